@@ -1,0 +1,2 @@
+import os, sys
+def main(): print("cwd", os.getcwd(), sys.argv, sys.executable)

@@ -1,0 +1,129 @@
+"""The syllabus: weeks, days and tasks, read from syllabus.toml."""
+
+from __future__ import annotations
+
+import re
+import sys
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+__all__ = ["Day", "Task", "TaskId", "Week", "parse_task_ids", "select_days", "weeks"]
+
+Text = dict[str, str]  # language code -> text
+
+
+@dataclass(frozen=True, order=True)
+class TaskId:
+    """`w1d2.3`: week 1, day 2, task 3. Orders as the course does."""
+
+    week: int
+    day: int
+    task: int
+
+    def __str__(self) -> str:
+        return f"w{self.week}d{self.day}.{self.task}"
+
+    @property
+    def words(self) -> str:
+        """`Week 1 Day 2 Task 3`"""
+        return f"Week {self.week} Day {self.day} Task {self.task}"
+
+    @property
+    def test_command(self) -> str:
+        return f"pdm run test --week {self.week} --day {self.day} -- -k task_{self.task}"
+
+    @classmethod
+    def parse(cls, text: str) -> TaskId:
+        match = re.fullmatch(r"w(\d+)d(\d+)\.(\d+)", text)
+        if match is None:
+            raise ValueError(f"a task id looks like w1d2.3, got {text!r}")
+        return cls(*map(int, match.groups()))
+
+
+@dataclass(frozen=True)
+class Task:
+    id: TaskId
+    title: Text
+    barred: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Day:
+    week: int
+    number: int
+    chapter: Text
+    modules: tuple[str, ...]
+    tasks: tuple[Task, ...]
+
+    @property
+    def test_file(self) -> str:
+        """File name in `tests/`."""
+        return f"test_week_{self.week}_day_{self.number}.py"
+
+
+@dataclass(frozen=True)
+class Week:
+    number: int
+    title: Text
+    days: tuple[Day, ...]
+
+
+def parse_task_ids(docstring: str | None) -> tuple[TaskId, ...]:
+    """Task ids in a docstring whose last line is `Task: w1d1.2` or `Task: w1d2.1, w1d2.2`; else nothing."""
+    last_line = (docstring or "").strip().rpartition("\n")[2].strip()
+    if not last_line.startswith("Task: "):
+        return ()
+    return tuple(TaskId.parse(part.strip()) for part in last_line.removeprefix("Task: ").split(","))
+
+
+@cache
+def weeks() -> tuple[Week, ...]:
+    """All weeks, in order."""
+    table = tomllib.loads(Path(__file__).with_name("syllabus.toml").read_text(encoding="utf-8"))
+    return tuple(_week(entry) for entry in table["weeks"])
+
+
+def select_days(week: str | None, day: str | None) -> list[Day]:
+    """The days that `--week` and `--day` name: all, one week's, or one day.
+
+    Raises:
+        ValueError: in one line, what was asked for and what exists.
+    """
+    if week is None:
+        if day is not None:
+            raise ValueError(f"--day {day} needs a --week; {_existing()}")
+        return [day_ for week_ in weeks() for day_ in week_.days]
+    in_week = [day_ for week_ in weeks() for day_ in week_.days if str(week_.number) == week]
+    if not in_week:
+        raise ValueError(f"there is no week {week!r}; {_existing()}")
+    if day is None:
+        return in_week
+    chosen = [day_ for day_ in in_week if str(day_.number) == day]
+    if not chosen:
+        raise ValueError(f"week {week} has no day {day!r}; {_existing()}")
+    return chosen
+
+
+def _existing() -> str:
+    parts = [f"week {week.number} (days {', '.join(str(day.number) for day in week.days)})" for week in weeks()]
+    return f"there is {' and '.join(parts)}"
+
+
+def _week(entry: dict[str, Any]) -> Week:
+    number = entry["number"]
+    return Week(number, entry["title"], tuple(_day(number, day) for day in entry["days"]))
+
+
+def _day(week: int, entry: dict[str, Any]) -> Day:
+    number = entry["number"]
+    tasks = tuple(
+        Task(TaskId(week, number, task["number"]), task["title"], tuple(task["barred"])) for task in entry["tasks"]
+    )
+    return Day(week, number, entry["chapter"], tuple(entry["modules"]), tasks)
