@@ -1,2 +1,5 @@
 import os, sys
-def main(): print("cwd", os.getcwd(), sys.argv, sys.executable)
+
+
+def main():
+    print("cwd", os.getcwd(), sys.argv, sys.executable)

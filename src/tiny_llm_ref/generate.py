@@ -1,0 +1,162 @@
+"""From scores to text: the generation loop, and text that is printed as it comes."""
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from typing import Protocol, TypeAlias
+
+import mlx.core as mx
+
+from .config import ModelConfig
+from .qwen2 import CausalLM
+
+__all__ = ["Decoder", "Sampler", "StopStrings", "StreamingDetokenizer", "generate_simple", "stream_text"]
+
+Sampler: TypeAlias = Callable[[mx.array, mx.array], mx.array]  # logits B x V, tokens so far B x L -> next tokens B
+
+
+class Decoder(Protocol):
+    """What streaming needs of a tokenizer."""
+
+    def decode(self, tokens: list[int], skip_special_tokens: bool) -> str: ...
+
+
+def generate_simple(
+    model: CausalLM,
+    prompt: Sequence[int],
+    sampler: Sampler,
+    max_tokens: int = 256,
+    eos_token_ids: Collection[int] = (),
+) -> Iterator[int]:
+    """Yield new tokens, one at a time, feeding the model the whole sequence at each step.
+
+    prompt: token ids, at least one. sampler: gets the scores after the last token (1 x V) and all tokens so far
+    (1 x L), prompt included.
+    Ends at any of eos_token_ids, without yielding it; after max_tokens tokens; when the sequence fills the model's
+    context (`model.config.max_position_embeddings`).
+
+    Raises:
+        ValueError: the prompt is empty, leaves no room in the context or has an id outside the vocabulary; max_tokens
+            is negative.
+
+    Task: w1d6.1
+    """
+    _check_prompt(prompt, max_tokens, model.config)
+    tokens = list(prompt)
+    room = model.config.max_position_embeddings - len(tokens)
+    for _ in range(min(max_tokens, room)):
+        sequence = mx.array([tokens])  # 1, L
+        token = int(sampler(model(sequence)[:, -1], sequence)[0])
+        if token in eos_token_ids:
+            return
+        tokens.append(token)
+        yield token
+
+
+class StreamingDetokenizer:
+    """Turns tokens into text as they come.
+
+    A character may be spread over several tokens (Japanese, emoji). Until its last byte is there, decoding gives
+    the replacement character U+FFFD at the end: such an end is held back, so that no character is shown broken.
+    What `add` and `finish` return, joined, is the text of all tokens decoded at once, special tokens left out.
+    The cost of a step must not grow with the length of the text.
+
+    Task: w1d6.2
+    """
+
+    def __init__(self, tokenizer: Decoder):
+        self._tokenizer = tokenizer
+        self._context: list[int] = []  # the last tokens that are shown whole: some tokenizers need what stands before
+        self._pending: list[int] = []
+        self._shown = 0  # characters of context and pending that were returned
+
+    def add(self, token: int) -> str:
+        """Return the text that is whole with this token: maybe none."""
+        self._pending.append(token)
+        text = self._decode()
+        whole = text.rstrip("\ufffd")
+        new = whole[self._shown :]
+        self._shown = max(self._shown, len(whole))
+        if whole == text:
+            self._context, self._pending = self._pending, []
+            self._shown = len(self._decode())
+        return new
+
+    def finish(self) -> str:
+        """Return what was held back, broken or not, and start anew."""
+        rest = self._decode()[self._shown :]
+        self._context, self._pending, self._shown = [], [], 0
+        return rest
+
+    def _decode(self) -> str:
+        return self._tokenizer.decode(self._context + self._pending, skip_special_tokens=True)
+
+
+class StopStrings:
+    """Cuts a text that comes in pieces before the first of some strings.
+
+    What may be the beginning of a stop string is held back until it is clear. Joined, what `add` and `finish` return
+    is the text up to the first stop string, or all of it. `found` says whether there was one.
+
+    Raises:
+        ValueError: a stop string is empty, or `stops` is one string instead of several.
+
+    Task: w1d6.3
+    """
+
+    def __init__(self, stops: Sequence[str] = ()):
+        _check_stops(stops)
+        self.found = False
+        self._stops = tuple(stops)
+        self._held = ""
+
+    def add(self, text: str) -> str:
+        """Return what is certain to stand before any stop string. After one was found, nothing."""
+        if self.found:
+            return ""
+        held = self._held + text
+        starts = [start for start in map(held.find, self._stops) if start >= 0]
+        self.found = bool(starts)
+        sure = min(starts) if starts else len(held) - self._open_end(held)
+        self._held = "" if self.found else held[sure:]
+        return held[:sure]
+
+    def finish(self) -> str:
+        """Return what was held back: the text is over, so it can no longer become a stop string."""
+        rest, self._held = self._held, ""
+        return rest
+
+    def _open_end(self, text: str) -> int:
+        """Length of the longest end of the text with which a stop string begins."""
+        beginnings = (stop[:length] for stop in self._stops for length in range(1, len(stop)))
+        return max((len(beginning) for beginning in beginnings if text.endswith(beginning)), default=0)
+
+
+def stream_text(tokens: Iterable[int], tokenizer: Decoder, stops: Sequence[str] = ()) -> Iterator[str]:
+    """Yield the text of tokens as it becomes whole, up to the first stop string; then ask for no more tokens."""
+    detokenizer, stop_strings = StreamingDetokenizer(tokenizer), StopStrings(stops)
+    for token in tokens:
+        if text := stop_strings.add(detokenizer.add(token)):
+            yield text
+        if stop_strings.found:
+            return
+    if text := stop_strings.add(detokenizer.finish()) + stop_strings.finish():
+        yield text
+
+
+def _check_prompt(prompt: Sequence[int], max_tokens: int, config: ModelConfig) -> None:
+    if len(prompt) == 0:
+        raise ValueError("prompt: expected at least one token, got none")
+    if len(prompt) >= config.max_position_embeddings:
+        raise ValueError(
+            f"prompt: expected fewer tokens than the context of {config.max_position_embeddings}, got {len(prompt)}"
+        )
+    if not all(0 <= token < config.vocab_size for token in prompt):
+        raise ValueError(
+            f"prompt: expected token ids from 0 to {config.vocab_size - 1}, got {min(prompt)} to {max(prompt)}"
+        )
+    if max_tokens < 0:
+        raise ValueError(f"max_tokens: expected 0 or more, got {max_tokens}")
+
+
+def _check_stops(stops: Sequence[str]) -> None:
+    if isinstance(stops, str) or not all(stops):
+        raise ValueError(f"stops: expected a sequence of non-empty strings, got {stops!r}")

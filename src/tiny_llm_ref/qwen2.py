@@ -1,0 +1,132 @@
+"""Qwen2 and Qwen2.5, and what every later model shares with them: block and language model."""
+
+from collections.abc import Callable, Sequence
+from typing import TypeAlias
+
+import mlx.core as mx
+
+from .config import ModelConfig
+from .embedding import Embedding
+from .kv_cache import Cache, LayerCache, NoCache
+from .layer_norm import RMSNorm
+from .positional_encoding import RoPE
+
+__all__ = ["CausalLM", "Layer", "Qwen2Attention", "TransformerBlock"]
+
+Layer: TypeAlias = Callable[[mx.array], mx.array]  # a `Linear`, or anything with its call
+
+
+class Qwen2Attention:
+    """Qwen2's attention layer: project, split into heads, rotate, attend, join, project.
+
+    q_proj: E -> H_q * D, k_proj and v_proj: E -> H_kv * D (in Qwen2 all three with a bias), o_proj: H_q * D -> E.
+    """
+
+    def __init__(self, config: ModelConfig, q_proj: Layer, k_proj: Layer, v_proj: Layer, o_proj: Layer, rope: RoPE):
+        self.num_heads = config.num_attention_heads
+        self.num_kv_heads = config.num_key_value_heads
+        self.head_dim = config.head_dim
+        self.q_proj, self.k_proj, self.v_proj, self.o_proj = q_proj, k_proj, v_proj, o_proj
+        self.rope = rope
+
+    def project(self, x: mx.array) -> tuple[mx.array, mx.array, mx.array]:
+        """Queries, keys and values of each token, split into heads, not yet rotated.
+
+        Shapes: x: B x L x E -> B x L x H_q x D, and twice B x L x H_kv x D.
+
+        Task: w1d5.2
+        """
+        B, L, _ = x.shape
+        q = self.q_proj(x).reshape(B, L, self.num_heads, self.head_dim)
+        k = self.k_proj(x).reshape(B, L, self.num_kv_heads, self.head_dim)
+        v = self.v_proj(x).reshape(B, L, self.num_kv_heads, self.head_dim)
+        return q, k, v
+
+    def __call__(self, x: mx.array, layer_cache: LayerCache) -> mx.array:
+        """Attend. The cache knows the position of x's first token, and does the attending.
+
+        Shapes: x: B x L x E -> B x L x E.
+
+        Task: w1d5.2
+        """
+        q, k, v = self.project(x)
+        q = self.rope(q, layer_cache.offset).swapaxes(1, 2)  # B, H_q, L, D
+        k = self.rope(k, layer_cache.offset).swapaxes(1, 2)  # B, H_kv, L, D
+        out = layer_cache.attend(q, k, v.swapaxes(1, 2), self.head_dim**-0.5)  # B, H_q, L, D
+        return self.o_proj(out.swapaxes(1, 2).flatten(-2))  # B, L, E
+
+
+class TransformerBlock:
+    """One block: attention, then the feed-forward layer, each on normalised input and added to the residual stream."""
+
+    def __init__(
+        self,
+        self_attn: Callable[[mx.array, LayerCache], mx.array],
+        mlp: Layer,
+        input_layernorm: RMSNorm,
+        post_attention_layernorm: RMSNorm,
+    ):
+        self.self_attn = self_attn
+        self.mlp = mlp
+        self.input_layernorm = input_layernorm
+        self.post_attention_layernorm = post_attention_layernorm
+
+    def __call__(self, x: mx.array, layer_cache: LayerCache) -> mx.array:
+        """Add what attention finds, then what the feed-forward layer makes of it.
+
+        Shapes: x: B x L x E -> B x L x E.
+
+        Task: w1d5.3
+        """
+        x = x + self.self_attn(self.input_layernorm(x), layer_cache)
+        return x + self.mlp(self.post_attention_layernorm(x))
+
+
+class CausalLM:
+    """A decoder-only language model: tokens in, one score per vocabulary entry out.
+
+    lm_head: E -> V, or None where the embedding is also the output layer (`tie_word_embeddings`).
+    """
+
+    def __init__(
+        self,
+        config: ModelConfig,
+        embed_tokens: Embedding,
+        layers: Sequence[TransformerBlock],
+        norm: RMSNorm,
+        lm_head: Layer | None = None,
+    ):
+        self.config = config
+        self.embed_tokens = embed_tokens
+        self.layers = list(layers)
+        self.norm = norm
+        self.lm_head = lm_head
+
+    def hidden(self, tokens: mx.array, cache: Cache) -> mx.array:
+        """The vector of each token after all blocks and the last norm. Advances the cache by L, once.
+
+        Shapes: tokens: B x L, integers -> B x L x E.
+
+        Task: w1d5.3
+        """
+        x = self.embed_tokens(tokens)
+        for layer, layer_cache in zip(self.layers, cache.layers, strict=True):
+            x = layer(x, layer_cache)
+        cache.advance(tokens.shape[1])
+        return self.norm(x)
+
+    def logits(self, hidden: mx.array) -> mx.array:
+        """Score every vocabulary entry as the next token.
+
+        Shapes: hidden: B x L x E -> B x L x V.
+
+        Task: w1d5.3
+        """
+        return self.embed_tokens.as_linear(hidden) if self.lm_head is None else self.lm_head(hidden)
+
+    def __call__(self, tokens: mx.array, cache: Cache | None = None) -> mx.array:
+        """Scores after each token.
+
+        Shapes: tokens: B x L, integers -> B x L x V.
+        """
+        return self.logits(self.hidden(tokens, NoCache(len(self.layers)) if cache is None else cache))
