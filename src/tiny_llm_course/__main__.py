@@ -1,5 +1,23 @@
-import os, sys
+"""The `tiny-llm` command."""
+
+from __future__ import annotations
+
+import typer
+
+__all__ = ["app", "main"]
+
+app = typer.Typer(
+    name="tiny-llm",
+    help="Write an LLM inference engine yourself, day by day.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
 
 
-def main():
-    print("cwd", os.getcwd(), sys.argv, sys.executable)
+def main() -> None:
+    app()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,90 @@
+"""Checkpoints with random weights, in plain Hugging Face format: small, quick to make, the same on every machine."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from safetensors.numpy import save_file
+from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
+
+__all__ = ["CHAT_TEMPLATE", "SPECIAL_TOKENS", "byte_tokenizer", "random_weights", "untrained_config", "write_untrained"]
+
+SPECIAL_TOKENS = ["<|endoftext|>", "<|im_start|>", "<|im_end|>"]
+CHAT_TEMPLATE = (
+    "{% for message in messages %}<|im_start|>{{ message.role }}\n{{ message.content }}<|im_end|>\n{% endfor %}"
+    "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
+)
+
+
+def untrained_config(model_type: str = "qwen3", **changes: Any) -> dict[str, Any]:
+    """config.json of a model so small that a forward pass takes a millisecond; no two of its sizes are equal."""
+    config = {
+        "architectures": [{"qwen2": "Qwen2ForCausalLM", "qwen3": "Qwen3ForCausalLM"}[model_type]],
+        "model_type": model_type,
+        "vocab_size": 259,
+        "hidden_size": 48,
+        "intermediate_size": 80,
+        "num_hidden_layers": 3,
+        "num_attention_heads": 6,
+        "num_key_value_heads": 2,
+        "head_dim": {"qwen2": 8, "qwen3": 12}[model_type],  # qwen2: hidden_size / num_attention_heads, by definition
+        "max_position_embeddings": 512,
+        "rms_norm_eps": 1e-6,
+        "rope_theta": 1000000.0,
+        "hidden_act": "silu",
+        "tie_word_embeddings": False,
+        "bos_token_id": None,
+        "eos_token_id": 258,
+    }
+    return config | changes
+
+
+def byte_tokenizer() -> Tokenizer:
+    """One token for each byte, ids 0 to 255 in an order of their own, then the special tokens."""
+    alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
+    tokenizer = Tokenizer(models.BPE(vocab={letter: i for i, letter in enumerate(alphabet)}, merges=[]))
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
+    tokenizer.decoder = decoders.ByteLevel()
+    tokenizer.add_special_tokens([AddedToken(token, special=True, normalized=False) for token in SPECIAL_TOKENS])
+    return tokenizer
+
+
+def random_weights(shapes: dict[str, tuple[int, ...]], seed: int = 0) -> dict[str, np.ndarray[Any, Any]]:
+    """Float32 weights that keep activations near unit size: matrices normal / sqrt(fan-in), norms around 1."""
+    random = np.random.RandomState(seed)  # its stream is the same in every version of NumPy
+
+    def weight(name: str, shape: tuple[int, ...]) -> np.ndarray[Any, Any]:
+        values = random.standard_normal(shape)
+        if "norm" in name:
+            values = 1 + 0.2 * values
+        elif len(shape) == 2 and "embed" not in name:
+            values = 1.5 * values / shape[-1] ** 0.5
+        return values.astype(np.float32)
+
+    return {name: weight(name, shape) for name, shape in sorted(shapes.items())}
+
+
+def write_untrained(
+    path: Path, config: dict[str, Any], shapes: dict[str, tuple[int, ...]], seed: int = 0
+) -> dict[str, np.ndarray[Any, Any]]:
+    """Write a checkpoint directory: configuration, tokenizer with chat template, weights. Returns the weights.
+
+    shapes: name and shape of every weight, as `weights.expected_shapes` gives them.
+    """
+    path.mkdir(parents=True, exist_ok=True)
+    weights = random_weights(shapes, seed)
+    save_file(weights, path / "model.safetensors", metadata={"format": "pt"})
+    byte_tokenizer().save(str(path / "tokenizer.json"))
+    files = {
+        "config.json": config,
+        "generation_config.json": {"eos_token_id": [256, 258]},
+        "tokenizer_config.json": {
+            "tokenizer_class": "PreTrainedTokenizerFast",
+            "eos_token": "<|im_end|>",
+            "chat_template": CHAT_TEMPLATE,
+        },
+    }
+    for name, content in files.items():
+        (path / name).write_text(json.dumps(content, indent=2), encoding="utf-8")
+    return weights
