@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import typer
 
+from . import running
+
 __all__ = ["app", "main"]
 
 app = typer.Typer(
@@ -13,6 +15,9 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
+
+to_pytest = {"ignore_unknown_options": True, "allow_extra_args": True}
+app.command("test", context_settings=to_pytest)(running.test)
 
 
 def main() -> None:

@@ -38,8 +38,12 @@ class ModelConfig:
             FileNotFoundError: there is no config.json.
             ValueError: see `from_hf`.
         """
-        generation = path / "generation_config.json"
-        return cls.from_hf(read_json(path / "config.json"), read_json(generation) if generation.exists() else {})
+        config, generation = path / "config.json", path / "generation_config.json"
+        contents = read_json(config), read_json(generation) if generation.exists() else {}
+        try:
+            return cls.from_hf(*contents)
+        except ValueError as error:
+            raise ValueError(f"{config}: {error}") from error
 
     @classmethod
     def from_hf(cls, config: Mapping[str, Any], generation_config: Mapping[str, Any] | None = None) -> "ModelConfig":
@@ -49,7 +53,8 @@ class ModelConfig:
             ValueError: unknown model_type, missing keys (all are named), a feature that is not supported.
         """
         _check_supported(config)
-        eos = (generation_config or {}).get("eos_token_id", config.get("eos_token_id"))
+        eos = (generation_config or {}).get("eos_token_id")
+        eos = config.get("eos_token_id") if eos is None else eos
         return cls(
             model_type=config["model_type"],
             vocab_size=config["vocab_size"],
@@ -88,7 +93,7 @@ def read_json(path: Path) -> dict[str, Any]:
 
 def _rope(config: Mapping[str, Any]) -> Mapping[str, Any]:
     """RoPE's settings, which newer files keep under rope_parameters and older ones at the top and in rope_scaling."""
-    return {**config, **(config.get("rope_scaling") or {}), **(config.get("rope_parameters") or {})}
+    return {**config, **(config.get("rope_parameters") or {}), **(config.get("rope_scaling") or {})}
 
 
 def _check_supported(config: Mapping[str, Any]) -> None:
@@ -96,17 +101,17 @@ def _check_supported(config: Mapping[str, Any]) -> None:
         raise ValueError(f"model_type: expected one of {', '.join(MODEL_TYPES)}, got {config.get('model_type')!r}")
     required = ["vocab_size", "hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads"]
     required += ["max_position_embeddings", "rms_norm_eps"]
-    if missing := [key for key in required if key not in config]:
-        raise ValueError(f"the configuration lacks {', '.join(missing)}")
+    if missing := [key for key in required if not isinstance(config.get(key), int | float)]:
+        raise ValueError(f"expected numbers under {', '.join(missing)}, got none")
     rope, quantized = _rope(config), config.get("quantization_config") or {}
     found = {
-        "rope_type": (rope.get("rope_type", rope.get("type", "default")), "default"),
+        "rope_type": (rope.get("type") or rope.get("rope_type") or "default", "default"),
         "hidden_act": (config.get("hidden_act", "silu"), "silu"),
         "attention_bias": (config.get("attention_bias", False) if config["model_type"] == "qwen3" else False, False),
         "use_sliding_window": (config.get("use_sliding_window", False), False),
         "quantization mode": ((config.get("quantization") or {}).get("mode", "affine"), "affine"),
-        "quant_method": (None if "quantization" in config else quantized.get("quant_method"), None),
+        "quant_method": (None if config.get("quantization") else quantized.get("quant_method"), None),
     }
     for name, (got, supported) in found.items():
         if got != supported:
-            raise ValueError(f"{name} {got!r} is not supported, only {supported!r}")
+            raise ValueError(f"{name}: expected {supported!r}, got {got!r}, which is not supported")

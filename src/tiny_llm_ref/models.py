@@ -105,13 +105,13 @@ def resolve(name_or_path: str | Path) -> Path:
 
 def _download(name: str) -> Path:
     from huggingface_hub import snapshot_download
-    from huggingface_hub.errors import HFValidationError, LocalEntryNotFoundError, RepositoryNotFoundError
+    from huggingface_hub.errors import HFValidationError, RepositoryNotFoundError
 
     try:
         return Path(snapshot_download(name, allow_patterns=HUB_FILES))
     except (RepositoryNotFoundError, HFValidationError) as error:
-        raise FileNotFoundError(f"no directory and no Hub model {name!r}") from error
-    except (LocalEntryNotFoundError, OSError) as error:
+        raise FileNotFoundError(f"no directory and no public model on the Hub: {name!r}") from error
+    except OSError as error:
         raise FileNotFoundError(
             f"{name!r} is neither a directory nor downloaded yet, and the Hub cannot be reached; "
             "give the path of a checkpoint directory, or try again with a network"

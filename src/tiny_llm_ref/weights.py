@@ -22,8 +22,12 @@ def load_weights(path: Path, config: ModelConfig, dtype: mx.Dtype | None = None)
         FileNotFoundError: no safetensors file, or one that the index names is missing.
         ValueError: a file is damaged; names that are missing or unexpected, shapes that are not the configuration's.
     """
-    weights = _rename(dequantize_weights(read_safetensors(path), config.quantization), config)
-    _check_weights(weights, expected_shapes(config), path)
+    stored = read_safetensors(path)
+    try:
+        weights = _rename(dequantize_weights(stored, config.quantization), config)
+        _check_weights(weights, expected_shapes(config))
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from error
     return weights if dtype is None else {name: array.astype(dtype) for name, array in weights.items()}
 
 
@@ -31,11 +35,11 @@ def read_safetensors(path: Path) -> Weights:
     """The arrays of model.safetensors, or of the files that model.safetensors.index.json names."""
     index = path / "model.safetensors.index.json"
     if index.exists():
-        files = [path / name for name in sorted(set(read_json(index)["weight_map"].values()))]
+        files = [path / name for name in _shards(index)]
     else:
         files = sorted(path.glob("*.safetensors"))
     if not files:
-        raise FileNotFoundError(f"{path} has no .safetensors file")
+        raise FileNotFoundError(f"{path} has no .safetensors file, the only format of weights that is supported")
     weights: Weights = {}
     for file in files:
         weights |= _read_file(file)
@@ -46,14 +50,16 @@ def dequantize_weights(weights: Weights, quantization: Mapping[str, Any] | None)
     """Make dense what mlx-lm quantised: a layer's packed weight, its scales and its biases become one weight.
 
     quantization: group_size and bits, and under a layer's name its own where they differ.
+
+    Raises:
+        ValueError: one of a layer's three arrays is missing, or their shapes are not those of group_size and bits.
     """
     if quantization is None:
         return weights
     dense = dict(weights)
-    for name in [name.removesuffix(".scales") for name in weights if name.endswith(".scales")]:
-        own = quantization.get(name, quantization)
-        packed, scales, biases = (dense.pop(f"{name}.{part}") for part in ("weight", "scales", "biases"))
-        dense[f"{name}.weight"] = mx.dequantize(packed, scales, biases, own["group_size"], own["bits"])
+    for layer in sorted({name.rpartition(".")[0] for name in weights if name.endswith((".scales", ".biases"))}):
+        own = quantization.get(layer)
+        dense[f"{layer}.weight"] = _dequantize(dense, layer, own if isinstance(own, Mapping) else quantization)
     return dense
 
 
@@ -91,6 +97,13 @@ def _block_shapes(config: ModelConfig) -> dict[str, tuple[int, ...]]:
     return shapes | {"self_attn.q_norm.weight": (D,), "self_attn.k_norm.weight": (D,)}
 
 
+def _shards(index: Path) -> list[str]:
+    weight_map = read_json(index).get("weight_map")
+    if not isinstance(weight_map, dict):
+        raise ValueError(f"{index}: expected an object under weight_map, got {type(weight_map).__name__}")
+    return sorted({str(file) for file in weight_map.values()})
+
+
 def _read_file(file: Path) -> Weights:
     if not file.is_file():
         raise FileNotFoundError(f"{file.parent} lacks {file.name}, which its index names")
@@ -100,6 +113,18 @@ def _read_file(file: Path) -> Weights:
         raise ValueError(f"{file} is damaged or not complete; fetch it again ({error})") from error
     assert isinstance(weights, dict)
     return weights
+
+
+def _dequantize(weights: Weights, layer: str, quantization: Mapping[str, Any]) -> mx.array:
+    """Take a layer's three arrays out of the weights and make one of them."""
+    names = [f"{layer}.{part}" for part in ("weight", "scales", "biases")]
+    if missing := [name for name in names if name not in weights]:
+        raise ValueError(f"quantised layer: expected {', '.join(names)}, got no {', no '.join(missing)}")
+    bits, group_size = quantization.get("bits"), quantization.get("group_size")
+    try:
+        return mx.dequantize(*(weights.pop(name) for name in names), group_size=group_size, bits=bits)
+    except ValueError as error:
+        raise ValueError(f"{layer}: expected {bits} bits in groups of {group_size}, got other shapes ({error})") from error
 
 
 def _rename(weights: Weights, config: ModelConfig) -> Weights:
@@ -112,7 +137,7 @@ def _rename(weights: Weights, config: ModelConfig) -> Weights:
     }
 
 
-def _check_weights(weights: Weights, expected: Mapping[str, tuple[int, ...]], path: Path) -> None:
+def _check_weights(weights: Weights, expected: Mapping[str, tuple[int, ...]]) -> None:
     wrong = {name for name in expected.keys() & weights.keys() if weights[name].shape != expected[name]}
     problems = {
         "missing": sorted(expected.keys() - weights.keys()),
@@ -120,10 +145,11 @@ def _check_weights(weights: Weights, expected: Mapping[str, tuple[int, ...]], pa
         "of the wrong shape": [
             f"{name} (expected {expected[name]}, got {weights[name].shape})" for name in sorted(wrong)
         ],
+        "not of floating point": sorted(n for n, array in weights.items() if not mx.issubdtype(array.dtype, mx.floating)),
     }
     found = [f"{len(names)} {problem}: {_some(names)}" for problem, names in problems.items() if names]
     if found:
-        raise ValueError(f"{path} does not hold the weights that its configuration asks for; {'; '.join(found)}")
+        raise ValueError(f"the weights are not those that the configuration asks for; {'; '.join(found)}")
 
 
 def _some(names: list[str], most: int = 6) -> str:

@@ -1,0 +1,125 @@
+"""Records what flows between the parts of a model, to say which part first goes wrong.
+
+The recorders stand outside the model: each part is replaced by one that calls it and keeps what it returned, and the
+cache keeps what attention hands it. Works on every model whose parts have the course's names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import mlx.core as mx
+import numpy as np
+from helpers import array64
+
+__all__ = ["first_divergence", "record"]
+
+BLOCK_PARTS = {
+    "input_layernorm": "input norm",
+    "self_attn.q_proj": "q projection",
+    "self_attn.k_proj": "k projection",
+    "self_attn.v_proj": "v projection",
+    "self_attn.q_norm": "q norm",
+    "self_attn.k_norm": "k norm",
+    "self_attn": "attention output",
+    "post_attention_layernorm": "norm after attention",
+    "mlp.gate_proj": "MLP gate",
+    "mlp.up_proj": "MLP up",
+    "mlp": "MLP output",
+}
+
+
+def record(model: Any, tokens: mx.array, cache: Any) -> dict[str, np.ndarray]:
+    """Run the model once, on a cache that remembers nothing; return name -> what that part gave, in order.
+
+    The model's parts are put back afterwards.
+    """
+    seen: dict[str, np.ndarray] = {}
+    undo: list[Callable[[], None]] = []
+
+    def watch(owner: Any, attribute: str, name: str) -> None:
+        part = getattr(owner, attribute)
+        undo.append(lambda: setattr(owner, attribute, part))
+        setattr(owner, attribute, _Recorder(part, name, seen))
+
+    watch(model, "embed_tokens", "embedding")
+    for i, layer in enumerate(list(model.layers)):
+        for path, name in BLOCK_PARTS.items():
+            *owners, attribute = path.split(".")
+            owner = layer
+            for step in owners:
+                owner = getattr(owner, step)
+            if hasattr(owner, attribute):
+                watch(owner, attribute, f"layer {i}: {name}")
+        model.layers[i] = _Recorder(layer, f"layer {i}: output", seen)
+        undo.append(lambda i=i, layer=layer: model.layers.__setitem__(i, layer))
+    watch(model, "norm", "final norm")
+    try:
+        hidden = model.hidden(tokens, _RecordingCache(cache, seen))
+        for restore in reversed(undo):
+            restore()
+        undo.clear()
+        seen["logits"] = array64(model.logits(hidden))
+    finally:
+        for restore in reversed(undo):
+            restore()
+    return seen
+
+
+def first_divergence(expected: dict[str, np.ndarray], got: dict[str, np.ndarray], tolerance: float) -> str | None:
+    """The first part, in the order of `expected`, whose output differs; None if all agree.
+
+    A part that the tested model does not have or does not call by itself is passed over.
+    """
+    for name, want in expected.items():
+        have = got.get(name)
+        if have is None:
+            continue
+        if have.shape != want.shape:
+            return f"{name}: expected shape {want.shape}, got {have.shape}"
+        error = np.abs(have - want).max()
+        if not error <= tolerance * (1 + np.abs(want).max()):
+            return f"{name}: largest error {error:.3g}"
+    return None
+
+
+class _Recorder:
+    """Stands in for a part: the same call and attributes."""
+
+    def __init__(self, part: Any, name: str, seen: dict[str, np.ndarray]):
+        self._part, self._name, self._seen = part, name, seen
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        out = self._part(*args, **kwargs)
+        if isinstance(out, mx.array):
+            self._seen[self._name] = array64(out)
+        return out
+
+    def __getattr__(self, attribute: str) -> Any:
+        return getattr(self._part, attribute)
+
+
+class _RecordingCache:
+    """Keeps the queries, keys and values with which each layer attends, and what it gets."""
+
+    def __init__(self, cache: Any, seen: dict[str, np.ndarray]):
+        self.layers = [_RecordingLayer(layer, i, seen) for i, layer in enumerate(cache.layers)]
+
+    def advance(self, length: int) -> None:
+        pass
+
+
+class _RecordingLayer:
+    def __init__(self, layer: Any, index: int, seen: dict[str, np.ndarray]):
+        self._layer, self._prefix, self._seen = layer, f"layer {index}: ", seen
+
+    @property
+    def offset(self) -> Any:
+        return self._layer.offset
+
+    def attend(self, query: mx.array, key: mx.array, value: mx.array, scale: float | None = None) -> mx.array:
+        out = self._layer.attend(query, key, value, scale)
+        arrays = {"q after rope": query, "k after rope": key, "v": value, "heads after attention": out}
+        self._seen.update({self._prefix + name: array64(array) for name, array in arrays.items()})
+        return out

@@ -1,0 +1,109 @@
+"""Bars ready-made answers: an op that a task asks for may not be called from the package under test.
+
+Each op is replaced, before that package is imported, by one that looks at who calls. Calls from anywhere else, such
+as MLX's own layers and the tests' oracles, go through.
+"""
+
+from __future__ import annotations
+
+import builtins
+import functools
+import importlib
+import inspect
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import mlx.nn  # noqa: F401  so that its modules are there to be patched
+
+from tiny_llm_course.syllabus import Task
+
+__all__ = ["BarredError", "during", "install"]
+
+LIBRARIES = ("mlx_lm", "tiny_llm_ref", "transformers")
+
+
+class BarredError(Exception):
+    """The code under test used what it is asked to write."""
+
+
+_package = ""
+_task: Task | None = None
+
+
+def install(package: str, names: list[str]) -> None:
+    """Put bars on the ops with these full names and on imports of LIBRARIES, for calls from `package`."""
+    global _package
+    if not _package:
+        for name in names:
+            _bar_op(name)
+        builtins.__import__ = _bar_import(builtins.__import__)
+        importlib.import_module = _bar_import_module(importlib.import_module)
+    _package = package
+
+
+@contextmanager
+def during(task: Task | None) -> Iterator[None]:
+    """Close the bars of one task."""
+    global _task
+    _task = task
+    yield
+    _task = None
+
+
+def _bar_op(name: str) -> None:
+    owner_name, _, attribute = name.rpartition(".")
+    owner = _find(owner_name)
+    if isinstance(getattr(owner, attribute), type):
+        owner, attribute = getattr(owner, attribute), "__init__"
+    original = inspect.getattr_static(owner, attribute)
+    function = getattr(owner, attribute)
+
+    @functools.wraps(function)
+    def barred(*args: Any, **kwargs: Any) -> Any:
+        if _task and name in _task.barred and _is_tested(sys._getframe(1).f_globals):
+            raise BarredError(f"{name} may not be called here: {_task.id.words} asks you to write what it does")
+        return function(*args, **kwargs)
+
+    for module in [owner, *(module for key, module in list(sys.modules.items()) if key.startswith("mlx."))]:
+        if inspect.getattr_static(module, attribute, None) is original:
+            setattr(module, attribute, staticmethod(barred) if isinstance(original, staticmethod) else barred)
+
+
+def _find(name: str) -> Any:
+    """The module or class with this full name."""
+    if name in sys.modules:
+        return sys.modules[name]
+    owner, _, attribute = name.rpartition(".")
+    return getattr(_find(owner), attribute)
+
+
+def _bar_import(original: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(original)
+    def barred(name: str, globals: Any = None, locals: Any = None, fromlist: Any = (), level: int = 0) -> Any:
+        if level == 0 and globals:
+            _check_import(name, globals)
+        return original(name, globals, locals, fromlist, level)
+
+    return barred
+
+
+def _bar_import_module(original: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(original)
+    def barred(name: str, package: str | None = None) -> Any:
+        _check_import(name, sys._getframe(1).f_globals)
+        return original(name, package)
+
+    return barred
+
+
+def _check_import(name: str, caller: dict[str, Any]) -> None:
+    given = caller.get("__name__") == f"{_package}.models"  # takes its tokenizer from mlx_lm
+    library = name.partition(".")[0]
+    if _task and library in LIBRARIES and library != _package and _is_tested(caller) and not given:
+        raise BarredError(f"{library} may not be imported here: {_task.id.words} is to be written by hand")
+
+
+def _is_tested(caller: dict[str, Any]) -> bool:
+    return str(caller.get("__name__")).partition(".")[0] == _package

@@ -1,0 +1,72 @@
+"""Which package is tested, on which devices, and what a failing test shows."""
+
+from __future__ import annotations
+
+import importlib
+import os
+from collections.abc import Iterator
+from types import ModuleType
+
+import pytest
+
+os.environ.setdefault("MLX_ENABLE_TF32", "0")  # before mlx is imported: the tolerances are those of full float32
+
+import barred
+import mlx.core as mx
+
+from tiny_llm_course.syllabus import TaskId, weeks
+
+pytest_plugins = ["reporting"]
+pytest.register_assert_rewrite("helpers")
+
+DEVICES = {"cpu": mx.cpu, "gpu": mx.gpu} if mx.is_available(mx.gpu) else {"cpu": mx.cpu}
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--impl",
+        default="tiny_llm",
+        choices=["tiny_llm", "tiny_llm_ref"],
+        help="the package under test: the learner's (default) or the reference",
+    )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "task(id): the course's task that a test belongs to, as in task('w1d2.3')")
+    names = {name for week in weeks() for day in week.days for task in day.tasks for name in task.barred}
+    barred.install(config.getoption("--impl"), sorted(names))
+
+
+@pytest.fixture(params=list(DEVICES), autouse=len(DEVICES) > 1)
+def device(request: pytest.FixtureRequest) -> Iterator[None]:
+    """On a machine with a GPU, every test runs on the CPU and on the GPU."""
+    before = mx.default_device()
+    mx.set_default_device(DEVICES[request.param])
+    yield
+    mx.set_default_device(before)
+
+
+@pytest.fixture(autouse=True)
+def bars(request: pytest.FixtureRequest) -> Iterator[None]:
+    """While a task's tests run, what the task asks for may not be called from the package under test."""
+    mark = request.node.get_closest_marker("task")
+    task_id = TaskId.parse(mark.args[0]) if mark else None
+    tasks = [task for week in weeks() for day in week.days for task in day.tasks if task.id == task_id]
+    with barred.during(tasks[0] if tasks else None):
+        yield
+
+
+class Package:
+    """The package under test. `package.attention` imports its module when a test first asks for it, so that an error
+    in one file fails the tests of that file alone."""
+
+    def __init__(self, name: str):
+        self._name = name
+
+    def __getattr__(self, module: str) -> ModuleType:
+        return importlib.import_module(f"{self._name}.{module}")
+
+
+@pytest.fixture
+def impl(request: pytest.FixtureRequest) -> Package:
+    return Package(request.config.getoption("--impl"))

@@ -1,0 +1,83 @@
+"""What all day tests share: seeded inputs, dtypes, and the one function through which everything is compared."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import mlx.core as mx
+import numpy as np
+import pytest
+
+__all__ = ["DTYPES", "Inputs", "array64", "assert_close", "assert_unchanged", "over_dtypes"]
+
+DTYPES = [mx.float32, mx.float16, mx.bfloat16]
+TOLERANCE = {mx.float32: 2e-5, mx.float16: 5e-3, mx.bfloat16: 4e-2}
+
+over_dtypes = pytest.mark.parametrize("dtype", DTYPES, ids=lambda dtype: str(dtype).removeprefix("mlx.core."))
+
+
+class Inputs:
+    """Seeded arrays. Every draw gives other numbers; the same seed gives the same arrays on every machine."""
+
+    def __init__(self, seed: int, dtype: mx.Dtype = mx.float32):
+        self._random = np.random.RandomState(seed)
+        self.dtype = dtype
+
+    def normal(self, *shape: int, scale: float = 1.0, shift: float = 0.0) -> mx.array:
+        """Standard normal numbers, times `scale`, plus `shift`."""
+        return mx.array(self._random.standard_normal(shape) * scale + shift).astype(self.dtype)
+
+    def tokens(self, *shape: int, vocab_size: int) -> mx.array:
+        """Token ids from 0 to vocab_size - 1."""
+        return mx.array(self._random.randint(0, vocab_size, shape))
+
+
+def array64(array: mx.array) -> np.ndarray:
+    """The same numbers in NumPy float64, in which the oracles compute."""
+    return np.array(array.astype(mx.float32)).astype(np.float64)
+
+
+def assert_close(got: Any, expected: Any, *, dtype: mx.Dtype = mx.float32, tolerance: float | None = None) -> None:
+    """Fail unless `got` is an mx.array of this dtype, of the shape of `expected`, and equal to it within
+    tolerance * (1 + |expected|). All comparisons of the day tests come through here."""
+    __tracebackhide__ = True
+    expected = array64(expected) if isinstance(expected, mx.array) else np.asarray(expected, np.float64)
+    tolerance = TOLERANCE[dtype] if tolerance is None else tolerance
+    if not isinstance(got, mx.array):
+        pytest.fail(f"expected an mx.array, got {_describe(got)}", pytrace=False)
+    if got.shape != expected.shape:
+        pytest.fail(f"wrong shape: expected {expected.shape}, got {got.shape}")
+    if got.dtype != dtype:
+        pytest.fail(f"wrong dtype: expected {dtype}, got {got.dtype}; the values were not compared")
+    values = array64(got)
+    with np.errstate(invalid="ignore"):
+        error = np.where(values == expected, 0, np.abs(values - expected))  # inf - inf is not a difference
+    wrong = ~(error <= tolerance * (1 + np.abs(np.where(np.isfinite(expected), expected, 0))))
+    if wrong.any():
+        pytest.fail(_mismatch(values, expected, error, wrong, tolerance, dtype))
+
+
+def assert_unchanged(before: list[np.ndarray], *arrays: mx.array) -> None:
+    """Fail if an input is no longer what it was: `x *= 2` writes into the caller's array."""
+    __tracebackhide__ = True
+    for i, (old, array) in enumerate(zip(before, arrays, strict=True)):
+        if not np.array_equal(old, array64(array)):
+            pytest.fail(f"argument {i} was changed: `x += y` and `x[...] = y` write into the caller's array")
+
+
+def _describe(value: Any) -> str:
+    return "None (is a `return` missing?)" if value is None else f"{type(value).__module__}.{type(value).__name__}"
+
+
+def _mismatch(
+    values: np.ndarray, expected: np.ndarray, error: np.ndarray, wrong: np.ndarray, tolerance: float, dtype: mx.Dtype
+) -> str:
+    first = tuple(int(i) for i in np.argwhere(wrong)[0])
+    lines = [
+        f"{wrong.sum()} of {wrong.size} values differ (shape {expected.shape}, {dtype})",
+        f"  first at {list(first)}: expected {expected[first]:.6g}, got {values[first]:.6g}",
+        f"  largest error: {np.nanmax(error):.3g} (allowed: {tolerance:.3g} * (1 + |expected|))",
+    ]
+    if np.isnan(values).any():
+        lines.append(f"  {np.isnan(values).sum()} values are NaN")
+    return "\n".join(lines)

@@ -1,0 +1,179 @@
+"""Week 1 Day 2: rotary positional encoding."""
+
+import mlx.core as mx
+import numpy as np
+import oracles
+import pytest
+from helpers import Inputs, array64, assert_close, assert_unchanged, over_dtypes
+
+B, L, H, D = 3, 5, 2, 8
+SEQ_LEN = 24
+
+OFFSETS = {
+    "none": None,
+    "0": 0,
+    "7": 7,
+    "up to the last position": SEQ_LEN - L,
+    "slice": slice(4, 4 + L),
+    "slice from the start": slice(0, L),
+    "slice for each row": [slice(3, 3 + L), slice(0, L), slice(11, 11 + L)],
+    "array for each row": mx.array([3, 0, 11]),
+    "0-d array": mx.array(6),
+}
+
+
+def starts(offset):
+    """Each row's first position."""
+    if isinstance(offset, mx.array):
+        return np.broadcast_to(np.array(offset), B)
+    rows = offset if isinstance(offset, list) else [offset] * B
+    return np.array([row.start if isinstance(row, slice) else row or 0 for row in rows])
+
+
+def expected(x, offset, base, traditional):
+    positions = starts(offset)[:, None] + np.arange(x.shape[1])
+    return oracles.rope(array64(x), positions, base, traditional)
+
+
+def check_offsets(impl, offset, traditional):
+    x = Inputs(31).normal(B, L, H, D)
+    rope = impl.positional_encoding.RoPE(D, SEQ_LEN, traditional=traditional)
+    assert_close(rope(x, offset), expected(x, offset, 10000, traditional))
+
+
+def check_dtypes(impl, dtype, traditional):
+    x = Inputs(32, dtype).normal(B, L, H, D)
+    rope = impl.positional_encoding.RoPE(D, SEQ_LEN, traditional=traditional)
+    assert_close(rope(x, offset=15), expected(x, 15, 10000, traditional), dtype=dtype)
+
+
+def check_bases(impl, base, traditional):
+    x = Inputs(33).normal(B, L, H, D)
+    rope = impl.positional_encoding.RoPE(D, SEQ_LEN, base, traditional)
+    assert_close(rope(x, 9), expected(x, 9, base, traditional))
+
+
+def check_sizes(impl, shape, traditional):
+    x = Inputs(34).normal(*shape)
+    rope = impl.positional_encoding.RoPE(shape[-1], shape[1], traditional=traditional)
+    positions = np.broadcast_to(np.arange(shape[1]), shape[:2])
+    assert_close(rope(x), oracles.rope(array64(x), positions, 10000, traditional))
+
+
+def check_far_positions(impl, traditional):
+    """Angles of thousands of radians: in half precision they would be far off, whatever the dtype of x."""
+    x = Inputs(35, mx.bfloat16).normal(B, L, H, D)
+    rope = impl.positional_encoding.RoPE(D, 8192, traditional=traditional)
+    assert_close(rope(x, 8000), expected(x, 8000, 10000, traditional), dtype=mx.bfloat16)
+
+
+def check_equals_mlx(impl, traditional):
+    x = Inputs(36).normal(B, L, H, D)
+    rope = impl.positional_encoding.RoPE(D, SEQ_LEN, 1000000, traditional=traditional)
+    theirs = mx.fast.rope(x.swapaxes(1, 2), D, traditional=traditional, base=1000000, scale=1.0, offset=3)
+    assert_close(rope(x, 3), theirs.swapaxes(1, 2))
+
+
+def check_remembers_nothing(impl, traditional):
+    x = Inputs(37).normal(B, L, H, D)
+    rope = impl.positional_encoding.RoPE(D, SEQ_LEN, traditional=traditional)
+    mx.eval(rope(x, 7))
+    assert_close(rope(x), expected(x, None, 10000, traditional))
+
+
+def check_leaves_its_input_alone(impl, traditional):
+    x = Inputs(38).normal(B, L, H, D)
+    before = array64(x)
+    mx.eval(impl.positional_encoding.RoPE(D, SEQ_LEN, traditional=traditional)(x, 2))
+    assert_unchanged([before], x)
+
+
+# Every check for both layouts: task 1 is the traditional one, task 2 the other.
+
+
+@pytest.mark.task("w1d2.1")
+@pytest.mark.parametrize("offset", OFFSETS.values(), ids=OFFSETS)
+def test_task_1_offsets(impl, offset):
+    check_offsets(impl, offset, traditional=True)
+
+
+@pytest.mark.task("w1d2.1")
+@over_dtypes
+def test_task_1_dtypes(impl, dtype):
+    check_dtypes(impl, dtype, traditional=True)
+
+
+@pytest.mark.task("w1d2.1")
+@pytest.mark.parametrize("base", [100, 10000, 1000000.0])
+def test_task_1_bases(impl, base):
+    check_bases(impl, base, traditional=True)
+
+
+@pytest.mark.task("w1d2.1")
+@pytest.mark.parametrize("shape", [(1, 1, 1, 2), (2, 1, 3, 4), (1, 7, 5, 6), (4, 4, 4, 4)], ids=str)
+def test_task_1_sizes(impl, shape):
+    check_sizes(impl, shape, traditional=True)
+
+
+@pytest.mark.task("w1d2.1")
+def test_task_1_far_positions(impl):
+    check_far_positions(impl, traditional=True)
+
+
+@pytest.mark.task("w1d2.1")
+def test_task_1_equals_mlx(impl):
+    check_equals_mlx(impl, traditional=True)
+
+
+@pytest.mark.task("w1d2.1")
+def test_task_1_remembers_nothing(impl):
+    check_remembers_nothing(impl, traditional=True)
+
+
+@pytest.mark.task("w1d2.1")
+def test_task_1_leaves_its_input_alone(impl):
+    check_leaves_its_input_alone(impl, traditional=True)
+
+
+@pytest.mark.task("w1d2.2")
+@pytest.mark.parametrize("offset", OFFSETS.values(), ids=OFFSETS)
+def test_task_2_offsets(impl, offset):
+    check_offsets(impl, offset, traditional=False)
+
+
+@pytest.mark.task("w1d2.2")
+@over_dtypes
+def test_task_2_dtypes(impl, dtype):
+    check_dtypes(impl, dtype, traditional=False)
+
+
+@pytest.mark.task("w1d2.2")
+@pytest.mark.parametrize("base", [100, 10000, 1000000.0])
+def test_task_2_bases(impl, base):
+    check_bases(impl, base, traditional=False)
+
+
+@pytest.mark.task("w1d2.2")
+@pytest.mark.parametrize("shape", [(1, 1, 1, 2), (2, 1, 3, 4), (1, 7, 5, 6), (4, 4, 4, 4)], ids=str)
+def test_task_2_sizes(impl, shape):
+    check_sizes(impl, shape, traditional=False)
+
+
+@pytest.mark.task("w1d2.2")
+def test_task_2_far_positions(impl):
+    check_far_positions(impl, traditional=False)
+
+
+@pytest.mark.task("w1d2.2")
+def test_task_2_equals_mlx(impl):
+    check_equals_mlx(impl, traditional=False)
+
+
+@pytest.mark.task("w1d2.2")
+def test_task_2_remembers_nothing(impl):
+    check_remembers_nothing(impl, traditional=False)
+
+
+@pytest.mark.task("w1d2.2")
+def test_task_2_leaves_its_input_alone(impl):
+    check_leaves_its_input_alone(impl, traditional=False)

@@ -1,0 +1,120 @@
+"""Week 1 Day 3: causal mask and grouped-query attention."""
+
+import mlx.core as mx
+import numpy as np
+import oracles
+import pytest
+from helpers import Inputs, array64, assert_close, assert_unchanged, over_dtypes
+
+task_1 = pytest.mark.task("w1d3.1")
+task_2 = pytest.mark.task("w1d3.2")
+
+over_heads = pytest.mark.parametrize(("H_q", "H_kv"), [(6, 2), (6, 1), (6, 3), (4, 4)])
+
+
+def qkv(inputs, *batch, H_q=6, H_kv=2, L=5, S=7, D=4):
+    return inputs.normal(*batch, H_q, L, D), inputs.normal(*batch, H_kv, S, D), inputs.normal(*batch, H_kv, S, D)
+
+
+@task_1
+@over_dtypes
+@pytest.mark.parametrize(("L", "S"), [(1, 1), (4, 4), (3, 5), (1, 6), (5, 6), (17, 33)])
+def test_task_1_causal_mask(impl, L, S, dtype):
+    assert_close(impl.attention.causal_mask(L, S, dtype), oracles.causal_mask(L, S), dtype=dtype)
+
+
+@task_1
+def test_task_1_adds_to_scores(impl):
+    """0 and -inf, nothing else: added to scores, it leaves the visible ones as they are."""
+    scores = Inputs(41).normal(2, 3, 5)
+    got = scores + impl.attention.causal_mask(3, 5, mx.float32)
+    assert_close(got, array64(scores) + oracles.causal_mask(3, 5), tolerance=0)
+
+
+@task_2
+@over_heads
+@over_dtypes
+def test_task_2_without_mask(impl, H_q, H_kv, dtype):
+    q, k, v = qkv(Inputs(42, dtype), 2, H_q=H_q, H_kv=H_kv)
+    got = impl.attention.scaled_dot_product_attention_grouped(q, k, v)
+    assert_close(got, oracles.grouped_attention(array64(q), array64(k), array64(v)), dtype=dtype)
+
+
+@task_2
+@pytest.mark.parametrize("batch", [(), (1,), (3,), (2, 3)], ids=str)
+@pytest.mark.parametrize("mask", [None, "causal"])
+def test_task_2_batches(impl, batch, mask):
+    q, k, v = qkv(Inputs(43), *batch)
+    added = None if mask is None else oracles.causal_mask(5, 7)
+    got = impl.attention.scaled_dot_product_attention_grouped(q, k, v, mask=mask)
+    assert_close(got, oracles.grouped_attention(array64(q), array64(k), array64(v), mask=added))
+
+
+@task_2
+@pytest.mark.parametrize("scale", [1.0, 0.3, 0.0])
+def test_task_2_given_scale(impl, scale):
+    q, k, v = qkv(Inputs(44), 2)
+    got = impl.attention.scaled_dot_product_attention_grouped(q, k, v, scale=scale)
+    assert_close(got, oracles.grouped_attention(array64(q), array64(k), array64(v), scale))
+
+
+@task_2
+@over_heads
+@pytest.mark.parametrize("shape", ["L S", "1 1 L S", "2 1 L S", "H L S", "2 H L S", "2 1 1 S"])
+def test_task_2_mask_is_added(impl, H_q, H_kv, shape):
+    inputs = Inputs(45)
+    q, k, v = qkv(inputs, 2, H_q=H_q, H_kv=H_kv)
+    mask = inputs.normal(*[{"L": 5, "S": 7, "H": H_q}.get(size) or int(size) for size in shape.split()], scale=2)
+    got = impl.attention.scaled_dot_product_attention_grouped(q, k, v, mask=mask)
+    assert_close(got, oracles.grouped_attention(array64(q), array64(k), array64(v), mask=array64(mask)))
+
+
+@task_2
+@over_dtypes
+@pytest.mark.parametrize(("L", "S"), [(1, 1), (5, 5), (1, 7), (3, 7), (6, 7)])
+def test_task_2_causal(impl, L, S, dtype):
+    q, k, v = qkv(Inputs(46, dtype), 2, L=L, S=S)
+    expected = oracles.grouped_attention(array64(q), array64(k), array64(v), mask=oracles.causal_mask(L, S))
+    got = impl.attention.scaled_dot_product_attention_grouped(q, k, v, mask="causal")
+    assert_close(got, expected, dtype=dtype)
+
+
+@task_2
+def test_task_2_causal_with_scale(impl):
+    q, k, v = qkv(Inputs(47), 2)
+    expected = oracles.grouped_attention(array64(q), array64(k), array64(v), 0.9, oracles.causal_mask(5, 7))
+    got = impl.attention.scaled_dot_product_attention_grouped(q, k, v, 0.9, "causal")
+    assert_close(got, expected)
+
+
+@task_2
+def test_task_2_large_scores(impl):
+    q, k, v = qkv(Inputs(48), 2)
+    expected = oracles.grouped_attention(array64(q) * 100, array64(k) * 100, array64(v))
+    got = impl.attention.scaled_dot_product_attention_grouped(q * 100, k * 100, v)
+    assert_close(got, expected, tolerance=1e-3)
+
+
+@task_2
+@pytest.mark.parametrize("mask", [None, "causal"])
+def test_task_2_equals_mlx(impl, mask):
+    q, k, v = qkv(Inputs(49), 2)
+    got = impl.attention.scaled_dot_product_attention_grouped(q, k, v, scale=0.5, mask=mask)
+    assert_close(got, mx.fast.scaled_dot_product_attention(q, k, v, scale=0.5, mask=mask))
+
+
+@task_2
+def test_task_2_equal_sizes(impl):
+    """Two of everything: nothing in the shapes tells one axis from another."""
+    q, k, v = qkv(Inputs(50), 2, H_q=4, H_kv=2, L=4, S=4)
+    expected = oracles.grouped_attention(array64(q), array64(k), array64(v), mask=np.triu(np.full((4, 4), -np.inf), 1))
+    assert_close(impl.attention.scaled_dot_product_attention_grouped(q, k, v, mask="causal"), expected)
+
+
+@task_2
+def test_task_2_leaves_its_inputs_alone(impl):
+    inputs = Inputs(51)
+    arrays = [*qkv(inputs, 2), inputs.normal(5, 7)]
+    before = [array64(array) for array in arrays]
+    mx.eval(impl.attention.scaled_dot_product_attention_grouped(*arrays[:3], 0.5, arrays[3]))
+    assert_unchanged(before, *arrays)

@@ -1,0 +1,162 @@
+"""Week 1 Day 4: RMSNorm and the gated MLP."""
+
+import mlx.core as mx
+import mlx.nn as nn
+import numpy as np
+import oracles
+import pytest
+from helpers import Inputs, array64, assert_close, assert_unchanged, over_dtypes
+
+task_1 = pytest.mark.task("w1d4.1")
+task_2 = pytest.mark.task("w1d4.2")
+
+over_batches = pytest.mark.parametrize("batch", [(), (3,), (2, 3), (2, 3, 4)], ids=str)
+
+
+@task_1
+@over_batches
+@over_dtypes
+def test_task_1_rms_norm(impl, batch, dtype):
+    inputs = Inputs(61, dtype)
+    x, weight = inputs.normal(*batch, 10, scale=3, shift=1), inputs.normal(10, scale=0.5, shift=1)
+    got = impl.layer_norm.RMSNorm(10, weight, eps=1e-6)(x)
+    assert_close(got, oracles.rms_norm(array64(x), array64(weight), 1e-6), dtype=dtype)
+
+
+@task_1
+@pytest.mark.parametrize("eps", [1e-6, 1e-2, 1.0])
+def test_task_1_eps(impl, eps):
+    """On small numbers it shows where eps is added: to the mean square, before the root."""
+    inputs = Inputs(62)
+    x, weight = inputs.normal(2, 10, scale=0.01), inputs.normal(10)
+    got = impl.layer_norm.RMSNorm(10, weight, eps)(x)
+    assert_close(got, oracles.rms_norm(array64(x), array64(weight), eps))
+
+
+@task_1
+def test_task_1_default_eps(impl):
+    inputs = Inputs(63)
+    x, weight = inputs.normal(2, 10, scale=0.002), inputs.normal(10)
+    assert_close(impl.layer_norm.RMSNorm(10, weight)(x), oracles.rms_norm(array64(x), array64(weight), 1e-5))
+
+
+@task_1
+def test_task_1_half_precision_does_not_overflow(impl):
+    """300^2 is beyond float16: the square and the mean need float32."""
+    inputs = Inputs(64, mx.float16)
+    x, weight = inputs.normal(2, 10, scale=1000), inputs.normal(10)
+    got = impl.layer_norm.RMSNorm(10, weight)(x)
+    assert_close(got, oracles.rms_norm(array64(x), array64(weight), 1e-5), dtype=mx.float16)
+
+
+@task_1
+def test_task_1_half_precision_does_not_underflow(impl):
+    """0.0001^2 is zero in float16."""
+    inputs = Inputs(65, mx.float16)
+    x, weight = inputs.normal(2, 10, scale=1e-4), inputs.normal(10)
+    got = impl.layer_norm.RMSNorm(10, weight, eps=1e-9)(x)
+    assert_close(got, oracles.rms_norm(array64(x), array64(weight), 1e-9), dtype=mx.float16)
+
+
+@task_1
+def test_task_1_mean_is_exact_in_half_precision(impl):
+    """Sums of 4,096 squares: accumulated in bfloat16 they would stop growing at 256."""
+    inputs = Inputs(66, mx.bfloat16)
+    x, weight = inputs.normal(2, 4096, shift=1), inputs.normal(4096)
+    got = impl.layer_norm.RMSNorm(4096, weight)(x)
+    assert_close(got, oracles.rms_norm(array64(x), array64(weight), 1e-5), dtype=mx.bfloat16, tolerance=2e-2)
+
+
+@task_1
+def test_task_1_zeros(impl):
+    got = impl.layer_norm.RMSNorm(4, mx.array([1.0, -2.0, 3.0, 0.5]))(mx.zeros((2, 4)))
+    assert_close(got, np.zeros((2, 4)))
+
+
+@task_1
+def test_task_1_equals_mlx(impl):
+    inputs = Inputs(67)
+    x, weight = inputs.normal(2, 3, 10), inputs.normal(10)
+    assert_close(impl.layer_norm.RMSNorm(10, weight, 1e-3)(x), mx.fast.rms_norm(x, weight, 1e-3))
+
+
+@task_1
+def test_task_1_leaves_its_inputs_alone(impl):
+    inputs = Inputs(68)
+    arrays = [inputs.normal(2, 10), inputs.normal(10)]
+    before = [array64(array) for array in arrays]
+    mx.eval(impl.layer_norm.RMSNorm(10, arrays[1])(arrays[0]))
+    assert_unchanged(before, *arrays)
+
+
+@task_2
+@over_batches
+@over_dtypes
+def test_task_2_silu(impl, batch, dtype):
+    x = Inputs(71, dtype).normal(*batch, 10, scale=3)
+    assert_close(impl.basics.silu(x), oracles.silu(array64(x)), dtype=dtype)
+
+
+@task_2
+@over_dtypes
+def test_task_2_silu_far_out(impl, dtype):
+    x = mx.array([-80.0, -20.0, -1.0, 0.0, 1.0, 20.0, 80.0]).astype(dtype)
+    assert_close(impl.basics.silu(x), oracles.silu(array64(x)), dtype=dtype)
+
+
+@task_2
+def test_task_2_silu_equals_mlx(impl):
+    x = Inputs(72).normal(2, 10, scale=3)
+    assert_close(impl.basics.silu(x), nn.silu(x))
+
+
+def projection(inputs, rows, columns):
+    """A layer with a bias, which only its call knows of, as a quantised layer's weights are its own affair."""
+    weight, bias = inputs.normal(rows, columns, scale=columns**-0.5), inputs.normal(rows)
+    return lambda x: x @ weight.T + bias, lambda x: x @ array64(weight).T + array64(bias)
+
+
+def swiglu(impl, inputs, E, I):
+    """A SwiGLU layer and its oracle."""
+    layers = [projection(inputs, I, E), projection(inputs, I, E), projection(inputs, E, I)]
+    (gate, gate64), (up, up64), (down, down64) = layers
+    return impl.mlp.SwiGLU(E, I, gate, up, down), lambda x: down64(oracles.silu(gate64(x)) * up64(x))
+
+
+@task_2
+@over_batches
+@over_dtypes
+def test_task_2_swiglu(impl, batch, dtype):
+    inputs = Inputs(73, dtype)
+    layer, oracle = swiglu(impl, inputs, 6, 10)
+    x = inputs.normal(*batch, 6)
+    assert_close(layer(x), oracle(array64(x)), dtype=dtype)
+
+
+@task_2
+def test_task_2_swiglu_with_equal_sizes(impl):
+    """The three projections could stand in for each other here: only the numbers tell."""
+    inputs = Inputs(74)
+    layer, oracle = swiglu(impl, inputs, 6, 6)
+    x = inputs.normal(2, 6)
+    assert_close(layer(x), oracle(array64(x)))
+
+
+@task_2
+def test_task_2_swiglu_on_the_courses_own_layers(impl):
+    inputs = Inputs(75)
+    gate, up, down = inputs.normal(10, 6), inputs.normal(10, 6), inputs.normal(6, 10)
+    x = inputs.normal(2, 3, 6)
+    layer = impl.mlp.SwiGLU(6, 10, *map(impl.basics.Linear, (gate, up, down)))
+    hidden = oracles.silu(array64(x) @ array64(gate).T) * (array64(x) @ array64(up).T)
+    assert_close(layer(x), hidden @ array64(down).T, tolerance=1e-4)
+
+
+@task_2
+def test_task_2_leaves_its_input_alone(impl):
+    inputs = Inputs(76)
+    layer, _ = swiglu(impl, inputs, 6, 10)
+    x = inputs.normal(2, 6)
+    before = array64(x)
+    mx.eval(layer(x), impl.basics.silu(x))
+    assert_unchanged([before], x)

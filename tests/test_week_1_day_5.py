@@ -1,0 +1,336 @@
+"""Week 1 Day 5: Qwen2 and Qwen3."""
+
+import json
+from pathlib import Path
+
+import mlx.core as mx
+import numpy as np
+import oracles
+import pytest
+from activations import first_divergence, record
+from helpers import Inputs, array64, assert_close, assert_unchanged, over_dtypes
+
+from tiny_llm_models.untrained import untrained_config, write_untrained
+
+task_1 = pytest.mark.task("w1d5.1")
+task_2 = pytest.mark.task("w1d5.2")
+task_3 = pytest.mark.task("w1d5.3")
+task_4 = pytest.mark.task("w1d5.4")
+
+FIXTURES = Path(__file__).parent / "fixtures"
+
+# ---------------------------------------------------------------------------------------------- task 1: embedding
+
+
+@task_1
+@over_dtypes
+@pytest.mark.parametrize("shape", [(), (4,), (2, 4), (2, 3, 4)], ids=str)
+def test_task_1_embedding(impl, shape, dtype):
+    inputs = Inputs(81, dtype)
+    weight, tokens = inputs.normal(11, 6), inputs.tokens(*shape, vocab_size=11)
+    got = impl.embedding.Embedding(11, 6, weight)(tokens)
+    assert_close(got, array64(weight)[np.array(tokens)], dtype=dtype, tolerance=0)
+
+
+@task_1
+@over_dtypes
+@pytest.mark.parametrize("shape", [(6,), (4, 6), (2, 4, 6)], ids=str)
+def test_task_1_as_linear(impl, shape, dtype):
+    inputs = Inputs(82, dtype)
+    weight, x = inputs.normal(11, 6), inputs.normal(*shape)
+    got = impl.embedding.Embedding(11, 6, weight).as_linear(x)
+    assert_close(got, array64(x) @ array64(weight).T, dtype=dtype)
+
+
+@task_1
+def test_task_1_as_linear_of_a_square_table(impl):
+    """The shapes fit with or without the transpose here: only the numbers tell."""
+    inputs = Inputs(83)
+    weight, x = inputs.normal(6, 6), inputs.normal(2, 6)
+    assert_close(impl.embedding.Embedding(6, 6, weight).as_linear(x), array64(x) @ array64(weight).T)
+
+
+# -------------------------------------------------------------------------------- tasks 2 and 4: attention layers
+
+H_Q, H_KV, HEAD_DIM, HIDDEN, BASE, EPS = 6, 2, 4, 10, 1000.0, 0.1  # H_q * D is not E
+
+
+class Projections:
+    """q, k, v and o as layers with a bias that only their calls know of, and the same in float64."""
+
+    def __init__(self, inputs):
+        sizes = {"q": (H_Q * HEAD_DIM, HIDDEN), "k": (H_KV * HEAD_DIM, HIDDEN), "v": (H_KV * HEAD_DIM, HIDDEN)}
+        sizes["o"] = (HIDDEN, H_Q * HEAD_DIM)
+        weights = {
+            name: (inputs.normal(*size, scale=size[1] ** -0.5), inputs.normal(size[0])) for name, size in sizes.items()
+        }
+        self.layers = [lambda x, w=w, b=b: x @ w.T + b for w, b in weights.values()]
+        self.oracles = {name: lambda x, w=w, b=b: x @ array64(w).T + array64(b) for name, (w, b) in weights.items()}
+
+    def heads(self, x):
+        """q, k, v: B x L x H x D"""
+        return [self.oracles[name](x).reshape(*x.shape[:2], -1, HEAD_DIM) for name in "qkv"]
+
+    def attention(self, q, k, v, positions):
+        """From heads to the layer's output."""
+        q, k = (oracles.rope(x, positions, BASE, traditional=False) for x in (q, k))
+        q, k, v = (x.swapaxes(1, 2) for x in (q, k, v))
+        L = q.shape[2]
+        out = oracles.grouped_attention(q, k, v, mask=oracles.causal_mask(L, L))
+        return self.oracles["o"](np.concatenate([out[:, h] for h in range(H_Q)], axis=-1))
+
+
+def attention_config(impl, model_type):
+    sizes = {"hidden_size": HIDDEN, "num_attention_heads": H_Q, "num_key_value_heads": H_KV, "head_dim": HEAD_DIM}
+    return impl.config.ModelConfig.from_hf(untrained_config(model_type, **sizes))
+
+
+def qwen2_attention(impl, inputs):
+    parts = Projections(inputs)
+    rope = impl.positional_encoding.RoPE(HEAD_DIM, 64, BASE)
+    return impl.qwen2.Qwen2Attention(attention_config(impl, "qwen2"), *parts.layers, rope), parts
+
+
+def qwen3_attention(impl, inputs):
+    parts = Projections(inputs)
+    rope = impl.positional_encoding.RoPE(HEAD_DIM, 64, BASE)
+    norms = [inputs.normal(HEAD_DIM, shift=1) for _ in range(2)]
+    q_norm, k_norm = (impl.layer_norm.RMSNorm(HEAD_DIM, weight, EPS) for weight in norms)
+    layer = impl.qwen3.Qwen3Attention(attention_config(impl, "qwen3"), *parts.layers, rope, q_norm, k_norm)
+
+    def heads(x):
+        q, k, v = parts.heads(x)
+        return oracles.rms_norm(q, array64(norms[0]), EPS), oracles.rms_norm(k, array64(norms[1]), EPS), v
+
+    return layer, parts, heads
+
+
+def positions(x, start=0):
+    return np.broadcast_to(np.reshape(start, (-1, 1)), (x.shape[0], 1)) + np.arange(x.shape[1])
+
+
+class SpyCache:
+    """Attends to nothing: keeps what it is given, and answers with the queries."""
+
+    def __init__(self, offset):
+        self.offset = offset
+        self.calls = []
+
+    def attend(self, query, key, value, scale=None):
+        self.calls.append((query, key, value, scale))
+        return query
+
+
+def check_cache_seam(layer, parts, heads, offset):
+    """The positions come from the cache, and so does what attention gives."""
+    x = Inputs(84).normal(3, 5, HIDDEN)
+    cache = SpyCache(offset)
+    out = layer(x, cache)
+    assert len(cache.calls) == 1, f"layer_cache.attend is to be called once, was called {len(cache.calls)} times"
+    query, key, value, scale = cache.calls[0]
+    q, k, v = heads(array64(x))
+    where = positions(x, np.array(offset))
+    q, k = (oracles.rope(x, where, BASE, traditional=False) for x in (q, k))
+    assert_close(query, q.swapaxes(1, 2), tolerance=1e-4)
+    assert_close(key, k.swapaxes(1, 2), tolerance=1e-4)
+    assert_close(value, v.swapaxes(1, 2), tolerance=1e-4)
+    assert scale is None or scale == pytest.approx(HEAD_DIM**-0.5), f"scale is {scale}, not 1/sqrt({HEAD_DIM})"
+    assert_close(out, parts.oracles["o"](q.reshape(3, 5, -1)), tolerance=1e-4)
+
+
+@task_2
+@over_dtypes
+def test_task_2_project(impl, dtype):
+    inputs = Inputs(85, dtype)
+    layer, parts = qwen2_attention(impl, inputs)
+    x = inputs.normal(3, 5, HIDDEN)
+    for got, want in zip(layer.project(x), parts.heads(array64(x)), strict=True):
+        assert_close(got, want, dtype=dtype)
+
+
+@task_2
+@over_dtypes
+@pytest.mark.parametrize(("B", "L"), [(1, 1), (3, 1), (1, 7), (3, 5)])
+def test_task_2_attention(impl, B, L, dtype):
+    inputs = Inputs(86, dtype)
+    layer, parts = qwen2_attention(impl, inputs)
+    x = inputs.normal(B, L, HIDDEN)
+    expected = parts.attention(*parts.heads(array64(x)), positions(x))
+    assert_close(layer(x, impl.kv_cache.NoCache(1).layers[0]), expected, dtype=dtype)
+
+
+@task_2
+@pytest.mark.parametrize("offset", [0, 9, mx.array([4, 0, 17])], ids=["0", "9", "one for each row"])
+def test_task_2_cache_seam(impl, offset):
+    layer, parts = qwen2_attention(impl, Inputs(87))
+    check_cache_seam(layer, parts, parts.heads, offset)
+
+
+@task_2
+def test_task_2_leaves_its_input_alone(impl):
+    inputs = Inputs(88)
+    layer, _ = qwen2_attention(impl, inputs)
+    x = inputs.normal(2, 5, HIDDEN)
+    before = array64(x)
+    mx.eval(layer(x, impl.kv_cache.NoCache(1).layers[0]))
+    assert_unchanged([before], x)
+
+
+# ------------------------------------------------------------------------------------------ task 3: block and model
+
+
+def shift(amount):
+    """A layer that is easy to recognise: x -> amount * x + amount."""
+    return lambda x, *_: x * amount + amount
+
+
+@task_3
+@over_dtypes
+def test_task_3_block(impl, dtype):
+    """Two residual lines: the norms stand on the branches, not on the stream."""
+    x = Inputs(91, dtype).normal(2, 3, 4)
+    block = impl.qwen2.TransformerBlock(shift(0.5), shift(-0.25), shift(2.0), shift(-3.0))
+    h = array64(x) + (2 * array64(x) + 2) * 0.5 + 0.5
+    expected = h + (-3 * h - 3) * -0.25 - 0.25
+    assert_close(block(x, None), expected, dtype=dtype)
+
+
+@task_3
+def test_task_3_block_leaves_its_input_alone(impl):
+    x = Inputs(92).normal(2, 3, 4)
+    before = array64(x)
+    mx.eval(impl.qwen2.TransformerBlock(shift(0.5), shift(-0.25), shift(2.0), shift(-3.0))(x, None))
+    assert_unchanged([before], x)
+
+
+@task_3
+def test_task_3_block_hands_its_cache_to_attention(impl):
+    seen = []
+
+    def self_attn(x, layer_cache):
+        seen.append(layer_cache)
+        return x
+
+    impl.qwen2.TransformerBlock(self_attn, shift(1.0), shift(1.0), shift(1.0))(mx.zeros((1, 1, 4)), "the layer's cache")
+    assert seen == ["the layer's cache"]
+
+
+class SpyModelCache:
+    """Writes down what happens, in order."""
+
+    def __init__(self, log, count):
+        self.layers = [f"cache of layer {i}" for i in range(count)]
+        self.log = log
+
+    def advance(self, length):
+        self.log.append(f"advance({length})")
+
+
+def spy_model(impl, log):
+    """Two blocks that write down their cache and change the stream, without weights but those of the embedding."""
+
+    def block(amount):
+        def call(x, layer_cache):
+            log.append(layer_cache)
+            return x * amount + 1
+
+        return call
+
+    weight = Inputs(93).normal(11, 6)
+    embedding = impl.embedding.Embedding(11, 6, weight)
+    config = impl.config.ModelConfig.from_hf(untrained_config(vocab_size=11, hidden_size=6, num_hidden_layers=2))
+    return impl.qwen2.CausalLM(config, embedding, [block(2), block(3)], shift(0.5)), weight
+
+
+@task_3
+def test_task_3_hidden_and_the_cache(impl):
+    """Each block gets its own layer's cache; the cache advances once, by L, after all blocks."""
+    log = []
+    model, weight = spy_model(impl, log)
+    tokens = mx.array([[1, 5, 3], [10, 0, 0]])
+    got = model.hidden(tokens, SpyModelCache(log, 2))
+    x = array64(weight)[np.array(tokens)]
+    assert_close(got, ((2 * x + 1) * 3 + 1) * 0.5 + 0.5)
+    assert log == ["cache of layer 0", "cache of layer 1", "advance(3)"]
+
+
+@task_3
+def test_task_3_logits_of_tied_and_own_output_layer(impl):
+    model, weight = spy_model(impl, [])
+    x = Inputs(94).normal(2, 3, 6)
+    assert_close(model.logits(x), array64(x) @ array64(weight).T)
+    model.lm_head = shift(7.0)
+    assert_close(model.logits(x), 7 * array64(x) + 7)
+
+
+def load_recorded(impl, path, folder):
+    """The learner's model on the checkpoint of a recording, through the ordinary way of loading."""
+    recording = np.load(path)
+    config = json.loads(str(recording["config"]))
+    shapes = impl.weights.expected_shapes(impl.config.ModelConfig.from_hf(config))
+    write_untrained(folder, config, shapes, int(recording["seed"]))
+    return impl.models.load_model(folder), recording
+
+
+def check_part_by_part(impl, model_type, folder):
+    model, recording = load_recorded(impl, FIXTURES / f"activations_{model_type}.npz", folder)
+    inputs = ("config", "seed", "tokens")
+    expected = {name: recording[name] for name in recording.files if name not in inputs}
+    got = record(model, mx.array(recording["tokens"]), impl.kv_cache.NoCache(len(model.layers)))
+    where = first_divergence(expected, got, tolerance=1e-4)
+    assert where is None, f"the first part of the model that goes wrong is {where}"
+
+
+def check_against_transformers(impl, model_type, folder):
+    model, recording = load_recorded(impl, FIXTURES / f"transformers_{model_type}.npz", folder)
+    assert_close(model(mx.array(recording["tokens"])), recording["logits"], tolerance=1e-4)
+
+
+@task_3
+def test_task_3_qwen2_part_by_part(impl, tmp_path):
+    check_part_by_part(impl, "qwen2", tmp_path)
+
+
+@task_3
+def test_task_3_qwen2_equals_transformers(impl, tmp_path):
+    check_against_transformers(impl, "qwen2", tmp_path)
+
+
+# -------------------------------------------------------------------------------------------------- task 4: Qwen3
+
+
+@task_4
+@over_dtypes
+def test_task_4_project(impl, dtype):
+    inputs = Inputs(95, dtype)
+    layer, _, heads = qwen3_attention(impl, inputs)
+    x = inputs.normal(3, 5, HIDDEN)
+    for got, want in zip(layer.project(x), heads(array64(x)), strict=True):
+        assert_close(got, want, dtype=dtype)
+
+
+@task_4
+@over_dtypes
+@pytest.mark.parametrize(("B", "L"), [(1, 1), (3, 5)])
+def test_task_4_attention(impl, B, L, dtype):
+    inputs = Inputs(96, dtype)
+    layer, parts, heads = qwen3_attention(impl, inputs)
+    x = inputs.normal(B, L, HIDDEN)
+    expected = parts.attention(*heads(array64(x)), positions(x))
+    assert_close(layer(x, impl.kv_cache.NoCache(1).layers[0]), expected, dtype=dtype)
+
+
+@task_4
+@pytest.mark.parametrize("offset", [0, mx.array([4, 0, 17])], ids=["0", "one for each row"])
+def test_task_4_cache_seam(impl, offset):
+    check_cache_seam(*qwen3_attention(impl, Inputs(97)), offset)
+
+
+@task_4
+def test_task_4_qwen3_part_by_part(impl, tmp_path):
+    check_part_by_part(impl, "qwen3", tmp_path)
+
+
+@task_4
+def test_task_4_qwen3_equals_transformers(impl, tmp_path):
+    check_against_transformers(impl, "qwen3", tmp_path)

@@ -1,0 +1,361 @@
+"""Week 1 Day 7: sampling."""
+
+import math
+
+import mlx.core as mx
+import numpy as np
+import oracles
+import pytest
+from helpers import Inputs, array64, assert_close, assert_unchanged, over_dtypes
+
+task_1 = pytest.mark.task("w1d7.1")
+task_2 = pytest.mark.task("w1d7.2")
+task_3 = pytest.mark.task("w1d7.3")
+task_4 = pytest.mark.task("w1d7.4")
+
+DRAWS = 20_000
+
+
+def assert_distributed(draws, probs):
+    """Chi-square test of token counts against probabilities. Fails a right sampler once in a million seeds."""
+    __tracebackhide__ = True
+    counts = np.bincount(np.array(draws), minlength=len(probs))
+    possible = probs > 0
+    assert counts[~possible].sum() == 0, f"tokens were drawn that cannot be: {np.nonzero(counts * ~possible)[0]}"
+    expected = probs[possible] * counts.sum()
+    assert expected.min() >= 5, "this test needs more draws"
+    freedom = possible.sum() - 1
+    chi_square = ((counts[possible] - expected) ** 2 / expected).sum()
+    # Wilson-Hilferty: the cube root of chi-square / freedom is nearly normal. 4.75 deviations: one in a million.
+    limit = freedom * (1 - 2 / (9 * freedom) + 4.75 * math.sqrt(2 / (9 * freedom))) ** 3 if freedom else 1e-9
+    shares = (counts / counts.sum()).round(3).tolist()
+    assert chi_square <= limit, f"drawn shares {shares} are not the probabilities {probs.round(3).tolist()}"
+
+
+def repeat(row, times=DRAWS):
+    """The same scores in every row: one call draws many times."""
+    return mx.broadcast_to(row, (times, *row.shape))
+
+
+LOGITS = mx.array([1.5, -0.5, 0.3, 2.0, -1.0, 0.9])
+
+# ------------------------------------------------------------------------------------------- task 1: temperature, draw
+
+
+@task_1
+@pytest.mark.parametrize("temperature", [0.5, 1.0, 1.7])
+def test_task_1_frequencies(impl, temperature):
+    draws = impl.sampler.sample(repeat(LOGITS), temperature, mx.random.key(1))
+    assert_distributed(draws, oracles.softmax(array64(LOGITS) / temperature))
+
+
+@task_1
+def test_task_1_shape_is_one_token_a_row(impl):
+    got = impl.sampler.sample(Inputs(101).normal(3, 7), 0.8, mx.random.key(1))
+    assert got.shape == (3,)
+    assert mx.issubdtype(got.dtype, mx.integer)
+
+
+@task_1
+def test_task_1_each_row_by_itself(impl):
+    """Every row has one token that is as good as certain."""
+    best = [4, 0, 6, 2]
+    logits = mx.array(np.eye(7)[best] * 50)
+    assert impl.sampler.sample(logits, 1.0, mx.random.key(1)).tolist() == best
+
+
+@task_1
+@over_dtypes
+def test_task_1_temperature_zero_is_greedy(impl, dtype):
+    logits = Inputs(102, dtype).normal(5, 9)
+    got = impl.sampler.sample(logits, 0, mx.random.key(1))
+    assert got.tolist() == array64(logits).argmax(-1).tolist()
+    assert impl.sampler.sample(logits, 0.0).tolist() == got.tolist()
+
+
+@task_1
+def test_task_1_minus_infinity_is_never_drawn(impl):
+    logits = mx.array([-math.inf, 0.0, -math.inf, 0.4, -math.inf])
+    draws = impl.sampler.sample(repeat(logits), 1.0, mx.random.key(1))
+    assert_distributed(draws, oracles.softmax(np.array([-1e9, 0.0, -1e9, 0.4, -1e9])))
+
+
+@task_1
+def test_task_1_large_scores(impl):
+    draws = impl.sampler.sample(repeat(LOGITS + 1000), 1.0, mx.random.key(1))
+    assert_distributed(draws, oracles.softmax(array64(LOGITS)))
+
+
+@task_1
+def test_task_1_the_key_decides(impl):
+    logits = repeat(LOGITS, 50)
+    draws = [impl.sampler.sample(logits, 1.0, mx.random.key(seed)).tolist() for seed in (1, 1, 2)]
+    assert draws[0] == draws[1], "the same key drew other tokens"
+    assert draws[0] != draws[2], "another key drew the same tokens"
+
+
+@task_1
+def test_task_1_leaves_its_input_alone(impl):
+    logits = Inputs(103).normal(3, 7)
+    before = array64(logits)
+    mx.eval(impl.sampler.sample(logits, 0.5, mx.random.key(1)))
+    assert_unchanged([before], logits)
+
+
+# ----------------------------------------------------------------------------------------------- task 2: filters
+
+
+def ranks(logits):
+    """0 for the likeliest of each row, 1 for the next, ..."""
+    return np.argsort(np.argsort(-logits, axis=-1), axis=-1)
+
+
+def top_k_oracle(logits, k):
+    return np.where(ranks(logits) < (k or logits.shape[-1]), logits, -np.inf)
+
+
+def top_p_oracle(logits, p):
+    rows = []
+    for row in logits:
+        probs, kept, total = oracles.softmax(row), np.full_like(row, -np.inf), 0.0
+        for token in np.argsort(-row):
+            if total < p:
+                kept[token] = row[token]
+            total += probs[token]
+        rows.append(kept if p < 1 else row)
+    return np.stack(rows)
+
+
+def min_p_oracle(logits, p):
+    probs = oracles.softmax(logits)
+    return np.where(probs >= p * probs.max(axis=-1, keepdims=True), logits, -np.inf)
+
+
+def distinct(B, V, dtype=mx.float32, scale=0.3):
+    """Scores of which no two of a row are equal, in random order: multiples of `scale`, exact in every dtype."""
+    random = np.random.RandomState(104)
+    return mx.array(np.stack([random.permutation(V) - V // 2 for _ in range(B)]) * scale).astype(dtype)
+
+
+@task_2
+@over_dtypes
+@pytest.mark.parametrize("k", [1, 2, 5, 10, 11, 40, 0])
+def test_task_2_top_k(impl, k, dtype):
+    logits = distinct(4, 11, dtype)
+    assert_close(impl.sampler.apply_top_k(logits, k), top_k_oracle(array64(logits), k), dtype=dtype, tolerance=0)
+
+
+@task_2
+@over_dtypes
+@pytest.mark.parametrize("p", [1e-6, 0.1, 0.33, 0.6, 0.95, 0.9999, 1.0])
+def test_task_2_top_p(impl, p, dtype):
+    logits = distinct(4, 11, dtype)
+    assert_close(impl.sampler.apply_top_p(logits, p), top_p_oracle(array64(logits), p), dtype=dtype, tolerance=0)
+
+
+@task_2
+@over_dtypes
+@pytest.mark.parametrize("p", [0.0, 0.01, 0.2, 0.5, 0.8, 1.0])
+def test_task_2_min_p(impl, p, dtype):
+    logits = distinct(4, 11, dtype)
+    assert_close(impl.sampler.apply_min_p(logits, p), min_p_oracle(array64(logits), p), dtype=dtype, tolerance=0)
+
+
+@task_2
+@pytest.mark.parametrize(("name", "value"), [("apply_top_k", 3), ("apply_top_p", 0.7), ("apply_min_p", 0.2)])
+def test_task_2_each_row_by_itself(impl, name, value):
+    """Rows of other spreads: the same number keeps other tokens, and other numbers of them."""
+    logits = Inputs(105).normal(4, 11) * mx.array([[0.1], [1.0], [3.0], [9.0]])
+    apply = getattr(impl.sampler, name)
+    for row in range(4):
+        assert_close(apply(logits, value)[row], apply(logits[row : row + 1], value)[0], tolerance=0)
+    oracle = {"apply_top_k": top_k_oracle, "apply_top_p": top_p_oracle, "apply_min_p": min_p_oracle}[name]
+    assert_close(apply(logits, value), oracle(array64(logits), value), tolerance=0)
+
+
+@task_2
+@pytest.mark.parametrize("dtype", [mx.float16, mx.bfloat16], ids=["float16", "bfloat16"])
+def test_task_2_top_p_of_a_large_flat_vocabulary(impl, dtype):
+    """5,000 nearly equal probabilities: summed in half precision, the sum stops growing long before the end."""
+    random = np.random.RandomState(106)
+    logits = mx.array(random.standard_normal((1, 5000)) * 0.1).astype(dtype)
+    kept = np.isfinite(array64(impl.sampler.apply_top_p(logits, 0.5))).sum()
+    expected = np.isfinite(top_p_oracle(array64(logits), 0.5)).sum()
+    assert abs(int(kept) - int(expected)) <= 50, f"{kept} tokens were kept, about {expected} make up half"
+
+
+@task_2
+@pytest.mark.parametrize(("name", "value"), [("apply_top_k", 3), ("apply_top_p", 0.7), ("apply_min_p", 0.2)])
+def test_task_2_after_another_filter(impl, name, value):
+    """Tokens that are already out stay out, and do not turn the others into NaN."""
+    logits = array64(distinct(4, 11))
+    logits[:, ::3] = -np.inf
+    oracle = {"apply_top_k": top_k_oracle, "apply_top_p": top_p_oracle, "apply_min_p": min_p_oracle}[name]
+    got = getattr(impl.sampler, name)(mx.array(logits), value)
+    assert_close(got, oracle(array64(mx.array(logits)), value), tolerance=0)
+
+
+@task_2
+@pytest.mark.parametrize(("name", "value"), [("apply_top_k", 3), ("apply_top_p", 0.7), ("apply_min_p", 0.2)])
+def test_task_2_leaves_its_input_alone(impl, name, value):
+    logits = distinct(4, 11)
+    before = array64(logits)
+    mx.eval(getattr(impl.sampler, name)(logits, value))
+    assert_unchanged([before], logits)
+
+
+# ----------------------------------------------------------------------------------------- task 3: repetition penalty
+
+
+def penalty_oracle(logits, tokens, penalty):
+    out = logits.copy()
+    for row, seen in zip(out, tokens, strict=True):
+        for token in set(seen):
+            row[token] = row[token] / penalty if row[token] > 0 else row[token] * penalty
+    return out
+
+
+@task_3
+@over_dtypes
+@pytest.mark.parametrize("penalty", [1.0, 1.3, 2.0, 0.5])
+def test_task_3_repetition_penalty(impl, penalty, dtype):
+    """Negative scores too, and tokens that occur several times: those are lowered once."""
+    logits = distinct(3, 11, dtype)
+    tokens = [[1, 4, 4, 4, 7], [0, 0, 0, 0, 0], [10, 9, 8, 7, 6]]
+    got = impl.sampler.apply_repetition_penalty(logits, mx.array(tokens), penalty)
+    assert_close(got, penalty_oracle(array64(logits), tokens, penalty), dtype=dtype)
+
+
+@task_3
+def test_task_3_whole_vocabulary_seen(impl):
+    logits = distinct(2, 5)
+    tokens = [[4, 3, 2, 1, 0, 0, 1], [0, 1, 2, 3, 4, 4, 4]]
+    got = impl.sampler.apply_repetition_penalty(logits, mx.array(tokens), 1.5)
+    assert_close(got, penalty_oracle(array64(logits), tokens, 1.5))
+
+
+@task_3
+def test_task_3_leaves_its_input_alone(impl):
+    logits = distinct(1, 5)
+    before = array64(logits)
+    mx.eval(impl.sampler.apply_repetition_penalty(logits, mx.array([[1, 2]]), 1.5))
+    assert_unchanged([before], logits)
+
+
+# ----------------------------------------------------------------------------------------- task 4: the whole sampler
+
+NO_TOKENS = mx.zeros((DRAWS, 1), mx.int32)
+
+
+def pipeline(logits, tokens, temperature=1.0, top_k=0, top_p=1.0, min_p=0.0, repetition_penalty=1.0):
+    """Probabilities of one row, by the documented order."""
+    row = penalty_oracle(array64(logits)[None], [tokens], repetition_penalty) / temperature
+    return oracles.softmax(min_p_oracle(top_p_oracle(top_k_oracle(row, top_k), top_p), min_p))[0]
+
+
+SETTINGS = [
+    {"temperature": 0.7},
+    {"temperature": 1.5, "top_k": 3},
+    {"temperature": 2.0, "top_p": 0.6},  # top_p sees the flattened probabilities
+    {"temperature": 0.4, "min_p": 0.2},
+    {"temperature": 2.5, "min_p": 0.6},
+    {"top_k": 3, "top_p": 0.8},  # top_p of what top_k left
+    {"top_p": 0.8, "min_p": 0.3},
+    {"temperature": 1.3, "repetition_penalty": 1.8},
+    {"temperature": 0.6, "repetition_penalty": 3.0, "top_k": 3},  # the penalty changes who is among the three
+    {"temperature": 1.8, "top_k": 5, "top_p": 0.85, "min_p": 0.2, "repetition_penalty": 1.4},
+]
+
+
+@task_4
+@pytest.mark.parametrize("settings", SETTINGS, ids=lambda s: " ".join(f"{name}={value}" for name, value in s.items()))
+def test_task_4_frequencies(impl, settings):
+    tokens = [3, 3, 4]
+    sampler = impl.sampler.make_sampler(**settings, seed=7)
+    draws = sampler(repeat(LOGITS), mx.array([tokens] * DRAWS))
+    assert_distributed(draws, pipeline(LOGITS, tokens, **settings))
+
+
+@task_4
+def test_task_4_defaults_filter_nothing(impl):
+    draws = impl.sampler.make_sampler(seed=8)(repeat(LOGITS), NO_TOKENS)
+    assert_distributed(draws, oracles.softmax(array64(LOGITS)))
+
+
+@task_4
+@pytest.mark.parametrize(
+    "settings", [{"temperature": 0}, {"temperature": 0.0, "top_p": 0.5}, {"top_k": 1}, {"top_p": 1e-9}, {"min_p": 1.0}]
+)
+def test_task_4_greedy_in_several_ways(impl, settings):
+    logits = distinct(6, 11)
+    got = impl.sampler.make_sampler(**settings, seed=1)(logits, mx.zeros((6, 1), mx.int32))
+    assert got.tolist() == array64(logits).argmax(-1).tolist()
+
+
+@task_4
+def test_task_4_greedy_after_the_penalty(impl):
+    logits = mx.array([[2.0, 1.9, -1.0], [2.0, 1.9, -1.0]])
+    sampler = impl.sampler.make_sampler(temperature=0, repetition_penalty=1.5)
+    assert sampler(logits, mx.array([[0, 0], [1, 2]])).tolist() == [1, 0]
+
+
+@task_4
+def test_task_4_more_than_the_vocabulary(impl):
+    draws = impl.sampler.make_sampler(top_k=100, top_p=1.0, seed=9)(repeat(LOGITS), NO_TOKENS)
+    assert_distributed(draws, oracles.softmax(array64(LOGITS)))
+
+
+@task_4
+def test_task_4_each_row_by_itself(impl):
+    """Each row's penalty looks at its own tokens, each row's filter at its own scores."""
+    logits = mx.concatenate([repeat(LOGITS, DRAWS), repeat(-LOGITS, DRAWS)])
+    tokens = mx.array([[3, 3]] * DRAWS + [[4, 1]] * DRAWS)
+    draws = impl.sampler.make_sampler(top_k=3, repetition_penalty=2.0, seed=10)(logits, tokens)
+    assert_distributed(draws[:DRAWS], pipeline(LOGITS, [3, 3], top_k=3, repetition_penalty=2.0))
+    assert_distributed(draws[DRAWS:], pipeline(-LOGITS, [4, 1], top_k=3, repetition_penalty=2.0))
+
+
+def series(sampler, steps=30):
+    return [sampler(LOGITS[None], mx.array([[0]])).item() for _ in range(steps)]
+
+
+@task_4
+def test_task_4_the_seed_decides(impl):
+    make = impl.sampler.make_sampler
+    first = series(make(temperature=1.5, seed=11))
+    assert series(make(temperature=1.5, seed=11)) == first, "the same seed drew other tokens"
+    assert series(make(temperature=1.5, seed=12)) != first, "another seed drew the same tokens"
+    assert series(make(temperature=1.5, seed=0)) == series(make(temperature=1.5, seed=0)), "0 is a seed"
+
+
+@task_4
+def test_task_4_every_step_draws_anew(impl):
+    assert len(set(series(impl.sampler.make_sampler(temperature=1.5, seed=13)))) > 1, "every step drew the same token"
+
+
+@task_4
+def test_task_4_without_seed_every_sampler_is_another(impl):
+    samplers = [impl.sampler.make_sampler(temperature=1.5) for _ in range(2)]
+    assert series(samplers[0]) != series(samplers[1])
+
+
+@task_4
+def test_task_4_samplers_do_not_disturb_each_other(impl):
+    """A seeded sampler keeps its own random state: what else draws random numbers makes no difference."""
+    alone = series(impl.sampler.make_sampler(temperature=1.5, seed=14))
+    one, two = (impl.sampler.make_sampler(temperature=1.5, seed=seed) for seed in (14, 15))
+    together = []
+    for _ in alone:
+        together += series(one, 1)
+        series(two, 1)
+        mx.random.seed(99)
+    assert together == alone
+
+
+@task_4
+def test_task_4_leaves_its_inputs_alone(impl):
+    logits, tokens = distinct(2, 11), mx.array([[1, 2], [3, 3]])
+    before = [array64(logits), array64(tokens)]
+    sampler = impl.sampler.make_sampler(0.7, 5, 0.9, 0.05, 1.2, seed=16)
+    mx.eval(sampler(logits, tokens))
+    assert_unchanged(before, logits, tokens)
