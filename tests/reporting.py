@@ -2,48 +2,68 @@
 
 from __future__ import annotations
 
+import traceback
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tiny_llm_course.syllabus import TaskId
 from tiny_llm_course.unsolved import task_in_message
 
-Report = pytest.TestReport | pytest.CollectReport
+
+class Unsolved(pytest.fail.Exception):
+    """A test ended at a stub. Without traceback: it says nothing that the message does not."""
+
+    def __init__(self, error: NotImplementedError):
+        super().__init__(f"NotImplementedError: {error}", pytrace=False)
+        frame = traceback.extract_tb(error.__traceback__)[-1]
+        self.screen = [f"File: {_shortest(Path(frame.filename))}:{frame.lineno}", *str(error).split(". ")]
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Iterator[None]:
+    try:
+        return (yield)
+    except NotImplementedError as error:
+        if task_in_message(str(error)):
+            raise Unsolved(error) from None
+        raise
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Iterator[None]:
     report = yield
-    error = call.excinfo.value if call.excinfo else None
-    if isinstance(error, NotImplementedError) and task_in_message(str(error)):
-        place = call.excinfo.traceback[-1]
-        report.unsolved = str(error)
-        report.place = f"{_shortest(Path(place.path))}:{place.lineno + 1}"
-        report.longrepr = f"NotImplementedError: {error}"
+    if call.excinfo and isinstance(call.excinfo.value, Unsolved):
+        report.unsolved = call.excinfo.value.screen
     return report
 
 
-def pytest_report_teststatus(report: Report) -> tuple[str, str, str] | None:
-    return ("unsolved", "u", "UNSOLVED") if getattr(report, "unsolved", None) else None
+def pytest_report_teststatus(report: Any) -> tuple[str, str, str] | None:
+    return ("unsolved", "u", "UNSOLVED") if hasattr(report, "unsolved") else None
 
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:
+    """The first unsolved task of the course on one screen, and how many come after it."""
     reports = terminalreporter.stats.get("unsolved", [])
-    if not reports:
+    screens = {_task(report.unsolved): report.unsolved for report in reversed(reports)}  # of a task, the first report
+    if not screens:
         return
-    by_task = {task_in_message(report.unsolved): report for report in reversed(reports)}
-    first, *later = sorted(by_task)
-    report = by_task[first]
-    what, *notes = report.unsolved.split(". ")
+    file, what, *notes = screens[min(screens)]
+    others = sorted(screens)[1:]
+    later = [f"Later: {others[0].words}" + (f" and {len(others) - 1} more" if others[1:] else "")] if others else []
     terminalreporter.section("to be written", sep="=", yellow=True)
     terminalreporter.line(f"NotImplementedError: {what}.", yellow=True)
-    for note in [f"File: {report.place}", *notes]:
-        name, _, value = note.partition(": ")
-        terminalreporter.line(f"  {name + ':':9} {value}")
-    if later:
-        terminalreporter.line(f"  Later:    {', '.join(task.words for task in later)}")
+    for note in [file, *notes, *later]:
+        name, _, text = note.partition(": ")
+        terminalreporter.line(f"  {name + ':':9} {text}")
+
+
+def _task(screen: list[str]) -> TaskId:
+    task = task_in_message(screen[1])
+    assert task
+    return task
 
 
 def _shortest(path: Path) -> Path:

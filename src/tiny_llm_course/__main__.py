@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from . import running
+from . import running, text
 
 __all__ = ["app", "main"]
 
@@ -15,6 +15,8 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
+app.command()(text.generate)
+app.command()(text.chat)
 
 to_pytest = {"ignore_unknown_options": True, "allow_extra_args": True}
 app.command("test", context_settings=to_pytest)(running.test)

@@ -89,7 +89,7 @@ def _check_offset(offset: Offset, B: int, L: int, seq_len: int) -> None:
     for part in offset if isinstance(offset, list) else [offset]:
         span = part if isinstance(part, slice) else slice(part or 0, (part or 0) + L)
         start = span.start or 0
-        if span.stop - start != L or span.step not in (None, 1):
+        if span.stop is None or span.stop - start != L or span.step not in (None, 1):
             raise ValueError(f"offset: expected a slice of {L} positions, got {part}")
         if start < 0 or span.stop > seq_len:
             raise ValueError(f"offset: expected positions from 0 to {seq_len - 1}, got {start} to {span.stop - 1}")

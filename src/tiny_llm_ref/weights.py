@@ -34,10 +34,7 @@ def load_weights(path: Path, config: ModelConfig, dtype: mx.Dtype | None = None)
 def read_safetensors(path: Path) -> Weights:
     """The arrays of model.safetensors, or of the files that model.safetensors.index.json names."""
     index = path / "model.safetensors.index.json"
-    if index.exists():
-        files = [path / name for name in _shards(index)]
-    else:
-        files = sorted(path.glob("*.safetensors"))
+    files = _shards(index) if index.exists() else sorted(path.glob("*.safetensors"))
     if not files:
         raise FileNotFoundError(f"{path} has no .safetensors file, the only format of weights that is supported")
     weights: Weights = {}
@@ -97,11 +94,11 @@ def _block_shapes(config: ModelConfig) -> dict[str, tuple[int, ...]]:
     return shapes | {"self_attn.q_norm.weight": (D,), "self_attn.k_norm.weight": (D,)}
 
 
-def _shards(index: Path) -> list[str]:
+def _shards(index: Path) -> list[Path]:
     weight_map = read_json(index).get("weight_map")
     if not isinstance(weight_map, dict):
         raise ValueError(f"{index}: expected an object under weight_map, got {type(weight_map).__name__}")
-    return sorted({str(file) for file in weight_map.values()})
+    return [index.parent / name for name in sorted({str(name) for name in weight_map.values()})]
 
 
 def _read_file(file: Path) -> Weights:
@@ -120,11 +117,12 @@ def _dequantize(weights: Weights, layer: str, quantization: Mapping[str, Any]) -
     names = [f"{layer}.{part}" for part in ("weight", "scales", "biases")]
     if missing := [name for name in names if name not in weights]:
         raise ValueError(f"quantised layer: expected {', '.join(names)}, got no {', no '.join(missing)}")
-    bits, group_size = quantization.get("bits"), quantization.get("group_size")
+    packed, scales, biases = (weights.pop(name) for name in names)
+    group_size, bits = quantization.get("group_size"), quantization.get("bits")
     try:
-        return mx.dequantize(*(weights.pop(name) for name in names), group_size=group_size, bits=bits)
+        return mx.dequantize(packed, scales, biases, group_size, bits)
     except ValueError as error:
-        raise ValueError(f"{layer}: expected {bits} bits in groups of {group_size}, got other shapes ({error})") from error
+        raise ValueError(f"{layer}: expected {bits} bits in groups of {group_size}: {error}") from error
 
 
 def _rename(weights: Weights, config: ModelConfig) -> Weights:
@@ -145,7 +143,9 @@ def _check_weights(weights: Weights, expected: Mapping[str, tuple[int, ...]]) ->
         "of the wrong shape": [
             f"{name} (expected {expected[name]}, got {weights[name].shape})" for name in sorted(wrong)
         ],
-        "not of floating point": sorted(n for n, array in weights.items() if not mx.issubdtype(array.dtype, mx.floating)),
+        "not of a float type": [
+            name for name in sorted(weights) if not mx.issubdtype(weights[name].dtype, mx.floating)
+        ],
     }
     found = [f"{len(names)} {problem}: {_some(names)}" for problem, names in problems.items() if names]
     if found:

@@ -1,0 +1,69 @@
+"""Draws assets/learner.svg, the README's picture: the first task as a learner meets it, on the real command.
+
+python scripts/picture.py
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from rich._export_format import CONSOLE_SVG_FORMAT
+from rich.console import Console
+from rich.text import Text
+
+ROOT = Path(__file__).resolve().parent.parent
+WIDTH = 100
+# The font is the reader's own: the picture asks no other server for one.
+FORMAT = re.sub(r"@font-face \{\{.*?\}\}\s*", "", CONSOLE_SVG_FORMAT, flags=re.DOTALL)
+
+
+def main() -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        tree = Path(folder) / "tiny-llm"
+        for name in ("src", "tests"):
+            shutil.copytree(ROOT / name, tree / name, ignore=shutil.ignore_patterns("__pycache__", "repo"))
+        shutil.copy(ROOT / "pyproject.toml", tree)
+        reference, mine = (tree / "src" / package / "attention.py" for package in ("tiny_llm_ref", "tiny_llm"))
+        right = reference.read_text()
+        wrong = right.replace("swapaxes(-2, -1) * scale", "swapaxes(-2, -1)")
+        assert wrong != right
+        console = Console(record=True, width=WIDTH, file=io.StringIO(), force_terminal=True, color_system="truecolor")
+        command = "pdm run test --week 1 --day 1 -- -k task_1"
+        show(console, tree, command)
+        mine.write_text(wrong)
+        console.print("\n[bold bright_black]# written, but the scores are not scaled yet[/]")
+        show(console, tree, f"{command} -x")
+        mine.write_text(right)
+        console.print("\n[bold bright_black]# and now they are[/]")
+        show(console, tree, command)
+    picture = ROOT / "assets" / "learner.svg"
+    picture.parent.mkdir(exist_ok=True)
+    picture.write_text(console.export_svg(title="Week 1 Day 1 Task 1", code_format=FORMAT), encoding="utf-8")
+    print(f"wrote {picture.relative_to(ROOT)}")
+
+
+def show(console: Console, tree: Path, command: str) -> None:
+    """Run `pdm run ...` as the command it stands for, with the tree's packages, and print what it prints."""
+    console.print(Text(f"$ {command}", style="bold"))
+    arguments = command.removeprefix("pdm run ").split()
+    environment = {"PYTHONPATH": str(tree / "src"), "COLUMNS": str(WIDTH), "PY_COLORS": "1"}
+    result = subprocess.run(
+        [sys.executable, "-m", "tiny_llm_course", *arguments],
+        cwd=tree,
+        env={**os.environ, **environment},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+    console.print(Text.from_ansi(result.stdout.rstrip()))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,136 @@
+"""Attention: from one formula to grouped queries under a causal mask."""
+
+import math
+
+import mlx.core as mx
+
+from .basics import linear, softmax
+
+__all__ = [
+    "SimpleMultiHeadAttention",
+    "causal_mask",
+    "scaled_dot_product_attention_grouped",
+    "scaled_dot_product_attention_simple",
+]
+
+
+def scaled_dot_product_attention_simple(
+    query: mx.array,
+    key: mx.array,
+    value: mx.array,
+    scale: float | None = None,
+    mask: mx.array | None = None,
+) -> mx.array:
+    """Scaled dot-product attention: softmax(Q K^T * scale + mask) V.
+
+    Shapes: query: N.. x L x D, key and value: N.. x S x D, mask: broadcastable to N.. x L x S -> N.. x L x D.
+    N.. is zero or more batch dimensions. The dtype is the query's.
+    scale: 1/sqrt(D) when None; any number, 0.0 included, is used as it is.
+    mask: added to the scaled scores; -inf hides a key from a query.
+    Source: Vaswani et al. 2017, "Attention Is All You Need", section 3.2.1, arXiv:1706.03762.
+
+    Task: w1d1.1
+    """
+    raise NotImplementedError(
+        "Week 1 Day 1 Task 1: scaled_dot_product_attention_simple is yours to write. "
+        "Chapter: Attention and multi-head attention. "
+        "Test: pdm run test --week 1 --day 1 -- -k task_1"
+    )
+
+
+class SimpleMultiHeadAttention:
+    """Multi-head attention: H heads attend side by side, each over its own D = E / H columns.
+
+    Shapes: wq, wk, wv: (H*D) x E, wo: E x (H*D); H = num_heads, E = hidden_size.
+    Source: Vaswani et al. 2017, section 3.2.2, arXiv:1706.03762.
+
+    Raises:
+        ValueError: the heads do not divide the hidden size, or a weight has the wrong shape.
+    """
+
+    def __init__(self, hidden_size: int, num_heads: int, wq: mx.array, wk: mx.array, wv: mx.array, wo: mx.array):
+        _check_heads(hidden_size, num_heads)
+        for name, weight in {"wq": wq, "wk": wk, "wv": wv, "wo": wo}.items():
+            _check_shape(name, weight, (hidden_size, hidden_size))
+        self.hidden_size = hidden_size
+        self.num_heads = num_heads
+        self.head_dim = hidden_size // num_heads
+        self.wq, self.wk, self.wv, self.wo = wq, wk, wv, wo
+
+    def __call__(self, query: mx.array, key: mx.array, value: mx.array, mask: mx.array | None = None) -> mx.array:
+        """Project, attend head by head, join the heads, project.
+
+        Shapes: query: N x L x E, key and value: N x S x E, mask: broadcastable to N x H x L x S -> N x L x E.
+        Head h owns columns h*D to (h+1)*D of each projection.
+
+        Task: w1d1.2
+        """
+        raise NotImplementedError(
+            "Week 1 Day 1 Task 2: SimpleMultiHeadAttention.__call__ is yours to write. "
+            "Chapter: Attention and multi-head attention. "
+            "Test: pdm run test --week 1 --day 1 -- -k task_2"
+        )
+
+
+def causal_mask(L: int, S: int, dtype: mx.Dtype = mx.float32) -> mx.array:
+    """Additive mask under which a query sees no key that comes after it.
+
+    The L queries are the last L of S positions: query i stands at position S - L + i.
+    Shapes: -> L x S, with 0 where key j may be seen and -inf where it may not. S >= L.
+
+    Task: w1d3.1
+    """
+    raise NotImplementedError(
+        "Week 1 Day 3 Task 1: causal_mask is yours to write. "
+        "Chapter: Causal mask and grouped-query attention. "
+        "Test: pdm run test --week 1 --day 3 -- -k task_1"
+    )
+
+
+def scaled_dot_product_attention_grouped(
+    query: mx.array,
+    key: mx.array,
+    value: mx.array,
+    scale: float | None = None,
+    mask: mx.array | str | None = None,
+) -> mx.array:
+    """Attention in which H_q / H_kv neighbouring query heads share one key and value head.
+
+    Shapes: query: N.. x H_q x L x D, key and value: N.. x H_kv x S x D, mask: broadcastable to N.. x H_q x L x S
+    -> N.. x H_q x L x D. Query head h reads key/value head h // (H_q / H_kv). The dtype is the query's.
+    scale: as in `scaled_dot_product_attention_simple`.
+    mask: an additive array, "causal" for `causal_mask(L, S)`, or None.
+    Source: Ainslie et al. 2023, "GQA", arXiv:2305.13245.
+
+    Raises:
+        ValueError: H_q is not a multiple of H_kv, or the mask is a string other than "causal".
+
+    Task: w1d3.2
+    """
+    raise NotImplementedError(
+        "Week 1 Day 3 Task 2: scaled_dot_product_attention_grouped is yours to write. "
+        "Chapter: Causal mask and grouped-query attention. "
+        "Test: pdm run test --week 1 --day 3 -- -k task_2"
+    )
+
+
+def _check_heads(hidden_size: int, num_heads: int) -> None:
+    if num_heads < 1 or hidden_size % num_heads:
+        raise ValueError(f"num_heads must divide hidden_size: expected a divisor of {hidden_size}, got {num_heads}")
+
+
+def _check_shape(name: str, array: mx.array, expected: tuple[int, ...]) -> None:
+    if array.shape != expected:
+        raise ValueError(f"{name}: expected shape {expected}, got {array.shape}")
+
+
+def _check_groups(num_heads: int, num_kv_heads: int) -> None:
+    if num_kv_heads < 1 or num_heads % num_kv_heads:
+        raise ValueError(
+            f"query heads must be a multiple of key/value heads: expected a multiple of {num_kv_heads}, got {num_heads}"
+        )
+
+
+def _check_mask_name(mask: mx.array | str | None) -> None:
+    if isinstance(mask, str) and mask != "causal":
+        raise ValueError(f'mask: expected an array, "causal" or None, got {mask!r}')

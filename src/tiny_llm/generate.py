@@ -1,0 +1,149 @@
+"""From scores to text: the generation loop, and text that is printed as it comes."""
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from typing import Protocol, TypeAlias
+
+import mlx.core as mx
+
+from .config import ModelConfig
+from .qwen2 import CausalLM
+
+__all__ = ["Decoder", "Sampler", "StopStrings", "StreamingDetokenizer", "generate_simple", "stream_text"]
+
+Sampler: TypeAlias = Callable[[mx.array, mx.array], mx.array]  # logits B x V, tokens so far B x L -> next tokens B
+
+
+class Decoder(Protocol):
+    """What streaming needs of a tokenizer."""
+
+    def decode(self, tokens: list[int], skip_special_tokens: bool) -> str: ...
+
+
+def generate_simple(
+    model: CausalLM,
+    prompt: Sequence[int],
+    sampler: Sampler,
+    max_tokens: int = 256,
+    eos_token_ids: Collection[int] = (),
+) -> Iterator[int]:
+    """Yield new tokens, one at a time, feeding the model the whole sequence at each step.
+
+    prompt: token ids, at least one. sampler: gets the scores after the last token (1 x V) and all tokens so far
+    (1 x L), prompt included.
+    Ends at any of eos_token_ids, without yielding it; after max_tokens tokens; when the sequence fills the model's
+    context (`model.config.max_position_embeddings`).
+
+    Raises:
+        ValueError: the prompt is empty, leaves no room in the context or has an id outside the vocabulary; max_tokens
+            is negative.
+
+    Task: w1d6.1
+    """
+    raise NotImplementedError(
+        "Week 1 Day 6 Task 1: generate_simple is yours to write. "
+        "Chapter: Generating text. "
+        "Test: pdm run test --week 1 --day 6 -- -k task_1"
+    )
+
+
+class StreamingDetokenizer:
+    """Turns tokens into text as they come.
+
+    A character may be spread over several tokens (Japanese, emoji). Until its last byte is there, decoding gives
+    the replacement character U+FFFD at the end: such an end is held back, so that no character is shown broken.
+    What `add` and `finish` return, joined, is the text of all tokens decoded at once, special tokens left out.
+    The cost of a step must not grow with the length of the text.
+
+    Task: w1d6.2
+    """
+
+    def __init__(self, tokenizer: Decoder):
+        raise NotImplementedError(
+            "Week 1 Day 6 Task 2: StreamingDetokenizer.__init__ is yours to write. "
+            "Chapter: Generating text. "
+            "Test: pdm run test --week 1 --day 6 -- -k task_2"
+        )
+
+    def add(self, token: int) -> str:
+        """Return the text that is whole with this token: maybe none."""
+        raise NotImplementedError(
+            "Week 1 Day 6 Task 2: StreamingDetokenizer.add is yours to write. "
+            "Chapter: Generating text. "
+            "Test: pdm run test --week 1 --day 6 -- -k task_2"
+        )
+
+    def finish(self) -> str:
+        """Return what was held back, broken or not, and start anew."""
+        raise NotImplementedError(
+            "Week 1 Day 6 Task 2: StreamingDetokenizer.finish is yours to write. "
+            "Chapter: Generating text. "
+            "Test: pdm run test --week 1 --day 6 -- -k task_2"
+        )
+
+
+class StopStrings:
+    """Cuts a text that comes in pieces before the first of some strings.
+
+    What may be the beginning of a stop string is held back until it is clear. Joined, what `add` and `finish` return
+    is the text up to the first stop string, or all of it. `found` says whether there was one.
+
+    Raises:
+        ValueError: a stop string is empty, or `stops` is one string instead of several.
+
+    Task: w1d6.3
+    """
+
+    def __init__(self, stops: Sequence[str] = ()):
+        raise NotImplementedError(
+            "Week 1 Day 6 Task 3: StopStrings.__init__ is yours to write. "
+            "Chapter: Generating text. "
+            "Test: pdm run test --week 1 --day 6 -- -k task_3"
+        )
+
+    def add(self, text: str) -> str:
+        """Return what is certain to stand before any stop string. After one was found, nothing."""
+        raise NotImplementedError(
+            "Week 1 Day 6 Task 3: StopStrings.add is yours to write. "
+            "Chapter: Generating text. "
+            "Test: pdm run test --week 1 --day 6 -- -k task_3"
+        )
+
+    def finish(self) -> str:
+        """Return what was held back: the text is over, so it can no longer become a stop string."""
+        raise NotImplementedError(
+            "Week 1 Day 6 Task 3: StopStrings.finish is yours to write. "
+            "Chapter: Generating text. "
+            "Test: pdm run test --week 1 --day 6 -- -k task_3"
+        )
+
+
+def stream_text(tokens: Iterable[int], tokenizer: Decoder, stops: Sequence[str] = ()) -> Iterator[str]:
+    """Yield the text of tokens as it becomes whole, up to the first stop string; then ask for no more tokens."""
+    detokenizer, stop_strings = StreamingDetokenizer(tokenizer), StopStrings(stops)
+    for token in tokens:
+        if text := stop_strings.add(detokenizer.add(token)):
+            yield text
+        if stop_strings.found:
+            return
+    if text := stop_strings.add(detokenizer.finish()) + stop_strings.finish():
+        yield text
+
+
+def _check_prompt(prompt: Sequence[int], max_tokens: int, config: ModelConfig) -> None:
+    if len(prompt) == 0:
+        raise ValueError("prompt: expected at least one token, got none")
+    if len(prompt) >= config.max_position_embeddings:
+        raise ValueError(
+            f"prompt: expected fewer tokens than the context of {config.max_position_embeddings}, got {len(prompt)}"
+        )
+    if not all(0 <= token < config.vocab_size for token in prompt):
+        raise ValueError(
+            f"prompt: expected token ids from 0 to {config.vocab_size - 1}, got {min(prompt)} to {max(prompt)}"
+        )
+    if max_tokens < 0:
+        raise ValueError(f"max_tokens: expected 0 or more, got {max_tokens}")
+
+
+def _check_stops(stops: Sequence[str]) -> None:
+    if isinstance(stops, str) or not all(stops):
+        raise ValueError(f"stops: expected a sequence of non-empty strings, got {stops!r}")

@@ -1,0 +1,40 @@
+"""RMSNorm: brings each token's vector to unit root mean square."""
+
+import mlx.core as mx
+
+__all__ = ["RMSNorm"]
+
+
+class RMSNorm:
+    """Root mean square normalisation: x / sqrt(mean(x^2) + eps) * weight, computed in float32.
+
+    Shapes: weight: dim; call with x: N.. x dim -> the same. The dtype is x's.
+    Source: Zhang and Sennrich 2019, "Root Mean Square Layer Normalization", arXiv:1910.07467.
+
+    Raises:
+        ValueError: weight is not of shape dim.
+    """
+
+    def __init__(self, dim: int, weight: mx.array, eps: float = 1e-5):
+        _check_weight(weight, dim)
+        self.dim = dim
+        self.weight = weight
+        self.eps = eps
+
+    def __call__(self, x: mx.array) -> mx.array:
+        """Normalise the last axis.
+
+        Half-precision input is squared and averaged in float32: 300^2 is already infinity in float16.
+
+        Task: w1d4.1
+        """
+        raise NotImplementedError(
+            "Week 1 Day 4 Task 1: RMSNorm.__call__ is yours to write. "
+            "Chapter: RMSNorm and the gated MLP. "
+            "Test: pdm run test --week 1 --day 4 -- -k task_1"
+        )
+
+
+def _check_weight(weight: mx.array, dim: int) -> None:
+    if weight.shape != (dim,):
+        raise ValueError(f"weight: expected shape {(dim,)}, got {weight.shape}")

@@ -1,0 +1,42 @@
+"""The feed-forward half of a transformer block."""
+
+from collections.abc import Callable
+
+import mlx.core as mx
+
+from .basics import silu
+
+__all__ = ["SwiGLU"]
+
+
+class SwiGLU:
+    """Gated feed-forward layer: down(silu(gate(x)) * up(x)).
+
+    gate_proj, up_proj, down_proj: `Linear` or anything with its call; E -> I, E -> I, I -> E, where
+    E = hidden_size and I = intermediate_size.
+    Shapes: call with x: N.. x E -> N.. x E.
+    Source: Shazeer 2020, "GLU Variants Improve Transformer", arXiv:2002.05202.
+    """
+
+    def __init__(
+        self,
+        hidden_size: int,
+        intermediate_size: int,
+        gate_proj: Callable[[mx.array], mx.array],
+        up_proj: Callable[[mx.array], mx.array],
+        down_proj: Callable[[mx.array], mx.array],
+    ):
+        self.hidden_size = hidden_size
+        self.intermediate_size = intermediate_size
+        self.gate_proj, self.up_proj, self.down_proj = gate_proj, up_proj, down_proj
+
+    def __call__(self, x: mx.array) -> mx.array:
+        """Open each of the I channels of up(x) as far as its gate says.
+
+        Task: w1d4.2
+        """
+        raise NotImplementedError(
+            "Week 1 Day 4 Task 2: SwiGLU.__call__ is yours to write. "
+            "Chapter: RMSNorm and the gated MLP. "
+            "Test: pdm run test --week 1 --day 4 -- -k task_2"
+        )

@@ -1,0 +1,118 @@
+"""load(): from a name or a path to a model and its tokenizer."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import mlx.core as mx
+
+from .basics import Linear
+from .config import ModelConfig
+from .embedding import Embedding
+from .layer_norm import RMSNorm
+from .mlp import SwiGLU
+from .positional_encoding import RoPE
+from .qwen2 import CausalLM, Qwen2Attention, TransformerBlock
+from .qwen3 import Qwen3Attention
+from .weights import load_weights
+
+__all__ = ["build_model", "load", "load_model", "resolve"]
+
+HUB_FILES = ["*.json", "*.safetensors", "*.txt", "*.jinja"]
+
+
+def load(name_or_path: str | Path, dtype: mx.Dtype | None = None) -> tuple[CausalLM, Any]:
+    """A model and its tokenizer, from a checkpoint directory or from a name on the Hugging Face Hub.
+
+    The tokenizer is mlx-lm's, with `encode`, `decode`, `apply_chat_template`.
+    dtype: of the weights; None keeps the checkpoint's.
+
+    Raises:
+        FileNotFoundError: no such directory or name, no network and not downloaded before, or files that are missing.
+        ValueError: the checkpoint is damaged or of a kind that is not supported.
+    """
+    from mlx_lm.tokenizer_utils import load as load_tokenizer  # takes more than a second to import
+
+    path = resolve(name_or_path)
+    model = load_model(path, dtype)
+    return model, load_tokenizer(path)
+
+
+def load_model(path: Path, dtype: mx.Dtype | None = None) -> CausalLM:
+    """The model of a checkpoint directory. Raises as `load` does."""
+    config = ModelConfig.from_pretrained(path)
+    return build_model(config, load_weights(path, config, dtype))
+
+
+def build_model(config: ModelConfig, weights: Mapping[str, mx.array]) -> CausalLM:
+    """Put the parts together. weights: those that `weights.expected_shapes(config)` names."""
+    parts = _Parts(config, weights)
+    return CausalLM(
+        config,
+        Embedding(config.vocab_size, config.hidden_size, weights["model.embed_tokens.weight"]),
+        [parts.block(f"model.layers.{i}") for i in range(config.num_hidden_layers)],
+        parts.norm("model.norm"),
+        None if config.tie_word_embeddings else parts.linear("lm_head"),
+    )
+
+
+class _Parts:
+    """Makes the parts of a model from the weights under their names."""
+
+    def __init__(self, config: ModelConfig, weights: Mapping[str, mx.array]):
+        self.config = config
+        self.weights = weights
+        self.rope = RoPE(config.head_dim, config.max_position_embeddings, config.rope_theta)
+
+    def linear(self, name: str) -> Linear:
+        return Linear(self.weights[f"{name}.weight"], self.weights.get(f"{name}.bias"))
+
+    def norm(self, name: str) -> RMSNorm:
+        weight = self.weights[f"{name}.weight"]
+        return RMSNorm(weight.shape[0], weight, self.config.rms_norm_eps)
+
+    def attention(self, name: str) -> Qwen2Attention:
+        q, k, v, o = (self.linear(f"{name}.{part}_proj") for part in "qkvo")
+        if self.config.model_type == "qwen2":
+            return Qwen2Attention(self.config, q, k, v, o, self.rope)
+        q_norm, k_norm = (self.norm(f"{name}.{part}_norm") for part in "qk")
+        return Qwen3Attention(self.config, q, k, v, o, self.rope, q_norm, k_norm)
+
+    def mlp(self, name: str) -> SwiGLU:
+        gate, up, down = (self.linear(f"{name}.{part}_proj") for part in ("gate", "up", "down"))
+        return SwiGLU(self.config.hidden_size, self.config.intermediate_size, gate, up, down)
+
+    def block(self, name: str) -> TransformerBlock:
+        return TransformerBlock(
+            self.attention(f"{name}.self_attn"),
+            self.mlp(f"{name}.mlp"),
+            self.norm(f"{name}.input_layernorm"),
+            self.norm(f"{name}.post_attention_layernorm"),
+        )
+
+
+def resolve(name_or_path: str | Path) -> Path:
+    """The checkpoint directory that a path or a Hub name ("Qwen/Qwen3-0.6B") stands for; downloads it if need be."""
+    path = Path(name_or_path).expanduser()
+    if path.is_dir():
+        return path
+    if str(name_or_path).count("/") != 1 or str(name_or_path).startswith((".", "/", "~")):
+        raise FileNotFoundError(
+            f"no checkpoint directory {str(name_or_path)!r}, and a Hub name looks like 'Qwen/Qwen3-0.6B'"
+        )
+    return _download(str(name_or_path))
+
+
+def _download(name: str) -> Path:
+    from huggingface_hub import snapshot_download
+    from huggingface_hub.errors import HFValidationError, RepositoryNotFoundError
+
+    try:
+        return Path(snapshot_download(name, allow_patterns=HUB_FILES))
+    except (RepositoryNotFoundError, HFValidationError) as error:
+        raise FileNotFoundError(f"no directory and no public model on the Hub: {name!r}") from error
+    except OSError as error:
+        raise FileNotFoundError(
+            f"{name!r} is neither a directory nor downloaded yet, and the Hub cannot be reached; "
+            "give the path of a checkpoint directory, or try again with a network"
+        ) from error

@@ -1,0 +1,71 @@
+"""Rotary positional encoding: a position is an angle by which pairs of numbers are turned."""
+
+from typing import TypeAlias
+
+import mlx.core as mx
+
+__all__ = ["Offset", "RoPE"]
+
+Offset: TypeAlias = "int | slice | list[slice] | mx.array | None"
+
+
+class RoPE:
+    """Rotary positional encoding (RoPE): turns pair i of a head's D numbers at position p by p * base^(-2i/D).
+
+    The turn takes a pair (a, b) to (a cos - b sin, a sin + b cos). Two layouts of the D/2 pairs are in use:
+        traditional=True: neighbours, (x[2i], x[2i + 1]), as in the paper;
+        traditional=False: halves, (x[i], x[i + D/2]), as in the checkpoints of Qwen and Llama.
+
+    dims: D, even. seq_len: the number of positions it must serve. base: the slowest pair's wavelength is about
+    2 pi * base positions.
+    Call with x: B x L x H x D -> the same shape and dtype. `offset` says where the L positions begin or lie:
+        None: 0, 1, ..., L-1;    an int n: n, ..., n+L-1;    a slice(n, n+L): that slice;
+        a list of B slices: one per row;    an integer array of B: one offset per row (0-d: one for all).
+    Source: Su et al. 2021, "RoFormer", section 3.4.2, arXiv:2104.09864.
+
+    Raises:
+        ValueError: dims is odd; x is not B x L x H x D; a slice is not of length L; offsets are not B in number; a
+            position is outside seq_len (positions in an array are not looked at).
+
+    Task: w1d2.1, w1d2.2
+    """
+
+    def __init__(self, dims: int, seq_len: int, base: float = 10000, traditional: bool = False):
+        raise NotImplementedError(
+            "Week 1 Day 2 Task 1: RoPE.__init__ is yours to write. "
+            "Chapter: Rotary positional encoding. "
+            "Test: pdm run test --week 1 --day 2 -- -k task_1"
+        )
+
+    def __call__(self, x: mx.array, offset: Offset = None) -> mx.array:
+        raise NotImplementedError(
+            "Week 1 Day 2 Task 1: RoPE.__call__ is yours to write. "
+            "Chapter: Rotary positional encoding. "
+            "Test: pdm run test --week 1 --day 2 -- -k task_1"
+        )
+
+
+def _check_dims(dims: int) -> None:
+    if dims < 2 or dims % 2:
+        raise ValueError(f"dims: expected an even number, got {dims}")
+
+
+def _check_input(x: mx.array, dims: int) -> None:
+    if x.ndim != 4 or x.shape[-1] != dims:
+        raise ValueError(f"x: expected shape B x L x H x {dims}, got {x.shape}")
+
+
+def _check_offset(offset: Offset, B: int, L: int, seq_len: int) -> None:
+    if isinstance(offset, mx.array):
+        if offset.shape not in ((), (B,)):
+            raise ValueError(f"offset: expected one for each of {B} rows, got shape {offset.shape}")
+        return
+    if isinstance(offset, list) and len(offset) != B:
+        raise ValueError(f"offset: expected one slice for each of {B} rows, got {len(offset)}")
+    for part in offset if isinstance(offset, list) else [offset]:
+        span = part if isinstance(part, slice) else slice(part or 0, (part or 0) + L)
+        start = span.start or 0
+        if span.stop is None or span.stop - start != L or span.step not in (None, 1):
+            raise ValueError(f"offset: expected a slice of {L} positions, got {part}")
+        if start < 0 or span.stop > seq_len:
+            raise ValueError(f"offset: expected positions from 0 to {seq_len - 1}, got {start} to {span.stop - 1}")

@@ -1,0 +1,139 @@
+"""Qwen2 and Qwen2.5, and what every later model shares with them: block and language model."""
+
+from collections.abc import Callable, Sequence
+from typing import TypeAlias
+
+import mlx.core as mx
+
+from .config import ModelConfig
+from .embedding import Embedding
+from .kv_cache import Cache, LayerCache, NoCache
+from .layer_norm import RMSNorm
+from .positional_encoding import RoPE
+
+__all__ = ["CausalLM", "Layer", "Qwen2Attention", "TransformerBlock"]
+
+Layer: TypeAlias = Callable[[mx.array], mx.array]  # a `Linear`, or anything with its call
+
+
+class Qwen2Attention:
+    """Qwen2's attention layer: project, split into heads, rotate, attend, join, project.
+
+    q_proj: E -> H_q * D, k_proj and v_proj: E -> H_kv * D (in Qwen2 all three with a bias), o_proj: H_q * D -> E.
+    """
+
+    def __init__(self, config: ModelConfig, q_proj: Layer, k_proj: Layer, v_proj: Layer, o_proj: Layer, rope: RoPE):
+        self.num_heads = config.num_attention_heads
+        self.num_kv_heads = config.num_key_value_heads
+        self.head_dim = config.head_dim
+        self.q_proj, self.k_proj, self.v_proj, self.o_proj = q_proj, k_proj, v_proj, o_proj
+        self.rope = rope
+
+    def project(self, x: mx.array) -> tuple[mx.array, mx.array, mx.array]:
+        """Queries, keys and values of each token, split into heads, not yet rotated.
+
+        Shapes: x: B x L x E -> B x L x H_q x D, and twice B x L x H_kv x D.
+
+        Task: w1d5.2
+        """
+        raise NotImplementedError(
+            "Week 1 Day 5 Task 2: Qwen2Attention.project is yours to write. "
+            "Chapter: Qwen2 and Qwen3. "
+            "Test: pdm run test --week 1 --day 5 -- -k task_2"
+        )
+
+    def __call__(self, x: mx.array, layer_cache: LayerCache) -> mx.array:
+        """Attend. The cache knows the position of x's first token, and does the attending.
+
+        Shapes: x: B x L x E -> B x L x E.
+
+        Task: w1d5.2
+        """
+        raise NotImplementedError(
+            "Week 1 Day 5 Task 2: Qwen2Attention.__call__ is yours to write. "
+            "Chapter: Qwen2 and Qwen3. "
+            "Test: pdm run test --week 1 --day 5 -- -k task_2"
+        )
+
+
+class TransformerBlock:
+    """One block: attention, then the feed-forward layer, each on normalised input and added to the residual stream."""
+
+    def __init__(
+        self,
+        self_attn: Callable[[mx.array, LayerCache], mx.array],
+        mlp: Layer,
+        input_layernorm: RMSNorm,
+        post_attention_layernorm: RMSNorm,
+    ):
+        self.self_attn = self_attn
+        self.mlp = mlp
+        self.input_layernorm = input_layernorm
+        self.post_attention_layernorm = post_attention_layernorm
+
+    def __call__(self, x: mx.array, layer_cache: LayerCache) -> mx.array:
+        """Add what attention finds, then what the feed-forward layer makes of it.
+
+        Shapes: x: B x L x E -> B x L x E.
+
+        Task: w1d5.3
+        """
+        raise NotImplementedError(
+            "Week 1 Day 5 Task 3: TransformerBlock.__call__ is yours to write. "
+            "Chapter: Qwen2 and Qwen3. "
+            "Test: pdm run test --week 1 --day 5 -- -k task_3"
+        )
+
+
+class CausalLM:
+    """A decoder-only language model: tokens in, one score per vocabulary entry out.
+
+    lm_head: E -> V, or None where the embedding is also the output layer (`tie_word_embeddings`).
+    """
+
+    def __init__(
+        self,
+        config: ModelConfig,
+        embed_tokens: Embedding,
+        layers: Sequence[TransformerBlock],
+        norm: RMSNorm,
+        lm_head: Layer | None = None,
+    ):
+        self.config = config
+        self.embed_tokens = embed_tokens
+        self.layers = list(layers)
+        self.norm = norm
+        self.lm_head = lm_head
+
+    def hidden(self, tokens: mx.array, cache: Cache) -> mx.array:
+        """The vector of each token after all blocks and the last norm. Advances the cache by L, once.
+
+        Shapes: tokens: B x L, integers -> B x L x E.
+
+        Task: w1d5.3
+        """
+        raise NotImplementedError(
+            "Week 1 Day 5 Task 3: CausalLM.hidden is yours to write. "
+            "Chapter: Qwen2 and Qwen3. "
+            "Test: pdm run test --week 1 --day 5 -- -k task_3"
+        )
+
+    def logits(self, hidden: mx.array) -> mx.array:
+        """Score every vocabulary entry as the next token.
+
+        Shapes: hidden: B x L x E -> B x L x V.
+
+        Task: w1d5.3
+        """
+        raise NotImplementedError(
+            "Week 1 Day 5 Task 3: CausalLM.logits is yours to write. "
+            "Chapter: Qwen2 and Qwen3. "
+            "Test: pdm run test --week 1 --day 5 -- -k task_3"
+        )
+
+    def __call__(self, tokens: mx.array, cache: Cache | None = None) -> mx.array:
+        """Scores after each token.
+
+        Shapes: tokens: B x L, integers -> B x L x V.
+        """
+        return self.logits(self.hidden(tokens, NoCache(len(self.layers)) if cache is None else cache))

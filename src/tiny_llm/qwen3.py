@@ -1,0 +1,45 @@
+"""Qwen3: Qwen2 with a norm on each head's queries and keys, and without the biases."""
+
+import mlx.core as mx
+
+from .config import ModelConfig
+from .layer_norm import RMSNorm
+from .positional_encoding import RoPE
+from .qwen2 import Layer, Qwen2Attention
+
+__all__ = ["Qwen3Attention"]
+
+
+class Qwen3Attention(Qwen2Attention):
+    """Qwen3's attention layer. D is the configuration's own head_dim: H_q * D need not be E.
+
+    q_norm, k_norm: RMSNorm over D.
+    Source: Qwen Team 2025, "Qwen3 Technical Report", section 2, arXiv:2505.09388.
+    """
+
+    def __init__(
+        self,
+        config: ModelConfig,
+        q_proj: Layer,
+        k_proj: Layer,
+        v_proj: Layer,
+        o_proj: Layer,
+        rope: RoPE,
+        q_norm: RMSNorm,
+        k_norm: RMSNorm,
+    ):
+        super().__init__(config, q_proj, k_proj, v_proj, o_proj, rope)
+        self.q_norm, self.k_norm = q_norm, k_norm
+
+    def project(self, x: mx.array) -> tuple[mx.array, mx.array, mx.array]:
+        """As in Qwen2, and each head's query and key is normalised before it is rotated.
+
+        Shapes: x: B x L x E -> B x L x H_q x D, and twice B x L x H_kv x D.
+
+        Task: w1d5.4
+        """
+        raise NotImplementedError(
+            "Week 1 Day 5 Task 4: Qwen3Attention.project is yours to write. "
+            "Chapter: Qwen2 and Qwen3. "
+            "Test: pdm run test --week 1 --day 5 -- -k task_4"
+        )

@@ -1,0 +1,143 @@
+"""From scores to the next token."""
+
+import math
+import secrets
+
+import mlx.core as mx
+
+from .generate import Sampler
+
+__all__ = [
+    "apply_min_p",
+    "apply_repetition_penalty",
+    "apply_top_k",
+    "apply_top_p",
+    "greedy",
+    "make_sampler",
+    "sample",
+]
+
+
+def greedy(logits: mx.array, tokens: mx.array | None = None) -> mx.array:
+    """The likeliest token. The tokens so far, which every sampler gets, make no difference.
+
+    Shapes: logits: B x V -> B.
+    """
+    return mx.argmax(logits, axis=-1)
+
+
+def sample(logits: mx.array, temperature: float, key: mx.array | None = None) -> mx.array:
+    """Draw each row's token with probability softmax(logits / temperature); temperature 0 takes the likeliest.
+
+    Shapes: logits: B x V -> B.
+    key: of `mx.random.key`; the same key draws the same tokens.
+
+    Task: w1d7.1
+    """
+    raise NotImplementedError(
+        "Week 1 Day 7 Task 1: sample is yours to write. "
+        "Chapter: Sampling. "
+        "Test: pdm run test --week 1 --day 7 -- -k task_1"
+    )
+
+
+def apply_top_k(logits: mx.array, top_k: int) -> mx.array:
+    """Keep each row's top_k highest scores, set the others to -inf. 0, or V and more, keep all.
+
+    Shapes: logits: B x V -> B x V. The dtype is kept.
+    Source: Fan et al. 2018, "Hierarchical Neural Story Generation", section 5.4, arXiv:1805.04833.
+
+    Task: w1d7.2
+    """
+    raise NotImplementedError(
+        "Week 1 Day 7 Task 2: apply_top_k is yours to write. "
+        "Chapter: Sampling. "
+        "Test: pdm run test --week 1 --day 7 -- -k task_2"
+    )
+
+
+def apply_top_p(logits: mx.array, top_p: float) -> mx.array:
+    """Keep the likeliest tokens until their probabilities sum to top_p or more, set the others to -inf.
+
+    The likeliest is always kept; 1.0 keeps all.
+    Shapes: logits: B x V -> B x V. The dtype is kept.
+    Source: Holtzman et al. 2019, "The Curious Case of Neural Text Degeneration", section 3.1, arXiv:1904.09751.
+
+    Task: w1d7.2
+    """
+    raise NotImplementedError(
+        "Week 1 Day 7 Task 2: apply_top_p is yours to write. "
+        "Chapter: Sampling. "
+        "Test: pdm run test --week 1 --day 7 -- -k task_2"
+    )
+
+
+def apply_min_p(logits: mx.array, min_p: float) -> mx.array:
+    """Keep tokens at least min_p times as likely as the likeliest, set the others to -inf. 0.0 keeps all.
+
+    Shapes: logits: B x V -> B x V. The dtype is kept.
+    Source: Nguyen et al. 2024, "Turning Up the Heat: Min-p Sampling", arXiv:2407.01082.
+
+    Task: w1d7.2
+    """
+    raise NotImplementedError(
+        "Week 1 Day 7 Task 2: apply_min_p is yours to write. "
+        "Chapter: Sampling. "
+        "Test: pdm run test --week 1 --day 7 -- -k task_2"
+    )
+
+
+def apply_repetition_penalty(logits: mx.array, tokens: mx.array, penalty: float) -> mx.array:
+    """Lower the score of every token that occurs among its row's tokens, once, however often it occurs.
+
+    A positive score is divided by the penalty, a negative one multiplied; 1.0 changes nothing.
+    Shapes: logits: B x V, tokens: B x L, integers -> B x V. The dtype is kept.
+    Source: Keskar et al. 2019, "CTRL", section 4.1, arXiv:1909.05858.
+
+    Task: w1d7.3
+    """
+    raise NotImplementedError(
+        "Week 1 Day 7 Task 3: apply_repetition_penalty is yours to write. "
+        "Chapter: Sampling. "
+        "Test: pdm run test --week 1 --day 7 -- -k task_3"
+    )
+
+
+def make_sampler(
+    temperature: float = 1.0,
+    top_k: int = 0,
+    top_p: float = 1.0,
+    min_p: float = 0.0,
+    repetition_penalty: float = 1.0,
+    seed: int | None = None,
+) -> Sampler:
+    """A function from logits (B x V) and the tokens so far (B x L) to next tokens (B), each row by itself.
+
+    In this order: repetition penalty, temperature, top-k, top-p, min-p, draw. Each step works on what the last left,
+    so top-p and min-p see probabilities at the given temperature. Temperature 0 takes the likeliest after the penalty.
+    seed: two samplers with the same seed draw the same tokens from the same logits, step by step. None: a new seed.
+
+    Raises:
+        ValueError: temperature, top_k or repetition_penalty (0 included) out of range, top_p not above 0 and at most
+            1, min_p not within 0 to 1.
+
+    Task: w1d7.4
+    """
+    raise NotImplementedError(
+        "Week 1 Day 7 Task 4: make_sampler is yours to write. "
+        "Chapter: Sampling. "
+        "Test: pdm run test --week 1 --day 7 -- -k task_4"
+    )
+
+
+def _check_sampling(temperature: float, top_k: int, top_p: float, min_p: float, repetition_penalty: float) -> None:
+    rules = [
+        ("temperature", temperature, "0 or more", 0 <= temperature < math.inf),
+        ("top_k", top_k, "0 or more", top_k >= 0),
+        ("top_p", top_p, "more than 0 and at most 1", 0 < top_p <= 1),
+        ("min_p", min_p, "from 0 to 1", 0 <= min_p <= 1),
+        ("repetition_penalty", repetition_penalty, "more than 0", 0 < repetition_penalty < math.inf),
+    ]
+    for name, value, expected, holds in rules:
+        if not holds:
+            raise ValueError(f"{name}: expected {expected}, got {value}")

@@ -1,0 +1,223 @@
+"""A loaded model that streams text to stdout, and what is to be said of each run."""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from importlib import import_module
+from pathlib import Path
+from time import perf_counter
+from typing import Any
+
+from .problems import CommandError, is_learners, say
+
+__all__ = ["DTYPES", "PACKAGES", "Reply", "Session", "Settings"]
+
+PACKAGES = {"ref": "tiny_llm_ref", "mine": "tiny_llm"}
+DTYPES = ("float32", "bfloat16", "float16")
+_OPTIONS = {"temperature": "--temp", "stops": "--stop"}  # where they are not named as the argument is
+_CONTROL = {code: "\ufffd" for code in [*range(32), *range(127, 160)] if chr(code) not in "\n\t"}
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What `generate` and `chat` are both asked for.
+
+    Raises:
+        CommandError: an option is out of range.
+    """
+
+    model: str | None  # name or path
+    impl: str  # a key of PACKAGES
+    dtype: str | None
+    max_tokens: int
+    stops: list[str]
+    sampling: dict[str, Any]  # make_sampler's arguments
+
+    def __post_init__(self) -> None:
+        if self.impl not in PACKAGES:
+            raise CommandError(f"--impl: expected one of {', '.join(PACKAGES)}, got {self.impl!r}")
+        if self.dtype not in (None, *DTYPES):
+            raise CommandError(f"--dtype: expected one of {', '.join(DTYPES)}, got {self.dtype!r}")
+        if self.max_tokens < 0:
+            raise CommandError(f"--max-tokens: expected 0 or more, got {self.max_tokens}")
+        if not 0 <= (self.sampling["seed"] or 0) < 2**64:
+            raise CommandError(f"--seed: expected 0 to 2**64 - 1, got {self.sampling['seed']}")
+        try:  # the reference's checks, since a learner's code may have none
+            import_module("tiny_llm_ref.sampler").make_sampler(**self.sampling)
+            import_module("tiny_llm_ref.generate").StopStrings(self.stops)
+        except ValueError as error:
+            name, _, rest = str(error).partition(":")
+            raise CommandError(f"{_OPTIONS.get(name, '--' + name.replace('_', '-'))}:{rest}; see --help") from None
+
+
+@dataclass
+class Reply:
+    """What one run of the generation loop said, and when."""
+
+    prompt_tokens: int
+    text: str = ""
+    ended: str = ""  # why
+    interrupted: bool = False
+    exhausted: bool = False  # whether the loop ended by itself
+    start: float = field(default_factory=perf_counter)
+    times: list[float] = field(default_factory=list)  # of each new token
+
+    def watch(self, tokens: Iterable[int]) -> Iterator[int]:
+        """Pass tokens on and note when they came."""
+        for token in tokens:
+            self.times.append(perf_counter())
+            yield token
+        self.exhausted = True
+
+    @property
+    def line(self) -> str:
+        """The statistics in short."""
+        speed = f" at {self._speed}" if self._speed else ""
+        return f"{self.prompt_tokens} tokens in, {len(self.times)} out{speed}; {self.ended}"
+
+    @property
+    def table(self) -> str:
+        """The statistics in full."""
+        wait = self.times[0] - self.start if self.times else 0
+        first = f" {_speed(self.prompt_tokens, wait):>14}   first token after {wait:.2f} s" if self.times else ""
+        return (
+            f"prompt     {self.prompt_tokens:>6} tokens{first}\n"
+            f"generated  {len(self.times):>6} tokens {self._speed:>14}   {self.ended}\n"
+            f"memory     {_peak_memory():>6.0f} MB at most"
+        )
+
+    @property
+    def _speed(self) -> str:
+        """Of the tokens after the first, which alone waits for the prompt."""
+        return _speed(len(self.times) - 1, self.times[-1] - self.times[0]) if self.times else ""
+
+
+class Session:
+    """A loaded model and its tokenizer."""
+
+    def __init__(self, settings: Settings):
+        package = PACKAGES[settings.impl]
+        self._settings = settings
+        self._generate = import_module(f"{package}.generate")
+        self._sampler = _sampler(package, settings.sampling)
+        with _checkpoint(settings.model, package) as checkpoint:
+            self._model, self._tokenizer = _load(package, checkpoint, settings.dtype)
+        self.context: int = self._model.config.max_position_embeddings
+        self.max_tokens = settings.max_tokens
+        self.has_chat_template: bool = self._tokenizer.has_chat_template
+
+    def encode(self, text: str) -> list[int]:
+        """The text's tokens. Raises a CommandError if it is not a proper text."""
+        _check_text(text)
+        return list(self._tokenizer.encode(text))
+
+    def encode_chat(self, system: str | None, said: list[str]) -> list[int]:
+        """The tokens of a conversation that the user began and the model is to answer."""
+        _check_text(system or "", *said)
+        messages = [{"role": ("user", "assistant")[i % 2], "content": text} for i, text in enumerate(said)]
+        if system is not None:
+            messages.insert(0, {"role": "system", "content": system})
+        return list(self._tokenizer.apply_chat_template(messages, add_generation_prompt=True))
+
+    def reply(self, prompt: list[int]) -> Reply:
+        """Print what follows the prompt on stdout, as it comes; Ctrl-C ends it."""
+        reply = Reply(len(prompt))
+        try:
+            tokens = reply.watch(self._tokens(prompt))
+            for text in self._generate.stream_text(tokens, self._tokenizer, self._settings.stops):
+                reply.text += text
+                _show(text)
+            reply.ended = self._ending(reply)
+        except KeyboardInterrupt:
+            reply.interrupted, reply.ended = True, "interrupted"
+        finally:
+            if reply.text and not reply.text.endswith("\n"):
+                _show("\n")
+        return reply
+
+    def _tokens(self, prompt: list[int]) -> Iterable[int]:
+        """New tokens, by week 1's loop: the only place that knows which one is used."""
+        tokens: Iterable[int] = self._generate.generate_simple(
+            self._model, prompt, self._sampler, self.max_tokens, self._model.config.eos_token_ids
+        )
+        return tokens
+
+    def _ending(self, reply: Reply) -> str:
+        if not reply.exhausted:
+            return "stop string found"
+        if len(reply.times) == self.max_tokens:
+            return "--max-tokens reached"
+        if reply.prompt_tokens + len(reply.times) == self.context:
+            return f"context of {self.context} tokens full"
+        return "end of text"
+
+
+def _sampler(package: str, sampling: dict[str, Any]) -> Any:
+    """The package's sampler; greedy where that is the same, so that day 6 runs before day 7 is written."""
+    module = import_module(f"{package}.sampler")
+    if sampling["temperature"] == 0 and sampling["repetition_penalty"] == 1:
+        return module.greedy
+    return module.make_sampler(**sampling)
+
+
+@contextmanager
+def _checkpoint(name: str | None, package: str) -> Iterator[str]:
+    """The checkpoint to load: the one that --model names, or else the course's own."""
+    if name is not None:
+        if sys.stderr.isatty():
+            say(f"loading {name} ...")
+        yield name
+        return
+    from tiny_llm_models.untrained import untrained_config, write_untrained
+
+    config = untrained_config()
+    sizes = import_module(f"{package}.config").ModelConfig.from_hf(config)
+    say(
+        "No --model was given, so this is an untrained one: its weights are random, its text is noise.\n"
+        "For real text: --model PATH, or a Hub name such as --model Qwen/Qwen3-0.6B (needs the network once)."
+    )
+    with tempfile.TemporaryDirectory() as directory:
+        write_untrained(Path(directory), config, import_module(f"{package}.weights").expected_shapes(sizes))
+        yield directory
+
+
+def _load(package: str, checkpoint: str, dtype: str | None) -> Any:
+    """Model and tokenizer. On the CPU float32 is the default: half precision is slower there, and less exact."""
+    os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")  # no word of PyTorch, which is not needed
+    import mlx.core as mx
+
+    if dtype is None and mx.default_device().type == mx.DeviceType.cpu:
+        dtype = "float32"
+    models = import_module(f"{package}.models")
+    try:
+        return models.load(checkpoint, dtype and getattr(mx, dtype))
+    except (OSError, ValueError) as error:
+        if is_learners(error):
+            raise
+        raise CommandError(f"--model: {error}", exit_code=1) from None
+
+
+def _check_text(*texts: str) -> None:
+    if any("\ud800" <= letter <= "\udfff" for letter in "".join(texts)):  # what stands for bytes that are not UTF-8
+        raise CommandError("the text: expected UTF-8, got other bytes; convert it, for instance with iconv")
+
+
+def _show(text: str) -> None:
+    """Print at once. A terminal is spared the control characters that a model may produce."""
+    print(text.translate(_CONTROL) if sys.stdout.isatty() else text, end="", flush=True)
+
+
+def _speed(tokens: int, seconds: float) -> str:
+    return f"{tokens / seconds:.1f} tok/s" if tokens and seconds else ""
+
+
+def _peak_memory() -> float:
+    """Of this process's arrays, in megabytes."""
+    import mlx.core as mx
+
+    return mx.get_peak_memory() / 1e6

@@ -1,0 +1,184 @@
+"""The commands that make text: `tiny-llm generate` and `tiny-llm chat`."""
+
+from __future__ import annotations
+
+import io
+import os
+import stat
+import sys
+from typing import Annotated
+
+import typer
+
+from .chat import Chat
+from .problems import CommandError, reporting, say
+from .session import DTYPES, PACKAGES, Session, Settings
+
+__all__ = ["chat", "generate"]
+
+DEFAULT_PROMPT = "Tell me a short story."
+
+Model = Annotated[
+    str | None,
+    typer.Option(
+        metavar="NAME_OR_PATH",
+        help="A checkpoint directory, or a name on the Hugging Face Hub such as Qwen/Qwen3-0.6B, downloaded on first "
+        "use. Default: the checkpoint that comes with the course.",
+    ),
+]
+Prompt = Annotated[
+    str | None,
+    typer.Option(metavar="TEXT", help="What the model gets to read. Default: what is piped in, or else an example."),
+]
+Raw = Annotated[
+    bool | None,
+    typer.Option(
+        "--raw/--chat",
+        help="--raw: the model writes on where the prompt ends. --chat: it answers the prompt as a message. "
+        "Default: --chat if the checkpoint has a chat template.",
+    ),
+]
+System = Annotated[
+    str | None,
+    typer.Option(metavar="TEXT", help="Tells the model, before the conversation, how to answer. Default: nothing."),
+]
+MaxTokens = Annotated[int, typer.Option(help="How many tokens to write at most. 0 or more.")]
+Temp = Annotated[
+    float, typer.Option(help="How daring the choice of words is: 0 takes the likeliest token each time. 0 or more.")
+]
+TopK = Annotated[int, typer.Option(help="Choose among this many likeliest tokens. 0 or more; 0: among all.")]
+TopP = Annotated[
+    float,
+    typer.Option(help="Choose among the likeliest tokens that together have this probability. Above 0, up to 1: all."),
+]
+MinP = Annotated[
+    float, typer.Option(help="Choose among tokens at least this many times as likely as the likeliest. 0 (all) to 1.")
+]
+RepetitionPenalty = Annotated[
+    float, typer.Option(help="Makes tokens that occurred less likely to come again. Above 0; 1 changes nothing.")
+]
+Seed = Annotated[
+    int | None,
+    typer.Option(help="The same seed gives the same text again. 0 to 2**64 - 1. Default: a new one each time."),
+]
+Stop = Annotated[
+    list[str] | None,
+    typer.Option(metavar="TEXT", help="End before this text. May be given several times. Default: none."),
+]
+Impl = Annotated[
+    str, typer.Option(metavar="|".join(PACKAGES), help="Whose code runs: the reference, or yours in src/tiny_llm.")
+]
+Dtype = Annotated[
+    str | None,
+    typer.Option(
+        metavar="NAME",
+        help=f"Number format of the weights: {', '.join(DTYPES)}. Default: the checkpoint's own on a GPU; float32 on "
+        "the CPU, where half precision is slower and less exact.",
+    ),
+]
+
+
+def generate(
+    model: Model = None,
+    prompt: Prompt = None,
+    system: System = None,
+    max_tokens: MaxTokens = 200,
+    temp: Temp = 0.7,
+    top_k: TopK = 0,
+    top_p: TopP = 1.0,
+    min_p: MinP = 0.0,
+    repetition_penalty: RepetitionPenalty = 1.0,
+    seed: Seed = None,
+    stop: Stop = None,
+    impl: Impl = "ref",
+    raw: Raw = None,
+    dtype: Dtype = None,
+) -> None:
+    """Let a model write on from a prompt, or answer it. The text goes to stdout, all else to stderr."""
+    with reporting():
+        _prepare_streams()
+        sampling = _sampling(temp, top_k, top_p, min_p, repetition_penalty, seed)
+        settings = Settings(model, impl, dtype, max_tokens, stop or [], sampling)
+        if raw and system is not None:
+            raise CommandError("--system: expected a chat, got --raw; leave one of them out")
+        text = _read_prompt(prompt)
+        session = Session(settings)
+        reply = session.reply(_encode(session, text, system, raw))
+        say(f"\n{reply.table}")
+        if reply.interrupted:
+            raise typer.Exit(130)
+
+
+def chat(
+    model: Model = None,
+    system: System = None,
+    max_tokens: MaxTokens = 200,
+    temp: Temp = 0.7,
+    top_k: TopK = 0,
+    top_p: TopP = 1.0,
+    min_p: MinP = 0.0,
+    repetition_penalty: RepetitionPenalty = 1.0,
+    seed: Seed = None,
+    stop: Stop = None,
+    impl: Impl = "ref",
+    dtype: Dtype = None,
+) -> None:
+    """Talk with a model. Each line of stdin is a message; /help lists what else can be typed."""
+    with reporting():
+        _prepare_streams()
+        sampling = _sampling(temp, top_k, top_p, min_p, repetition_penalty, seed)
+        session = Session(Settings(model, impl, dtype, max_tokens, stop or [], sampling))
+        if not session.has_chat_template:
+            raise CommandError(
+                "--model: expected a checkpoint with a chat template, got one without; try generate --raw"
+            )
+        Chat(session, system).run()
+
+
+def _sampling(
+    temp: float, top_k: int, top_p: float, min_p: float, repetition_penalty: float, seed: int | None
+) -> dict[str, float | int | None]:
+    """The arguments of `make_sampler`."""
+    return {
+        "temperature": temp,
+        "top_k": top_k,
+        "top_p": top_p,
+        "min_p": min_p,
+        "repetition_penalty": repetition_penalty,
+        "seed": seed,
+    }
+
+
+def _prepare_streams() -> None:
+    """Piped text is UTF-8, whatever the locale; what stdout's encoding lacks is shown as a question mark."""
+    if isinstance(sys.stdin, io.TextIOWrapper):
+        sys.stdin.reconfigure(encoding="utf-8", errors="surrogateescape")
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="replace")
+
+
+def _read_prompt(prompt: str | None) -> str:
+    """--prompt, or stdin, or, where that is a terminal or /dev/null, the example."""
+    if prompt is None and stat.S_ISCHR(os.fstat(sys.stdin.fileno()).st_mode):
+        say(f"prompt: {DEFAULT_PROMPT}")
+        return DEFAULT_PROMPT
+    text = sys.stdin.read().removesuffix("\n") if prompt is None else prompt
+    if not text:
+        raise CommandError("the prompt: expected some text, got none; give --prompt TEXT or pipe a text in")
+    return text
+
+
+def _encode(session: Session, prompt: str, system: str | None, raw: bool | None) -> list[int]:
+    wants_chat = "--system" if system is not None else "--chat" if raw is False else None
+    if wants_chat and not session.has_chat_template:
+        raise CommandError(
+            f"{wants_chat}: expected a checkpoint with a chat template, got one without; use --raw alone"
+        )
+    chats = session.has_chat_template and not raw
+    tokens = session.encode_chat(system, [prompt]) if chats else session.encode(prompt)
+    if len(tokens) >= session.context:
+        raise CommandError(
+            f"the prompt: expected fewer tokens than this model's context of {session.context}, got {len(tokens)}; "
+            "shorten it"
+        )
+    return tokens

@@ -1,0 +1,88 @@
+"""What holds for the course as it lies in the repository. test_gates.py and test_trees.py show that each gate can fail.
+
+In a learner's fork `test_stubs_are_fresh` fails, as it should.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import gates
+import pytest
+import trees
+from trees import Outcome
+
+from tiny_llm_course.stub_files import check_stubs
+from tiny_llm_course.syllabus import Day, TaskId, select_days
+
+REPOSITORY = Path(__file__).parents[2]
+REFERENCE = REPOSITORY / "src/tiny_llm_ref"
+DAYS = select_days(None, None)
+STATIC_GATES = [gates.check_imports, gates.check_exports, gates.check_definitions_only, gates.check_sizes]
+
+each_day = pytest.mark.parametrize("day", DAYS, ids=lambda day: f"week_{day.week}_day_{day.number}")
+
+
+def up_to(last: Day) -> Callable[[TaskId], bool]:
+    return lambda task: (task.week, task.day) <= (last.week, last.number)
+
+
+def nothing(task: TaskId) -> bool:
+    return False
+
+
+def show(problems: list[str]) -> str:
+    more = [f"and {len(problems) - 20} more"] if len(problems) > 20 else []
+    return "\n".join(["", *problems[:20], *more])
+
+
+def outcomes(root: Path, is_solved: Callable[[TaskId], bool]) -> list[Outcome]:
+    trees.build_tree(root, REPOSITORY, is_solved)
+    return trees.run_tests(root, sorted(file.name for file in (root / "tests").glob("test_week_*.py")))
+
+
+@pytest.fixture(scope="module")
+def pristine(tmp_path_factory):
+    return outcomes(tmp_path_factory.mktemp("pristine"), nothing)
+
+
+def test_stubs_are_fresh():
+    problems = check_stubs(REFERENCE, REPOSITORY / "src/tiny_llm", REPOSITORY / "scripts/stubs.manifest.json")
+    assert not problems, show([*problems, "run: pdm run stubs"])
+
+
+@pytest.mark.parametrize("check", STATIC_GATES)
+def test_reference(check):
+    problems = check(gates.read_sources(REFERENCE))
+    assert not problems, show(problems)
+
+
+def test_docstrings_and_syllabus_agree():
+    problems = gates.check_task_ids(gates.read_sources(REFERENCE), DAYS)
+    assert not problems, show(problems)
+
+
+def test_marks_and_syllabus_agree(pristine):
+    problems = trees.check_marks(pristine, DAYS)
+    assert not problems, show(problems)
+
+
+def test_every_test_stops_at_a_stub(pristine):
+    problems = trees.check_outcomes(pristine, nothing)
+    assert not problems, show(problems)
+
+
+@each_day
+def test_copied_by_function(day, tmp_path):
+    problems = trees.check_outcomes(outcomes(tmp_path, up_to(day)), up_to(day))
+    assert not problems, show(problems)
+
+
+@each_day
+def test_copied_by_file(day, tmp_path):
+    done = [other for other in DAYS if (other.week, other.number) <= (day.week, day.number)]
+    trees.build_tree(tmp_path, REPOSITORY, nothing)
+    trees.copy_modules(tmp_path, REPOSITORY, [module for other in done for module in other.modules])
+    problems = trees.check_outcomes(trees.run_tests(tmp_path, [other.test_file for other in done]), up_to(day))
+    assert not problems, show(problems)

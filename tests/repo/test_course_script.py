@@ -1,0 +1,140 @@
+"""./course: what it says when something is missing, and what it hands to PDM. The installation itself is what
+.ci/run does; here PDM is replaced, so that the tests need no network."""
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture
+def clone(tmp_path):
+    """A clone with a space in its path, whose `python -m venv` and PDM only say what they were asked."""
+    folder = tmp_path / "my course"
+    folder.mkdir()
+    for name in ("course", "pyproject.toml", "pdm.lock"):
+        shutil.copy(ROOT / name, folder / name)
+    return folder
+
+
+@pytest.fixture
+def path(tmp_path):
+    """A folder of programs that is all the script finds besides the system's own."""
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    for name in ("sh", "dirname", "cat", "cmp", "ln", "mkdir", "printf", "echo", "chmod"):
+        (folder / name).symlink_to(shutil.which(name))
+    return folder
+
+
+def program(path, name, script):
+    path.mkdir(parents=True, exist_ok=True)
+    file = path / name
+    file.write_text(f"#!/bin/sh\n{script}\n")
+    file.chmod(0o755)
+
+
+def course(clone, path, *arguments, cwd=None, **env):
+    return subprocess.run(
+        [str(clone / "course"), *arguments],
+        cwd=cwd,
+        env={"PATH": str(path), **env},
+        capture_output=True,
+        text=True,
+        timeout=30,
+    )
+
+
+# A Python that makes virtual environments whose `python` prints its arguments and the variables meant for PDM, and
+# fails if FAILS says so.
+GOOD_PYTHON = """
+case "$1 $2" in
+"-m venv")
+    mkdir -p "$4/bin"
+    echo '#!/bin/sh' > "$4/bin/python"
+    echo '[ "$1" = -c ] || { echo "$PDM_PYTHON|$PDM_PROJECT|$*" >&2; exit ${FAILS:-0}; }' >> "$4/bin/python"
+    chmod +x "$4/bin/python" ;;
+esac
+"""
+
+
+def test_python_too_old(clone, path):
+    program(path, "python3", 'case "$1" in --version) echo Python 3.9.6 ;; *) exit 1 ;; esac')
+    result = course(clone, path, "main")
+    assert result.returncode == 1
+    assert result.stderr == "course: Python 3.10 or newer is needed; found: Python 3.9.6\n"
+
+
+def test_no_python(clone, path):
+    result = course(clone, path, "main")
+    assert result.returncode == 1
+    assert result.stderr == "course: Python 3.10 or newer is needed; found: none\n"
+
+
+def test_a_newer_python_beside_an_old_one_is_found(clone, path):
+    program(path, "python3", "exit 1")
+    program(path, "python3.12", GOOD_PYTHON)
+    assert course(clone, path, "main").returncode == 0
+
+
+def test_the_python_that_is_asked_for(clone, path):
+    program(path, "python3", GOOD_PYTHON)
+    result = course(clone, path, "main", PYTHON="python2")
+    assert result.returncode == 1
+    assert "needed, which PYTHON=python2 is not" in result.stderr
+
+
+def test_no_venv_module(clone, path):
+    program(path, "python3", 'case "$2" in "import venv, ensurepip") exit 1 ;; esac')
+    result = course(clone, path, "main")
+    assert result.returncode == 1
+    assert result.stderr.count("\n") == 1
+    assert "python3 has no venv module; on Debian and Ubuntu: sudo apt install python3-venv" in result.stderr
+
+
+def test_installs_once_and_hands_on_the_arguments(clone, path, tmp_path):
+    program(path, "python3", GOOD_PYTHON)
+    arguments = ["test", "--week", "1", "--", "-k", "a b"]
+    first = course(clone, path, *arguments, cwd=tmp_path)
+    assert first.returncode == 0
+    assert "-m pip install" in first.stderr
+    assert "pdm[locked]" in first.stderr
+    assert "-m pdm install --prod --frozen-lockfile" in first.stderr
+    second = course(clone, path, *arguments, cwd=tmp_path)
+    run = f"{clone}/.venv/bin/python|{clone}|-m pdm run --working-dir {tmp_path} test --week 1 -- -k a b"
+    assert second.stderr.splitlines() == [run]
+    (clone / "pdm.lock").write_text("another lock")
+    assert "-m pdm install" in course(clone, path, "main").stderr, "a new lock is to be installed"
+
+
+def test_an_interrupted_installation_is_taken_up_again(clone, path):
+    program(path, "python3", GOOD_PYTHON)
+    assert course(clone, path, "main", FAILS="3").returncode == 3
+    assert not (clone / ".venv" / "installed-for").exists()
+    assert "-m pip install" in course(clone, path, "main", FAILS="0").stderr
+
+
+def test_an_installation_whose_python_is_gone_is_made_anew(clone, path):
+    program(path, "python3", GOOD_PYTHON)
+    assert course(clone, path, "main").returncode == 0
+    for python in (clone / ".venv" / "bin" / "python", clone / ".venv" / "pdm" / "bin" / "python"):
+        python.write_text("#!/nowhere/python\n")
+    result = course(clone, path, "main")
+    assert result.returncode == 0
+    assert "-m pip install" in result.stderr
+
+
+def test_without_arguments_it_lists_the_commands(clone, path):
+    program(path, "python3", GOOD_PYTHON)
+    assert course(clone, path).stderr.splitlines()[-1].endswith("--list")
+
+
+def test_is_plain_posix_sh():
+    """dash, the sh of Debian and Ubuntu, knows nothing of bash's extensions."""
+    shell = shutil.which("dash") or shutil.which("sh")
+    subprocess.run([shell, "-n", str(ROOT / "course")], check=True)
+    assert os.access(ROOT / "course", os.X_OK)

@@ -1,0 +1,187 @@
+"""`tiny-llm test` in a temporary tree, as a learner runs it: arguments, exit codes, the screen for a stub, the bars."""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from trees import build_tree
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture(scope="module")
+def tree(tmp_path_factory):
+    """The course with the stubs as they are generated, in a folder with a space."""
+    root = tmp_path_factory.mktemp("a course")
+    build_tree(root, ROOT, is_solved=lambda task: False)
+    for package in ("tiny_llm_course", "tiny_llm_models"):
+        shutil.copytree(ROOT / "src" / package, root / "src" / package, ignore=shutil.ignore_patterns("__pycache__"))
+    return root
+
+
+def tiny_llm_test(tree, *arguments, cwd=None):
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
+    return subprocess.run(
+        [sys.executable, "-m", "tiny_llm_course", "test", *arguments],
+        cwd=cwd or tree,
+        env=environment | {"PYTHONPATH": str(tree / "src"), "COLUMNS": "100"},
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+
+
+@contextmanager
+def edited(tree, name, source):
+    """One of the learner's files with another content, for a while."""
+    file = tree / "src" / "tiny_llm" / name
+    before = file.read_text()
+    file.write_text(source)
+    try:
+        yield
+    finally:
+        file.write_text(before)
+
+
+SCREEN = """\
+=========================================== to be written ============================================
+NotImplementedError: Week 1 Day 1 Task 1: scaled_dot_product_attention_simple is yours to write.
+  File:     src/tiny_llm/attention.py:{line}
+  Chapter:  Attention and multi-head attention
+  Test:     pdm run test --week 1 --day 1 -- -k task_1
+"""
+
+
+@pytest.mark.parametrize("separator", [["--"], []], ids=["with --", "without --"])
+def test_a_stub_is_one_screen(tree, separator):
+    result = tiny_llm_test(tree, "--week", "1", "--day", "1", *separator, "-k", "task_1")
+    source = (tree / "src/tiny_llm/attention.py").read_text().splitlines()
+    line = 1 + next(i for i, text in enumerate(source) if "raise NotImplementedError" in text)
+    assert result.returncode == 1
+    assert SCREEN.format(line=line).splitlines()[1:] == result.stdout.splitlines()[2:6]
+    assert re.search(r"\d+ unsolved in [\d.]+s$", result.stdout.strip())
+    assert len(result.stdout.splitlines()) <= 8
+    assert result.stderr == ""
+
+
+def test_later_tasks_are_counted(tree):
+    result = tiny_llm_test(tree, "--week", "1", "-k", "task_1 or task_2")
+    assert "Later:    Week 1 Day 1 Task 2 and " in result.stdout
+    assert result.stdout.count("NotImplementedError") == 1
+
+
+def test_from_another_folder(tree, tmp_path):
+    result = tiny_llm_test(tree, "--week", "1", "--day", "4", "-k", "task_2", cwd=tmp_path)
+    assert result.returncode == 1
+    assert f"File:     {tree}/src/tiny_llm/basics.py:" in result.stdout
+
+
+def test_solved_and_unsolved_tasks(tree):
+    """One file solved: its tests pass, and nothing of another file's stubs disturbs them."""
+    with edited(tree, "layer_norm.py", (ROOT / "src/tiny_llm_ref/layer_norm.py").read_text()):
+        assert tiny_llm_test(tree, "--week", "1", "--day", "4", "-k", "task_1").returncode == 0
+        both = tiny_llm_test(tree, "--week", "1", "--day", "4")
+    assert both.returncode == 1
+    assert re.search(r"\d+ passed, \d+ unsolved in", both.stdout)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--week", "9"], "there is no week '9'; there is week 1 (days 1, 2, 3, 4, 5, 6, 7)"),
+        (["--week", "one"], "there is no week 'one'; there is week 1 (days 1, 2, 3, 4, 5, 6, 7)"),
+        (["--week", ""], "there is no week ''; there is week 1 (days 1, 2, 3, 4, 5, 6, 7)"),
+        (["--week", "1", "--day", "8"], "week 1 has no day '8'; there is week 1 (days 1, 2, 3, 4, 5, 6, 7)"),
+        (["--week", "1", "--day", "x"], "week 1 has no day 'x'; there is week 1 (days 1, 2, 3, 4, 5, 6, 7)"),
+        (["--day", "1"], "--day 1 needs a --week; there is week 1 (days 1, 2, 3, 4, 5, 6, 7)"),
+    ],
+)
+def test_what_does_not_exist(tree, arguments, message):
+    result = tiny_llm_test(tree, *arguments)
+    assert (result.returncode, result.stdout) == (2, "")
+    assert result.stderr == f"tiny-llm test: {message}\n"
+
+
+def test_options_go_to_pytest(tree):
+    result = tiny_llm_test(tree, "--week", "1", "--day", "3", "--collect-only", "-k", "test_task_1")
+    assert result.returncode == 0
+    assert "test_week_1_day_3.py::test_task_1_adds_to_scores" in result.stdout
+    assert "test_task_2" not in result.stdout
+
+
+def test_without_week_everything_is_tested(tree):
+    result = tiny_llm_test(tree, "--collect-only", "-qq")
+    days = re.findall(r"test_week_(\d)_day_(\d)\.py", result.stdout)
+    assert sorted(set(days)) == [("1", str(day)) for day in range(1, 8)]
+
+
+def test_outside_of_a_clone(tmp_path):
+    """An installed wheel has no tests."""
+    shutil.copytree(ROOT / "src" / "tiny_llm_course", tmp_path / "src" / "tiny_llm_course")
+    result = tiny_llm_test(tmp_path)
+    assert result.returncode == 2
+    assert result.stderr == f"tiny-llm test: the tests are not in {tmp_path}/tests; run it in a clone of the course\n"
+
+
+def with_body(tree, file, name, *body):
+    """The stub of one function, with these lines instead of its error."""
+    source = (tree / "src/tiny_llm" / file).read_text()
+    error = re.compile(rf"(def {name}\(.*?)    raise NotImplementedError\(.*?\n    \)\n", re.DOTALL)
+    assert error.search(source)
+    return error.sub(lambda match: match[1] + "".join(f"    {line}\n" for line in body), source, count=1)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        ["return mx.fast.scaled_dot_product_attention(query, key, value, scale=scale, mask=mask)"],
+        ["from mlx.core.fast import scaled_dot_product_attention as f", "return f(query, key, value, scale=scale)"],
+        ["import mlx.core.fast", "return mlx.core.fast.scaled_dot_product_attention(query, key, value, scale=1.0)"],
+    ],
+    ids=["attribute", "from", "import"],
+)
+def test_ready_made_ops_are_barred(tree, body):
+    with edited(tree, "attention.py", with_body(tree, "attention.py", "scaled_dot_product_attention_simple", *body)):
+        result = tiny_llm_test(tree, "--week", "1", "--day", "1", "-k", "test_task_1_equals_mlx")
+    assert result.returncode == 1
+    message = "mlx.core.fast.scaled_dot_product_attention may not be called here: Week 1 Day 1 Task 1 asks you to write"
+    assert message in result.stdout
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "from tiny_llm_ref.basics import silu as answer",
+        "import importlib; answer = importlib.import_module('tiny_llm_ref.basics').silu",
+        "from mlx_lm.models.activations import swiglu as answer",
+    ],
+)
+def test_the_reference_and_other_libraries_are_barred(tree, line):
+    with edited(tree, "basics.py", with_body(tree, "basics.py", "silu", line, "return answer(x)")):
+        result = tiny_llm_test(tree, "--week", "1", "--day", "4", "-k", "test_task_2_silu_equals_mlx")
+    assert result.returncode == 1
+    assert re.search(r"(tiny_llm_ref|mlx_lm) may not be imported here: Week 1 Day 4 Task 2", result.stdout)
+
+
+def test_a_mistake_is_told_with_shape_place_and_size(tree):
+    with edited(tree, "basics.py", with_body(tree, "basics.py", "silu", "return mx.sigmoid(x)")):
+        result = tiny_llm_test(tree, "--week", "1", "--day", "4", "-k", "test_task_2_silu_equals_mlx")
+    assert result.returncode == 1
+    assert "20 of 20 values differ (shape (2, 10), mlx.core.float32)" in result.stdout
+    assert re.search(r"first at \[0, 0\]: expected -?[\d.]+, got [\d.]+", result.stdout)
+    assert re.search(r"largest error: [\d.]+ \(allowed: 2e-05", result.stdout)
+    assert len(result.stdout.splitlines()) < 15
+
+
+def test_a_syntax_error_fails_only_the_tests_of_its_file(tree):
+    tests = "test_task_1_zeros or test_task_2_silu_equals_mlx"
+    with edited(tree, "basics.py", "def broken(:\n"):
+        result = tiny_llm_test(tree, "--week", "1", "--day", "4", "-k", tests)
+    assert result.returncode == 1
+    assert "SyntaxError" in result.stdout
+    assert re.search(r"1 failed, .*1 unsolved", result.stdout)

@@ -1,0 +1,104 @@
+"""The course in temporary trees, solved up to some task: what becomes of its tests, and what should.
+
+A tree holds the tests and the learner's package. The reference cannot be imported there.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from tiny_llm_course.stubs import make_stub
+from tiny_llm_course.syllabus import Day, TaskId
+from tiny_llm_course.unsolved import task_in_message
+
+__all__ = ["Outcome", "build_tree", "check_marks", "check_outcomes", "copy_modules", "run_tests"]
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of a test, or of its setup or teardown when that failed."""
+
+    test: str  # pytest's node id
+    tasks: tuple[str, ...]  # of its marks
+    outcome: str  # passed, failed or skipped
+    error: str = ""  # the exception's type
+    message: str = ""
+
+
+def build_tree(root: Path, repository: Path, is_solved: Callable[[TaskId], bool]) -> None:
+    """Lay out a tree in which the learner has solved some tasks function by function."""
+    reference = repository / "src/tiny_llm_ref"
+    for file in reference.rglob("*.py"):
+        target = root / "src/tiny_llm" / file.relative_to(reference)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_text(make_stub(file.read_text(encoding="utf-8"), is_solved=is_solved), encoding="utf-8")
+    absent = root / "src/tiny_llm_ref/__init__.py"
+    absent.parent.mkdir()
+    absent.write_text("raise ImportError('the learner\\'s package needs the reference')\n", encoding="utf-8")
+    shutil.copytree(repository / "tests", root / "tests", ignore=shutil.ignore_patterns("repo", "__pycache__"))
+    shutil.copy(repository / "pyproject.toml", root)
+
+
+def copy_modules(root: Path, repository: Path, modules: list[str]) -> None:
+    """What the chapters say: `cp src/tiny_llm_ref/attention.py src/tiny_llm/attention.py`."""
+    for module in modules:
+        shutil.copy(repository / f"src/tiny_llm_ref/{module}.py", root / f"src/tiny_llm/{module}.py")
+
+
+def run_tests(root: Path, files: list[str]) -> list[Outcome]:
+    """Run test files of a tree on the learner's package."""
+    log = root / "outcomes.json"
+    command = [sys.executable, "-m", "pytest", *(f"tests/{file}" for file in files), "--impl=tiny_llm", "-q"]
+    command += [f"--rootdir={root}", "-p", "no:cacheprovider", "-p", "outcome_log", f"--outcomes={log}"]
+    path = os.pathsep.join([str(root / "src"), str(Path(__file__).parent)])
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
+    run = subprocess.run(
+        command, cwd=root, env=environment | {"PYTHONPATH": path}, capture_output=True, text=True, check=False
+    )
+    if run.returncode not in (0, 1):
+        raise AssertionError(f"the tests could not be run:\n{run.stdout[-4000:]}{run.stderr[-4000:]}")
+    found = json.loads(log.read_text(encoding="utf-8"))
+    if not Path(found["package"] or "").is_relative_to(root / "src"):
+        raise AssertionError(f"expected the package in {root / 'src'} to be tested, got {found['package']}")
+    return [Outcome(**outcome | {"tasks": tuple(outcome["tasks"])}) for outcome in found["outcomes"]]
+
+
+def check_outcomes(outcomes: list[Outcome], is_solved: Callable[[TaskId], bool]) -> list[str]:
+    """Solved tasks' tests have to pass; others to fail at a stub of their task or of an unsolved one before it."""
+    problems = []
+    for outcome in outcomes:
+        task = TaskId.parse(outcome.tasks[0])
+        got = f"{outcome.outcome} {outcome.error} {outcome.message}".strip().partition("\n")[0]
+        stub = task_in_message(outcome.message) if outcome.error == "NotImplementedError" else None
+        if is_solved(task):
+            if outcome.outcome != "passed":
+                problems.append(f"{outcome.test}: {task} is solved, expected passed, got {got}")
+        elif outcome.outcome != "failed" or stub is None or stub > task or is_solved(stub):
+            problems.append(f"{outcome.test}: expected failed at the stub of {task} or one before it, got {got}")
+    return problems
+
+
+def check_marks(outcomes: list[Outcome], days: list[Day]) -> list[str]:
+    """Each test has the one mark that its file's name and its own give it, and each task of the syllabus has tests."""
+    tasks = {str(task.id): day for day in days for task in day.tasks}
+    problems = [
+        f"{day.test_file}: has no test of {task}"
+        for task, day in tasks.items()
+        if not any(task in outcome.tasks for outcome in outcomes)
+    ]
+    for outcome in outcomes:
+        name = re.search(r"test_week_(\d+)_day_(\d+)\.py::(?:\w+::)?test_task_(\d+)_", outcome.test)
+        expected = "w{}d{}.{}".format(*name.groups()) if name else None
+        if expected not in tasks:
+            problems.append(f"{outcome.test}: expected test_task_N_... with a task N of its file's day")
+        elif outcome.tasks != (expected,):
+            problems.append(f"{outcome.test}: expected the mark {expected} and no other, got {list(outcome.tasks)}")
+    return problems
