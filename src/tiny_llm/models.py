@@ -31,11 +31,8 @@ def load(name_or_path: str | Path, dtype: mx.Dtype | None = None) -> tuple[Causa
         FileNotFoundError: no such directory or name, no network and not downloaded before, or files that are missing.
         ValueError: the checkpoint is damaged or of a kind that is not supported.
     """
-    from mlx_lm.tokenizer_utils import load as load_tokenizer  # takes more than a second to import
-
     path = resolve(name_or_path)
-    model = load_model(path, dtype)
-    return model, load_tokenizer(path)
+    return load_model(path, dtype), _load_tokenizer(path)
 
 
 def load_model(path: Path, dtype: mx.Dtype | None = None) -> CausalLM:
@@ -101,6 +98,14 @@ def resolve(name_or_path: str | Path) -> Path:
             f"no checkpoint directory {str(name_or_path)!r}, and a Hub name looks like 'Qwen/Qwen3-0.6B'"
         )
     return _download(str(name_or_path))
+
+
+def _load_tokenizer(path: Path) -> Any:
+    if not (path / "tokenizer.json").is_file():  # mlx-lm would make one that turns every text into no tokens
+        raise FileNotFoundError(f"{path} has no tokenizer.json")
+    from mlx_lm.tokenizer_utils import load as load_tokenizer  # takes more than a second to import
+
+    return load_tokenizer(path)
 
 
 def _download(name: str) -> Path:

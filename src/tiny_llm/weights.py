@@ -122,7 +122,7 @@ def _dequantize(weights: Weights, layer: str, quantization: Mapping[str, Any]) -
     try:
         return mx.dequantize(packed, scales, biases, group_size, bits)
     except ValueError as error:
-        raise ValueError(f"{layer}: expected {bits} bits in groups of {group_size}, got otherwise: {error}") from error
+        raise ValueError(f"{layer}: expected {bits} bits in groups of {group_size}: {error}") from error
 
 
 def _rename(weights: Weights, config: ModelConfig) -> Weights:

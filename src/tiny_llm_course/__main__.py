@@ -19,7 +19,7 @@ app.command()(text.generate)
 app.command()(text.chat)
 
 to_pytest = {"ignore_unknown_options": True, "allow_extra_args": True}
-app.command("test", context_settings=to_pytest)(running.test)
+app.command("test", context_settings=to_pytest)(running.run)
 
 
 def main() -> None:

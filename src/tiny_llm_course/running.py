@@ -12,7 +12,7 @@ import typer
 
 from .syllabus import Day, select_days
 
-__all__ = ["ROOT", "Impl", "test"]
+__all__ = ["ROOT", "Impl", "run"]
 
 ROOT = Path(__file__).resolve().parents[2]  # of the clone: the course is installed from it, not copied out of it
 
@@ -28,7 +28,7 @@ class Impl(str, Enum):
         return {"mine": "tiny_llm", "ref": "tiny_llm_ref"}[self.value]
 
 
-def test(
+def run(
     context: typer.Context,
     week: Annotated[str | None, typer.Option(metavar="N", help="Only this week.")] = None,
     day: Annotated[str | None, typer.Option(metavar="N", help="Only this day of the week.")] = None,

@@ -502,6 +502,8 @@ CASES = {
     "names that lead nowhere": (
         '''
         class Given:
+            size = 1
+
             def __init__(self):
                 pass
 
@@ -528,6 +530,8 @@ CASES = {
         ''',
         '''
         class Given:
+            size = 1
+
             def __init__(self):
                 pass
 
