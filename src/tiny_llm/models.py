@@ -18,7 +18,7 @@ from .weights import load_weights
 
 __all__ = ["build_model", "load", "load_model", "resolve"]
 
-HUB_FILES = ["*.json", "*.safetensors", "*.txt", "*.jinja"]
+_HUB_FILES = ["*.json", "*.safetensors", "*.txt", "*.jinja"]
 
 
 def load(name_or_path: str | Path, dtype: mx.Dtype | None = None) -> tuple[CausalLM, Any]:
@@ -113,7 +113,7 @@ def _download(name: str) -> Path:
     from huggingface_hub.errors import HFValidationError, RepositoryNotFoundError
 
     try:
-        return Path(snapshot_download(name, allow_patterns=HUB_FILES))
+        return Path(snapshot_download(name, allow_patterns=_HUB_FILES))
     except (RepositoryNotFoundError, HFValidationError) as error:
         raise FileNotFoundError(f"no directory and no public model on the Hub: {name!r}") from error
     except OSError as error:

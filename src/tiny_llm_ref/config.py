@@ -8,7 +8,7 @@ from typing import Any
 
 __all__ = ["ModelConfig", "read_json"]
 
-MODEL_TYPES = ("qwen2", "qwen3")
+_MODEL_TYPES = ("qwen2", "qwen3")
 
 
 @dataclass(frozen=True)
@@ -97,8 +97,8 @@ def _rope(config: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _check_supported(config: Mapping[str, Any]) -> None:
-    if config.get("model_type") not in MODEL_TYPES:
-        raise ValueError(f"model_type: expected one of {', '.join(MODEL_TYPES)}, got {config.get('model_type')!r}")
+    if config.get("model_type") not in _MODEL_TYPES:
+        raise ValueError(f"model_type: expected one of {', '.join(_MODEL_TYPES)}, got {config.get('model_type')!r}")
     required = ["vocab_size", "hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads"]
     required += ["max_position_embeddings", "rms_norm_eps"]
     if missing := [key for key in required if not isinstance(config.get(key), int | float)]:

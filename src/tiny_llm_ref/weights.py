@@ -8,7 +8,7 @@ import mlx.core as mx
 
 from .config import ModelConfig, read_json
 
-__all__ = ["dequantize_weights", "expected_shapes", "load_weights", "read_safetensors"]
+__all__ = ["Weights", "dequantize_weights", "expected_shapes", "load_weights", "read_safetensors"]
 
 Weights = dict[str, mx.array]
 
