@@ -36,7 +36,7 @@ def test_task_1_given_scale(impl, scale):
 
 @task_1
 @over_dtypes
-@pytest.mark.parametrize("shape", [(5, 7), (1, 7), (5, 1), (3, 5, 7), (2, 3, 5, 7), (2, 1, 5, 7)], ids=str)
+@pytest.mark.parametrize("shape", [(5, 7), (7,), (1, 7), (5, 1), (3, 5, 7), (2, 3, 5, 7), (2, 1, 5, 7)], ids=str)
 def test_task_1_mask_is_added(impl, shape, dtype):
     inputs = Inputs(13, dtype)
     q, k, v = qkv(inputs, 2, 3)
@@ -66,11 +66,20 @@ def test_task_1_minus_infinity_hides_a_key(impl, dtype):
 
 
 @task_1
+def test_task_1_minus_infinity_hides_a_large_score(impl):
+    """A mask of -100 would not: scores may be larger than that."""
+    q, k, v = qkv(Inputs(15), 2)
+    hidden = mx.where(mx.arange(7) < 4, 0.0, -mx.inf)
+    got = impl.attention.scaled_dot_product_attention_simple(q * 20, k * 20, v, mask=hidden)
+    assert_close(got, oracles.attention(array64(q) * 20, array64(k)[:, :4] * 20, array64(v)[:, :4]), tolerance=1e-3)
+
+
+@task_1
 def test_task_1_large_scores(impl):
-    """exp(1000) is infinity: a softmax that does not subtract the maximum gives NaN."""
+    """Scores of hundreds, and exp(89) is infinity: a softmax that does not subtract the maximum gives NaN."""
     q, k, v = qkv(Inputs(16), 2)
-    got = impl.attention.scaled_dot_product_attention_simple(q * 100, k * 100, v)
-    assert_close(got, oracles.attention(array64(q) * 100, array64(k) * 100, array64(v)), tolerance=1e-3)
+    got = impl.attention.scaled_dot_product_attention_simple(q * 20, k * 20, v)
+    assert_close(got, oracles.attention(array64(q) * 20, array64(k) * 20, array64(v)), tolerance=1e-3)
 
 
 @task_1
@@ -151,7 +160,9 @@ def test_task_2_multi_head(impl, heads, dtype):
 
 
 @task_2
-@pytest.mark.parametrize("shape", [(5, 7), (2, 1, 5, 7), (2, 3, 5, 7), (1, 3, 5, 7), (2, 1, 1, 7)], ids=str)
+@pytest.mark.parametrize(
+    "shape", [(5, 7), (7,), (3, 5, 7), (2, 1, 5, 7), (2, 3, 5, 7), (1, 3, 5, 7), (2, 1, 1, 7)], ids=str
+)
 def test_task_2_multi_head_mask(impl, shape):
     inputs = Inputs(25)
     weights = multi_head(inputs)
@@ -169,6 +180,16 @@ def test_task_2_multi_head_self_attention(impl):
     x = inputs.normal(3, 3, 12)
     got = impl.attention.SimpleMultiHeadAttention(12, 3, *weights)(x, x, x)
     assert_close(got, multi_head_oracle(x, x, x, weights, 3))
+
+
+@task_2
+def test_task_2_multi_head_remembers_nothing(impl):
+    inputs = Inputs(28)
+    weights = multi_head(inputs)
+    q, k, v = qkv(inputs, 2, D=12)
+    layer = impl.attention.SimpleMultiHeadAttention(12, 3, *weights)
+    mx.eval(layer(q, k, v, inputs.normal(5, 7)))
+    assert_close(layer(q, k, v), multi_head_oracle(q, k, v, weights, 3))
 
 
 @task_2

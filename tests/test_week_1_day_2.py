@@ -71,13 +71,13 @@ def check_equals_mlx(impl, traditional):
     x = Inputs(36).normal(B, L, H, D)
     rope = impl.positional_encoding.RoPE(D, SEQ_LEN, 1000000, traditional=traditional)
     theirs = mx.fast.rope(x.swapaxes(1, 2), D, traditional=traditional, base=1000000, scale=1.0, offset=3)
-    assert_close(rope(x, 3), theirs.swapaxes(1, 2))
+    assert_close(rope(x, 3), theirs.swapaxes(1, 2), tolerance=1e-4)  # Metal's own kernel takes fast sines
 
 
 def check_remembers_nothing(impl, traditional):
     x = Inputs(37).normal(B, L, H, D)
     rope = impl.positional_encoding.RoPE(D, SEQ_LEN, traditional=traditional)
-    mx.eval(rope(x, 7))
+    mx.eval(rope(x), rope(x, 7))
     assert_close(rope(x), expected(x, None, 10000, traditional))
 
 

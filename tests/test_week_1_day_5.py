@@ -277,13 +277,13 @@ def check_part_by_part(impl, model_type, folder):
     inputs = ("config", "seed", "tokens")
     expected = {name: recording[name] for name in recording.files if name not in inputs}
     got = record(model, mx.array(recording["tokens"]), impl.kv_cache.NoCache(len(model.layers)))
-    where = first_divergence(expected, got, tolerance=1e-4)
+    where = first_divergence(expected, got, tolerance=1e-3)
     assert where is None, f"the first part of the model that goes wrong is {where}"
 
 
 def check_against_transformers(impl, model_type, folder):
     model, recording = load_recorded(impl, FIXTURES / f"transformers_{model_type}.npz", folder)
-    assert_close(model(mx.array(recording["tokens"])), recording["logits"], tolerance=1e-4)
+    assert_close(model(mx.array(recording["tokens"])), recording["logits"], tolerance=1e-3)
 
 
 @task_3
@@ -311,7 +311,7 @@ def test_task_4_project(impl, dtype):
 
 @task_4
 @over_dtypes
-@pytest.mark.parametrize(("B", "L"), [(1, 1), (3, 5)])
+@pytest.mark.parametrize(("B", "L"), [(1, 1), (3, 5), (2, HEAD_DIM)])
 def test_task_4_attention(impl, B, L, dtype):
     inputs = Inputs(96, dtype)
     layer, parts, heads = qwen3_attention(impl, inputs)

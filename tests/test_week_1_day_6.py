@@ -88,8 +88,11 @@ def test_task_1_end_of_sequence(impl, position, several):
     tokens = continuation([3, 1], 8)
     eos = tokens[position]
     others = sorted(set(range(VOCAB)) - set(tokens)) if several else []
-    got = list(impl.generate.generate_simple(CountingModel(), [3, 1], greedy, 20, (*others, eos)))
-    assert got == tokens[: tokens.index(eos)]
+    for eos_token_ids in ((*others, eos), [eos, *others]):
+        model = CountingModel()
+        got = list(impl.generate.generate_simple(model, [3, 1], greedy, 20, eos_token_ids))
+        assert got == tokens[: tokens.index(eos)]
+        assert len(model.inputs) == len(got) + 1, "there is no step after the end of the text"
 
 
 @task_1
@@ -119,14 +122,15 @@ def test_task_1_what_the_sampler_gets(impl):
     seen = []
 
     def sampler(logits, tokens):
-        seen.append((logits.shape, int(mx.argmax(logits[0])), np.array(tokens).tolist()))
+        seen.append((np.array(logits).tolist(), np.array(tokens).tolist()))
         return mx.array([2])
 
     assert list(impl.generate.generate_simple(CountingModel(), [3, 1], sampler, 3)) == [2, 2, 2]
+    scores = np.eye(VOCAB)
     assert seen == [
-        ((1, VOCAB), 5, [[3, 1]]),
-        ((1, VOCAB), 7, [[3, 1, 2]]),
-        ((1, VOCAB), 9, [[3, 1, 2, 2]]),
+        ([scores[5].tolist()], [[3, 1]]),
+        ([scores[7].tolist()], [[3, 1, 2]]),
+        ([scores[9].tolist()], [[3, 1, 2, 2]]),
     ]
 
 
@@ -135,6 +139,8 @@ def test_task_1_leaves_the_prompt_alone(impl):
     prompt = [3, 1, 4]
     list(impl.generate.generate_simple(CountingModel(), prompt, greedy, 4))
     assert prompt == [3, 1, 4]
+    got = list(impl.generate.generate_simple(CountingModel(), tuple(prompt), greedy, 4))
+    assert got == continuation(prompt, 4), "a tuple is a sequence too"
 
 
 # ------------------------------------------------------------------------------------------------- task 2: streaming
@@ -150,7 +156,8 @@ TEXTS = [
 
 
 class CountingTokenizer:
-    """A tokenizer that counts how many tokens it was asked to decode."""
+    """A tokenizer that counts how many tokens it was asked to decode. Keeps special tokens, as Hugging Face's do, if
+    it is not told otherwise."""
 
     def __init__(self, tokenizer):
         self.tokenizer = tokenizer
@@ -253,7 +260,7 @@ def test_task_2_special_tokens_are_left_out(impl):
     tokenizer = byte_tokenizer()
     special = [tokenizer.token_to_id(token) for token in SPECIAL_TOKENS]
     a, b = tokenizer.encode("ab").ids
-    pieces = stream(impl, tokenizer, [special[1], a, special[2], b, special[0]])
+    pieces = stream(impl, CountingTokenizer(tokenizer), [special[1], a, special[2], b, special[0]])
     assert "".join(pieces) == "ab"
 
 
@@ -306,6 +313,8 @@ def cut(impl, pieces, stops):
         (["one tw", "ist two"], ["two"], "one twist ", True),
         (["two"], ["two"], "", True),
         (["a\n", "\nb"], ["\n\n"], "a", True),
+        (["one two three two"], ["two"], "one ", True),
+        (["one two"], ["TWO", "Two"], "one two", False),
         (["aaab"], ["aab"], "a", True),
         (list("aaab"), ["aab"], "a", True),
         (list("ababac"), ["abac"], "ab", True),
@@ -347,6 +356,13 @@ def test_task_3_found_turns_true_at_once(impl):
     assert stop_strings.found is False
     stop_strings.add("wo")
     assert stop_strings.found is True
+
+
+@task_3
+def test_task_3_two_do_not_mix(impl):
+    one, two = impl.generate.StopStrings(["a"]), impl.generate.StopStrings(["b"])
+    assert (one.add("xa"), two.add("ya")) == ("x", "ya")
+    assert (one.found, two.found) == (True, False)
 
 
 @task_3

@@ -73,7 +73,7 @@ class StreamingDetokenizer:
         )
 
     def finish(self) -> str:
-        """Return what was held back, broken or not, and start anew."""
+        """Return what was held back, broken or not: there are no more tokens."""
         raise NotImplementedError(
             "Week 1 Day 6 Task 2: StreamingDetokenizer.finish is yours to write. "
             "Chapter: Generating text. "

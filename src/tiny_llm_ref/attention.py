@@ -24,7 +24,7 @@ def scaled_dot_product_attention_simple(
     """Scaled dot-product attention: softmax(Q K^T * scale + mask) V.
 
     Shapes: query: N.. x L x D, key and value: N.. x S x D, mask: broadcastable to N.. x L x S -> N.. x L x D.
-    N.. is zero or more batch dimensions. The dtype is the query's.
+    N.. is zero or more batch dimensions. All are of one dtype, which is kept.
     scale: 1/sqrt(D) when None; any number, 0.0 included, is used as it is.
     mask: added to the scaled scores; -inf hides a key from a query.
     Source: Vaswani et al. 2017, "Attention Is All You Need", section 3.2.1, arXiv:1706.03762.
@@ -36,7 +36,7 @@ def scaled_dot_product_attention_simple(
     scores = query @ key.swapaxes(-2, -1) * scale  # N.., L, S
     if mask is not None:
         scores = scores + mask
-    return (softmax(scores, axis=-1) @ value).astype(query.dtype)
+    return softmax(scores, axis=-1) @ value
 
 
 class SimpleMultiHeadAttention:
@@ -99,7 +99,7 @@ def scaled_dot_product_attention_grouped(
     """Attention in which H_q / H_kv neighbouring query heads share one key and value head.
 
     Shapes: query: N.. x H_q x L x D, key and value: N.. x H_kv x S x D, mask: broadcastable to N.. x H_q x L x S
-    -> N.. x H_q x L x D. Query head h reads key/value head h // (H_q / H_kv). The dtype is the query's.
+    -> N.. x H_q x L x D. Query head h reads key/value head h // (H_q / H_kv). All are of one dtype, which is kept.
     scale: as in `scaled_dot_product_attention_simple`.
     mask: an additive array, "causal" for `causal_mask(L, S)`, or None.
     Source: Ainslie et al. 2023, "GQA", arXiv:2305.13245.

@@ -81,10 +81,8 @@ class StreamingDetokenizer:
         return new
 
     def finish(self) -> str:
-        """Return what was held back, broken or not, and start anew."""
-        rest = self._decode()[self._shown :]
-        self._context, self._pending, self._shown = [], [], 0
-        return rest
+        """Return what was held back, broken or not: there are no more tokens."""
+        return self._decode()[self._shown :]
 
     def _decode(self) -> str:
         return self._tokenizer.decode(self._context + self._pending, skip_special_tokens=True)
@@ -121,8 +119,7 @@ class StopStrings:
 
     def finish(self) -> str:
         """Return what was held back: the text is over, so it can no longer become a stop string."""
-        rest, self._held = self._held, ""
-        return rest
+        return self._held
 
     def _open_end(self, text: str) -> int:
         """Length of the longest end of the text with which a stop string begins."""
