@@ -15,12 +15,23 @@ from typing import Any
 
 from .problems import CommandError, is_learners, say
 
-__all__ = ["DTYPES", "PACKAGES", "Reply", "Session", "Settings"]
+__all__ = ["DTYPES", "PACKAGES", "Reply", "Session", "Settings", "package_of"]
 
 PACKAGES = {"ref": "tiny_llm_ref", "mine": "tiny_llm"}
 DTYPES = ("float32", "bfloat16", "float16")
 _OPTIONS = {"temperature": "--temp", "stops": "--stop"}  # where they are not named as the argument is
 _CONTROL = {code: "\ufffd" for code in [*range(32), *range(127, 160)] if chr(code) not in "\n\t"}
+
+
+def package_of(impl: str) -> str:
+    """The package that --impl names.
+
+    Raises:
+        CommandError: it names none.
+    """
+    if impl not in PACKAGES:
+        raise CommandError(f"--impl: expected one of {', '.join(PACKAGES)}, got {impl!r}")
+    return PACKAGES[impl]
 
 
 @dataclass(frozen=True)
@@ -39,8 +50,7 @@ class Settings:
     sampling: dict[str, Any]  # make_sampler's arguments
 
     def __post_init__(self) -> None:
-        if self.impl not in PACKAGES:
-            raise CommandError(f"--impl: expected one of {', '.join(PACKAGES)}, got {self.impl!r}")
+        package_of(self.impl)
         if self.dtype not in (None, *DTYPES):
             raise CommandError(f"--dtype: expected one of {', '.join(DTYPES)}, got {self.dtype!r}")
         if self.max_tokens < 0:
@@ -101,7 +111,7 @@ class Session:
     """A loaded model and its tokenizer."""
 
     def __init__(self, settings: Settings):
-        package = PACKAGES[settings.impl]
+        package = package_of(settings.impl)
         self._settings = settings
         self._generate = import_module(f"{package}.generate")
         self._sampler = _sampler(package, settings.sampling)

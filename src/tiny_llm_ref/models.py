@@ -105,7 +105,10 @@ def _load_tokenizer(path: Path) -> Any:
         raise FileNotFoundError(f"{path} has no tokenizer.json")
     from mlx_lm.tokenizer_utils import load as load_tokenizer  # takes more than a second to import
 
-    return load_tokenizer(path)
+    try:
+        return load_tokenizer(path)
+    except Exception as error:  # damaged files raise many kinds
+        raise ValueError(f"{path}: its tokenizer cannot be loaded: {type(error).__name__}: {error}") from error
 
 
 def _download(name: str) -> Path:

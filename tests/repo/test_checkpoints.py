@@ -137,6 +137,8 @@ BROKEN = {
     ),
     # the tokenizer
     "no tokenizer.json": (delete("tokenizer.json"), "has no tokenizer.json"),
+    "tokenizer.json not JSON": (write("tokenizer.json", b"{"), "its tokenizer cannot be loaded: JSONDecodeError"),
+    "tokenizer.json of another kind": (write("tokenizer.json", b'{"a": 1}'), "its tokenizer cannot be loaded: "),
     # files of weights
     "no weights": (delete(WEIGHTS), "has no .safetensors file, the only format of weights that is supported"),
     "pytorch_model.bin": (

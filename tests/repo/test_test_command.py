@@ -98,13 +98,14 @@ def test_solved_and_unsolved_tasks(tree):
         (["--week", ""], "there is no week ''; there is week 1 (days 1, 2, 3, 4, 5, 6, 7)"),
         (["--week", "1", "--day", "8"], "week 1 has no day '8'; there is week 1 (days 1, 2, 3, 4, 5, 6, 7)"),
         (["--week", "1", "--day", "x"], "week 1 has no day 'x'; there is week 1 (days 1, 2, 3, 4, 5, 6, 7)"),
+        (["--impl", "yours"], "--impl: expected one of ref, mine, got 'yours'"),
         (["--day", "1"], "--day 1 needs a --week; there is week 1 (days 1, 2, 3, 4, 5, 6, 7)"),
     ],
 )
 def test_what_does_not_exist(tree, arguments, message):
     result = tiny_llm_test(tree, *arguments)
     assert (result.returncode, result.stdout) == (2, "")
-    assert result.stderr == f"tiny-llm test: {message}\n"
+    assert result.stderr == f"error: {message}\n"
 
 
 def test_options_go_to_pytest(tree):
@@ -125,7 +126,7 @@ def test_outside_of_a_clone(tmp_path):
     shutil.copytree(ROOT / "src" / "tiny_llm_course", tmp_path / "src" / "tiny_llm_course")
     result = tiny_llm_test(tmp_path)
     assert result.returncode == 2
-    assert result.stderr == f"tiny-llm test: the tests are not in {tmp_path}/tests; run it in a clone of the course\n"
+    assert result.stderr == f"error: the tests are not in {tmp_path}/tests; run this in a clone of the course\n"
 
 
 def with_body(tree, file, name, *body):
