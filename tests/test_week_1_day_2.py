@@ -64,7 +64,16 @@ def check_far_positions(impl, traditional):
     """Angles of thousands of radians: in half precision they would be far off, whatever the dtype of x."""
     x = Inputs(35, mx.bfloat16).normal(B, L, H, D)
     rope = impl.positional_encoding.RoPE(D, 8192, traditional=traditional)
-    assert_close(rope(x, 8000), expected(x, 8000, 10000, traditional), dtype=mx.bfloat16)
+    for offset in (8000, mx.array([8000, 5, 4000])):
+        assert_close(rope(x, offset), expected(x, offset, 10000, traditional), dtype=mx.bfloat16)
+
+
+def check_one_token_for_each_row(impl, traditional):
+    """What generation does later: a token a row, each at its own position."""
+    x = Inputs(39).normal(B, 1, H, D)
+    rope = impl.positional_encoding.RoPE(D, SEQ_LEN, traditional=traditional)
+    for offset in (mx.array([3, 0, SEQ_LEN - 1]), [slice(3, 4), slice(0, 1), slice(11, 12)]):
+        assert_close(rope(x, offset), expected(x, offset, 10000, traditional))
 
 
 def check_equals_mlx(impl, traditional):
@@ -121,6 +130,11 @@ def test_task_1_far_positions(impl):
 
 
 @pytest.mark.task("w1d2.1")
+def test_task_1_one_token_for_each_row(impl):
+    check_one_token_for_each_row(impl, traditional=True)
+
+
+@pytest.mark.task("w1d2.1")
 def test_task_1_equals_mlx(impl):
     check_equals_mlx(impl, traditional=True)
 
@@ -162,6 +176,11 @@ def test_task_2_sizes(impl, shape):
 @pytest.mark.task("w1d2.2")
 def test_task_2_far_positions(impl):
     check_far_positions(impl, traditional=False)
+
+
+@pytest.mark.task("w1d2.2")
+def test_task_2_one_token_for_each_row(impl):
+    check_one_token_for_each_row(impl, traditional=False)
 
 
 @pytest.mark.task("w1d2.2")

@@ -51,7 +51,7 @@ def test_task_2_batches(impl, batch, mask):
 
 
 @task_2
-@pytest.mark.parametrize("scale", [1.0, 0.3, 0.0])
+@pytest.mark.parametrize("scale", [1.0, 0.3, -0.7, 0.0])
 def test_task_2_given_scale(impl, scale):
     q, k, v = qkv(Inputs(44), 2)
     got = impl.attention.scaled_dot_product_attention_grouped(q, k, v, scale=scale)

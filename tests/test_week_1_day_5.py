@@ -121,9 +121,10 @@ class SpyCache:
         return query
 
 
-def check_cache_seam(layer, parts, heads, offset):
-    """The positions come from the cache, and so does what attention gives."""
-    x = Inputs(84).normal(3, 5, HIDDEN)
+def check_cache_seam(layer, parts, heads, offset, L):
+    """The positions come from the cache, at every call anew, and so does what attention gives."""
+    x = Inputs(84).normal(3, L, HIDDEN)
+    mx.eval(layer(x, SpyCache(2)))
     cache = SpyCache(offset)
     out = layer(x, cache)
     assert len(cache.calls) == 1, f"layer_cache.attend is to be called once, was called {len(cache.calls)} times"
@@ -135,7 +136,7 @@ def check_cache_seam(layer, parts, heads, offset):
     assert_close(key, k.swapaxes(1, 2), tolerance=1e-4)
     assert_close(value, v.swapaxes(1, 2), tolerance=1e-4)
     assert scale is None or scale == pytest.approx(HEAD_DIM**-0.5), f"scale is {scale}, not 1/sqrt({HEAD_DIM})"
-    assert_close(out, parts.oracles["o"](q.reshape(3, 5, -1)), tolerance=1e-4)
+    assert_close(out, parts.oracles["o"](q.reshape(3, L, -1)), tolerance=1e-4)
 
 
 @task_2
@@ -160,10 +161,11 @@ def test_task_2_attention(impl, B, L, dtype):
 
 
 @task_2
+@pytest.mark.parametrize("L", [1, 5])
 @pytest.mark.parametrize("offset", [0, 9, mx.array([4, 0, 17])], ids=["0", "9", "one for each row"])
-def test_task_2_cache_seam(impl, offset):
+def test_task_2_cache_seam(impl, offset, L):
     layer, parts = qwen2_attention(impl, Inputs(87))
-    check_cache_seam(layer, parts, parts.heads, offset)
+    check_cache_seam(layer, parts, parts.heads, offset, L)
 
 
 @task_2
@@ -321,9 +323,10 @@ def test_task_4_attention(impl, B, L, dtype):
 
 
 @task_4
-@pytest.mark.parametrize("offset", [0, mx.array([4, 0, 17])], ids=["0", "one for each row"])
-def test_task_4_cache_seam(impl, offset):
-    check_cache_seam(*qwen3_attention(impl, Inputs(97)), offset)
+@pytest.mark.parametrize("L", [1, 5])
+@pytest.mark.parametrize("offset", [0, 9, mx.array([4, 0, 17])], ids=["0", "9", "one for each row"])
+def test_task_4_cache_seam(impl, offset, L):
+    check_cache_seam(*qwen3_attention(impl, Inputs(97)), offset, L)
 
 
 @task_4

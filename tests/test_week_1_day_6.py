@@ -112,8 +112,10 @@ def test_task_1_end_of_sequence_in_the_prompt(impl):
 
 @task_1
 def test_task_1_stops_at_the_end_of_the_context(impl):
-    model = CountingModel(context=8)
-    assert list(impl.generate.generate_simple(model, [3, 1, 4], greedy, 100)) == continuation([3, 1, 4], 5)
+    tokens = continuation([3, 1, 4], 5)
+    assert list(impl.generate.generate_simple(CountingModel(context=8), [3, 1, 4], greedy, 100)) == tokens
+    got = list(impl.generate.generate_simple(CountingModel(context=8), [3, 1, 4], greedy, 100, {tokens[-1]}))
+    assert got == tokens[:-1], "the last token that fits may end the text, too"
 
 
 @task_1
@@ -314,6 +316,7 @@ def cut(impl, pieces, stops):
         (["two"], ["two"], "", True),
         (["a\n", "\nb"], ["\n\n"], "a", True),
         (["one two three two"], ["two"], "one ", True),
+        (["a,b a.b"], ["a.b"], "a,b ", True),
         (["one two"], ["TWO", "Two"], "one two", False),
         (["aaab"], ["aab"], "a", True),
         (list("aaab"), ["aab"], "a", True),

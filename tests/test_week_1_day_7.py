@@ -174,6 +174,14 @@ def test_task_2_each_row_by_itself(impl, name, value):
 
 
 @task_2
+@over_dtypes
+def test_task_2_top_p_of_one_keeps_all(impl, dtype):
+    """The probabilities of 20,000 tokens may sum to a little more than 1."""
+    logits = mx.array(np.random.RandomState(107).standard_normal((4, 20_000))).astype(dtype)
+    assert_close(impl.sampler.apply_top_p(logits, 1.0), array64(logits), dtype=dtype, tolerance=0)
+
+
+@task_2
 @pytest.mark.parametrize("dtype", [mx.float16, mx.bfloat16], ids=["float16", "bfloat16"])
 def test_task_2_top_p_of_a_large_flat_vocabulary(impl, dtype):
     """5,000 nearly equal probabilities: summed in half precision, the sum stops growing long before the end."""
@@ -262,7 +270,10 @@ SETTINGS = [
     {"top_k": 3, "top_p": 0.8},  # top_p of what top_k left
     {"top_p": 0.8, "min_p": 0.3},
     {"temperature": 1.3, "repetition_penalty": 1.8},
-    {"temperature": 0.6, "repetition_penalty": 3.0, "top_k": 3},  # the penalty changes who is among the three
+    {"repetition_penalty": 0.5},
+    {"temperature": 0.6, "repetition_penalty": 8.0, "top_k": 3},  # the penalty changes who is among the three
+    {"temperature": 0.6, "repetition_penalty": 8.0, "top_p": 0.7},
+    {"temperature": 0.6, "repetition_penalty": 8.0, "min_p": 0.3},
     {"temperature": 1.8, "top_k": 5, "top_p": 0.85, "min_p": 0.2, "repetition_penalty": 1.4},
 ]
 
@@ -270,7 +281,7 @@ SETTINGS = [
 @task_4
 @pytest.mark.parametrize("settings", SETTINGS, ids=lambda s: " ".join(f"{name}={value}" for name, value in s.items()))
 def test_task_4_frequencies(impl, settings):
-    tokens = [3, 3, 4]
+    tokens = [3, 0, 0, 4]
     sampler = impl.sampler.make_sampler(**settings, seed=7)
     draws = sampler(repeat(LOGITS), mx.array([tokens] * DRAWS))
     assert_distributed(draws, pipeline(LOGITS, tokens, **settings))
@@ -356,6 +367,14 @@ def test_task_4_samplers_do_not_disturb_each_other(impl):
 def test_task_4_leaves_its_inputs_alone(impl):
     logits, tokens = distinct(2, 11), mx.array([[1, 2], [3, 3]])
     before = [array64(logits), array64(tokens)]
-    sampler = impl.sampler.make_sampler(0.7, 5, 0.9, 0.05, 1.2, seed=16)
-    mx.eval(sampler(logits, tokens))
-    assert_unchanged(before, logits, tokens)
+    for settings in ({"temperature": 0.7}, {"top_k": 5, "top_p": 0.9}, {"min_p": 0.05, "repetition_penalty": 1.2}):
+        mx.eval(impl.sampler.make_sampler(**settings, seed=16)(logits, tokens))
+        assert_unchanged(before, logits, tokens)
+
+
+@task_4
+def test_task_4_the_penalty_looks_at_the_tokens_of_each_step(impl):
+    logits = mx.array([[2.0, 1.9, 1.8]])
+    sampler = impl.sampler.make_sampler(temperature=0, repetition_penalty=1.5)
+    steps = [sampler(logits, mx.array([tokens])).item() for tokens in ([2], [2, 0], [2, 0, 1])]
+    assert steps == [0, 1, 0]
