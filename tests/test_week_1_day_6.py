@@ -23,16 +23,16 @@ class CountingModel:
 
     def __init__(self, context=64):
         self.config = SimpleNamespace(max_position_embeddings=context, vocab_size=VOCAB)
+        self.layers = []
         self.inputs = []
 
     def __call__(self, tokens, cache=None):
-        assert cache is None, "week 1 generates without a cache"
         self.inputs.append(np.array(tokens).tolist())
         best = (np.cumsum(np.array(tokens), axis=1) + 1) % VOCAB  # 1, L
         return mx.array(np.eye(VOCAB)[best])  # 1, L, V
 
     def hidden(self, tokens, cache=None):
-        return self(tokens, None)
+        return self(tokens)
 
     def logits(self, hidden):
         return hidden
