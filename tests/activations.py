@@ -95,7 +95,7 @@ class _Recorder:
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         out = self._part(*args, **kwargs)
         if isinstance(out, mx.array):
-            self._seen[self._name] = array64(out)
+            self._seen.setdefault(self._name, array64(out))  # of a part that is called twice, the first call
         return out
 
     def __getattr__(self, attribute: str) -> Any:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import os
+import traceback
 from collections.abc import Iterator
 from types import ModuleType
 
@@ -64,7 +65,10 @@ class Package:
         self._name = name
 
     def __getattr__(self, module: str) -> ModuleType:
-        return importlib.import_module(f"{self._name}.{module}")
+        try:
+            return importlib.import_module(f"{self._name}.{module}")
+        except SyntaxError as error:  # its traceback only says who imported the file
+            pytest.fail("".join(traceback.format_exception_only(error)), pytrace=False)
 
 
 @pytest.fixture

@@ -1,7 +1,8 @@
-"""What a learner sees of a failed test: for a stub one screen, not a page of traceback."""
+"""What a learner sees of failed tests: for a stub one screen, of a task the first failure, and how many more."""
 
 from __future__ import annotations
 
+import inspect
 import traceback
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,6 +12,8 @@ import pytest
 
 from tiny_llm_course.syllabus import TaskId
 from tiny_llm_course.unsolved import task_in_message
+
+FAILED_TASKS = pytest.StashKey[set[str]]()
 
 
 class Unsolved(pytest.fail.Exception):
@@ -34,14 +37,25 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Iterator[None]:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Iterator[None]:
+    """Marks a stub, and what fails after a task's first failure; adds what the test is about, in its own words."""
     report = yield
     if call.excinfo and isinstance(call.excinfo.value, Unsolved):
         report.unsolved = call.excinfo.value.screen
+    elif report.failed and (mark := item.get_closest_marker("task")):
+        failed_before = item.session.stash.setdefault(FAILED_TASKS, set())
+        report.is_repeated = mark.args[0] in failed_before and item.config.option.verbose < 0
+        failed_before.add(mark.args[0])
+        if doc := item.function.__doc__:
+            report.sections.insert(0, ("this test", inspect.cleandoc(doc)))
     return report
 
 
 def pytest_report_teststatus(report: Any) -> tuple[str, str, str] | None:
-    return ("unsolved", "u", "UNSOLVED") if hasattr(report, "unsolved") else None
+    if hasattr(report, "unsolved"):
+        return "unsolved", "u", "UNSOLVED"
+    if getattr(report, "is_repeated", False):
+        return "more failed (-v shows all)", "F", "FAILED"
+    return None
 
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:

@@ -116,5 +116,6 @@ def test_task_2_leaves_its_inputs_alone(impl):
     inputs = Inputs(51)
     arrays = [*qkv(inputs, 2), inputs.normal(5, 7)]
     before = [array64(array) for array in arrays]
-    mx.eval(impl.attention.scaled_dot_product_attention_grouped(*arrays[:3], 0.5, arrays[3]))
+    attend = impl.attention.scaled_dot_product_attention_grouped
+    mx.eval(attend(*arrays[:3]), attend(*arrays[:3], mask="causal"), attend(*arrays[:3], 0.5, arrays[3]))
     assert_unchanged(before, *arrays)

@@ -332,9 +332,11 @@ def test_task_3_cuts_before_the_stop_string(impl, pieces, stops, text, found):
 
 @task_3
 @pytest.mark.parametrize("pieces", [["one two three"], list("one two three")], ids=["at once", "by characters"])
-@pytest.mark.parametrize("stops", [["three", "two"], ["two", "three"], ["two", "wo"], ["zzz", "two"]], ids=str)
+@pytest.mark.parametrize(
+    "stops", [["three", "two"], ["two", "three"], ["two", "wo"], ["two three", "two"], ["zzz", "two"]], ids=str
+)
 def test_task_3_the_first_of_several_in_the_text(impl, pieces, stops):
-    """First in the text, not first in the list."""
+    """The one that is complete first, not the first in the list."""
     out, found = cut(impl, pieces, stops)
     assert ("".join(out), found) == ("one ", True)
 
@@ -359,6 +361,14 @@ def test_task_3_found_turns_true_at_once(impl):
     assert stop_strings.found is False
     stop_strings.add("wo")
     assert stop_strings.found is True
+
+
+@task_3
+@pytest.mark.parametrize("pieces", [["abcd"], ["abc", "d"], list("abcd")], ids=str)
+def test_task_3_a_stop_string_inside_of_another(impl, pieces):
+    """The shorter, "bc", is complete before "abcd" is, however the text is cut into pieces."""
+    out, found = cut(impl, pieces, ["abcd", "bc"])
+    assert ("".join(out), found) == ("a", True)
 
 
 @task_3

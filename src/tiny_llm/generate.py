@@ -16,7 +16,7 @@ Sampler: TypeAlias = Callable[[mx.array, mx.array], mx.array]  # logits B x V, t
 class Decoder(Protocol):
     """What streaming needs of a tokenizer."""
 
-    def decode(self, tokens: list[int], skip_special_tokens: bool) -> str: ...
+    def decode(self, tokens: list[int], /, skip_special_tokens: bool) -> str: ...
 
 
 def generate_simple(
@@ -26,7 +26,7 @@ def generate_simple(
     max_tokens: int = 256,
     eos_token_ids: Collection[int] = (),
 ) -> Iterator[int]:
-    """Yield new tokens, one at a time, feeding the model the whole sequence at each step.
+    """Yield new tokens (Python ints), one at a time, feeding the model the whole sequence at each step.
 
     prompt: token ids, at least one. sampler: gets the scores after the last token (1 x V) and all tokens so far
     (1 x L), prompt included.
@@ -35,7 +35,7 @@ def generate_simple(
 
     Raises:
         ValueError: the prompt is empty, leaves no room in the context or has an id outside the vocabulary; max_tokens
-            is negative.
+            is negative. `_check_prompt` below raises these, at the first token that is asked for.
 
     Task: w1d6.1
     """
@@ -52,7 +52,8 @@ class StreamingDetokenizer:
     A character may be spread over several tokens (Japanese, emoji). Until its last byte is there, decoding gives
     the replacement character U+FFFD at the end: such an end is held back, so that no character is shown broken.
     What `add` and `finish` return, joined, is the text of all tokens decoded at once, special tokens left out.
-    The cost of a step must not grow with the length of the text.
+    The cost of a step must not grow with the length of the text that was returned. Decoding may drop a space at the
+    beginning, so a token that is decoded alone can lose one.
 
     Task: w1d6.2
     """
@@ -84,11 +85,13 @@ class StreamingDetokenizer:
 class StopStrings:
     """Cuts a text that comes in pieces before the first of some strings.
 
-    What may be the beginning of a stop string is held back until it is clear. Joined, what `add` and `finish` return
-    is the text up to the first stop string, or all of it. `found` says whether there was one.
+    First is the one that is complete first; of several that are complete with the same character, the one that
+    begins first. What may be the beginning of a stop string is held back until it is clear. Joined, what `add` and
+    `finish` return is the text before the first stop string, or all of it. `found` says whether there was one.
 
     Raises:
-        ValueError: a stop string is empty, or `stops` is one string instead of several.
+        ValueError: a stop string is empty, or `stops` is one string instead of several. `_check_stops` below raises
+            it.
 
     Task: w1d6.3
     """

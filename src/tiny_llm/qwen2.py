@@ -32,7 +32,8 @@ class Qwen2Attention:
     def project(self, x: mx.array) -> tuple[mx.array, mx.array, mx.array]:
         """Queries, keys and values of each token, split into heads, not yet rotated.
 
-        Shapes: x: B x L x E -> B x L x H_q x D, and twice B x L x H_kv x D.
+        Shapes: x: B x L x E -> B x L x H_q x D, and twice B x L x H_kv x D. Head h owns columns h*D to (h+1)*D;
+        D is config.head_dim, and H_q * D need not be E.
 
         Task: w1d5.2
         """
@@ -43,9 +44,10 @@ class Qwen2Attention:
         )
 
     def __call__(self, x: mx.array, layer_cache: LayerCache) -> mx.array:
-        """Attend. The cache knows the position of x's first token, and does the attending.
+        """Attend. The cache knows the position of x's first token, and does the attending (kv_cache.LayerCache).
 
-        Shapes: x: B x L x E -> B x L x E.
+        Shapes: x: B x L x E -> B x L x E. rope takes B x L x H x D and `layer_cache.offset`;
+        `layer_cache.attend` takes and gives B x H x L x D.
 
         Task: w1d5.2
         """
@@ -106,7 +108,9 @@ class CausalLM:
         self.lm_head = lm_head
 
     def hidden(self, tokens: mx.array, cache: Cache) -> mx.array:
-        """The vector of each token after all blocks and the last norm. Advances the cache by L, once.
+        """The vector of each token after all blocks and the last norm.
+
+        Layer i gets cache.layers[i]; after all layers, cache.advance(L) is called once.
 
         Shapes: tokens: B x L, integers -> B x L x E.
 

@@ -185,7 +185,7 @@ def _checkpoint(name: str | None, package: str) -> Iterator[str]:
         return
     from tiny_llm_models.untrained import untrained_config, write_untrained
 
-    config = untrained_config()
+    config = untrained_config(eos_token_id=None)  # noise would often end at once
     sizes = import_module(f"{package}.config").ModelConfig.from_hf(config)
     say(
         "No --model was given, so this is an untrained one: its weights are random, its text is noise.\n"

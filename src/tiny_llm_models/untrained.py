@@ -78,7 +78,7 @@ def write_untrained(
     byte_tokenizer().save(str(path / "tokenizer.json"))
     files = {
         "config.json": config,
-        "generation_config.json": {"eos_token_id": [256, 258]},
+        "generation_config.json": {} if config["eos_token_id"] is None else {"eos_token_id": [256, 258]},
         "tokenizer_config.json": {
             "tokenizer_class": "PreTrainedTokenizerFast",
             "eos_token": "<|im_end|>",

@@ -80,10 +80,14 @@ def causal_mask(L: int, S: int, dtype: mx.Dtype = mx.float32) -> mx.array:
     """Additive mask under which a query sees no key that comes after it.
 
     The L queries are the last L of S positions: query i stands at position S - L + i.
-    Shapes: -> L x S, with 0 where key j may be seen and -inf where it may not. S >= L.
+    Shapes: -> L x S, with 0 where key j may be seen and -inf where it may not.
+
+    Raises:
+        ValueError: S is less than L. `_check_lengths` below raises it.
 
     Task: w1d3.1
     """
+    _check_lengths(L, S)
     query_positions = mx.arange(S - L, S)[:, None]
     visible = mx.arange(S) <= query_positions  # L, S
     return mx.where(visible, mx.array(0, dtype), mx.array(-math.inf, dtype))
@@ -105,7 +109,8 @@ def scaled_dot_product_attention_grouped(
     Source: Ainslie et al. 2023, "GQA", arXiv:2305.13245.
 
     Raises:
-        ValueError: H_q is not a multiple of H_kv, or the mask is a string other than "causal".
+        ValueError: H_q is not a multiple of H_kv, or the mask is a string other than "causal". `_check_groups` and
+            `_check_mask_name` below raise these.
 
     Task: w1d3.2
     """
@@ -131,6 +136,11 @@ def _check_heads(hidden_size: int, num_heads: int) -> None:
 def _check_shape(name: str, array: mx.array, expected: tuple[int, ...]) -> None:
     if array.shape != expected:
         raise ValueError(f"{name}: expected shape {expected}, got {array.shape}")
+
+
+def _check_lengths(L: int, S: int) -> None:
+    if S < L:
+        raise ValueError(f"expected no more queries than keys, got L = {L}, S = {S}")
 
 
 def _check_groups(num_heads: int, num_kv_heads: int) -> None:

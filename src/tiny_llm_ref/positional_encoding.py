@@ -13,8 +13,9 @@ class RoPE:
     """Rotary positional encoding (RoPE): turns pair i of a head's D numbers at position p by p * base^(-2i/D).
 
     The turn takes a pair (a, b) to (a cos - b sin, a sin + b cos). Two layouts of the D/2 pairs are in use:
-        traditional=True: neighbours, (x[2i], x[2i + 1]), as in the paper;
-        traditional=False: halves, (x[i], x[i + D/2]), as in the checkpoints of Qwen and Llama.
+        traditional=True (task 1): neighbours, (x[2i], x[2i + 1]), as in the paper;
+        traditional=False (task 2): halves, (x[i], x[i + D/2]), as in the checkpoints of Qwen and Llama.
+    Angles are computed in float32, whatever the dtype of x.
 
     dims: D, even. seq_len: the number of positions it must serve. base: the slowest pair's wavelength is about
     2 pi * base positions.
@@ -25,7 +26,7 @@ class RoPE:
 
     Raises:
         ValueError: dims is odd; x is not B x L x H x D; a slice is not of length L; offsets are not B in number; a
-            position is outside seq_len (positions in an array are not looked at).
+            position is outside seq_len (positions in an array are not looked at). The `_check_*` below raise these.
 
     Task: w1d2.1, w1d2.2
     """

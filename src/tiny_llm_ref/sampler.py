@@ -30,7 +30,7 @@ def sample(logits: mx.array, temperature: float, key: mx.array | None = None) ->
     """Draw each row's token with probability softmax(logits / temperature); temperature 0 takes the likeliest.
 
     Shapes: logits: B x V -> B.
-    key: of `mx.random.key`; the same key draws the same tokens.
+    key: of `mx.random.key`; the same key draws the same tokens. None: MLX's global random state.
 
     Task: w1d7.1
     """
@@ -56,7 +56,7 @@ def apply_top_k(logits: mx.array, top_k: int) -> mx.array:
 def apply_top_p(logits: mx.array, top_p: float) -> mx.array:
     """Keep the likeliest tokens until their probabilities sum to top_p or more, set the others to -inf.
 
-    The likeliest is always kept; 1.0 keeps all.
+    The likeliest is always kept; 1.0 keeps all. Probabilities are summed in float32.
     Shapes: logits: B x V -> B x V. The dtype is kept.
     Source: Holtzman et al. 2019, "The Curious Case of Neural Text Degeneration", section 3.1, arXiv:1904.09751.
 
@@ -84,9 +84,10 @@ def apply_min_p(logits: mx.array, min_p: float) -> mx.array:
 
 
 def apply_repetition_penalty(logits: mx.array, tokens: mx.array, penalty: float) -> mx.array:
-    """Lower the score of every token that occurs among its row's tokens, once, however often it occurs.
+    """Rescale the score of every token that occurs among its row's tokens, once, however often it occurs.
 
-    A positive score is divided by the penalty, a negative one multiplied; 1.0 changes nothing.
+    A positive score is divided by the penalty, a negative one multiplied: above 1 that lowers both, below 1 it raises
+    them, 1.0 changes nothing.
     Shapes: logits: B x V, tokens: B x L, integers -> B x V. The dtype is kept.
     Source: Keskar et al. 2019, "CTRL", section 4.1, arXiv:1909.05858.
 
@@ -109,11 +110,12 @@ def make_sampler(
 
     In this order: repetition penalty, temperature, top-k, top-p, min-p, draw. Each step works on what the last left,
     so top-p and min-p see probabilities at the given temperature. Temperature 0 takes the likeliest after the penalty.
-    seed: two samplers with the same seed draw the same tokens from the same logits, step by step. None: a new seed.
+    seed: two samplers with the same seed draw the same tokens from the same logits, step by step, whatever else draws
+    random numbers: each keeps its own random state. None: a new seed.
 
     Raises:
         ValueError: temperature, top_k or repetition_penalty (0 included) out of range, top_p not above 0 and at most
-            1, min_p not within 0 to 1.
+            1, min_p not within 0 to 1. `_check_sampling` below raises these.
 
     Task: w1d7.4
     """

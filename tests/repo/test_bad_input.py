@@ -6,7 +6,7 @@ import mlx.core as mx
 import pytest
 
 from tiny_llm_models.untrained import untrained_config, write_untrained
-from tiny_llm_ref.attention import SimpleMultiHeadAttention, scaled_dot_product_attention_grouped
+from tiny_llm_ref.attention import SimpleMultiHeadAttention, causal_mask, scaled_dot_product_attention_grouped
 from tiny_llm_ref.config import ModelConfig
 from tiny_llm_ref.embedding import Embedding
 from tiny_llm_ref.generate import StopStrings, generate_simple
@@ -33,6 +33,7 @@ def grouped(H_q, H_kv, mask=None):
         (lambda: SimpleMultiHeadAttention(4, 0, E4, E4, E4, E4), "divisor of 4, got 0"),
         (lambda: SimpleMultiHeadAttention(4, 2, E4, E4[:2], E4, E4), "wk: expected shape (4, 4), got (2, 4)"),
         (lambda: SimpleMultiHeadAttention(4, 2, E4, E4, E4, E4[:, :2]), "wo: expected shape (4, 4), got (4, 2)"),
+        (lambda: causal_mask(3, 2), "expected no more queries than keys, got L = 3, S = 2"),
         (lambda: grouped(4, 3), "expected a multiple of 3, got 4"),
         (lambda: grouped(2, 2, mask="diagonal"), "expected an array, \"causal\" or None, got 'diagonal'"),
         (lambda: RoPE(5, 10), "expected an even number, got 5"),

@@ -179,6 +179,23 @@ def test_a_mistake_is_told_with_shape_place_and_size(tree):
     assert len(result.stdout.splitlines()) < 15
 
 
+def test_of_many_failures_the_first_of_each_task_is_told(tree):
+    source = (ROOT / "src/tiny_llm_ref/layer_norm.py").read_text()
+    with edited(tree, "layer_norm.py", source.replace("self.eps) * self.weight", "self.eps)")):
+        result = tiny_llm_test(tree, "--week", "1", "--day", "4", "-k", "task_1")
+        everything = tiny_llm_test(tree, "--week", "1", "--day", "4", "-k", "task_1", "-v")
+    assert result.stdout.count("values differ (shape") == 1
+    assert re.search(r"1 failed, 2 passed, \d+ deselected, \d+ more failed \(-v shows all\) in", result.stdout)
+    assert everything.stdout.count("values differ (shape") > 10
+
+
+def test_a_failure_says_what_its_test_is_about(tree):
+    source = (ROOT / "src/tiny_llm_ref/layer_norm.py").read_text()
+    with edited(tree, "layer_norm.py", source.replace("mean_square + self.eps", "mean_square")):
+        result = tiny_llm_test(tree, "--week", "1", "--day", "4", "-k", "test_task_1_eps")
+    assert "On small numbers it shows where eps is added: to the mean square, before the root." in result.stdout
+
+
 def test_a_syntax_error_fails_only_the_tests_of_its_file(tree):
     tests = "test_task_1_zeros or test_task_2_silu_equals_mlx"
     with edited(tree, "basics.py", "def broken(:\n"):
