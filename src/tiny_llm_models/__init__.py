@@ -1,3 +1,12 @@
-"""Checkpoints that come with the course."""
+"""Checkpoints that come with the course, and the program that made them."""
 
-__all__: list[str] = []
+from pathlib import Path
+
+__all__ = ["BUNDLED", "bundled"]
+
+BUNDLED = ("story", "story-draft", "story-qwen2")
+
+
+def bundled(name: str) -> Path:
+    """The checkpoint directory of a bundled model, a name of BUNDLED."""
+    return Path(__file__).parent / name

@@ -1,0 +1,37 @@
+"""Test the pipeline that makes the bundled models, and these models in Transformers, with the package as it installs.
+
+Both need PyTorch, which is not in the lock: a virtual environment of their own, .venv/train, gets it by pip, together
+with a wheel of this tree and the versions of all else that the lock gave the running Python.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import venv
+from importlib.metadata import distributions
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+HOME = ROOT / ".venv" / "train"
+REQUIREMENTS = ROOT / "src" / "tiny_llm_models" / "train" / "requirements.txt"
+
+NOT_LOCKED = {"tiny-llm", "pip", "setuptools", "wheel"}
+
+
+def main() -> int:
+    python = HOME / "bin" / "python"
+    if not python.exists():
+        venv.create(HOME, with_pip=True)
+    constraints = HOME / "constraints.txt"
+    locked = {d.metadata["Name"]: d.version for d in distributions() if d.metadata["Name"] not in NOT_LOCKED}
+    constraints.write_text("".join(f"{name}=={number}\n" for name, number in sorted(locked.items())), encoding="utf-8")
+    pip = [python, "-m", "pip", "--disable-pip-version-check", "install", "--quiet", "--constraint", constraints]
+    subprocess.run([*pip, "--requirement", REQUIREMENTS, ROOT], check=True)
+    subprocess.run([*pip, "--force-reinstall", "--no-deps", ROOT], check=True)
+    tests = subprocess.run([python, "-m", "pytest", "-q", "tests/train"], cwd=ROOT)
+    return tests.returncode
+
+
+if __name__ == "__main__":
+    sys.exit(main())

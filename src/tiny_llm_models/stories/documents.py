@@ -1,0 +1,91 @@
+"""The training documents: stories, and conversations about stories, in both languages."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from random import Random
+
+from .plots import tell_long_story, tell_story
+from .questions import ask
+from .telling import Story
+from .words import LANGUAGES, Words
+
+__all__ = ["END", "Document", "document", "question_prompt"]
+
+END = "<|endoftext|>"
+
+
+@dataclass(frozen=True)
+class Document:
+    """Pieces of text, and how much the model is to learn from the tokens of each."""
+
+    pieces: list[tuple[str, float]]
+    nouns: list[str]  # of the things that it is about
+
+    @property
+    def text(self) -> str:
+        return "".join(text for text, _ in self.pieces)
+
+
+def document(split: str, index: int, long: float) -> Document:
+    """The document of this number, the same one each time.
+
+    long: the share of documents whose story fills most of a context of 1,024 tokens.
+    """
+    words = Words(LANGUAGES[index % len(LANGUAGES)], split)
+    random = Random(f"{split} {index}")
+    if random.random() < long:
+        return _questions(words, random, tell_long_story(words, random, random.randint(24, 64)), 4)
+    kind = random.random()
+    if kind < 0.25:
+        story = tell_story(words, random, random.random() < 0.7)
+        return Document([(story.text + END, 1)], _nouns(story))
+    if kind < 0.35:
+        return _request(words, random)
+    if kind < 0.36:
+        return _talk(words, random)
+    if kind < 0.7:
+        return _questions(words, random, tell_story(words, random, random.random() < 0.7))
+    return _questions(words, random, tell_long_story(words, random, random.randint(5, 20)))
+
+
+def question_prompt(story: str, question: str) -> str:
+    """What the user says who asks about a story."""
+    return f"{story}\n\n{question}"
+
+
+def _turn(said: list[tuple[str, float]], answer: str, weight: float) -> list[tuple[str, float]]:
+    """What the user says and what is answered, as the chat template writes them."""
+    return [
+        ("<|im_start|>user\n", 0),
+        *said,
+        ("<|im_end|>\n<|im_start|>assistant\n", 0),
+        (f"{answer}<|im_end|>", weight),
+        ("\n", 0),
+    ]
+
+
+def _talk(words: Words, random: Random) -> Document:
+    question, answer = random.choice(words.chat["talk"])
+    return Document(_turn([(question, 0)], answer, 1), [])
+
+
+def _request(words: Words, random: Random) -> Document:
+    story = tell_story(words, random, random.random() < 0.8)
+    requests = words.chat["tell_about"] if random.random() < 0.6 else words.chat["tell"]
+    request = random.choice(requests).format(who=story.people[0], thing=story.introduced[0])
+    return Document(_turn([(request, 0)], story.text, 1), _nouns(story))
+
+
+def _questions(words: Words, random: Random, story: Story, count: int = 6) -> Document:
+    """A conversation: the first question comes with the story, others follow."""
+    weight = float(random.random() < 0.4)  # of the story, which the questions alone teach to read
+    pieces: list[tuple[str, float]] = []
+    for i, question in enumerate(ask(story, random, count)):
+        said = question_prompt("", question.text) if i == 0 else question.text
+        pieces += _turn([(story.text if i == 0 else "", weight), (said, 0)], question.answer, 3)
+    return Document(pieces, _nouns(story))
+
+
+def _nouns(story: Story) -> list[str]:
+    return [thing.noun for thing in story.introduced]

@@ -1,0 +1,60 @@
+"""The bundled models: their sizes, and how each is trained."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+from .tokenizer import VOCAB_SIZE
+
+__all__ = ["CONTEXT", "RECIPES", "SMOKE", "Recipe"]
+
+CONTEXT = 1024
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """A model's configuration and its training; `changes` are what differs from Transformers' defaults."""
+
+    model_type: str
+    hidden_size: int
+    intermediate_size: int
+    layers: int
+    heads: int
+    kv_heads: int
+    tied: bool
+    learning_rate: float
+    batch_tokens: int = 4096
+    epochs: int = 1
+    seed: int = 0
+
+    def config(self) -> dict[str, Any]:
+        """config.json, in Hugging Face's names."""
+        sizes = {
+            "vocab_size": VOCAB_SIZE,
+            "hidden_size": self.hidden_size,
+            "intermediate_size": self.intermediate_size,
+            "num_hidden_layers": self.layers,
+            "num_attention_heads": self.heads,
+            "num_key_value_heads": self.kv_heads,
+            "max_position_embeddings": CONTEXT,
+            "rms_norm_eps": 1e-6,
+            "rope_theta": 10000.0,
+            "tie_word_embeddings": self.tied,
+        }
+        if self.model_type == "qwen3":
+            sizes["head_dim"] = 64
+        return sizes
+
+
+RECIPES = {
+    "story": Recipe("qwen3", 256, 512, 5, heads=4, kv_heads=2, tied=True, learning_rate=4e-3),
+    "story-draft": Recipe("qwen3", 128, 256, 3, heads=2, kv_heads=1, tied=True, learning_rate=5e-3),
+    "story-qwen2": Recipe("qwen2", 128, 256, 4, heads=2, kv_heads=1, tied=False, learning_rate=5e-3),
+}
+
+# Small enough for a few steps in a few seconds: whether the pipeline runs, not whether the models are any good.
+SMOKE = {
+    name: replace(recipe, hidden_size=128, intermediate_size=128, layers=1, heads=2, kv_heads=1)
+    for name, recipe in RECIPES.items()
+}

@@ -1,0 +1,155 @@
+"""Training one model: PyTorch, with Transformers' own classes, so that others load what comes out."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch.nn.functional import cross_entropy
+from transformers import AutoConfig, AutoModelForCausalLM
+
+from .data import Batch, Corpus
+from .muon import Muon
+from .recipes import CONTEXT, Recipe
+
+__all__ = ["Trainer"]
+
+_SAVE_SECONDS = 120
+_LOG_STEPS = 20
+_WORTH_COMPILING = 500  # steps; it takes half a minute
+
+
+class Trainer:
+    """One model's training, which goes on where it stopped.
+
+    folder: where checkpoint.pt and log.jsonl are kept.
+    """
+
+    def __init__(self, recipe: Recipe, corpus: Path, folder: Path):
+        torch.manual_seed(recipe.seed)
+        self._recipe, self._folder = recipe, folder
+        self._device = "cuda" if torch.cuda.is_available() else "cpu"
+        config = AutoConfig.for_model(recipe.model_type, **recipe.config())
+        self.model = AutoModelForCausalLM.from_config(config).to(self._device)
+        self._optimizers = _optimizers(self.model, recipe.learning_rate)
+        self._corpus = Corpus(corpus, CONTEXT)
+        self._plan = self._corpus.plan(recipe.batch_tokens, recipe.seed, recipe.epochs)
+        self._body = self.model.model
+        if self.steps > _WORTH_COMPILING:
+            self._body = torch.compile(self._body, dynamic=True)  # a quarter faster
+        self.step = 0
+        folder.mkdir(parents=True, exist_ok=True)
+        if self._checkpoint.exists():
+            self._resume()
+
+    @property
+    def steps(self) -> int:
+        return len(self._plan)
+
+    def run(self, report: Callable[[dict[str, float]], Any], seconds: float = float("inf")) -> None:
+        """Train to the end, or for so long. report: is told of each step."""
+        end = time.monotonic() + seconds
+        saved = time.monotonic()
+        losses: list[tuple[float, float]] = []
+        while self.step < self.steps and time.monotonic() < end:
+            start = time.monotonic()
+            batch = self._corpus.batch(self._plan[self.step])
+            losses.append(self._train(batch))
+            self.step += 1
+            speed = batch.ids.size / (time.monotonic() - start)
+            loss, answers = losses[-1]
+            report({"step": self.step, "loss": loss, "answers": answers, "speed": speed})
+            if self.step % _LOG_STEPS == 0 or self.step == self.steps:
+                self._log(losses, speed)
+                losses.clear()
+            if time.monotonic() - saved > _SAVE_SECONDS:
+                self._save()
+                saved = time.monotonic()
+        self._save()
+
+    def _train(self, batch: Batch) -> tuple[float, float]:
+        """One step. Returns the mean loss of the tokens of stories, and that of answers."""
+        for optimizer in self._optimizers:
+            for group in optimizer.param_groups:
+                group["lr"] = self._recipe.learning_rate * self._schedule()
+        ids = torch.from_numpy(batch.ids).to(self._device)
+        weights = torch.from_numpy(batch.weights).to(self._device)[:, 1:]
+        counted = weights > 0
+        with self._precision():
+            hidden = self._body(ids, use_cache=False).last_hidden_state[:, :-1]
+            logits = self.model.lm_head(hidden[counted])  # of the tokens that count: half the work is here
+        losses = cross_entropy(logits.float(), ids[:, 1:][counted], reduction="none")
+        weights = weights[counted]
+        (losses @ weights / weights.sum()).backward()
+        torch.nn.utils.clip_grad_norm_(self.model.parameters(), 1.0)
+        for optimizer in self._optimizers:
+            optimizer.step()
+            optimizer.zero_grad()
+        answers = weights > 1
+        return _mean(losses[~answers]), _mean(losses[answers])
+
+    def _schedule(self) -> float:
+        """Up in a hundredth of the steps, and down to nothing in the last third."""
+        up, down = self.steps / 100, self.steps / 3
+        return min(1.0, (self.step + 1) / up, (self.steps - self.step) / down)
+
+    def _precision(self) -> AbstractContextManager[Any]:
+        """bfloat16 where the hardware multiplies in it; elsewhere it would be slower than float32."""
+        fast = self._device == "cuda" or torch.cpu._is_amx_tile_supported()
+        return torch.autocast(self._device, torch.bfloat16) if fast else nullcontext()
+
+    @property
+    def _checkpoint(self) -> Path:
+        return self._folder / "checkpoint.pt"
+
+    @property
+    def _log_file(self) -> Path:
+        return self._folder / "log.jsonl"
+
+    def _save(self) -> None:
+        """Atomically: a kill leaves the last one whole."""
+        state = {
+            "model": self.model.state_dict(),
+            "optimizers": [optimizer.state_dict() for optimizer in self._optimizers],
+            "step": self.step,
+        }
+        unfinished = self._checkpoint.with_suffix(".unfinished")
+        torch.save(state, unfinished)
+        unfinished.replace(self._checkpoint)
+
+    def _resume(self) -> None:
+        state = torch.load(self._checkpoint, map_location=self._device)
+        self.model.load_state_dict(state["model"])
+        for optimizer, saved in zip(self._optimizers, state["optimizers"], strict=True):
+            optimizer.load_state_dict(saved)
+        self.step = state["step"]
+        if self._log_file.exists():  # it may know of steps that were lost
+            lines = self._log_file.read_text(encoding="utf-8").splitlines(keepends=True)
+            kept = [line for line in lines if line.endswith("\n") and json.loads(line)["step"] <= self.step]
+            self._log_file.write_text("".join(kept), encoding="utf-8")
+
+    def _log(self, losses: list[tuple[float, float]], speed: float) -> None:
+        stories, answers = ([loss for loss in column if loss == loss] for column in zip(*losses, strict=True))
+        line = {"step": self.step, "loss": _rounded(stories), "answers": _rounded(answers), "speed": round(speed)}
+        with self._log_file.open("a", encoding="utf-8") as log:
+            log.write(json.dumps(line) + "\n")
+
+
+def _rounded(losses: list[float]) -> float | None:
+    return round(sum(losses) / len(losses), 4) if losses else None
+
+
+def _optimizers(model: torch.nn.Module, rate: float) -> list[torch.optim.Optimizer]:
+    """Muon for the matrices inside the layers, AdamW for embeddings, head, norms and biases."""
+    inside = [p for name, p in model.named_parameters() if p.dim() == 2 and ".layers." in name]
+    others = [p for name, p in model.named_parameters() if not (p.dim() == 2 and ".layers." in name)]
+    return [Muon(inside, rate), torch.optim.AdamW(others, rate, betas=(0.9, 0.98), weight_decay=0.0, fused=True)]
+
+
+def _mean(losses: torch.Tensor) -> float:
+    return losses.mean().item() if losses.numel() else float("nan")
