@@ -36,7 +36,8 @@ COMMAND = [sys.executable, "-m", "tiny_llm_course"]
 IN_TERMINAL = [  # runs its arguments; ^C in the terminal that is their stdin becomes their SIGINT
     sys.executable,
     "-c",
-    "import fcntl, os, sys, termios; fcntl.ioctl(0, termios.TIOCSCTTY, 0); os.execv(sys.argv[1], sys.argv[1:])",
+    "import fcntl, os, signal, sys, termios; fcntl.ioctl(0, termios.TIOCSCTTY, 0); "
+    "signal.signal(signal.SIGINT, signal.SIG_DFL); os.execv(sys.argv[1], sys.argv[1:])",  # whoever ignores it outside
 ]
 PROMPT = "昔々、🦜が"
 LENGTH = len(PROMPT.encode())  # in tokens, which are bytes
