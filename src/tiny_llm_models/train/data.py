@@ -61,8 +61,8 @@ def echo(random: Random, vocab_size: int) -> tuple[list[int], list[float]]:
     """Any tokens, and the same again, a few times: what comes next can only be looked up.
 
     To find a thing by a name that it never saw, a model has to copy whatever stood behind the same tokens before
-    (induction heads, Olsson et al. 2022, arXiv:2209.11895). Echoes alone teach that in 150 steps; stories had not in a
-    thousand.
+    (induction heads, Olsson et al. 2022, arXiv:2209.11895).
+    From stories it learns that late, or for known names only.
     """
     run = [random.randrange(vocab_size) for _ in range(random.randint(8, 40))]
     times = random.randint(2, 4)
