@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 
-from tiny_llm_models.untrained import SPECIAL_TOKENS, byte_tokenizer
+from tiny_llm_models.hf_format import SPECIAL_TOKENS
+from tiny_llm_models.untrained import byte_tokenizer
 
 task_1 = pytest.mark.task("w1d6.1")
 task_2 = pytest.mark.task("w1d6.2")

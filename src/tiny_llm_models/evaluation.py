@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import count as numbers
+from itertools import islice
 from math import exp
 from random import Random
 from typing import Any
@@ -17,6 +18,7 @@ from typing import Any
 import mlx.core as mx
 import numpy as np
 
+from .hf_format import END, TURN_END
 from .stories import Question, Story, Words, ask, question_prompt, tell_long_story, tell_story
 
 __all__ = [
@@ -43,7 +45,6 @@ _BATCH_TOKENS = 8192
 class Exam:
     """One question about one story."""
 
-    language: str
     prompt: list[int]  # tokens, up to where the answer begins
     answer: list[int]  # tokens, with the one that ends it
     question: Question
@@ -56,22 +57,7 @@ def exam(tokenizer: Any, language: str, length: str, count: int, split: str = "t
     tokenizer: with `encode` and `apply_chat_template`.
     length: a key of LENGTHS.
     """
-    words, (low, high) = Words(language, split), LENGTHS[length]
-    exams: list[Exam] = []
-    for index in numbers():
-        random = Random(f"exam {split} {language} {length} {index}")
-        kind = random.choices(list(KINDS), list(KINDS.values()))[0]
-        story = _exam_story(words, random, length)
-        if not (questions := ask(story, random, 1, (kind,))):
-            continue
-        if questions[0].last_mentioned == questions[0].answer and random.random() > _EASY_KEPT:
-            continue
-        made = _exam(tokenizer, language, story, questions[0])
-        if low <= len(made.prompt) <= high:
-            exams.append(made)
-        if len(exams) == count:
-            return exams
-    raise AssertionError("numbers() ends never")
+    return list(islice(_exams(tokenizer, language, length, split), count))
 
 
 def exact_matches(model: Model, exams: Sequence[Exam], alone: bool = False) -> list[bool]:
@@ -108,7 +94,7 @@ def majority_score(exams: Sequence[Exam]) -> float:
 
 def held_out_stories(tokenizer: Any, language: str, count: int) -> list[list[int]]:
     """The tokens of held-out stories, each with the one that ends a text."""
-    words, end = Words(language, "test"), tokenizer.convert_tokens_to_ids("<|endoftext|>")
+    words, end = Words(language, "test"), tokenizer.convert_tokens_to_ids(END)
     stories = (tell_story(words, Random(f"held-out {language} {i}")) for i in range(count))
     return [[*tokenizer.encode(story.text), end] for story in stories]
 
@@ -136,6 +122,21 @@ def agreement(one: Model, other: Model, texts: Sequence[list[int]]) -> float:
     return same / tokens
 
 
+def _exams(tokenizer: Any, language: str, length: str, split: str) -> Iterator[Exam]:
+    words, (low, high) = Words(language, split), LENGTHS[length]
+    for index in numbers():
+        random = Random(f"exam {split} {language} {length} {index}")
+        kind = random.choices(list(KINDS), list(KINDS.values()))[0]
+        story = _exam_story(words, random, length)
+        if not (questions := ask(story, random, 1, (kind,))):
+            continue
+        if questions[0].last_mentioned == questions[0].answer and random.random() > _EASY_KEPT:
+            continue
+        made = _exam(tokenizer, story, questions[0])
+        if low <= len(made.prompt) <= high:
+            yield made
+
+
 def _exam_story(words: Words, random: Random, length: str) -> Story:
     if length == "long":
         return tell_long_story(words, random, random.randint(48, 72))
@@ -144,13 +145,13 @@ def _exam_story(words: Words, random: Random, length: str) -> Story:
     return tell_long_story(words, random, random.randint(8, 14))
 
 
-def _exam(tokenizer: Any, language: str, story: Story, question: Question) -> Exam:
+def _exam(tokenizer: Any, story: Story, question: Question) -> Exam:
     def prompt(text: str) -> list[int]:
         message = [{"role": "user", "content": text}]
         return list(tokenizer.apply_chat_template(message, add_generation_prompt=True))
 
-    answer = list(tokenizer.encode(f"{question.answer}<|im_end|>"))
-    return Exam(language, prompt(question_prompt(story.text, question.text)), answer, question, prompt(question.text))
+    answer = list(tokenizer.encode(f"{question.answer}{TURN_END}"))
+    return Exam(prompt(question_prompt(story.text, question.text)), answer, question, prompt(question.text))
 
 
 def _sum(values: mx.array) -> float:

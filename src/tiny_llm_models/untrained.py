@@ -1,6 +1,5 @@
 """Checkpoints with random weights, in plain Hugging Face format: small, quick to make, the same on every machine."""
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -8,19 +7,15 @@ import numpy as np
 from safetensors.numpy import save_file
 from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
 
-__all__ = ["CHAT_TEMPLATE", "SPECIAL_TOKENS", "byte_tokenizer", "random_weights", "untrained_config", "write_untrained"]
+from .hf_format import ARCHITECTURES, CHAT_TEMPLATE, SPECIAL_TOKENS, TURN_END, write_json
 
-SPECIAL_TOKENS = ["<|endoftext|>", "<|im_start|>", "<|im_end|>"]
-CHAT_TEMPLATE = (
-    "{% for message in messages %}<|im_start|>{{ message.role }}\n{{ message.content }}<|im_end|>\n{% endfor %}"
-    "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
-)
+__all__ = ["byte_tokenizer", "random_weights", "untrained_config", "write_untrained"]
 
 
 def untrained_config(model_type: str = "qwen3", **changes: Any) -> dict[str, Any]:
     """config.json of a model so small that a forward pass takes a millisecond; no two of its sizes are equal."""
     config = {
-        "architectures": [{"qwen2": "Qwen2ForCausalLM", "qwen3": "Qwen3ForCausalLM"}[model_type]],
+        "architectures": [ARCHITECTURES[model_type]],
         "model_type": model_type,
         "vocab_size": 259,
         "hidden_size": 48,
@@ -81,10 +76,10 @@ def write_untrained(
         "generation_config.json": {} if config["eos_token_id"] is None else {"eos_token_id": [256, 258]},
         "tokenizer_config.json": {
             "tokenizer_class": "PreTrainedTokenizerFast",
-            "eos_token": "<|im_end|>",
+            "eos_token": TURN_END,
             "chat_template": CHAT_TEMPLATE,
         },
     }
     for name, content in files.items():
-        (path / name).write_text(json.dumps(content, indent=2), encoding="utf-8")
+        write_json(path / name, content)
     return weights

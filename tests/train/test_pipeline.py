@@ -62,7 +62,7 @@ def test_everything_is_made(work: Path, name: str):
         assert f"# {name}\n" in text
         assert "{" not in text
     figures = json.loads((folder / "evaluation.json").read_text(encoding="utf-8"))
-    assert 100 < figures["perplexity"]["bfloat16"]["english"] < 10_000  # nothing was learnt yet
+    assert 100 < figures["perplexity"]["english"]["bfloat16"] < 10_000  # nothing was learnt yet
     assert ("agreement" in figures) == (name == "story-draft")
 
 

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cache
 from random import Random
 
+from ..hf_format import END, TURN_END
 from .plots import tell_long_story, tell_story
 from .questions import ask
 from .telling import Story
 from .words import LANGUAGES, Words
 
-__all__ = ["END", "Document", "document", "question_prompt"]
+__all__ = ["Document", "document", "question_prompt"]
 
-END = "<|endoftext|>"
+_words = cache(Words)
 
 
 @dataclass(frozen=True)
@@ -32,7 +34,7 @@ def document(split: str, index: int, long: float) -> Document:
 
     long: the share of documents whose story fills most of a context of 1,024 tokens.
     """
-    words = Words(LANGUAGES[index % len(LANGUAGES)], split)
+    words = _words(LANGUAGES[index % len(LANGUAGES)], split)
     random = Random(f"{split} {index}")
     if random.random() < long:
         return _questions(words, random, tell_long_story(words, random, random.randint(24, 64)), 4)
@@ -59,8 +61,8 @@ def _turn(said: list[tuple[str, float]], answer: str, weight: float) -> list[tup
     return [
         ("<|im_start|>user\n", 0),
         *said,
-        ("<|im_end|>\n<|im_start|>assistant\n", 0),
-        (f"{answer}<|im_end|>", weight),
+        (f"{TURN_END}\n<|im_start|>assistant\n", 0),
+        (f"{answer}{TURN_END}", weight),
         ("\n", 0),
     ]
 

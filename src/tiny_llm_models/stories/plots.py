@@ -20,13 +20,12 @@ def tell_story(words: Words, random: Random, once: bool = True) -> Story:
     who, other = _introduce(story, once)
     things = words.things(random, 4)
     for _ in range(random.choice((1, 1, 2))):
-        _filler(story, who, other, story.introduced, 0.5)
+        _filler(story, who, other, 0.5)
         random.choice(PLOTS)(story, who, other, things)
         if len(things) < 2:
             break
         who, other = random.choice(((who, other), (other, who)))
-    last = story.introduced[-1]
-    story.say("ending", who=who, other=other, thing=last)
+    story.say("ending", who=who, other=other, thing=story.introduced[-1])
     return story
 
 
@@ -39,7 +38,7 @@ def tell_long_story(words: Words, random: Random, sentences: int, once: bool = T
         if random.random() < 0.15 and len(story.people) < 6:
             _befriend(story, random.choice(story.people))
         who, other = random.sample(story.people, 2)
-        _filler(story, who, other, story.introduced, 0.4)
+        _filler(story, who, other, 0.4)
         if things and (len(story.introduced) < 2 or random.random() < 0.4):
             random.choice(PLOTS)(story, who, other, things)
         else:
@@ -61,7 +60,7 @@ def _befriend(story: Story, who: Person) -> Person:
     return other
 
 
-def _filler(story: Story, who: Person, other: Person, things: list[Thing], share: float) -> None:
+def _filler(story: Story, who: Person, other: Person, share: float) -> None:
     """Sentences that change nothing, and now and then somebody who goes somewhere."""
     random = story.random
     if random.random() < share:
@@ -72,8 +71,8 @@ def _filler(story: Story, who: Person, other: Person, things: list[Thing], share
         story.go(random.choice((who, other)), story.words.place(random))
     if random.random() < share / 2:
         story.say("play", who=who, other=other)
-    if things and random.random() < share / 2:
-        thing = random.choice(things)
+    if story.introduced and random.random() < share / 2:
+        thing = random.choice(story.introduced)
         if thing in story.spots:
             story.say("search", who=who, thing=thing, spot=story.new_spot())
 

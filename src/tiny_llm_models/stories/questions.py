@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass
 from random import Random
 from typing import Any
 
 from .telling import Story
+from .words import capitalised
 
 __all__ = ["Question", "ask"]
 
@@ -29,16 +32,18 @@ def ask(story: Story, random: Random, count: int, kinds: tuple[str, ...] = ()) -
     """
     options = [(kind, roles) for kind, roles in _options(story, random) if not kinds or kind in kinds]
     random.shuffle(options)
-    chosen = sorted(options, key=lambda option: _rank(option, options))[:count]
+    ranked = sorted(zip(_ranks(options), options, strict=True), key=lambda pair: pair[0])
+    chosen = [option for _, option in ranked[:count]]
     random.shuffle(chosen)
     return [_question(story, random, kind, roles) for kind, roles in chosen]
 
 
-def _rank(option: tuple[str, Any], options: list[tuple[str, Any]]) -> int:
-    """How many of its kind stand before it; questions of where count half, so there are twice as many of them."""
-    kind = option[0]
-    before = sum(other[0] == kind for other in options[: options.index(option)])
-    return before if kind == "where" else 2 * before
+def _ranks(options: list[tuple[str, Any]]) -> Iterator[int]:
+    """How many of its kind stand before each; questions of where count half, so there are twice as many of them."""
+    before: Counter[str] = Counter()
+    for kind, _ in options:
+        yield before[kind] if kind == "where" else 2 * before[kind]
+        before[kind] += 1
 
 
 def _options(story: Story, random: Random) -> list[tuple[str, dict[str, Any]]]:
@@ -61,7 +66,7 @@ def _question(story: Story, random: Random, kind: str, roles: dict[str, Any]) ->
     phrases = story.words.questions[kind]
 
     def answer(**other_roles: Any) -> str:
-        return _sentence(phrases["answer"].format(**(roles | other_roles)))
+        return capitalised(phrases["answer"].format(**(roles | other_roles)))
 
     guess = ""
     if kind in ("where", "first"):
@@ -70,8 +75,4 @@ def _question(story: Story, random: Random, kind: str, roles: dict[str, Any]) ->
         guess = answer(place=story.last_place)
     value = {"content": "thing", "holder": "who", "person": "place", "colour": "thing"}.get(kind, "spot")
     told = roles["thing"].colour if kind == "colour" else str(roles[value])
-    return Question(kind, _sentence(random.choice(phrases["ask"]).format(**roles)), answer(), told, guess)
-
-
-def _sentence(text: str) -> str:
-    return text[:1].upper() + text[1:]
+    return Question(kind, capitalised(random.choice(phrases["ask"]).format(**roles)), answer(), told, guess)

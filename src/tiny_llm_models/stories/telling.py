@@ -5,7 +5,7 @@ from __future__ import annotations
 from random import Random
 from typing import Any
 
-from .words import Person, Place, Spot, Thing, Words
+from .words import Person, Place, Spot, Thing, Words, capitalised
 
 __all__ = ["Story"]
 
@@ -140,4 +140,4 @@ class Story:
 
     def _add(self, sentence: str) -> None:
         start = 1 if sentence.startswith('"') else 0
-        self.sentences.append(sentence[:start] + sentence[start : start + 1].upper() + sentence[start + 1 :])
+        self.sentences.append(sentence[:start] + capitalised(sentence[start:]))

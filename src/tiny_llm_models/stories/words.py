@@ -16,16 +16,20 @@ if sys.version_info >= (3, 11):
 else:
     import tomli as tomllib
 
-_UNSPEAKABLE = re.compile(r"([aiou])\1|(.)\2\2|ンー")
-
-__all__ = ["LANGUAGES", "Person", "Place", "Spot", "Thing", "Words", "held_out"]
+__all__ = ["LANGUAGES", "Person", "Place", "Spot", "Thing", "Words", "capitalised", "held_out"]
 
 LANGUAGES = ("english", "japanese")
+_UNSPEAKABLE = re.compile(r"([aiou])\1|(.)\2\2|ンー")
 
 
 def held_out(word: str) -> bool:
     """Whether a name, a noun or a pair of words is kept out of the training stories: one in six, by its checksum."""
     return zlib.crc32(word.encode()) % 6 == 0
+
+
+def capitalised(text: str) -> str:
+    """With its first letter as it begins a sentence; the others stay as they are."""
+    return text[:1].upper() + text[1:]
 
 
 @dataclass(frozen=True)
@@ -67,7 +71,7 @@ class Thing:
 
     @property
     def The(self) -> str:  # noqa: N802 (the form that begins a sentence)
-        return self.the[:1].upper() + self.the[1:]
+        return capitalised(self.the)
 
 
 @dataclass(frozen=True)
@@ -110,7 +114,9 @@ class Words:
         self.chat: dict[str, Any] = self._lexicon["chat"]
         self._colours: list[str] = self._lexicon["things"]["colours"]
         self._looks: list[str] = self._lexicon["spots"]["looks"]
-        self.nouns = [noun for noun in self._lexicon["things"]["nouns"].split() if self._drawn(noun)]
+        self._relations = [name for name in self._lexicon["spots"] if name != "looks"]
+        self._places = [(relation, noun) for relation, nouns in self._lexicon["places"].items() for noun in nouns]
+        self.nouns = [noun for noun in self._lexicon["things"]["nouns"] if self._drawn(noun)]
 
     def person(self, random: Random) -> Person:
         female = random.random() < 0.5
@@ -135,18 +141,15 @@ class Words:
         ]
 
     def spot(self, random: Random) -> Spot:
-        relations = self._lexicon["spots"]
         while True:
-            relation = random.choice([name for name in relations if name != "looks"])
-            noun = random.choice(relations[relation].split())
+            relation = random.choice(self._relations)
+            noun = random.choice(self._lexicon["spots"][relation])
             look = random.choice(self._looks) if self.split == "test" or random.random() < 0.7 else ""
             if not look or self._drawn(f"{look} {noun}"):
                 return self._spot(relation, look, noun)
 
     def place(self, random: Random) -> Place:
-        places = self._lexicon["places"]
-        total = [(relation, noun) for relation, nouns in places.items() for noun in nouns.split()]
-        relation, noun = random.choice(total)
+        relation, noun = random.choice(self._places)
         return Place(f"{relation} the {noun}", f"to the {noun}") if self.english else Place(noun)
 
     def _drawn(self, word: str) -> bool:
@@ -155,13 +158,13 @@ class Words:
     def _name(self, random: Random, female: bool) -> str:
         """A known name, or one made of syllables, of which there are thousands."""
         names = self._lexicon["names"]
-        known: list[str] = names["girls" if female else "boys"].split()
+        known: list[str] = names["girls" if female else "boys"]
         parts = [names["starts"], names["middles"], names["girl_ends" if female else "boy_ends"]]
         while True:
             if random.random() < 0.3:
                 name = random.choice(known)
             else:
-                start, middle, end = (random.choice(part.split()) for part in parts)
+                start, middle, end = (random.choice(part) for part in parts)
                 name = f"{start}{middle if random.random() < 0.7 else ''}{end}"
             if self._drawn(name) and not _UNSPEAKABLE.search(name):
                 return name
@@ -192,5 +195,11 @@ class Words:
 
 
 @cache
-def _lexicon(language: str) -> dict[str, Any]:
-    return tomllib.loads(files(__package__).joinpath(f"{language}.toml").read_text(encoding="utf-8"))
+def _lexicon(language: str) -> dict[str, dict[str, Any]]:
+    """The language's file. A text with words in it, in its tables of words, stands for the list of them."""
+    lexicon = tomllib.loads(files(__package__).joinpath(f"{language}.toml").read_text(encoding="utf-8"))
+    for name in ("names", "things", "spots", "places"):
+        lexicon[name] = {
+            key: words.split() if isinstance(words, str) else words for key, words in lexicon[name].items()
+        }
+    return lexicon

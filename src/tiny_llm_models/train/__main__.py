@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -15,9 +14,9 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from tokenizers import Tokenizer
 
 from .. import BUNDLED
+from ..hf_format import write_json
 from ..stories import document
 from .data import DOCUMENTS, write_corpus
-from .measure import Effort, measure
 from .recipes import RECIPES, SMOKE, Recipe
 from .tokenizer import train_tokenizer
 
@@ -96,7 +95,9 @@ def train(name: Name, work: Work = WORK, out: Out = OUT, smoke: Smoke = False) -
 
 @app.command()
 def evaluate(name: Name, work: Work = WORK, out: Out = OUT, smoke: Smoke = False) -> None:
-    """Measure one model: questions, perplexity, free stories. Needs no PyTorch."""
+    """Measure one model: questions, perplexity, free stories."""
+    from .measure import Effort, measure  # needs PyTorch
+
     _recipe(name, smoke)
     work, out = _work(work, smoke), _out(out, work, smoke)
     effort = Effort(questions=8, texts=4, stories=4, documents=SMOKE_DOCUMENTS, samples=1) if smoke else Effort()
@@ -108,7 +109,7 @@ def evaluate(name: Name, work: Work = WORK, out: Out = OUT, smoke: Smoke = False
             lambda text: status.update(f"{name}: {text}"),
         )
     path = out / name / "evaluation.json"
-    path.write_text(json.dumps(figures, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+    write_json(path, figures)
     console.print(f"{name}: {path}")
 
 
@@ -133,7 +134,7 @@ def everything(work: Work = WORK, out: Out = OUT, smoke: Smoke = False) -> None:
 
 
 def _work(work: Path, smoke: bool) -> Path:
-    work = work / "smoke" if smoke and work.name != "smoke" else work
+    work = work / "smoke" if smoke else work
     work.mkdir(parents=True, exist_ok=True)
     return work
 

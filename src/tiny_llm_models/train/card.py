@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -15,94 +14,53 @@ from .recipes import CONTEXT, Recipe
 matplotlib.use("svg")
 from matplotlib import pyplot
 
-__all__ = ["write_card"]
+__all__ = ["tables", "write_card"]
 
 
-@dataclass(frozen=True)
-class _Wording:
-    """One language's names of what the tables show."""
+# What the tables show: a key of evaluation.json, and its name in each of LANGUAGES.
+_LANGUAGES = {"english": ("English", "英語"), "japanese": ("Japanese", "日本語")}
+_LENGTHS = {"short": ("up to 200", "200以下"), "long": ("850 to 950", "850〜950")}
+_ANSWERS = {
+    "right": ("**exact answers**", "**完全一致の正答率**"),
+    "right in 4 bit": ("the same with 4-bit weights", "同、重みを4ビットにした場合"),
+    "last place": ("baseline: the last place in the story", "比較：物語で最後に出た場所を答える"),
+    "most frequent answer": (
+        "baseline: the most frequent answer to that kind of question",
+        "比較：その種類の質問で最も多い答えを返す",
+    ),
+    "without the story": ("the model without the story", "物語を与えずにモデルに尋ねる"),
+    "questions": ("questions", "質問数"),
+    "tokens": ("mean length of the prompt, in tokens", "プロンプトの平均長（トークン）"),
+}
+_KINDS = {
+    "where": ("where it is now", "今どこにあるか"),
+    "first": ("where it was first", "最初どこにあったか"),
+    "holder": ("who has it", "誰が持っているか"),
+    "person": ("where somebody went", "誰かがどこへ行ったか"),
+    "content": ("what is there", "そこに何があるか"),
+    "colour": ("its color", "何色か"),
+}
+_PERPLEXITY = {
+    "bfloat16": ("as stored (bfloat16)", "保存時のまま（bfloat16）"),
+    "8 bit": ("8 bit", "8ビット"),
+    "4 bit": ("4 bit", "4ビット"),
+}
+_AGREEMENT = {"agreement": ("greedy choice agrees with `story`", "貪欲な選択が`story`と一致する割合")}
+_STORIES = {
+    "stories": ("stories", "物語の数"),
+    "tokens": ("mean length in tokens", "平均長（トークン）"),
+    "ended": ("ended by themselves within 400 tokens", "400トークン以内に自分で終わった割合"),
+    "distinct-2 between stories": ("distinct-2 between two stories", "2つの物語の間のdistinct-2"),
+    "the same, of held-out stories": ("the same, between held-out stories", "同、未使用の物語どうし"),
+    "distinct-2 of all": ("distinct-2 of all stories together", "全体のdistinct-2"),
+    "the same of all, of held-out stories": ("the same, of held-out stories", "同、未使用の物語"),
+    "no copy": (
+        "without a copy of more than 60 tokens from the training text",
+        "訓練文と60トークンを超えて一致する箇所がない割合",
+    ),
+}
 
-    file: str
-    template: str
-    languages: dict[str, str]
-    lengths: dict[str, str]
-    kinds: dict[str, str]
-    answers: dict[str, str]
-    precisions: dict[str, str]
-    stories: dict[str, str]
-    agreement: str
-
-
-ENGLISH = _Wording(
-    file="README.md",
-    template="card.md",
-    languages={"english": "English", "japanese": "Japanese"},
-    lengths={"short": "up to 200", "long": "850 to 950"},
-    kinds={
-        "where": "where it is now",
-        "first": "where it was first",
-        "holder": "who has it",
-        "person": "where somebody went",
-        "content": "what is there",
-        "colour": "its color",
-    },
-    answers={
-        "right": "**exact answers**",
-        "right in 4 bit": "the same with 4-bit weights",
-        "last place": "baseline: the last place in the story",
-        "most frequent answer": "baseline: the most frequent answer to that kind of question",
-        "without the story": "the model without the story",
-        "questions": "questions",
-        "tokens": "mean length of the prompt, in tokens",
-    },
-    precisions={"bfloat16": "as stored (bfloat16)", "8 bit": "8 bit", "4 bit": "4 bit"},
-    stories={
-        "stories": "stories",
-        "tokens": "mean length in tokens",
-        "ended": "ended by themselves within 400 tokens",
-        "distinct-2 between stories": "distinct-2 between two stories",
-        "the same, of held-out stories": "the same, between held-out stories",
-        "distinct-2 of all": "distinct-2 of all stories together",
-        "the same of all, of held-out stories": "the same, of held-out stories",
-        "no copy": "without a copy of more than 60 tokens from the training text",
-    },
-    agreement="greedy choice agrees with `story`",
-)
-JAPANESE = _Wording(
-    file="README.ja.md",
-    template="card.ja.md",
-    languages={"english": "英語", "japanese": "日本語"},
-    lengths={"short": "200以下", "long": "850〜950"},
-    kinds={
-        "where": "今どこにあるか",
-        "first": "最初どこにあったか",
-        "holder": "誰が持っているか",
-        "person": "誰かがどこへ行ったか",
-        "content": "そこに何があるか",
-        "colour": "何色か",
-    },
-    answers={
-        "right": "**完全一致の正答率**",
-        "right in 4 bit": "同、重みを4ビットにした場合",
-        "last place": "比較：物語で最後に出た場所を答える",
-        "most frequent answer": "比較：その種類の質問で最も多い答えを返す",
-        "without the story": "物語を与えずにモデルに尋ねる",
-        "questions": "質問数",
-        "tokens": "プロンプトの平均長（トークン）",
-    },
-    precisions={"bfloat16": "保存時のまま（bfloat16）", "8 bit": "8ビット", "4 bit": "4ビット"},
-    stories={
-        "stories": "物語の数",
-        "tokens": "平均長（トークン）",
-        "ended": "400トークン以内に自分で終わった割合",
-        "distinct-2 between stories": "2つの物語の間のdistinct-2",
-        "the same, of held-out stories": "同、未使用の物語どうし",
-        "distinct-2 of all": "全体のdistinct-2",
-        "the same of all, of held-out stories": "同、未使用の物語",
-        "no copy": "訓練文と60トークンを超えて一致する箇所がない割合",
-    },
-    agreement="貪欲な選択が`story`と一致する割合",
-)
+_Labels = dict[str, tuple[str, str]]
 
 
 def write_card(folder: Path, name: str, recipe: Recipe, log: Path) -> None:
@@ -110,8 +68,8 @@ def write_card(folder: Path, name: str, recipe: Recipe, log: Path) -> None:
     figures = json.loads((folder / "evaluation.json").read_text(encoding="utf-8"))
     steps = [json.loads(line) for line in log.read_text(encoding="utf-8").splitlines()]
     _draw(steps, name, folder / "loss.svg")
-    for wording in (ENGLISH, JAPANESE):
-        template = (Path(__file__).parent / wording.template).read_text(encoding="utf-8")
+    for language, suffix in enumerate(("", ".ja")):
+        template = (Path(__file__).parent / f"card{suffix}.md").read_text(encoding="utf-8")
         text = template.format(
             name=name,
             parameters=f"{figures['parameters']:,}",
@@ -121,55 +79,47 @@ def write_card(folder: Path, name: str, recipe: Recipe, log: Path) -> None:
             architecture=recipe.model_type.capitalize(),
             steps=f"{steps[-1]['step']:,}",
             machine=figures["machine"],
-            answers=_answers(figures["answers"], wording),
-            kinds=_kinds(figures["answers"], wording),
-            perplexity=_perplexity(figures, wording),
-            stories=_stories(figures["free stories"], wording),
+            **tables(figures, language),
             samples=_samples(figures["free stories"]),
         )
-        (folder / wording.file).write_text(text, encoding="utf-8")
+        (folder / f"README{suffix}.md").write_text(text, encoding="utf-8")
 
 
-def _answers(answers: dict[str, Any], wording: _Wording) -> str:
-    header = [_case(case, wording) for case in answers]
-    rows = [[label, *(_number(case[key]) for case in answers.values())] for key, label in wording.answers.items()]
-    return _table(["", *header], rows)
+def tables(figures: dict[str, Any], language: int) -> dict[str, str]:
+    """The card's tables by their names in the template. language: 0 English, 1 Japanese."""
+    by_case = {_case(case, language): values for case, values in figures["answers"].items()}
+    kinds = {case: values["by kind"] for case, values in by_case.items()}
+    perplexities = {
+        key: {precision: f"{value:.3f}" for precision, value in values.items()}
+        for key, values in figures["perplexity"].items()
+    }
+    if agreement := figures.get("agreement"):
+        perplexities = {key: {**values, "agreement": agreement[key]} for key, values in perplexities.items()}
+
+    def by_language(columns: dict[str, Any], labels: _Labels) -> str:
+        return _table({_LANGUAGES[key][language]: column for key, column in columns.items()}, labels, language)
+
+    return {
+        "answers": _table(by_case, _ANSWERS, language),
+        "kinds": _table(kinds, _KINDS, language),
+        "perplexity": by_language(perplexities, _PERPLEXITY | (_AGREEMENT if agreement else {})),
+        "stories": by_language(figures["free stories"], _STORIES),
+    }
 
 
-def _kinds(answers: dict[str, Any], wording: _Wording) -> str:
-    header = [_case(case, wording) for case in answers]
+def _case(case: str, language: int) -> str:
+    spoken, length = case.split()
+    return f"{_LANGUAGES[spoken][language]}, {_LENGTHS[length][language]}"
+
+
+def _table(columns: dict[str, dict[str, Any]], labels: _Labels, language: int) -> str:
+    """columns: what stands at the top of each, and its values by the keys of labels."""
     rows = [
-        [label, *(_number(case["by kind"].get(kind, "–")) for case in answers.values())]
-        for kind, label in wording.kinds.items()
+        ["", *columns],
+        ["---", *["---:"] * len(columns)],
+        *([names[language], *(_number(c.get(key, "–")) for c in columns.values())] for key, names in labels.items()),
     ]
-    return _table(["", *header], rows)
-
-
-def _perplexity(figures: dict[str, Any], wording: _Wording) -> str:
-    rows = [
-        [label, *(f"{figures['perplexity'][key][language]:.3f}" for language in wording.languages)]
-        for key, label in wording.precisions.items()
-    ]
-    if "agreement" in figures:
-        rows.append([wording.agreement, *(_number(figures["agreement"][language]) for language in wording.languages)])
-    return _table(["", *wording.languages.values()], rows)
-
-
-def _stories(stories: dict[str, Any], wording: _Wording) -> str:
-    rows = [
-        [label, *(_number(stories[language][key]) for language in wording.languages)]
-        for key, label in wording.stories.items()
-    ]
-    return _table(["", *wording.languages.values()], rows)
-
-
-def _samples(stories: dict[str, Any]) -> str:
-    return "\n\n".join(f"> {sample}" for language in stories.values() for sample in language["samples"])
-
-
-def _case(case: str, wording: _Wording) -> str:
-    language, length = case.split()
-    return f"{wording.languages[language]}, {wording.lengths[length]}"
+    return "\n".join(f"| {' | '.join(row)} |" for row in rows)
 
 
 def _number(value: float | str) -> str:
@@ -177,9 +127,8 @@ def _number(value: float | str) -> str:
     return f"{100 * value:.1f} %" if isinstance(value, float) else str(value)
 
 
-def _table(header: list[str], rows: list[list[str]]) -> str:
-    lines = [header, ["---", *["---:"] * (len(header) - 1)], *rows]
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+def _samples(stories: dict[str, Any]) -> str:
+    return "\n\n".join(f"> {sample}" for language in stories.values() for sample in language["samples"])
 
 
 def _draw(steps: list[dict[str, float]], name: str, path: Path) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random
@@ -11,17 +11,17 @@ from typing import Any
 import numpy as np
 from tokenizers import Tokenizer
 
-from ..stories.documents import END, Document, document
+from ..hf_format import END
+from ..stories import Document, document
 from .tokenizer import with_fewer_merges
 
-__all__ = ["DOCUMENTS", "Batch", "Corpus", "Encoder", "corpus_documents", "echo", "write_corpus"]
+__all__ = ["DOCUMENTS", "Batch", "Corpus", "Encoder", "corpus_documents", "write_corpus"]
 
 DOCUMENTS = 60_000
 LONG_SHARE = 0.2  # of the documents in the second half of the corpus; the first has short ones only
-_ECHOES_FIRST = 0.2  # echoes before the first document, and between documents, for each document
-_ECHOES_LATER = 0.03
-_CUT_SHARE = 0.4  # of the nouns, each time for a whole document
+_CUT_SHARE = 0.6  # of the nouns, each time for a whole document
 _CUT_MERGES = (0.05, 0.1, 0.2, 0.4)
+_WINDOW = 1000  # documents among which those of one length find together
 
 
 def corpus_documents(count: int) -> Iterator[Document]:
@@ -57,42 +57,19 @@ class Encoder:
         return ids, token_weights
 
 
-def echo(random: Random, vocab_size: int) -> tuple[list[int], list[float]]:
-    """Any tokens, and the same again, a few times: what comes next can only be looked up.
-
-    To find a thing by a name that it never saw, a model has to copy whatever stood behind the same tokens before
-    (induction heads, Olsson et al. 2022, arXiv:2209.11895).
-    From stories it learns that late, or for known names only.
-    """
-    run = [random.randrange(vocab_size) for _ in range(random.randint(8, 40))]
-    times = random.randint(2, 4)
-    return run * (1 + times), [0.0] * len(run) + [1.0] * len(run) * times
-
-
 def write_corpus(path: Path, tokenizer: Tokenizer, count: int, advance: Callable[[int], Any]) -> None:
     """Encode this many documents into one file. advance: is told how many more are done."""
     all_ids, all_weights, lengths = [], [], []
-    for ids, weights in _encoded(tokenizer, count, advance):
+    encoder, random = Encoder(tokenizer), Random(0)
+    for doc in corpus_documents(count):
+        ids, weights = encoder.encode(doc, random)
         all_ids.append(np.array(ids, dtype=np.uint16))
         all_weights.append(np.array(weights, dtype=np.uint8))
         lengths.append(len(ids))
+        advance(1)
     unfinished = path.with_suffix(".unfinished.npz")
     np.savez(unfinished, ids=np.concatenate(all_ids), weights=np.concatenate(all_weights), lengths=np.array(lengths))
     unfinished.rename(path)
-
-
-def _encoded(
-    tokenizer: Tokenizer, count: int, advance: Callable[[int], Any]
-) -> Iterator[tuple[list[int], list[float]]]:
-    """Ids and weights in the order of training: echoes, then documents with some more echoes between them."""
-    encoder, random, vocab_size = Encoder(tokenizer), Random(0), tokenizer.get_vocab_size(with_added_tokens=False)
-    for _ in range(int(_ECHOES_FIRST * count)):
-        yield echo(random, vocab_size)
-    for doc in corpus_documents(count):
-        yield encoder.encode(doc, random)
-        if random.random() < _ECHOES_LATER:
-            yield echo(random, vocab_size)
-        advance(1)
 
 
 @dataclass(frozen=True)
@@ -113,17 +90,13 @@ class Corpus:
         self._context = context
         self._fill = Tokenizer.from_file(str(path.parent / "tokenizer.json")).token_to_id(END)
 
-    def plan(self, batch_tokens: int, seed: int, epochs: int = 1) -> list[list[int]]:
+    def plan(self, batch_tokens: int, seed: int) -> list[list[int]]:
         """The documents' numbers, batch by batch: those that stand near each other are sorted by their lengths."""
         random, batches = Random(seed), []
-        for epoch in range(epochs):
-            order = list(range(len(self._lengths)))
-            if epoch:
-                random.shuffle(order)
-            for start in range(0, len(order), 1000):
-                window = self._group(order[start : start + 1000], batch_tokens)
-                random.shuffle(window)
-                batches += window
+        for start in range(0, len(self._lengths), _WINDOW):
+            window = self._group(range(start, min(start + _WINDOW, len(self._lengths))), batch_tokens)
+            random.shuffle(window)
+            batches += window
         return batches
 
     def batch(self, documents: list[int]) -> Batch:
@@ -136,7 +109,7 @@ class Corpus:
             weights[row, : end - start] = self._weights[start:end]
         return Batch(ids, weights)
 
-    def _group(self, documents: list[int], batch_tokens: int) -> list[list[int]]:
+    def _group(self, documents: Iterable[int], batch_tokens: int) -> list[list[int]]:
         batches: list[list[int]] = [[]]
         for i in sorted(documents, key=lambda i: self._lengths[i]):
             if (len(batches[-1]) + 1) * min(self._padded(i), self._context) > batch_tokens and batches[-1]:

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from hashlib import sha256
 from importlib.metadata import version
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,7 @@ from .data import DOCUMENTS, corpus_documents
 
 __all__ = ["Effort", "measure"]
 
+BITS = {"bfloat16": None, "8 bit": 8, "4 bit": 4}
 COPY = 60  # tokens in a row that a story may share with a training story
 
 
@@ -45,26 +47,30 @@ def measure(folder: Path, draft_of: Path | None, effort: Effort, report: Callabl
     draft_of: the checkpoint that this one is a draft of; their agreement is measured.
     report: is told what comes next.
     """
-    model, tokenizer = _load(folder), load_tokenizer(folder)
+    models, tokenizer = {name: _load(folder, bits) for name, bits in BITS.items()}, load_tokenizer(folder)
+    model = models["bfloat16"]
     texts = {language: evaluation.held_out_stories(tokenizer, language, effort.texts) for language in LANGUAGES}
+    report("perplexity")
     figures: dict[str, Any] = {
         "weights": sha256((folder / "model.safetensors").read_bytes()).hexdigest(),
         "parameters": model.num_parameters(),
         "machine": _machine(),
+        "perplexity": {
+            language: {name: round(evaluation.perplexity(_scores(m), held_out), 4) for name, m in models.items()}
+            for language, held_out in texts.items()
+        },
+        "answers": {},
     }
-    report("perplexity")
-    figures["perplexity"] = _perplexities(folder, texts)
-    figures["answers"] = {}
-    for language in LANGUAGES:
-        for length in evaluation.LENGTHS:
-            report(f"questions, {language}, {length}")
-            exams = evaluation.exam(tokenizer, language, length, effort.questions)
-            figures["answers"][f"{language} {length}"] = _answers(model, _load(folder, bits=4), exams)
+    for language, length in product(LANGUAGES, evaluation.LENGTHS):
+        report(f"questions, {language}, {length}")
+        exams = evaluation.exam(tokenizer, language, length, effort.questions)
+        figures["answers"][f"{language} {length}"] = _answers(model, models["4 bit"], exams)
     if draft_of is not None:
         report("agreement")
         other = _scores(_load(draft_of))
         figures["agreement"] = {
-            language: round(evaluation.agreement(_scores(model), other, texts[language]), 4) for language in LANGUAGES
+            language: round(evaluation.agreement(_scores(model), other, held_out), 4)
+            for language, held_out in texts.items()
         }
     report("free stories")
     figures["free stories"] = _free_stories(model, tokenizer, texts, effort)
@@ -91,18 +97,6 @@ def _scores(model: Any) -> evaluation.Model:
             return mx.array(model(torch.from_numpy(np.array(tokens, dtype=np.int64))).logits.numpy())
 
     return scores
-
-
-def _perplexities(folder: Path, texts: dict[str, list[list[int]]]) -> dict[str, dict[str, float]]:
-    """As stored and as MLX quantises it, in 8 and in 4 bit."""
-    variants = {"bfloat16": None, "8 bit": 8, "4 bit": 4}
-    return {
-        name: {
-            language: round(evaluation.perplexity(_scores(_load(folder, bits)), texts[language]), 4)
-            for language in LANGUAGES
-        }
-        for name, bits in variants.items()
-    }
 
 
 def _answers(model: Any, in_4_bit: Any, exams: list[evaluation.Exam]) -> dict[str, Any]:

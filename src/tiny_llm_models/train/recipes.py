@@ -5,16 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any
 
-from .tokenizer import VOCAB_SIZE
+__all__ = ["CONTEXT", "RECIPES", "SMOKE", "VOCAB_SIZE", "Recipe"]
 
-__all__ = ["CONTEXT", "RECIPES", "SMOKE", "Recipe"]
-
+VOCAB_SIZE = 4096
 CONTEXT = 1024
 
 
 @dataclass(frozen=True)
 class Recipe:
-    """A model's configuration and its training; `changes` are what differs from Transformers' defaults."""
+    """A model's sizes, and its training."""
 
     model_type: str
     hidden_size: int
@@ -25,7 +24,6 @@ class Recipe:
     tied: bool
     learning_rate: float
     batch_tokens: int = 4096
-    epochs: int = 1
     seed: int = 0
 
     def config(self) -> dict[str, Any]:
@@ -39,7 +37,7 @@ class Recipe:
             "num_key_value_heads": self.kv_heads,
             "max_position_embeddings": CONTEXT,
             "rms_norm_eps": 1e-6,
-            "rope_theta": 10000.0,
+            "rope_theta": 1000000.0,
             "tie_word_embeddings": self.tied,
         }
         if self.model_type == "qwen3":
@@ -48,13 +46,13 @@ class Recipe:
 
 
 RECIPES = {
-    "story": Recipe("qwen3", 256, 512, 5, heads=4, kv_heads=2, tied=True, learning_rate=4e-3),
+    "story": Recipe("qwen3", 256, 512, 5, heads=4, kv_heads=2, tied=True, learning_rate=7e-3),
     "story-draft": Recipe("qwen3", 128, 256, 3, heads=2, kv_heads=1, tied=True, learning_rate=5e-3),
     "story-qwen2": Recipe("qwen2", 128, 256, 4, heads=2, kv_heads=1, tied=False, learning_rate=5e-3),
 }
 
 # Small enough for a few steps in a few seconds: whether the pipeline runs, not whether the models are any good.
 SMOKE = {
-    name: replace(recipe, hidden_size=128, intermediate_size=128, layers=1, heads=2, kv_heads=1)
+    name: replace(recipe, hidden_size=128, intermediate_size=128, layers=2, heads=2, kv_heads=1)
     for name, recipe in RECIPES.items()
 }

@@ -8,11 +8,10 @@ from pathlib import Path
 
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
 
-from ..untrained import CHAT_TEMPLATE, SPECIAL_TOKENS
+from ..hf_format import CHAT_TEMPLATE, END, SPECIAL_TOKENS, TURN_END, write_json
+from .recipes import CONTEXT, VOCAB_SIZE
 
-__all__ = ["VOCAB_SIZE", "save_tokenizer", "train_tokenizer", "with_fewer_merges"]
-
-VOCAB_SIZE = 4096
+__all__ = ["save_tokenizer", "train_tokenizer", "with_fewer_merges"]
 
 # A word keeps to one script: in Japanese, names and things (kanji, katakana) stand apart from particles (hiragana).
 _WORD = r" ?\p{Latin}+|\p{Han}+|\p{Hiragana}+|[\p{Katakana}ー]+| ?\p{L}+| ?\p{N}| ?[^\s\p{L}\p{N}]+|\n+|\s+"
@@ -52,11 +51,10 @@ def save_tokenizer(tokenizer: Tokenizer, folder: Path) -> None:
     tokenizer.save(str(folder / "tokenizer.json"))
     settings = {
         "tokenizer_class": "PreTrainedTokenizerFast",
-        "eos_token": "<|im_end|>",
-        "pad_token": "<|endoftext|>",
-        "model_max_length": 1024,
+        "eos_token": TURN_END,
+        "pad_token": END,
+        "model_max_length": CONTEXT,
         "clean_up_tokenization_spaces": False,
         "chat_template": CHAT_TEMPLATE,
     }
-    text = json.dumps(settings, indent=2, ensure_ascii=False)
-    (folder / "tokenizer_config.json").write_text(text + "\n", encoding="utf-8")
+    write_json(folder / "tokenizer_config.json", settings)

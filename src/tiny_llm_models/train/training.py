@@ -14,6 +14,7 @@ from torch.nn.functional import cross_entropy
 from transformers import AutoConfig, AutoModelForCausalLM
 
 from .data import Batch, Corpus
+from .induction import write_induction_heads
 from .muon import Muon
 from .recipes import CONTEXT, Recipe
 
@@ -35,10 +36,12 @@ class Trainer:
         self._recipe, self._folder = recipe, folder
         self._device = "cuda" if torch.cuda.is_available() else "cpu"
         config = AutoConfig.for_model(recipe.model_type, **recipe.config())
-        self.model = AutoModelForCausalLM.from_config(config).to(self._device)
+        self.model = AutoModelForCausalLM.from_config(config)
+        write_induction_heads(self.model, CONTEXT)
+        self.model.to(self._device)
         self._optimizers = _optimizers(self.model, recipe.learning_rate)
         self._corpus = Corpus(corpus, CONTEXT)
-        self._plan = self._corpus.plan(recipe.batch_tokens, recipe.seed, recipe.epochs)
+        self._plan = self._corpus.plan(recipe.batch_tokens, recipe.seed)
         self._body = self.model.model
         if self.steps > _WORTH_COMPILING:
             self._body = torch.compile(self._body, dynamic=True)  # a quarter faster
@@ -51,12 +54,11 @@ class Trainer:
     def steps(self) -> int:
         return len(self._plan)
 
-    def run(self, report: Callable[[dict[str, float]], Any], seconds: float = float("inf")) -> None:
-        """Train to the end, or for so long. report: is told of each step."""
-        end = time.monotonic() + seconds
+    def run(self, report: Callable[[dict[str, float]], Any]) -> None:
+        """Train to the end. report: is told of each step."""
         saved = time.monotonic()
         losses: list[tuple[float, float]] = []
-        while self.step < self.steps and time.monotonic() < end:
+        while self.step < self.steps:
             start = time.monotonic()
             batch = self._corpus.batch(self._plan[self.step])
             losses.append(self._train(batch))
@@ -100,7 +102,7 @@ class Trainer:
 
     def _precision(self) -> AbstractContextManager[Any]:
         """bfloat16 where the hardware multiplies in it; elsewhere it would be slower than float32."""
-        fast = self._device == "cuda" or torch.cpu._is_amx_tile_supported()
+        fast = self._device == "cuda" or torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported()
         return torch.autocast(self._device, torch.bfloat16) if fast else nullcontext()
 
     @property
