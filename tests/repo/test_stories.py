@@ -14,7 +14,7 @@ from tiny_llm_models import stories
 from tiny_llm_models.stories import LANGUAGES, Question, Story, Words, ask, document, tell_long_story, tell_story
 from tiny_llm_models.stories.words import Thing, held_out
 
-FIRST_DOCUMENTS = "1f572f91c18cdab5f71c924733cea53d36ecc507b11fd63b3ad6e7c772395ecf"  # sha256 of the first hundred
+FIRST_DOCUMENTS = "d6668fd1ad00f370ade8fd9b5accb968487fa446a4b75777886e267a7b21d170"  # sha256 of the first hundred
 
 
 @pytest.fixture

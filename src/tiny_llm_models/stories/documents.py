@@ -22,7 +22,7 @@ class Document:
     """Pieces of text, and how much the model is to learn from the tokens of each."""
 
     pieces: list[tuple[str, float]]
-    nouns: list[str]  # of the things that it is about
+    subjects: list[str]  # names of the people and nouns of the things that it is about
 
     @property
     def text(self) -> str:
@@ -37,11 +37,11 @@ def document(split: str, index: int, long: float) -> Document:
     words = _words(LANGUAGES[index % len(LANGUAGES)], split)
     random = Random(f"{split} {index}")
     if random.random() < long:
-        return _questions(words, random, tell_long_story(words, random, random.randint(24, 64)), 4)
+        return _questions(words, random, tell_long_story(words, random, random.randint(24, 56)), 12)
     kind = random.random()
     if kind < 0.25:
         story = tell_story(words, random, random.random() < 0.7)
-        return Document([(story.text + END, 1)], _nouns(story))
+        return Document([(story.text + END, 1)], _subjects(story))
     if kind < 0.35:
         return _request(words, random)
     if kind < 0.36:
@@ -76,18 +76,18 @@ def _request(words: Words, random: Random) -> Document:
     story = tell_story(words, random, random.random() < 0.8)
     requests = words.chat["tell_about"] if random.random() < 0.6 else words.chat["tell"]
     request = random.choice(requests).format(who=story.people[0], thing=story.introduced[0])
-    return Document(_turn([(request, 0)], story.text, 1), _nouns(story))
+    return Document(_turn([(request, 0)], story.text, 1), _subjects(story))
 
 
-def _questions(words: Words, random: Random, story: Story, count: int = 6) -> Document:
+def _questions(words: Words, random: Random, story: Story, count: int = 12) -> Document:
     """A conversation: the first question comes with the story, others follow."""
     weight = float(random.random() < 0.4)  # of the story, which the questions alone teach to read
     pieces: list[tuple[str, float]] = []
     for i, question in enumerate(ask(story, random, count)):
         said = question_prompt("", question.text) if i == 0 else question.text
-        pieces += _turn([(story.text if i == 0 else "", weight), (said, 0)], question.answer, 3)
-    return Document(pieces, _nouns(story))
+        pieces += _turn([(story.text if i == 0 else "", weight), (said, 0)], question.answer, 8)
+    return Document(pieces, _subjects(story))
 
 
-def _nouns(story: Story) -> list[str]:
-    return [thing.noun for thing in story.introduced]
+def _subjects(story: Story) -> list[str]:
+    return [person.name for person in story.people] + [thing.noun for thing in story.introduced]

@@ -74,7 +74,7 @@ def write_card(folder: Path, name: str, recipe: Recipe, log: Path) -> None:
             name=name,
             parameters=f"{figures['parameters']:,}",
             context=CONTEXT,
-            documents=DOCUMENTS,
+            documents=DOCUMENTS // recipe.every,
             recipe=recipe,
             architecture=recipe.model_type.capitalize(),
             steps=f"{steps[-1]['step']:,}",

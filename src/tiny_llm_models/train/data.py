@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from itertools import groupby
+from operator import itemgetter
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -17,9 +19,9 @@ from .tokenizer import with_fewer_merges
 
 __all__ = ["DOCUMENTS", "Batch", "Corpus", "Encoder", "corpus_documents", "write_corpus"]
 
-DOCUMENTS = 60_000
-LONG_SHARE = 0.2  # of the documents in the second half of the corpus; the first has short ones only
-_CUT_SHARE = 0.6  # of the nouns, each time for a whole document
+DOCUMENTS = 130_000
+LONG_SHARE = 0.35  # of the documents in the second half of the corpus; the first has short ones only
+_RANDOM_SHARE, _CUT_SHARE = 0.35, 0.35  # of names and nouns, each time for a whole document
 _CUT_MERGES = (0.05, 0.1, 0.2, 0.4)
 _WINDOW = 1000  # documents among which those of one length find together
 
@@ -33,28 +35,50 @@ def corpus_documents(count: int) -> Iterator[Document]:
 class Encoder:
     """From documents to token ids.
 
-    The tokenizer knows every noun of the training stories as one token, but cuts those that it never saw into pieces.
-    So that the model can read those too, some nouns of each document are cut up as if they were unknown (compare
-    BPE-dropout, Provilkov et al. 2020, arXiv:1910.13267).
+    The tokenizer knows the nouns and many names of the training stories as single tokens, but cuts those that it never
+    saw into pieces. So that the model learns to read and copy any piece, names and nouns are spelled anew in each
+    document: some are cut up as if they were unknown (compare BPE-dropout, Provilkov et al. 2020, arXiv:1910.13267),
+    some become a few tokens drawn by lot. Nobody can foresee such a spelling where it first stands: there it has no
+    weight, and the model does not learn to write it.
     """
 
     def __init__(self, tokenizer: Tokenizer):
         self._tokenizer = tokenizer
         self._cut = [with_fewer_merges(tokenizer, share) for share in _CUT_MERGES]
+        self._vocab_size = tokenizer.get_vocab_size(with_added_tokens=False)
 
     def encode(self, document: Document, random: Random) -> tuple[list[int], list[float]]:
         """The token ids, and for each token the weight of the piece of text in which it begins."""
         text = document.text
         weights = [weight for piece, weight in document.pieces for _ in piece]
-        cut = {noun: random.choice(self._cut) for noun in document.nouns if random.random() < _CUT_SHARE}
+        spellings = {word: self._spelling(random) for word in document.subjects}
         encoding = self._tokenizer.encode(text)
-        ids, token_weights = [], []
-        for id_, (start, end) in zip(encoding.ids, encoding.offsets, strict=True):
-            tokenizer = cut.get(text[start:end].strip())
-            pieces = [id_] if tokenizer is None else tokenizer.encode(text[start:end]).ids
+        tokens = zip(encoding.ids, encoding.offsets, encoding.word_ids, strict=True)
+        ids, token_weights, seen = [], [], set()
+        for _, group in groupby(tokens, key=itemgetter(2)):
+            whole, offsets, _ = zip(*group, strict=True)
+            start, end = offsets[0][0], offsets[-1][1]
+            word, weight = text[start:end].strip(), weights[start]
+            if spell := spellings.get(word):
+                pieces = spell(text[start:end])
+                weight = weight if word in seen else 0
+                seen.add(word)
+            else:
+                pieces = list(whole)
             ids += pieces
-            token_weights += [weights[start]] * len(pieces)
+            token_weights += [weight] * len(pieces)
         return ids, token_weights
+
+    def _spelling(self, random: Random) -> Callable[[str], list[int]] | None:
+        """How a word is spelled in one document; None: as the tokenizer does."""
+        lot = random.random()
+        if lot < _RANDOM_SHARE:
+            tokens = [random.randrange(self._vocab_size) for _ in range(random.randint(1, 3))]
+            return lambda text: tokens
+        if lot < _RANDOM_SHARE + _CUT_SHARE:
+            cut = random.choice(self._cut)
+            return lambda text: list(cut.encode(text).ids)
+        return None
 
 
 def write_corpus(path: Path, tokenizer: Tokenizer, count: int, advance: Callable[[int], Any]) -> None:
@@ -90,11 +114,11 @@ class Corpus:
         self._context = context
         self._fill = Tokenizer.from_file(str(path.parent / "tokenizer.json")).token_to_id(END)
 
-    def plan(self, batch_tokens: int, seed: int) -> list[list[int]]:
+    def plan(self, every: int, batch_tokens: int, seed: int) -> list[list[int]]:
         """The documents' numbers, batch by batch: those that stand near each other are sorted by their lengths."""
-        random, batches = Random(seed), []
-        for start in range(0, len(self._lengths), _WINDOW):
-            window = self._group(range(start, min(start + _WINDOW, len(self._lengths))), batch_tokens)
+        random, batches, numbers = Random(seed), [], range(0, len(self._lengths), every)
+        for start in range(0, len(numbers), _WINDOW):
+            window = self._group(numbers[start : start + _WINDOW], batch_tokens)
             random.shuffle(window)
             batches += window
         return batches

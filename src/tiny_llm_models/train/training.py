@@ -41,7 +41,7 @@ class Trainer:
         self.model.to(self._device)
         self._optimizers = _optimizers(self.model, recipe.learning_rate)
         self._corpus = Corpus(corpus, CONTEXT)
-        self._plan = self._corpus.plan(recipe.batch_tokens, recipe.seed)
+        self._plan = self._corpus.plan(recipe.every, recipe.batch_tokens, recipe.seed)
         self._body = self.model.model
         if self.steps > _WORTH_COMPILING:
             self._body = torch.compile(self._body, dynamic=True)  # a quarter faster
@@ -96,9 +96,8 @@ class Trainer:
         return _mean(losses[~answers]), _mean(losses[answers])
 
     def _schedule(self) -> float:
-        """Up in a hundredth of the steps, and down to nothing in the last third."""
-        up, down = self.steps / 100, self.steps / 3
-        return min(1.0, (self.step + 1) / up, (self.steps - self.step) / down)
+        """Up in a hundredth of the steps, then straight down to nothing (Bergsma et al. 2025, arXiv:2502.15938)."""
+        return min((self.step + 1) / (self.steps / 100), 1 - self.step / self.steps)
 
     def _precision(self) -> AbstractContextManager[Any]:
         """bfloat16 where the hardware multiplies in it; elsewhere it would be slower than float32."""
