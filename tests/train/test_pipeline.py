@@ -55,7 +55,7 @@ def test_everything_is_made(work: Path, name: str):
     folder = work / "checkpoints" / name
     assert {path.name for path in folder.iterdir()} == {
         *("config.json", "generation_config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json"),
-        *("README.md", "README.ja.md", "loss.svg", "evaluation.json"),
+        *("README.md", "README.ja.md", "loss.svg", "evaluation.json", "training.jsonl"),
     }
     for card in ("README.md", "README.ja.md"):
         text = (folder / card).read_text(encoding="utf-8")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -90,6 +91,7 @@ def train(name: Name, work: Work = WORK, out: Out = OUT, smoke: Smoke = False) -
 
         trainer.run(report)
     write_checkpoint(out / name, recipe, trainer.model, Tokenizer.from_file(str(work / "tokenizer.json")))
+    shutil.copy(work / name / "log.jsonl", out / name / "training.jsonl")
     console.print(f"{name}: {out / name}")
 
 
@@ -99,7 +101,7 @@ def evaluate(name: Name, work: Work = WORK, out: Out = OUT, smoke: Smoke = False
     from .measure import Effort, measure  # needs PyTorch
 
     _recipe(name, smoke)
-    work, out = _work(work, smoke), _out(out, work, smoke)
+    out = _out(out, work, smoke)
     effort = Effort(questions=8, texts=4, stories=4, documents=SMOKE_DOCUMENTS, samples=1) if smoke else Effort()
     with console.status(name) as status:
         figures = measure(
@@ -118,8 +120,8 @@ def card(name: Name, work: Work = WORK, out: Out = OUT, smoke: Smoke = False) ->
     """Write one model's card and the picture of its training."""
     from .card import write_card
 
-    work, out = _work(work, smoke), _out(out, work, smoke)
-    write_card(out / name, name, _recipe(name, smoke), work / name / "log.jsonl")
+    out = _out(out, work, smoke)
+    write_card(out / name, name, _recipe(name, smoke))
     console.print(f"{name}: {out / name / 'README.md'}")
 
 

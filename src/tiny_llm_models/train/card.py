@@ -63,10 +63,11 @@ _STORIES = {
 _Labels = dict[str, tuple[str, str]]
 
 
-def write_card(folder: Path, name: str, recipe: Recipe, log: Path) -> None:
-    """Write README.md, README.ja.md and loss.svg from evaluation.json and the training's log."""
+def write_card(folder: Path, name: str, recipe: Recipe) -> None:
+    """Write README.md, README.ja.md and loss.svg from evaluation.json and training.jsonl."""
     figures = json.loads((folder / "evaluation.json").read_text(encoding="utf-8"))
-    steps = [json.loads(line) for line in log.read_text(encoding="utf-8").splitlines()]
+    log = (folder / "training.jsonl").read_text(encoding="utf-8")
+    steps = [json.loads(line) for line in log.splitlines()]
     _draw(steps, name, folder / "loss.svg")
     for language, suffix in enumerate(("", ".ja")):
         template = (Path(__file__).parent / f"card{suffix}.md").read_text(encoding="utf-8")
