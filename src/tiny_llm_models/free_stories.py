@@ -43,8 +43,8 @@ class Copies:
 
     def __init__(self, training: Iterable[list[int]], length: int):
         self._length = length
-        hashes = [self._hashes(np.array(tokens, dtype=np.uint64)) for tokens in training]
-        self._known = np.unique(np.concatenate(hashes))
+        texts = [np.array(tokens, dtype=np.uint64) for tokens in training]
+        self._known = np.unique(self._hashes(np.concatenate(texts)))  # runs across two texts do no harm
 
     def found(self, tokens: list[int]) -> bool:
         """Whether a run of this many tokens stands in the training text."""

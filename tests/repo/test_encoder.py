@@ -61,12 +61,10 @@ def test_subjects_are_spelled_anew_in_each_document(tokenizer: Tokenizer):
 def test_all_subjects_of_a_document_are_spelled(tokenizer: Tokenizer):
     """The training text knows them by other tokens than the tokenizer's more often than not."""
     encoder, random = Encoder(tokenizer), Random(0)
-    changed = 0
-    for index in range(40):
-        made = document("train", index, 0)
-        ids, _ = encoder.encode(made, random)
-        changed += ids != tokenizer.encode(made.text).ids
-    assert changed >= 30
+    documents = [made for made in (document("train", index, 0) for index in range(60)) if made.subjects]
+    changed = [encoder.encode(made, random)[0] != tokenizer.encode(made.text).ids for made in documents]
+    assert len(documents) > 30
+    assert sum(changed) / len(changed) > 0.8
 
 
 def _inside(i: int, at: list[int], length: int) -> bool:

@@ -22,7 +22,7 @@ class Document:
     """Pieces of text, and how much the model is to learn from the tokens of each."""
 
     pieces: list[tuple[str, float]]
-    subjects: list[str]  # names of the people and nouns of the things that it is about
+    subjects: list[str]  # names and nouns that questions ask for; without questions, none
 
     @property
     def text(self) -> str:
@@ -41,7 +41,7 @@ def document(split: str, index: int, long: float) -> Document:
     kind = random.random()
     if kind < 0.25:
         story = tell_story(words, random, random.random() < 0.7)
-        return Document([(story.text + END, 1)], _subjects(story))
+        return Document([(story.text + END, 1)], [])
     if kind < 0.35:
         return _request(words, random)
     if kind < 0.36:
@@ -76,7 +76,7 @@ def _request(words: Words, random: Random) -> Document:
     story = tell_story(words, random, random.random() < 0.8)
     requests = words.chat["tell_about"] if random.random() < 0.6 else words.chat["tell"]
     request = random.choice(requests).format(who=story.people[0], thing=story.introduced[0])
-    return Document(_turn([(request, 0)], story.text, 1), _subjects(story))
+    return Document(_turn([(request, 0)], story.text, 1), [])
 
 
 def _questions(words: Words, random: Random, story: Story, count: int = 12) -> Document:
@@ -86,8 +86,4 @@ def _questions(words: Words, random: Random, story: Story, count: int = 12) -> D
     for i, question in enumerate(ask(story, random, count)):
         said = question_prompt("", question.text) if i == 0 else question.text
         pieces += _turn([(story.text if i == 0 else "", weight), (said, 0)], question.answer, 8)
-    return Document(pieces, _subjects(story))
-
-
-def _subjects(story: Story) -> list[str]:
-    return [person.name for person in story.people] + [thing.noun for thing in story.introduced]
+    return Document(pieces, [person.name for person in story.people] + [thing.noun for thing in story.introduced])

@@ -36,7 +36,7 @@ class Encoder:
     """From documents to token ids.
 
     The tokenizer knows the nouns and many names of the training stories as single tokens, but cuts those that it never
-    saw into pieces. So that the model learns to read and copy any piece, names and nouns are spelled anew in each
+    saw into pieces. So that the model learns to read and copy any piece, what questions ask for is spelled anew in each
     document: some are cut up as if they were unknown (compare BPE-dropout, Provilkov et al. 2020, arXiv:1910.13267),
     some become a few tokens drawn by lot. Nobody can foresee such a spelling where it first stands: there it has no
     weight, and the model does not learn to write it.

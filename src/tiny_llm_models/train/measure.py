@@ -18,6 +18,7 @@ import mlx.core as mx
 import numpy as np
 import torch
 from mlx_lm.tokenizer_utils import load as load_tokenizer
+from tokenizers import Tokenizer
 from transformers import AutoModelForCausalLM
 
 from .. import evaluation, free_stories
@@ -73,7 +74,7 @@ def measure(folder: Path, draft_of: Path | None, effort: Effort, report: Callabl
             for language, held_out in texts.items()
         }
     report("free stories")
-    figures["free stories"] = _free_stories(model, tokenizer, texts, effort)
+    figures["free stories"] = _free_stories(folder, model, tokenizer, texts, effort)
     return figures
 
 
@@ -117,9 +118,13 @@ def _answers(model: Any, in_4_bit: Any, exams: list[evaluation.Exam]) -> dict[st
     }
 
 
-def _free_stories(model: Any, tokenizer: Any, texts: dict[str, list[list[int]]], effort: Effort) -> dict[str, Any]:
-    known = (tokenizer.encode(document.text) for document in corpus_documents(effort.documents))
-    copies = free_stories.Copies(known, COPY + 1)
+def _free_stories(
+    folder: Path, model: Any, tokenizer: Any, texts: dict[str, list[list[int]]], effort: Effort
+) -> dict[str, Any]:
+    encodings = Tokenizer.from_file(str(folder / "tokenizer.json")).encode_batch_fast(
+        [document.text for document in corpus_documents(effort.documents)]
+    )
+    copies = free_stories.Copies((encoding.ids for encoding in encodings), COPY + 1)
     figures: dict[str, Any] = {}
     for language in LANGUAGES:
         prompts = [tokenizer.encode(start) for start in free_stories.starts(language, effort.stories)]
