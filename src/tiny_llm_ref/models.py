@@ -6,6 +6,8 @@ from typing import Any
 
 import mlx.core as mx
 
+from tiny_llm_models import BUNDLED, bundled
+
 from .basics import Linear
 from .config import ModelConfig
 from .embedding import Embedding
@@ -22,7 +24,7 @@ _HUB_FILES = ["*.json", "*.safetensors", "*.txt", "*.jinja"]
 
 
 def load(name_or_path: str | Path, dtype: mx.Dtype | None = None) -> tuple[CausalLM, Any]:
-    """A model and its tokenizer, from a checkpoint directory or from a name on the Hugging Face Hub.
+    """A model and its tokenizer, by the name of a bundled one, a checkpoint directory, or a name on the Hub.
 
     The tokenizer is mlx-lm's, with `encode`, `decode`, `apply_chat_template`.
     dtype: of the weights; None keeps the checkpoint's.
@@ -89,13 +91,20 @@ class _Parts:
 
 
 def resolve(name_or_path: str | Path) -> Path:
-    """The checkpoint directory that a path or a Hub name ("Qwen/Qwen3-0.6B") stands for; downloads it if need be."""
+    """The checkpoint directory that is meant; downloads it if need be. Raises as `load` does.
+
+    name_or_path: a bundled model ("story"; a directory of that name is "./story"), a directory, or a model on the
+        Hugging Face Hub ("Qwen/Qwen3-0.6B").
+    """
+    if name_or_path in BUNDLED:
+        return bundled(str(name_or_path))
     path = Path(name_or_path).expanduser()
     if path.is_dir():
         return path
     if str(name_or_path).count("/") != 1 or str(name_or_path).startswith((".", "/", "~")):
         raise FileNotFoundError(
-            f"no checkpoint directory {str(name_or_path)!r}, and a Hub name looks like 'Qwen/Qwen3-0.6B'"
+            f"no checkpoint directory {str(name_or_path)!r}; the bundled models are {', '.join(BUNDLED)}, and a name "
+            "on the Hub looks like 'Qwen/Qwen3-0.6B'"
         )
     return _download(str(name_or_path))
 
