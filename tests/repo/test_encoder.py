@@ -37,7 +37,7 @@ def test_without_subjects_the_tokens_are_the_tokenizers(tokenizer: Tokenizer, in
 def test_subjects_are_spelled_anew_in_each_document(tokenizer: Tokenizer):
     """Each time in the same way, and without weight where they stand first."""
     encoder, random, kinds = Encoder(tokenizer), Random(0), Counter()
-    plain = [list(pair) for pair in zip(*Encoder(tokenizer).encode(Document(PIECES, []), random), strict=True)]
+    plain = [list(pair) for pair in zip(*encoder.encode(Document(PIECES, []), random), strict=True)]
     [lamp] = tokenizer.encode(" lamp").ids
     at = [i for i, (token, _) in enumerate(plain) if token == lamp]
     for _ in range(2000):

@@ -14,6 +14,7 @@ from .words import LANGUAGES, Words
 
 __all__ = ["Document", "document", "question_prompt"]
 
+_QUESTIONS = 12  # about each story, as far as it has answers
 _words = cache(Words)
 
 
@@ -37,7 +38,7 @@ def document(split: str, index: int, long: float) -> Document:
     words = _words(LANGUAGES[index % len(LANGUAGES)], split)
     random = Random(f"{split} {index}")
     if random.random() < long:
-        return _questions(words, random, tell_long_story(words, random, random.randint(24, 56)), 12)
+        return _questions(words, random, tell_long_story(words, random, random.randint(24, 56)))
     kind = random.random()
     if kind < 0.25:
         story = tell_story(words, random, random.random() < 0.7)
@@ -79,11 +80,11 @@ def _request(words: Words, random: Random) -> Document:
     return Document(_turn([(request, 0)], story.text, 1), [])
 
 
-def _questions(words: Words, random: Random, story: Story, count: int = 12) -> Document:
+def _questions(words: Words, random: Random, story: Story) -> Document:
     """A conversation: the first question comes with the story, others follow."""
     weight = float(random.random() < 0.4)  # of the story, which the questions alone teach to read
     pieces: list[tuple[str, float]] = []
-    for i, question in enumerate(ask(story, random, count)):
+    for i, question in enumerate(ask(story, random, _QUESTIONS)):
         said = question_prompt("", question.text) if i == 0 else question.text
         pieces += _turn([(story.text if i == 0 else "", weight), (said, 0)], question.answer, 8)
     return Document(pieces, [person.name for person in story.people] + [thing.noun for thing in story.introduced])

@@ -58,9 +58,10 @@ class Encoder:
         for _, group in groupby(tokens, key=itemgetter(2)):
             whole, offsets, _ = zip(*group, strict=True)
             start, end = offsets[0][0], offsets[-1][1]
-            word, weight = text[start:end].strip(), weights[start]
+            spelled, weight = text[start:end], weights[start]
+            word = spelled.strip()
             if spell := spellings.get(word):
-                pieces = spell(text[start:end])
+                pieces = spell(spelled)
                 weight = weight if word in seen else 0
                 seen.add(word)
             else:
