@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 from tiny_llm_course.stub_files import check_stubs, write_stubs
-from tiny_llm_course.stubs import StubError
+from tiny_llm_course.task_code import StubError
 
 ROOT = Path(os.path.relpath(Path(__file__).resolve().parents[1]))
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 from dataclasses import dataclass
 from pathlib import Path
 
-from .stubs import StubError, make_stub
+from .files import write_whole
+from .stubs import make_stub
+from .task_code import StubError
 
 __all__ = ["check_stubs", "write_stubs"]
 
@@ -29,11 +30,11 @@ def write_stubs(reference: Path, out: Path, manifest: Path) -> list[str]:
             + "To keep your work there is nothing to do. For a fresh stub move your file away and run this again."
         )
     for path in plan.stale:
-        _write(out / path, plan.stubs[path])
+        write_whole(out / path, plan.stubs[path])
     for path in plan.orphaned:
         (out / path).unlink()
     if plan.manifest_is_stale:  # last: when interrupted, a file is what the manifest says or what it will say
-        _write(manifest, json.dumps(plan.hashes, indent=2, sort_keys=True).encode() + b"\n")
+        write_whole(manifest, json.dumps(plan.hashes, indent=2, sort_keys=True).encode() + b"\n")
     return [f"wrote {out / path}" for path in plan.stale] + [f"deleted {out / path}" for path in plan.orphaned]
 
 
@@ -97,11 +98,3 @@ def _read_manifest(path: Path) -> dict[str, str]:
 def _hash(content: bytes) -> str:
     """The same for a file that git checked out with CRLF."""
     return hashlib.sha256(content.replace(b"\r\n", b"\n")).hexdigest()
-
-
-def _write(path: Path, content: bytes) -> None:
-    """All of it or nothing."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.tmp")
-    temporary.write_bytes(content)
-    os.replace(temporary, path)

@@ -6,23 +6,15 @@ import ast
 import io
 import json
 import re
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable
 from functools import cache
-from typing import TypeAlias
 
-from .syllabus import TaskId, parse_task_ids, weeks
+from .syllabus import TaskId, weeks
+from .task_code import Definition, Function, parse, tasks_in, unneeded_helpers
 
-__all__ = ["StubError", "make_stub"]
+__all__ = ["make_stub"]
 
 LINE_LENGTH = 120  # pyproject.toml's
-
-Function: TypeAlias = ast.FunctionDef | ast.AsyncFunctionDef
-Definition: TypeAlias = Function | ast.ClassDef
-Scope: TypeAlias = ast.Module | ast.ClassDef
-
-
-class StubError(Exception):
-    """Why stubs cannot be made or written, in words for whoever asked for them."""
 
 
 def make_stub(
@@ -38,13 +30,13 @@ def make_stub(
     Raises:
         StubError: a syntax error, or a task id that is malformed or not in the syllabus; names filename and line.
     """
-    tree = _parse(source, filename)
+    tree = parse(source, filename)
     errors = {
         function: _error(next(task_id for task_id in ids if not is_solved(task_id)), name)
-        for function, ids, name in _tasks(tree, filename)
+        for function, ids, name in tasks_in(tree, filename)
         if not all(map(is_solved, ids))
     }
-    unneeded = _unneeded_helpers(tree, [statement for function in errors for statement in function.body])
+    unneeded = unneeded_helpers(tree, [statement for function in errors for statement in function.body])
     lines = list(io.StringIO(source, newline=""))
     for statement in sorted({*errors, *unneeded}, key=lambda statement: statement.lineno, reverse=True):
         if statement in unneeded:
@@ -53,41 +45,6 @@ def make_stub(
             assert isinstance(statement, Function)
             _replace_body(statement, lines, errors[statement])
     return "".join(lines)
-
-
-def _parse(source: str, filename: str) -> ast.Module:
-    try:
-        return ast.parse(source, filename)
-    except SyntaxError as error:
-        raise StubError(f"{filename}:{error.lineno}: {error.msg}") from error
-    except ValueError as error:  # a null byte, before Python 3.12
-        raise StubError(f"{filename}: {error}") from error
-
-
-def _tasks(
-    node: ast.AST, filename: str, prefix: str = "", inherited: tuple[TaskId, ...] = ()
-) -> Iterator[tuple[Function, tuple[TaskId, ...], str]]:
-    """The functions below a node that are tasks, their ids, their qualified names."""
-    for child in ast.iter_child_nodes(node):
-        if not isinstance(child, Definition):
-            yield from _tasks(child, filename, prefix, inherited)
-            continue
-        ids = _task_ids(child, filename) or (() if child.name.startswith("_check_") else inherited)
-        if ids and isinstance(child, Function):
-            yield child, ids, prefix + child.name
-        else:
-            yield from _tasks(child, filename, f"{prefix}{child.name}.", ids)
-
-
-def _task_ids(node: Definition, filename: str) -> tuple[TaskId, ...]:
-    try:
-        ids = parse_task_ids(ast.get_docstring(node))
-    except ValueError as error:
-        raise StubError(f"{filename}:{node.lineno}: {error}") from error
-    for task_id in ids:
-        if task_id not in _chapters():
-            raise StubError(f"{filename}:{node.lineno}: the syllabus has no task {task_id}")
-    return ids
 
 
 @cache
@@ -102,80 +59,6 @@ def _error(task_id: TaskId, name: str) -> list[str]:
         f"Chapter: {_chapters()[task_id]}. ",
         f"Test: {task_id.test_command}",
     ]
-
-
-def _unneeded_helpers(tree: ast.Module, replaced: list[ast.stmt]) -> set[ast.stmt]:
-    """Helpers that replaced statements lead to, directly or through other helpers, and nothing else does."""
-    helpers = {statement: name for scope in _scopes(tree) for statement, name in _helpers(scope).items()}
-    uses = {helper: _names(helper, replaced) for helper in helpers}
-
-    def reached(names: set[str]) -> set[ast.stmt]:
-        found: set[ast.stmt] = set()
-        while new := {helper for helper, name in helpers.items() if name in names} - found:
-            found |= new
-            names = names.union(*(uses[helper] for helper in new))
-        return found
-
-    candidates = reached(set().union(*(_names(statement) for statement in replaced)))
-    others = [uses[helper] for helper in helpers.keys() - candidates]
-    return candidates - reached(_names(tree, [*replaced, *helpers]).union(*others))
-
-
-def _scopes(scope: Scope) -> Iterator[Scope]:
-    """A module or class, and the classes in it that are no helpers themselves."""
-    yield scope
-    helpers = _helpers(scope)
-    for statement in scope.body:
-        if isinstance(statement, ast.ClassDef) and statement not in helpers:
-            yield from _scopes(statement)
-
-
-def _helpers(scope: Scope) -> dict[ast.stmt, str]:
-    """A module's private functions, classes and constants, or a class's private methods, and their names."""
-    found = {
-        statement: name
-        for statement in scope.body
-        if _is_private(name := _defined_name(statement))
-        and (isinstance(scope, ast.Module) or isinstance(statement, Function))
-        and not any(_is_tagged(part) for part in ast.walk(statement))
-    }
-    return found if len(found) < len(scope.body) else {}  # a class needs a body
-
-
-def _defined_name(statement: ast.stmt) -> str:
-    match statement:
-        case (
-            ast.FunctionDef(name=name)
-            | ast.AsyncFunctionDef(name=name)
-            | ast.ClassDef(name=name)
-            | ast.Assign(targets=[ast.Name(id=name)])
-            | ast.AnnAssign(target=ast.Name(id=name))
-        ):
-            return str(name)
-    return ""
-
-
-def _is_private(name: str) -> bool:
-    return name.startswith("_") and not name.startswith("_check_") and not re.fullmatch("__.*__", name)
-
-
-def _is_tagged(node: ast.AST) -> bool:
-    return isinstance(node, Definition) and bool(parse_task_ids(ast.get_docstring(node)))
-
-
-def _names(node: ast.AST, excluded: Collection[ast.AST] = ()) -> set[str]:
-    """Identifiers that a node uses; of strings the words, as annotations and `__all__` are strings, docstrings not."""
-    if node in excluded:
-        return set()
-    names: set[str] = set()
-    match node:
-        case ast.Expr(value=ast.Constant()):
-            return set()
-        case ast.Name(id=name) | ast.Attribute(attr=name):
-            names = {name}
-        case ast.Constant(value=str(text)):
-            names = set(re.findall(r"\w+", text))
-    return names.union(*(_names(child, excluded) for child in ast.iter_child_nodes(node)))
 
 
 def _replace_body(function: Function, lines: list[str], error: list[str]) -> None:

@@ -14,7 +14,19 @@ if sys.version_info >= (3, 11):
 else:
     import tomli as tomllib
 
-__all__ = ["Day", "Task", "TaskId", "Week", "parse_task_ids", "select_days", "weeks"]
+__all__ = [
+    "Day",
+    "Task",
+    "TaskId",
+    "Text",
+    "Week",
+    "day_of",
+    "parse_task_ids",
+    "select_days",
+    "select_task",
+    "tasks",
+    "weeks",
+]
 
 Text = dict[str, str]  # language code -> text
 
@@ -88,6 +100,28 @@ def weeks() -> tuple[Week, ...]:
     """All weeks, in order."""
     table = tomllib.loads(Path(__file__).with_name("syllabus.toml").read_text(encoding="utf-8"))
     return tuple(_week(entry) for entry in table["weeks"])
+
+
+def tasks() -> list[Task]:
+    """All tasks, in order."""
+    return [task for week in weeks() for day in week.days for task in day.tasks]
+
+
+def day_of(task: TaskId) -> Day:
+    """The day to which a task belongs."""
+    return select_days(str(task.week), str(task.day))[0]
+
+
+def select_task(text: str) -> Task:
+    """The task with this id.
+
+    Raises:
+        ValueError: in one line, what was asked for and what exists.
+    """
+    found = [task for task in tasks() if str(task.id) == text]
+    if not found:
+        raise ValueError(f"there is no task {text!r}; a task id looks like {tasks()[0].id}, and `progress` lists all")
+    return found[0]
 
 
 def select_days(week: str | None, day: str | None) -> list[Day]:

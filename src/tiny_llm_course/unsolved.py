@@ -5,10 +5,12 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from .syllabus import TaskId
+from .task_code import StubError, tasks_in
 
 __all__ = ["Stub", "task_in_message", "unsolved"]
 
@@ -39,10 +41,18 @@ def _stubs_in(file: Path) -> Iterator[Stub]:
         tree = ast.parse(file.read_bytes())
     except (SyntaxError, ValueError):
         return
-    for node in ast.walk(tree):
-        match node:
+    found = set(_stubs_below(tree, file))
+    with suppress(StubError):  # a task id that the learner changed
+        for function, ids, _ in tasks_in(tree, str(file)):  # one stub may stand for several tasks
+            found |= {replace(stub, task=task) for stub in _stubs_below(function, file) for task in ids}
+    yield from found
+
+
+def _stubs_below(node: ast.AST, file: Path) -> Iterator[Stub]:
+    for child in ast.walk(node):
+        match child:
             case ast.Raise(
                 exc=ast.Call(func=ast.Name(id="NotImplementedError"), args=[ast.Constant(value=str(message))])
             ):
                 if task := task_in_message(message):
-                    yield Stub(task, file, node.lineno, message)
+                    yield Stub(task, file, child.lineno, message)

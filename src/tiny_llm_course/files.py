@@ -1,0 +1,98 @@
+"""Writing files so that nothing is lost: all of a file or nothing, and a copy of what was there before."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+
+__all__ = ["Backups", "Undone", "write_whole"]
+
+
+def write_whole(path: Path, content: bytes) -> None:
+    """All of it or nothing: a reader never sees half a file, and a crash leaves the old one."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f".{path.name}.tmp")
+    temporary.write_bytes(content)
+    if path.exists():
+        shutil.copymode(path, temporary)
+    os.replace(temporary, path)
+
+
+@dataclass(frozen=True)
+class Undone:
+    """What was taken back."""
+
+    reason: str
+    files: list[Path]
+    copies: Path
+
+
+class Backups:
+    """Copies of files as they were before a command changed them, the newest of which can be brought back.
+
+    folder/2026-11-21_14-03-05.123456/ holds the files of one command, and `backup.json` says which: a file that was not
+    there before has no copy.
+    """
+
+    def __init__(self, folder: Path, root: Path):
+        self._folder = folder
+        self._root = root
+
+    def write(self, files: dict[Path, bytes | None], reason: str) -> Path:
+        """Write files below the root, or remove those of None; what they hold is kept first, in the folder returned."""
+        copies = self._keep(list(files), reason)
+        for path, content in files.items():
+            if content is None:
+                path.unlink(missing_ok=True)
+            else:
+                write_whole(path, content)
+        return copies
+
+    def undo(self) -> Undone | None:
+        """Take back the newest command that was not taken back yet; what its files hold now is kept, too. None if there
+        is nothing to undo."""
+        open_ = [copies for copies in self.all() if not (copies / "undone").exists()]
+        if not open_:
+            return None
+        copies = open_[-1]
+        record = json.loads((copies / "backup.json").read_text(encoding="utf-8"))
+        files = {self._root / name: existed for name, existed in record["existed"].items()}
+        replaced = self._keep(list(files), f"undo: {record['reason']}")
+        (replaced / "undone").touch()  # so that the next undo goes one step further back
+        for path, existed in files.items():
+            if existed:
+                write_whole(path, (copies / path.relative_to(self._root)).read_bytes())
+            else:
+                path.unlink(missing_ok=True)
+        (copies / "undone").touch()
+        return Undone(record["reason"], list(files), copies)
+
+    def all(self) -> list[Path]:
+        """The folders of copies, oldest first. One that a crash left without its record is not among them."""
+        return sorted(record.parent for record in self._folder.glob("*/backup.json"))
+
+    def _keep(self, files: list[Path], reason: str) -> Path:
+        """Copy files into a new folder. The record comes last: a folder without one is not used."""
+        folder = self._new_folder()
+        existed = {}
+        for path in files:
+            name = path.relative_to(self._root).as_posix()
+            existed[name] = path.exists()
+            if path.exists():
+                (folder / name).parent.mkdir(parents=True, exist_ok=True)
+                shutil.copy2(path, folder / name)
+        write_whole(folder / "backup.json", json.dumps({"reason": reason, "existed": existed}, indent=2).encode())
+        return folder
+
+    def _new_folder(self) -> Path:
+        while True:
+            folder = self._folder / datetime.now().strftime("%Y-%m-%d_%H-%M-%S.%f")
+            try:
+                folder.mkdir(parents=True)
+            except FileExistsError:
+                continue
+            return folder

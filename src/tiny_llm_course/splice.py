@@ -1,0 +1,252 @@
+"""Puts functions of one source into another, and leaves everything else as it is, byte for byte."""
+
+from __future__ import annotations
+
+import ast
+import io
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from textwrap import dedent
+
+from .task_code import Definition, Function, StubError, names_in, parse, task_parts
+
+__all__ = ["SpliceError", "code_of", "merge", "splice", "splice_region"]
+
+
+class SpliceError(Exception):
+    """Why a file was left alone, in words for its author."""
+
+
+@dataclass(frozen=True)
+class _Part:
+    """Where a definition stands: lines `start` to before `end`, with decorators and the comments directly above."""
+
+    start: int
+    end: int
+    node: ast.stmt
+
+
+def code_of(source: str, name: str) -> str:
+    """The text of the function, method or constant with this qualified name. Raises a KeyError if there is none."""
+    part = _parts(source, "<string>")[name]
+    return "".join(_lines(source)[part.start : part.end])
+
+
+def splice(target: str, source: str, names: list[str], filename: str) -> str:
+    """`target` with the functions `names` as `source` has them, and with the imports that they need.
+
+    A private helper that the target lacks is put in; one that `source` lacks, and nothing in the result uses, goes.
+    `filename` is the target's, for messages.
+
+    Raises:
+        SpliceError: the target has a syntax error, or no function of that name.
+    """
+    wanted = _parts(source, "<string>")
+    if target and not target.endswith("\n"):
+        target += "\n"
+    for name in names:
+        if name in wanted:
+            target = _put(target, source, name, filename)
+    for name in names:
+        if name not in wanted and name in (parts := _parts(target, filename)):
+            rest = _without(target, parts[name])
+            if name.rpartition(".")[2] not in names_in(ast.parse(rest)):
+                target = rest
+    return _with_imports(target, source, [name for name in names if name in wanted])
+
+
+def merge(
+    yours: str, stub: str, is_open: Callable[[ast.AST], bool], filename: str
+) -> tuple[str, list[tuple[str, str]]]:
+    """A newer stub with what its author's file has solved: that file's tasks, and all that it defines besides.
+
+    is_open: whether a task's function is still a stub. Returns the text, and for each function whose signature is
+    another one now, the old and the new one; the old function is kept.
+
+    Raises:
+        SpliceError: the author's file has a syntax error.
+    """
+    mine, theirs = _parts(yours, filename), _parts(stub, filename)
+    tagged = {name for names in task_parts(stub).values() for name in names}
+    solved = [name for name in mine if name in tagged and not is_open(mine[name].node)]
+    own: list[str] = []
+    for name in mine:
+        if name not in theirs and _scope(name) not in own:  # a class of their own comes whole
+            own.append(name)
+    changed = [
+        (_signature(mine[name].node), _signature(theirs[name].node))
+        for name in solved
+        if _signature(mine[name].node) != _signature(theirs[name].node)
+    ]
+    merged = stub
+    for name in [*solved, *own]:
+        merged = _put(merged, yours, name, filename, any_name=True)
+    return _with_imports(merged, yours, [*solved, *own]) + _other_statements(yours, merged), changed
+
+
+def _other_statements(yours: str, merged: str) -> str:
+    """What the author's file does besides importing and defining, such as `if __name__ == "__main__"`."""
+    found = []
+    for statement in ast.parse(yours).body:
+        text = ast.get_source_segment(yours, statement, padded=True) or ""
+        if not _name(statement) and not isinstance(statement, ast.Import | ast.ImportFrom) and text not in merged:
+            found.append(f"\n\n{text}\n")
+    return "".join(found)
+
+
+def _signature(node: ast.stmt) -> str:
+    if not isinstance(node, Function):
+        return ""
+    returns = f" -> {ast.unparse(node.returns)}" if node.returns else ""
+    return f"def {node.name}({ast.unparse(node.args)}){returns}"
+
+
+def splice_region(target: str, source: str, task: str, filename: str) -> str:
+    """`target`, C++ or Metal, with what stands in `source` between `// task ID begin` and `// task ID end`.
+
+    Raises:
+        SpliceError: a marker is missing in the target.
+    """
+    lines, regions = _lines(target), _regions(target)
+    if task not in regions:
+        raise SpliceError(
+            f"{filename}: expected lines `// task {task} begin` and `// task {task} end`; the file was left as it is"
+        )
+    (start, end), (first, last) = regions[task], _regions(source)[task]
+    newline = "\r\n" if _uses_crlf(lines) else "\n"
+    lines[start:end] = [line.rstrip("\r\n") + newline for line in _lines(source)[first:last]]
+    return "".join(lines)
+
+
+def _put(target: str, source: str, name: str, filename: str, any_name: bool = False) -> str:
+    new = code_of(source, name)
+    lines, parts = _lines(target), _parts(target, filename)
+    if _uses_crlf(lines):
+        new = new.replace("\n", "\r\n")
+    if name in parts:
+        lines[parts[name].start : parts[name].end] = [new]
+        return "".join(lines)
+    scope, _, own = name.rpartition(".")
+    if not any_name and (not own.startswith("_") or own.startswith("__")):
+        raise SpliceError(
+            f"{filename}: expected a function {name}, got none; was it renamed? The file was left as it is."
+        )
+    siblings = list(_parts(source, "<string>"))
+    before = [sibling for sibling in siblings[: siblings.index(name)] if sibling in parts and _scope(sibling) == scope]
+    if scope and scope not in parts:
+        raise SpliceError(
+            f"{filename}: expected a class {scope}, got none; was it renamed? The file was left as it is."
+        )
+    place = parts[before[-1]].end if before else parts[scope].end if scope else len(lines)
+    blank = ("\r\n" if _uses_crlf(lines) else "\n") * (1 if scope else 2)
+    lines.insert(place, blank + new)
+    return "".join(lines)
+
+
+def _without(target: str, part: _Part) -> str:
+    lines = _lines(target)
+    start = part.start
+    while start and not lines[start - 1].strip():
+        start -= 1
+    del lines[start : part.end]
+    return "".join(lines)
+
+
+def _with_imports(target: str, source: str, names: list[str]) -> str:
+    """The target with the source's imports of what the functions `names` use and the target does not define."""
+    bound = _bound_names(target)
+    used = set().union(*(names_in(ast.parse(dedent(code_of(source, name)))) for name in names)) if names else set()
+    missing = []
+    for statement in ast.parse(source).body:
+        if isinstance(statement, ast.Import | ast.ImportFrom):
+            aliases = [a for a in statement.names if (n := _bound_name(a)) in used and n not in bound]
+            if aliases:
+                statement.names = aliases
+                missing.append(ast.unparse(statement))
+    if not missing:
+        return target
+    body = ast.parse(target).body
+    imports = [statement for statement in body if isinstance(statement, ast.Import | ast.ImportFrom)]
+    lines = _lines(target)
+    after = imports[-1].end_lineno if imports else (body[0].end_lineno if body else 0)
+    newline = "\r\n" if _uses_crlf(lines) else "\n"
+    lines[after:after] = [line + newline for line in missing]
+    return "".join(lines)
+
+
+def _bound_names(source: str) -> set[str]:
+    names: set[str] = set()
+    for statement in ast.parse(source).body:
+        if isinstance(statement, ast.Import | ast.ImportFrom):
+            names |= {_bound_name(alias) for alias in statement.names}
+        elif isinstance(statement, Definition):
+            names.add(statement.name)
+        else:
+            names |= {node.id for node in ast.walk(statement) if isinstance(node, ast.Name)}
+    return names
+
+
+def _bound_name(alias: ast.alias) -> str:
+    return alias.asname or alias.name.partition(".")[0]
+
+
+def _parts(source: str, filename: str) -> dict[str, _Part]:
+    """What a module defines at its top and in its classes, by qualified name, in order."""
+    try:
+        tree = parse(source, filename)
+    except StubError as error:
+        raise SpliceError(f"{error}; the file was left as it is. Mend the syntax error first.") from error
+    return dict(_parts_in(tree, _lines(source), ""))
+
+
+def _parts_in(scope: ast.Module | ast.ClassDef, lines: list[str], prefix: str) -> Iterator[tuple[str, _Part]]:
+    for statement in scope.body:
+        name = _name(statement)
+        if name:
+            decorators = statement.decorator_list if isinstance(statement, Definition) else []
+            start = min([statement.lineno, *(decorator.lineno for decorator in decorators)]) - 1
+            indent = lines[start][: len(lines[start]) - len(lines[start].lstrip())]
+            while start and lines[start - 1].startswith(f"{indent}#"):
+                start -= 1
+            yield prefix + name, _Part(start, statement.end_lineno or start + 1, statement)
+        if isinstance(statement, ast.ClassDef):
+            yield from _parts_in(statement, lines, f"{prefix}{name}.")
+
+
+def _name(statement: ast.stmt) -> str:
+    match statement:
+        case (
+            ast.FunctionDef(name=name)
+            | ast.AsyncFunctionDef(name=name)
+            | ast.ClassDef(name=name)
+            | ast.Assign(targets=[ast.Name(id=name)])
+            | ast.AnnAssign(target=ast.Name(id=name))
+        ):
+            return str(name)
+    return ""
+
+
+def _scope(name: str) -> str:
+    return name.rpartition(".")[0]
+
+
+def _lines(source: str) -> list[str]:
+    return list(io.StringIO(source, newline=""))
+
+
+def _uses_crlf(lines: list[str]) -> bool:
+    return bool(lines) and lines[0].endswith("\r\n")
+
+
+def _regions(source: str) -> dict[str, tuple[int, int]]:
+    """Lines between the markers of each task."""
+    starts: dict[str, int] = {}
+    found = {}
+    for i, line in enumerate(_lines(source)):
+        if match := re.fullmatch(r"\s*// task (\S+) (begin|end)\s*", line):
+            if match[2] == "begin":
+                starts[match[1]] = i + 1
+            elif match[1] in starts:
+                found[match[1]] = starts[match[1]], i
+    return found

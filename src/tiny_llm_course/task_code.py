@@ -1,0 +1,155 @@
+"""Which code of a module belongs to which task: its functions, and the private helpers that only tasks use."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Collection, Iterator
+from functools import cache
+from typing import TypeAlias
+
+from .syllabus import TaskId, parse_task_ids, weeks
+
+__all__ = ["Definition", "Function", "StubError", "names_in", "parse", "task_parts", "tasks_in", "unneeded_helpers"]
+
+Function: TypeAlias = ast.FunctionDef | ast.AsyncFunctionDef
+Definition: TypeAlias = Function | ast.ClassDef
+Scope: TypeAlias = ast.Module | ast.ClassDef
+
+
+class StubError(Exception):
+    """Why stubs cannot be made or written, in words for whoever asked for them."""
+
+
+def parse(source: str, filename: str) -> ast.Module:
+    """A module's tree. Raises a StubError that names the place of a syntax error."""
+    try:
+        return ast.parse(source, filename)
+    except SyntaxError as error:
+        raise StubError(f"{filename}:{error.lineno}: {error.msg}") from error
+    except ValueError as error:  # a null byte, before Python 3.12
+        raise StubError(f"{filename}: {error}") from error
+
+
+def tasks_in(
+    node: ast.AST, filename: str = "<string>", prefix: str = "", inherited: tuple[TaskId, ...] = ()
+) -> Iterator[tuple[Function, tuple[TaskId, ...], str]]:
+    """The functions below a node that are tasks, their ids, their qualified names."""
+    for child in ast.iter_child_nodes(node):
+        if not isinstance(child, Definition):
+            yield from tasks_in(child, filename, prefix, inherited)
+            continue
+        ids = _task_ids(child, filename) or (() if child.name.startswith("_check_") else inherited)
+        if ids and isinstance(child, Function):
+            yield child, ids, prefix + child.name
+        else:
+            yield from tasks_in(child, filename, f"{prefix}{child.name}.", ids)
+
+
+def task_parts(source: str) -> dict[TaskId, list[str]]:
+    """For each task of a module the qualified names of its functions, then of the helpers that they lead to and that
+    stubs leave out."""
+    tree = parse(source, "<string>")
+    tasks = list(tasks_in(tree))
+    left_out = unneeded_helpers(tree, [statement for function, _, _ in tasks for statement in function.body])
+    qualified = {s: f"{prefix}{name}" for scope, prefix in _scopes(tree) for s, name in _helpers(scope).items()}
+    helpers = {helper: name.rpartition(".")[2] for helper, name in qualified.items() if helper in left_out}
+    uses = {helper: names_in(helper) for helper in helpers}
+    parts = {}
+    for task_id in sorted({task_id for _, ids, _ in tasks for task_id in ids}):
+        own = [(function, name) for function, ids, name in tasks if task_id in ids]
+        reached = _reached(helpers, uses, set().union(*(names_in(function) for function, _ in own)))
+        names = [name for _, name in own] + [qualified[helper] for helper in helpers if helper in reached]
+        parts[task_id] = list(dict.fromkeys(names))  # a class's helpers are its task's functions, too
+    return parts
+
+
+@cache
+def _known() -> set[TaskId]:
+    return {task.id for week in weeks() for day in week.days for task in day.tasks}
+
+
+def _task_ids(node: Definition, filename: str) -> tuple[TaskId, ...]:
+    try:
+        ids = parse_task_ids(ast.get_docstring(node))
+    except ValueError as error:
+        raise StubError(f"{filename}:{node.lineno}: {error}") from error
+    for task_id in ids:
+        if task_id not in _known():
+            raise StubError(f"{filename}:{node.lineno}: the syllabus has no task {task_id}")
+    return ids
+
+
+def unneeded_helpers(tree: ast.Module, replaced: list[ast.stmt]) -> set[ast.stmt]:
+    """Helpers that replaced statements lead to, directly or through other helpers, and nothing else does."""
+    helpers = {statement: name for scope, _ in _scopes(tree) for statement, name in _helpers(scope).items()}
+    uses = {helper: names_in(helper, replaced) for helper in helpers}
+    candidates = _reached(helpers, uses, set().union(*(names_in(statement) for statement in replaced)))
+    others = [uses[helper] for helper in helpers.keys() - candidates]
+    return candidates - _reached(helpers, uses, names_in(tree, [*replaced, *helpers]).union(*others))
+
+
+def _reached(helpers: dict[ast.stmt, str], uses: dict[ast.stmt, set[str]], names: set[str]) -> set[ast.stmt]:
+    """The helpers that names lead to, directly or through other helpers."""
+    found: set[ast.stmt] = set()
+    while new := {helper for helper, name in helpers.items() if name in names} - found:
+        found |= new
+        names = names.union(*(uses[helper] for helper in new))
+    return found
+
+
+def _scopes(scope: Scope, prefix: str = "") -> Iterator[tuple[Scope, str]]:
+    """A module or class, and the classes in it that are no helpers themselves; with what precedes names in it."""
+    yield scope, prefix
+    helpers = _helpers(scope)
+    for statement in scope.body:
+        if isinstance(statement, ast.ClassDef) and statement not in helpers:
+            yield from _scopes(statement, f"{prefix}{statement.name}.")
+
+
+def _helpers(scope: Scope) -> dict[ast.stmt, str]:
+    """A module's private functions, classes and constants, or a class's private methods, and their names."""
+    found = {
+        statement: name
+        for statement in scope.body
+        if _is_private(name := _defined_name(statement))
+        and (isinstance(scope, ast.Module) or isinstance(statement, Function))
+        and not any(_is_tagged(part) for part in ast.walk(statement))
+    }
+    return found if len(found) < len(scope.body) else {}  # a class needs a body
+
+
+def _defined_name(statement: ast.stmt) -> str:
+    match statement:
+        case (
+            ast.FunctionDef(name=name)
+            | ast.AsyncFunctionDef(name=name)
+            | ast.ClassDef(name=name)
+            | ast.Assign(targets=[ast.Name(id=name)])
+            | ast.AnnAssign(target=ast.Name(id=name))
+        ):
+            return str(name)
+    return ""
+
+
+def _is_private(name: str) -> bool:
+    return name.startswith("_") and not name.startswith("_check_") and not re.fullmatch("__.*__", name)
+
+
+def _is_tagged(node: ast.AST) -> bool:
+    return isinstance(node, Definition) and bool(parse_task_ids(ast.get_docstring(node)))
+
+
+def names_in(node: ast.AST, excluded: Collection[ast.AST] = ()) -> set[str]:
+    """Identifiers that a node uses; of strings the words, as annotations and `__all__` are strings, docstrings not."""
+    if node in excluded:
+        return set()
+    names: set[str] = set()
+    match node:
+        case ast.Expr(value=ast.Constant()):
+            return set()
+        case ast.Name(id=name) | ast.Attribute(attr=name):
+            names = {name}
+        case ast.Constant(value=str(text)):
+            names = set(re.findall(r"\w+", text))
+    return names.union(*(names_in(child, excluded) for child in ast.iter_child_nodes(node)))
