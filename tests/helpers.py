@@ -8,6 +8,8 @@ import mlx.core as mx
 import numpy as np
 import pytest
 
+from tiny_llm_course.recording import record
+
 __all__ = ["DTYPES", "Inputs", "array64", "assert_close", "assert_unchanged", "over_dtypes"]
 
 DTYPES = [mx.float32, mx.float16, mx.bfloat16]
@@ -56,7 +58,9 @@ def assert_close(got: Any, expected: Any, *, dtype: mx.Dtype = mx.float32, toler
     __tracebackhide__ = True
     expected = array64(expected) if isinstance(expected, mx.array) else np.asarray(expected, np.float64)
     tolerance = TOLERANCE[dtype] if tolerance is None else tolerance
-    if not isinstance(got, mx.array):
+    if isinstance(got, mx.array):
+        record(_values(got), str(got.dtype), tolerance)
+    else:
         pytest.fail(f"expected an mx.array, got {_describe(got)}", pytrace=False)
     if got.shape != expected.shape:
         pytest.fail(f"wrong shape: expected {expected.shape}, got {got.shape}")
@@ -74,6 +78,7 @@ def assert_unchanged(before: list[np.ndarray], *arrays: mx.array) -> None:
     """Fail if an input is no longer what it was: `x *= 2` writes into the caller's array."""
     __tracebackhide__ = True
     for i, (old, array) in enumerate(zip(before, arrays, strict=True)):
+        record(_values(array), str(array.dtype), 0)
         if not np.array_equal(old, _values(array)):
             pytest.fail(f"argument {i} was changed: `x += y` and `x[...] = y` write into the caller's array")
 

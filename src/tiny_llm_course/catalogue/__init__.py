@@ -1,0 +1,72 @@
+"""The catalogue: for each task hints, what was learned, and the mistakes that are easily made. One TOML file a day."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from ..syllabus import TaskId, Text
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+__all__ = ["Entry", "Mistake", "entry_of"]
+
+
+@dataclass(frozen=True)
+class Mistake:
+    """A plausible wrong solution: the reference with some of its text replaced."""
+
+    id: str
+    edits: tuple[tuple[str, str], ...]  # (what stands once in the task's code, what stands there instead)
+    diagnosis: Text
+
+
+@dataclass(frozen=True)
+class Entry:
+    """What the course has to say about a task."""
+
+    task: TaskId
+    hints: tuple[Text, Text, Text]  # a nudge, where to look, pseudo-code
+    learned: Text
+    mistakes: tuple[Mistake, ...]
+
+
+def entry_of(task: TaskId) -> Entry:
+    """A task's entry.
+
+    Raises:
+        KeyError: the catalogue does not have the task.
+    """
+    return _entries(task.week, task.day)[task]
+
+
+@cache
+def _entries(week: int, day: int) -> dict[TaskId, Entry]:
+    file = Path(__file__).with_name(f"week_{week}_day_{day}.toml")
+    table = tomllib.loads(file.read_text(encoding="utf-8")) if file.exists() else {"tasks": []}
+    entries = [_entry(entry) for entry in table["tasks"]]
+    return {entry.task: entry for entry in entries}
+
+
+def _entry(entry: dict[str, Any]) -> Entry:
+    first, second, third = entry["hints"]
+    return Entry(
+        TaskId.parse(entry["id"]),
+        (first, second, third),
+        entry["learned"],
+        tuple(_mistake(mistake) for mistake in entry.get("mistakes", [])),  # a student's copy comes without them
+    )
+
+
+def _mistake(entry: dict[str, Any]) -> Mistake:
+    return Mistake(
+        entry["id"],
+        tuple((old, new) for old, new in entry["edits"]),
+        {"en": entry["en"], "ja": entry["ja"]},
+    )

@@ -1,0 +1,80 @@
+"""Keeps what reaches a test's comparisons, so that two runs of a test can be compared."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+__all__ = ["Observation", "observe", "record", "recording"]
+
+
+@dataclass(eq=False)
+class Observation:
+    """One run of a test: what was compared, and how it ended."""
+
+    values: list[tuple[np.ndarray, str, float]] = field(default_factory=list)  # float64, dtype, tolerance
+    error: BaseException | None = None
+
+    @property
+    def failed(self) -> bool:
+        return self.error is not None
+
+    def equals(self, other: Observation) -> bool:
+        """Whether both runs compared the same, within the tests' tolerances, and ended in the same way."""
+        if len(self.values) != len(other.values) or self._ending != other._ending:
+            return False
+        return all(_equal(a, b) for a, b in zip(self.values, other.values, strict=True))
+
+    @property
+    def _ending(self) -> tuple[str, str] | None:
+        """Of a mismatch of numbers only the kind: the numbers themselves are in `values`, with their tolerance."""
+        if self.error is None:
+            return None
+        text = str(self.error)
+        return type(self.error).__name__, "" if " values differ (" in text else _VARYING.sub("...", text)
+
+
+_VARYING = re.compile(r"\b(tiny_llm_ref|tiny_llm|mistaken_\w+)\b|\b0x[0-9a-f]+")  # package and address of an object
+_active: list[Observation] = []
+
+
+def record(values: np.ndarray, dtype: str, tolerance: float) -> None:
+    """Called by the tests' comparisons with what the code under test gave."""
+    for observation in _active:
+        observation.values.append((values, dtype, tolerance))
+
+
+@contextmanager
+def recording() -> Iterator[Observation]:
+    """Keep what is compared in the block. How the block ends is the caller's to note."""
+    observation = Observation()
+    _active.append(observation)
+    try:
+        yield observation
+    finally:
+        _active.remove(observation)
+
+
+def observe(function: Callable[..., Any], arguments: dict[str, Any]) -> Observation:
+    """Run a test. What it raises ends up in the observation, Ctrl-C and the like excepted."""
+    with recording() as observation:
+        try:
+            function(**arguments)
+        except (KeyboardInterrupt, SystemExit):
+            raise
+        except BaseException as error:  # pytest's failures are no Exceptions
+            observation.error = error
+    return observation
+
+
+def _equal(a: tuple[np.ndarray, str, float], b: tuple[np.ndarray, str, float]) -> bool:
+    (x, x_dtype, tolerance), (y, y_dtype, _) = a, b
+    if x.shape != y.shape or x_dtype != y_dtype:
+        return False
+    tolerance = max(tolerance, 1e-6)
+    return bool(np.allclose(x, y, rtol=tolerance, atol=tolerance, equal_nan=True))

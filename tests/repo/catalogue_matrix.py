@@ -1,0 +1,81 @@
+"""A pytest plugin, `-p catalogue_matrix --matrix FILE`: runs each test of the reference with each mistake of its task.
+
+Writes, for each mistake, which tests reject it, what it is named, and which mistakes cannot be told from it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Generator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tiny_llm_course.catalogue import Mistake, entry_of
+from tiny_llm_course.diagnosis import Diagnosis
+from tiny_llm_course.mistaken import mistaken_package
+from tiny_llm_course.packages import Package
+from tiny_llm_course.recording import Observation, observe
+from tiny_llm_course.syllabus import TaskId
+
+ROOT = Path(__file__).resolve().parents[2]
+Runs = dict[str, dict[str, tuple[Observation, Observation]]]  # test -> mistake -> what was seen in two runs
+MATRIX = pytest.StashKey[dict[str, Runs]]()
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--matrix", type=Path)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.stash[MATRIX] = defaultdict(dict)
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Generator[None, object, object]:
+    result = yield
+    task = TaskId.parse(pyfuncitem.get_closest_marker("task").args[0])
+    pyfuncitem.config.stash[MATRIX][str(task)][pyfuncitem.name] = {
+        mistake.id: (_run(pyfuncitem, task, mistake), _run(pyfuncitem, task, mistake))
+        for mistake in entry_of(task).mistakes
+    }
+    return result
+
+
+def _run(item: pytest.Function, task: TaskId, mistake: Mistake) -> Observation:
+    arguments = {name: item.funcargs[name] for name in item._fixtureinfo.argnames}
+    package = Package(mistaken_package(ROOT / "src/tiny_llm_ref", task, mistake))
+    return observe(item.obj, arguments | {"impl": package})
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    table = {
+        task: {"tests": list(runs), "mistakes": _rows(runs)} for task, runs in session.config.stash[MATRIX].items()
+    }
+    session.config.getoption("--matrix").write_text(json.dumps(table, indent=1), encoding="utf-8")
+
+
+def _rows(runs: Runs) -> dict[str, Any]:
+    mistakes = list(next(iter(runs.values())))
+    return {
+        mistake: {
+            "rejected by": [test for test, seen in runs.items() if seen[mistake][0].failed],
+            "named": _named(mistake, mistakes, runs),
+            "same as": [
+                other
+                for other in mistakes
+                if other != mistake and all(seen[mistake][0].equals(seen[other][1]) for seen in runs.values())
+            ],
+        }
+        for mistake in mistakes
+    }
+
+
+def _named(mistake: str, mistakes: list[str], runs: Runs) -> str | None:
+    """What a learner is told who made the mistake."""
+    diagnosis: Diagnosis[str] = Diagnosis(mistakes, lambda test, other: runs[test][other][1])
+    for test, seen in runs.items():
+        diagnosis.add(test, seen[mistake][0])
+    return diagnosis.named

@@ -1,0 +1,100 @@
+"""The catalogue: complete in both languages, every mistake rejected by its task's tests, and named by its own id."""
+
+import json
+import os
+import subprocess
+import sys
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from tiny_llm_course.catalogue import entry_of
+from tiny_llm_course.syllabus import select_days, weeks
+
+ROOT = Path(__file__).resolve().parents[2]
+DAYS = [pytest.param(day, id=f"w{day.week}d{day.number}") for day in select_days(None, None)]
+TASKS = [pytest.param(task, id=str(task.id)) for week in weeks() for day in week.days for task in day.tasks]
+
+
+@cache
+def matrix(test_file):
+    """How the day's tests went with each mistake: {task: {mistake: {...}}}."""
+    out = ROOT / "build" / "catalogue" / f"{test_file}.json"
+    out.parent.mkdir(parents=True, exist_ok=True)
+    command = [sys.executable, "-m", "pytest", "-q", "--impl=tiny_llm_ref", "-p", "catalogue_matrix"]
+    command += ["-p", "no:cacheprovider", f"--matrix={out}", f"tests/{test_file}"]
+    path = os.pathsep.join([str(ROOT / "src"), str(Path(__file__).parent)])
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
+    run = subprocess.run(command, cwd=ROOT, env=environment | {"PYTHONPATH": path}, capture_output=True, text=True)
+    assert run.returncode == 0, run.stdout[-4000:] + run.stderr[-4000:]
+    return json.loads(out.read_text(encoding="utf-8"))
+
+
+def day_of(task):
+    return next(day for day in select_days(str(task.id.week), str(task.id.day)))
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_texts_are_there_in_both_languages(task):
+    entry = entry_of(task.id)
+    texts = [*entry.hints, entry.learned, *(mistake.diagnosis for mistake in entry.mistakes)]
+    for text in texts:
+        assert set(text) == {"en", "ja"}
+        assert all(part.strip() for part in text.values())
+        assert text["en"] != text["ja"]
+        assert any("\u3040" <= letter <= "\u30ff" for letter in text["ja"]), f"not Japanese: {text['ja']}"
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_there_are_enough_mistakes(task):
+    """At least six of a function, ten of a class."""
+    mistakes = entry_of(task.id).mistakes
+    assert len({mistake.id for mistake in mistakes}) == len(mistakes)
+    assert len(mistakes) >= 6
+
+
+@pytest.mark.parametrize("day", DAYS)
+@pytest.mark.xdist_group("catalogue")
+def test_every_mistake_is_rejected(day):
+    survivors = [
+        f"{task} {mistake}"
+        for task, rows in matrix(day.test_file).items()
+        for mistake, row in rows["mistakes"].items()
+        if not row["rejected by"]
+    ]
+    assert not survivors
+
+
+@pytest.mark.parametrize("day", DAYS)
+@pytest.mark.xdist_group("catalogue")
+def test_no_two_mistakes_are_the_same(day):
+    twins = [
+        f"{task} {mistake} = {', '.join(row['same as'])}"
+        for task, rows in matrix(day.test_file).items()
+        for mistake, row in rows["mistakes"].items()
+        if row["same as"]
+    ]
+    assert not twins
+
+
+@pytest.mark.parametrize("day", DAYS)
+@pytest.mark.xdist_group("catalogue")
+def test_every_mistake_is_named(day):
+    wrong = [
+        f"{task} {mistake}: {row['named']}"
+        for task, rows in matrix(day.test_file).items()
+        for mistake, row in rows["mistakes"].items()
+        if row["named"] != mistake
+    ]
+    assert not wrong
+
+
+@pytest.mark.parametrize("day", DAYS)
+@pytest.mark.xdist_group("catalogue")
+def test_half_of_the_mistakes_survive_a_naive_test(day):
+    """The first test of each task: one shape in float32, without optional arguments."""
+    tables = matrix(day.test_file).values()
+    rows = [(table["tests"][0], row) for table in tables for row in table["mistakes"].values()]
+    survivors = [row for first, row in rows if first not in row["rejected by"]]
+    assert len(survivors) * 2 >= len(rows)
