@@ -10,15 +10,23 @@ task_1 = pytest.mark.task("w1d3.1")
 task_2 = pytest.mark.task("w1d3.2")
 
 over_heads = pytest.mark.parametrize(("H_q", "H_kv"), [(6, 2), (6, 1), (6, 3), (4, 4)])
+over_masks = pytest.mark.parametrize("mask", ["none", "causal", "array"])
 
 
 def qkv(inputs, *batch, H_q=6, H_kv=2, L=5, S=7, D=4):
     return inputs.normal(*batch, H_q, L, D), inputs.normal(*batch, H_kv, S, D), inputs.normal(*batch, H_kv, S, D)
 
 
+def mask_of(kind, array):
+    """What is passed as the mask, and what is added to the scores."""
+    if kind == "array":
+        return array, array64(array)
+    return ("causal", oracles.causal_mask(*array.shape[-2:])) if kind == "causal" else (None, None)
+
+
 @task_1
 @over_dtypes
-@pytest.mark.parametrize(("L", "S"), [(1, 1), (4, 4), (3, 5), (1, 6), (5, 6), (17, 33)])
+@pytest.mark.parametrize(("L", "S"), [(1, 1), (4, 4), (3, 5), (1, 6), (5, 6), (17, 33), (40, 300)])
 def test_task_1_causal_mask(impl, L, S, dtype):
     assert_close(impl.attention.causal_mask(L, S, dtype), oracles.causal_mask(L, S), dtype=dtype)
 
@@ -42,10 +50,11 @@ def test_task_2_without_mask(impl, H_q, H_kv, dtype):
 
 @task_2
 @pytest.mark.parametrize("batch", [(), (1,), (3,), (2, 3)], ids=str)
-@pytest.mark.parametrize("mask", [None, "causal"])
+@over_masks
 def test_task_2_batches(impl, batch, mask):
-    q, k, v = qkv(Inputs(43), *batch)
-    added = None if mask is None else oracles.causal_mask(5, 7)
+    inputs = Inputs(43)
+    q, k, v = qkv(inputs, *batch)
+    mask, added = mask_of(mask, inputs.normal(*batch, 6, 5, 7))
     got = impl.attention.scaled_dot_product_attention_grouped(q, k, v, mask=mask)
     assert_close(got, oracles.grouped_attention(array64(q), array64(k), array64(v), mask=added))
 
@@ -60,7 +69,7 @@ def test_task_2_given_scale(impl, scale):
 
 @task_2
 @over_heads
-@pytest.mark.parametrize("shape", ["L S", "1 1 L S", "2 1 L S", "H L S", "2 H L S", "2 1 1 S"])
+@pytest.mark.parametrize("shape", ["L S", "1 1 L S", "2 1 L S", "H L S", "2 H L S", "2 1 1 S", "S"])
 def test_task_2_mask_is_added(impl, H_q, H_kv, shape):
     inputs = Inputs(45)
     q, k, v = qkv(inputs, 2, H_q=H_q, H_kv=H_kv)
@@ -80,18 +89,24 @@ def test_task_2_causal(impl, L, S, dtype):
 
 
 @task_2
-def test_task_2_causal_with_scale(impl):
-    q, k, v = qkv(Inputs(47), 2)
-    expected = oracles.grouped_attention(array64(q), array64(k), array64(v), 0.9, oracles.causal_mask(5, 7))
-    got = impl.attention.scaled_dot_product_attention_grouped(q, k, v, 0.9, "causal")
-    assert_close(got, expected)
+@over_masks
+@over_dtypes
+def test_task_2_mask_and_scale(impl, mask, dtype):
+    inputs = Inputs(47, dtype)
+    q, k, v = qkv(inputs, 2)
+    mask, added = mask_of(mask, inputs.normal(5, 7))
+    got = impl.attention.scaled_dot_product_attention_grouped(q, k, v, 0.9, mask)
+    assert_close(got, oracles.grouped_attention(array64(q), array64(k), array64(v), 0.9, added), dtype=dtype)
 
 
 @task_2
-def test_task_2_large_scores(impl):
+@over_masks
+def test_task_2_large_scores(impl, mask):
+    """In the hundreds, and -inf hides a key all the same."""
     q, k, v = qkv(Inputs(48), 2)
-    expected = oracles.grouped_attention(array64(q) * 20, array64(k) * 20, array64(v))
-    got = impl.attention.scaled_dot_product_attention_grouped(q * 20, k * 20, v)
+    mask, added = mask_of(mask, mx.array(oracles.causal_mask(5, 7)).astype(mx.float32))
+    expected = oracles.grouped_attention(array64(q) * 20, array64(k) * 20, array64(v), mask=added)
+    got = impl.attention.scaled_dot_product_attention_grouped(q * 20, k * 20, v, mask=mask)
     assert_close(got, expected, tolerance=1e-3)
 
 

@@ -10,7 +10,7 @@ from helpers import Inputs, array64, assert_close, assert_unchanged, over_dtypes
 task_1 = pytest.mark.task("w1d4.1")
 task_2 = pytest.mark.task("w1d4.2")
 
-over_batches = pytest.mark.parametrize("batch", [(), (3,), (2, 3), (2, 3, 4)], ids=str)
+over_batches = pytest.mark.parametrize("batch", [(), (3,), (1, 1), (2, 3), (2, 3, 4)], ids=str)
 
 
 @task_1
@@ -24,7 +24,7 @@ def test_task_1_rms_norm(impl, batch, dtype):
 
 
 @task_1
-@pytest.mark.parametrize("eps", [1e-6, 1e-2, 1.0])
+@pytest.mark.parametrize("eps", [0.0, 1e-6, 1e-2, 1.0])
 def test_task_1_eps(impl, eps):
     """On small numbers it shows where eps is added: to the mean square, before the root."""
     inputs = Inputs(62)
@@ -81,6 +81,16 @@ def test_task_1_equals_mlx(impl):
 
 
 @task_1
+def test_task_1_remembers_nothing(impl):
+    inputs = Inputs(69)
+    weight = inputs.normal(10)
+    norm = impl.layer_norm.RMSNorm(10, weight)
+    for scale in (1, 5):
+        x = inputs.normal(2, 10, scale=scale)
+        assert_close(norm(x), oracles.rms_norm(array64(x), array64(weight), 1e-5))
+
+
+@task_1
 def test_task_1_leaves_its_inputs_alone(impl):
     inputs = Inputs(68)
     arrays = [inputs.normal(2, 10), inputs.normal(10)]
@@ -100,7 +110,7 @@ def test_task_2_silu(impl, batch, dtype):
 @task_2
 @over_dtypes
 def test_task_2_silu_far_out(impl, dtype):
-    x = mx.array([-200.0, -20.0, -1.0, 0.0, 1.0, 20.0, 200.0]).astype(dtype)
+    x = mx.array([-200.0, -20.0, -12.0, -10.5, -1.0, 0.0, 1.0, 20.0, 200.0]).astype(dtype)
     assert_close(impl.basics.silu(x), oracles.silu(array64(x)), dtype=dtype)
 
 
@@ -140,6 +150,24 @@ def test_task_2_swiglu_with_equal_sizes(impl):
     layer, oracle = swiglu(impl, inputs, 6, 6)
     x = inputs.normal(2, 6)
     assert_close(layer(x), oracle(array64(x)))
+
+
+@task_2
+def test_task_2_swiglu_far_out(impl):
+    """Gates beyond +-10, which nothing cuts off."""
+    inputs = Inputs(77)
+    layer, oracle = swiglu(impl, inputs, 6, 10)
+    x = inputs.normal(2, 6, scale=20)
+    assert_close(layer(x), oracle(array64(x)), tolerance=1e-3)
+
+
+@task_2
+def test_task_2_swiglu_remembers_nothing(impl):
+    inputs = Inputs(78)
+    layer, oracle = swiglu(impl, inputs, 6, 10)
+    for _ in range(2):
+        x = inputs.normal(2, 6)
+        assert_close(layer(x), oracle(array64(x)))
 
 
 @task_2

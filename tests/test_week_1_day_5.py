@@ -24,7 +24,7 @@ FIXTURES = Path(__file__).parent / "fixtures"
 
 @task_1
 @over_dtypes
-@pytest.mark.parametrize("shape", [(), (4,), (2, 4), (2, 3, 4)], ids=str)
+@pytest.mark.parametrize("shape", [(), (4,), (1, 1), (2, 4), (2, 3, 4)], ids=str)
 def test_task_1_embedding(impl, shape, dtype):
     inputs = Inputs(81, dtype)
     weight, tokens = inputs.normal(11, 6), inputs.tokens(*shape, vocab_size=11)
@@ -34,7 +34,7 @@ def test_task_1_embedding(impl, shape, dtype):
 
 @task_1
 @over_dtypes
-@pytest.mark.parametrize("shape", [(6,), (4, 6), (2, 4, 6)], ids=str)
+@pytest.mark.parametrize("shape", [(6,), (4, 6), (1, 1, 6), (2, 4, 6)], ids=str)
 def test_task_1_as_linear(impl, shape, dtype):
     inputs = Inputs(82, dtype)
     weight, x = inputs.normal(11, 6), inputs.normal(*shape)
@@ -48,6 +48,17 @@ def test_task_1_as_linear_of_a_square_table(impl):
     inputs = Inputs(83)
     weight, x = inputs.normal(6, 6), inputs.normal(2, 6)
     assert_close(impl.embedding.Embedding(6, 6, weight).as_linear(x), array64(x) @ array64(weight).T)
+
+
+@task_1
+def test_task_1_both_uses_share_the_table(impl):
+    """Each call finds the table as it was given."""
+    inputs = Inputs(89)
+    weight, x, tokens = inputs.normal(6, 6), inputs.normal(2, 6), inputs.tokens(4, vocab_size=6)
+    embedding = impl.embedding.Embedding(6, 6, weight)
+    for _ in range(2):
+        assert_close(embedding.as_linear(x), array64(x) @ array64(weight).T)
+        assert_close(embedding(tokens), array64(weight)[np.array(tokens)], tolerance=0)
 
 
 # -------------------------------------------------------------------------------- tasks 2 and 4: attention layers
@@ -231,17 +242,17 @@ class SpyModelCache:
         self.log.append(f"advance({length})")
 
 
-def spy_model(impl, log, lm_head=None):
+def spy_model(impl, log, lm_head=None, dtype=mx.float32):
     """Two blocks that write down their cache and change the stream, without weights but those of the embedding."""
 
     def block(amount):
         def call(x, layer_cache):
-            log.append(layer_cache)
+            log.append(layer_cache if isinstance(layer_cache, str) else type(layer_cache).__name__)
             return x * amount + 1
 
         return call
 
-    weight = Inputs(93).normal(11, 6)
+    weight = Inputs(93, dtype).normal(11, 6)
     embedding = impl.embedding.Embedding(11, 6, weight)
     sizes = {"vocab_size": 11, "hidden_size": 6, "num_hidden_layers": 2, "tie_word_embeddings": lm_head is None}
     config = impl.config.ModelConfig.from_hf(untrained_config(**sizes))
@@ -249,24 +260,26 @@ def spy_model(impl, log, lm_head=None):
 
 
 @task_3
-def test_task_3_hidden_and_the_cache(impl):
+@over_dtypes
+def test_task_3_hidden_and_the_cache(impl, dtype):
     """Each block gets its own layer's cache; the cache advances once, by L, after all blocks."""
     log = []
-    model, weight = spy_model(impl, log)
+    model, weight = spy_model(impl, log, dtype=dtype)
     tokens = mx.array([[1, 5, 3], [10, 0, 0]])
     got = model.hidden(tokens, SpyModelCache(log, 2))
     x = array64(weight)[np.array(tokens)]
-    assert_close(got, ((2 * x + 1) * 3 + 1) * 0.5 + 0.5)
+    assert_close(got, ((2 * x + 1) * 3 + 1) * 0.5 + 0.5, dtype=dtype)
     assert log == ["cache of layer 0", "cache of layer 1", "advance(3)"]
 
 
 @task_3
-def test_task_3_logits_of_tied_and_own_output_layer(impl):
-    model, weight = spy_model(impl, [])
-    x = Inputs(94).normal(2, 3, 6)
-    assert_close(model.logits(x), array64(x) @ array64(weight).T)
-    model, _ = spy_model(impl, [], lm_head=shift(7.0))
-    assert_close(model.logits(x), 7 * array64(x) + 7)
+@over_dtypes
+def test_task_3_logits_of_tied_and_own_output_layer(impl, dtype):
+    model, weight = spy_model(impl, [], dtype=dtype)
+    x = Inputs(94, dtype).normal(2, 3, 6)
+    assert_close(model.logits(x), array64(x) @ array64(weight).T, dtype=dtype)
+    model, _ = spy_model(impl, [], lm_head=shift(7.0), dtype=dtype)
+    assert_close(model.logits(x), 7 * array64(x) + 7, dtype=dtype)
 
 
 def load_recorded(impl, path, folder):

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import mlx.core as mx
 import numpy as np
 import pytest
-from tokenizers import Tokenizer, decoders, models, pre_tokenizers
+from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
 
 from tiny_llm_models.hf_format import SPECIAL_TOKENS
 from tiny_llm_models.untrained import byte_tokenizer
@@ -53,7 +53,7 @@ def greedy(logits, tokens):
 @task_1
 @pytest.mark.parametrize("prompt", [[7], [3, 1, 4], [0, 0, 0, 0, 22]], ids=str)
 def test_task_1_tokens(impl, prompt):
-    got = list(impl.generate.generate_simple(CountingModel(), prompt, greedy, max_tokens=9))
+    got = list(impl.generate.generate_simple(CountingModel(), list(prompt), greedy, max_tokens=9))
     assert got == continuation(prompt, 9)
     assert all(isinstance(token, int) for token in got), "tokens are Python ints, as a tokenizer expects them"
 
@@ -189,11 +189,18 @@ def pair_tokenizer():
     return tokenizer
 
 
+WORDS = ["▁Once", "▁upon", "▁a", "▁time", "s", "▁"]
+END = len(WORDS)
+
+
 def word_tokenizer():
-    """Decodes "▁word" to " word", but without the space at the very beginning, as Llama's tokenizers do."""
-    words = ["▁Once", "▁upon", "▁a", "▁time", "s", "▁"]
-    tokenizer = Tokenizer(models.WordLevel({word: i for i, word in enumerate(words)}, unk_token="▁"))
-    tokenizer.decoder = decoders.Metaspace(prepend_scheme="always")
+    """Decodes as Llama's tokenizers do: "▁word" to " word", but without the space at the very beginning, and bytes
+    that follow each other all to U+FFFD, if they are not whole characters together."""
+    vocab = WORDS + ["<end>"] + [f"<0x{byte:02X}>" for byte in range(256)]
+    tokenizer = Tokenizer(models.WordLevel({word: i for i, word in enumerate(vocab)}, unk_token="▁"))
+    tokenizer.add_special_tokens([AddedToken("<end>", special=True, normalized=False)])
+    steps = [decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Fuse(), decoders.Strip(" ", 1, 0)]
+    tokenizer.decoder = decoders.Sequence(steps)
     return tokenizer
 
 
@@ -217,18 +224,22 @@ def test_task_2_nothing_broken_nothing_lost(impl, make, text):
 def test_task_2_shows_text_as_soon_as_it_is_whole(impl):
     """A byte each: ASCII at once, あ with its third byte, 😀 with its fourth."""
     tokenizer = byte_tokenizer()
-    pieces = stream(impl, tokenizer, tokenizer.encode("aあb😀").ids)
-    assert pieces == ["a", "", "", "あ", "b", "", "", "", "😀", ""]
+    pieces = stream(impl, tokenizer, tokenizer.encode("a あb😀").ids)
+    assert pieces == ["a", " ", "", "", "あ", "b", "", "", "", "😀", ""]
 
 
 @task_2
-def test_task_2_a_broken_end_is_not_lost(impl):
-    """Generation may stop in the middle of a character: what is there comes out at the end."""
-    tokenizer = byte_tokenizer()
-    tokens = tokenizer.encode("ab鍵").ids[:-1]
-    pieces = stream(impl, tokenizer, tokens)
-    assert "".join(pieces) == tokenizer.decode(tokens)
-    assert "".join(pieces[:-1]) == "ab"
+@pytest.mark.parametrize("make", [byte_tokenizer, pair_tokenizer], ids=["bytes", "pairs"])
+def test_task_2_wherever_the_text_ends(impl, make):
+    """Generation may stop in the middle of a character: what is there comes out at the end. What was whole came out
+    before. One of the pairs ends と and begins こ."""
+    tokenizer = make()
+    tokens = tokenizer.encode("a ところ").ids
+    for count in range(len(tokens) + 1):
+        text = tokenizer.decode(tokens[:count])
+        *pieces, rest = stream(impl, tokenizer, tokens[:count])
+        assert "".join(pieces) == text.rstrip("\ufffd")
+        assert "".join(pieces) + rest == text
 
 
 @task_2
@@ -268,11 +279,23 @@ def test_task_2_special_tokens_are_left_out(impl):
 
 
 @task_2
-def test_task_2_spaces_that_decoding_drops_at_the_beginning(impl):
+@pytest.mark.parametrize(
+    "tokens", [[0, 1, 2, 3, 4], [END, 0, END, 1, 2, END, END, 3, 4, END]], ids=["words", "words and special tokens"]
+)
+def test_task_2_spaces_that_decoding_drops_at_the_beginning(impl, tokens):
+    """A special token makes no difference: the next word still follows other words."""
     tokenizer = word_tokenizer()
-    tokens = [0, 1, 2, 3, 4]
     assert tokenizer.decode(tokens) == "Once upon a times"
     assert "".join(stream(impl, tokenizer, tokens)) == "Once upon a times"
+
+
+@task_2
+def test_task_2_a_new_byte_that_breaks_what_was_whole(impl):
+    """The first byte of 鍵 turns 🗝 before it into U+FFFD again, until its last byte has come."""
+    tokenizer = word_tokenizer()
+    tokens = [0, *(END + 1 + byte for byte in "🗝鍵".encode()), 1]
+    assert tokenizer.decode(tokens) == "Once🗝鍵 upon"
+    assert "".join(stream(impl, tokenizer, tokens)) == "Once🗝鍵 upon"
 
 
 @task_2
@@ -334,7 +357,9 @@ def test_task_3_cuts_before_the_stop_string(impl, pieces, stops, text, found):
 @task_3
 @pytest.mark.parametrize("pieces", [["one two three"], list("one two three")], ids=["at once", "by characters"])
 @pytest.mark.parametrize(
-    "stops", [["three", "two"], ["two", "three"], ["two", "wo"], ["two three", "two"], ["zzz", "two"]], ids=str
+    "stops",
+    [["three", "two"], ["two", "three"], ["two", "wo"], ["wo", "two"], ["two three", "two"], ["zzz", "two"]],
+    ids=str,
 )
 def test_task_3_the_first_of_several_in_the_text(impl, pieces, stops):
     """The one that is complete first, not the first in the list."""

@@ -53,7 +53,8 @@ class StreamingDetokenizer:
     the replacement character U+FFFD at the end: such an end is held back, so that no character is shown broken.
     What `add` and `finish` return, joined, is the text of all tokens decoded at once, special tokens left out.
     The cost of a step must not grow with the length of the text that was returned. Decoding may drop a space at the
-    beginning, so a token that is decoded alone can lose one.
+    beginning, so a token that is decoded alone can lose one. And a new byte may turn whole characters right before it
+    into U+FFFD again, until its own character is whole: they are not returned twice.
 
     Task: w1d6.2
     """

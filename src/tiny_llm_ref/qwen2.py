@@ -109,7 +109,7 @@ class CausalLM:
 
         Layer i gets cache.layers[i]; after all layers, cache.advance(L) is called once.
 
-        Shapes: tokens: B x L, integers -> B x L x E.
+        Shapes: tokens: B x L, integers -> B x L x E. The dtype is that of the embedding.
 
         Task: w1d5.3
         """
@@ -122,7 +122,7 @@ class CausalLM:
     def logits(self, hidden: mx.array) -> mx.array:
         """Score every vocabulary entry as the next token.
 
-        Shapes: hidden: B x L x E -> B x L x V.
+        Shapes: hidden: B x L x E -> B x L x V. The dtype is kept.
 
         Task: w1d5.3
         """
