@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from . import running, text
+from . import doctor, lessons, running, solutions, text, update, watch
 
 __all__ = ["app", "main"]
 
@@ -15,6 +15,16 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
+app.command("next")(lessons.next_task)
+app.command("progress")(lessons.progress)
+app.command("list", hidden=True)(lessons.progress)
+app.command()(watch.watch)
+app.command()(lessons.hint)
+app.command()(solutions.solution)
+app.command()(solutions.reset)
+app.command()(solutions.undo)
+app.command()(update.update)
+app.command()(doctor.doctor)
 app.command()(text.generate)
 app.command()(text.chat)
 

@@ -1,21 +1,28 @@
-"""`tiny-llm test`: the tests of a week, a day or a task, in a pytest of their own."""
+"""`tiny-llm test`: the tests of a week, a day or a task: a line for each task, and the first thing to mend."""
 
 from __future__ import annotations
 
+import os
 import subprocess
-import sys
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from .catalogue import entry_of
+from .language import Lang, Messages
+from .lessons import messages_in
 from .problems import CommandError, reporting
+from .progress import SOLVED
+from .runner import Result, Run, pytest_command, run_tests, time_limit
 from .session import PACKAGES, package_of
-from .syllabus import Day, select_days
+from .syllabus import Day, Task, TaskId, select_days
+from .terminal import show, signs, wrapped
+from .unsolved import task_in_message
+from .workspace import ROOT, Workspace
 
-__all__ = ["ROOT", "run"]
+__all__ = ["keep_progress", "run", "show_failure", "show_run"]
 
-ROOT = Path(__file__).resolve().parents[2]  # of the clone: the course is installed from it, not copied out of it
+NONE_CHOSEN = 5  # pytest's exit code
 
 
 def run(
@@ -26,31 +33,140 @@ def run(
         str,
         typer.Option(metavar="|".join(PACKAGES), help="Whose code is tested: the reference, or yours in src/tiny_llm."),
     ] = "mine",
+    every: Annotated[bool, typer.Option("--all", help="Show every failure, not only the first.")] = False,
+    lang: Lang = None,
 ) -> None:
-    """Test the course, a week, a day or a task. What is not known here goes to pytest.
+    """Test the course, a week, a day or a task, and show the first thing to mend.
 
     One task: tiny-llm test --week 1 --day 1 -- -k task_1
+    Any other option goes to pytest, whose own output is then shown: -v, -x, --lf, --pdb, --junitxml=FILE, ...
     """
     with reporting():
         package = package_of(impl)
+        say = messages_in(lang)
         try:
             days = select_days(week, day)
         except ValueError as error:
             raise CommandError(str(error)) from None
+        if not (ROOT / "tests" / days[0].test_file).exists():
+            raise CommandError(f"the tests are not in {ROOT / 'tests'}; run this in a clone of the course")
+        if _chooses_only(context.args):
+            raise typer.Exit(_summarised(days, package, context.args, every, say))
         raise typer.Exit(_pytest(days, package, context.args))
+
+
+def _chooses_only(arguments: list[str]) -> bool:
+    """Whether the arguments for pytest only say which tests are run."""
+    return not arguments or (arguments[0] == "-k" and len(arguments) == 2)
 
 
 def _pytest(days: list[Day], package: str, arguments: list[str]) -> int:
     """Its exit code. In a subprocess, so that no error in a learner's file reaches this command."""
-    files = [str(ROOT / "tests" / day.test_file) for day in days]
-    if not Path(files[0]).exists():
-        raise CommandError(f"the tests are not in {ROOT / 'tests'}; run this in a clone of the course")
-    options = ["-q", "--no-header", "--tb=short", f"--rootdir={ROOT}", "-c", str(ROOT / "pyproject.toml")]
-    options += ["-p", "no:hypothesispytest", "-p", "no:anyio"]  # a second of imports that no day test needs
-    command = [sys.executable, "-m", "pytest", *options, f"--impl={package}", *arguments, *files]
-    process = subprocess.Popen(command)
+    process = subprocess.Popen(pytest_command(days, package, arguments))
     while True:
         try:
             return process.wait()
         except KeyboardInterrupt:  # pytest got it too, and ends with its own summary
             continue
+
+
+def _summarised(days: list[Day], package: str, arguments: list[str], every: bool, say: Messages) -> int:
+    done = run_tests(days, package, arguments, time_limit=time_limit())
+    if not done.results and not done.problem:
+        raise CommandError(_nothing_chosen(days, arguments), NONE_CHOSEN)
+    workspace = Workspace()
+    newly = keep_progress(workspace, done) if package == PACKAGES["mine"] else []
+    show_run(days, done, newly, every, say)
+    if done.interrupted:
+        return 130
+    return 0 if not done.problem and all(result.outcome == "passed" for result in done.results) else 1
+
+
+def _nothing_chosen(days: list[Day], arguments: list[str]) -> str:
+    known = "; ".join(
+        f"week {day.week} day {day.number} has {', '.join(f'task_{task.id.task}' for task in day.tasks)}"
+        for day in days
+    )
+    return f"{' '.join(arguments)}: expected the name of a test or task, found none like it; {known}"
+
+
+def keep_progress(workspace: Workspace, done: Run) -> list[TaskId]:
+    """Note which tasks are solved and what was diagnosed; return what was not solved before."""
+    states: dict[TaskId, str | None] = {}
+    newly = []
+    for task in done.collected:
+        results = done.of(task)
+        before = workspace.state(task)
+        if done.is_solved(task):
+            states[task] = before or SOLVED  # a task that was skipped stays so
+            newly += [task] if before is None else []
+        elif any(result.outcome != "passed" for result in results):
+            states[task] = None
+        if results:
+            workspace.note("diagnosed", task, done.named.get(task))
+    workspace.progress.set(states)
+    return newly
+
+
+def show_run(days: list[Day], done: Run, newly: list[TaskId], every: bool, say: Messages) -> None:
+    """A line for each task, then the first failure or stub, or what was learned."""
+    for day in days:
+        if any(done.of(task.id) for task in day.tasks):
+            show(say("run_day", week=day.week, day=day.number, chapter=say.of(day.chapter)), bold=True)
+            for task in day.tasks:
+                if results := done.of(task.id):
+                    _show_task(task, results, say)
+    failures = [result for result in done.results if result.outcome == "failed"]
+    stubs = [result for result in done.results if result.outcome == "unsolved"]
+    if done.problem:
+        show()
+        show(say("run_ended", test=done.running or "pytest", problem=done.problem).strip("\n"), fg="red")
+    for failure in failures if every else failures[:1]:
+        show()
+        show_failure(failure, done, say)
+    if failures[1:] and not every:
+        show("\n" + say("run_more", count=len(failures) - 1), dim=True)
+    if stubs and not failures and not done.problem:
+        show()
+        _show_stub(min(stubs, key=lambda stub: task_in_message(stub.stub["message"]) or stub.task), say)
+    for new in newly:
+        show()
+        show(say("learned", task=new), fg="green")
+        show(wrapped(say.of(entry_of(new).learned)))
+    show(say("run_seconds", count=len(done.results), seconds=f"{done.seconds:.1f}"), dim=True)
+
+
+def show_failure(failure: Result, done: Run, say: Messages) -> None:
+    """What a test expected, what it got, where, and the mistake that explains it, if it is a known one."""
+    show(f"{failure.task}: {failure.test}", fg="red", bold=True)
+    if failure.doc:
+        show(f"  {failure.doc}".replace("\n", "\n  "), italic=True)
+    for frame in failure.frames[-3:]:
+        show(f"  {os.path.relpath(frame['file'])}:{frame['line']} ({frame['function']})")
+        show(f"      {frame['code']}")
+    show("  " + failure.message.replace("\n", "\n  "))
+    if failure.printed:
+        show(f"  {say('run_printed')}\n  " + failure.printed.rstrip().replace("\n", "\n  "), dim=True)
+    for mistake in entry_of(failure.task).mistakes:
+        if mistake.id == done.named.get(failure.task):
+            show(f"\n{say('run_named')} ({mistake.id})", fg="yellow", bold=True)
+            show(wrapped(say.of(mistake.diagnosis)))
+
+
+def _show_task(task: Task, results: list[Result], say: Messages) -> None:
+    count = {outcome: sum(result.outcome == outcome for result in results) for outcome in ("failed", "unsolved")}
+    if count["failed"]:
+        mark, colour, text = "x", "red", say("run_failed", failed=count["failed"], count=len(results))
+    elif count["unsolved"]:
+        mark, colour, text = signs()[2], None, say("run_unsolved")
+    else:
+        mark, colour, text = signs()[0], "green", say("run_passed", count=len(results))
+    show(f"  {mark} {task.id}  {say.of(task.title)}: {text}", fg=colour)
+
+
+def _show_stub(stub: Result, say: Messages) -> None:
+    """Where code is still to be written: of this task, or of an earlier one that it builds on."""
+    task = task_in_message(stub.stub["message"]) or stub.task
+    show(f"NotImplementedError: {stub.stub['message'].partition('. ')[0]}.", fg="yellow")
+    place = f"{os.path.relpath(stub.stub['file'])}:{stub.stub['line']}"
+    show(say("run_stub", place=place, task=task, command=task.test_command).strip("\n"))

@@ -24,13 +24,13 @@ def tree(tmp_path_factory):
     return root
 
 
-def tiny_llm_test(tree, *arguments, cwd=None):
-    told_apart = ("PYTEST_", "CI", "BUILD_NUMBER")  # in CI, pytest repeats each message in its summary
+def tiny_llm_test(tree, *arguments, cwd=None, **variables):
+    told_apart = ("PYTEST_", "CI", "BUILD_NUMBER", "LC_", "LANG")  # in CI, pytest repeats each message in its summary
     environment = {name: value for name, value in os.environ.items() if not name.startswith(told_apart)}
     return subprocess.run(
         [sys.executable, "-m", "tiny_llm_course", "test", *arguments],
         cwd=cwd or tree,
-        env=environment | {"PYTHONPATH": str(tree / "src"), "COLUMNS": "100"},
+        env=environment | {"PYTHONPATH": str(tree / "src"), "COLUMNS": "100", "LANG": "C.UTF-8"} | variables,
         capture_output=True,
         text=True,
         timeout=120,
@@ -49,12 +49,14 @@ def edited(tree, name, source):
         file.write_text(before)
 
 
-SCREEN = """\
-=========================================== to be written ============================================
+STUB = """\
+Week 1 day 1: Attention and multi-head attention
+  ○ w1d1.1  Scaled dot-product attention: to be written
+
 NotImplementedError: Week 1 Day 1 Task 1: scaled_dot_product_attention_simple is yours to write.
-  File:     src/tiny_llm/attention.py:{line}
-  Chapter:  Attention and multi-head attention
-  Test:     pdm run test --week 1 --day 1 -- -k task_1
+  file:  src/tiny_llm/attention.py:{line}
+  test:  pdm run test --week 1 --day 1 -- -k task_1
+  hint:  pdm run hint w1d1.1
 """
 
 
@@ -64,31 +66,40 @@ def test_a_stub_is_one_screen(tree, separator):
     source = (tree / "src/tiny_llm/attention.py").read_text().splitlines()
     line = 1 + next(i for i, text in enumerate(source) if "raise NotImplementedError" in text)
     assert result.returncode == 1
-    assert SCREEN.format(line=line).splitlines()[1:] == result.stdout.splitlines()[2:6]
-    assert re.search(r"\d+ unsolved in [\d.]+s$", result.stdout.strip())
-    assert len(result.stdout.splitlines()) <= 8
+    assert result.stdout.startswith(STUB.format(line=line))
+    assert re.fullmatch(r"47 tests in [\d.]+ s", result.stdout.splitlines()[-1])
     assert result.stderr == ""
 
 
-def test_later_tasks_are_counted(tree):
+def test_in_japanese(tree):
+    result = tiny_llm_test(tree, "--week", "1", "--day", "1", "--lang", "ja", "-k", "task_1")
+    assert (
+        "第 1 週 1 日目: アテンションとマルチヘッドアテンション\n  ○ w1d1.1  スケール付き内積アテンション: 未実装"
+        in result.stdout
+    )
+
+
+def test_a_line_for_each_task(tree):
     result = tiny_llm_test(tree, "--week", "1", "-k", "task_1 or task_2")
-    assert "Later:    Week 1 Day 1 Task 2 and " in result.stdout
+    assert len(re.findall(r"^  ○ w1d\d\.[12]  .*: to be written$", result.stdout, re.MULTILINE)) == 14
     assert result.stdout.count("NotImplementedError") == 1
 
 
 def test_from_another_folder(tree, tmp_path):
-    result = tiny_llm_test(tree, "--week", "1", "--day", "4", "-k", "task_2", cwd=tmp_path)
+    result = tiny_llm_test(tree, "--week", "1", "--day", "4", "-k", "silu", cwd=tmp_path)
     assert result.returncode == 1
-    assert f"File:     {tree}/src/tiny_llm/basics.py:" in result.stdout
+    assert f"{os.path.relpath(tree, tmp_path)}/src/tiny_llm/basics.py:" in result.stdout
 
 
 def test_solved_and_unsolved_tasks(tree):
     """One file solved: its tests pass, and nothing of another file's stubs disturbs them."""
     with edited(tree, "layer_norm.py", (ROOT / "src/tiny_llm_ref/layer_norm.py").read_text()):
-        assert tiny_llm_test(tree, "--week", "1", "--day", "4", "-k", "task_1").returncode == 0
+        one = tiny_llm_test(tree, "--week", "1", "--day", "4", "-k", "task_1")
         both = tiny_llm_test(tree, "--week", "1", "--day", "4")
+    assert one.returncode == 0
+    assert re.search(r"✔ w1d4.1  RMSNorm: \d+ passed\n\nw1d4.1 is solved\.\n", one.stdout)
     assert both.returncode == 1
-    assert re.search(r"\d+ passed, \d+ unsolved in", both.stdout)
+    assert re.search(r"✔ w1d4.1  RMSNorm: \d+ passed\n  ○ w1d4.2  SiLU and SwiGLU: to be written\n", both.stdout)
 
 
 @pytest.mark.parametrize(
@@ -114,6 +125,21 @@ def test_options_go_to_pytest(tree):
     assert result.returncode == 0
     assert "test_week_1_day_3.py::test_task_1_adds_to_scores" in result.stdout
     assert "test_task_2" not in result.stdout
+
+
+@pytest.mark.parametrize("arguments", [["-v"], ["-x"], ["--tb=line", "-k", "task_1"]], ids=" ".join)
+def test_with_other_options_the_output_is_pytests_own(tree, arguments):
+    result = tiny_llm_test(tree, "--week", "1", "--day", "4", *arguments)
+    assert result.returncode == 1
+    assert re.search(r"\d+ failed.* in [\d.]+s", result.stdout)
+
+
+def test_a_name_that_no_test_has(tree):
+    result = tiny_llm_test(tree, "--week", "1", "--day", "4", "-k", "task_9")
+    assert result.returncode == 5
+    assert result.stderr == (
+        "error: -k task_9: expected the name of a test or task, found none like it; week 1 day 4 has task_1, task_2\n"
+    )
 
 
 def test_without_week_everything_is_tested(tree):
@@ -180,13 +206,14 @@ def test_a_mistake_is_told_with_shape_place_and_size(tree):
     assert len(result.stdout.splitlines()) < 15
 
 
-def test_of_many_failures_the_first_of_each_task_is_told(tree):
+def test_of_many_failures_the_first_is_told(tree):
     source = (ROOT / "src/tiny_llm_ref/layer_norm.py").read_text()
     with edited(tree, "layer_norm.py", source.replace("self.eps) * self.weight", "self.eps)")):
         result = tiny_llm_test(tree, "--week", "1", "--day", "4", "-k", "task_1")
-        everything = tiny_llm_test(tree, "--week", "1", "--day", "4", "-k", "task_1", "-v")
+        everything = tiny_llm_test(tree, "--week", "1", "--day", "4", "-k", "task_1", "--all")
     assert result.stdout.count("values differ (shape") == 1
-    assert re.search(r"1 failed, 2 passed, \d+ deselected, \d+ more failed \(-v shows all\) in", result.stdout)
+    assert re.search(r"x w1d4.1  RMSNorm: (\d\d) of \d+ failed", result.stdout)
+    assert re.search(r"\d+ more failed: --all shows every failure, -v pytest's own output\.", result.stdout)
     assert everything.stdout.count("values differ (shape") > 10
 
 
@@ -197,10 +224,45 @@ def test_a_failure_says_what_its_test_is_about(tree):
     assert "On small numbers it shows where eps is added: to the mean square, before the root." in result.stdout
 
 
+def test_an_error_names_the_learners_line(tree):
+    source = (ROOT / "src/tiny_llm_ref/layer_norm.py").read_text()
+    with edited(tree, "layer_norm.py", source.replace("keepdims=True)", "keepdims=True).swap")):
+        result = tiny_llm_test(tree, "--week", "1", "--day", "4", "-k", "test_task_1_zeros")
+    assert re.search(r"src/tiny_llm/layer_norm\.py:\d+ \(__call__\)\n      mean_square = ", result.stdout)
+    assert "object has no attribute 'swap'" in result.stdout
+
+
+def test_what_the_code_prints_is_shown(tree):
+    body = ["print('shape', x.shape)", "return x"]
+    with edited(tree, "basics.py", with_body(tree, "basics.py", "silu", *body)):
+        result = tiny_llm_test(tree, "--week", "1", "--day", "4", "-k", "test_task_2_silu_equals_mlx")
+    assert "your code printed:\n  shape (2, 10)\n" in result.stdout
+
+
 def test_a_syntax_error_fails_only_the_tests_of_its_file(tree):
     tests = "test_task_1_zeros or test_task_2_silu_equals_mlx"
     with edited(tree, "basics.py", "def broken(:\n"):
         result = tiny_llm_test(tree, "--week", "1", "--day", "4", "-k", tests)
     assert result.returncode == 1
     assert "SyntaxError" in result.stdout
-    assert re.search(r"1 failed, .*1 unsolved", result.stdout)
+    assert "○ w1d4.1  RMSNorm: to be written\n  x w1d4.2  SiLU and SwiGLU: 1 of 1 failed" in result.stdout
+
+
+def test_a_loop_that_does_not_end_is_cut_off(tree):
+    with edited(tree, "basics.py", with_body(tree, "basics.py", "silu", "while True: pass")):
+        result = tiny_llm_test(tree, "--week", "1", "--day", "4", "-k", "silu_equals_mlx", "--time-limit=1")
+        summary = tiny_llm_test(tree, "--week", "1", "--day", "4", "-k", "silu_equals_mlx", TINY_LLM_TIME_LIMIT="1")
+    message = "the test was ended after 1 seconds: is there a loop that does not end?"
+    assert message in result.stdout
+    assert message in summary.stdout
+    assert summary.returncode == 1
+
+
+def test_code_that_ends_python(tree):
+    with edited(tree, "basics.py", with_body(tree, "basics.py", "silu", "import os", "os.abort()")):
+        result = tiny_llm_test(tree, "--week", "1", "--day", "4", "-k", "silu_equals_mlx")
+    assert result.returncode == 1
+    assert (
+        "in tests/test_week_1_day_4.py::test_task_2_silu_equals_mlx:\nthe code under test ended Python" in result.stdout
+    )
+    assert "SIGABRT" in result.stdout

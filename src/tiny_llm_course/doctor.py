@@ -1,0 +1,198 @@
+"""`tiny-llm doctor`: looks at the machine and the installation, and says what to do about what is wrong."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from importlib import metadata
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from .language import Lang, Messages
+from .lessons import messages_in
+from .problems import reporting
+from .syllabus import Day, weeks
+from .terminal import show
+from .workspace import ROOT, Workspace
+
+__all__ = ["doctor"]
+
+OK, WARNING, ERROR = "ok", "warning", "error"
+COLOURS = {OK: "green", WARNING: "yellow", ERROR: "red"}
+GIB = 2**30
+
+MLX = """
+import json, mlx.core as mx
+gpu = mx.is_available(mx.gpu)
+a = mx.arange(6.0).reshape(2, 3)
+assert (a @ a.T).tolist() == [[5, 14], [14, 50]], "a wrong product"
+print(json.dumps({"device": "gpu (Metal)" if gpu and mx.metal.is_available() else "gpu" if gpu else "cpu"}))
+"""
+
+
+@dataclass(frozen=True)
+class Check:
+    """One line of the report."""
+
+    name: str  # its label is `doctor_NAME` in messages.toml
+    state: str
+    found: str
+    fix: str = ""  # a command, or words
+
+
+def doctor(
+    as_json: Annotated[bool, typer.Option("--json", help="As JSON, for scripts and bug reports.")] = False,
+    lang: Lang = None,
+) -> None:
+    """Check Python, MLX, compiler, disk, memory, cache, terminal and your files. Exit code 1 if something is broken."""
+    with reporting():
+        say = messages_in(lang)
+        checks = []
+        for check in _checks(say):
+            checks.append(check)
+            if not as_json:
+                _show(check, say)
+        days = _days(all(check.state != ERROR for check in checks if check.name in ("system", "packages", "mlx")))
+        if as_json:
+            typer.echo(json.dumps({"checks": [asdict(check) for check in checks], "days": days}, indent=2))
+        else:
+            working = [day for day, works in days.items() if works]
+            show(f"  {say('doctor_days')}: {', '.join(working) or say('doctor_none')}")
+        if any(check.state == ERROR for check in checks):
+            raise typer.Exit(1)
+
+
+def _show(check: Check, say: Messages) -> None:
+    show(f"  {say('doctor_' + check.state)}", nl=False, fg=COLOURS[check.state])
+    show(f"  {say('doctor_' + check.name)}: {check.found}")
+    if check.fix:
+        show(f"      {say('doctor_fix')}: {check.fix}", bold=True)
+
+
+def _checks(say: Messages) -> Iterator[Check]:
+    yield _python()
+    yield _system()
+    yield _packages()
+    yield _mlx(say)
+    yield _compiler(say)
+    yield _disk(say)
+    yield _memory(say)
+    yield _cache(say)
+    yield _terminal(say)
+    yield _files(say)
+
+
+def _python() -> Check:
+    return Check("python", OK, f"{platform.python_version()} ({sys.executable})")  # an older one gets no further
+
+
+def _system() -> Check:
+    if sys.platform == "darwin":
+        version, _, machine = platform.mac_ver()
+        fits = machine == "arm64" and int(version.partition(".")[0]) >= 14
+        return Check(
+            "system", OK if fits else ERROR, f"macOS {version}, {machine}", "" if fits else "macOS 14, Apple M1"
+        )
+    library, version = platform.libc_ver()
+    fits = library != "glibc" or tuple(map(int, version.split("."))) >= (2, 35)
+    found = f"{platform.system()}, {platform.machine()}, {library} {version}"
+    return Check("system", OK if fits else ERROR, found, "" if fits else "Ubuntu 22.04, Debian 12 (glibc 2.35)")
+
+
+def _packages() -> Check:
+    versions, missing = [], []
+    for name in ("mlx", "mlx-lm", "numpy", "pytest", "typer"):
+        try:
+            versions.append(f"{name} {metadata.version(name)}")
+        except metadata.PackageNotFoundError:
+            missing.append(name)
+    if missing:
+        return Check("packages", ERROR, f"- {', '.join(missing)}", "rm -r .venv && ./course next")
+    return Check("packages", OK, ", ".join(versions))
+
+
+def _mlx(say: Messages) -> Check:
+    """In a process of its own, since a broken installation may take Python down."""
+    try:
+        run = subprocess.run([sys.executable, "-c", MLX], capture_output=True, text=True, timeout=120)
+    except subprocess.TimeoutExpired:
+        return Check("mlx", ERROR, say("doctor_no_answer"), "rm -r .venv && ./course next")
+    if run.returncode:
+        reason = (run.stderr.strip().splitlines() or [f"exit code {run.returncode}"])[-1]
+        return Check("mlx", ERROR, reason, "rm -r .venv && ./course next")
+    device = json.loads(run.stdout)["device"]
+    if sys.platform == "darwin" and device == "cpu":
+        return Check("mlx", WARNING, device, say("doctor_metal"))
+    return Check("mlx", OK, device)
+
+
+def _compiler(say: Messages) -> Check:
+    install = "xcode-select --install" if sys.platform == "darwin" else "sudo apt install g++"
+    for name in (os.environ.get("CXX"), "c++", "clang++", "g++"):
+        if name and (path := shutil.which(name)):
+            run = subprocess.run([path, "--version"], capture_output=True, text=True)
+            if run.returncode == 0:
+                return Check("compiler", OK, run.stdout.splitlines()[0])
+    return Check("compiler", WARNING, say("doctor_no_compiler"), install)
+
+
+def _disk(say: Messages) -> Check:
+    free = shutil.disk_usage(ROOT).free / GIB
+    return Check(
+        "disk", OK if free >= 1 else WARNING, say("doctor_free", gib=f"{free:.1f}"), "" if free >= 1 else "df -h ."
+    )
+
+
+def _memory(say: Messages) -> Check:
+    total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / GIB
+    return Check("memory", OK if total >= 4 else WARNING, f"{total:.1f} GiB, {os.cpu_count()} CPU")
+
+
+def _cache(say: Messages) -> Check:
+    """Where checkpoints from the Hub are kept. None are needed: a model comes with the course."""
+    home = Path(os.environ.get("HF_HOME") or Path.home() / ".cache" / "huggingface")
+    hub = Path(os.environ.get("HF_HUB_CACHE") or home / "hub")
+    models = sorted(hub.glob("models--*")) if hub.is_dir() else []
+    place = next(folder for folder in [hub, *hub.parents] if folder.exists())
+    if not os.access(place, os.W_OK):
+        return Check("cache", WARNING, f"{hub}: {say('doctor_read_only')}", "export HF_HOME=~/hf")
+    return Check("cache", OK, f"{hub} ({len(models)})")
+
+
+def _terminal(say: Messages) -> Check:
+    encoding = sys.stdout.encoding or "?"
+    fits = encoding.lower().replace("-", "") == "utf8"
+    columns, lines = shutil.get_terminal_size()
+    found = f"{encoding}, {os.environ.get('TERM', '-')}, {columns} x {lines}"
+    return Check("terminal", OK if fits else WARNING, found, "" if fits else "export LC_ALL=C.UTF-8")
+
+
+def _files(say: Messages) -> Check:
+    workspace = Workspace()
+    days = [day for week in weeks() for day in week.days]
+    broken = next((problem for day in days if (problem := workspace.broken(day))), None)
+    if broken:
+        return Check("files", WARNING, f"SyntaxError: {broken}", say("doctor_syntax"))
+    missing = [file for day in days for file in workspace.files(day) if not file.exists()]
+    if missing:
+        return Check(
+            "files", ERROR, f"- {missing[0].relative_to(ROOT)}", f"git checkout {missing[0].relative_to(ROOT)}"
+        )
+    return Check("files", OK, say("doctor_open", count=len(workspace.stubs)))
+
+
+def _days(works: bool) -> dict[str, bool]:
+    """Which days can be done on this machine: so far all or none."""
+    return {_name(day): works and (ROOT / "tests" / day.test_file).exists() for week in weeks() for day in week.days}
+
+
+def _name(day: Day) -> str:
+    return f"{day.week}.{day.number}"

@@ -1,0 +1,137 @@
+"""The part in pytest of `tiny-llm grade`: with `--submission DIR`, the package under test is in another process."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import mlx.core as mx
+import pytest
+
+from .remote import Connection, GoneError
+
+MAX_DEATHS = 5  # of a submission's process; after that its tests fail without a new one
+MEMORY = 2**32  # bytes
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--submission", metavar="DIR", help="folder with the submission's package tiny_llm")
+    parser.addoption("--memory", type=int, default=MEMORY, metavar="BYTES", help="memory that a submission may use")
+    parser.addoption("--patience", type=float, default=30, metavar="S", help="seconds to wait for an answer")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if config.getoption("--submission"):
+        config.stash[WORKER] = Worker(config)
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    if worker := config.stash.get(WORKER, None):
+        worker.end()
+
+
+def package_of(request: pytest.FixtureRequest) -> RemotePackage | None:
+    """The package under test, if it is a submission's."""
+    worker = request.config.stash.get(WORKER, None)
+    if worker is None:
+        return None
+    mark = request.node.get_closest_marker("task")
+    return RemotePackage(worker, mark.args[0] if mark else "")
+
+
+class RemotePackage:
+    """`package.attention` is a module of the submission, in its own process."""
+
+    def __init__(self, worker: Worker, task: str):
+        self._worker = worker
+        self._modules: dict[str, Any] = {}
+        self._connection: Connection | None = None
+        self._task = task
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        if self._connection is None:
+            self._connection = self._worker.begin(self._task)
+        if name not in self._modules:
+            self._modules[name] = self._connection.request("module", name)
+        return self._modules[name]
+
+
+class Worker:
+    """The submission's process. When it dies, the next test gets a new one."""
+
+    def __init__(self, config: pytest.Config):
+        self._submission = Path(config.getoption("--submission")).resolve()
+        self._tests = config.rootpath / "tests"
+        self._memory = int(config.getoption("--memory"))
+        self._patience = float(config.getoption("--patience"))
+        self._process: subprocess.Popen[bytes] | None = None
+        self._connection: Connection | None = None  # while there is a process
+        self._folder = tempfile.TemporaryDirectory()
+        self._deaths = 0
+
+    def begin(self, task: str) -> Connection:
+        """The connection, for a test that begins."""
+        if self._process is not None and self._is_gone():
+            self.end()
+        if self._connection is None:
+            self._start()
+        assert self._connection
+        self._connection.forget()
+        device = "gpu" if mx.default_device() == mx.Device(mx.gpu) else "cpu"
+        self._connection.request("begin", task, device)
+        return self._connection
+
+    def _is_gone(self) -> bool:
+        assert self._process
+        assert self._connection
+        return self._process.poll() is not None or self._connection.is_broken
+
+    def end(self) -> None:
+        """Kill the process and all that it started."""
+        if self._process is not None:
+            with suppress(ProcessLookupError):
+                os.killpg(self._process.pid, signal.SIGKILL)
+            self._process.wait()
+            self._deaths += 1
+        self._process = self._connection = None
+
+    def _start(self) -> None:
+        if self._deaths >= MAX_DEATHS:
+            raise GoneError(f"the submission's process ended or hung {self._deaths} times; it was not started again")
+        ours, theirs = socket.socketpair()
+        ours.settimeout(self._patience)
+        source = Path(__file__).parents[2]
+        command = [sys.executable, "-m", "tiny_llm_course.grading.worker", str(theirs.fileno()), str(self._submission)]
+        environment = {
+            "PATH": os.defpath,
+            "HOME": self._folder.name,
+            "TMPDIR": self._folder.name,
+            "PYTHONPATH": str(source),
+            "PYTHONDONTWRITEBYTECODE": "1",
+            "MLX_ENABLE_TF32": "0",
+            "HF_HUB_OFFLINE": "1",
+        }
+        self._process = subprocess.Popen(
+            [*command, str(self._tests), str(self._memory)],
+            cwd=self._folder.name,
+            env=environment,
+            pass_fds=[theirs.fileno()],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+        theirs.close()
+        self._connection = Connection(ours, is_open=False)
+
+
+WORKER = pytest.StashKey[Worker]()

@@ -1,0 +1,358 @@
+"""Objects of another process: calls go there, values come back as data, and no object's code crosses over.
+
+Plain values and arrays are copied. Anything else stays where it is and is stood for by a `Proxy`, whose attributes,
+calls and items are asked for over a socket. Both sides may call each other, nested. Nothing is pickled.
+"""
+
+from __future__ import annotations
+
+import builtins
+import json
+import socket
+import struct
+import types
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import mlx.core as mx
+import numpy as np
+
+__all__ = ["Connection", "GoneError", "Proxy", "RemoteError"]
+
+MAX_MESSAGE = 2**28  # bytes
+DTYPES = {
+    str(dtype).removeprefix("mlx.core."): dtype
+    for dtype in (
+        *(mx.bool_, mx.uint8, mx.uint16, mx.uint32, mx.uint64, mx.int8, mx.int16, mx.int32, mx.int64),
+        *(mx.float16, mx.bfloat16, mx.float32, mx.complex64),
+    )
+}
+ERRORS = {name: kind for name, kind in vars(builtins).items() if isinstance(kind, type) and issubclass(kind, Exception)}
+KEPT_BACK = (types.ModuleType, types.FrameType, types.CodeType, types.TracebackType, type)
+PRIVATE = ("_", "gi_", "cr_", "ag_", "f_", "tb_", "co_")  # attributes that lead from an object to its process
+
+
+class GoneError(Exception):
+    """The other process ended, or did not answer in time, or answered nonsense."""
+
+
+class RemoteError(Exception):
+    """An error of the other process that is none of Python's own."""
+
+
+class Proxy:
+    """Stands for an object of the other process."""
+
+    def __init__(self, connection: Connection, number: int):
+        object.__setattr__(self, "_connection", connection)
+        object.__setattr__(self, "_number", number)
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        return self._connection.request("get", self._number, name)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        self._connection.request("set", self._number, name, value)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self._connection.request("call", self._number, args, kwargs)
+
+    def __iter__(self) -> Any:
+        return self._connection.request("iter", self._number)
+
+    def __next__(self) -> Any:
+        return self._connection.request("next", self._number)
+
+    def __len__(self) -> int:
+        return int(self._connection.request("len", self._number))
+
+    def __bool__(self) -> bool:
+        return True
+
+    def __getitem__(self, key: Any) -> Any:
+        return self._connection.request("item", self._number, key)
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        self._connection.request("set item", self._number, key, value)
+
+    def __repr__(self) -> str:
+        return f"<remote object {self._number}>"
+
+
+class Connection:
+    """One end of a socket between two processes.
+
+    is_open: whether the other side may have everything. The judge's end is not: modules, classes, frames and private
+    attributes stay out of reach of a submission.
+    """
+
+    def __init__(self, stream: socket.socket, is_open: bool, home: Path | None = None):
+        self._stream = stream
+        self._is_open = is_open
+        self._home = home  # whose files appear in tracebacks
+        self._objects: list[Any] = []  # that were handed out
+        self._numbers: dict[int, int] = {}
+        self._proxies: dict[int, Proxy] = {}
+        self._lent: list[Any] = []  # lists and arrays that were copied to the other side, which may change its copy
+        self._borrowed: list[tuple[Any, bytes]] = []  # the other side's lists and arrays, and what they held
+        self.is_broken = False  # something interrupted an exchange
+        self.commands: dict[str, Callable[..., Any]] = {}
+
+    def request(self, operation: str, *values: Any) -> Any:
+        """Ask the other side; meanwhile answer what it asks. Raises what it raises, or GoneError."""
+        self.is_broken = True  # until the answer is complete
+        self._send("request", (operation, *values), lends=not self._is_open)
+        while True:
+            kind, content, changes = self._receive()
+            self.is_broken = False
+            for number, value in changes:
+                _assign(self._lent[number], value)
+            if kind == "value":
+                return content
+            if kind == "error":
+                raise _error(content)
+            self._answer(content)
+            self.is_broken = True
+
+    def serve(self) -> None:
+        """Answer until the other side is gone."""
+        while True:
+            try:
+                _, content, _ = self._receive()
+            except GoneError:
+                return
+            self._answer(content)
+
+    def forget(self) -> None:
+        """Drop what was copied; before a test, on both sides."""
+        self._lent.clear()
+        self._borrowed.clear()
+
+    def _answer(self, content: tuple[Any, ...]) -> None:
+        try:
+            value = self._perform(*content)
+            self._send("value", value)
+        except GoneError:
+            raise
+        except BaseException as error:
+            if isinstance(error, KeyboardInterrupt | SystemExit) and not self._is_open:
+                raise
+            self._send("error", self._described(error))
+
+    def _perform(self, operation: str, *values: Any) -> Any:
+        if operation in self.commands:
+            return self.commands[operation](*values)
+        target = self._objects[values[0]]
+        rest = values[1:]
+        if operation in ("get", "set") and not self._is_open and str(rest[0]).startswith(PRIVATE):
+            raise AttributeError(rest[0])
+        match operation:
+            case "get":
+                return getattr(target, rest[0])
+            case "set" if self._is_open:
+                return setattr(target, rest[0], rest[1])
+            case "call":
+                return target(*rest[0], **rest[1])
+            case "iter":
+                return iter(target)
+            case "next":
+                return next(target)
+            case "len":
+                return len(target)
+            case "item":
+                return target[rest[0]]
+            case "set item" if self._is_open:
+                target[rest[0]] = rest[1]
+                return None
+        raise PermissionError(f"a submission may not {operation} here")
+
+    def _described(self, error: BaseException) -> dict[str, Any]:
+        frames = []
+        trace = error.__traceback__
+        while trace is not None:
+            file = trace.tb_frame.f_code.co_filename
+            if self._home and Path(file).is_relative_to(self._home):
+                frames.append([file, trace.tb_lineno, trace.tb_frame.f_code.co_name])
+            trace = trace.tb_next
+        return {"type": type(error).__name__, "text": str(error)[:10_000], "frames": frames[-10:]}
+
+    def _send(self, kind: str, content: Any, lends: bool = False) -> None:
+        blobs: list[bytes] = []
+        changes = []
+        for number, (value, before) in enumerate(self._borrowed):
+            if (now := _bytes(value)) != before:
+                self._borrowed[number] = value, now
+                changes.append([number, self._encode(value, blobs, False)])
+        header = json.dumps(
+            [kind, self._encode(content, blobs, lends), changes, [len(blob) for blob in blobs]]
+        ).encode()
+        message = struct.pack(">Q", len(header)) + struct.pack(">Q", sum(map(len, blobs))) + header + b"".join(blobs)
+        try:
+            self._stream.sendall(message)
+        except OSError as error:
+            raise GoneError(f"the submission's process has ended ({error})") from None
+
+    def _receive(self) -> tuple[str, Any, list[tuple[int, Any]]]:
+        sizes = struct.unpack(">QQ", self._read(16))
+        if sum(sizes) > MAX_MESSAGE:
+            raise GoneError(f"a message of {sum(sizes)} bytes, of which {MAX_MESSAGE} are allowed")
+        header, data = self._read(sizes[0]), self._read(sizes[1])
+        try:
+            kind, content, changes, lengths = json.loads(header)
+            blobs, start = [], 0
+            for length in lengths:
+                blobs.append(data[start : start + length])
+                start += length
+            return (
+                kind,
+                self._decode(content, blobs),
+                [(number, self._decode(value, blobs)) for number, value in changes],
+            )
+        except (ValueError, TypeError, KeyError, IndexError, RecursionError) as error:
+            raise GoneError(f"a message that cannot be read ({error})") from None
+
+    def _read(self, size: int) -> bytes:
+        parts = []
+        while size:
+            try:
+                part = self._stream.recv(min(size, 1 << 20))
+            except TimeoutError:
+                raise GoneError(f"no answer within {self._stream.gettimeout():g} seconds") from None
+            except OSError as error:
+                raise GoneError(f"the submission's process has ended ({error})") from None
+            if not part:
+                raise GoneError("the submission's process has ended")
+            parts.append(part)
+            size -= len(part)
+        return b"".join(parts)
+
+    def _encode(self, value: Any, blobs: list[bytes], lends: bool) -> Any:
+        """As JSON; arrays go into blobs. `lends`: the other side reports when it changes its copy."""
+        match value:
+            case None | bool() | int() | float() | str():
+                return value
+            case mx.array():
+                blobs.append(_bytes(value))
+                entry = {"array": [len(blobs) - 1, str(value.dtype).removeprefix("mlx.core."), list(value.shape)]}
+                return entry | self._lend(value, lends)
+            case np.ndarray():
+                blobs.append(np.ascontiguousarray(value).tobytes())
+                return {"numpy": [len(blobs) - 1, value.dtype.str, list(value.shape)]}
+            case np.generic():
+                return value.item()
+            case mx.Dtype():
+                return {"dtype": str(value).removeprefix("mlx.core.")}
+            case Path():
+                return {"path": str(value)}
+            case slice():
+                return {"slice": [self._encode(part, blobs, lends) for part in (value.start, value.stop, value.step)]}
+            case list() if all(map(_is_data, value)):
+                return {"list": [self._encode(part, blobs, lends) for part in value]} | self._lend(value, lends)
+            case tuple():
+                return {"tuple": [self._encode(part, blobs, lends) for part in value]}
+            case set() | frozenset() if all(map(_is_data, value)):
+                return {"set": [self._encode(part, blobs, lends) for part in value]}
+            case dict() if all(map(_is_data, value.values())) or not self._is_open:
+                return {
+                    "dict": [
+                        [self._encode(key, blobs, lends), self._encode(v, blobs, lends)] for key, v in value.items()
+                    ]
+                }
+            case Proxy() if value._connection is self:
+                return {"yours": value._number}
+        return {"mine": self._number_of(value)}
+
+    def _decode(self, value: Any, blobs: list[bytes]) -> Any:
+        if not isinstance(value, dict):
+            return value
+        (kind, content), *rest = value.items()
+        match kind:
+            case "array":
+                found: Any = _array(blobs[content[0]], content[1], content[2])
+            case "numpy":
+                found = np.frombuffer(blobs[content[0]], np.dtype(content[1])).reshape(content[2]).copy()
+            case "dtype":
+                found = DTYPES[content]
+            case "path":
+                found = Path(content)
+            case "slice":
+                found = slice(*(self._decode(part, blobs) for part in content))
+            case "list":
+                found = [self._decode(part, blobs) for part in content]
+            case "tuple":
+                found = tuple(self._decode(part, blobs) for part in content)
+            case "set":
+                found = {self._decode(part, blobs) for part in content}
+            case "dict":
+                found = {self._decode(key, blobs): self._decode(part, blobs) for key, part in content}
+            case "yours":
+                found = self._objects[content]
+            case "mine":
+                found = self._proxies.setdefault(content, Proxy(self, content))
+            case _:
+                raise ValueError(f"unknown kind {kind!r}")
+        if rest:
+            self._borrowed.append((found, _bytes(found)))
+        return found
+
+    def _lend(self, value: Any, lends: bool) -> dict[str, int]:
+        if not lends:
+            return {}
+        self._lent.append(value)
+        return {"lent": len(self._lent) - 1}
+
+    def _number_of(self, value: Any) -> int:
+        if not self._is_open and isinstance(value, KEPT_BACK):
+            raise PermissionError(f"a submission may not have a {type(value).__name__} of the tests")
+        if id(value) not in self._numbers:
+            self._objects.append(value)
+            self._numbers[id(value)] = len(self._objects) - 1
+        return self._numbers[id(value)]
+
+
+def _is_data(value: Any) -> bool:
+    plain = value is None or isinstance(
+        value, bool | int | float | str | mx.array | np.ndarray | np.generic | slice | Path
+    )
+    return plain or (isinstance(value, list | tuple | set) and all(map(_is_data, value)))
+
+
+def _bytes(value: Any) -> bytes:
+    """What a list or an array holds."""
+    if isinstance(value, mx.array):
+        value = value.view(mx.uint16) if value.dtype == mx.bfloat16 and value.ndim else value
+        if value.dtype == mx.bfloat16:
+            value = value[None].view(mx.uint16)
+        return np.array(value).tobytes()
+    return repr(value).encode()
+
+
+def _array(data: bytes, name: str, shape: list[int]) -> mx.array:
+    dtype = DTYPES[name]
+    if dtype == mx.bfloat16:
+        return mx.array(np.frombuffer(data, np.uint16)).view(mx.bfloat16).reshape(shape)
+    kind = np.dtype(np.bool_ if name == "bool" else name)
+    return mx.array(np.frombuffer(data, kind).reshape(shape), dtype=dtype)
+
+
+def _assign(target: Any, value: Any) -> None:
+    """Make a change of the other side's copy in the original."""
+    if isinstance(target, mx.array):
+        if isinstance(value, mx.array) and value.shape == target.shape and value.ndim:
+            target[...] = value
+        else:
+            target += 1  # no longer what it was: that is all a test can see
+    elif isinstance(target, list) and isinstance(value, list):
+        target[:] = value
+
+
+def _error(content: dict[str, Any]) -> Exception:
+    kind = ERRORS.get(content["type"])
+    try:
+        error = kind(content["text"]) if kind else RemoteError(f"{content['type']}: {content['text']}")
+    except TypeError:  # UnicodeDecodeError and the like want more
+        error = RemoteError(f"{content['type']}: {content['text']}")
+    error.frames = content["frames"]  # type: ignore[attr-defined]
+    return error

@@ -1,0 +1,151 @@
+"""The commands that say what to do: `tiny-llm next`, `progress` and `hint`. Quick: nothing here imports MLX."""
+
+from __future__ import annotations
+
+import os
+from typing import Annotated
+
+import typer
+
+from .catalogue import entry_of
+from .language import Lang, Messages
+from .problems import CommandError, reporting
+from .progress import SKIPPED, SOLVED
+from .syllabus import Task, TaskId, Week, day_of, select_task, tasks, weeks
+from .terminal import bar, show, signs, wrapped
+from .workspace import Workspace
+
+__all__ = [
+    "TaskArgument",
+    "chosen_task",
+    "hint",
+    "messages_in",
+    "next_task",
+    "progress",
+    "progress_table",
+    "show_hint",
+    "show_next",
+]
+
+TaskArgument = Annotated[
+    str | None, typer.Argument(metavar="[TASK]", help="A task's id, such as w1d1.1. Default: the next open task.")
+]
+
+
+def next_task(lang: Lang = None) -> None:
+    """Say what to do next: task, chapter, file and line, test command."""
+    with reporting():
+        show_next(Workspace(), messages_in(lang))
+
+
+def progress(lang: Lang = None) -> None:
+    """Show all tasks: solved, skipped, open."""
+    with reporting():
+        progress_table(Workspace(), messages_in(lang))
+
+
+def progress_table(workspace: Workspace, say: Messages) -> None:
+    """All weeks, days and tasks, and how far the learner got."""
+    for week in weeks():
+        _show_week(week, workspace, say)
+
+
+def hint(
+    task: TaskArgument = None,
+    more: Annotated[
+        bool, typer.Option("--more", help="Go one level further: nudge, where to look, pseudo-code.")
+    ] = False,
+    lang: Lang = None,
+) -> None:
+    """Help with a task, a little at a time."""
+    with reporting():
+        say, workspace = messages_in(lang), Workspace()
+        chosen = chosen_task(task, workspace)
+        if chosen is None:
+            show_next(workspace, say)
+        else:
+            show_hint(workspace, chosen, more, say)
+
+
+def show_hint(workspace: Workspace, task: Task, more: bool, say: Messages) -> None:
+    """The hint of the level reached so far, or the next one; first what the last test run named."""
+    given = workspace.noted("hints", task.id)
+    given = given if isinstance(given, int) else 0
+    entry = entry_of(task.id)
+    level = min(len(entry.hints), given + 1 if more else max(given, 1))
+    workspace.note("hints", task.id, level)
+    _show_diagnosis(workspace, task.id, say)
+    show(say("hint", task=task.id, title=say.of(task.title), level=level, count=len(entry.hints)), bold=True)
+    show(wrapped(say.of(entry.hints[level - 1])))
+    last = level == len(entry.hints)
+    show("\n" + say("hint_last" if last else "hint_more", task=task.id), dim=True)
+
+
+def messages_in(lang: str | None) -> Messages:
+    """The texts in the language of --lang."""
+    try:
+        return Messages(lang)
+    except ValueError as error:
+        raise CommandError(str(error)) from None
+
+
+def chosen_task(text: str | None, workspace: Workspace) -> Task | None:
+    """The task with this id; of None the next open one, or None if all are done."""
+    if text is None:
+        return workspace.next_task()
+    try:
+        return select_task(text)
+    except ValueError as error:
+        raise CommandError(str(error)) from None
+
+
+def show_next(workspace: Workspace, say: Messages, task: Task | None = None) -> None:
+    """What to do next, in a few lines: this task, or the first open one."""
+    if task is None or workspace.state(task.id) is not None:
+        task = workspace.next_task()
+    if task is None:
+        show(say("all_done", count=len(tasks())))
+        return
+    day = day_of(task.id)
+    place = workspace.place(day, task)
+    text = say(
+        "next",
+        title=say.of(task.title),
+        task=task.id,
+        week=day.week,
+        day=day.number,
+        chapter=say.of(day.chapter),
+        file=os.path.relpath(place.file),
+        line=place.line,
+        command=task.id.test_command,
+    )
+    show(text.strip("\n"))
+    if problem := workspace.broken(day):
+        show(f"SyntaxError: {problem}", fg="red")
+
+
+def _show_diagnosis(workspace: Workspace, task: TaskId, say: Messages) -> None:
+    """What the last test run named, unless the task was solved since."""
+    name = workspace.noted("diagnosed", task)
+    for mistake in entry_of(task).mistakes:
+        if mistake.id == name and workspace.state(task) != SOLVED:
+            show(say("hint_diagnosed"), bold=True)
+            show(wrapped(say.of(mistake.diagnosis)) + "\n")
+
+
+def _show_week(week: Week, workspace: Workspace, say: Messages) -> None:
+    states = [workspace.state(task.id) for day in week.days for task in day.tasks]
+    solved, skipped = states.count(SOLVED), states.count(SKIPPED)
+    show(say("week", number=week.number, title=say.of(week.title)), bold=True)
+    total = say("total", solved=solved, skipped=skipped, open=len(states) - solved - skipped)
+    show(f"{bar(solved, skipped, len(states))}  {total}\n")
+    for day in week.days:
+        show("  " + say("day", number=day.number, title=say.of(day.chapter)))
+        for task in day.tasks:
+            _show_task(task, workspace.state(task.id), say)
+
+
+def _show_task(task: Task, state: str | None, say: Messages) -> None:
+    mark, colour = {SOLVED: (signs()[0], "green"), SKIPPED: (signs()[1], "yellow")}.get(state or "", (signs()[2], None))
+    show(f"    {mark} {task.id}  {say.of(task.title)}", fg=colour, nl=False)
+    show(f"  ({say(state)})" if state == SKIPPED else "")

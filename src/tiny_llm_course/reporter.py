@@ -1,0 +1,205 @@
+"""The course's part in pytest: knows stubs, names mistakes, ends tests that hang, reports to `tiny-llm test`."""
+
+from __future__ import annotations
+
+import inspect
+import json
+import os
+import signal
+import traceback
+from collections import Counter
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+from typing import Any, TypeAlias
+
+import pytest
+
+from .catalogue import entry_of
+from .diagnosis import Diagnosis
+from .mistaken import mistaken_package
+from .packages import Package
+from .recording import Observation, observe, recording
+from .runner import TIME_LIMIT
+from .syllabus import TaskId
+from .unsolved import task_in_message
+from .workspace import ROOT, Workspace
+
+SEEN = pytest.StashKey[Observation]()
+
+Arguments: TypeAlias = dict[str, Any]
+Test: TypeAlias = tuple[Any, Arguments]  # function, arguments
+
+
+Failed = pytest.fail.Exception
+
+
+class Unsolved(Failed):  # type: ignore[misc, valid-type]
+    """A test ended at a stub. Without traceback: it says nothing that the message does not."""
+
+    def __init__(self, error: NotImplementedError):
+        super().__init__(f"NotImplementedError: {error}", pytrace=False)
+        frame = traceback.extract_tb(error.__traceback__)[-1]
+        self.stub = {"file": frame.filename, "line": frame.lineno, "message": str(error)}
+
+
+class TimedOut(BaseException):
+    """A test took too long. No Exception, so that a learner's `except Exception` does not catch it."""
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--events", type=int, metavar="FD", help="write what happens as lines of JSON to this descriptor")
+    parser.addoption("--time-limit", type=float, default=TIME_LIMIT, metavar="S", help="end a test after S seconds")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.pluginmanager.register(_Course(config), "course")
+
+
+class _Course:
+    """What is kept during a run."""
+
+    def __init__(self, config: pytest.Config):
+        self._package = str(config.getoption("--impl"))
+        self._events = config.getoption("--events")
+        self._time_limit = float(config.getoption("--time-limit"))
+        self._has_mistakes = Workspace().has_solutions and self._package == "tiny_llm"
+        self._diagnoses: dict[TaskId, Diagnosis[Test]] = {}
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
+        counts = Counter(str(_task_of(item)) for item in items)
+        self._send("collected", tests=dict(counts))  # before -k takes some away
+
+    def pytest_runtest_logstart(self, nodeid: str) -> None:
+        self._send("start", test=nodeid)
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_pyfunc_call(self, pyfuncitem: pytest.Function) -> Generator[None, Any, Any]:
+        if _task_of(pyfuncitem) is None:  # a gate on the repository
+            return (yield)
+        with recording() as seen, _time_limit(self._time_limit):
+            try:
+                return (yield)
+            except NotImplementedError as error:
+                if task_in_message(str(error)):
+                    raise Unsolved(error) from None
+                seen.error = error
+                raise
+            except TimedOut:
+                raise Failed(
+                    f"the test was ended after {self._time_limit:g} seconds: is there a loop that does not end?",
+                    pytrace=False,
+                ) from None
+            except BaseException as error:
+                seen.error = error
+                raise
+            finally:
+                pyfuncitem.stash[SEEN] = seen
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_makereport(
+        self, item: pytest.Function, call: pytest.CallInfo[None]
+    ) -> Generator[None, Any, Any]:
+        report = yield
+        if _task_of(item) is None:
+            return report
+        error = call.excinfo.value if call.excinfo else None
+        if isinstance(error, Unsolved):
+            report.unsolved = error.stub
+        elif report.failed and (doc := getattr(item.function, "__doc__", None)):
+            report.sections.insert(0, ("this test", inspect.cleandoc(doc)))
+        if call.when == "call" or report.failed:
+            self._tell(item, report, error)
+        if call.when == "call" and not isinstance(error, Unsolved):
+            self._diagnose(item)
+        return report
+
+    def pytest_sessionfinish(self) -> None:
+        named = {str(task): diagnosis.named for task, diagnosis in self._diagnoses.items()}
+        self._send("end", named={task: name for task, name in named.items() if name})
+
+    def pytest_terminal_summary(self, terminalreporter: Any) -> None:
+        for task, diagnosis in self._diagnoses.items():
+            for mistake in entry_of(task).mistakes:
+                if mistake.id == diagnosis.named:
+                    terminalreporter.section(f"{task}: {mistake.id}", sep="=", yellow=True)
+                    terminalreporter.line(mistake.diagnosis["en"])
+
+    def _tell(self, item: pytest.Function, report: Any, error: BaseException | None) -> None:
+        outcome = "unsolved" if hasattr(report, "unsolved") else report.outcome
+        about: Arguments = {"test": item.name, "task": str(_task_of(item)), "outcome": outcome}
+        if outcome == "unsolved":
+            about["stub"] = report.unsolved
+        elif outcome == "failed" and error is not None:
+            about["message"] = _message(error)
+            about["frames"] = _frames(error, self._package)
+            about["doc"] = inspect.cleandoc(item.function.__doc__ or "")
+            about["printed"] = report.capstdout[-2000:]
+        self._send("result", **about)
+
+    def _diagnose(self, item: pytest.Function) -> None:
+        task = _task_of(item)
+        if task is None or not self._has_mistakes:
+            return
+        if task not in self._diagnoses:
+            self._diagnoses[task] = Diagnosis(
+                [mistake.id for mistake in entry_of(task).mistakes],
+                lambda test, mistake: _replay(task, test, mistake),
+            )
+        arguments = {name: item.funcargs[name] for name in item._fixtureinfo.argnames if name in item.funcargs}
+        self._diagnoses[task].add((item.obj, arguments), item.stash[SEEN])
+
+    def _send(self, event: str, **values: Any) -> None:
+        if self._events is not None:
+            os.write(self._events, json.dumps({"event": event, **values}).encode() + b"\n")
+
+
+def _task_of(item: pytest.Item) -> TaskId | None:
+    mark = item.get_closest_marker("task")
+    return TaskId.parse(mark.args[0]) if mark else None
+
+
+def _replay(task: TaskId, test: Test, mistake: str) -> Observation:
+    """Run a test once more, with a mistake instead of the learner's code."""
+    function, arguments = test
+    entry = next(entry for entry in entry_of(task).mistakes if entry.id == mistake)
+    package = Package(mistaken_package(ROOT / "src/tiny_llm_ref", task, entry))
+    return observe(function, arguments | {"impl": package})
+
+
+def _message(error: BaseException) -> str:
+    """What went wrong, in the test's words or Python's."""
+    if isinstance(error, AssertionError | Failed):
+        return str(error)
+    return "".join(traceback.format_exception_only(error)).strip()
+
+
+def _frames(error: BaseException, package: str) -> list[dict[str, Any]]:
+    """The part of a traceback in the package under test, innermost last."""
+    folder = ROOT / "src" / package
+    return [
+        {"file": frame.filename, "line": frame.lineno, "function": frame.name, "code": frame.line}
+        for frame in traceback.extract_tb(error.__traceback__)
+        if Path(frame.filename).is_relative_to(folder)
+    ]
+
+
+@contextmanager
+def _time_limit(seconds: float) -> Iterator[None]:
+    """Raise TimedOut in the block when it takes too long. Where there is no such signal, do nothing."""
+    if not hasattr(signal, "setitimer"):
+        yield
+        return
+    before = signal.signal(signal.SIGALRM, _time_out)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
+def _time_out(number: int, frame: FrameType | None) -> None:
+    raise TimedOut

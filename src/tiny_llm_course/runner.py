@@ -1,0 +1,156 @@
+"""Runs day tests in a pytest of their own, and says what became of each."""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass, field
+from time import monotonic
+from typing import Any
+
+from .syllabus import Day, TaskId
+from .workspace import ROOT
+
+__all__ = ["Result", "Run", "pytest_command", "run_tests", "time_limit"]
+
+TIME_LIMIT = 30  # seconds a test; the slowest takes two on a slow machine
+GRACE = 15  # seconds beyond a test's own time limit, after which the process is killed
+
+
+def time_limit() -> float:
+    """Seconds that a test may take: TINY_LLM_TIME_LIMIT, for slow machines, or the default."""
+    try:
+        return float(os.environ["TINY_LLM_TIME_LIMIT"])
+    except (KeyError, ValueError):
+        return TIME_LIMIT
+
+
+@dataclass(frozen=True)
+class Result:
+    """What became of a test."""
+
+    test: str
+    task: TaskId
+    outcome: str  # passed, failed, unsolved or skipped
+    message: str = ""
+    doc: str = ""
+    printed: str = ""
+    frames: list[dict[str, Any]] = field(default_factory=list)
+    stub: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass
+class Run:
+    """What became of all."""
+
+    results: list[Result] = field(default_factory=list)
+    collected: dict[TaskId, int] = field(default_factory=dict)  # tests of each task, chosen or not
+    named: dict[TaskId, str] = field(default_factory=dict)  # mistakes, by the catalogue's ids
+    running: str = ""  # the test that is running, or in which the process died or was killed
+    problem: str = ""  # why it was, or what pytest said if it did not get as far as the tests
+    interrupted: bool = False
+    seconds: float = 0.0
+
+    def take(self, event: dict[str, Any]) -> None:
+        """Add what the process says."""
+        match event:
+            case {"event": "collected", "tests": tests}:
+                self.collected = {TaskId.parse(task): count for task, count in tests.items()}
+            case {"event": "start", "test": test}:
+                self.running = test
+            case {"event": "result", "task": task, **about}:
+                self.results.append(Result(task=TaskId.parse(task), **about))
+                self.running = ""
+            case {"event": "end", "named": named}:
+                self.named = {TaskId.parse(task): name for task, name in named.items()}
+
+    def of(self, task: TaskId) -> list[Result]:
+        return [result for result in self.results if result.task == task]
+
+    def is_solved(self, task: TaskId) -> bool:
+        """Every test of the task was run, and passed."""
+        results = self.of(task)
+        count = self.collected.get(task, 0)
+        return len(results) == count > 0 and all(result.outcome == "passed" for result in results)
+
+
+def pytest_command(days: list[Day], package: str, arguments: list[str]) -> list[str]:
+    """The command that runs the tests of some days."""
+    options = ["-q", "--no-header", "--tb=short", f"--rootdir={ROOT}", "-c", str(ROOT / "pyproject.toml")]
+    options += ["-p", "no:hypothesispytest", "-p", "no:anyio"]  # a second of imports that no day test needs
+    files = [str(ROOT / "tests" / day.test_file) for day in days]
+    return [sys.executable, "-m", "pytest", *options, f"--impl={package}", *arguments, *files]
+
+
+def run_tests(
+    days: list[Day],
+    package: str,
+    arguments: list[str],
+    on_result: Callable[[Run], None] = lambda run: None,
+    time_limit: float = TIME_LIMIT,
+) -> Run:
+    """Run tests; `on_result` is called after each."""
+    run = Run()
+    start = monotonic()
+    read, write = os.pipe()
+    with tempfile.TemporaryFile() as output:
+        command = [*pytest_command(days, package, arguments), f"--events={write}", f"--time-limit={time_limit}"]
+        process = subprocess.Popen(command, pass_fds=[write], stdout=output, stderr=output, start_new_session=True)
+        os.close(write)
+        try:
+            for event in _events(read, time_limit + GRACE):
+                run.take(event)
+                if event["event"] == "result":
+                    on_result(run)
+        except TimeoutError:
+            run.problem = f"ended after {time_limit + GRACE:g} seconds without an answer"
+        except KeyboardInterrupt:
+            run.problem, run.interrupted = "interrupted", True
+        finally:
+            os.close(read)
+            code = _end(process, wait=not run.problem)
+        if run.running or code not in (0, 1, 5):
+            output.seek(0)
+            run.problem = run.problem or _death(code, output.read().decode(errors="replace"))
+    run.seconds = monotonic() - start
+    return run
+
+
+def _events(descriptor: int, patience: float) -> Iterator[dict[str, Any]]:
+    """The lines of JSON that come, until the writer is gone. Raises a TimeoutError if nothing comes for too long."""
+    pending = b""
+    while True:
+        ready, _, _ = select.select([descriptor], [], [], patience)
+        if not ready:
+            raise TimeoutError
+        data = os.read(descriptor, 65536)
+        if not data:
+            return
+        *lines, pending = (pending + data).split(b"\n")
+        yield from (json.loads(line) for line in lines)
+
+
+def _end(process: subprocess.Popen[bytes], wait: bool) -> int:
+    """Its exit code. Nothing that it started is left behind."""
+    try:
+        if wait:
+            process.wait(timeout=5)
+    except subprocess.TimeoutExpired:
+        pass
+    finally:
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+    return process.wait()
+
+
+def _death(code: int, output: str) -> str:
+    if code < 0:
+        return f"the code under test ended Python with {signal.Signals(-code).name}"
+    return output.strip()[-4000:] or f"pytest ended with exit code {code}"

@@ -1,0 +1,175 @@
+"""The commands that write into a learner's files: `tiny-llm solution`, `reset`, `undo`. A backup comes first."""
+
+from __future__ import annotations
+
+import difflib
+import os
+import re
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from .language import Lang, Messages
+from .lessons import TaskArgument, chosen_task, messages_in, show_next
+from .problems import CommandError, reporting
+from .progress import SKIPPED
+from .splice import SpliceError, splice
+from .syllabus import Day, Task, TaskId, day_of, select_days
+from .terminal import show
+from .update import take_back_commit
+from .workspace import Workspace
+
+__all__ = ["reset", "solution", "undo"]
+
+
+def solution(
+    task: TaskArgument = None,
+    apply: Annotated[bool, typer.Option("--apply", help="Write the solution into your file.")] = False,
+    day: Annotated[
+        str | None,
+        typer.Option(metavar="W.D", help="Fill in what is open in a whole day, such as 1.2, and mark it as skipped."),
+    ] = None,
+    lang: Lang = None,
+) -> None:
+    """Show a task's solution as a change of your code, or put it in place of your code."""
+    with reporting():
+        say, workspace = messages_in(lang), Workspace()
+        if day is not None:
+            if task is not None:
+                raise CommandError("expected a task or --day, got both")
+            _fill_in_day(_day(day), workspace, say)
+            return
+        chosen = chosen_task(task, workspace)
+        if chosen is None:
+            show_next(workspace, say)
+        elif not workspace.has_solutions:
+            raise CommandError(say("withheld", task=chosen.id), exit_code=1)
+        elif apply:
+            _write(
+                workspace,
+                _with_solutions(workspace, [chosen]),
+                {chosen.id: SKIPPED},
+                say,
+                "what_solution",
+                task=chosen.id,
+            )
+        else:
+            _show(workspace, chosen, say)
+
+
+def reset(
+    task: Annotated[str, typer.Argument(metavar="TASK", help="A task's id, such as w1d1.1.")], lang: Lang = None
+) -> None:
+    """Put a task's stub back in place of your code."""
+    with reporting():
+        say, workspace = messages_in(lang), Workspace()
+        chosen = chosen_task(task, workspace)
+        assert chosen
+        changed = {}
+        for file, names in workspace.parts(day_of(chosen.id), chosen.id).items():
+            changed[file] = _spliced(workspace, file, workspace.stub(file), names, _read(file))
+        changed = {file: text for file, text in changed.items() if text != _read(file)}
+        if changed:
+            _write(workspace, changed, {chosen.id: None}, say, "what_reset", task=chosen.id)
+        else:
+            show(say("already_stub", task=chosen.id))
+
+
+def undo(lang: Lang = None) -> None:
+    """Take back the last solution, reset or update."""
+    with reporting():
+        say, workspace = messages_in(lang), Workspace()
+        done = workspace.backups.undo()
+        if done is None:
+            show(say("nothing_to_undo"))
+            return
+        take_back_commit(workspace.root, done.copies)
+        show(say("undone", what=done.reason, files=_listed(done.files, workspace)))
+
+
+def _fill_in_day(day: Day, workspace: Workspace, say: Messages) -> None:
+    open_ = [task for task in day.tasks if workspace.state(task.id) is None]
+    if not workspace.has_solutions:
+        raise CommandError(say("withheld", task=day.tasks[0].id), exit_code=1)
+    if not open_:
+        show(say("day_done", week=day.week, day=day.number))
+        return
+    changed = _with_solutions(workspace, open_)
+    states: dict[TaskId, str | None] = {task.id: SKIPPED for task in open_}
+    listed = ", ".join(str(task.id) for task in open_)
+    _write(workspace, changed, states, say, "what_day", week=day.week, day=day.number, tasks=listed)
+
+
+def _with_solutions(workspace: Workspace, chosen: list[Task]) -> dict[Path, str]:
+    """The learner's files with the reference's code of some tasks."""
+    texts: dict[Path, str] = {}
+    for task in chosen:
+        for file, names in workspace.parts(day_of(task.id), task.id).items():
+            before = texts[file] if file in texts else _read(file)
+            texts[file] = _spliced(workspace, file, workspace.solution(file), names, before)
+    return texts
+
+
+def _spliced(workspace: Workspace, file: Path, source: str, names: list[str], before: str) -> str:
+    try:
+        return splice(before or workspace.stub(file), source, names, os.path.relpath(file))
+    except SpliceError as error:
+        raise CommandError(str(error), exit_code=1) from None
+
+
+def _write(
+    workspace: Workspace,
+    texts: dict[Path, str],
+    states: dict[TaskId, str | None],
+    say: Messages,
+    what: str,
+    **values: object,
+) -> None:
+    reason = say(what, **values)
+    files: dict[Path, bytes | None] = {file: text.encode() for file, text in texts.items()}
+    workspace.backups.write(files | {workspace.progress.file: workspace.progress.changed(states)}, reason)
+    show(say("wrote", files=_listed(list(files), workspace), what=reason))
+
+
+def _show(workspace: Workspace, task: Task, say: Messages) -> None:
+    difference: list[str] = []
+    for file, text in _with_solutions(workspace, [task]).items():
+        name = file.relative_to(workspace.root).as_posix()
+        yours, theirs = _read(file).splitlines(keepends=True), text.splitlines(keepends=True)
+        difference += difflib.unified_diff(yours, theirs, f"{name} (yours)", f"{name} (solution)")
+    if not difference:
+        show(say("solution_same", task=task.id))
+        return
+    colours = {"+": "green", "-": "red", "@": "cyan"}
+    for line in difference:
+        show(line.rstrip("\n"), fg=colours.get(line[0]))
+    show("\n" + say("solution_apply", task=task.id), dim=True)
+
+
+def _day(text: str) -> Day:
+    match = re.fullmatch(r"(\d+)\.(\d+)", text)
+    if match is None:
+        raise CommandError(f"--day: expected week and day such as 1.2, got {text!r}")
+    try:
+        return select_days(match[1], match[2])[0]
+    except ValueError as error:
+        raise CommandError(str(error)) from None
+
+
+def _read(file: Path) -> str:
+    """A learner's file, line ends as they are; a missing one is empty."""
+    if not file.exists():
+        return ""
+    try:
+        return file.read_bytes().decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise CommandError(
+            f"{os.path.relpath(file)} is not UTF-8: {error}; it was left as it is", exit_code=1
+        ) from None
+
+
+def _listed(files: list[Path], workspace: Workspace) -> str:
+    if len(files) > 9:
+        return f"{len(files)}"
+    return ", ".join(file.relative_to(workspace.root).as_posix() for file in files)

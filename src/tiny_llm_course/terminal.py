@@ -1,0 +1,46 @@
+"""Text on a terminal, or in a pipe: colours, signs and line breaks that it can show."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+import textwrap
+from typing import Any
+
+import typer
+
+__all__ = ["bar", "show", "signs", "wrapped"]
+
+BAR = 18  # characters
+
+
+def show(text: str = "", *, nl: bool = True, **style: Any) -> None:
+    """Print on stdout. `style` is that of `typer.secho`; without colours where there are none, or NO_COLOR is set."""
+    plain = bool(os.environ.get("NO_COLOR")) or os.environ.get("TERM") == "dumb"
+    typer.echo(text if plain or not style else typer.style(text, **style), nl=nl)
+
+
+def wrapped(text: str) -> str:
+    """Long lines of words broken to the terminal's width. Japanese has no spaces: a terminal breaks it well itself."""
+    width = min(shutil.get_terminal_size().columns, 100)
+    return "\n".join(
+        textwrap.fill(line, width) if line.isascii() and len(line) > width else line for line in text.splitlines()
+    )
+
+
+def bar(solved: int, skipped: int, count: int) -> str:
+    """How much of a whole is done."""
+    full, half, empty = tuple(signs()[3:])
+    a, b = round(BAR * solved / count), round(BAR * (solved + skipped) / count)
+    return full * a + half * (b - a) + empty * (BAR - b)
+
+
+def signs() -> str:
+    """Marks of solved, skipped and open tasks, and pieces of a bar, in what the terminal can show."""
+    signs = "✔–○█▒░"
+    try:
+        signs.encode(sys.stdout.encoding or "ascii")
+    except (UnicodeEncodeError, LookupError):
+        return "x-.#=."
+    return signs

@@ -1,0 +1,180 @@
+"""`tiny-llm watch`: tests the current task whenever a file is saved."""
+
+from __future__ import annotations
+
+import os
+import select
+import sys
+import termios
+import threading
+import tty
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from queue import Empty, SimpleQueue
+from time import monotonic
+
+from .catalogue import entry_of
+from .language import Lang, Messages
+from .lessons import TaskArgument, chosen_task, messages_in, progress_table, show_hint, show_next
+from .problems import CommandError, reporting
+from .runner import run_tests, time_limit
+from .running import keep_progress, show_run
+from .session import PACKAGES
+from .syllabus import Task, day_of, tasks
+from .terminal import show, wrapped
+from .workspace import Workspace
+
+__all__ = ["watch"]
+
+POLL = 1.0  # seconds between looks at the files' times, for file systems that send no events
+
+
+def watch(task: TaskArgument = None, lang: Lang = None) -> None:
+    """Test the current task whenever a file is saved. Keys: n next, h hint, l list, r run, q quit."""
+    with reporting():
+        say = messages_in(lang)
+        if not (sys.stdin.isatty() and sys.stdout.isatty()):
+            raise CommandError("watch needs a terminal; in scripts use `test`")
+        workspace = Workspace()
+        chosen = chosen_task(task, workspace)
+        if chosen is None:
+            show_next(workspace, say)
+            return
+        with _keys():
+            _Watch(chosen, say).run()
+
+
+class _Watch:
+    """The loop: wait for a key or a saved file, answer on a fresh screen."""
+
+    def __init__(self, task: Task, say: Messages):
+        self._task = task
+        self._say = say
+        self._saved: SimpleQueue[None] = SimpleQueue()
+        self._stop = threading.Event()
+        self._folder = Workspace().package
+        self._times: dict[Path, tuple[int, int]] = {}  # of the files that were tested last
+
+    def run(self) -> None:
+        threading.Thread(target=_send_events, args=(self._folder, self._saved, self._stop), daemon=True).start()
+        try:
+            self._test()
+            for happened in self._happenings():
+                if happened == "q":
+                    return
+                self._answer(happened)
+        except KeyboardInterrupt:
+            return
+        finally:
+            self._stop.set()
+            show()
+
+    def _answer(self, happened: str) -> None:
+        workspace = Workspace()
+        match happened:
+            case "saved" | "r":
+                self._test()
+            case "n":
+                self._task = _after(self._task, workspace)
+                self._test()
+            case "h":
+                self._clear()
+                show_hint(workspace, self._task, True, self._say)
+                self._footer()
+            case "l":
+                self._clear()
+                progress_table(workspace, self._say)
+                self._footer()
+
+    def _test(self) -> None:
+        self._times = _times(self._folder)
+        self._clear()
+        show(self._say("watch_running", task=self._task.id), dim=True)
+        day, number = day_of(self._task.id), self._task.id.task
+        done = run_tests([day], PACKAGES["mine"], ["-k", f"test_task_{number}_"], time_limit=time_limit())
+        workspace = Workspace()
+        newly = keep_progress(workspace, done)
+        self._clear()
+        show_run([day], done, newly, False, self._say)
+        if done.is_solved(self._task.id):
+            if self._task.id not in newly:
+                show("\n" + wrapped(self._say.of(entry_of(self._task.id).learned)))
+            self._task = _after(self._task, Workspace())
+            show()
+            show_next(Workspace(), self._say, self._task)
+        self._footer()
+
+    def _footer(self) -> None:
+        show()
+        show(self._say("watch_keys"), dim=True)
+        show(self._say("watch_events"), dim=True)
+
+    def _clear(self) -> None:
+        if os.environ.get("TERM", "dumb") != "dumb":
+            sys.stdout.write("\x1b[2J\x1b[3J\x1b[H")
+        sys.stdout.flush()
+
+    def _happenings(self) -> Iterator[str]:
+        """Keys, and "saved" when the files are no longer what was tested."""
+        looked = 0.0
+        while True:
+            if select.select([sys.stdin], [], [], 0.1)[0]:
+                key = os.read(sys.stdin.fileno(), 1).decode(errors="replace")
+                yield key or "q"  # nothing to read: the terminal is gone
+            if _drain(self._saved) or monotonic() - looked > POLL:
+                looked = monotonic()
+                if _times(self._folder) != self._times:
+                    yield "saved"
+
+
+def _send_events(folder: Path, saved: SimpleQueue[None], stop: threading.Event) -> None:
+    """Put something into the queue for each event of the file system."""
+    from watchfiles import watch as events
+
+    try:
+        for _ in events(folder, stop_event=stop, debounce=100, step=20, rust_timeout=500, yield_on_timeout=False):
+            saved.put(None)
+    except OSError:  # no events here, such as too many watches: polling sees the files' times
+        return
+
+
+def _drain(queue: SimpleQueue[None]) -> bool:
+    found = False
+    while True:
+        try:
+            queue.get_nowait()
+        except Empty:
+            return found
+        found = True
+
+
+def _times(folder: Path) -> dict[Path, tuple[int, int]]:
+    found = {}
+    for file in folder.rglob("*"):
+        if file.suffix in (".py", ".cpp", ".h", ".metal"):
+            try:
+                status = file.stat()
+            except FileNotFoundError:  # an editor is just replacing it
+                continue
+            found[file] = status.st_mtime_ns, status.st_size
+    return found
+
+
+def _after(task: Task, workspace: Workspace) -> Task:
+    """The next open task behind this one, or the first open one, or the same if all are done."""
+    order = tasks()
+    place = [other.id for other in order].index(task.id)
+    later = [other for other in order[place + 1 :] + order[:place] if workspace.state(other.id) is None]
+    return later[0] if later else task
+
+
+@contextmanager
+def _keys() -> Iterator[None]:
+    """Keys arrive one by one and are not shown; Ctrl-C still works. The terminal is left as it was."""
+    before = termios.tcgetattr(sys.stdin)
+    tty.setcbreak(sys.stdin)
+    try:
+        yield
+    finally:
+        termios.tcsetattr(sys.stdin, termios.TCSADRAIN, before)

@@ -1,0 +1,125 @@
+"""A learner's clone of the course: where things are, and how far the learner got."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from .files import Backups, write_whole
+from .progress import Progress
+from .stubs import make_stub
+from .syllabus import Day, Task, TaskId, tasks
+from .task_code import StubError, parse, task_parts
+from .unsolved import unsolved
+
+__all__ = ["ROOT", "Place", "Workspace"]
+
+ROOT = Path(__file__).resolve().parents[2]  # of the clone: the course is installed from it, not copied out of it
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a task's code stands."""
+
+    file: Path
+    line: int
+
+
+class Workspace:
+    """The clone at `root`."""
+
+    def __init__(self, root: Path = ROOT):
+        self.root = root
+        self.package = root / "src" / "tiny_llm"
+        self.reference = root / "src" / "tiny_llm_ref"
+        self.progress = Progress(root / "progress.txt")
+        self.backups = Backups(root / ".tiny-llm" / "backups", root)
+
+    @property
+    def has_solutions(self) -> bool:
+        """Not in a copy that an instructor handed out without them."""
+        return (self.reference / "basics.py").is_file()
+
+    @cached_property
+    def stubs(self) -> dict[TaskId, Place]:
+        """The tasks of which code is still to be written, and where."""
+        places: dict[TaskId, Place] = {}
+        for stub in unsolved(self.package):
+            places.setdefault(stub.task, Place(stub.file, stub.line))
+        return places
+
+    def state(self, task: TaskId) -> str | None:
+        """SOLVED, SKIPPED, or None: open. A task whose stub stands there is open, whatever was solved before."""
+        return None if task in self.stubs else self.progress.state(task)
+
+    def next_task(self) -> Task | None:
+        """The first open task."""
+        return next((task for task in tasks() if self.state(task.id) is None), None)
+
+    def place(self, day: Day, task: Task) -> Place:
+        """Where to write a task's code, or where it was written."""
+        if task.id in self.stubs:
+            return self.stubs[task.id]
+        for file in self.files(day):
+            source = file.read_text(encoding="utf-8", errors="replace") if file.exists() else ""
+            for number, line in enumerate(source.splitlines(), start=1):
+                if line.strip().startswith("Task: ") and str(task.id) in line:
+                    return Place(file, number)
+        return Place(self.files(day)[0], 1)
+
+    def files(self, day: Day) -> list[Path]:
+        """The learner's files in which a day is written."""
+        return [self.package / f"{module}.py" for module in day.modules]
+
+    def broken(self, day: Day) -> str | None:
+        """The place of a syntax error in a day's files."""
+        for file in self.files(day):
+            try:
+                parse(file.read_text(encoding="utf-8", errors="replace") if file.exists() else "", str(file))
+            except StubError as error:
+                return str(error)
+        return None
+
+    def solution(self, file: Path) -> str:
+        """The reference's version of a learner's file."""
+        return (self.reference / file.relative_to(self.package)).read_text(encoding="utf-8")
+
+    def stub(self, file: Path) -> str:
+        """A learner's file as it was in the beginning."""
+        if self.has_solutions:
+            return make_stub(self.solution(file))
+        return (Path(__file__).parent / "pristine" / file.relative_to(self.package)).read_text(encoding="utf-8")
+
+    def parts(self, day: Day, task: TaskId) -> dict[Path, list[str]]:
+        """The functions of a task, by file."""
+        sources = {file: self.solution(file) if self.has_solutions else self.stub(file) for file in self.files(day)}
+        found = {file: task_parts(source).get(task, []) for file, source in sources.items()}
+        return {file: names for file, names in found.items() if names}
+
+    @property
+    def notes(self) -> dict[str, Any]:
+        """What the course remembers between commands: hints given, and what the last test run found."""
+        try:
+            notes = json.loads(self._notes_file.read_text(encoding="utf-8"))
+        except (OSError, ValueError):
+            return {}
+        return notes if isinstance(notes, dict) else {}
+
+    def note(self, key: str, task: TaskId, value: Any) -> None:
+        """Remember something about a task."""
+        notes = self.notes
+        about = notes.get(key)
+        notes[key] = {**(about if isinstance(about, dict) else {}), str(task): value}
+        write_whole(self._notes_file, json.dumps(notes, indent=2).encode())
+
+    def noted(self, key: str, task: TaskId) -> Any:
+        """What was remembered of a task, or None."""
+        about = self.notes.get(key)
+        return about.get(str(task)) if isinstance(about, dict) else None
+
+    @property
+    def _notes_file(self) -> Path:
+        return self.root / ".tiny-llm" / "notes.json"

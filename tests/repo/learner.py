@@ -1,0 +1,115 @@
+"""A learner's clone of the course in a temporary folder, its commands, and a terminal to watch them in."""
+
+from __future__ import annotations
+
+import os
+import pty
+import re
+import select
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from trees import build_tree
+
+from tiny_llm_course.stubs import make_stub
+
+ROOT = Path(__file__).resolve().parents[2]
+TOLD_APART = ("PYTEST_", "CI", "BUILD_NUMBER", "LC_", "LANG")  # in CI, pytest writes more
+
+__all__ = ["Clone", "Terminal"]
+
+
+class Clone:
+    """Stubs, reference, tests and commands."""
+
+    def __init__(self, root: Path):
+        self.root = root
+        build_tree(root, ROOT, is_solved=lambda task: False)
+        shutil.rmtree(root / "src/tiny_llm_ref")
+        shutil.copy(ROOT / ".gitignore", root)
+        ignored = shutil.ignore_patterns("__pycache__", "*.safetensors")
+        for package in ("tiny_llm_ref", "tiny_llm_course", "tiny_llm_models"):
+            shutil.copytree(ROOT / "src" / package, root / "src" / package, ignore=ignored)
+
+    def run(self, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+        """Run a `tiny-llm` command."""
+        return subprocess.run(
+            self._command(arguments),
+            cwd=self.root,
+            env=self.environment | environment,
+            capture_output=True,
+            text=True,
+            timeout=120,
+        )
+
+    def terminal(self, *arguments: str, **environment: str) -> Terminal:
+        """Run a `tiny-llm` command in a terminal."""
+        return Terminal(self._command(arguments), self.root, self.environment | environment)
+
+    def file(self, name: str) -> Path:
+        return self.root / "src/tiny_llm" / name
+
+    def solved(self, name: str, *tasks: str) -> str:
+        """What one of the learner's files holds when these tasks are solved."""
+        source = (ROOT / "src/tiny_llm_ref" / name).read_text()
+        return make_stub(source, is_solved=lambda task: str(task) in tasks)
+
+    @property
+    def environment(self) -> dict[str, str]:
+        kept = {name: value for name, value in os.environ.items() if not name.startswith(TOLD_APART)}
+        return kept | {"PYTHONPATH": str(self.root / "src"), "COLUMNS": "100", "LANG": "C.UTF-8"}
+
+    @staticmethod
+    def _command(arguments: tuple[str, ...]) -> list[str]:
+        return [sys.executable, "-m", "tiny_llm_course", *arguments]
+
+
+class Terminal:
+    """A process in a pseudo-terminal."""
+
+    def __init__(self, command: list[str], cwd: Path, environment: dict[str, str]):
+        self.pid, self._descriptor = pty.fork()
+        if self.pid == 0:
+            os.chdir(cwd)
+            os.execvpe(command[0], command, environment | {"TERM": environment.get("TERM", "xterm-256color")})
+        self.raw = ""
+
+    @property
+    def screen(self) -> str:
+        """What stands there since the screen was cleared last, without colours."""
+        return re.sub(r"\x1b\[[\d;?]*[a-zA-Z]", "", self.raw.rpartition("\x1b[H")[2]).replace("\r\n", "\n")
+
+    def wait_for(self, text: str, seconds: float = 60) -> str:
+        """The screen, once this text is on it."""
+        end = time.monotonic() + seconds
+        while text not in self.screen:
+            assert time.monotonic() < end, f"expected {text!r} on the screen, which shows:\n{self.screen}"
+            if select.select([self._descriptor], [], [], 0.1)[0]:
+                try:
+                    self.raw += os.read(self._descriptor, 65536).decode(errors="replace")
+                except OSError:  # the process has ended
+                    assert text in self.screen, f"expected {text!r}, and the process ended with:\n{self.screen}"
+        return self.screen
+
+    def send(self, keys: str) -> None:
+        os.write(self._descriptor, keys.encode())
+
+    def exit_code(self, seconds: float = 20) -> int:
+        """Wait for the end."""
+        end = time.monotonic() + seconds
+        while time.monotonic() < end:
+            try:
+                if select.select([self._descriptor], [], [], 0.1)[0]:
+                    self.raw += os.read(self._descriptor, 65536).decode(errors="replace")
+            except OSError:
+                pass
+            pid, status = os.waitpid(self.pid, os.WNOHANG)
+            if pid:
+                os.close(self._descriptor)
+                return os.waitstatus_to_exitcode(status)
+        os.kill(self.pid, signal.SIGKILL)
+        raise AssertionError(f"the process did not end; the screen shows:\n{self.screen}")

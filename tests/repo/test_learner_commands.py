@@ -1,0 +1,271 @@
+"""`tiny-llm next`, `progress`, `hint`, `solution`, `reset`, `undo`, in a learner's clone."""
+
+import random
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from learner import Clone
+
+from tiny_llm_course.syllabus import tasks, weeks
+
+
+@pytest.fixture(scope="module")
+def clone(tmp_path_factory):
+    return Clone(tmp_path_factory.mktemp("clones") / "course")
+
+
+@pytest.fixture(autouse=True)
+def fresh(clone):
+    """Every test begins with stubs and nothing done."""
+    yield
+    for file in clone.file("").glob("*.py"):
+        file.write_text(clone.solved(file.name))
+    (clone.root / "progress.txt").unlink(missing_ok=True)
+    subprocess.run(["rm", "-rf", clone.root / ".tiny-llm"], check=True)
+
+
+def line_of(clone, file, text):
+    return 1 + next(i for i, line in enumerate(clone.file(file).read_text().splitlines()) if text in line)
+
+
+def test_next_names_task_file_and_command(clone):
+    line = line_of(clone, "attention.py", "raise NotImplementedError")
+    assert clone.run("next").stdout == (
+        "next:     Scaled dot-product attention (w1d1.1)\n"
+        "chapter:  week 1 day 1, Attention and multi-head attention\n"
+        f"file:     src/tiny_llm/attention.py:{line}\n"
+        "test:     pdm run test --week 1 --day 1 -- -k task_1\n"
+        "hint:     pdm run hint w1d1.1\n"
+    )
+
+
+@pytest.mark.parametrize("variable", ["LANG", "LC_ALL", "LC_MESSAGES"])
+def test_the_locale_decides_the_language(clone, variable):
+    assert "次の課題: スケール付き内積アテンション (w1d1.1)" in clone.run("next", **{variable: "ja_JP.UTF-8"}).stdout
+    assert "next:" in clone.run("next", "--lang", "en", **{variable: "ja_JP.UTF-8"}).stdout
+
+
+def test_next_goes_on_when_a_task_is_solved(clone):
+    clone.file("attention.py").write_text(clone.solved("attention.py", "w1d1.1"))
+    assert "(w1d1.1)" in clone.run("next").stdout, "written, and not yet tested"
+    assert clone.run("test", "--week", "1", "--day", "1", "-k", "task_1").returncode == 0
+    assert "(w1d1.2)" in clone.run("next").stdout
+    clone.file("attention.py").write_text(clone.solved("attention.py"))
+    assert "(w1d1.1)" in clone.run("next").stdout, "its stub stands there again"
+
+
+def test_some_passing_tests_are_not_a_solved_task(clone):
+    clone.file("attention.py").write_text(clone.solved("attention.py", "w1d1.1"))
+    clone.run("test", "--week", "1", "--day", "1", "-k", "test_task_1_equals_mlx")
+    assert "(w1d1.1)" in clone.run("next").stdout
+
+
+def test_a_task_that_fails_again_is_open_again(clone):
+    clone.file("layer_norm.py").write_text(clone.solved("layer_norm.py", "w1d4.1"))
+    clone.run("test", "--week", "1", "--day", "4", "-k", "task_1")
+    assert "✔ w1d4.1" in clone.run("progress").stdout
+    source = clone.file("layer_norm.py").read_text()
+    clone.file("layer_norm.py").write_text(source.replace("* self.weight", ""))
+    clone.run("test", "--week", "1", "--day", "4", "-k", "task_1")
+    assert "○ w1d4.1" in clone.run("progress").stdout
+
+
+def test_progress_shows_every_task(clone):
+    clone.run("solution", "w1d2.1", "--apply")
+    shown = clone.run("progress").stdout
+    assert [line.split()[1] for line in shown.splitlines() if line.startswith("    ")] == [str(t.id) for t in tasks()]
+    assert "– w1d2.1  RoPE on neighbouring pairs (traditional)  (skipped)" in shown
+    assert f"0 solved, 1 skipped, {len(tasks()) - 1} open" in shown
+    assert clone.run("list").stdout == shown
+    assert "完了 0、スキップ 1" in clone.run("progress", "--lang", "ja").stdout
+
+
+def test_progress_where_signs_cannot_be_shown(clone):
+    shown = clone.run("progress", PYTHONIOENCODING="ascii:replace")
+    assert shown.returncode == 0
+    assert ". w1d1.1  Scaled" in shown.stdout
+
+
+def test_the_progress_file_tolerates_what_it_does_not_know(clone):
+    file = clone.root / "progress.txt"
+    file.write_text("w9d9.9 solved\nw1d1.1 solved by Ann\nnonsense\nw1d1.2 what\n")
+    clone.run("solution", "w1d2.1", "--apply")
+    lines = file.read_text().splitlines()
+    assert {"w9d9.9 solved", "w1d1.1 solved by Ann", "nonsense", "w1d1.2 what", "w1d2.1 skipped"} <= set(lines)
+    file.unlink()
+    assert "0 solved, 0 skipped" in clone.run("progress").stdout
+
+
+def test_hints_come_in_three_levels(clone):
+    first = clone.run("hint").stdout
+    assert first.startswith("w1d1.1 Scaled dot-product attention: hint 1 of 3\nAttention is a weighted average")
+    assert "More: pdm run hint w1d1.1 --more" in first
+    assert clone.run("hint", "w1d1.1").stdout == first, "no further without --more"
+    assert "hint 2 of 3" in clone.run("hint", "w1d1.1", "--more").stdout
+    assert "hint 3 of 3" in clone.run("hint", "w1d1.1", "--more").stdout
+    last = clone.run("hint", "w1d1.1", "--more").stdout
+    assert "hint 3 of 3" in last
+    assert "That was the last hint. The solution: pdm run solution w1d1.1" in last
+    assert "ヒント 1/3\n線形層は" in clone.run("hint", "w1d1.2", "--lang", "ja").stdout
+
+
+def test_a_hint_knows_what_was_diagnosed(clone):
+    solved = clone.solved("attention.py", "w1d1.1")
+    clone.file("attention.py").write_text(solved.replace("math.sqrt(query.shape[-1])", "query.shape[-1]"))
+    failed = clone.run("test", "--week", "1", "--day", "1", "-k", "task_1").stdout
+    assert "A known mistake (scale-1-over-d)\nThis is what you get when the scale is 1/D" in failed
+    hinted = clone.run("hint", "w1d1.1", "--lang", "ja").stdout
+    assert hinted.startswith(
+        "前回のテストでは、よくある間違いが見つかっています:\nスケールを 1/sqrt(D) ではなく 1/D に"
+    )
+    clone.file("attention.py").write_text(solved)
+    clone.run("test", "--week", "1", "--day", "1", "-k", "task_1")
+    assert "1/D" not in clone.run("hint", "w1d1.1").stdout
+
+
+def test_a_damaged_note_is_no_obstacle(clone):
+    (clone.root / ".tiny-llm").mkdir()
+    (clone.root / ".tiny-llm/notes.json").write_text("[1, 2")
+    assert clone.run("hint").returncode == 0
+    (clone.root / ".tiny-llm/notes.json").write_text('{"hints": 3, "diagnosed": []}')
+    assert clone.run("hint").returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["hint", "w9d1.1"], "there is no task 'w9d1.1'; a task id looks like w1d1.1, and `progress` lists all"),
+        (["solution", "attention"], "there is no task 'attention'"),
+        (["solution", "--day", "1"], "--day: expected week and day such as 1.2, got '1'"),
+        (["solution", "--day", "1.9"], "week 1 has no day '9'"),
+        (["solution", "w1d1.1", "--day", "1.1"], "expected a task or --day, got both"),
+        (["reset", "w1d1.9"], "there is no task 'w1d1.9'"),
+        (["next", "--lang", "fr"], "--lang: expected one of en, ja, got 'fr'"),
+    ],
+)
+def test_what_does_not_exist(clone, arguments, message):
+    result = clone.run(*arguments)
+    assert result.returncode == 2
+    assert result.stderr.startswith(f"error: {message}")
+
+
+def test_a_solution_is_shown_as_a_difference_and_changes_nothing(clone):
+    before = clone.file("layer_norm.py").read_text()
+    shown = clone.run("solution", "w1d4.1").stdout
+    assert "-        raise NotImplementedError(" in shown
+    assert "+        x32 = x.astype(mx.float32)" in shown
+    assert clone.file("layer_norm.py").read_text() == before
+    assert not (clone.root / "progress.txt").exists()
+
+
+def test_a_solution_touches_its_tasks_functions_only(clone):
+    own = "\n\ndef my_notes():\n    return 'kept'  # here\n"
+    clone.file("attention.py").write_text(clone.file("attention.py").read_text() + own)
+    clone.run("solution", "w1d1.2", "--apply")
+    assert clone.file("attention.py").read_text() == clone.solved("attention.py", "w1d1.2") + own
+    assert clone.file("basics.py").read_text() == clone.solved("basics.py", "w1d1.2")
+
+
+def test_a_day_is_filled_in_and_skipped(clone):
+    clone.file("layer_norm.py").write_text(clone.solved("layer_norm.py", "w1d4.1"))
+    clone.run("test", "--week", "1", "--day", "4", "-k", "task_1")
+    clone.run("solution", "--day", "1.1")
+    done = clone.run("solution", "--day", "1.4")
+    assert (
+        "wrote src/tiny_llm/basics.py, src/tiny_llm/mlp.py (the solutions of week 1 day 4, marked as skipped: w1d4.2)"
+        in (done.stdout)
+    )
+    assert clone.run("test", "--week", "1", "--day", "4").returncode == 0
+    shown = clone.run("progress").stdout
+    assert "✔ w1d4.1" in shown
+    assert "– w1d4.2" in shown, "passing tests do not make a skipped task a solved one"
+    assert "nothing to fill in" in clone.run("solution", "--day", "1.4").stdout
+
+
+def test_every_day_can_be_filled_in(clone):
+    """The result is the reference, byte for byte."""
+    for week in weeks():
+        for day in week.days:
+            assert clone.run("solution", "--day", f"{day.week}.{day.number}").returncode == 0
+    for file in clone.file("").glob("*.py"):
+        assert file.read_text() == (clone.root / "src/tiny_llm_ref" / file.name).read_text()
+    assert "All 19 tasks are done." in clone.run("next").stdout
+    for task in tasks():
+        clone.run("reset", str(task.id))
+    for file in clone.file("").glob("*.py"):
+        assert file.read_text() == clone.solved(file.name)
+
+
+def test_undo_goes_back_step_by_step(clone):
+    states = [clone.file("attention.py").read_text()]
+    for command in (["solution", "w1d1.1", "--apply"], ["solution", "w1d1.2", "--apply"], ["reset", "w1d1.1"]):
+        clone.run(*command)
+        states.append(clone.file("attention.py").read_text())
+    assert len(set(states)) == 4
+    for before in reversed(states[:-1]):
+        assert clone.run("undo").stdout.startswith("took back: the ")
+        assert clone.file("attention.py").read_text() == before
+    assert not (clone.root / "progress.txt").exists()
+    assert clone.run("undo").stdout == "There is nothing to undo.\n"
+
+
+@pytest.mark.parametrize("command", [["solution", "w1d4.1", "--apply"], ["reset", "w1d4.1"], ["solution", "w1d4.1"]])
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("def broken(:\n", "layer_norm.py:1: invalid syntax"),
+        (
+            "class RMSNorm:\n    def call(self, x): ...\n",
+            "expected a function RMSNorm.__call__, got none; was it renamed?",
+        ),
+        ("x = '\xff'\n".encode("latin-1"), "is not UTF-8"),
+    ],
+    ids=["syntax error", "renamed", "encoding"],
+)
+def test_a_file_that_cannot_be_understood_is_left_alone(clone, command, content, message):
+    content = content if isinstance(content, bytes) else content.encode()
+    clone.file("layer_norm.py").write_bytes(content)
+    result = clone.run(*command)
+    assert result.returncode == 1
+    assert message in result.stderr
+    assert clone.file("layer_norm.py").read_bytes() == content
+    assert not (clone.root / ".tiny-llm/backups").exists()
+
+
+def test_without_solutions(tmp_path):
+    """A copy that an instructor handed out."""
+    clone = Clone(tmp_path / "course")
+    subprocess.run(["rm", "-rf", clone.root / "src/tiny_llm_ref"], check=True)
+    for command in (["solution"], ["solution", "--day", "1.1"]):
+        result = clone.run(*command)
+        assert result.returncode == 1
+        assert "The solutions are not in this copy of the course: your instructor withheld them." in result.stderr
+    assert clone.run("test", "--week", "1", "--day", "1", "-k", "task_1").returncode == 1
+    assert clone.run("next").returncode == 0
+
+
+@pytest.mark.parametrize("command", ["next", "progress", "hint"])
+def test_no_command_that_only_talks_imports_mlx(clone, command):
+    """That is what keeps them quick."""
+    code = f"import sys; sys.argv[1:] = ['{command}']; from tiny_llm_course.__main__ import app"
+    code += "\ntry: app()\nexcept SystemExit: pass\nsys.exit('mlx' in sys.modules or 'mlx.core' in sys.modules)"
+    run = subprocess.run([sys.executable, "-c", code], cwd=clone.root, env=clone.environment, capture_output=True)
+    assert run.returncode == 0
+
+
+def test_nothing_is_ever_lost(clone):
+    """1,000 random commands and edits, in one process: every text that a file ever held is in it or in a backup."""
+    code = Path(__file__).with_name("random_commands.py").read_text()
+    start = time.monotonic()
+    run = subprocess.run(
+        [sys.executable, "-c", code, "1000", str(random.Random(7).random())],
+        cwd=clone.root,
+        env=clone.environment,
+        capture_output=True,
+        text=True,
+    )
+    assert run.returncode == 0, run.stdout[-2000:] + run.stderr[-2000:]
+    assert "1000 steps" in run.stdout, f"after {time.monotonic() - start:.0f} s"

@@ -1,0 +1,78 @@
+"""`tiny-llm watch` in a pseudo-terminal: saves, keys, a task that passes, no events, no colours."""
+
+import pytest
+from learner import Clone
+
+
+@pytest.fixture
+def clone(tmp_path):
+    return Clone(tmp_path / "course")
+
+
+KEYS = "n next   h hint   l list   r run   q quit"
+
+
+def test_a_task_from_stub_to_solution(clone):
+    terminal = clone.terminal("watch")
+    screen = terminal.wait_for("No file events? Press r.")
+    assert "scaled_dot_product_attention_simple is yours to write" in screen
+    assert KEYS in screen
+
+    solved = clone.solved("attention.py", "w1d1.1")
+    clone.file("attention.py").write_text(solved.replace(" * scale  # N.., L, S", "  # N.., L, S"))
+    screen = terminal.wait_for("A known mistake (no-scale)")
+    assert "41 of 47 failed" in screen
+
+    terminal.send("h")
+    screen = terminal.wait_for("hint 1 of 3")
+    assert "Your last test run ended in a known mistake" in screen
+    terminal.send("h")
+    terminal.wait_for("hint 2 of 3")
+
+    clone.file("attention.py").write_text(solved)
+    screen = terminal.wait_for("Linear layer and multi-head attention (w1d1.2)")
+    assert "47 passed" in screen
+    assert "Everything a transformer knows about other tokens" in screen
+
+    terminal.send("r")
+    terminal.wait_for("Week 1 Day 1 Task 2: linear is yours to write")
+    terminal.send("n")
+    terminal.wait_for("Week 1 Day 2 Task 1: RoPE.__init__ is yours to write")
+    terminal.send("l")
+    assert "✔ w1d1.1" in terminal.wait_for("w1d7.4")
+    terminal.send("q")
+    assert terminal.exit_code() == 0
+    assert "w1d1.1 solved" in (clone.root / "progress.txt").read_text()
+
+
+def test_without_colour_and_events(clone):
+    """A terminal that understands no escapes, and a file system that tells nothing: polling sees the file's time."""
+    terminal = clone.terminal("watch", "w1d4.1", TERM="dumb", NO_COLOR="1", WATCHFILES_FORCE_POLLING="true")
+    terminal.wait_for("RMSNorm.__call__ is yours to write")
+    clone.run("solution", "w1d4.1", "--apply")
+    terminal.wait_for("RMSNorm: 22 passed")
+    terminal.send("q")
+    assert terminal.exit_code() == 0
+    assert "\x1b" not in terminal.raw
+
+
+def test_ctrl_c_and_japanese(clone):
+    terminal = clone.terminal("watch", "--lang", "ja")
+    terminal.wait_for("n 次へ   h ヒント   l 一覧   r 実行   q 終了")
+    terminal.send("\x03")
+    assert terminal.exit_code() == 0
+
+
+def test_a_file_that_does_not_parse(clone):
+    terminal = clone.terminal("watch")
+    terminal.wait_for(KEYS)
+    clone.file("attention.py").write_text("def broken(:\n")
+    terminal.wait_for("SyntaxError")
+    terminal.send("q")
+    assert terminal.exit_code() == 0
+
+
+def test_without_a_terminal(clone):
+    result = clone.run("watch")
+    assert result.returncode == 2
+    assert "watch needs a terminal; in scripts use `test`" in result.stderr
