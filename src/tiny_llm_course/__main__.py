@@ -5,6 +5,7 @@ from __future__ import annotations
 import typer
 
 from . import doctor, lessons, running, solutions, text, update, watch
+from .grading import commands
 
 __all__ = ["app", "main"]
 
@@ -25,6 +26,8 @@ app.command()(solutions.reset)
 app.command()(solutions.undo)
 app.command()(update.update)
 app.command()(doctor.doctor)
+app.command()(commands.grade)
+app.command()(commands.report)
 app.command()(text.generate)
 app.command()(text.chat)
 

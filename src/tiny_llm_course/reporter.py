@@ -178,6 +178,8 @@ def _message(error: BaseException) -> str:
 
 def _frames(error: BaseException, package: str) -> list[dict[str, Any]]:
     """The part of a traceback in the package under test, innermost last."""
+    if isinstance(remote := getattr(error, "frames", None), list):  # of a submission in another process
+        return [{"file": file, "line": line, "function": name, "code": ""} for file, line, name in remote]
     folder = ROOT / "src" / package
     return [
         {"file": frame.filename, "line": frame.lineno, "function": frame.name, "code": frame.line}

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import select
 import signal
 import subprocess
 import sys
 import tempfile
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
+from pathlib import Path
 from time import monotonic
 from typing import Any
 
@@ -20,6 +23,7 @@ from .workspace import ROOT
 
 __all__ = ["Result", "Run", "pytest_command", "run_tests", "time_limit"]
 
+TESTS = ROOT / "tests"
 TIME_LIMIT = 30  # seconds a test; the slowest takes two on a slow machine
 GRACE = 15  # seconds beyond a test's own time limit, after which the process is killed
 
@@ -81,11 +85,14 @@ class Run:
         return len(results) == count > 0 and all(result.outcome == "passed" for result in results)
 
 
-def pytest_command(days: list[Day], package: str, arguments: list[str]) -> list[str]:
-    """The command that runs the tests of some days."""
-    options = ["-q", "--no-header", "--tb=short", f"--rootdir={ROOT}", "-c", str(ROOT / "pyproject.toml")]
+def pytest_command(days: list[Day], package: str, arguments: list[str], tests: Path = TESTS) -> list[str]:
+    """The command that runs the tests of some days, and an instructor's beside them."""
+    root = tests.parent
+    options = ["-q", "--no-header", "--tb=short", f"--rootdir={root}", "-c", str(root / "pyproject.toml")]
     options += ["-p", "no:hypothesispytest", "-p", "no:anyio"]  # a second of imports that no day test needs
-    files = [str(ROOT / "tests" / day.test_file) for day in days]
+    files = [str(tests / day.test_file) for day in days] + [
+        str(file) for file in sorted(tests.glob("test_hidden_*.py"))
+    ]
     return [sys.executable, "-m", "pytest", *options, f"--impl={package}", *arguments, *files]
 
 
@@ -95,22 +102,25 @@ def run_tests(
     arguments: list[str],
     on_result: Callable[[Run], None] = lambda run: None,
     time_limit: float = TIME_LIMIT,
+    tests: Path = TESTS,
+    deadline: float = math.inf,
+    stop: threading.Event | None = None,
 ) -> Run:
-    """Run tests; `on_result` is called after each."""
+    """Run tests; `on_result` is called after each. All ends after `deadline` seconds, or when `stop` is set."""
     run = Run()
     start = monotonic()
     read, write = os.pipe()
     with tempfile.TemporaryFile() as output:
-        command = [*pytest_command(days, package, arguments), f"--events={write}", f"--time-limit={time_limit}"]
+        command = [*pytest_command(days, package, arguments, tests), f"--events={write}", f"--time-limit={time_limit}"]
         process = subprocess.Popen(command, pass_fds=[write], stdout=output, stderr=output, start_new_session=True)
         os.close(write)
         try:
-            for event in _events(read, time_limit + GRACE):
+            for event in _events(read, time_limit + GRACE, start + deadline, stop):
                 run.take(event)
                 if event["event"] == "result":
                     on_result(run)
-        except TimeoutError:
-            run.problem = f"ended after {time_limit + GRACE:g} seconds without an answer"
+        except TimeoutError as error:
+            run.problem = str(error)
         except KeyboardInterrupt:
             run.problem, run.interrupted = "interrupted", True
         finally:
@@ -123,18 +133,23 @@ def run_tests(
     return run
 
 
-def _events(descriptor: int, patience: float) -> Iterator[dict[str, Any]]:
-    """The lines of JSON that come, until the writer is gone. Raises a TimeoutError if nothing comes for too long."""
-    pending = b""
+def _events(descriptor: int, patience: float, end: float, stop: threading.Event | None) -> Iterator[dict[str, Any]]:
+    """The lines of JSON that come, until the writer is gone. Raises a TimeoutError that says why, if it takes long."""
+    pending, heard = b"", monotonic()
     while True:
-        ready, _, _ = select.select([descriptor], [], [], patience)
-        if not ready:
-            raise TimeoutError
-        data = os.read(descriptor, 65536)
-        if not data:
-            return
-        *lines, pending = (pending + data).split(b"\n")
-        yield from (json.loads(line) for line in lines)
+        ready, _, _ = select.select([descriptor], [], [], 0.5)
+        if monotonic() > end:
+            raise TimeoutError("ended because all tests together took too long")
+        if stop and stop.is_set():
+            raise TimeoutError("interrupted")
+        if not ready and monotonic() - heard > patience:
+            raise TimeoutError(f"ended after {patience:g} seconds without an answer")
+        if ready:
+            data, heard = os.read(descriptor, 65536), monotonic()
+            if not data:
+                return
+            *lines, pending = (pending + data).split(b"\n")
+            yield from (json.loads(line) for line in lines)
 
 
 def _end(process: subprocess.Popen[bytes], wait: bool) -> int:

@@ -19,11 +19,16 @@ TASKS = [pytest.param(task, id=str(task.id)) for week in weeks() for day in week
 
 @cache
 def matrix(test_file):
-    """How the day's tests went with each mistake: {task: {mistake: {...}}}."""
+    """How the day's tests went with each mistake: {task: {"tests": ..., "mistakes": {mistake: {...}}}}."""
     out = ROOT / "build" / "catalogue" / f"{test_file}.json"
+    return run_with("catalogue_matrix", test_file, out, f"--matrix={out}")
+
+
+def run_with(plugin, test_file, out, *options):
+    """What a plugin writes that runs a day's tests in several ways."""
     out.parent.mkdir(parents=True, exist_ok=True)
-    command = [sys.executable, "-m", "pytest", "-q", "--impl=tiny_llm_ref", "-p", "catalogue_matrix"]
-    command += ["-p", "no:cacheprovider", f"--matrix={out}", f"tests/{test_file}"]
+    command = [sys.executable, "-m", "pytest", "-q", "--impl=tiny_llm_ref", "-p", plugin]
+    command += ["-p", "no:cacheprovider", *options, f"tests/{test_file}"]
     path = os.pathsep.join([str(ROOT / "src"), str(Path(__file__).parent)])
     environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
     run = subprocess.run(command, cwd=ROOT, env=environment | {"PYTHONPATH": path}, capture_output=True, text=True)
@@ -98,3 +103,14 @@ def test_half_of_the_mistakes_survive_a_naive_test(day):
     rows = [(table["tests"][0], row) for table in tables for row in table["mistakes"].values()]
     survivors = [row for first, row in rows if first not in row["rejected by"]]
     assert len(survivors) * 2 >= len(rows)
+
+
+@pytest.mark.parametrize("day", DAYS)
+@pytest.mark.xdist_group("catalogue")
+def test_no_right_solution_fails(day):
+    """A dozen right solutions a day that are written differently. Where no test fails, no mistake is named."""
+    file = Path(__file__).parent / "variants" / f"week_{day.week}_day_{day.number}.toml"
+    out = ROOT / "build" / "catalogue" / f"{day.test_file}.variants.json"
+    failures = run_with("variant_matrix", day.test_file, out, f"--variants={file}", f"--failures={out}")
+    assert len(failures) >= 12
+    assert {variant: tests for variant, tests in failures.items() if tests} == {}

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import os
-import signal
 import socket
 import subprocess
 import sys
 import tempfile
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -96,10 +94,9 @@ class Worker:
         return self._process.poll() is not None or self._connection.is_broken
 
     def end(self) -> None:
-        """Kill the process and all that it started."""
+        """Kill the process."""
         if self._process is not None:
-            with suppress(ProcessLookupError):
-                os.killpg(self._process.pid, signal.SIGKILL)
+            self._process.kill()
             self._process.wait()
             self._deaths += 1
         self._process = self._connection = None
@@ -128,7 +125,6 @@ class Worker:
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
-            start_new_session=True,
         )
         theirs.close()
         self._connection = Connection(ours, is_open=False)

@@ -1,0 +1,178 @@
+"""Grades in the forms that others read: CSV, JUnit XML, and the JSON of Gradescope, GitHub Classroom and Exercism."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import re
+import xml.etree.ElementTree as ElementTree
+from collections.abc import Callable
+from typing import Any
+
+from ..catalogue import entry_of
+from ..syllabus import TaskId, select_task
+from .grades import SOLVED, Grade, TaskGrade
+
+__all__ = ["EACH", "TOGETHER", "from_json"]
+
+Json = dict[str, Any]
+
+
+def _csv(grades: list[Grade]) -> str:
+    """A row for each submission, a column for each task. Cells that a spreadsheet would compute are made text."""
+    tasks = [task.task for task in grades[0].tasks] if grades else []
+    out = io.StringIO()
+    writer = csv.writer(out)
+    writer.writerow(["submission", "points", "of", *tasks, "mistakes", "problem", "seconds"])
+    for grade in grades:
+        mistakes = " ".join(f"{task.task}:{task.mistake}" for task in grade.tasks if task.mistake)
+        row = [grade.name, grade.points, len(tasks), *(task.points for task in grade.tasks), mistakes, grade.problem]
+        writer.writerow([_cell(value) for value in [*row, f"{grade.seconds:.1f}"]])
+    return out.getvalue()
+
+
+def _cell(value: object) -> object:
+    return f"'{value}" if isinstance(value, str) and value.startswith(("=", "+", "-", "@", "\t", "\r")) else value
+
+
+def _junit(grades: list[Grade]) -> str:
+    """A suite for each submission, a case for each task."""
+    root = ElementTree.Element("testsuites")
+    for grade in grades:
+        failed = [task for task in grade.tasks if task.outcome != SOLVED]
+        suite = ElementTree.SubElement(root, "testsuite", name=_clean(grade.name), tests=str(len(grade.tasks)))
+        suite.attrib |= {"failures": str(len(failed)), "errors": "0", "time": f"{grade.seconds:.3f}"}
+        for task in grade.tasks:
+            case = ElementTree.SubElement(suite, "testcase", classname=_clean(grade.name), name=str(task.task))
+            if task.outcome != SOLVED:
+                text = _clean(_explained(task, grade))
+                ElementTree.SubElement(case, "failure", message=text.partition("\n")[0]).text = text
+    return '<?xml version="1.0" encoding="utf-8"?>\n' + ElementTree.tostring(root, encoding="unicode") + "\n"
+
+
+def _json(grades: list[Grade]) -> str:
+    return (
+        json.dumps({"version": 1, "grades": [_as_json(grade) for grade in grades]}, indent=1, ensure_ascii=False) + "\n"
+    )
+
+
+def _as_json(grade: Grade) -> Json:
+    tasks = [vars(task) | {"task": str(task.task)} for task in grade.tasks]
+    return vars(grade) | {"points": grade.points, "tasks": tasks}
+
+
+def from_json(text: str) -> list[Grade]:
+    """What `grade --format json` wrote.
+
+    Raises:
+        ValueError: the text is something else.
+    """
+    try:
+        return [
+            Grade(
+                entry["name"],
+                tuple(TaskGrade(**task | {"task": TaskId.parse(task["task"])}) for task in entry["tasks"]),
+                entry["problem"],
+                entry["seconds"],
+            )
+            for entry in json.loads(text)["grades"]
+        ]
+    except (KeyError, TypeError, AttributeError) as error:
+        raise ValueError(f"expected what `grade --format json` writes, got something else ({error!r})") from error
+
+
+def _gradescope(grade: Grade) -> Json:
+    """results.json, https://gradescope-autograders.readthedocs.io/en/latest/specs/"""
+    return {
+        "score": grade.points,
+        "execution_time": round(grade.seconds),
+        "output": grade.problem,
+        "tests": [
+            {
+                "name": _title(task),
+                "number": str(task.task),
+                "score": task.points,
+                "max_score": 1,
+                "status": "passed" if task.outcome == SOLVED else "failed",
+                "output": _explained(task, grade),
+            }
+            for task in grade.tasks
+        ],
+    }
+
+
+def _classroom(grade: Grade) -> Json:
+    """What a grader of GitHub Classroom hands, in base64, to classroom-resources/autograding-grading-reporter."""
+    return {
+        "version": 1,
+        "status": _status(grade),
+        "max_score": len(grade.tasks),
+        "tests": [
+            {
+                "name": _title(task),
+                "status": "pass" if task.outcome == SOLVED else "fail",
+                "score": task.points,
+                "message": _explained(task, grade) or None,
+                "test_code": f"tests of {task.task}",
+                "filename": "",
+                "line_no": 0,
+                "duration": 0,
+            }
+            for task in grade.tasks
+        ],
+    }
+
+
+def _exercism(grade: Grade) -> Json:
+    """results.json of version 3, https://exercism.org/docs/building/tooling/test-runners/interface"""
+    status = "error" if grade.problem and not any(task.total for task in grade.tasks) else _status(grade)
+    tests = [
+        {
+            "name": _title(task),
+            "task_id": number,
+            "status": "pass" if task.outcome == SOLVED else "fail",
+            "message": None if task.outcome == SOLVED else _explained(task, grade)[:65_535],
+            "output": None,
+            "test_code": f"tests of {task.task}",
+        }
+        for number, task in enumerate(grade.tasks, start=1)
+    ]
+    return {
+        "version": 3,
+        "status": status,
+        "message": grade.problem or None,
+        "tests": [] if status == "error" else tests,
+    }
+
+
+def _status(grade: Grade) -> str:
+    return "pass" if grade.points == len(grade.tasks) else "fail"
+
+
+def _title(task: TaskGrade) -> str:
+    return f"{task.task} {select_task(str(task.task)).title['en']}"
+
+
+def _explained(task: TaskGrade, grade: Grade) -> str:
+    """Why a task got no point, in words for the student."""
+    if task.outcome == SOLVED:
+        return ""
+    if not task.message:
+        return grade.problem or "not tested"
+    lines = [f"{task.passed} of {task.total} tests pass. First to fail: {task.test}", task.message]
+    lines += [mistake.diagnosis["en"] for mistake in entry_of(task.task).mistakes if mistake.id == task.mistake]
+    return "\n".join(lines)
+
+
+def _clean(text: str) -> str:
+    """Without what XML cannot hold."""
+    return re.sub(r"[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]", "\ufffd", text)
+
+
+TOGETHER: dict[str, Callable[[list[Grade]], str]] = {"csv": _csv, "junit": _junit, "json": _json}  # one file for all
+EACH: dict[str, Callable[[Grade], Json]] = {  # a file for each submission
+    "gradescope": _gradescope,
+    "classroom": _classroom,
+    "exercism": _exercism,
+}

@@ -1,0 +1,159 @@
+"""Grades: what each submission is worth, task by task, read from the judge alone."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from ..runner import Run, run_tests
+from ..syllabus import Day, Task, TaskId
+from ..workspace import ROOT, Workspace
+from .submissions import Submission
+
+__all__ = ["SOLVED", "Grade", "Limits", "TaskGrade", "default_jobs", "grade_all"]
+
+SOLVED, FAILED, UNSOLVED = "solved", "failed", "unsolved"
+
+
+@dataclass(frozen=True)
+class TaskGrade:
+    """A task is worth one point, and the point is given if all its tests pass."""
+
+    task: TaskId
+    passed: int
+    total: int
+    outcome: str  # SOLVED, FAILED or UNSOLVED
+    mistake: str = ""  # id in the catalogue
+    test: str = ""  # the first that failed
+    message: str = ""  # of that test
+
+    @property
+    def points(self) -> int:
+        return int(self.outcome == SOLVED)
+
+
+@dataclass(frozen=True)
+class Grade:
+    """Of one submission."""
+
+    name: str
+    tasks: tuple[TaskGrade, ...]
+    problem: str = ""  # why it could not be tested, or not to the end
+    seconds: float = 0.0
+
+    @property
+    def points(self) -> int:
+        return sum(task.points for task in self.tasks)
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What a submission may use."""
+
+    patience: float = 10  # seconds that a test waits for one answer
+    seconds: float = 300  # for all tests
+    memory: int = 2**32  # bytes
+
+
+def grade_all(
+    submissions: list[Submission],
+    days: list[Day],
+    hidden: Path | None,
+    limits: Limits,
+    jobs: int,
+    on_grade: Callable[[Grade], None],
+) -> list[Grade]:
+    """Grades in the order of the submissions; `on_grade` is called as they come. Ctrl-C ends all processes."""
+    stop = threading.Event()
+    with _tests(hidden) as tests, ThreadPoolExecutor(jobs) as pool:
+        waiting = {
+            pool.submit(_grade, submission, days, tests, limits, stop): number
+            for number, submission in enumerate(submissions)
+        }
+        grades: dict[int, Grade] = {}
+        try:
+            for done in as_completed(waiting):
+                grades[waiting[done]] = done.result()
+                on_grade(grades[waiting[done]])
+        except BaseException:
+            stop.set()
+            pool.shutdown(cancel_futures=True)
+            raise
+    return [grades[number] for number in range(len(submissions))]
+
+
+@contextmanager
+def _tests(hidden: Path | None) -> Iterator[Path]:
+    """The folder of the tests: the course's own, or a copy with the instructor's added."""
+    if hidden is None:
+        yield ROOT / "tests"
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        tests = Path(folder) / "tests"
+        shutil.copytree(ROOT / "tests", tests, ignore=shutil.ignore_patterns("repo", "train", "__pycache__"))
+        shutil.copy(ROOT / "pyproject.toml", folder)
+        for file in sorted(hidden.glob("*.py")):
+            shutil.copy(file, tests / f"test_hidden_{file.stem}.py")
+        yield tests
+
+
+def _grade(submission: Submission, days: list[Day], tests: Path, limits: Limits, stop: threading.Event) -> Grade:
+    tasks = [task for day in days for task in day.tasks]
+    if submission.problem:
+        return Grade(submission.name, tuple(_not_tested(task) for task in tasks), submission.problem)
+    with tempfile.TemporaryDirectory() as folder:
+        _lay_out(submission, Path(folder) / "tiny_llm")
+        options = [f"--submission={folder}", f"--patience={limits.patience}", f"--memory={limits.memory}"]
+        run = run_tests(
+            days,
+            "tiny_llm",
+            options,
+            time_limit=3 * limits.patience,
+            tests=tests,
+            deadline=limits.seconds,
+            stop=stop,
+        )
+    return Grade(submission.name, tuple(_task_grade(task, run) for task in tasks), run.problem, run.seconds)
+
+
+def _lay_out(submission: Submission, package: Path) -> None:
+    """The submitted files; of those that are missing, the stubs."""
+    workspace = Workspace()
+    for stub in sorted(workspace.package.glob("**/*.py")):
+        path = stub.relative_to(workspace.package)
+        target = package / path
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_text(workspace.stub(stub), encoding="utf-8")
+    for name, content in submission.files.items():
+        (package / name).parent.mkdir(parents=True, exist_ok=True)
+        (package / name).write_bytes(content)
+
+
+def _task_grade(task: Task, run: Run) -> TaskGrade:
+    results = run.of(task.id)
+    total = max(run.collected.get(task.id, 0), len(results))
+    passed = sum(result.outcome == "passed" for result in results)
+    if passed == total > 0:
+        return TaskGrade(task.id, passed, total, SOLVED)
+    first = next((result for result in results if result.outcome != "passed"), None)
+    if first is None:
+        return TaskGrade(task.id, passed, total, FAILED, message=run.problem)
+    if first.outcome == "unsolved" and passed == 0:
+        return TaskGrade(task.id, passed, total, UNSOLVED, test=first.test, message=str(first.stub["message"]))
+    return TaskGrade(task.id, passed, total, FAILED, run.named.get(task.id, ""), first.test, first.message)
+
+
+def _not_tested(task: Task) -> TaskGrade:
+    return TaskGrade(task.id, 0, 0, FAILED)
+
+
+def default_jobs() -> int:
+    """One for each CPU that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
