@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from . import doctor, lessons, running, solutions, text, update, watch
+from . import doctor, export, lessons, running, solutions, text, update, watch
 from .grading import commands
 
 __all__ = ["app", "main"]
@@ -28,6 +28,7 @@ app.command()(update.update)
 app.command()(doctor.doctor)
 app.command()(commands.grade)
 app.command()(commands.report)
+app.command()(export.export)
 app.command()(text.generate)
 app.command()(text.chat)
 

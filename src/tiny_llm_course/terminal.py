@@ -25,7 +25,8 @@ def wrapped(text: str) -> str:
     """Long lines of words broken to the terminal's width. Japanese has no spaces: a terminal breaks it well itself."""
     width = min(shutil.get_terminal_size().columns, 100)
     return "\n".join(
-        textwrap.fill(line, width) if line.isascii() and len(line) > width else line for line in text.splitlines()
+        textwrap.fill(line, width) if len(line) > width and line.count(" ") > len(line) / 12 else line
+        for line in text.splitlines()
     )
 
 

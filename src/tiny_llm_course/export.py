@@ -1,0 +1,96 @@
+"""`tiny-llm export --student DIR`: a course to hand out, without solutions."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from .files import write_whole
+from .problems import CommandError, reporting
+from .stubs import make_stub
+from .terminal import show
+from .workspace import ROOT, Workspace
+
+__all__ = ["export"]
+
+# What a student does not need, or is not to have. Paths from the root; folders end with a slash.
+WITHHELD = (
+    *("src/tiny_llm_ref/", "scripts/", "tests/repo/", "tests/train/", "src/tiny_llm_models/train/"),
+    *(".ci/", ".github/", "CONTRIBUTING.md", "progress.txt"),
+)
+COMMANDS = ("test-ref", "stubs", "check")  # of pyproject.toml
+
+
+def export(
+    student: Annotated[
+        Path, typer.Option("--student", metavar="DIR", help="A folder that does not exist yet, or is empty.")
+    ],
+) -> None:
+    """Write a course to hand out: stubs, tests, commands; without the reference, mistakes and maintainers' files."""
+    with reporting():
+        workspace = Workspace()
+        if not workspace.has_solutions:
+            raise CommandError("this copy of the course was exported itself: it holds no solutions to withhold")
+        if student.exists() and (not student.is_dir() or any(student.iterdir())):
+            raise CommandError(f"--student: expected a folder that does not exist or is empty, got {student}")
+        names = [name for name in _names() if not name.startswith(WITHHELD)]
+        for name in names:
+            _copy(name, student / name)
+        for file in sorted(workspace.reference.rglob("*.py")):
+            stub = make_stub(file.read_text(encoding="utf-8")).encode()
+            path = file.relative_to(workspace.reference)
+            write_whole(student / "src" / "tiny_llm" / path, stub)
+            write_whole(student / "src" / "tiny_llm_course" / "pristine" / path, stub)
+        _commit(student)
+        show(f"wrote {student} ({len(names)} files). Your students begin with: ./course next")
+
+
+def _names() -> list[str]:
+    """The course's files: what git has, or, outside of git, all that is not hidden or made."""
+    run = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True)
+    if run.returncode == 0 and run.stdout:
+        return [name for name in run.stdout.decode().split("\0") if name and (ROOT / name).is_file()]
+    made = {".venv", ".git", ".tiny-llm", "__pycache__", "build", "dist"}
+    files = (file.relative_to(ROOT) for file in sorted(ROOT.rglob("*")) if file.is_file())
+    return [file.as_posix() for file in files if not made.intersection(file.parts)]
+
+
+def _copy(name: str, target: Path) -> None:
+    target.parent.mkdir(parents=True, exist_ok=True)
+    source = ROOT / name
+    if re.fullmatch(r"src/tiny_llm_course/catalogue/\w+\.toml", name):
+        write_whole(target, _without_mistakes(source.read_text(encoding="utf-8")).encode())
+    elif name == "pyproject.toml":
+        write_whole(target, _without_commands(source.read_text(encoding="utf-8")).encode())
+    else:
+        shutil.copy(source, target)
+
+
+def _without_mistakes(catalogue: str) -> str:
+    """Hints stay; a mistake's edits would show the solution."""
+    parts = re.split(r"(?m)^(?=\[)", catalogue)
+    return "".join(part for part in parts if not part.startswith("[[tasks.mistakes]]"))
+
+
+def _without_commands(project: str) -> str:
+    return "".join(
+        line
+        for line in project.splitlines(keepends=True)
+        if not line.startswith(tuple(f"{name} = {{" for name in COMMANDS))
+    )
+
+
+def _commit(folder: Path) -> None:
+    """A first commit, where there is git, so that students can see what they changed and `update` has a base."""
+    if shutil.which("git") is None:
+        return
+    git = ["git", "-c", "user.name=tiny-llm", "-c", "user.email=tiny-llm@localhost", "-c", "init.defaultBranch=main"]
+    for command in (["init", "--quiet"], ["add", "--all"], ["commit", "--quiet", "-m", "The course"]):
+        run = subprocess.run([*git, *command], cwd=folder, capture_output=True, text=True)
+        if run.returncode:
+            raise CommandError(f"git {command[0]} failed in {folder}: {' '.join(run.stderr.split())}", exit_code=1)

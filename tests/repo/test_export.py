@@ -1,0 +1,103 @@
+"""`tiny-llm export --student`: nothing of the solutions is in it, and a student's commands work."""
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from learner import Clone
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture(scope="module")
+def student(tmp_path_factory):
+    """The exported course, seen as a learner's clone."""
+    folder = tmp_path_factory.mktemp("handed out") / "course"
+    command = [sys.executable, "-m", "tiny_llm_course", "export", "--student", str(folder)]
+    run = subprocess.run(command, capture_output=True, text=True)
+    assert run.returncode == 0, run.stderr
+    clone = Clone.__new__(Clone)
+    clone.root = folder
+    return clone
+
+
+def distinctive_lines():
+    """Lines of the reference that no stub has."""
+    stubs = {line.strip() for file in (ROOT / "src/tiny_llm").rglob("*.py") for line in file.read_text().splitlines()}
+    for file in (ROOT / "src/tiny_llm_ref").rglob("*.py"):
+        for line in file.read_text().splitlines():
+            code = line.strip()
+            if len(code) > 30 and code not in stubs and not code.startswith(('"""', "#")):
+                yield code
+
+
+def test_no_line_of_a_solution_is_in_it(student):
+    lines = list(distinctive_lines())
+    assert len(lines) > 90
+    texts = {
+        file: file.read_text(encoding="utf-8")
+        for file in student.root.rglob("*")
+        if file.suffix in (".py", ".toml", ".md", ".svg", ".json", ".txt") and ".git" not in file.parts
+    }
+    assert len(texts) > 50
+    found = [(file.relative_to(student.root), line) for file, text in texts.items() for line in lines if line in text]
+    assert found == []
+
+
+def test_what_is_withheld_and_what_is_there(student):
+    for name in ("src/tiny_llm_ref", "scripts", "tests/repo", "CONTRIBUTING.md", ".ci"):
+        assert not (student.root / name).exists()
+    for name in ("course", "pyproject.toml", "pdm.lock", "tests/conftest.py", "src/tiny_llm_models/story/config.json"):
+        assert (student.root / name).exists()
+    assert (
+        "mistakes"
+        not in (student.root / "src/tiny_llm_course/catalogue/week_1_day_1.toml").read_text().partition("\n")[2]
+    )
+    assert "test-ref" not in (student.root / "pyproject.toml").read_text()
+    for file in (student.root / "src/tiny_llm").rglob("*.py"):
+        assert (
+            file.read_bytes() == (ROOT / "src/tiny_llm" / file.relative_to(student.root / "src/tiny_llm")).read_bytes()
+        )
+    log = subprocess.run(["git", "status", "--short"], cwd=student.root, capture_output=True, text=True)
+    assert (log.returncode, log.stdout) == (0, "")
+
+
+def test_the_commands_work(student):
+    assert "(w1d1.1)" in student.run("next").stdout
+    assert "hint 1 of 3" in student.run("hint").stdout
+    stubs = student.run("test", "--week", "1", "--day", "1")
+    assert stubs.returncode == 1
+    assert "is yours to write" in stubs.stdout
+    assert "your instructor withheld them" in student.run("solution").stderr
+    assert "src/tiny_llm is not finished" in student.run("generate", "--prompt", "Hello").stderr
+    assert student.run("doctor").returncode == 0
+
+
+def test_a_task_can_be_solved_and_reset(student):
+    before = student.file("layer_norm.py").read_text()
+    student.file("layer_norm.py").write_text(student.solved("layer_norm.py", "w1d4.1"))
+    solved = student.run("test", "--week", "1", "--day", "4", "-k", "task_1")
+    assert solved.returncode == 0
+    assert "w1d4.1 is solved." in solved.stdout
+    assert student.run("reset", "w1d4.1").returncode == 0
+    assert student.file("layer_norm.py").read_text() == before
+
+
+def test_a_folder_in_use_is_left_alone(student, tmp_path):
+    (tmp_path / "mine.txt").write_text("x")
+    command = [sys.executable, "-m", "tiny_llm_course", "export", "--student", str(tmp_path)]
+    run = subprocess.run(command, capture_output=True, text=True)
+    assert run.returncode == 2
+    assert "expected a folder that does not exist or is empty" in run.stderr
+    assert student.run("export", "--student", str(tmp_path / "again")).returncode == 2
+
+
+def test_catalogue_files_still_parse(student):
+    from tiny_llm_course import catalogue
+
+    ast.parse((student.root / "src/tiny_llm_course/catalogue/__init__.py").read_text())
+    for file in sorted((student.root / "src/tiny_llm_course/catalogue").glob("*.toml")):
+        table = catalogue.tomllib.loads(file.read_text(encoding="utf-8"))
+        assert all(len(task["hints"]) == 3 and "mistakes" not in task for task in table["tasks"])
