@@ -39,7 +39,7 @@ def main() -> None:
         show(console, tree, command)
         mine.write_text(wrong)
         console.print("\n[bold bright_black]# written, but the scores are not scaled yet[/]")
-        show(console, tree, f"{command} -x")
+        show(console, tree, command)
         mine.write_text(right)
         console.print("\n[bold bright_black]# and now they are[/]")
         show(console, tree, command)
@@ -53,7 +53,7 @@ def show(console: Console, tree: Path, command: str) -> None:
     """Run `pdm run ...` as the command it stands for, with the tree's packages, and print what it prints."""
     console.print(Text(f"$ {command}", style="bold"))
     arguments = command.removeprefix("pdm run ").split()
-    environment = {"PYTHONPATH": str(tree / "src"), "COLUMNS": str(WIDTH), "PY_COLORS": "1"}
+    environment = {"PYTHONPATH": str(tree / "src"), "COLUMNS": str(WIDTH), "FORCE_COLOR": "1", "LC_ALL": "C.UTF-8"}
     result = subprocess.run(
         [sys.executable, "-m", "tiny_llm_course", *arguments],
         cwd=tree,

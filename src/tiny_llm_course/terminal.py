@@ -16,9 +16,13 @@ BAR = 18  # characters
 
 
 def show(text: str = "", *, nl: bool = True, **style: Any) -> None:
-    """Print on stdout. `style` is that of `typer.secho`; without colours where there are none, or NO_COLOR is set."""
-    plain = bool(os.environ.get("NO_COLOR")) or os.environ.get("TERM") == "dumb"
-    typer.echo(text if plain or not style else typer.style(text, **style), nl=nl)
+    """Print on stdout, in colours where there are some, unless NO_COLOR is set, or in any case if FORCE_COLOR is.
+
+    `style`: as `typer.style` takes it.
+    """
+    forced = bool(os.environ.get("FORCE_COLOR"))
+    plain = not forced and (bool(os.environ.get("NO_COLOR")) or os.environ.get("TERM") == "dumb")
+    typer.echo(text if plain or not style else typer.style(text, **style), nl=nl, color=True if forced else None)
 
 
 def wrapped(text: str) -> str:

@@ -1,0 +1,77 @@
+"""`tiny-llm doctor`: what it finds, in words and as JSON, and what it says when something is wrong."""
+
+import json
+import os
+import sys
+
+import pytest
+from learner import Clone
+
+
+@pytest.fixture(scope="module")
+def clone(tmp_path_factory):
+    return Clone(tmp_path_factory.mktemp("clones") / "course")
+
+
+def checks(clone, **environment):
+    result = clone.run("doctor", "--json", **environment)
+    found = json.loads(result.stdout)
+    return result.returncode, {check["name"]: check for check in found["checks"]}, found["days"]
+
+
+def test_a_machine_on_which_everything_works(clone):
+    code, found, days = checks(clone)
+    assert code == 0
+    assert set(found) == {
+        *("python", "system", "packages", "mlx", "compiler", "disk", "memory", "cache", "terminal", "files"),
+    }
+    assert found["python"]["found"] == f"{sys.version.split()[0]} ({sys.executable})"
+    assert "mlx 0." in found["packages"]["found"]
+    assert found["mlx"]["found"] in ("cpu", "gpu", "gpu (Metal)")
+    assert found["files"]["found"] == "src/tiny_llm parses; 19 tasks are still stubs"
+    assert days == {f"1.{day}": True for day in range(1, 8)}
+
+
+def test_in_words_and_in_japanese(clone):
+    shown = clone.run("doctor").stdout
+    assert "ok       Python: " in shown
+    assert "days that can be done here: 1.1, 1.2, 1.3, 1.4, 1.5, 1.6, 1.7" in shown
+    assert "正常  MLX の計算デバイス: " in clone.run("doctor", "--lang", "ja").stdout
+
+
+def test_mlx_that_does_not_import(clone, tmp_path):
+    (tmp_path / "mlx").mkdir()
+    (tmp_path / "mlx" / "__init__.py").write_text("raise ImportError('libmlx.so: cannot open shared object file')\n")
+    path = os.pathsep.join([str(tmp_path), str(clone.root / "src")])
+    code, found, days = checks(clone, PYTHONPATH=path)
+    assert code == 1
+    assert found["mlx"]["state"] == "error"
+    assert "cannot open shared object file" in found["mlx"]["found"]
+    assert found["mlx"]["fix"] == "rm -r .venv && ./course next"
+    assert not any(days.values())
+
+
+def test_no_compiler(clone, tmp_path):
+    code, found, _ = checks(clone, PATH=str(tmp_path))
+    assert code == 0
+    assert found["compiler"]["state"] == "warning"
+    assert found["compiler"]["fix"]
+
+
+def test_a_terminal_that_is_not_utf_8(clone):
+    _, found, _ = checks(clone, PYTHONIOENCODING="latin-1")
+    assert (found["terminal"]["state"], found["terminal"]["fix"]) == ("warning", "export LC_ALL=C.UTF-8")
+
+
+def test_a_syntax_error_and_a_missing_file(clone):
+    file = clone.file("sampler.py")
+    before = file.read_text()
+    file.write_text("def broken(:\n")
+    code, found, _ = checks(clone)
+    assert (code, found["files"]["state"]) == (0, "warning")
+    assert "sampler.py:1: invalid syntax" in found["files"]["found"]
+    file.unlink()
+    code, found, _ = checks(clone)
+    assert code == 1
+    assert found["files"]["fix"] == "git checkout src/tiny_llm/sampler.py"
+    file.write_text(before)
