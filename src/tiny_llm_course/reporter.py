@@ -28,6 +28,8 @@ from .workspace import ROOT, Workspace
 
 SEEN = pytest.StashKey[Observation]()
 
+MAX_MESSAGE = 10_000  # characters
+
 Arguments: TypeAlias = dict[str, Any]
 Test: TypeAlias = tuple[Any, Arguments]  # function, arguments
 
@@ -69,7 +71,7 @@ class _Course:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
-        counts = Counter(str(_task_of(item)) for item in items)
+        counts = Counter(str(task) for item in items if (task := _task_of(item)))
         self._send("collected", tests=dict(counts))  # before -k takes some away
 
     def pytest_runtest_logstart(self, nodeid: str) -> None:
@@ -87,7 +89,8 @@ class _Course:
                     raise Unsolved(error) from None
                 seen.error = error
                 raise
-            except TimedOut:
+            except TimedOut as error:
+                seen.error = error
                 raise Failed(
                     f"the test was ended after {self._time_limit:g} seconds: is there a loop that does not end?",
                     pytrace=False,
@@ -171,9 +174,9 @@ def _replay(task: TaskId, test: Test, mistake: str) -> Observation:
 
 def _message(error: BaseException) -> str:
     """What went wrong, in the test's words or Python's."""
-    if isinstance(error, AssertionError | Failed):
-        return str(error)
-    return "".join(traceback.format_exception_only(error)).strip()
+    is_told = isinstance(error, AssertionError | Failed)
+    text = str(error) if is_told else "".join(traceback.format_exception_only(error)).strip()
+    return text if len(text) <= MAX_MESSAGE else f"{text[:MAX_MESSAGE]} ... ({len(text)} characters)"
 
 
 def _frames(error: BaseException, package: str) -> list[dict[str, Any]]:

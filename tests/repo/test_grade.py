@@ -60,7 +60,15 @@ HOSTILE = {
     "starts programs": (at_call("import subprocess", "subprocess.run(['true'])"), 0, "may not start a process"),
     "starts a shell": (at_call("import os", "os.system('true')"), 0, "may not start a process"),
     "writes elsewhere": (at_call(f"open({VICTIM!r}, 'w').write('x')"), 0, "may not write"),
-    "removes files": (at_call("import os", f"os.remove({VICTIM!r})"), 0, "may not change"),
+    "removes files": (at_call("import os", f"os.remove({VICTIM!r})"), 0, "may not change files"),
+    "writes with mlx": (at_call(f"mx.save({VICTIM!r}, x)"), 0, "may not write files"),
+    "writes its own files": (at_call("open('notes.txt', 'w')"), 0, "may not write"),
+    "starts programs from below": (
+        at_call("import _posixsubprocess", "_posixsubprocess.fork_exec([b'true'])"),
+        0,
+        "may not import _posixsubprocess",
+    ),
+    "looks for the guard": (at_call("import gc", "gc.get_objects()"), 0, "may not look for objects"),
     "uses all memory": (at_call("big = bytearray(2**33)"), 0, "MemoryError"),
     "reads the tests": (at_call(f"open({str(ROOT / 'tests' / 'oracles.py')!r}).read()"), 0, "may not read"),
     "reads the reference": (at_call(f"open({str(REFERENCE / 'layer_norm.py')!r}).read()"), 0, "may not read"),
@@ -75,7 +83,7 @@ HOSTILE = {
         0,
         "may not use the network",
     ),
-    "loads a library": (at_call("import ctypes", "ctypes.CDLL(None)"), 0, "may not use ctypes"),
+    "loads a library": (at_call("import ctypes", "ctypes.CDLL(None)"), 0, "may not import ctypes"),
     "calls the ready-made op": (
         at_call("return mx.fast.rms_norm(x, self.weight, self.eps)"),
         0,
@@ -100,7 +108,10 @@ HOSTILE = {
     "floods the judge": (at_call("raise ValueError('x' * 2**29)"), 0, ""),
     "answers nonsense": (
         at_call(
-            "import gc, socket", "[s.sendall(b'0' * 99) for s in gc.get_objects() if isinstance(s, socket.socket)]"
+            "import sys",
+            "f = sys._getframe()",
+            "while 'connection' not in f.f_locals: f = f.f_back",
+            "f.f_locals['connection']._stream.sendall(b'0' * 99)",
         ),
         0,
         "a message of",

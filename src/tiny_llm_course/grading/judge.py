@@ -15,7 +15,7 @@ import pytest
 
 from .remote import Connection, GoneError
 
-MAX_DEATHS = 5  # of a submission's process; after that its tests fail without a new one
+MAX_DEATHS = 3  # of a submission's process; after that its tests fail without a new one
 MEMORY = 2**32  # bytes
 
 
