@@ -18,7 +18,7 @@ from typing import Any
 import mlx.core as mx
 import numpy as np
 
-__all__ = ["Connection", "GoneError", "Proxy", "RemoteError"]
+__all__ = ["ChangedError", "Connection", "GoneError", "Proxy", "RemoteError"]
 
 MAX_MESSAGE = 2**28  # bytes
 DTYPES = {
@@ -35,6 +35,10 @@ PRIVATE = ("_", "gi_", "cr_", "ag_", "f_", "tb_", "co_")  # attributes that lead
 
 class GoneError(Exception):
     """The other process ended, or did not answer in time, or answered nonsense."""
+
+
+class ChangedError(Exception):
+    """The other process changed an argument."""
 
 
 class RemoteError(Exception):
@@ -95,20 +99,20 @@ class Connection:
         self._objects: list[Any] = []  # that were handed out
         self._numbers: dict[int, int] = {}
         self._proxies: dict[int, Proxy] = {}
-        self._lent: list[Any] = []  # lists and arrays that were copied to the other side, which may change its copy
-        self._borrowed: list[tuple[Any, bytes]] = []  # the other side's lists and arrays, and what they held
+        self._borrowed: list[tuple[Any, bytes]] = []  # lists and arrays of the judge's requests, and what they held
+        self._borrows = False
         self.is_broken = False  # something interrupted an exchange
         self.commands: dict[str, Callable[..., Any]] = {}
 
     def request(self, operation: str, *values: Any) -> Any:
         """Ask the other side; meanwhile answer what it asks. Raises what it raises, or GoneError."""
         self.is_broken = True  # until the answer is complete
-        self._send("request", (operation, *values), lends=not self._is_open)
+        self._send("request", (operation, *values))
         while True:
-            kind, content, changes = self._receive()
-            self.is_broken = False
-            for number, value in changes:
-                _assign(self._lent[number], value)
+            kind, content, changed = self._receive()
+            self.is_broken = changed and kind == "request"  # which is not going to be answered
+            if changed:  # told, and not made here: an input is not the submission's to change
+                raise ChangedError("an argument was changed: `x += y` and `x[...] = y` write into the caller's array")
             if kind == "value":
                 return content
             if kind == "error":
@@ -126,8 +130,7 @@ class Connection:
             self._answer(content)
 
     def forget(self) -> None:
-        """Drop what was copied; before a test, on both sides."""
-        self._lent.clear()
+        """A new test begins: what was borrowed for the last one is no longer watched."""
         self._borrowed.clear()
 
     def _answer(self, content: tuple[Any, ...]) -> None:
@@ -178,38 +181,30 @@ class Connection:
             trace = trace.tb_next
         return {"type": type(error).__name__, "text": str(error)[:10_000], "frames": frames[-10:]}
 
-    def _send(self, kind: str, content: Any, lends: bool = False) -> None:
+    def _send(self, kind: str, content: Any) -> None:
         blobs: list[bytes] = []
-        changes = []
-        for number, (value, before) in enumerate(self._borrowed):
-            if (now := _bytes(value)) != before:
-                self._borrowed[number] = value, now
-                changes.append([number, self._encode(value, blobs, False)])
-        header = json.dumps(
-            [kind, self._encode(content, blobs, lends), changes, [len(blob) for blob in blobs]]
-        ).encode()
+        changed = any(_bytes(value) != before for value, before in self._borrowed)
+        header = json.dumps([kind, self._encode(content, blobs), changed, [len(blob) for blob in blobs]]).encode()
         message = struct.pack(">Q", len(header)) + struct.pack(">Q", sum(map(len, blobs))) + header + b"".join(blobs)
         try:
             self._stream.sendall(message)
         except OSError as error:
             raise GoneError(f"the submission's process has ended ({error})") from None
 
-    def _receive(self) -> tuple[str, Any, list[tuple[int, Any]]]:
+    def _receive(self) -> tuple[str, Any, bool]:
+        """What kind of message it is, its content, and whether an argument was changed on the other side."""
         sizes = struct.unpack(">QQ", self._read(16))
         if sum(sizes) > MAX_MESSAGE:
             raise GoneError(f"a message of {sum(sizes)} bytes, of which {MAX_MESSAGE} are allowed")
         header, data = self._read(sizes[0]), self._read(sizes[1])
         try:
-            kind, content, changes, lengths = json.loads(header)
+            kind, content, changed, lengths = json.loads(header)
             blobs, start = [], 0
             for length in lengths:
                 blobs.append(data[start : start + length])
                 start += length
-            return (
-                kind,
-                self._decode(content, blobs),
-                [(number, self._decode(value, blobs)) for number, value in changes],
-            )
+            self._borrows = self._is_open and kind == "request"
+            return kind, self._decode(content, blobs), bool(changed)
         except (ValueError, TypeError, KeyError, IndexError, RecursionError) as error:
             raise GoneError(f"a message that cannot be read ({error})") from None
 
@@ -228,15 +223,14 @@ class Connection:
             size -= len(part)
         return b"".join(parts)
 
-    def _encode(self, value: Any, blobs: list[bytes], lends: bool) -> Any:
-        """As JSON; arrays go into blobs. `lends`: the other side reports when it changes its copy."""
+    def _encode(self, value: Any, blobs: list[bytes]) -> Any:
+        """As JSON; arrays go into blobs."""
         match value:
             case None | bool() | int() | float() | str():
                 return value
             case mx.array():
                 blobs.append(_bytes(value))
-                entry = {"array": [len(blobs) - 1, str(value.dtype).removeprefix("mlx.core."), list(value.shape)]}
-                return entry | self._lend(value, lends)
+                return {"array": [len(blobs) - 1, str(value.dtype).removeprefix("mlx.core."), list(value.shape)]}
             case np.ndarray():
                 blobs.append(np.ascontiguousarray(value).tobytes())
                 return {"numpy": [len(blobs) - 1, value.dtype.str, list(value.shape)]}
@@ -247,19 +241,15 @@ class Connection:
             case Path():
                 return {"path": str(value)}
             case slice():
-                return {"slice": [self._encode(part, blobs, lends) for part in (value.start, value.stop, value.step)]}
+                return {"slice": [self._encode(part, blobs) for part in (value.start, value.stop, value.step)]}
             case list() if all(map(_is_data, value)):
-                return {"list": [self._encode(part, blobs, lends) for part in value]} | self._lend(value, lends)
+                return {"list": [self._encode(part, blobs) for part in value]}
             case tuple():
-                return {"tuple": [self._encode(part, blobs, lends) for part in value]}
+                return {"tuple": [self._encode(part, blobs) for part in value]}
             case set() | frozenset() if all(map(_is_data, value)):
-                return {"set": [self._encode(part, blobs, lends) for part in value]}
+                return {"set": [self._encode(part, blobs) for part in value]}
             case dict() if all(map(_is_data, value.values())) or not self._is_open:
-                return {
-                    "dict": [
-                        [self._encode(key, blobs, lends), self._encode(v, blobs, lends)] for key, v in value.items()
-                    ]
-                }
+                return {"dict": [[self._encode(key, blobs), self._encode(v, blobs)] for key, v in value.items()]}
             case Proxy() if value._connection is self:
                 return {"yours": value._number}
         return {"mine": self._number_of(value)}
@@ -267,7 +257,7 @@ class Connection:
     def _decode(self, value: Any, blobs: list[bytes]) -> Any:
         if not isinstance(value, dict):
             return value
-        (kind, content), *rest = value.items()
+        ((kind, content),) = value.items()
         match kind:
             case "array":
                 found: Any = _array(blobs[content[0]], content[1], content[2])
@@ -293,15 +283,9 @@ class Connection:
                 found = self._proxies.setdefault(content, Proxy(self, content))
             case _:
                 raise ValueError(f"unknown kind {kind!r}")
-        if rest:
+        if self._borrows and kind in ("array", "list"):
             self._borrowed.append((found, _bytes(found)))
         return found
-
-    def _lend(self, value: Any, lends: bool) -> dict[str, int]:
-        if not lends:
-            return {}
-        self._lent.append(value)
-        return {"lent": len(self._lent) - 1}
 
     def _number_of(self, value: Any) -> int:
         if not self._is_open and isinstance(value, KEPT_BACK):
@@ -335,17 +319,6 @@ def _array(data: bytes, name: str, shape: list[int]) -> mx.array:
         return mx.array(np.frombuffer(data, np.uint16)).view(mx.bfloat16).reshape(shape)
     kind = np.dtype(np.bool_ if name == "bool" else name)
     return mx.array(np.frombuffer(data, kind).reshape(shape), dtype=dtype)
-
-
-def _assign(target: Any, value: Any) -> None:
-    """Make a change of the other side's copy in the original."""
-    if isinstance(target, mx.array):
-        if isinstance(value, mx.array) and value.shape == target.shape and value.ndim:
-            target[...] = value
-        else:
-            target += 1  # no longer what it was: that is all a test can see
-    elif isinstance(target, list) and isinstance(value, list):
-        target[:] = value
 
 
 def _error(content: dict[str, Any]) -> Exception:
