@@ -19,7 +19,7 @@ from .tokenizer import with_fewer_merges
 
 __all__ = ["DOCUMENTS", "Batch", "Corpus", "Encoder", "corpus_documents", "write_corpus"]
 
-DOCUMENTS = 130_000
+DOCUMENTS = 115_000
 LONG_SHARE = 0.35  # of the documents in the second half of the corpus; the first has short ones only
 _RANDOM_SHARE, _CUT_SHARE = 0.35, 0.35  # of names and nouns, each time for a whole document
 _CUT_MERGES = (0.05, 0.1, 0.2, 0.4)
