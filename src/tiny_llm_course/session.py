@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import os
 import sys
-import tempfile
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from importlib import import_module
-from pathlib import Path
+from importlib.util import find_spec
 from time import perf_counter
 from typing import Any
 
 from .problems import CommandError, is_learners, say
 
-__all__ = ["DTYPES", "PACKAGES", "Reply", "Session", "Settings", "package_of"]
+__all__ = ["DEFAULT_IMPL", "DTYPES", "PACKAGES", "Reply", "Session", "Settings", "package_of"]
 
 PACKAGES = {"ref": "tiny_llm_ref", "mine": "tiny_llm"}
+if find_spec("tiny_llm_ref") is None:  # an instructor withheld it
+    del PACKAGES["ref"]
+DEFAULT_IMPL = next(iter(PACKAGES))
 DTYPES = ("float32", "bfloat16", "float16")
 _OPTIONS = {"temperature": "--temp", "stops": "--stop"}  # where they are not named as the argument is
 _CONTROL = {code: "\ufffd" for code in [*range(32), *range(127, 160)] if chr(code) not in "\n\t"}
@@ -42,7 +43,7 @@ class Settings:
         CommandError: an option is out of range.
     """
 
-    model: str | None  # name or path
+    model: str  # name or path
     impl: str  # a key of PACKAGES
     dtype: str | None
     max_tokens: int
@@ -57,9 +58,10 @@ class Settings:
             raise CommandError(f"--max-tokens: expected 0 or more, got {self.max_tokens}")
         if not 0 <= (self.sampling["seed"] or 0) < 2**64:
             raise CommandError(f"--seed: expected 0 to 2**64 - 1, got {self.sampling['seed']}")
-        try:  # the reference's checks, since a learner's code may have none
-            import_module("tiny_llm_ref.sampler").make_sampler(**self.sampling)
-            import_module("tiny_llm_ref.generate").StopStrings(self.stops)
+        checks = PACKAGES[DEFAULT_IMPL]  # the reference's, if it is there, since a learner's code may have none
+        try:
+            import_module(f"{checks}.sampler").make_sampler(**self.sampling)
+            import_module(f"{checks}.generate").StopStrings(self.stops)
         except ValueError as error:
             name, _, rest = str(error).partition(":")
             raise CommandError(f"{_OPTIONS.get(name, '--' + name.replace('_', '-'))}:{rest}; see --help") from None
@@ -115,8 +117,7 @@ class Session:
         self._settings = settings
         self._generate = import_module(f"{package}.generate")
         self._sampler = _sampler(package, settings.sampling)
-        with _checkpoint(settings.model, package) as checkpoint:
-            self._model, self._tokenizer = _load(package, checkpoint, settings.dtype)
+        self._model, self._tokenizer = _load(package, settings.model, settings.dtype)
         self.context: int = self._model.config.max_position_embeddings
         self.max_tokens = settings.max_tokens
         self.has_chat_template: bool = self._tokenizer.has_chat_template
@@ -175,29 +176,10 @@ def _sampler(package: str, sampling: dict[str, Any]) -> Any:
     return module.make_sampler(**sampling)
 
 
-@contextmanager
-def _checkpoint(name: str | None, package: str) -> Iterator[str]:
-    """The checkpoint to load: the one that --model names, or else the course's own."""
-    if name is not None:
-        if sys.stderr.isatty():
-            say(f"loading {name} ...")
-        yield name
-        return
-    from tiny_llm_models.untrained import untrained_config, write_untrained
-
-    config = untrained_config(eos_token_id=None)  # noise would often end at once
-    sizes = import_module(f"{package}.config").ModelConfig.from_hf(config)
-    say(
-        "No --model was given, so this is an untrained one: its weights are random, its text is noise.\n"
-        "For real text: --model PATH, or a Hub name such as --model Qwen/Qwen3-0.6B (needs the network once)."
-    )
-    with tempfile.TemporaryDirectory() as directory:
-        write_untrained(Path(directory), config, import_module(f"{package}.weights").expected_shapes(sizes))
-        yield directory
-
-
 def _load(package: str, checkpoint: str, dtype: str | None) -> Any:
     """Model and tokenizer. On the CPU float32 is the default: half precision is slower there, and less exact."""
+    if sys.stderr.isatty():
+        say(f"loading {checkpoint} ...")
     os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")  # no word of PyTorch, which is not needed
     import mlx.core as mx
 

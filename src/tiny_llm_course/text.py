@@ -10,20 +10,23 @@ from typing import Annotated
 
 import typer
 
+from tiny_llm_models import BUNDLED
+
 from .chat import Chat
 from .problems import CommandError, reporting, say
-from .session import DTYPES, PACKAGES, Session, Settings
+from .session import DEFAULT_IMPL, DTYPES, PACKAGES, Session, Settings
 
 __all__ = ["chat", "generate"]
 
+DEFAULT_MODEL = "story"
 DEFAULT_PROMPT = "Tell me a short story."
 
 Model = Annotated[
-    str | None,
+    str,
     typer.Option(
         metavar="NAME_OR_PATH",
-        help="A checkpoint directory, or a name on the Hugging Face Hub such as Qwen/Qwen3-0.6B, downloaded on first "
-        "use. Default: the checkpoint that comes with the course.",
+        help=f"A model that comes with the course ({', '.join(BUNDLED)}), a checkpoint directory, or a name on the "
+        "Hugging Face Hub such as Qwen/Qwen3-0.6B, downloaded on first use.",
     ),
 ]
 Prompt = Annotated[
@@ -79,7 +82,7 @@ Dtype = Annotated[
 
 
 def generate(
-    model: Model = None,
+    model: Model = DEFAULT_MODEL,
     prompt: Prompt = None,
     system: System = None,
     max_tokens: MaxTokens = 200,
@@ -90,7 +93,7 @@ def generate(
     repetition_penalty: RepetitionPenalty = 1.0,
     seed: Seed = None,
     stop: Stop = None,
-    impl: Impl = "ref",
+    impl: Impl = DEFAULT_IMPL,
     raw: Raw = None,
     dtype: Dtype = None,
 ) -> None:
@@ -110,7 +113,7 @@ def generate(
 
 
 def chat(
-    model: Model = None,
+    model: Model = DEFAULT_MODEL,
     system: System = None,
     max_tokens: MaxTokens = 200,
     temp: Temp = 0.7,
@@ -120,7 +123,7 @@ def chat(
     repetition_penalty: RepetitionPenalty = 1.0,
     seed: Seed = None,
     stop: Stop = None,
-    impl: Impl = "ref",
+    impl: Impl = DEFAULT_IMPL,
     dtype: Dtype = None,
 ) -> None:
     """Talk with a model. Each line of stdin is a message; /help lists what else can be typed."""

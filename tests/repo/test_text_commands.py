@@ -24,12 +24,12 @@ from typer.testing import CliRunner
 import tiny_llm_ref
 from tiny_llm_course.__main__ import app
 from tiny_llm_course.stubs import make_stub
-from tiny_llm_course.text import generate
+from tiny_llm_course.text import DEFAULT_PROMPT, generate
 from tiny_llm_models.untrained import untrained_config, write_untrained
 from tiny_llm_ref import models
 from tiny_llm_ref.config import ModelConfig
 from tiny_llm_ref.generate import generate_simple, stream_text
-from tiny_llm_ref.sampler import make_sampler
+from tiny_llm_ref.sampler import greedy, make_sampler
 from tiny_llm_ref.weights import expected_shapes
 
 COMMAND = [sys.executable, "-m", "tiny_llm_course"]
@@ -172,13 +172,14 @@ def test_raw_without_a_template_until_the_context_is_full(without_template: Path
     assert_statistics(stderr, 508, 4, "context of 512 tokens full")
 
 
-def test_untrained_model_and_example_prompt() -> None:
-    code, stdout, stderr = run("generate", "--max-tokens", 20, "--seed", 3)
+def test_the_bundled_model_is_the_default() -> None:
+    code, stdout, stderr = run("generate", "--max-tokens", 12, "--temp", 0)
     assert code == 0
-    assert stdout
     assert "prompt: Tell me a short story." in stderr
-    assert "weights are random, its text is noise" in stderr
-    assert "--model Qwen/Qwen3-0.6B (needs the network once)" in stderr
+    model, tokenizer = models.load("story", mx.float32)
+    prompt = tokenizer.apply_chat_template([{"role": "user", "content": DEFAULT_PROMPT}], add_generation_prompt=True)
+    assert stdout == as_line("".join(stream_text(generate_simple(model, prompt, greedy, 12), tokenizer)))
+    assert re.fullmatch(rb"[A-Z][a-z ,.]+\n", stdout)
 
 
 def test_closed_pipe(checkpoint: Path) -> None:
