@@ -28,7 +28,7 @@ def run_with(plugin, test_file, out, *options):
     """What a plugin writes that runs a day's tests in several ways."""
     out.parent.mkdir(parents=True, exist_ok=True)
     command = [sys.executable, "-m", "pytest", "-q", "--impl=tiny_llm_ref", "-p", plugin]
-    command += ["-p", "no:cacheprovider", *options, f"tests/{test_file}"]
+    command += ["-p", "no:cacheprovider", "--time-limit=1000", *options, f"tests/{test_file}"]  # of all runs of a test
     path = os.pathsep.join([str(ROOT / "src"), str(Path(__file__).parent)])
     environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
     run = subprocess.run(command, cwd=ROOT, env=environment | {"PYTHONPATH": path}, capture_output=True, text=True)

@@ -71,7 +71,7 @@ def test_the_commands_work(student):
     assert stubs.returncode == 1
     assert "is yours to write" in stubs.stdout
     assert "your instructor withheld them" in student.run("solution").stderr
-    assert "src/tiny_llm is not finished" in student.run("generate", "--prompt", "Hello").stderr
+    assert "src/tiny_llm is not finished" in student.run("generate", "--impl", "mine", "--prompt", "Hello").stderr
     assert student.run("doctor").returncode == 0
 
 
