@@ -17,7 +17,7 @@ from typing import Any
 
 import mlx.nn  # noqa: F401  so that its modules are there to be patched
 
-from tiny_llm_course.syllabus import Task
+from tiny_llm_course.syllabus import Task, TaskId, select_task, tasks
 
 __all__ = ["BarredError", "during", "install"]
 
@@ -32,11 +32,11 @@ _package = ""
 _task: Task | None = None
 
 
-def install(package: str, names: list[str]) -> None:
-    """Put bars on the ops with these full names and on imports of LIBRARIES, for calls from `package`."""
+def install(package: str) -> None:
+    """Put bars on the ops that any task bars and on imports of LIBRARIES, for calls from `package`."""
     global _package
     if not _package:
-        for name in names:
+        for name in sorted({name for task in tasks() for name in task.barred}):
             _bar_op(name)
         builtins.__import__ = _bar_import(builtins.__import__)
         importlib.import_module = _bar_import_module(importlib.import_module)
@@ -44,10 +44,10 @@ def install(package: str, names: list[str]) -> None:
 
 
 @contextmanager
-def during(task: Task | None) -> Iterator[None]:
+def during(task: TaskId | None) -> Iterator[None]:
     """Close the bars of one task."""
     global _task
-    _task = task
+    _task = select_task(str(task)) if task else None
     yield
     _task = None
 

@@ -13,8 +13,7 @@ os.environ.setdefault("MLX_ENABLE_TF32", "0")  # before mlx is imported: the tol
 import barred
 import mlx.core as mx
 
-from tiny_llm_course.packages import Package
-from tiny_llm_course.syllabus import TaskId, weeks
+from tiny_llm_course.packages import Package, task_of
 
 pytest_plugins = ["tiny_llm_course.reporter", "tiny_llm_course.grading.judge"]
 pytest.register_assert_rewrite("helpers")
@@ -33,8 +32,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "task(id): the course's task that a test belongs to, as in task('w1d2.3')")
-    names = {name for week in weeks() for day in week.days for task in day.tasks for name in task.barred}
-    barred.install(config.getoption("--impl"), sorted(names))
+    barred.install(config.getoption("--impl"))
 
 
 @pytest.fixture(params=list(DEVICES), autouse=len(DEVICES) > 1)
@@ -49,10 +47,7 @@ def device(request: pytest.FixtureRequest) -> Iterator[None]:
 @pytest.fixture(autouse=True)
 def bars(request: pytest.FixtureRequest) -> Iterator[None]:
     """While a task's tests run, what the task asks for may not be called from the package under test."""
-    mark = request.node.get_closest_marker("task")
-    task_id = TaskId.parse(mark.args[0]) if mark else None
-    tasks = [task for week in weeks() for day in week.days for task in day.tasks if task.id == task_id]
-    with barred.during(tasks[0] if tasks else None):
+    with barred.during(task_of(request.node)):
         yield
 
 

@@ -17,9 +17,8 @@ from typing import Annotated
 import typer
 
 from .language import Lang, Messages
-from .lessons import messages_in
 from .problems import reporting
-from .syllabus import Day, weeks
+from .syllabus import Day, select_days
 from .terminal import show
 from .workspace import ROOT, Workspace
 
@@ -54,7 +53,7 @@ def doctor(
 ) -> None:
     """Check Python, MLX, compiler, disk, memory, cache, terminal and your files. Exit code 1 if something is broken."""
     with reporting():
-        say = messages_in(lang)
+        say = Messages(lang)
         checks = []
         for check in _checks(say):
             checks.append(check)
@@ -177,7 +176,7 @@ def _terminal(say: Messages) -> Check:
 
 def _files(say: Messages) -> Check:
     workspace = Workspace()
-    days = [day for week in weeks() for day in week.days]
+    days = select_days(None, None)
     broken = next((problem for day in days if (problem := workspace.broken(day))), None)
     if broken:
         return Check("files", WARNING, f"SyntaxError: {broken}", say("doctor_syntax"))
@@ -191,7 +190,7 @@ def _files(say: Messages) -> Check:
 
 def _days(works: bool) -> dict[str, bool]:
     """Which days can be done on this machine: so far all or none."""
-    return {_name(day): works and (ROOT / "tests" / day.test_file).exists() for week in weeks() for day in week.days}
+    return {_name(day): works and (ROOT / "tests" / day.test_file).exists() for day in select_days(None, None)}
 
 
 def _name(day: Day) -> str:

@@ -11,6 +11,7 @@ from typing import Annotated
 import typer
 
 from .files import write_whole
+from .git import IDENTITY, Git
 from .problems import CommandError, reporting
 from .stubs import make_stub
 from .terminal import show
@@ -89,8 +90,7 @@ def _commit(folder: Path) -> None:
     """A first commit, where there is git, so that students can see what they changed and `update` has a base."""
     if shutil.which("git") is None:
         return
-    git = ["git", "-c", "user.name=tiny-llm", "-c", "user.email=tiny-llm@localhost", "-c", "init.defaultBranch=main"]
-    for command in (["init", "--quiet"], ["add", "--all"], ["commit", "--quiet", "-m", "The course"]):
-        run = subprocess.run([*git, *command], cwd=folder, capture_output=True, text=True)
-        if run.returncode:
-            raise CommandError(f"git {command[0]} failed in {folder}: {' '.join(run.stderr.split())}", exit_code=1)
+    git = Git(folder)
+    git.run("-c", "init.defaultBranch=main", "init", "--quiet")
+    git.run("add", "--all")
+    git.run(*IDENTITY, "commit", "--quiet", "-m", "The course")

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import os
-import sys
 from functools import cache
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
+from .problems import CommandError
+from .toml import read_toml
 
 __all__ = ["LANGUAGES", "Lang", "Messages"]
 
@@ -33,12 +30,12 @@ class Messages:
     language: a key of LANGUAGES. None: the locale's, as LC_ALL, LC_MESSAGES or LANG name it, or English.
 
     Raises:
-        ValueError: a language that the course does not speak.
+        CommandError: a language that the course does not speak.
     """
 
     def __init__(self, language: str | None = None):
         if language not in (None, *LANGUAGES):
-            raise ValueError(f"--lang: expected one of {', '.join(LANGUAGES)}, got {language!r}")
+            raise CommandError(f"--lang: expected one of {', '.join(LANGUAGES)}, got {language!r}")
         self.language = language or _of_locale()
 
     def __call__(self, key: str, **values: object) -> str:
@@ -56,4 +53,4 @@ def _of_locale() -> str:
 
 @cache
 def _texts() -> dict[str, dict[str, str]]:
-    return tomllib.loads(Path(__file__).with_name("messages.toml").read_text(encoding="utf-8"))
+    return read_toml(Path(__file__).with_name("messages.toml"))

@@ -9,7 +9,7 @@ import typer
 
 from .catalogue import entry_of
 from .language import Lang, Messages
-from .problems import CommandError, reporting
+from .problems import reporting
 from .progress import SKIPPED, SOLVED
 from .syllabus import Task, TaskId, Week, day_of, select_task, tasks, weeks
 from .terminal import bar, show, signs, wrapped
@@ -19,7 +19,6 @@ __all__ = [
     "TaskArgument",
     "chosen_task",
     "hint",
-    "messages_in",
     "next_task",
     "progress",
     "progress_table",
@@ -35,13 +34,13 @@ TaskArgument = Annotated[
 def next_task(lang: Lang = None) -> None:
     """Say what to do next: task, chapter, file and line, test command."""
     with reporting():
-        show_next(Workspace(), messages_in(lang))
+        show_next(Workspace(), Messages(lang))
 
 
 def progress(lang: Lang = None) -> None:
     """Show all tasks: solved, skipped, open."""
     with reporting():
-        progress_table(Workspace(), messages_in(lang))
+        progress_table(Workspace(), Messages(lang))
 
 
 def progress_table(workspace: Workspace, say: Messages) -> None:
@@ -59,7 +58,7 @@ def hint(
 ) -> None:
     """Help with a task, a little at a time."""
     with reporting():
-        say, workspace = messages_in(lang), Workspace()
+        say, workspace = Messages(lang), Workspace()
         chosen = chosen_task(task, workspace)
         if chosen is None:
             show_next(workspace, say)
@@ -73,7 +72,7 @@ def show_hint(workspace: Workspace, task: Task, more: bool, say: Messages) -> No
     given = given if isinstance(given, int) else 0
     entry = entry_of(task.id)
     level = min(len(entry.hints), given + 1 if more else max(given, 1))
-    workspace.note("hints", task.id, level)
+    workspace.note("hints", {task.id: level})
     _show_diagnosis(workspace, task.id, say)
     show(say("hint", task=task.id, title=say.of(task.title), level=level, count=len(entry.hints)), bold=True)
     show(wrapped(say.of(entry.hints[level - 1])))
@@ -81,22 +80,9 @@ def show_hint(workspace: Workspace, task: Task, more: bool, say: Messages) -> No
     show("\n" + say("hint_last" if last else "hint_more", task=task.id), dim=True)
 
 
-def messages_in(lang: str | None) -> Messages:
-    """The texts in the language of --lang."""
-    try:
-        return Messages(lang)
-    except ValueError as error:
-        raise CommandError(str(error)) from None
-
-
 def chosen_task(text: str | None, workspace: Workspace) -> Task | None:
     """The task with this id; of None the next open one, or None if all are done."""
-    if text is None:
-        return workspace.next_task()
-    try:
-        return select_task(text)
-    except ValueError as error:
-        raise CommandError(str(error)) from None
+    return workspace.next_task() if text is None else select_task(text)
 
 
 def show_next(workspace: Workspace, say: Messages, task: Task | None = None) -> None:
@@ -126,11 +112,10 @@ def show_next(workspace: Workspace, say: Messages, task: Task | None = None) -> 
 
 def _show_diagnosis(workspace: Workspace, task: TaskId, say: Messages) -> None:
     """What the last test run named, unless the task was solved since."""
-    name = workspace.noted("diagnosed", task)
-    for mistake in entry_of(task).mistakes:
-        if mistake.id == name and workspace.state(task) != SOLVED:
-            show(say("hint_diagnosed"), bold=True)
-            show(wrapped(say.of(mistake.diagnosis)) + "\n")
+    mistake = entry_of(task).mistake(workspace.noted("diagnosed", task))
+    if mistake and workspace.state(task) != SOLVED:
+        show(say("hint_diagnosed"), bold=True)
+        show(wrapped(say.of(mistake.diagnosis)) + "\n")
 
 
 def _show_week(week: Week, workspace: Workspace, say: Messages) -> None:

@@ -6,6 +6,7 @@ import importlib.abc
 import importlib.machinery
 import sys
 from collections.abc import Sequence
+from functools import cache
 from pathlib import Path
 from types import ModuleType
 
@@ -27,23 +28,35 @@ def mistaken_sources(reference: Path, task: TaskId, mistake: Mistake) -> dict[st
     Raises:
         CatalogueError: what an edit replaces does not stand exactly once in the task's code.
     """
-    sources = {file.stem: file.read_text(encoding="utf-8") for file in sorted(reference.glob("*.py"))}
-    changed: dict[str, str] = {}
+    parts = list(_code(reference, task))
     for old, new in mistake.edits:
-        places = [
-            (module, code)
-            for module, source in (sources | changed).items()
-            for name in task_parts(source).get(task, [])
-            if old in (code := code_of(source, name))
-        ]
-        count = sum(code.count(old) for _, code in places)
+        count = sum(code.count(old) for _, _, code in parts)
         if count != 1:
             raise CatalogueError(
                 f"{task} {mistake.id}: expected {old!r} once in the task's code, found it {count} times"
             )
-        module, code = places[0]
-        changed[module] = (sources | changed)[module].replace(code, code.replace(old, new))
+        parts = [(module, before, code.replace(old, new)) for module, before, code in parts]
+    changed: dict[str, str] = {}
+    for module, before, code in parts:
+        if code != before:
+            changed[module] = changed.get(module, _sources(reference)[module]).replace(before, code)
     return changed
+
+
+@cache
+def _sources(reference: Path) -> dict[str, str]:
+    return {file.stem: file.read_text(encoding="utf-8") for file in sorted(reference.glob("*.py"))}
+
+
+@cache
+def _code(reference: Path, task: TaskId) -> list[tuple[str, str, str]]:
+    """The task's functions and helpers: module, code, and the code that is to be changed."""
+    return [
+        (module, code, code)
+        for module, source in _sources(reference).items()
+        for name in task_parts(source).get(task, [])
+        for code in [code_of(source, name)]
+    ]
 
 
 def mistaken_package(reference: Path, task: TaskId, mistake: Mistake) -> str:

@@ -1,14 +1,24 @@
-"""A package under test, by name."""
+"""The package under test, and a test that is run once more with another."""
 
 from __future__ import annotations
 
 import importlib
 import traceback
+from collections.abc import Callable
 from types import ModuleType
+from typing import Any, TypeAlias
 
 import pytest
 
-__all__ = ["Package"]
+from .catalogue import Mistake
+from .mistaken import mistaken_package
+from .recording import Observation, observe
+from .syllabus import TaskId
+from .workspace import ROOT
+
+__all__ = ["Package", "Test", "replay", "task_of", "test_of"]
+
+Test: TypeAlias = tuple[Callable[..., Any], dict[str, Any]]  # function, arguments
 
 
 class Package:
@@ -25,3 +35,21 @@ class Package:
             return importlib.import_module(f"{self._name}.{module}")
         except SyntaxError as error:  # its traceback only says who imported the file
             pytest.fail("".join(traceback.format_exception_only(error)), pytrace=False)
+
+
+def task_of(item: pytest.Item) -> TaskId | None:
+    """The task that a test is marked with."""
+    mark = item.get_closest_marker("task")
+    return TaskId.parse(mark.args[0]) if mark else None
+
+
+def test_of(item: pytest.Function) -> Test:
+    """A test, to be kept beyond its run."""
+    return item.obj, {name: item.funcargs[name] for name in item._fixtureinfo.argnames if name in item.funcargs}
+
+
+def replay(test: Test, task: TaskId, mistake: Mistake) -> Observation:
+    """Run a test with the reference, in which a mistake was made, as the package under test."""
+    function, arguments = test
+    package = Package(mistaken_package(ROOT / "src" / "tiny_llm_ref", task, mistake))
+    return observe(function, arguments | {"impl": package})

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import typer
 
-from .syllabus import select_days, weeks
+from .syllabus import SyllabusError, day_of, weeks
 from .unsolved import Stub, task_in_message, unsolved
 
 __all__ = ["CommandError", "is_learners", "reporting", "say"]
@@ -41,9 +41,9 @@ def reporting() -> Iterator[None]:
     """
     try:
         yield
-    except CommandError as problem:
+    except (CommandError, SyllabusError) as problem:
         say(f"error: {problem}", style="red")
-        raise typer.Exit(problem.exit_code) from None
+        raise typer.Exit(getattr(problem, "exit_code", 2)) from None
     except KeyboardInterrupt:
         say("\ninterrupted")
         raise typer.Exit(130) from None
@@ -76,7 +76,7 @@ def _explain(error: Exception) -> str:
 def _open_tasks(stubs: list[Stub]) -> str:
     first = stubs[0]
     count = len({stub.task for stub in stubs})
-    day = select_days(str(first.task.week), str(first.task.day))[0]
+    day = day_of(first.task)
     return (
         f"src/tiny_llm is not finished: {count} {'task is' if count == 1 else 'tasks are'} still to be written.\n"
         f"first: {first.task.words} ({day.chapter['en']})\n"

@@ -18,9 +18,8 @@ import pytest
 
 from .catalogue import entry_of
 from .diagnosis import Diagnosis
-from .mistaken import mistaken_package
-from .packages import Package
-from .recording import Observation, observe, recording
+from .packages import Test, replay, task_of, test_of
+from .recording import Observation, recording
 from .runner import TIME_LIMIT
 from .syllabus import TaskId
 from .unsolved import task_in_message
@@ -31,7 +30,6 @@ SEEN = pytest.StashKey[Observation]()
 MAX_MESSAGE = 10_000  # characters
 
 Arguments: TypeAlias = dict[str, Any]
-Test: TypeAlias = tuple[Any, Arguments]  # function, arguments
 
 
 Failed = pytest.fail.Exception
@@ -71,7 +69,7 @@ class _Course:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
-        counts = Counter(str(task) for item in items if (task := _task_of(item)))
+        counts = Counter(str(task) for item in items if (task := task_of(item)))
         self._send("collected", tests=dict(counts))  # before -k takes some away
 
     def pytest_runtest_logstart(self, nodeid: str) -> None:
@@ -79,7 +77,7 @@ class _Course:
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_pyfunc_call(self, pyfuncitem: pytest.Function) -> Generator[None, Any, Any]:
-        if _task_of(pyfuncitem) is None:  # a gate on the repository
+        if task_of(pyfuncitem) is None:  # a gate on the repository
             return (yield)
         with recording() as seen, _time_limit(self._time_limit):
             try:
@@ -106,7 +104,7 @@ class _Course:
         self, item: pytest.Function, call: pytest.CallInfo[None]
     ) -> Generator[None, Any, Any]:
         report = yield
-        if _task_of(item) is None:
+        if task_of(item) is None:
             return report
         error = call.excinfo.value if call.excinfo else None
         if isinstance(error, Unsolved):
@@ -125,14 +123,13 @@ class _Course:
 
     def pytest_terminal_summary(self, terminalreporter: Any) -> None:
         for task, diagnosis in self._diagnoses.items():
-            for mistake in entry_of(task).mistakes:
-                if mistake.id == diagnosis.named:
-                    terminalreporter.section(f"{task}: {mistake.id}", sep="=", yellow=True)
-                    terminalreporter.line(mistake.diagnosis["en"])
+            if mistake := entry_of(task).mistake(diagnosis.named):
+                terminalreporter.section(f"{task}: {mistake.id}", sep="=", yellow=True)
+                terminalreporter.line(mistake.diagnosis["en"])
 
     def _tell(self, item: pytest.Function, report: Any, error: BaseException | None) -> None:
         outcome = "unsolved" if hasattr(report, "unsolved") else report.outcome
-        about: Arguments = {"test": item.name, "task": str(_task_of(item)), "outcome": outcome}
+        about: Arguments = {"test": item.name, "task": str(task_of(item)), "outcome": outcome}
         if outcome == "unsolved":
             about["stub"] = report.unsolved
         elif outcome == "failed" and error is not None:
@@ -143,33 +140,17 @@ class _Course:
         self._send("result", **about)
 
     def _diagnose(self, item: pytest.Function) -> None:
-        task = _task_of(item)
+        task = task_of(item)
         if task is None or not self._has_mistakes:
             return
         if task not in self._diagnoses:
-            self._diagnoses[task] = Diagnosis(
-                [mistake.id for mistake in entry_of(task).mistakes],
-                lambda test, mistake: _replay(task, test, mistake),
-            )
-        arguments = {name: item.funcargs[name] for name in item._fixtureinfo.argnames if name in item.funcargs}
-        self._diagnoses[task].add((item.obj, arguments), item.stash[SEEN])
+            mistakes = {mistake.id: mistake for mistake in entry_of(task).mistakes}
+            self._diagnoses[task] = Diagnosis(list(mistakes), lambda test, id: replay(test, task, mistakes[id]))
+        self._diagnoses[task].add(test_of(item), item.stash[SEEN])
 
     def _send(self, event: str, **values: Any) -> None:
         if self._events is not None:
             os.write(self._events, json.dumps({"event": event, **values}).encode() + b"\n")
-
-
-def _task_of(item: pytest.Item) -> TaskId | None:
-    mark = item.get_closest_marker("task")
-    return TaskId.parse(mark.args[0]) if mark else None
-
-
-def _replay(task: TaskId, test: Test, mistake: str) -> Observation:
-    """Run a test once more, with a mistake instead of the learner's code."""
-    function, arguments = test
-    entry = next(entry for entry in entry_of(task).mistakes if entry.id == mistake)
-    package = Package(mistaken_package(ROOT / "src/tiny_llm_ref", task, entry))
-    return observe(function, arguments | {"impl": package})
 
 
 def _message(error: BaseException) -> str:

@@ -21,14 +21,14 @@ from typing import Any
 from .syllabus import Day, TaskId
 from .workspace import ROOT
 
-__all__ = ["Result", "Run", "pytest_command", "run_tests", "time_limit"]
+__all__ = ["Result", "Run", "pytest_command", "run_tests"]
 
 TESTS = ROOT / "tests"
 TIME_LIMIT = 30  # seconds a test; the slowest takes two on a slow machine
 GRACE = 15  # seconds beyond a test's own time limit, after which the process is killed
 
 
-def time_limit() -> float:
+def _time_limit() -> float:
     """Seconds that a test may take: TINY_LLM_TIME_LIMIT, for slow machines, or the default."""
     try:
         return float(os.environ["TINY_LLM_TIME_LIMIT"])
@@ -101,12 +101,13 @@ def run_tests(
     package: str,
     arguments: list[str],
     on_result: Callable[[Run], None] = lambda run: None,
-    time_limit: float = TIME_LIMIT,
+    time_limit: float | None = None,
     tests: Path = TESTS,
     deadline: float = math.inf,
     stop: threading.Event | None = None,
 ) -> Run:
     """Run tests; `on_result` is called after each. All ends after `deadline` seconds, or when `stop` is set."""
+    time_limit = time_limit or _time_limit()
     run = Run()
     start = monotonic()
     read, write = os.pipe()

@@ -10,10 +10,9 @@ import typer
 
 from .catalogue import entry_of
 from .language import Lang, Messages
-from .lessons import messages_in
 from .problems import CommandError, reporting
 from .progress import SOLVED
-from .runner import Result, Run, pytest_command, run_tests, time_limit
+from .runner import Result, Run, pytest_command, run_tests
 from .session import PACKAGES, package_of
 from .syllabus import Day, Task, TaskId, select_days
 from .terminal import show, signs, wrapped
@@ -43,11 +42,8 @@ def run(
     """
     with reporting():
         package = package_of(impl)
-        say = messages_in(lang)
-        try:
-            days = select_days(week, day)
-        except ValueError as error:
-            raise CommandError(str(error)) from None
+        say = Messages(lang)
+        days = select_days(week, day)
         if not (ROOT / "tests" / days[0].test_file).exists():
             raise CommandError(f"the tests are not in {ROOT / 'tests'}; run this in a clone of the course")
         if _chooses_only(context.args):
@@ -71,7 +67,7 @@ def _pytest(days: list[Day], package: str, arguments: list[str]) -> int:
 
 
 def _summarised(days: list[Day], package: str, arguments: list[str], every: bool, say: Messages) -> int:
-    done = run_tests(days, package, arguments, time_limit=time_limit())
+    done = run_tests(days, package, arguments)
     if not done.results and not done.problem:
         raise CommandError(_nothing_chosen(days, arguments), NONE_CHOSEN)
     workspace = Workspace()
@@ -94,6 +90,7 @@ def keep_progress(workspace: Workspace, done: Run) -> list[TaskId]:
     """Note which tasks are solved and what was diagnosed; return what was not solved before."""
     states: dict[TaskId, str | None] = {}
     newly = []
+    diagnosed: dict[TaskId, str | None] = {}
     for task in done.collected:
         results = done.of(task)
         before = workspace.state(task)
@@ -103,7 +100,8 @@ def keep_progress(workspace: Workspace, done: Run) -> list[TaskId]:
         elif any(result.outcome != "passed" for result in results):
             states[task] = None
         if results:
-            workspace.note("diagnosed", task, done.named.get(task))
+            diagnosed[task] = done.named.get(task)
+    workspace.note("diagnosed", diagnosed)
     workspace.progress.set(states)
     return newly
 
@@ -147,10 +145,9 @@ def show_failure(failure: Result, done: Run, say: Messages) -> None:
     show("  " + failure.message.replace("\n", "\n  "))
     if failure.printed:
         show(f"  {say('run_printed')}\n  " + failure.printed.rstrip().replace("\n", "\n  "), dim=True)
-    for mistake in entry_of(failure.task).mistakes:
-        if mistake.id == done.named.get(failure.task):
-            show(f"\n{say('run_named')} ({mistake.id})", fg="yellow", bold=True)
-            show(wrapped(say.of(mistake.diagnosis)))
+    if mistake := entry_of(failure.task).mistake(done.named.get(failure.task)):
+        show(f"\n{say('run_named')} ({mistake.id})", fg="yellow", bold=True)
+        show(wrapped(say.of(mistake.diagnosis)))
 
 
 def _show_task(task: Task, results: list[Result], say: Messages) -> None:

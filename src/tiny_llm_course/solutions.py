@@ -11,11 +11,11 @@ from typing import Annotated
 import typer
 
 from .language import Lang, Messages
-from .lessons import TaskArgument, chosen_task, messages_in, show_next
+from .lessons import TaskArgument, chosen_task, show_next
 from .problems import CommandError, reporting
 from .progress import SKIPPED
 from .splice import SpliceError, splice
-from .syllabus import Day, Task, TaskId, day_of, select_days
+from .syllabus import Day, Task, TaskId, day_of, select_days, select_task
 from .terminal import show
 from .update import take_back_commit
 from .workspace import Workspace
@@ -34,7 +34,7 @@ def solution(
 ) -> None:
     """Show a task's solution as a change of your code, or put it in place of your code."""
     with reporting():
-        say, workspace = messages_in(lang), Workspace()
+        say, workspace = Messages(lang), Workspace()
         if day is not None:
             if task is not None:
                 raise CommandError("expected a task or --day, got both")
@@ -63,9 +63,8 @@ def reset(
 ) -> None:
     """Put a task's stub back in place of your code."""
     with reporting():
-        say, workspace = messages_in(lang), Workspace()
-        chosen = chosen_task(task, workspace)
-        assert chosen
+        say, workspace = Messages(lang), Workspace()
+        chosen = select_task(task)
         changed = {}
         for file, names in workspace.parts(day_of(chosen.id), chosen.id).items():
             changed[file] = _spliced(workspace, file, workspace.stub(file), names, _read(file))
@@ -79,7 +78,7 @@ def reset(
 def undo(lang: Lang = None) -> None:
     """Take back the last solution, reset or update."""
     with reporting():
-        say, workspace = messages_in(lang), Workspace()
+        say, workspace = Messages(lang), Workspace()
         done = workspace.backups.undo()
         if done is None:
             show(say("nothing_to_undo"))
@@ -151,10 +150,7 @@ def _day(text: str) -> Day:
     match = re.fullmatch(r"(\d+)\.(\d+)", text)
     if match is None:
         raise CommandError(f"--day: expected week and day such as 1.2, got {text!r}")
-    try:
-        return select_days(match[1], match[2])[0]
-    except ValueError as error:
-        raise CommandError(str(error)) from None
+    return select_days(match[1], match[2])[0]
 
 
 def _read(file: Path) -> str:

@@ -3,15 +3,26 @@
 from __future__ import annotations
 
 import ast
-import io
-import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from textwrap import dedent
 
-from .task_code import Definition, Function, StubError, names_in, parse, task_parts
+from .task_code import (
+    Definition,
+    Function,
+    StubError,
+    defined_name,
+    first_line,
+    indent_of,
+    lines_of,
+    names_in,
+    newline_of,
+    parse,
+    task_parts,
+)
+from .unsolved import is_stub
 
-__all__ = ["SpliceError", "code_of", "merge", "splice", "splice_region"]
+__all__ = ["SpliceError", "code_of", "merge", "splice"]
 
 
 class SpliceError(Exception):
@@ -30,7 +41,7 @@ class _Part:
 def code_of(source: str, name: str) -> str:
     """The text of the function, method or constant with this qualified name. Raises a KeyError if there is none."""
     part = _parts(source, "<string>")[name]
-    return "".join(_lines(source)[part.start : part.end])
+    return "".join(lines_of(source)[part.start : part.end])
 
 
 def splice(target: str, source: str, names: list[str], filename: str) -> str:
@@ -56,20 +67,18 @@ def splice(target: str, source: str, names: list[str], filename: str) -> str:
     return _with_imports(target, source, [name for name in names if name in wanted])
 
 
-def merge(
-    yours: str, stub: str, is_open: Callable[[ast.AST], bool], filename: str
-) -> tuple[str, list[tuple[str, str]]]:
+def merge(yours: str, stub: str, filename: str) -> tuple[str, list[tuple[str, str]]]:
     """A newer stub with what its author's file has solved: that file's tasks, and all that it defines besides.
 
-    is_open: whether a task's function is still a stub. Returns the text, and for each function whose signature is
-    another one now, the old and the new one; the old function is kept.
+    Returns the text, and for each function whose signature is another one now, the old and the new one; the old
+    function is kept.
 
     Raises:
         SpliceError: the author's file has a syntax error.
     """
     mine, theirs = _parts(yours, filename), _parts(stub, filename)
     tagged = {name for names in task_parts(stub).values() for name in names}
-    solved = [name for name in mine if name in tagged and not is_open(mine[name].node)]
+    solved = [name for name in mine if name in tagged and not is_stub(mine[name].node)]
     own: list[str] = []
     for name in mine:
         if name not in theirs and _scope(name) not in own:  # a class of their own comes whole
@@ -90,7 +99,11 @@ def _other_statements(yours: str, merged: str) -> str:
     found = []
     for statement in ast.parse(yours).body:
         text = ast.get_source_segment(yours, statement, padded=True) or ""
-        if not _name(statement) and not isinstance(statement, ast.Import | ast.ImportFrom) and text not in merged:
+        if (
+            not defined_name(statement)
+            and not isinstance(statement, ast.Import | ast.ImportFrom)
+            and text not in merged
+        ):
             found.append(f"\n\n{text}\n")
     return "".join(found)
 
@@ -102,28 +115,12 @@ def _signature(node: ast.stmt) -> str:
     return f"def {node.name}({ast.unparse(node.args)}){returns}"
 
 
-def splice_region(target: str, source: str, task: str, filename: str) -> str:
-    """`target`, C++ or Metal, with what stands in `source` between `// task ID begin` and `// task ID end`.
-
-    Raises:
-        SpliceError: a marker is missing in the target.
-    """
-    lines, regions = _lines(target), _regions(target)
-    if task not in regions:
-        raise SpliceError(
-            f"{filename}: expected lines `// task {task} begin` and `// task {task} end`; the file was left as it is"
-        )
-    (start, end), (first, last) = regions[task], _regions(source)[task]
-    newline = "\r\n" if _uses_crlf(lines) else "\n"
-    lines[start:end] = [line.rstrip("\r\n") + newline for line in _lines(source)[first:last]]
-    return "".join(lines)
-
-
 def _put(target: str, source: str, name: str, filename: str, any_name: bool = False) -> str:
     new = code_of(source, name)
-    lines, parts = _lines(target), _parts(target, filename)
-    if _uses_crlf(lines):
-        new = new.replace("\n", "\r\n")
+    lines, parts = lines_of(target), _parts(target, filename)
+    newline = newline_of(lines)
+    if newline == "\r\n":
+        new = new.replace("\n", newline)
     if name in parts:
         lines[parts[name].start : parts[name].end] = [new]
         return "".join(lines)
@@ -139,13 +136,12 @@ def _put(target: str, source: str, name: str, filename: str, any_name: bool = Fa
             f"{filename}: expected a class {scope}, got none; was it renamed? The file was left as it is."
         )
     place = parts[before[-1]].end if before else parts[scope].end if scope else len(lines)
-    blank = ("\r\n" if _uses_crlf(lines) else "\n") * (1 if scope else 2)
-    lines.insert(place, blank + new)
+    lines.insert(place, newline * (1 if scope else 2) + new)
     return "".join(lines)
 
 
 def _without(target: str, part: _Part) -> str:
-    lines = _lines(target)
+    lines = lines_of(target)
     start = part.start
     while start and not lines[start - 1].strip():
         start -= 1
@@ -168,10 +164,9 @@ def _with_imports(target: str, source: str, names: list[str]) -> str:
         return target
     body = ast.parse(target).body
     imports = [statement for statement in body if isinstance(statement, ast.Import | ast.ImportFrom)]
-    lines = _lines(target)
+    lines = lines_of(target)
     after = imports[-1].end_lineno if imports else (body[0].end_lineno if body else 0)
-    newline = "\r\n" if _uses_crlf(lines) else "\n"
-    lines[after:after] = [line + newline for line in missing]
+    lines[after:after] = [line + newline_of(lines) for line in missing]
     return "".join(lines)
 
 
@@ -197,56 +192,20 @@ def _parts(source: str, filename: str) -> dict[str, _Part]:
         tree = parse(source, filename)
     except StubError as error:
         raise SpliceError(f"{error}; the file was left as it is. Mend the syntax error first.") from error
-    return dict(_parts_in(tree, _lines(source), ""))
+    return dict(_parts_in(tree, lines_of(source), ""))
 
 
 def _parts_in(scope: ast.Module | ast.ClassDef, lines: list[str], prefix: str) -> Iterator[tuple[str, _Part]]:
     for statement in scope.body:
-        name = _name(statement)
+        name = defined_name(statement)
         if name:
-            decorators = statement.decorator_list if isinstance(statement, Definition) else []
-            start = min([statement.lineno, *(decorator.lineno for decorator in decorators)]) - 1
-            indent = lines[start][: len(lines[start]) - len(lines[start].lstrip())]
-            while start and lines[start - 1].startswith(f"{indent}#"):
+            start = first_line(statement)
+            while start and lines[start - 1].startswith(f"{indent_of(lines[start])}#"):
                 start -= 1
             yield prefix + name, _Part(start, statement.end_lineno or start + 1, statement)
         if isinstance(statement, ast.ClassDef):
             yield from _parts_in(statement, lines, f"{prefix}{name}.")
 
 
-def _name(statement: ast.stmt) -> str:
-    match statement:
-        case (
-            ast.FunctionDef(name=name)
-            | ast.AsyncFunctionDef(name=name)
-            | ast.ClassDef(name=name)
-            | ast.Assign(targets=[ast.Name(id=name)])
-            | ast.AnnAssign(target=ast.Name(id=name))
-        ):
-            return str(name)
-    return ""
-
-
 def _scope(name: str) -> str:
     return name.rpartition(".")[0]
-
-
-def _lines(source: str) -> list[str]:
-    return list(io.StringIO(source, newline=""))
-
-
-def _uses_crlf(lines: list[str]) -> bool:
-    return bool(lines) and lines[0].endswith("\r\n")
-
-
-def _regions(source: str) -> dict[str, tuple[int, int]]:
-    """Lines between the markers of each task."""
-    starts: dict[str, int] = {}
-    found = {}
-    for i, line in enumerate(_lines(source)):
-        if match := re.fullmatch(r"\s*// task (\S+) (begin|end)\s*", line):
-            if match[2] == "begin":
-                starts[match[1]] = i + 1
-            elif match[1] in starts:
-                found[match[1]] = starts[match[1]], i
-    return found

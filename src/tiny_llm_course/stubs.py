@@ -3,14 +3,22 @@
 from __future__ import annotations
 
 import ast
-import io
 import json
 import re
 from collections.abc import Callable
 from functools import cache
 
-from .syllabus import TaskId, weeks
-from .task_code import Definition, Function, parse, tasks_in, unneeded_helpers
+from .syllabus import TaskId, day_of, tasks
+from .task_code import (
+    Function,
+    first_line,
+    indent_of,
+    lines_of,
+    newline_of,
+    parse,
+    tasks_in,
+    unneeded_helpers,
+)
 
 __all__ = ["make_stub"]
 
@@ -37,7 +45,7 @@ def make_stub(
         if not all(map(is_solved, ids))
     }
     unneeded = unneeded_helpers(tree, [statement for function in errors for statement in function.body])
-    lines = list(io.StringIO(source, newline=""))
+    lines = lines_of(source)
     for statement in sorted({*errors, *unneeded}, key=lambda statement: statement.lineno, reverse=True):
         if statement in unneeded:
             _leave_out(statement, lines)
@@ -49,7 +57,7 @@ def make_stub(
 
 @cache
 def _chapters() -> dict[TaskId, str]:
-    return {task.id: day.chapter["en"] for week in weeks() for day in week.days for task in day.tasks}
+    return {task.id: day_of(task.id).chapter["en"] for task in tasks()}
 
 
 def _error(task_id: TaskId, name: str) -> list[str]:
@@ -64,17 +72,17 @@ def _error(task_id: TaskId, name: str) -> list[str]:
 def _replace_body(function: Function, lines: list[str], error: list[str]) -> None:
     first = function.body[0]
     before, _ = _split(lines[first.lineno - 1], first.col_offset)
-    start, end = _start(first), _end(function, lines)
+    start, end = first_line(first), _end(function, lines)
     stub = []
     if before.strip():  # the body stands on the signature's line
         stub = [before.rstrip()]
-        before = _indent(lines[function.lineno - 1]) + "    "
+        before = indent_of(lines[function.lineno - 1]) + "    "
     if ast.get_docstring(function) is not None:
         stub += [before + _docstring(first, lines)]
     while not stub and _is_blank_or_comment(lines[start - 1]):
         start -= 1
     stub += _raise(error, before)
-    newline = _newline(lines)
+    newline = newline_of(lines)
     lines[start:end] = [line + newline for line in stub]
 
 
@@ -97,8 +105,8 @@ def _raise(error: list[str], indent: str) -> list[str]:
 
 def _leave_out(statement: ast.stmt, lines: list[str]) -> None:
     """Remove a statement, the comment directly above it, and the blank lines on one side."""
-    start, end = _start(statement), _end(statement, lines)
-    indent = _indent(lines[start])
+    start, end = first_line(statement), _end(statement, lines)
+    indent = indent_of(lines[start])
     while start and lines[start - 1].startswith(f"{indent}#"):
         start -= 1
     top, bottom = start, end
@@ -107,23 +115,17 @@ def _leave_out(statement: ast.stmt, lines: list[str]) -> None:
     while bottom < len(lines) and _is_blank(lines[bottom]):
         bottom += 1
     blank = max(start - top, bottom - end)
-    if top == 0 or len(_indent(lines[top - 1])) < len(indent):  # the first in its block
+    if top == 0 or len(indent_of(lines[top - 1])) < len(indent):  # the first in its block
         blank = start - top
     elif bottom == len(lines):
         blank = 0
-    lines[top:bottom] = [_newline(lines)] * blank
-
-
-def _start(statement: ast.stmt) -> int:
-    """Index of a statement's first line, decorators included."""
-    decorators = statement.decorator_list if isinstance(statement, Definition) else []
-    return min([statement.lineno, *(decorator.lineno for decorator in decorators)]) - 1
+    lines[top:bottom] = [newline_of(lines)] * blank
 
 
 def _end(statement: ast.stmt, lines: list[str]) -> int:
     """Index behind a statement's last line, and behind the comments that end its body."""
     assert statement.end_lineno is not None
-    indent, end = _indent(lines[statement.lineno - 1]), statement.end_lineno
+    indent, end = indent_of(lines[statement.lineno - 1]), statement.end_lineno
     for index in range(end, len(lines)):
         if not _is_blank(lines[index]):
             if not re.match(rf"{indent}\s+#", lines[index]):
@@ -138,17 +140,9 @@ def _split(line: str, offset: int) -> tuple[str, str]:
     return encoded[:offset].decode(), encoded[offset:].decode()
 
 
-def _indent(line: str) -> str:
-    return line[: len(line) - len(line.lstrip())]
-
-
 def _is_blank(line: str) -> bool:
     return not line.strip()
 
 
 def _is_blank_or_comment(line: str) -> bool:
     return line.lstrip()[:1] in ("", "#")
-
-
-def _newline(lines: list[str]) -> str:
-    return "\r\n" if lines[0].endswith("\r\n") else "\n"

@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import re
-import sys
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
 
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
+from .toml import read_toml
 
 __all__ = [
     "Day",
+    "SyllabusError",
     "Task",
     "TaskId",
     "Text",
@@ -29,6 +26,10 @@ __all__ = [
 ]
 
 Text = dict[str, str]  # language code -> text
+
+
+class SyllabusError(ValueError):
+    """What was asked for and what exists, in one line."""
 
 
 @dataclass(frozen=True, order=True)
@@ -98,7 +99,7 @@ def parse_task_ids(docstring: str | None) -> tuple[TaskId, ...]:
 @cache
 def weeks() -> tuple[Week, ...]:
     """All weeks, in order."""
-    table = tomllib.loads(Path(__file__).with_name("syllabus.toml").read_text(encoding="utf-8"))
+    table = read_toml(Path(__file__).with_name("syllabus.toml"))
     return tuple(_week(entry) for entry in table["weeks"])
 
 
@@ -116,11 +117,13 @@ def select_task(text: str) -> Task:
     """The task with this id.
 
     Raises:
-        ValueError: in one line, what was asked for and what exists.
+        SyllabusError: it does not exist.
     """
     found = [task for task in tasks() if str(task.id) == text]
     if not found:
-        raise ValueError(f"there is no task {text!r}; a task id looks like {tasks()[0].id}, and `progress` lists all")
+        raise SyllabusError(
+            f"there is no task {text!r}; a task id looks like {tasks()[0].id}, and `progress` lists all"
+        )
     return found[0]
 
 
@@ -128,20 +131,20 @@ def select_days(week: str | None, day: str | None) -> list[Day]:
     """The days that `--week` and `--day` name: all, one week's, or one day.
 
     Raises:
-        ValueError: in one line, what was asked for and what exists.
+        SyllabusError: it does not exist.
     """
     if week is None:
         if day is not None:
-            raise ValueError(f"--day {day} needs a --week; {_existing()}")
+            raise SyllabusError(f"--day {day} needs a --week; {_existing()}")
         return [day_ for week_ in weeks() for day_ in week_.days]
     in_week = [day_ for week_ in weeks() for day_ in week_.days if str(week_.number) == week]
     if not in_week:
-        raise ValueError(f"there is no week {week!r}; {_existing()}")
+        raise SyllabusError(f"there is no week {week!r}; {_existing()}")
     if day is None:
         return in_week
     chosen = [day_ for day_ in in_week if str(day_.number) == day]
     if not chosen:
-        raise ValueError(f"week {week} has no day {day!r}; {_existing()}")
+        raise SyllabusError(f"week {week} has no day {day!r}; {_existing()}")
     return chosen
 
 

@@ -3,14 +3,29 @@
 from __future__ import annotations
 
 import ast
+import io
 import re
 from collections.abc import Collection, Iterator
 from functools import cache
 from typing import TypeAlias
 
-from .syllabus import TaskId, parse_task_ids, weeks
+from .syllabus import TaskId, parse_task_ids, tasks
 
-__all__ = ["Definition", "Function", "StubError", "names_in", "parse", "task_parts", "tasks_in", "unneeded_helpers"]
+__all__ = [
+    "Definition",
+    "Function",
+    "StubError",
+    "defined_name",
+    "first_line",
+    "indent_of",
+    "lines_of",
+    "names_in",
+    "newline_of",
+    "parse",
+    "task_parts",
+    "tasks_in",
+    "unneeded_helpers",
+]
 
 Function: TypeAlias = ast.FunctionDef | ast.AsyncFunctionDef
 Definition: TypeAlias = Function | ast.ClassDef
@@ -50,14 +65,14 @@ def task_parts(source: str) -> dict[TaskId, list[str]]:
     """For each task of a module the qualified names of its functions, then of the helpers that they lead to and that
     stubs leave out."""
     tree = parse(source, "<string>")
-    tasks = list(tasks_in(tree))
-    left_out = unneeded_helpers(tree, [statement for function, _, _ in tasks for statement in function.body])
+    tagged = list(tasks_in(tree))
+    left_out = unneeded_helpers(tree, [statement for function, _, _ in tagged for statement in function.body])
     qualified = {s: f"{prefix}{name}" for scope, prefix in _scopes(tree) for s, name in _helpers(scope).items()}
     helpers = {helper: name.rpartition(".")[2] for helper, name in qualified.items() if helper in left_out}
     uses = {helper: names_in(helper) for helper in helpers}
     parts = {}
-    for task_id in sorted({task_id for _, ids, _ in tasks for task_id in ids}):
-        own = [(function, name) for function, ids, name in tasks if task_id in ids]
+    for task_id in sorted({task_id for _, ids, _ in tagged for task_id in ids}):
+        own = [(function, name) for function, ids, name in tagged if task_id in ids]
         reached = _reached(helpers, uses, set().union(*(names_in(function) for function, _ in own)))
         names = [name for _, name in own] + [qualified[helper] for helper in helpers if helper in reached]
         parts[task_id] = list(dict.fromkeys(names))  # a class's helpers are its task's functions, too
@@ -66,7 +81,7 @@ def task_parts(source: str) -> dict[TaskId, list[str]]:
 
 @cache
 def _known() -> set[TaskId]:
-    return {task.id for week in weeks() for day in week.days for task in day.tasks}
+    return {task.id for task in tasks()}
 
 
 def _task_ids(node: Definition, filename: str) -> tuple[TaskId, ...]:
@@ -112,14 +127,15 @@ def _helpers(scope: Scope) -> dict[ast.stmt, str]:
     found = {
         statement: name
         for statement in scope.body
-        if _is_private(name := _defined_name(statement))
+        if _is_private(name := defined_name(statement))
         and (isinstance(scope, ast.Module) or isinstance(statement, Function))
         and not any(_is_tagged(part) for part in ast.walk(statement))
     }
     return found if len(found) < len(scope.body) else {}  # a class needs a body
 
 
-def _defined_name(statement: ast.stmt) -> str:
+def defined_name(statement: ast.stmt) -> str:
+    """The name of the function, class or constant that a statement defines, or nothing."""
     match statement:
         case (
             ast.FunctionDef(name=name)
@@ -153,3 +169,23 @@ def names_in(node: ast.AST, excluded: Collection[ast.AST] = ()) -> set[str]:
         case ast.Constant(value=str(text)):
             names = set(re.findall(r"\w+", text))
     return names.union(*(names_in(child, excluded) for child in ast.iter_child_nodes(node)))
+
+
+def lines_of(source: str) -> list[str]:
+    """A text's lines, with their ends as they are."""
+    return list(io.StringIO(source, newline=""))
+
+
+def newline_of(lines: list[str]) -> str:
+    """How a text ends its lines."""
+    return "\r\n" if lines and lines[0].endswith("\r\n") else "\n"
+
+
+def indent_of(line: str) -> str:
+    return line[: len(line) - len(line.lstrip())]
+
+
+def first_line(statement: ast.stmt) -> int:
+    """Index of a statement's first line, decorators included."""
+    decorators = statement.decorator_list if isinstance(statement, Definition) else []
+    return min([statement.lineno, *(decorator.lineno for decorator in decorators)]) - 1

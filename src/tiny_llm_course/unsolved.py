@@ -12,7 +12,7 @@ from pathlib import Path
 from .syllabus import TaskId
 from .task_code import StubError, tasks_in
 
-__all__ = ["Stub", "task_in_message", "unsolved"]
+__all__ = ["Stub", "is_stub", "task_in_message", "unsolved"]
 
 
 @dataclass(frozen=True, order=True)
@@ -36,6 +36,11 @@ def unsolved(package: Path) -> list[Stub]:
     return sorted(stub for file in sorted(package.rglob("*.py")) for stub in _stubs_in(file))
 
 
+def is_stub(function: ast.AST) -> bool:
+    """Whether code is still to be written in a function."""
+    return any(True for _ in _messages(function))
+
+
 def _stubs_in(file: Path) -> Iterator[Stub]:
     try:
         tree = ast.parse(file.read_bytes())
@@ -49,10 +54,15 @@ def _stubs_in(file: Path) -> Iterator[Stub]:
 
 
 def _stubs_below(node: ast.AST, file: Path) -> Iterator[Stub]:
+    return (Stub(task, file, line, message) for task, line, message in _messages(node))
+
+
+def _messages(node: ast.AST) -> Iterator[tuple[TaskId, int, str]]:
+    """What stubs raise below a node: the task that is named, the line, the message."""
     for child in ast.walk(node):
         match child:
             case ast.Raise(
                 exc=ast.Call(func=ast.Name(id="NotImplementedError"), args=[ast.Constant(value=str(message))])
             ):
                 if task := task_in_message(message):
-                    yield Stub(task, file, child.lineno, message)
+                    yield task, child.lineno, message

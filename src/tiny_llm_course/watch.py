@@ -16,9 +16,9 @@ from time import monotonic
 
 from .catalogue import entry_of
 from .language import Lang, Messages
-from .lessons import TaskArgument, chosen_task, messages_in, progress_table, show_hint, show_next
+from .lessons import TaskArgument, chosen_task, progress_table, show_hint, show_next
 from .problems import CommandError, reporting
-from .runner import run_tests, time_limit
+from .runner import run_tests
 from .running import keep_progress, show_run
 from .session import PACKAGES
 from .syllabus import Task, day_of, tasks
@@ -33,7 +33,7 @@ POLL = 1.0  # seconds between looks at the files' times, for file systems that s
 def watch(task: TaskArgument = None, lang: Lang = None) -> None:
     """Test the current task whenever a file is saved. Keys: n next, h hint, l list, r run, q quit."""
     with reporting():
-        say = messages_in(lang)
+        say = Messages(lang)
         if not (sys.stdin.isatty() and sys.stdout.isatty()):
             raise CommandError("watch needs a terminal; in scripts use `test`")
         workspace = Workspace()
@@ -92,7 +92,7 @@ class _Watch:
         self._clear()
         show(self._say("watch_running", task=self._task.id), dim=True)
         day, number = day_of(self._task.id), self._task.id.task
-        done = run_tests([day], PACKAGES["mine"], ["-k", f"test_task_{number}_"], time_limit=time_limit())
+        done = run_tests([day], PACKAGES["mine"], ["-k", f"test_task_{number}_"])
         workspace = Workspace()
         newly = keep_progress(workspace, done)
         self._clear()
@@ -100,9 +100,9 @@ class _Watch:
         if done.is_solved(self._task.id):
             if self._task.id not in newly:
                 show("\n" + wrapped(self._say.of(entry_of(self._task.id).learned)))
-            self._task = _after(self._task, Workspace())
+            self._task = _after(self._task, workspace)
             show()
-            show_next(Workspace(), self._say, self._task)
+            show_next(workspace, self._say, self._task)
         self._footer()
 
     def _footer(self) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -108,11 +109,12 @@ class Workspace:
             return {}
         return notes if isinstance(notes, dict) else {}
 
-    def note(self, key: str, task: TaskId, value: Any) -> None:
-        """Remember something about a task."""
+    def note(self, key: str, values: Mapping[TaskId, Any]) -> None:
+        """Remember something about tasks."""
         notes = self.notes
         about = notes.get(key)
-        notes[key] = {**(about if isinstance(about, dict) else {}), str(task): value}
+        new = {str(task): value for task, value in values.items()}
+        notes[key] = (about if isinstance(about, dict) else {}) | new
         write_whole(self._notes_file, json.dumps(notes, indent=2).encode())
 
     def noted(self, key: str, task: TaskId) -> Any:

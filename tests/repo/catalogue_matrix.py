@@ -13,14 +13,11 @@ from typing import Any
 
 import pytest
 
-from tiny_llm_course.catalogue import Mistake, entry_of
+from tiny_llm_course.catalogue import entry_of
 from tiny_llm_course.diagnosis import Diagnosis
-from tiny_llm_course.mistaken import mistaken_package
-from tiny_llm_course.packages import Package
-from tiny_llm_course.recording import Observation, observe
-from tiny_llm_course.syllabus import TaskId
+from tiny_llm_course.packages import replay, task_of, test_of
+from tiny_llm_course.recording import Observation
 
-ROOT = Path(__file__).resolve().parents[2]
 Runs = dict[str, dict[str, tuple[Observation, Observation]]]  # test -> mistake -> what was seen in two runs
 MATRIX = pytest.StashKey[dict[str, Runs]]()
 
@@ -36,18 +33,11 @@ def pytest_configure(config: pytest.Config) -> None:
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Generator[None, object, object]:
     result = yield
-    task = TaskId.parse(pyfuncitem.get_closest_marker("task").args[0])
+    task, test = task_of(pyfuncitem), test_of(pyfuncitem)
     pyfuncitem.config.stash[MATRIX][str(task)][pyfuncitem.name] = {
-        mistake.id: (_run(pyfuncitem, task, mistake), _run(pyfuncitem, task, mistake))
-        for mistake in entry_of(task).mistakes
+        mistake.id: (replay(test, task, mistake), replay(test, task, mistake)) for mistake in entry_of(task).mistakes
     }
     return result
-
-
-def _run(item: pytest.Function, task: TaskId, mistake: Mistake) -> Observation:
-    arguments = {name: item.funcargs[name] for name in item._fixtureinfo.argnames}
-    package = Package(mistaken_package(ROOT / "src/tiny_llm_ref", task, mistake))
-    return observe(item.obj, arguments | {"impl": package})
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:

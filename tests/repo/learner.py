@@ -24,22 +24,27 @@ __all__ = ["Clone", "Terminal"]
 
 
 class Clone:
-    """Stubs, reference, tests and commands."""
+    """Stubs, reference, tests and commands, in a folder that holds them."""
 
     def __init__(self, root: Path):
         self.root = root
+
+    @classmethod
+    def create(cls, root: Path) -> Clone:
+        """A new one in this folder."""
         build_tree(root, ROOT, is_solved=lambda task: False)
         shutil.rmtree(root / "src/tiny_llm_ref")
         shutil.copy(ROOT / ".gitignore", root)
         ignored = shutil.ignore_patterns("__pycache__", "*.safetensors")
         for package in ("tiny_llm_ref", "tiny_llm_course", "tiny_llm_models"):
             shutil.copytree(ROOT / "src" / package, root / "src" / package, ignore=ignored)
+        return cls(root)
 
-    def run(self, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    def run(self, *arguments: str, cwd: Path | None = None, **environment: str) -> subprocess.CompletedProcess[str]:
         """Run a `tiny-llm` command."""
         return subprocess.run(
             self._command(arguments),
-            cwd=self.root,
+            cwd=cwd or self.root,
             env=self.environment | environment,
             capture_output=True,
             text=True,

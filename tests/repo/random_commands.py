@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 from tiny_llm_course.solutions import reset, solution, undo
-from tiny_llm_course.syllabus import tasks, weeks
+from tiny_llm_course.syllabus import select_days, tasks
 from tiny_llm_course.workspace import ROOT
 
 STEPS, RANDOM = int(sys.argv[1]), random.Random(sys.argv[2])
@@ -45,7 +45,7 @@ def edit() -> None:
 
 def command() -> None:
     task = str(RANDOM.choice(tasks()).id)
-    day = RANDOM.choice([day for week in weeks() for day in week.days])
+    day = RANDOM.choice(select_days(None, None))
     call = RANDOM.choice(
         [
             lambda: solution(task, apply=True),

@@ -10,7 +10,7 @@ from learner import Clone
 
 @pytest.fixture(scope="module")
 def clone(tmp_path_factory):
-    return Clone(tmp_path_factory.mktemp("clones") / "course")
+    return Clone.create(tmp_path_factory.mktemp("clones") / "course")
 
 
 def checks(clone, **environment):

@@ -14,7 +14,7 @@ from tiny_llm_course.syllabus import tasks, weeks
 
 @pytest.fixture(scope="module")
 def clone(tmp_path_factory):
-    return Clone(tmp_path_factory.mktemp("clones") / "course")
+    return Clone.create(tmp_path_factory.mktemp("clones") / "course")
 
 
 @pytest.fixture(autouse=True)
@@ -237,7 +237,7 @@ def test_a_file_that_cannot_be_understood_is_left_alone(clone, command, content,
 
 def test_without_solutions(tmp_path):
     """A copy that an instructor handed out."""
-    clone = Clone(tmp_path / "course")
+    clone = Clone.create(tmp_path / "course")
     subprocess.run(["rm", "-rf", clone.root / "src/tiny_llm_ref"], check=True)
     for command in (["solution"], ["solution", "--day", "1.1"]):
         result = clone.run(*command)

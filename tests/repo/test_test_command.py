@@ -3,12 +3,11 @@
 import os
 import re
 import shutil
-import subprocess
-import sys
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from learner import Clone
 from trees import build_tree
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -25,16 +24,7 @@ def tree(tmp_path_factory):
 
 
 def tiny_llm_test(tree, *arguments, cwd=None, **variables):
-    told_apart = ("PYTEST_", "CI", "BUILD_NUMBER", "LC_", "LANG")  # in CI, pytest repeats each message in its summary
-    environment = {name: value for name, value in os.environ.items() if not name.startswith(told_apart)}
-    return subprocess.run(
-        [sys.executable, "-m", "tiny_llm_course", "test", *arguments],
-        cwd=cwd or tree,
-        env=environment | {"PYTHONPATH": str(tree / "src"), "COLUMNS": "100", "LANG": "C.UTF-8"} | variables,
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
+    return Clone(tree).run("test", *arguments, cwd=cwd, **variables)
 
 
 @contextmanager

@@ -17,7 +17,7 @@ def git(folder, *arguments):
 @pytest.fixture
 def course(tmp_path):
     """Where the course is published."""
-    course = Clone(tmp_path / "published")
+    course = Clone.create(tmp_path / "published")
     git(course.root, "init", "--quiet")
     commit(course, "first")
     return course
@@ -27,8 +27,7 @@ def course(tmp_path):
 def clone(course, tmp_path):
     """A learner's clone of it, with work that is partly committed."""
     git(tmp_path, "clone", "--quiet", str(course.root), "my course")
-    clone = Clone.__new__(Clone)
-    clone.root = tmp_path / "my course"
+    clone = Clone(tmp_path / "my course")
     clone.file("attention.py").write_text(clone.solved("attention.py", "w1d1.1") + "\n\ndef my_idea():\n    return 1\n")
     git(clone.root, "commit", "--quiet", "--all", "-m", "task 1")
     source = clone.solved("layer_norm.py", "w1d4.1").replace("mean_square", "my_mean")
@@ -153,6 +152,6 @@ def test_sources_that_are_none(clone, tmp_path):
 
 
 def test_outside_of_git(tmp_path):
-    result = Clone(tmp_path / "course").run("update")
+    result = Clone.create(tmp_path / "course").run("update")
     assert result.returncode == 2
     assert "update needs a git clone" in result.stderr

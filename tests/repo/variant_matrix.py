@@ -6,7 +6,6 @@ A variant is written as a mistake of the catalogue is: edits of the reference. W
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Generator
 from functools import cache
 from pathlib import Path
@@ -14,17 +13,10 @@ from pathlib import Path
 import pytest
 
 from tiny_llm_course.catalogue import Mistake
-from tiny_llm_course.mistaken import mistaken_package
-from tiny_llm_course.packages import Package
-from tiny_llm_course.recording import observe
+from tiny_llm_course.packages import replay, task_of, test_of
 from tiny_llm_course.syllabus import TaskId
+from tiny_llm_course.toml import read_toml
 
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
-
-ROOT = Path(__file__).resolve().parents[2]
 FAILURES = pytest.StashKey[dict[str, dict[str, str]]]()
 
 
@@ -43,7 +35,7 @@ def pytest_configure(config: pytest.Config) -> None:
 def variants(file: Path) -> dict[TaskId, list[Mistake]]:
     """By task."""
     found: dict[TaskId, list[Mistake]] = {}
-    for entry in tomllib.loads(file.read_text(encoding="utf-8"))["variants"]:
+    for entry in read_toml(file)["variants"]:
         edits = tuple((old, new) for old, new in entry["edits"])
         found.setdefault(TaskId.parse(entry["task"]), []).append(Mistake(f"right-{entry['id']}", edits, {}))
     return found
@@ -52,11 +44,9 @@ def variants(file: Path) -> dict[TaskId, list[Mistake]]:
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Generator[None, object, object]:
     result = yield
-    task = TaskId.parse(pyfuncitem.get_closest_marker("task").args[0])
-    arguments = {name: pyfuncitem.funcargs[name] for name in pyfuncitem._fixtureinfo.argnames}
+    task = task_of(pyfuncitem)
     for variant in variants(pyfuncitem.config.getoption("--variants")).get(task, []):
-        package = Package(mistaken_package(ROOT / "src/tiny_llm_ref", task, variant))
-        seen = observe(pyfuncitem.obj, arguments | {"impl": package})
+        seen = replay(test_of(pyfuncitem), task, variant)
         if seen.failed:
             pyfuncitem.config.stash[FAILURES][f"{task} {variant.id}"][pyfuncitem.name] = repr(seen.error)[:500]
     return result

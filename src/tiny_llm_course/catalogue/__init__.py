@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 from ..syllabus import TaskId, Text
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
+from ..toml import read_toml
 
 __all__ = ["Entry", "Mistake", "entry_of"]
 
@@ -36,6 +31,10 @@ class Entry:
     learned: Text
     mistakes: tuple[Mistake, ...]
 
+    def mistake(self, id: str | None) -> Mistake | None:
+        """The mistake with this id, if the catalogue (still) has it."""
+        return next((mistake for mistake in self.mistakes if mistake.id == id), None)
+
 
 def entry_of(task: TaskId) -> Entry:
     """A task's entry.
@@ -49,7 +48,7 @@ def entry_of(task: TaskId) -> Entry:
 @cache
 def _entries(week: int, day: int) -> dict[TaskId, Entry]:
     file = Path(__file__).with_name(f"week_{week}_day_{day}.toml")
-    table = tomllib.loads(file.read_text(encoding="utf-8")) if file.exists() else {"tasks": []}
+    table = read_toml(file) if file.exists() else {"tasks": []}
     entries = [_entry(entry) for entry in table["tasks"]]
     return {entry.task: entry for entry in entries}
 

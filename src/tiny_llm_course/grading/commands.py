@@ -51,10 +51,7 @@ def grade(
     with reporting():
         limits = Limits(patience, seconds, memory * 2**20)
         _check(paths, form, out, hidden, jobs, limits)
-        try:
-            days = select_days(week, day)
-        except ValueError as error:
-            raise CommandError(str(error)) from None
+        days = select_days(week, day)
         submissions = find_submissions(paths)
         progress = _Progress(len(submissions), form == "table" and out is None)
         grades = grade_all(submissions, days, hidden, limits, jobs or default_jobs(), progress.add)

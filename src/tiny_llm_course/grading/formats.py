@@ -161,8 +161,8 @@ def _explained(task: TaskGrade, grade: Grade) -> str:
     if not task.message:
         return grade.problem or "not tested"
     lines = [f"{task.passed} of {task.total} tests pass. First to fail: {task.test}", task.message]
-    lines += [mistake.diagnosis["en"] for mistake in entry_of(task.task).mistakes if mistake.id == task.mistake]
-    return "\n".join(lines)
+    mistake = entry_of(task.task).mistake(task.mistake)
+    return "\n".join([*lines, mistake.diagnosis["en"]] if mistake else lines)
 
 
 def _clean(text: str) -> str:

@@ -13,6 +13,7 @@ from typing import Any
 import mlx.core as mx
 import pytest
 
+from ..packages import task_of
 from .remote import Connection, GoneError
 
 MAX_DEATHS = 3  # of a submission's process; after that its tests fail without a new one
@@ -40,8 +41,7 @@ def package_of(request: pytest.FixtureRequest) -> RemotePackage | None:
     worker = request.config.stash.get(WORKER, None)
     if worker is None:
         return None
-    mark = request.node.get_closest_marker("task")
-    return RemotePackage(worker, mark.args[0] if mark else "")
+    return RemotePackage(worker, str(task_of(request.node) or ""))
 
 
 class RemotePackage:

@@ -1,0 +1,19 @@
+"""Reading TOML on every Python that the course runs on."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+__all__ = ["read_toml"]
+
+
+def read_toml(path: Path) -> dict[str, Any]:
+    """The file's content."""
+    return tomllib.loads(path.read_text(encoding="utf-8"))
