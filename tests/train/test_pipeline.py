@@ -14,7 +14,7 @@ from transformers import AutoModelForCausalLM
 
 from tiny_llm_models import BUNDLED
 from tiny_llm_models.train.muon import orthogonal
-from tiny_llm_models.train.recipes import RECIPES, SMOKE
+from tiny_llm_models.train.recipes import RECIPES, SMOKE, SMOKE_STAGES
 from tiny_llm_models.train.training import Trainer
 from tiny_llm_ref.config import ModelConfig
 from tiny_llm_ref.weights import load_weights
@@ -79,6 +79,10 @@ def test_checkpoint_has_the_trained_weights(work: Path, name: str):
     )
 
 
+def new_trainer(work: Path, folder: Path) -> Trainer:
+    return Trainer(SMOKE["story"], SMOKE_STAGES, sorted(work.glob("corpus-*.npz")), folder)
+
+
 def test_a_killed_training_goes_on_as_if_nothing_had_happened(work: Path, tmp_path: Path):
     killed = subprocess.run([sys.executable, "-c", KILLED, str(tmp_path)], timeout=300)
     assert killed.returncode == -signal.SIGKILL
@@ -92,17 +96,17 @@ def test_a_killed_training_goes_on_as_if_nothing_had_happened(work: Path, tmp_pa
 
 
 def test_the_log_forgets_steps_that_were_lost(work: Path, tmp_path: Path):
-    trainer = Trainer(SMOKE["story"], work / "corpus.npz", tmp_path)
+    trainer = new_trainer(work, tmp_path)
     trainer.run(lambda step: None)
     log = tmp_path / "log.jsonl"
     log.write_text('{"step": 1}\n{"step": 2, "loss": 1}\n{"step": 999}\n{"st', encoding="utf-8")
-    Trainer(SMOKE["story"], work / "corpus.npz", tmp_path)
+    new_trainer(work, tmp_path)
     assert log.read_text(encoding="utf-8") == '{"step": 1}\n{"step": 2, "loss": 1}\n'
 
 
 def test_training_learns(work: Path, tmp_path: Path):
     """Half a dozen steps on the same few documents."""
-    trainer = Trainer(SMOKE["story"], work / "corpus.npz", tmp_path)
+    trainer = new_trainer(work, tmp_path)
     losses: list[float] = []
     trainer.run(lambda step: losses.append(step["loss"]))
     assert losses[-1] < losses[0] - 1

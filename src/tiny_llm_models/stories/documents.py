@@ -14,7 +14,6 @@ from .words import LANGUAGES, Words
 
 __all__ = ["Document", "document", "question_prompt"]
 
-_QUESTIONS = 12  # about each story, as far as it has answers
 _words = cache(Words)
 
 
@@ -30,15 +29,19 @@ class Document:
         return "".join(text for text, _ in self.pieces)
 
 
-def document(split: str, index: int, long: float) -> Document:
+def document(
+    split: str, index: int, long: float, sentences: tuple[int, int] = (24, 56), questions: int = 12
+) -> Document:
     """The document of this number, the same one each time.
 
-    long: the share of documents whose story fills most of a context of 1,024 tokens.
+    long: the share of documents about a long story.
+    sentences: of a long story, at least and at most.
+    questions: about each story, as far as it has answers.
     """
     words = _words(LANGUAGES[index % len(LANGUAGES)], split)
     random = Random(f"{split} {index}")
     if random.random() < long:
-        return _questions(words, random, tell_long_story(words, random, random.randint(24, 56)))
+        return _questions(words, random, tell_long_story(words, random, random.randint(*sentences)), questions)
     kind = random.random()
     if kind < 0.25:
         story = tell_story(words, random, random.random() < 0.7)
@@ -48,8 +51,8 @@ def document(split: str, index: int, long: float) -> Document:
     if kind < 0.36:
         return _talk(words, random)
     if kind < 0.7:
-        return _questions(words, random, tell_story(words, random, random.random() < 0.7))
-    return _questions(words, random, tell_long_story(words, random, random.randint(5, 20)))
+        return _questions(words, random, tell_story(words, random, random.random() < 0.7), questions)
+    return _questions(words, random, tell_long_story(words, random, random.randint(5, 20)), questions)
 
 
 def question_prompt(story: str, question: str) -> str:
@@ -80,11 +83,11 @@ def _request(words: Words, random: Random) -> Document:
     return Document(_turn([(request, 0)], story.text, 1), [])
 
 
-def _questions(words: Words, random: Random, story: Story) -> Document:
+def _questions(words: Words, random: Random, story: Story, count: int) -> Document:
     """A conversation: the first question comes with the story, others follow."""
     weight = float(random.random() < 0.4)  # of the story, which the questions alone teach to read
     pieces: list[tuple[str, float]] = []
-    for i, question in enumerate(ask(story, random, _QUESTIONS)):
+    for i, question in enumerate(ask(story, random, count)):
         said = question_prompt("", question.text) if i == 0 else question.text
         pieces += _turn([(story.text if i == 0 else "", weight), (said, 0)], question.answer, 8)
     return Document(pieces, [person.name for person in story.people] + [thing.noun for thing in story.introduced])

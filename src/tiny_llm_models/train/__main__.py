@@ -17,8 +17,8 @@ from tokenizers import Tokenizer
 from .. import BUNDLED
 from ..hf_format import write_json
 from ..stories import document
-from .data import DOCUMENTS, write_corpus
-from .recipes import RECIPES, SMOKE, Recipe
+from .data import training_documents, write_corpus
+from .recipes import RECIPES, SMOKE, SMOKE_STAGES, STAGES, Recipe, Stage
 from .tokenizer import train_tokenizer
 
 app = typer.Typer(
@@ -38,7 +38,6 @@ Name = Annotated[str, typer.Argument(metavar="|".join(BUNDLED))]
 WORK = Path("build/models")
 OUT = Path(__file__).parents[1]
 TOKENIZER_DOCUMENTS = 20_000
-SMOKE_DOCUMENTS = 80
 
 
 @app.command()
@@ -47,7 +46,7 @@ def tokenizer(work: Work = WORK, smoke: Smoke = False) -> None:
     work = _work(work, smoke)
     path = work / "tokenizer.json"
     if not path.exists():
-        count = SMOKE_DOCUMENTS if smoke else TOKENIZER_DOCUMENTS
+        count = SMOKE_STAGES[0].documents if smoke else TOKENIZER_DOCUMENTS
         with _progress("tokenizer", count) as advance:
             train_tokenizer(_texts(count, advance)).save(str(path))
     console.print(f"tokenizer: {path}")
@@ -58,12 +57,13 @@ def corpus(work: Work = WORK, smoke: Smoke = False) -> None:
     """Write the training text, encoded."""
     tokenizer(work, smoke)
     work = _work(work, smoke)
-    path = work / "corpus.npz"
-    if not path.exists():
-        count = SMOKE_DOCUMENTS if smoke else DOCUMENTS
-        with _progress("corpus", count) as advance:
-            write_corpus(path, Tokenizer.from_file(str(work / "tokenizer.json")), count, advance)
-    console.print(f"corpus: {path}")
+    stages = _stages(smoke)
+    for number, path in enumerate(_corpora(work, smoke)):
+        if not path.exists():
+            with _progress(path.stem, stages[number].documents) as advance:
+                documents = training_documents(stages, number)
+                write_corpus(path, Tokenizer.from_file(str(work / "tokenizer.json")), documents, advance)
+        console.print(f"corpus: {path}")
 
 
 @app.command()
@@ -75,7 +75,7 @@ def train(name: Name, work: Work = WORK, out: Out = OUT, smoke: Smoke = False) -
     recipe = _recipe(name, smoke)
     corpus(work, smoke)
     work, out = _work(work, smoke), _out(out, work, smoke)
-    trainer = Trainer(recipe, work / "corpus.npz", work / name)
+    trainer = Trainer(recipe, _stages(smoke), _corpora(work, smoke), work / name)
     with Progress(
         TextColumn(f"{name}: {{task.description}}"),
         BarColumn(),
@@ -102,7 +102,7 @@ def evaluate(name: Name, work: Work = WORK, out: Out = OUT, smoke: Smoke = False
 
     _recipe(name, smoke)
     out = _out(out, work, smoke)
-    effort = Effort(questions=8, texts=4, stories=4, documents=SMOKE_DOCUMENTS, samples=1) if smoke else Effort()
+    effort = Effort(questions=8, texts=4, stories=4, stages=SMOKE_STAGES, samples=1) if smoke else Effort()
     with console.status(name) as status:
         figures = measure(
             out / name,
@@ -149,6 +149,14 @@ def _recipe(name: str, smoke: bool) -> Recipe:
     if name not in RECIPES:
         raise typer.BadParameter(f"expected one of {', '.join(BUNDLED)}, got {name!r}", param_hint="NAME")
     return SMOKE[name] if smoke else RECIPES[name]
+
+
+def _stages(smoke: bool) -> tuple[Stage, ...]:
+    return SMOKE_STAGES if smoke else STAGES
+
+
+def _corpora(work: Path, smoke: bool) -> list[Path]:
+    return [work / f"corpus-{number}.npz" for number in range(1, len(_stages(smoke)) + 1)]
 
 
 def _texts(count: int, advance: Any) -> Iterator[str]:

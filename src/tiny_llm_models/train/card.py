@@ -8,8 +8,7 @@ from typing import Any
 
 import matplotlib
 
-from .data import DOCUMENTS
-from .recipes import CONTEXT, Recipe
+from .recipes import CONTEXT, STAGES, Recipe
 
 matplotlib.use("svg")
 from matplotlib import pyplot
@@ -75,7 +74,8 @@ def write_card(folder: Path, name: str, recipe: Recipe) -> None:
             name=name,
             parameters=f"{figures['parameters']:,}",
             context=CONTEXT,
-            documents=DOCUMENTS // recipe.every,
+            documents=[f"{stage.documents // recipe.every:,}" for stage in STAGES],
+            stages=STAGES,
             recipe=recipe,
             architecture=recipe.model_type.capitalize(),
             steps=f"{steps[-1]['step']:,}",

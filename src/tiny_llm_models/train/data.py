@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from operator import itemgetter
@@ -15,21 +15,22 @@ from tokenizers import Tokenizer
 
 from ..hf_format import END
 from ..stories import Document, document
+from .recipes import Stage
 from .tokenizer import with_fewer_merges
 
-__all__ = ["DOCUMENTS", "Batch", "Corpus", "Encoder", "corpus_documents", "write_corpus"]
+__all__ = ["Batch", "Corpus", "Encoder", "training_documents", "write_corpus"]
 
-DOCUMENTS = 115_000
-LONG_SHARE = 0.35  # of the documents in the second half of the corpus; the first has short ones only
 _RANDOM_SHARE, _CUT_SHARE = 0.35, 0.35  # of names and nouns, each time for a whole document
 _CUT_MERGES = (0.05, 0.1, 0.2, 0.4)
 _WINDOW = 1000  # documents among which those of one length find together
 
 
-def corpus_documents(count: int) -> Iterator[Document]:
-    """The training documents in the order of training: short ones first."""
-    for index in range(count):
-        yield document("train", index, LONG_SHARE if 2 * index >= count else 0)
+def training_documents(stages: Sequence[Stage], number: int) -> Iterator[Document]:
+    """The documents of the stage of this number, in the order of training."""
+    stage, first = stages[number], sum(stage.documents for stage in stages[:number])
+    for index in range(stage.documents):
+        long = stage.long if index >= stage.short_first * stage.documents else 0
+        yield document("train", first + index, long, stage.sentences, stage.questions)
 
 
 class Encoder:
@@ -82,12 +83,14 @@ class Encoder:
         return None
 
 
-def write_corpus(path: Path, tokenizer: Tokenizer, count: int, advance: Callable[[int], Any]) -> None:
-    """Encode this many documents into one file. advance: is told how many more are done."""
+def write_corpus(
+    path: Path, tokenizer: Tokenizer, documents: Iterable[Document], advance: Callable[[int], Any]
+) -> None:
+    """Encode the documents into one file. advance: is told how many more are done."""
     all_ids, all_weights, lengths = [], [], []
     encoder, random = Encoder(tokenizer), Random(0)
-    for doc in corpus_documents(count):
-        ids, weights = encoder.encode(doc, random)
+    for each in documents:
+        ids, weights = encoder.encode(each, random)
         all_ids.append(np.array(ids, dtype=np.uint16))
         all_weights.append(np.array(weights, dtype=np.uint8))
         lengths.append(len(ids))
@@ -108,24 +111,24 @@ class Batch:
 class Corpus:
     """The encoded documents, and the order in which they are trained on."""
 
-    def __init__(self, path: Path, context: int):
+    def __init__(self, path: Path, stage: Stage):
         with np.load(path) as arrays:
             self._ids, self._weights, self._lengths = arrays["ids"], arrays["weights"], arrays["lengths"]
         self._starts = np.concatenate([[0], np.cumsum(self._lengths)])
-        self._context = context
+        self._stage = stage
         self._fill = Tokenizer.from_file(str(path.parent / "tokenizer.json")).token_to_id(END)
 
-    def plan(self, every: int, batch_tokens: int, seed: int) -> list[list[int]]:
+    def plan(self, every: int, seed: int) -> list[list[int]]:
         """The documents' numbers, batch by batch: those that stand near each other are sorted by their lengths."""
         random, batches, numbers = Random(seed), [], range(0, len(self._lengths), every)
         for start in range(0, len(numbers), _WINDOW):
-            window = self._group(numbers[start : start + _WINDOW], batch_tokens)
+            window = self._group(numbers[start : start + _WINDOW])
             random.shuffle(window)
             batches += window
         return batches
 
     def batch(self, documents: list[int]) -> Batch:
-        length = min(max(self._padded(i) for i in documents), self._context)
+        length = max(self._padded(i) for i in documents)
         ids = np.full((len(documents), length), self._fill, dtype=np.int64)
         weights = np.zeros((len(documents), length), dtype=np.float32)
         for row, i in enumerate(documents):
@@ -134,13 +137,13 @@ class Corpus:
             weights[row, : end - start] = self._weights[start:end]
         return Batch(ids, weights)
 
-    def _group(self, documents: Iterable[int], batch_tokens: int) -> list[list[int]]:
+    def _group(self, documents: Iterable[int]) -> list[list[int]]:
         batches: list[list[int]] = [[]]
         for i in sorted(documents, key=lambda i: self._lengths[i]):
-            if (len(batches[-1]) + 1) * min(self._padded(i), self._context) > batch_tokens and batches[-1]:
+            if (len(batches[-1]) + 1) * self._padded(i) > self._stage.batch_tokens and batches[-1]:
                 batches.append([])
             batches[-1].append(i)
         return batches
 
     def _padded(self, i: int) -> int:
-        return -(-int(self._lengths[i]) // 32) * 32
+        return min(-(-int(self._lengths[i]) // 32) * 32, self._stage.context)

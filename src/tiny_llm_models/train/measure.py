@@ -6,7 +6,7 @@ PyTorch does the arithmetic, in float32: MLX's own on x86 CPUs is slow in float3
 from __future__ import annotations
 
 import platform
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 from importlib.metadata import version
@@ -23,7 +23,8 @@ from transformers import AutoModelForCausalLM
 
 from .. import evaluation, free_stories
 from ..stories import LANGUAGES
-from .data import DOCUMENTS, corpus_documents
+from .data import training_documents
+from .recipes import STAGES, Stage
 
 __all__ = ["Effort", "measure"]
 
@@ -38,7 +39,7 @@ class Effort:
     questions: int = 500  # of each language and length
     texts: int = 200  # held-out stories of each language
     stories: int = 100  # free ones of each language
-    documents: int = DOCUMENTS  # of the training text that copies are looked for in
+    stages: Sequence[Stage] = STAGES  # of the training text, which copies are looked for in
     samples: int = 3  # stories of each language that the card shows
 
 
@@ -121,7 +122,7 @@ def _answers(model: Any, in_4_bit: Any, exams: list[evaluation.Exam]) -> dict[st
 def _free_stories(
     folder: Path, model: Any, tokenizer: Any, texts: dict[str, list[list[int]]], effort: Effort
 ) -> dict[str, Any]:
-    copies = free_stories.Copies(_training_text(folder, effort.documents), COPY + 1)
+    copies = free_stories.Copies(_training_text(folder, effort.stages), COPY + 1)
     figures: dict[str, Any] = {}
     for language in LANGUAGES:
         prompts = [tokenizer.encode(start) for start in free_stories.starts(language, effort.stories)]
@@ -140,10 +141,10 @@ def _free_stories(
     return figures
 
 
-def _training_text(folder: Path, count: int) -> Iterator[list[int]]:
-    """The tokens of this many training documents; a thousand are encoded at once, which is much quicker."""
+def _training_text(folder: Path, stages: Sequence[Stage]) -> Iterator[list[int]]:
+    """The tokens of the training documents; a thousand are encoded at once, which is much quicker."""
     tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
-    texts = (document.text for document in corpus_documents(count))
+    texts = (document.text for number in range(len(stages)) for document in training_documents(stages, number))
     while some := list(islice(texts, 1000)):
         yield from (encoding.ids for encoding in tokenizer.encode_batch_fast(some))
 

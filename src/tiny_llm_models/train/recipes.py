@@ -5,10 +5,24 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any
 
-__all__ = ["CONTEXT", "RECIPES", "SMOKE", "VOCAB_SIZE", "Recipe"]
+__all__ = ["CONTEXT", "RECIPES", "SMOKE", "SMOKE_STAGES", "STAGES", "VOCAB_SIZE", "Recipe", "Stage"]
 
 VOCAB_SIZE = 4096
 CONTEXT = 1024
+
+
+@dataclass(frozen=True)
+class Stage:
+    """A part of the training, with documents of its own and its own rise and fall of the learning rate."""
+
+    documents: int
+    long: float  # the share of documents about a long story
+    short_first: float  # the share of documents, at the beginning, none of which is long
+    sentences: tuple[int, int]  # of a long story
+    questions: int  # about each story
+    context: int  # tokens of a document that are trained on
+    batch_tokens: int
+    rate: float  # the highest learning rate, in parts of the recipe's
 
 
 @dataclass(frozen=True)
@@ -24,7 +38,6 @@ class Recipe:
     tied: bool
     learning_rate: float
     every: int = 1  # trains on each n-th document; odd, since the languages take turns
-    batch_tokens: int = 4096
     seed: int = 0
 
     def config(self) -> dict[str, Any]:
@@ -52,8 +65,16 @@ RECIPES = {
     "story-qwen2": Recipe("qwen2", 128, 256, 4, heads=2, kv_heads=1, tied=False, learning_rate=5e-3, every=3),
 }
 
+# To read first; then to look far back: many questions about stories that fill the context. They follow it, beyond the
+# context, since a question teaches more than a sentence, and all of a document's questions share the work on its story.
+STAGES = (
+    Stage(115_000, 0.35, 0.5, sentences=(24, 56), questions=12, context=CONTEXT, batch_tokens=4096, rate=1),
+    Stage(20_000, 0.6, 0, sentences=(40, 72), questions=24, context=CONTEXT + 512, batch_tokens=8192, rate=0.6),
+)
+
 # Small enough for a few steps in a few seconds: whether the pipeline runs, not whether the models are any good.
 SMOKE = {
     name: replace(recipe, hidden_size=128, intermediate_size=128, layers=2, heads=2, kv_heads=1)
     for name, recipe in RECIPES.items()
 }
+SMOKE_STAGES = tuple(replace(stage, documents=count) for stage, count in zip(STAGES, (80, 24), strict=True))

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from transformers import AutoConfig, AutoModelForCausalLM
 from .data import Batch, Corpus
 from .induction import write_induction_heads
 from .muon import Muon
-from .recipes import CONTEXT, Recipe
+from .recipes import CONTEXT, Recipe, Stage
 
 __all__ = ["Trainer"]
 
@@ -25,23 +26,34 @@ _LOG_STEPS = 20
 _WORTH_COMPILING = 500  # steps; it takes half a minute
 
 
+@dataclass(frozen=True)
+class _Step:
+    corpus: Corpus
+    documents: list[int]
+    learning_rate: float
+
+
 class Trainer:
     """One model's training, which goes on where it stopped.
 
+    corpora: the encoded documents of each stage.
     folder: where checkpoint.pt and log.jsonl are kept.
     """
 
-    def __init__(self, recipe: Recipe, corpus: Path, folder: Path):
+    def __init__(self, recipe: Recipe, stages: Sequence[Stage], corpora: Sequence[Path], folder: Path):
         torch.manual_seed(recipe.seed)
-        self._recipe, self._folder = recipe, folder
+        self._folder = folder
         self._device = "cuda" if torch.cuda.is_available() else "cpu"
         config = AutoConfig.for_model(recipe.model_type, **recipe.config())
         self.model = AutoModelForCausalLM.from_config(config)
         write_induction_heads(self.model, CONTEXT)
         self.model.to(self._device)
         self._optimizers = _optimizers(self.model, recipe.learning_rate)
-        self._corpus = Corpus(corpus, CONTEXT)
-        self._plan = self._corpus.plan(recipe.every, recipe.batch_tokens, recipe.seed)
+        self._plan = [
+            step
+            for stage, corpus in zip(stages, corpora, strict=True)
+            for step in _steps(Corpus(corpus, stage), recipe, stage.rate)
+        ]
         self._body = self.model.model
         if self.steps > _WORTH_COMPILING:
             self._body = torch.compile(self._body, dynamic=True)  # a quarter faster
@@ -60,8 +72,9 @@ class Trainer:
         losses: list[tuple[float, float]] = []
         while self.step < self.steps:
             start = time.monotonic()
-            batch = self._corpus.batch(self._plan[self.step])
-            losses.append(self._train(batch))
+            step = self._plan[self.step]
+            batch = step.corpus.batch(step.documents)
+            losses.append(self._train(batch, step.learning_rate))
             self.step += 1
             speed = batch.ids.size / (time.monotonic() - start)
             loss, answers = losses[-1]
@@ -74,11 +87,11 @@ class Trainer:
                 saved = time.monotonic()
         self._save()
 
-    def _train(self, batch: Batch) -> tuple[float, float]:
+    def _train(self, batch: Batch, learning_rate: float) -> tuple[float, float]:
         """One step. Returns the mean loss of the tokens of stories, and that of answers."""
         for optimizer in self._optimizers:
             for group in optimizer.param_groups:
-                group["lr"] = self._recipe.learning_rate * self._schedule()
+                group["lr"] = learning_rate
         ids = torch.from_numpy(batch.ids).to(self._device)
         weights = torch.from_numpy(batch.weights).to(self._device)[:, 1:]
         counted = weights > 0
@@ -94,10 +107,6 @@ class Trainer:
             optimizer.zero_grad()
         answers = weights > 1
         return _mean(losses[~answers]), _mean(losses[answers])
-
-    def _schedule(self) -> float:
-        """Up in a hundredth of the steps, then straight down to nothing (Bergsma et al. 2025, arXiv:2502.15938)."""
-        return min((self.step + 1) / (self.steps / 100), 1 - self.step / self.steps)
 
     def _precision(self) -> AbstractContextManager[Any]:
         """bfloat16 where the hardware multiplies in it; elsewhere it would be slower than float32."""
@@ -139,6 +148,14 @@ class Trainer:
         line = {"step": self.step, "loss": _rounded(stories), "answers": _rounded(answers), "speed": round(speed)}
         with self._log_file.open("a", encoding="utf-8") as log:
             log.write(json.dumps(line) + "\n")
+
+
+def _steps(corpus: Corpus, recipe: Recipe, rate: float) -> Iterator[_Step]:
+    """Up in a hundredth of the steps, then straight down to nothing (Bergsma et al. 2025, arXiv:2502.15938)."""
+    batches = corpus.plan(recipe.every, recipe.seed)
+    for step, documents in enumerate(batches):
+        height = min((step + 1) / (len(batches) / 100), 1 - step / len(batches))
+        yield _Step(corpus, documents, recipe.learning_rate * rate * height)
 
 
 def _rounded(losses: list[float]) -> float | None:
