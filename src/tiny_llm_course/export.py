@@ -13,6 +13,7 @@ import typer
 from .files import write_whole
 from .git import IDENTITY, Git
 from .problems import CommandError, reporting
+from .regions import code_files
 from .stubs import make_stub
 from .terminal import show
 from .workspace import ROOT, Workspace
@@ -42,8 +43,8 @@ def export(
         names = [name for name in _names() if not name.startswith(WITHHELD)]
         for name in names:
             _copy(name, student / name)
-        for file in sorted(workspace.reference.rglob("*.py")):
-            stub = make_stub(file.read_text(encoding="utf-8")).encode()
+        for file in code_files(workspace.reference):
+            stub = make_stub(file.read_text(encoding="utf-8"), filename=file.name).encode()
             path = file.relative_to(workspace.reference)
             write_whole(student / "src" / "tiny_llm" / path, stub)
             write_whole(student / "src" / "tiny_llm_course" / "pristine" / path, stub)

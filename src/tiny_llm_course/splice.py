@@ -1,4 +1,4 @@
-"""Puts functions of one source into another, and leaves everything else as it is, byte for byte."""
+"""Puts tasks' code of one source into another, and leaves everything else as it is, byte for byte."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from textwrap import dedent
 
+from .regions import is_native, regions, with_regions
+from .syllabus import TaskId
 from .task_code import (
     Definition,
     Function,
@@ -20,7 +22,7 @@ from .task_code import (
     parse,
     task_parts,
 )
-from .unsolved import is_stub
+from .unsolved import is_stub, open_task
 
 __all__ = ["SpliceError", "code_of", "merge", "splice"]
 
@@ -48,11 +50,13 @@ def splice(target: str, source: str, names: list[str], filename: str) -> str:
     """`target` with the functions `names` as `source` has them, and with the imports that they need.
 
     A private helper that the target lacks is put in; one that `source` lacks, and nothing in the result uses, goes.
-    `filename` is the target's, for messages.
+    In C++ and Metal the names are those of regions: ids of tasks. `filename` is the target's.
 
     Raises:
-        SpliceError: the target has a syntax error, or no function of that name.
+        SpliceError: the target has a syntax error, or no function or region of that name.
     """
+    if is_native(filename):
+        return _splice_regions(target, source, names, filename)
     wanted = _parts(source, "<string>")
     if target and not target.endswith("\n"):
         target += "\n"
@@ -67,6 +71,24 @@ def splice(target: str, source: str, names: list[str], filename: str) -> str:
     return _with_imports(target, source, [name for name in names if name in wanted])
 
 
+def _splice_regions(target: str, source: str, names: list[str], filename: str) -> str:
+    places = _regions(target, filename)
+    texts = {task: text for task, text in regions(source, filename).items() if str(task) in names}
+    for task in texts:
+        if task not in places:
+            raise SpliceError(
+                f"{filename}: expected `// task {task} begin` and `// task {task} end`; the file was left as it is."
+            )
+    return with_regions(target, texts, filename)
+
+
+def _regions(source: str, filename: str) -> dict[TaskId, str]:
+    try:
+        return regions(source, filename)
+    except StubError as error:
+        raise SpliceError(f"{error}; the file was left as it is.") from error
+
+
 def merge(yours: str, stub: str, filename: str) -> tuple[str, list[tuple[str, str]]]:
     """A newer stub with what its author's file has solved: that file's tasks, and all that it defines besides.
 
@@ -76,6 +98,9 @@ def merge(yours: str, stub: str, filename: str) -> tuple[str, list[tuple[str, st
     Raises:
         SpliceError: the author's file has a syntax error.
     """
+    if is_native(filename):
+        solved_regions = {task: text for task, text in _regions(yours, filename).items() if not open_task(text)}
+        return with_regions(stub, solved_regions, filename), []
     mine, theirs = _parts(yours, filename), _parts(stub, filename)
     tagged = {name for names in task_parts(stub).values() for name in names}
     solved = [name for name in mine if name in tagged and not is_stub(mine[name].node)]

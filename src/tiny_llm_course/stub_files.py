@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from .files import write_whole
+from .regions import code_files
 from .stubs import make_stub
 from .task_code import StubError
 
@@ -64,9 +65,9 @@ class _Plan:
 
 
 def _plan(reference: Path, out: Path, manifest: Path) -> _Plan:
-    stubs = {path.relative_to(reference).as_posix(): _stub(path) for path in sorted(reference.rglob("*.py"))}
+    stubs = {path.relative_to(reference).as_posix(): _stub(path) for path in code_files(reference)}
     if not stubs:
-        raise StubError(f"{reference} holds no Python files")
+        raise StubError(f"{reference} holds no code")
     new, old = {path: _hash(stub) for path, stub in stubs.items()}, _read_manifest(manifest)
     found = {path: _hash((out / path).read_bytes()) for path in sorted({*new, *old}) if (out / path).exists()}
     edited = [path for path in found if found[path] not in (new.get(path), old.get(path))]

@@ -8,6 +8,7 @@ import re
 from collections.abc import Callable
 from functools import cache
 
+from .regions import is_native, regions, with_regions
 from .syllabus import TaskId, day_of, tasks
 from .task_code import (
     Function,
@@ -33,11 +34,14 @@ def make_stub(
     A function or class is a task when its docstring's last line is `Task: w1d1.2`, or several ids with commas between
     them; a class's ids are those of its methods that have none of their own, `_check_*` excepted. A task is solved
     when all its ids are. Private functions, classes, constants and methods that only replaced bodies use are left out,
-    `_check_*` excepted. Everything else stays as it is, byte for byte.
+    `_check_*` excepted. Everything else stays as it is, byte for byte. In C++ and Metal a task is a region
+    (`regions`), in which a comment says what the error says.
 
     Raises:
         StubError: a syntax error, or a task id that is malformed or not in the syllabus; names filename and line.
     """
+    if is_native(filename):
+        return _with_comments(source, is_solved, filename)
     tree = parse(source, filename)
     errors = {
         function: _error(next(task_id for task_id in ids if not is_solved(task_id)), name)
@@ -53,6 +57,16 @@ def make_stub(
             assert isinstance(statement, Function)
             _replace_body(statement, lines, errors[statement])
     return "".join(lines)
+
+
+def _with_comments(source: str, is_solved: Callable[[TaskId], bool], filename: str) -> str:
+    """In place of each unsolved region: what is to be written there."""
+    comments = {
+        task: "".join(f"{indent_of(code)}// {line.strip()}\n" for line in _error(task, "what belongs here"))
+        for task, code in regions(source, filename).items()
+        if not is_solved(task)
+    }
+    return with_regions(source, comments, filename)
 
 
 @cache

@@ -15,6 +15,7 @@ __all__ = [
     "Definition",
     "Function",
     "StubError",
+    "check_known",
     "defined_name",
     "first_line",
     "indent_of",
@@ -84,15 +85,20 @@ def _known() -> set[TaskId]:
     return {task.id for task in tasks()}
 
 
+def check_known(task: TaskId, place: str) -> TaskId:
+    """The same task. Raises a StubError, which names the place, if the syllabus does not have it."""
+    if task not in _known():
+        raise StubError(f"{place}: the syllabus has no task {task}")
+    return task
+
+
 def _task_ids(node: Definition, filename: str) -> tuple[TaskId, ...]:
+    place = f"{filename}:{node.lineno}"
     try:
         ids = parse_task_ids(ast.get_docstring(node))
     except ValueError as error:
-        raise StubError(f"{filename}:{node.lineno}: {error}") from error
-    for task_id in ids:
-        if task_id not in _known():
-            raise StubError(f"{filename}:{node.lineno}: the syllabus has no task {task_id}")
-    return ids
+        raise StubError(f"{place}: {error}") from error
+    return tuple(check_known(task_id, place) for task_id in ids)
 
 
 def unneeded_helpers(tree: ast.Module, replaced: list[ast.stmt]) -> set[ast.stmt]:

@@ -9,10 +9,11 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from .regions import code_files, is_native
 from .syllabus import TaskId
 from .task_code import StubError, tasks_in
 
-__all__ = ["Stub", "is_stub", "task_in_message", "unsolved"]
+__all__ = ["Stub", "is_stub", "open_task", "task_in_message", "unsolved"]
 
 
 @dataclass(frozen=True, order=True)
@@ -33,7 +34,7 @@ def task_in_message(message: str) -> TaskId | None:
 
 def unsolved(package: Path) -> list[Stub]:
     """All stubs in a package's directory, in the order of the course. A file that does not parse has none."""
-    return sorted(stub for file in sorted(package.rglob("*.py")) for stub in _stubs_in(file))
+    return sorted(stub for file in code_files(package) for stub in _stubs_in(file))
 
 
 def is_stub(function: ast.AST) -> bool:
@@ -41,7 +42,17 @@ def is_stub(function: ast.AST) -> bool:
     return any(True for _ in _messages(function))
 
 
+def open_task(code: str) -> TaskId | None:
+    """The task whose stub this code of C++ or Metal is."""
+    return task_in_message(code.strip().removeprefix("// "))
+
+
 def _stubs_in(file: Path) -> Iterator[Stub]:
+    if is_native(file):
+        for number, line in enumerate(file.read_text(encoding="utf-8", errors="replace").splitlines(), start=1):
+            if task := open_task(line):
+                yield Stub(task, file, number, line.strip().removeprefix("// "))
+        return
     try:
         tree = ast.parse(file.read_bytes())
     except (SyntaxError, ValueError):

@@ -14,6 +14,7 @@ from .files import write_whole
 from .git import Git
 from .language import Lang, Messages
 from .problems import CommandError, reporting
+from .regions import SUFFIXES, is_native, regions, with_regions
 from .splice import SpliceError, merge
 from .terminal import show
 from .workspace import Workspace
@@ -80,8 +81,8 @@ def _changes(workspace: Workspace, git: Git, head: str, new: str) -> _Changes:
     for name, entry in theirs.items():
         path = workspace.root / name
         content = git.content(entry)
-        if name.startswith(LEARNERS) and path.suffix == ".py" and path.exists():
-            _merge(path, content, changes)
+        if name.startswith(LEARNERS) and path.suffix in SUFFIXES and path.exists():
+            _merge(path, content, git.content(base[name]) if name in base else b"", changes)
         elif not path.exists() or path.read_bytes() != content:
             if path.exists() and name in base and path.read_bytes() != git.content(base[name]):
                 changes.edited.append(path)
@@ -95,7 +96,7 @@ def _changes(workspace: Workspace, git: Git, head: str, new: str) -> _Changes:
     return changes
 
 
-def _merge(path: Path, stub: bytes, changes: _Changes) -> None:
+def _merge(path: Path, stub: bytes, old_stub: bytes, changes: _Changes) -> None:
     """A learner's file: the newer stub with what is solved."""
     before = path.read_bytes()
     if before == stub:
@@ -108,6 +109,14 @@ def _merge(path: Path, stub: bytes, changes: _Changes) -> None:
     changes.signatures += [(path, *pair) for pair in signatures]
     if merged.encode() != before:
         changes.files[path] = merged.encode()
+        if is_native(path) and _outside(before, path) != _outside(old_stub, path):
+            changes.edited.append(path)
+
+
+def _outside(source: bytes, path: Path) -> str:
+    """What stands around the regions of C++ or Metal, which the newer stub replaces."""
+    text = source.decode("utf-8")
+    return with_regions(text, dict.fromkeys(regions(text, str(path)), ""), str(path))
 
 
 def _show(changes: _Changes, workspace: Workspace, say: Messages) -> None:

@@ -18,6 +18,7 @@ from .catalogue import entry_of
 from .language import Lang, Messages
 from .lessons import TaskArgument, chosen_task, progress_table, show_hint, show_next
 from .problems import CommandError, reporting
+from .regions import SUFFIXES
 from .runner import run_tests
 from .running import keep_progress, show_run
 from .session import PACKAGES
@@ -152,7 +153,7 @@ def _drain(queue: SimpleQueue[None]) -> bool:
 def _times(folder: Path) -> dict[Path, tuple[int, int]]:
     found = {}
     for file in folder.rglob("*"):
-        if file.suffix in (".py", ".cpp", ".h", ".metal"):
+        if file.suffix in SUFFIXES:
             try:
                 status = file.stat()
             except FileNotFoundError:  # an editor is just replacing it

@@ -11,14 +11,16 @@ from typing import Any
 
 from .files import Backups, write_whole
 from .progress import Progress
+from .regions import SUFFIXES, is_native, parts_of, regions
 from .stubs import make_stub
 from .syllabus import Day, Task, TaskId, tasks
-from .task_code import StubError, parse, task_parts
+from .task_code import StubError, parse
 from .unsolved import unsolved
 
 __all__ = ["ROOT", "Place", "Workspace"]
 
 ROOT = Path(__file__).resolve().parents[2]  # of the clone: the course is installed from it, not copied out of it
+PRISTINE = Path(__file__).parent / "pristine"  # the stubs, in a copy without solutions
 
 
 @dataclass(frozen=True)
@@ -67,19 +69,24 @@ class Workspace:
         for file in self.files(day):
             source = file.read_text(encoding="utf-8", errors="replace") if file.exists() else ""
             for number, line in enumerate(source.splitlines(), start=1):
-                if line.strip().startswith("Task: ") and str(task.id) in line:
+                if line.strip().startswith(("Task: ", "// task ")) and str(task.id) in line:
                     return Place(file, number)
         return Place(self.files(day)[0], 1)
 
     def files(self, day: Day) -> list[Path]:
         """The learner's files in which a day is written."""
-        return [self.package / f"{module}.py" for module in day.modules]
+        originals = self.reference if self.has_solutions else PRISTINE
+        found = (sorted(originals.glob(f"{module}.*")) for module in day.modules)
+        return [
+            self.package / file.relative_to(originals) for files in found for file in files if file.suffix in SUFFIXES
+        ]
 
     def broken(self, day: Day) -> str | None:
         """The place of a syntax error in a day's files."""
         for file in self.files(day):
+            source = file.read_text(encoding="utf-8", errors="replace") if file.exists() else ""
             try:
-                parse(file.read_text(encoding="utf-8", errors="replace") if file.exists() else "", str(file))
+                (regions if is_native(file) else parse)(source, str(file))
             except StubError as error:
                 return str(error)
         return None
@@ -91,13 +98,13 @@ class Workspace:
     def stub(self, file: Path) -> str:
         """A learner's file as it was in the beginning."""
         if self.has_solutions:
-            return make_stub(self.solution(file))
-        return (Path(__file__).parent / "pristine" / file.relative_to(self.package)).read_text(encoding="utf-8")
+            return make_stub(self.solution(file), filename=file.name)
+        return (PRISTINE / file.relative_to(self.package)).read_text(encoding="utf-8")
 
     def parts(self, day: Day, task: TaskId) -> dict[Path, list[str]]:
         """The functions of a task, by file."""
         sources = {file: self.solution(file) if self.has_solutions else self.stub(file) for file in self.files(day)}
-        found = {file: task_parts(source).get(task, []) for file, source in sources.items()}
+        found = {file: parts_of(source, file.name).get(task, []) for file, source in sources.items()}
         return {file: names for file, names in found.items() if names}
 
     @property

@@ -145,7 +145,7 @@ def test_a_faulty_reference_file_is_named_and_nothing_written(course, text):
 def test_a_lost_reference_deletes_nothing(course):
     course.write()
     shutil.rmtree(course.reference)
-    with pytest.raises(StubError, match="no Python files"):
+    with pytest.raises(StubError, match="holds no code"):
         course.write()
     assert (course.out / "basics.py").exists()
 

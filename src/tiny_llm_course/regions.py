@@ -1,0 +1,88 @@
+"""Tasks in C++ and Metal: what stands between the lines `// task w2d4.1 begin` and `// task w2d4.1 end`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from pathlib import Path, PurePath
+
+from .syllabus import TaskId
+from .task_code import StubError, check_known, lines_of, newline_of, task_parts
+
+__all__ = ["SUFFIXES", "code_files", "is_native", "parts_of", "regions", "with_regions"]
+
+NATIVE = (".cpp", ".h", ".metal")
+SUFFIXES = (".py", *NATIVE)
+
+
+def is_native(filename: str | PurePath) -> bool:
+    """Whether the tasks in a file are regions, not functions."""
+    return PurePath(filename).suffix in NATIVE
+
+
+def code_files(package: Path) -> list[Path]:
+    """The files in which there may be tasks."""
+    return sorted(file for file in package.rglob("*") if file.suffix in SUFFIXES)
+
+
+def parts_of(source: str, filename: str) -> dict[TaskId, list[str]]:
+    """For each task in a file the names of its functions and helpers, or of its region."""
+    if is_native(filename):
+        return {task: [str(task)] for task in regions(source, filename)}
+    return task_parts(source)
+
+
+def regions(source: str, filename: str) -> dict[TaskId, str]:
+    """The text of each task's region, in order.
+
+    Raises:
+        StubError: a marker without its partner, or a task that the syllabus does not have; names filename and line.
+    """
+    lines = lines_of(source)
+    return {task: "".join(lines[start:end]) for task, (start, end) in _places(lines, filename).items()}
+
+
+def with_regions(source: str, texts: Mapping[TaskId, str], filename: str) -> str:
+    """The source with these texts in its regions; all else stays as it is, byte for byte."""
+    lines = lines_of(source)
+    newline = newline_of(lines)
+    for task, (start, end) in reversed(_places(lines, filename).items()):
+        if task in texts:
+            lines[start:end] = [line.rstrip("\r\n") + newline for line in lines_of(texts[task])]
+    return "".join(lines)
+
+
+def _places(lines: list[str], filename: str) -> dict[TaskId, tuple[int, int]]:
+    """Between which lines each region stands."""
+    found: dict[TaskId, tuple[int, int]] = {}
+    opened: tuple[str, int] | None = None  # a task, and the line behind its first marker
+
+    def alone(name: str, marker: str, line: int) -> StubError:
+        return StubError(f"{filename}:{line}: `// task {name} {marker}` without its partner")
+
+    for number, line in enumerate(lines, start=1):
+        match = re.fullmatch(r"\s*// task (\S+) (begin|end)\s*", line)
+        if match is None:
+            continue
+        name, marker = match.groups()
+        if opened is None and marker == "begin":
+            opened = name, number
+        elif opened is None:
+            raise alone(name, marker, number)
+        elif (name, marker) != (opened[0], "end"):
+            raise alone(opened[0], "begin", opened[1])
+        else:
+            task = _task(name, f"{filename}:{number}")
+            if task in found:
+                raise StubError(f"{filename}:{number}: a second region of {task}")
+            found[task], opened = (opened[1], number - 1), None
+    if opened is not None:
+        raise alone(opened[0], "begin", opened[1])
+    return found
+
+
+def _task(name: str, place: str) -> TaskId:
+    try:
+        return check_known(TaskId.parse(name), place)
+    except ValueError as error:
+        raise StubError(f"{place}: {error}") from error
