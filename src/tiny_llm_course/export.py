@@ -25,7 +25,7 @@ WITHHELD = (
     *("src/tiny_llm_ref/", "scripts/", "tests/repo/", "tests/train/", "src/tiny_llm_models/train/"),
     *(".ci/", ".github/", "CONTRIBUTING.md", "progress.txt"),
 )
-COMMANDS = ("test-ref", "stubs", "check")  # of pyproject.toml
+COMMANDS = ("test-ref", "stubs", "book", "check")  # of pyproject.toml
 
 
 def export(

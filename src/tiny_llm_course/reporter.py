@@ -20,7 +20,7 @@ from .catalogue import entry_of
 from .diagnosis import Diagnosis
 from .packages import Test, replay, task_of, test_of
 from .recording import Observation, recording
-from .runner import TIME_LIMIT
+from .runner import HIDDEN, TIME_LIMIT
 from .syllabus import TaskId
 from .unsolved import task_in_message
 from .workspace import ROOT, Workspace
@@ -130,6 +130,7 @@ class _Course:
     def _tell(self, item: pytest.Function, report: Any, error: BaseException | None) -> None:
         outcome = "unsolved" if hasattr(report, "unsolved") else report.outcome
         about: Arguments = {"test": item.name, "task": str(task_of(item)), "outcome": outcome}
+        about["hidden"] = item.path.name.startswith(HIDDEN)
         if outcome == "unsolved":
             about["stub"] = report.unsolved
         elif outcome == "failed" and error is not None:

@@ -21,9 +21,10 @@ from typing import Any
 from .syllabus import Day, TaskId
 from .workspace import ROOT
 
-__all__ = ["Result", "Run", "pytest_command", "run_tests"]
+__all__ = ["HIDDEN", "Result", "Run", "pytest_command", "run_tests"]
 
 TESTS = ROOT / "tests"
+HIDDEN = "test_hidden_"  # how the files of an instructor's own tests begin
 TIME_LIMIT = 30  # seconds a test; the slowest takes two on a slow machine
 GRACE = 15  # seconds beyond a test's own time limit, after which the process is killed
 
@@ -43,6 +44,7 @@ class Result:
     test: str
     task: TaskId
     outcome: str  # passed, failed, unsolved or skipped
+    hidden: bool = False  # an instructor's own test
     message: str = ""
     doc: str = ""
     printed: str = ""
@@ -90,9 +92,8 @@ def pytest_command(days: list[Day], package: str, arguments: list[str], tests: P
     root = tests.parent
     options = ["-q", "--no-header", "--tb=short", f"--rootdir={root}", "-c", str(root / "pyproject.toml")]
     options += ["-p", "no:hypothesispytest", "-p", "no:anyio"]  # a second of imports that no day test needs
-    files = [str(tests / day.test_file) for day in days] + [
-        str(file) for file in sorted(tests.glob("test_hidden_*.py"))
-    ]
+    files = [str(tests / day.test_file) for day in days]
+    files += [str(file) for file in sorted(tests.glob(f"{HIDDEN}*.py"))]
     return [sys.executable, "-m", "pytest", *options, f"--impl={package}", *arguments, *files]
 
 

@@ -294,18 +294,26 @@ def test_exercism(submitted, tmp_path):
     assert "cannot be read" in broken["message"]
 
 
-def test_hidden_tests_count(submitted, tmp_path):
+def test_hidden_tests_count_and_stay_hidden(submitted, tmp_path):
     hidden = tmp_path / "hidden"
     hidden.mkdir()
     (hidden / "extra.py").write_text(
         "import mlx.core as mx, pytest\n\n"
-        "@pytest.mark.task('w1d4.1')\ndef test_task_1_hidden(impl):\n"
+        "@pytest.mark.task('w1d4.1')\ndef test_task_1_secret(impl):\n"
         "    assert impl.layer_norm.RMSNorm(2, mx.array([1.0, 1.0])).dim == 3\n"
     )
-    result = grade(submitted / "ann", "--week", "1", "--day", "4", "--hidden", hidden)
+    day = [submitted / "ann", "--week", "1", "--day", "4"]
+    result = grade(*day, "--hidden", hidden)
     assert result.returncode == 0, result.stderr
     assert "  0 of 2  -.  ann" in result.stdout
-    assert "  1 of 2  x.  ann" in grade(submitted / "ann", "--week", "1", "--day", "4").stdout
+    assert "  1 of 2  x.  ann" in grade(*day).stdout
+    for form in ("gradescope", "classroom", "exercism"):  # what students see
+        assert grade(*day, "--hidden", hidden, "--format", form, "--out", tmp_path / form).returncode == 0
+        [file] = (tmp_path / form).iterdir()
+        assert "First to fail: a test of your instructor's" in file.read_text()
+        assert "secret" not in file.read_text()
+        assert "dim == 3" not in file.read_text()
+    assert "test_task_1_secret" in grade(*day, "--hidden", hidden, "--format", "json").stdout
 
 
 def test_ctrl_c_ends_everything(submitted, tmp_path):

@@ -44,7 +44,7 @@ def test_next_names_task_file_and_command(clone):
 
 @pytest.mark.parametrize("variable", ["LANG", "LC_ALL", "LC_MESSAGES"])
 def test_the_locale_decides_the_language(clone, variable):
-    assert "次の課題: スケール付き内積アテンション (w1d1.1)" in clone.run("next", **{variable: "ja_JP.UTF-8"}).stdout
+    assert "次の課題: スケール付き内積アテンション（w1d1.1）" in clone.run("next", **{variable: "ja_JP.UTF-8"}).stdout
     assert "next:" in clone.run("next", "--lang", "en", **{variable: "ja_JP.UTF-8"}).stdout
 
 

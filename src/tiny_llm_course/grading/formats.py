@@ -160,7 +160,10 @@ def _explained(task: TaskGrade, grade: Grade) -> str:
         return ""
     if not task.message:
         return grade.problem or "not tested"
-    lines = [f"{task.passed} of {task.total} tests pass. First to fail: {task.test}", task.message]
+    passed = f"{task.passed} of {task.total} tests pass. First to fail:"
+    if task.hidden:  # what it asks for is not for students to see
+        return f"{passed} a test of your instructor's"
+    lines = [f"{passed} {task.test}", task.message]
     mistake = entry_of(task.task).mistake(task.mistake)
     return "\n".join([*lines, mistake.diagnosis["en"]] if mistake else lines)
 

@@ -12,7 +12,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from ..runner import Run, run_tests
+from ..regions import code_files
+from ..runner import HIDDEN, Run, run_tests
 from ..syllabus import Day, Task, TaskId
 from ..workspace import ROOT, Workspace
 from .submissions import Submission
@@ -33,6 +34,7 @@ class TaskGrade:
     mistake: str = ""  # id in the catalogue
     test: str = ""  # the first that failed
     message: str = ""  # of that test
+    hidden: bool = False  # whether that test is an instructor's own
 
     @property
     def points(self) -> int:
@@ -100,7 +102,7 @@ def _tests(hidden: Path | None) -> Iterator[Path]:
         shutil.copytree(ROOT / "tests", tests, ignore=shutil.ignore_patterns("repo", "train", "__pycache__"))
         shutil.copy(ROOT / "pyproject.toml", folder)
         for file in sorted(hidden.glob("*.py")):
-            shutil.copy(file, tests / f"test_hidden_{file.stem}.py")
+            shutil.copy(file, tests / f"{HIDDEN}{file.stem}.py")
         yield tests
 
 
@@ -126,7 +128,7 @@ def _grade(submission: Submission, days: list[Day], tests: Path, limits: Limits,
 def _lay_out(submission: Submission, package: Path) -> None:
     """The submitted files; of those that are missing, the stubs."""
     workspace = Workspace()
-    for stub in sorted(workspace.package.glob("**/*.py")):
+    for stub in code_files(workspace.package):
         path = stub.relative_to(workspace.package)
         target = package / path
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -147,7 +149,8 @@ def _task_grade(task: Task, run: Run) -> TaskGrade:
         return TaskGrade(task.id, passed, total, FAILED, message=run.problem)
     if first.outcome == "unsolved" and passed == 0:
         return TaskGrade(task.id, passed, total, UNSOLVED, test=first.test, message=str(first.stub["message"]))
-    return TaskGrade(task.id, passed, total, FAILED, run.named.get(task.id, ""), first.test, first.message)
+    named = run.named.get(task.id, "")
+    return TaskGrade(task.id, passed, total, FAILED, named, first.test, first.message, first.hidden)
 
 
 def _not_tested(task: Task) -> TaskGrade:
