@@ -13,7 +13,7 @@ task_2 = pytest.mark.task("w1d7.2")
 task_3 = pytest.mark.task("w1d7.3")
 task_4 = pytest.mark.task("w1d7.4")
 
-DRAWS = 20_000
+DRAWS = 4_000
 
 
 def assert_distributed(draws, probs):
