@@ -26,7 +26,7 @@ def generate_simple(
     max_tokens: int = 256,
     eos_token_ids: Collection[int] = (),
 ) -> Iterator[int]:
-    """Yield new tokens (Python ints), one at a time, feeding the model the whole sequence at each step.
+    """Yield new tokens (Python ints), one at a time, each before the model's next step, which gets the whole sequence.
 
     prompt: token ids, at least one. sampler: gets the scores after the last token (1 x V) and all tokens so far
     (1 x L), prompt included.
