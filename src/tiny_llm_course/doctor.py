@@ -18,7 +18,10 @@ import typer
 
 from .language import Lang, Messages
 from .problems import reporting
+from .regions import is_native
+from .splice import definitions
 from .syllabus import Day, select_days
+from .task_code import task_parts
 from .terminal import show
 from .workspace import ROOT, Workspace
 
@@ -177,15 +180,24 @@ def _terminal(say: Messages) -> Check:
 def _files(say: Messages) -> Check:
     workspace = Workspace()
     days = select_days(None, None)
+    missing = [file.relative_to(ROOT) for day in days for file in workspace.files(day) if not file.exists()]
+    if missing:
+        return Check("files", ERROR, say("doctor_missing", name=missing[0]), f"git checkout {missing[0]}")
     broken = next((problem for day in days if (problem := workspace.broken(day))), None)
     if broken:
-        return Check("files", WARNING, f"SyntaxError: {broken}", say("doctor_syntax"))
-    missing = [file for day in days for file in workspace.files(day) if not file.exists()]
-    if missing:
-        return Check(
-            "files", ERROR, f"- {missing[0].relative_to(ROOT)}", f"git checkout {missing[0].relative_to(ROOT)}"
-        )
+        return Check("files", WARNING, broken, say("doctor_syntax"))
+    if gone := next(_gone(workspace), None):
+        return Check("files", WARNING, say("doctor_gone", name=gone))
     return Check("files", OK, say("doctor_open", count=len(workspace.stubs)))
+
+
+def _gone(workspace: Workspace) -> Iterator[str]:
+    """Functions of tasks that their files do not have: the tests will not find them."""
+    for file in {file: None for day in select_days(None, None) for file in workspace.files(day)}:
+        if not is_native(file):
+            found = definitions(file.read_text(encoding="utf-8", errors="replace"))
+            for names in task_parts(workspace.stub(file)).values():
+                yield from (f"{file.relative_to(ROOT)}: {name}" for name in names if name not in found)
 
 
 def _days(works: bool) -> dict[str, bool]:

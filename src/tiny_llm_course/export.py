@@ -23,9 +23,10 @@ __all__ = ["export"]
 # What a student does not need, or is not to have. Paths from the root; folders end with a slash.
 WITHHELD = (
     *("src/tiny_llm_ref/", "scripts/", "tests/repo/", "tests/train/", "src/tiny_llm_models/train/"),
-    *(".ci/", ".github/", "CONTRIBUTING.md", "progress.txt"),
+    *(".ci/", ".github/", "CONTRIBUTING.md", "progress.txt", "book/", "src/tiny_llm_course/handout/"),
 )
-COMMANDS = ("test-ref", "stubs", "book", "check")  # of pyproject.toml
+HANDOUT = Path(__file__).parent / "handout"  # what students read instead of the course's own README
+COMMANDS = ("test-ref", "grade", "report", "export", "stubs", "book", "check")  # of pyproject.toml
 
 
 def export(
@@ -48,6 +49,8 @@ def export(
             path = file.relative_to(workspace.reference)
             write_whole(student / "src" / "tiny_llm" / path, stub)
             write_whole(student / "src" / "tiny_llm_course" / "pristine" / path, stub)
+        for readme in sorted(HANDOUT.iterdir()):
+            shutil.copy(readme, student)
         _commit(student)
         show(f"wrote {student} ({len(names)} files). Your students begin with: ./course next")
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import subprocess
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
-__all__ = ["Backups", "Undone", "write_whole"]
+__all__ = ["Backups", "ChangedSinceError", "Undone", "write_whole"]
 
 
 def write_whole(path: Path, content: bytes) -> None:
@@ -31,11 +32,20 @@ class Undone:
     copies: Path
 
 
+class ChangedSinceError(Exception):
+    """A file was changed, after a command wrote it, in the same lines."""
+
+    def __init__(self, path: Path, copy: Path):
+        super().__init__(path, copy)
+        self.path = path
+        self.copy = copy  # of the file as it was before the command
+
+
 class Backups:
     """Copies of files as they were before a command changed them, the newest of which can be brought back.
 
-    folder/2026-11-21_14-03-05.123456/ holds the files of one command, and `backup.json` says which: a file that was not
-    there before has no copy.
+    folder/2026-11-21_14-03-05.123456/ holds the files of one command: `before`, and `after` as it wrote them.
+    `backup.json` says which: a file that was not there before has no copy.
     """
 
     def __init__(self, folder: Path, root: Path):
@@ -49,31 +59,55 @@ class Backups:
             if content is None:
                 path.unlink(missing_ok=True)
             else:
+                write_whole(copies / "after" / path.relative_to(self._root), content)
                 write_whole(path, content)
         return copies
 
     def undo(self) -> Undone | None:
-        """Take back the newest command that was not taken back yet; what its files hold now is kept, too. None if there
-        is nothing to undo."""
+        """Take back the newest command that was not taken back yet, and only that: what was written since stays. None
+        if there is nothing to undo.
+
+        Raises:
+            ChangedSinceError: something was written in the same lines. Nothing was changed.
+        """
         open_ = [copies for copies in self.all() if not (copies / "undone").exists()]
         if not open_:
             return None
         copies = open_[-1]
         record = json.loads((copies / "backup.json").read_text(encoding="utf-8"))
         files = {self._root / name: existed for name, existed in record["existed"].items()}
+        contents = {path: self._without(copies, path, existed) for path, existed in files.items()}
         replaced = self._keep(list(files), f"undo: {record['reason']}")
         (replaced / "undone").touch()  # so that the next undo goes one step further back
-        for path, existed in files.items():
-            if existed:
-                write_whole(path, (copies / path.relative_to(self._root)).read_bytes())
-            else:
+        for path, content in contents.items():
+            if content is None:
                 path.unlink(missing_ok=True)
+            else:
+                write_whole(path, content)
         (copies / "undone").touch()
         return Undone(record["reason"], list(files), copies)
 
     def all(self) -> list[Path]:
         """The folders of copies, oldest first. One that a crash left without its record is not among them."""
         return sorted(record.parent for record in self._folder.glob("*/backup.json"))
+
+    def _without(self, copies: Path, path: Path, existed: bool) -> bytes | None:
+        """What a file holds now, without what the command of these copies changed in it. None: it goes."""
+        name = path.relative_to(self._root)
+        before, after = copies / "before" / name, copies / "after" / name
+        if not path.exists() or not after.exists() or path.read_bytes() == after.read_bytes():
+            return before.read_bytes() if existed else None
+        if not existed:
+            return path.read_bytes()
+        options = ["--ours"] if path.suffix == ".txt" else []  # of the progress, the newer lines
+        try:
+            command = ["git", "merge-file", "-p", "-q", *options, str(path), str(after), str(before)]
+            merged = subprocess.run(command, capture_output=True)
+        except FileNotFoundError:  # no git
+            raise ChangedSinceError(path, before) from None
+        if merged.returncode:
+            raise ChangedSinceError(path, before)
+        return merged.stdout
 
     def _keep(self, files: list[Path], reason: str) -> Path:
         """Copy files into a new folder. The record comes last: a folder without one is not used."""
@@ -83,8 +117,8 @@ class Backups:
             name = path.relative_to(self._root).as_posix()
             existed[name] = path.exists()
             if path.exists():
-                (folder / name).parent.mkdir(parents=True, exist_ok=True)
-                shutil.copy2(path, folder / name)
+                (folder / "before" / name).parent.mkdir(parents=True, exist_ok=True)
+                shutil.copy2(path, folder / "before" / name)
         write_whole(folder / "backup.json", json.dumps({"reason": reason, "existed": existed}, indent=2).encode())
         return folder
 

@@ -107,7 +107,7 @@ def show_next(workspace: Workspace, say: Messages, task: Task | None = None) -> 
     )
     show(text.strip("\n"))
     if problem := workspace.broken(day):
-        show(f"SyntaxError: {problem}", fg="red")
+        show(problem, fg="red")
 
 
 def _show_diagnosis(workspace: Workspace, task: TaskId, say: Messages) -> None:

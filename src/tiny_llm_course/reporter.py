@@ -21,7 +21,7 @@ from .diagnosis import Diagnosis
 from .packages import Test, replay, task_of, test_of
 from .recording import Observation, recording
 from .runner import HIDDEN, TIME_LIMIT
-from .syllabus import TaskId
+from .syllabus import TaskId, tasks
 from .unsolved import task_in_message
 from .workspace import ROOT, Workspace
 
@@ -66,11 +66,15 @@ class _Course:
         self._time_limit = float(config.getoption("--time-limit"))
         self._has_mistakes = Workspace().has_solutions and self._package == "tiny_llm"
         self._diagnoses: dict[TaskId, Diagnosis[Test]] = {}
+        self._endless: set[TaskId | None] = set()  # tasks of which a test took too long
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
         counts = Counter(str(task) for item in items if (task := task_of(item)))
-        self._send("collected", tests=dict(counts))  # before -k takes some away
+        known = {task.id for task in tasks()}
+        own = [item for item in items if item.path.name.startswith(HIDDEN)]
+        unmarked = [item.name for item in own if task_of(item) not in known]
+        self._send("collected", tests=dict(counts), unmarked=unmarked)  # before -k takes some away
 
     def pytest_runtest_logstart(self, nodeid: str) -> None:
         self._send("start", test=nodeid)
@@ -79,6 +83,8 @@ class _Course:
     def pytest_pyfunc_call(self, pyfuncitem: pytest.Function) -> Generator[None, Any, Any]:
         if task_of(pyfuncitem) is None:  # a gate on the repository
             return (yield)
+        if task_of(pyfuncitem) in self._endless:
+            raise Failed("not run: an earlier test of this task did not end", pytrace=False)
         with recording() as seen, _time_limit(self._time_limit):
             try:
                 return (yield)
@@ -89,6 +95,7 @@ class _Course:
                 raise
             except TimedOut as error:
                 seen.error = error
+                self._endless.add(task_of(pyfuncitem))
                 raise Failed(
                     f"the test was ended after {self._time_limit:g} seconds: is there a loop that does not end?",
                     pytrace=False,

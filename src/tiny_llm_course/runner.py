@@ -58,6 +58,7 @@ class Run:
 
     results: list[Result] = field(default_factory=list)
     collected: dict[TaskId, int] = field(default_factory=dict)  # tests of each task, chosen or not
+    unmarked: list[str] = field(default_factory=list)  # an instructor's tests that belong to no task
     named: dict[TaskId, str] = field(default_factory=dict)  # mistakes, by the catalogue's ids
     running: str = ""  # the test that is running, or in which the process died or was killed
     problem: str = ""  # why it was, or what pytest said if it did not get as far as the tests
@@ -67,8 +68,9 @@ class Run:
     def take(self, event: dict[str, Any]) -> None:
         """Add what the process says."""
         match event:
-            case {"event": "collected", "tests": tests}:
+            case {"event": "collected", "tests": tests, "unmarked": unmarked}:
                 self.collected = {TaskId.parse(task): count for task, count in tests.items()}
+                self.unmarked = unmarked
             case {"event": "start", "test": test}:
                 self.running = test
             case {"event": "result", "task": task, **about}:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 from typing import Annotated
 
@@ -14,7 +15,7 @@ from .problems import CommandError, reporting
 from .progress import SOLVED
 from .runner import Result, Run, pytest_command, run_tests
 from .session import PACKAGES, package_of
-from .syllabus import Day, Task, TaskId, select_days
+from .syllabus import Day, Task, TaskId, select_days, select_task
 from .terminal import show, signs, wrapped
 from .unsolved import task_in_message
 from .workspace import ROOT, Workspace
@@ -37,18 +38,23 @@ def run(
 ) -> None:
     """Test the course, a week, a day or a task, and show the first thing to mend.
 
-    One task: tiny-llm test --week 1 --day 1 -- -k task_1
+    One task: tiny-llm test w1d1.1, or tiny-llm test --week 1 --day 1 -- -k task_1
     Any other option goes to pytest, whose own output is then shown: -v, -x, --lf, --pdb, --junitxml=FILE, ...
     """
     with reporting():
         package = package_of(impl)
         say = Messages(lang)
+        arguments = context.args
+        if arguments and re.fullmatch(r"w\d+d\d+\.\d+", arguments[0]):
+            task = select_task(arguments[0]).id
+            week, day = str(task.week), str(task.day)
+            arguments = ["-k", f"test_task_{task.task}_", *arguments[1:]]
         days = select_days(week, day)
         if not (ROOT / "tests" / days[0].test_file).exists():
             raise CommandError(f"the tests are not in {ROOT / 'tests'}; run this in a clone of the course")
-        if _chooses_only(context.args):
-            raise typer.Exit(_summarised(days, package, context.args, every, say))
-        raise typer.Exit(_pytest(days, package, context.args))
+        if _chooses_only(arguments):
+            raise typer.Exit(_summarised(days, package, arguments, every, say))
+        raise typer.Exit(_pytest(days, package, arguments))
 
 
 def _chooses_only(arguments: list[str]) -> bool:
@@ -122,6 +128,9 @@ def show_run(days: list[Day], done: Run, newly: list[TaskId], every: bool, say: 
     for failure in failures if every else failures[:1]:
         show()
         show_failure(failure, done, say)
+    if failures and not every:
+        first = failures[0].task
+        show("\n" + say("run_again", task=first, command=first.test_command).strip("\n"))
     if failures[1:] and not every:
         show("\n" + say("run_more", count=len(failures) - 1), dim=True)
     if stubs and not failures and not done.problem:

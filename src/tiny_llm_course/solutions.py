@@ -10,6 +10,7 @@ from typing import Annotated
 
 import typer
 
+from .files import ChangedSinceError
 from .language import Lang, Messages
 from .lessons import TaskArgument, chosen_task, show_next
 from .problems import CommandError, reporting
@@ -79,7 +80,11 @@ def undo(lang: Lang = None) -> None:
     """Take back the last solution, reset or update."""
     with reporting():
         say, workspace = Messages(lang), Workspace()
-        done = workspace.backups.undo()
+        try:
+            done = workspace.backups.undo()
+        except ChangedSinceError as changed:
+            names = {"file": os.path.relpath(changed.path), "copy": os.path.relpath(changed.copy)}
+            raise CommandError(say("changed_since", **names), exit_code=1) from None
         if done is None:
             show(say("nothing_to_undo"))
             return

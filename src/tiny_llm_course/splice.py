@@ -24,7 +24,7 @@ from .task_code import (
 )
 from .unsolved import is_stub, open_task
 
-__all__ = ["SpliceError", "code_of", "merge", "splice"]
+__all__ = ["SpliceError", "code_of", "definitions", "merge", "splice"]
 
 
 class SpliceError(Exception):
@@ -38,6 +38,11 @@ class _Part:
     start: int
     end: int
     node: ast.stmt
+
+
+def definitions(source: str) -> list[str]:
+    """The qualified names of what a module defines. Raises a SpliceError if it does not parse."""
+    return list(_parts(source, "<string>"))
 
 
 def code_of(source: str, name: str) -> str:

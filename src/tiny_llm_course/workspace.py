@@ -13,9 +13,9 @@ from .files import Backups, write_whole
 from .progress import Progress
 from .regions import SUFFIXES, is_native, parts_of, regions
 from .stubs import make_stub
-from .syllabus import Day, Task, TaskId, tasks
+from .syllabus import Day, Task, TaskId, day_of, tasks
 from .task_code import StubError, parse
-from .unsolved import unsolved
+from .unsolved import Stub, unsolved
 
 __all__ = ["ROOT", "Place", "Workspace"]
 
@@ -50,9 +50,14 @@ class Workspace:
     def stubs(self) -> dict[TaskId, Place]:
         """The tasks of which code is still to be written, and where."""
         places: dict[TaskId, Place] = {}
-        for stub in unsolved(self.package):
+        for stub in sorted(unsolved(self.package), key=self._rank):
             places.setdefault(stub.task, Place(stub.file, stub.line))
         return places
+
+    def _rank(self, stub: Stub) -> tuple[TaskId, int, int]:
+        """The order of writing: a day's files as the syllabus lists them."""
+        files = self.files(day_of(stub.task))
+        return stub.task, files.index(stub.file) if stub.file in files else len(files), stub.line
 
     def state(self, task: TaskId) -> str | None:
         """SOLVED, SKIPPED, or None: open. A task whose stub stands there is open, whatever was solved before."""
@@ -82,13 +87,15 @@ class Workspace:
         ]
 
     def broken(self, day: Day) -> str | None:
-        """The place of a syntax error in a day's files."""
+        """What is wrong with a day's files: one is missing, or has a syntax error."""
         for file in self.files(day):
-            source = file.read_text(encoding="utf-8", errors="replace") if file.exists() else ""
+            name = file.relative_to(self.root).as_posix()
+            if not file.exists():
+                return f"{name} is missing; its stubs: pdm run reset {day.tasks[0].id}, or git checkout {name}"
             try:
-                (regions if is_native(file) else parse)(source, str(file))
+                (regions if is_native(file) else parse)(file.read_text(encoding="utf-8", errors="replace"), name)
             except StubError as error:
-                return str(error)
+                return f"SyntaxError: {error}"
         return None
 
     def solution(self, file: Path) -> str:

@@ -79,6 +79,7 @@ class Terminal:
     def __init__(self, command: list[str], cwd: Path, environment: dict[str, str]):
         self.pid, self._descriptor = pty.fork()
         if self.pid == 0:
+            signal.signal(signal.SIGINT, signal.SIG_DFL)  # a shell's background jobs ignore it
             os.chdir(cwd)
             os.execvpe(command[0], command, environment | {"TERM": environment.get("TERM", "xterm-256color")})
         self.raw = ""

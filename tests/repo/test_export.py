@@ -1,6 +1,7 @@
 """`tiny-llm export --student`: nothing of the solutions is in it, and a student's commands work."""
 
 import ast
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -71,6 +72,10 @@ def test_the_commands_work(student):
     assert stubs.returncode == 1
     assert "is yours to write" in stubs.stdout
     assert "your instructor withheld them" in student.run("solution").stderr
+    for name in ("README.md", "README.ja.md"):
+        text = (student.root / name).read_text(encoding="utf-8")
+        assert "src/tiny_llm_ref" not in text
+        assert all((student.root / link).exists() for link in re.findall(r"\]\(([^)#:]+)\)", text))
     assert "src/tiny_llm is not finished" in student.run("generate", "--impl", "mine", "--prompt", "Hello").stderr
     assert student.run("doctor").returncode == 0
 

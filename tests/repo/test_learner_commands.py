@@ -269,3 +269,56 @@ def test_nothing_is_ever_lost(clone):
     )
     assert run.returncode == 0, run.stdout[-2000:] + run.stderr[-2000:]
     assert "1000 steps" in run.stdout, f"after {time.monotonic() - start:.0f} s"
+
+
+def test_undo_keeps_what_was_written_since(clone):
+    """Other functions of the same file stay; where the same lines were changed, nothing is touched."""
+    file = clone.file("attention.py")
+    clone.run("solution", "w1d3.1", "--apply")
+    mine = file.read_text().replace("import math\n", "import math  # mine\n")
+    assert mine != file.read_text()
+    file.write_text(mine)
+    assert clone.run("undo").returncode == 0
+    assert file.read_text() == clone.solved("attention.py").replace("import math\n", "import math  # mine\n")
+
+    before = file.read_text()
+    clone.run("solution", "w1d3.1", "--apply")
+    changed = file.read_text().replace("<= query_positions", "< query_positions")
+    file.write_text(changed)
+    result = clone.run("undo")
+    assert result.returncode == 1
+    assert "was changed since, in the same lines, so nothing was taken back" in " ".join(result.stderr.split())
+    assert file.read_text() == changed
+    [copy] = [word for word in result.stderr.split() if "before/src/tiny_llm/attention.py" in word]
+    assert (clone.root / copy.rstrip(".")).with_suffix(".py").read_text() == before
+
+
+def test_a_file_that_is_missing(clone):
+    clone.file("attention.py").unlink()
+    assert "src/tiny_llm/attention.py is missing" in clone.run("next").stdout
+    assert clone.run("reset", "w1d1.1").returncode == 0
+    assert clone.file("attention.py").read_text() == clone.solved("attention.py")
+
+
+def test_next_names_the_first_file_of_the_day(clone):
+    clone.file("attention.py").write_text(clone.solved("attention.py", "w1d1.1"))
+    clone.run("test", "w1d1.1")
+    assert "src/tiny_llm/basics.py:" in clone.run("next").stdout
+
+
+def test_a_task_by_its_id(clone):
+    clone.file("layer_norm.py").write_text(clone.solved("layer_norm.py", "w1d4.1"))
+    result = clone.run("test", "w1d4.1")
+    assert result.returncode == 0
+    assert "✔ w1d4.1" in result.stdout
+    assert "w1d4.2" not in result.stdout.split("✔ w1d4.1")[0]
+    assert clone.run("test", "w1d4.9").stderr.startswith("error: there is no task 'w1d4.9'")
+
+
+def test_a_loop_without_end_is_ended_once(clone):
+    source = clone.solved("layer_norm.py", "w1d4.1")
+    clone.file("layer_norm.py").write_text(source.replace("        x32 = ", "        while True: pass\n        x32 = "))
+    start = time.monotonic()
+    shown = clone.run("test", "w1d4.1", TINY_LLM_TIME_LIMIT="2").stdout
+    assert "the test was ended after 2 seconds: is there a loop that does not end?" in shown
+    assert time.monotonic() - start < 60  # 27 tests would take 54 seconds and more

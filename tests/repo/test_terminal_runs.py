@@ -24,7 +24,7 @@ SCREENS = {
         "test": ["よくある間違い", "スケールを 1/sqrt(D) ではなく 1/D に"],
         "solution": ["-        scale = 1 / query.shape[-1]", "--apply"],
         "apply": ["src/tiny_llm/attention.py", "pdm run undo"],
-        "undo": ["元に戻しました", "src/tiny_llm/attention.py"],
+        "undo": ["取り消しました", "src/tiny_llm/attention.py"],
         "list": ["○ w1d1.1", "w1d7.4", "完了 0"],
     },
 }

@@ -131,7 +131,7 @@ def test_what_the_learner_changed_in_the_course_itself_is_kept_in_a_backup(cours
     commit(course, "newer oracles")
     assert "tests/oracles.py: you had changed it" in clone.run("update").stdout
     assert (clone.root / "tests/oracles.py").read_text() == "# newer\n"
-    assert "# mine\n" in [file.read_text() for file in clone.root.glob(".tiny-llm/backups/*/tests/oracles.py")]
+    assert "# mine\n" in [file.read_text() for file in clone.root.glob(".tiny-llm/backups/*/before/tests/oracles.py")]
 
 
 def test_a_file_with_a_syntax_error_stops_everything(course, clone):

@@ -11,17 +11,17 @@ from typing import Annotated
 import typer
 
 from ..files import write_whole
-from ..problems import CommandError, reporting
+from ..problems import CommandError, reporting, say
 from ..syllabus import select_days
 from ..terminal import show
-from .formats import EACH, TOGETHER, from_json
+from .formats import EACH, LEGEND, TOGETHER, from_json, table_line
 from .grades import Grade, Limits, default_jobs, grade_all
 from .html_report import html_report
 from .submissions import find_submissions
 
 __all__ = ["grade", "report"]
 
-FORMATS = ("table", *TOGETHER, *EACH)
+FORMATS = (*TOGETHER, *EACH)
 
 
 def grade(
@@ -53,7 +53,8 @@ def grade(
         _check(paths, form, out, hidden, jobs, limits)
         days = select_days(week, day)
         submissions = find_submissions(paths)
-        progress = _Progress(len(submissions), form == "table" and out is None)
+        live = form == "table" and out is None
+        progress = _Progress([submission.name for submission in submissions], live)
         grades = grade_all(submissions, days, hidden, limits, jobs or default_jobs(), progress.add)
         progress.end()
         if form in EACH:
@@ -61,12 +62,12 @@ def grade(
             for one in grades:
                 content = json.dumps(EACH[form](one), indent=1, ensure_ascii=False)
                 write_whole(out / f"{_file_name(one.name)}.json", content.encode())
-        elif form in TOGETHER:
-            text = TOGETHER[form](grades)
-            if out:
-                write_whole(out, text.encode())
-            else:
-                typer.echo(text, nl=False)
+            say(f"wrote {len(grades)} files into {out}")
+        elif out:
+            write_whole(out, TOGETHER[form](grades).encode())
+            say(f"wrote {out}")
+        elif not live:
+            typer.echo(TOGETHER[form](grades), nl=False)
 
 
 def report(
@@ -78,7 +79,7 @@ def report(
         try:
             found = from_json(grades.read_text(encoding="utf-8"))
         except (OSError, ValueError) as error:
-            raise CommandError(f"{grades}: {error}") from None
+            raise CommandError(f"{grades}: expected what `grade --format json --out FILE` wrote: {error}") from None
         write_whole(out, html_report(found).encode())
         write_whole(out.with_suffix(".csv"), TOGETHER["csv"](found).encode())
         show(f"wrote {out} and {out.with_suffix('.csv')}")
@@ -90,8 +91,10 @@ def _check(paths: list[Path], form: str, out: Path | None, hidden: Path | None, 
             raise CommandError(f"{path}: there is no such file or folder")
     if form not in FORMATS:
         raise CommandError(f"--format: expected one of {', '.join(FORMATS)}, got {form!r}")
-    if form in EACH and out is None:
-        raise CommandError(f"--format {form} writes a file for each submission: expected --out FOLDER, got none")
+    if form in EACH and (out is None or out.is_file()):
+        raise CommandError(f"--format {form} writes a file for each submission: expected --out FOLDER, got {out}")
+    if form in TOGETHER and out is not None and out.is_dir():
+        raise CommandError(f"--format {form} writes one file: expected --out FILE, got the folder {out}")
     if hidden is not None and not any(hidden.glob("*.py")):
         raise CommandError(f"--hidden: expected a folder with test files, got {hidden}")
     if jobs < 0 or limits.patience <= 0 or limits.seconds <= 0 or limits.memory <= 0:
@@ -99,25 +102,27 @@ def _check(paths: list[Path], form: str, out: Path | None, hidden: Path | None, 
 
 
 class _Progress:
-    """A line for each submission as it is graded, and on a terminal a counter."""
+    """The table, a line for each submission, in their order and as soon as may be; on a terminal a counter below."""
 
-    def __init__(self, count: int, prints: bool):
-        self._count, self._done, self._prints = count, 0, prints
+    def __init__(self, names: list[str], prints: bool):
+        self._count, self._prints = len(names), prints
+        self._waiting = names
+        self._done: dict[str, Grade] = {}
 
     def add(self, grade: Grade) -> None:
-        self._done += 1
+        self._done[grade.name] = grade
         self._clear()
-        if self._prints:
-            passed = "".join("x" if task.points else "." if task.outcome == "unsolved" else "-" for task in grade.tasks)
-            problem = f"  {grade.problem.splitlines()[0]}" if grade.problem else ""
-            show(f"{grade.points:>3} of {len(grade.tasks)}  {passed}  {grade.name}{problem}")
+        while self._waiting and self._waiting[0] in self._done:
+            line = table_line(self._done[self._waiting.pop(0)])
+            if self._prints:
+                show(line)
         if sys.stderr.isatty():
-            typer.echo(f"{self._done} of {self._count} graded", nl=False, err=True)
+            typer.echo(f"{len(self._done)} of {self._count} graded", nl=False, err=True)
 
     def end(self) -> None:
         self._clear()
         if self._prints:
-            show("x passed, - failed, . not begun; one sign a task", dim=True)
+            show(LEGEND, dim=True)
 
     @staticmethod
     def _clear() -> None:

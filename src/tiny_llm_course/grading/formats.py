@@ -12,11 +12,25 @@ from typing import Any
 
 from ..catalogue import entry_of
 from ..syllabus import TaskId, select_task
-from .grades import SOLVED, Grade, TaskGrade
+from .grades import SOLVED, UNSOLVED, Grade, TaskGrade
 
-__all__ = ["EACH", "TOGETHER", "from_json"]
+__all__ = ["EACH", "LEGEND", "TOGETHER", "from_json", "table_line"]
 
 Json = dict[str, Any]
+
+
+LEGEND = "x passed, - failed, . not begun; one sign a task"
+
+
+def table_line(grade: Grade) -> str:
+    """Points, a sign for each task, name, and why it could not be tested."""
+    signs = "".join("x" if task.points else "." if task.outcome == UNSOLVED else "-" for task in grade.tasks)
+    problem = f"  {grade.problem.splitlines()[0]}" if grade.problem else ""
+    return f"{grade.points:>3} of {len(grade.tasks)}  {signs}  {grade.name}{problem}"
+
+
+def _table(grades: list[Grade]) -> str:
+    return "\n".join([*map(table_line, grades), LEGEND]) + "\n"
 
 
 def _csv(grades: list[Grade]) -> str:
@@ -79,7 +93,7 @@ def from_json(text: str) -> list[Grade]:
             for entry in json.loads(text)["grades"]
         ]
     except (KeyError, TypeError, AttributeError) as error:
-        raise ValueError(f"expected what `grade --format json` writes, got something else ({error!r})") from error
+        raise ValueError(repr(error)) from error
 
 
 def _gradescope(grade: Grade) -> Json:
@@ -173,7 +187,12 @@ def _clean(text: str) -> str:
     return re.sub(r"[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]", "\ufffd", text)
 
 
-TOGETHER: dict[str, Callable[[list[Grade]], str]] = {"csv": _csv, "junit": _junit, "json": _json}  # one file for all
+TOGETHER: dict[str, Callable[[list[Grade]], str]] = {  # one file for all
+    "table": _table,
+    "csv": _csv,
+    "junit": _junit,
+    "json": _json,
+}
 EACH: dict[str, Callable[[Grade], Json]] = {  # a file for each submission
     "gradescope": _gradescope,
     "classroom": _classroom,

@@ -12,13 +12,14 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from ..problems import CommandError
 from ..regions import code_files
 from ..runner import HIDDEN, Run, run_tests
 from ..syllabus import Day, Task, TaskId
 from ..workspace import ROOT, Workspace
 from .submissions import Submission
 
-__all__ = ["SOLVED", "Grade", "Limits", "TaskGrade", "default_jobs", "grade_all"]
+__all__ = ["SOLVED", "UNSOLVED", "Grade", "Limits", "TaskGrade", "default_jobs", "grade_all"]
 
 SOLVED, FAILED, UNSOLVED = "solved", "failed", "unsolved"
 
@@ -75,6 +76,8 @@ def grade_all(
     """Grades in the order of the submissions; `on_grade` is called as they come. Ctrl-C ends all processes."""
     stop = threading.Event()
     with _tests(hidden) as tests, ThreadPoolExecutor(jobs) as pool:
+        if hidden is not None:
+            _check_hidden(days, tests)
         waiting = {
             pool.submit(_grade, submission, days, tests, limits, stop): number
             for number, submission in enumerate(submissions)
@@ -104,6 +107,17 @@ def _tests(hidden: Path | None) -> Iterator[Path]:
         for file in sorted(hidden.glob("*.py")):
             shutil.copy(file, tests / f"{HIDDEN}{file.stem}.py")
         yield tests
+
+
+def _check_hidden(days: list[Day], tests: Path) -> None:
+    run = run_tests(days, "tiny_llm", ["--collect-only"], tests=tests)
+    if run.problem:
+        raise CommandError(f"--hidden: the tests cannot be read: {run.problem}")
+    if run.unmarked:
+        raise CommandError(
+            f"--hidden: expected a mark with a task of the course, such as @pytest.mark.task('{days[0].tasks[0].id}'), "
+            f"on each test; none on {', '.join(run.unmarked)}"
+        )
 
 
 def _grade(submission: Submission, days: list[Day], tests: Path, limits: Limits, stop: threading.Event) -> Grade:

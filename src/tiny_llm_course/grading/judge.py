@@ -16,6 +16,7 @@ import pytest
 from ..packages import task_of
 from .remote import Connection, GoneError
 
+START_SECONDS = 60  # that a new process has for its imports, on a busy machine
 MAX_DEATHS = 3  # of a submission's process; after that its tests fail without a new one
 MEMORY = 2**32  # bytes
 
@@ -86,6 +87,7 @@ class Worker:
         self._connection.forget()
         device = "gpu" if mx.default_device() == mx.Device(mx.gpu) else "cpu"
         self._connection.request("begin", task, device)
+        self._connection.set_patience(self._patience)
         return self._connection
 
     def _is_gone(self) -> bool:
@@ -105,7 +107,7 @@ class Worker:
         if self._deaths >= MAX_DEATHS:
             raise GoneError(f"the submission's process ended or hung {self._deaths} times; it was not started again")
         ours, theirs = socket.socketpair()
-        ours.settimeout(self._patience)
+        ours.settimeout(max(self._patience, START_SECONDS))  # until it has answered first
         source = Path(__file__).parents[2]
         command = [sys.executable, "-m", "tiny_llm_course.grading.worker", str(theirs.fileno()), str(self._submission)]
         environment = {

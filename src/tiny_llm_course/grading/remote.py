@@ -104,6 +104,10 @@ class Connection:
         self.is_broken = False  # something interrupted an exchange
         self.commands: dict[str, Callable[..., Any]] = {}
 
+    def set_patience(self, seconds: float) -> None:
+        """How long to wait for an answer."""
+        self._stream.settimeout(seconds)
+
     def request(self, operation: str, *values: Any) -> Any:
         """Ask the other side; meanwhile answer what it asks. Raises what it raises, or GoneError."""
         self.is_broken = True  # until the answer is complete

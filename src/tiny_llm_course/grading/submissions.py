@@ -38,7 +38,8 @@ class _RefusedError(Exception):
 
 
 def find_submissions(paths: list[Path]) -> list[Submission]:
-    """A submission for each path that holds a package; of a folder without one, for each folder or ZIP in it."""
+    """A submission for each ZIP, and for each folder that holds a package at its top; of any other folder, for each
+    folder and ZIP in it, wherever in that the package is."""
     found = [submission for path in paths for submission in _in(path)]
     names = [submission.name for submission in found]
     return [
@@ -48,23 +49,28 @@ def find_submissions(paths: list[Path]) -> list[Submission]:
 
 
 def _in(path: Path) -> Iterator[Submission]:
-    if not path.is_dir():
-        try:
-            yield Submission(path.stem, _of_zip(path))
-        except (_RefusedError, OSError, zipfile.BadZipFile, RuntimeError, NotImplementedError) as problem:
-            yield Submission(path.stem, problem=f"{path.name} cannot be read: {problem}")
-        return
+    path = path.resolve()
+    here = any((path / place / known).is_file() for place in ("src/tiny_llm", "tiny_llm", ".") for known in KNOWN)
+    children = [] if here or not path.is_dir() else sorted(filter(_may_be_submission, path.iterdir()))
+    for child in children or [path]:
+        yield _submission(child)
+
+
+def _may_be_submission(path: Path) -> bool:
+    if path.name.startswith(".") or path.name in IGNORED:
+        return False
+    return path.is_dir() or path.suffix.lower() == ".zip"
+
+
+def _submission(path: Path) -> Submission:
     try:
+        if not path.is_dir():
+            return Submission(path.stem, _of_zip(path))
         files = _of_folder(path)
-    except _RefusedError as problem:
-        yield Submission(path.name, problem=str(problem))
-        return
-    children = sorted(child for child in path.iterdir() if child.is_dir() or child.suffix.lower() == ".zip")
-    if files or not children:
-        yield Submission(path.name, files, "" if files else NO_PACKAGE)
-    else:
-        for child in children:
-            yield from _in(child)
+        return Submission(path.name, files, "" if files else NO_PACKAGE)
+    except (_RefusedError, OSError, zipfile.BadZipFile, RuntimeError, NotImplementedError) as problem:
+        where = "" if path.is_dir() else f"{path.name} cannot be read: "
+        return Submission(path.name if path.is_dir() else path.stem, problem=f"{where}{problem}")
 
 
 def _of_folder(folder: Path) -> dict[str, bytes]:
