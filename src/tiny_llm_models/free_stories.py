@@ -48,7 +48,9 @@ class Copies:
 
     def found(self, tokens: list[int]) -> bool:
         """Whether a run of this many tokens stands in the training text."""
-        return bool(np.isin(self._hashes(np.array(tokens, dtype=np.uint64)), self._known).any())
+        runs = self._hashes(np.array(tokens, dtype=np.uint64))
+        places = np.searchsorted(self._known, runs).clip(max=len(self._known) - 1)
+        return bool((self._known[places] == runs).any())
 
     def _hashes(self, tokens: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
         """One number of 64 bits for each run of tokens."""

@@ -62,7 +62,7 @@ class Recipe:
 RECIPES = {
     "story": Recipe("qwen3", 256, 512, 5, heads=4, kv_heads=2, tied=True, learning_rate=5e-3),
     "story-draft": Recipe("qwen3", 128, 256, 3, heads=2, kv_heads=1, tied=True, learning_rate=5e-3, every=3),
-    "story-qwen2": Recipe("qwen2", 128, 256, 4, heads=2, kv_heads=1, tied=False, learning_rate=5e-3, every=3),
+    "story-qwen2": Recipe("qwen2", 128, 256, 4, heads=2, kv_heads=1, tied=False, learning_rate=5e-3, every=5),
 }
 
 # To read first; then to look far back: many questions about stories that fill the context. They follow it, beyond the
