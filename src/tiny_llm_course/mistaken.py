@@ -28,7 +28,7 @@ def mistaken_sources(reference: Path, task: TaskId, mistake: Mistake) -> dict[st
     Raises:
         CatalogueError: what an edit replaces does not stand exactly once in the task's code.
     """
-    parts = list(_code(reference, task))
+    parts = [(module, code, code) for module, code in _code(reference, task)]  # module, before, after
     for old, new in mistake.edits:
         count = sum(code.count(old) for _, _, code in parts)
         if count != 1:
@@ -49,13 +49,12 @@ def _sources(reference: Path) -> dict[str, str]:
 
 
 @cache
-def _code(reference: Path, task: TaskId) -> list[tuple[str, str, str]]:
-    """The task's functions and helpers: module, code, and the code that is to be changed."""
+def _code(reference: Path, task: TaskId) -> list[tuple[str, str]]:
+    """The task's functions and helpers: module and code."""
     return [
-        (module, code, code)
+        (module, code_of(source, name))
         for module, source in _sources(reference).items()
         for name in task_parts(source).get(task, [])
-        for code in [code_of(source, name)]
     ]
 
 

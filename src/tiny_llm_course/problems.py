@@ -51,12 +51,13 @@ def reporting() -> Iterator[None]:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # for what is flushed at exit
         raise typer.Exit(0) from None
     except Exception as error:
-        if isinstance(error, OSError) and error.filename and not _is_of_package(error):
-            say(f"error: {error.filename}: {error.strerror}", style="red")
-            raise typer.Exit(1) from None
-        if not _is_of_package(error):
+        if _is_of_package(error):
+            text = _explain(error)
+        elif isinstance(error, OSError) and error.filename:
+            text = f"error: {error.filename}: {error.strerror}"
+        else:
             raise
-        say(_explain(error), style="red")
+        say(text, style="red")
         raise typer.Exit(1) from None
 
 

@@ -66,14 +66,13 @@ class _Course:
         self._time_limit = float(config.getoption("--time-limit"))
         self._has_mistakes = Workspace().has_solutions and self._package == "tiny_llm"
         self._diagnoses: dict[TaskId, Diagnosis[Test]] = {}
-        self._endless: set[TaskId | None] = set()  # tasks of which a test took too long
+        self._endless: set[TaskId] = set()  # tasks of which a test took too long
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
         counts = Counter(str(task) for item in items if (task := task_of(item)))
         known = {task.id for task in tasks()}
-        own = [item for item in items if item.path.name.startswith(HIDDEN)]
-        unmarked = [item.name for item in own if task_of(item) not in known]
+        unmarked = [item.name for item in items if _is_hidden(item) and task_of(item) not in known]
         self._send("collected", tests=dict(counts), unmarked=unmarked)  # before -k takes some away
 
     def pytest_runtest_logstart(self, nodeid: str) -> None:
@@ -81,9 +80,10 @@ class _Course:
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_pyfunc_call(self, pyfuncitem: pytest.Function) -> Generator[None, Any, Any]:
-        if task_of(pyfuncitem) is None:  # a gate on the repository
+        task = task_of(pyfuncitem)
+        if task is None:  # a gate on the repository
             return (yield)
-        if task_of(pyfuncitem) in self._endless:
+        if task in self._endless:
             raise Failed("not run: an earlier test of this task did not end", pytrace=False)
         with recording() as seen, _time_limit(self._time_limit):
             try:
@@ -95,7 +95,7 @@ class _Course:
                 raise
             except TimedOut as error:
                 seen.error = error
-                self._endless.add(task_of(pyfuncitem))
+                self._endless.add(task)
                 raise Failed(
                     f"the test was ended after {self._time_limit:g} seconds: is there a loop that does not end?",
                     pytrace=False,
@@ -137,7 +137,7 @@ class _Course:
     def _tell(self, item: pytest.Function, report: Any, error: BaseException | None) -> None:
         outcome = "unsolved" if hasattr(report, "unsolved") else report.outcome
         about: Arguments = {"test": item.name, "task": str(task_of(item)), "outcome": outcome}
-        about["hidden"] = item.path.name.startswith(HIDDEN)
+        about["hidden"] = _is_hidden(item)
         if outcome == "unsolved":
             about["stub"] = report.unsolved
         elif outcome == "failed" and error is not None:
@@ -159,6 +159,10 @@ class _Course:
     def _send(self, event: str, **values: Any) -> None:
         if self._events is not None:
             os.write(self._events, json.dumps({"event": event, **values}).encode() + b"\n")
+
+
+def _is_hidden(item: pytest.Item) -> bool:
+    return item.path.name.startswith(HIDDEN)
 
 
 def _message(error: BaseException) -> str:

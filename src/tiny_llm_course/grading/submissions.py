@@ -16,6 +16,7 @@ MAX_FILES, MAX_BYTES = 500, 20 * 2**20
 SOURCE = re.compile(r"([A-Za-z_]\w*/)*[A-Za-z_]\w*\.(py|cpp|h|metal)")
 IGNORED = frozenset({"__pycache__", "__MACOSX", "node_modules"})
 NO_PACKAGE = "expected a package tiny_llm, found none"
+PLACES = ("src/tiny_llm/", "tiny_llm/", "")  # of the package in a submission
 KNOWN = (
     "attention.py",
     "basics.py",
@@ -50,7 +51,7 @@ def find_submissions(paths: list[Path]) -> list[Submission]:
 
 def _in(path: Path) -> Iterator[Submission]:
     path = path.resolve()
-    here = any((path / place / known).is_file() for place in ("src/tiny_llm", "tiny_llm", ".") for known in KNOWN)
+    here = any((path / f"{place}{known}").is_file() for place in PLACES for known in KNOWN)
     children = [] if here or not path.is_dir() else sorted(filter(_may_be_submission, path.iterdir()))
     for child in children or [path]:
         yield _submission(child)
@@ -63,14 +64,12 @@ def _may_be_submission(path: Path) -> bool:
 
 
 def _submission(path: Path) -> Submission:
+    name, where = (path.name, "") if path.is_dir() else (path.stem, f"{path.name} cannot be read: ")
     try:
-        if not path.is_dir():
-            return Submission(path.stem, _of_zip(path))
-        files = _of_folder(path)
-        return Submission(path.name, files, "" if files else NO_PACKAGE)
+        files = _of_folder(path) if path.is_dir() else _of_zip(path)
     except (_RefusedError, OSError, zipfile.BadZipFile, RuntimeError, NotImplementedError) as problem:
-        where = "" if path.is_dir() else f"{path.name} cannot be read: "
-        return Submission(path.name if path.is_dir() else path.stem, problem=f"{where}{problem}")
+        return Submission(name, problem=f"{where}{problem}")
+    return Submission(name, files, "" if files else NO_PACKAGE)
 
 
 def _of_folder(folder: Path) -> dict[str, bytes]:
@@ -104,7 +103,7 @@ def _package(names: set[str]) -> dict[str, str]:
     long as there is only one, as in GitHub's archives."""
     around = ""
     while True:
-        for root in (f"{around}src/tiny_llm/", f"{around}tiny_llm/", around):
+        for root in (f"{around}{place}" for place in PLACES):
             if any(f"{root}{known}" in names for known in KNOWN):
                 inner = {name: name.removeprefix(root) for name in names if name.startswith(root)}
                 return {name: path for name, path in inner.items() if SOURCE.fullmatch(path)}
