@@ -9,7 +9,7 @@ import pytest
 from tokenizers import Tokenizer
 
 from tiny_llm_models import bundled
-from tiny_llm_models.stories import Document, document
+from tiny_llm_models.stories import Document, Mix, document
 from tiny_llm_models.train.data import Encoder
 
 PIECES = [("Mia has a lamp.", 1.0), (" Where is the lamp?", 0.0), (" Mia has the lamp.", 3.0)]
@@ -27,7 +27,7 @@ def tokenizer() -> Tokenizer:
 
 @pytest.mark.parametrize("index", range(8))
 def test_without_subjects_the_tokens_are_the_tokenizers(tokenizer: Tokenizer, index: int):
-    made = document("train", index, 0)
+    made = document("train", index, Mix(long=0))
     ids, weights = Encoder(tokenizer).encode(Document(made.pieces, []), Random(0))
     assert ids == tokenizer.encode(made.text).ids
     assert len(weights) == len(ids)
@@ -61,7 +61,7 @@ def test_subjects_are_spelled_anew_in_each_document(tokenizer: Tokenizer):
 def test_all_subjects_of_a_document_are_spelled(tokenizer: Tokenizer):
     """The training text knows them by other tokens than the tokenizer's more often than not."""
     encoder, random = Encoder(tokenizer), Random(0)
-    documents = [made for made in (document("train", index, 0) for index in range(60)) if made.subjects]
+    documents = [made for made in (document("train", index, Mix(long=0)) for index in range(60)) if made.subjects]
     changed = [encoder.encode(made, random)[0] != tokenizer.encode(made.text).ids for made in documents]
     assert len(documents) > 30
     assert sum(changed) / len(changed) > 0.8

@@ -11,7 +11,7 @@ from random import Random
 import pytest
 
 from tiny_llm_models import stories
-from tiny_llm_models.stories import LANGUAGES, Question, Story, Words, ask, document, tell_long_story, tell_story
+from tiny_llm_models.stories import LANGUAGES, Mix, Question, Story, Words, ask, document, tell_long_story, tell_story
 from tiny_llm_models.stories.words import Thing, held_out
 
 FIRST_DOCUMENTS = "d6668fd1ad00f370ade8fd9b5accb968487fa446a4b75777886e267a7b21d170"  # sha256 of the first hundred
@@ -34,13 +34,20 @@ def some_stories(words: Words, count: int = 60) -> Iterator[Story]:
 
 
 def test_the_same_text_on_every_machine():
-    text = "".join(document("train", index, 0.2).text for index in range(100))
+    text = "".join(document("train", index, Mix(long=0.2)).text for index in range(100))
     assert hashlib.sha256(text.encode()).hexdigest() == FIRST_DOCUMENTS
 
 
 def test_documents_differ():
-    texts = [document("train", index, 0.1).text for index in range(500)]
+    texts = [document("train", index, Mix(long=0.1)).text for index in range(500)]
     assert len(set(texts)) > 490  # small talk may repeat
+
+
+@pytest.mark.parametrize("share", [0, 1])
+def test_stories_that_just_stop_are_read_but_not_learned_by_heart(share: int):
+    """The first piece is what the template says, the second is the story."""
+    mix = Mix(long=1, unending=share)
+    assert all(document("train", index, mix).pieces[1][1] == share for index in range(10))
 
 
 def test_every_hole_is_filled(words: Words):
@@ -82,6 +89,14 @@ def questions(words: Words, count: int = 60) -> Iterator[tuple[Story, Question]]
     for i, story in enumerate(some_stories(words, count)):
         for question in ask(story, Random(i), 8):
             yield story, question
+
+
+def test_a_kind_with_a_wide_gap_is_rarely_asked_of(words: Words):
+    asked = {1: 0, 12: 0}
+    for story in some_stories(words):
+        for gap in asked:
+            asked[gap] += sum(question.kind == "first" for question in ask(story, Random(0), 8, gaps={"first": gap}))
+    assert 0 < asked[12] < asked[1] / 2
 
 
 def test_answers_stand_in_the_story(words: Words):

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from functools import cache
 from random import Random
 
@@ -12,7 +13,9 @@ from .questions import ask
 from .telling import Story
 from .words import LANGUAGES, Words
 
-__all__ = ["Document", "document", "question_prompt"]
+__all__ = ["Document", "Mix", "document", "question_prompt"]
+
+_TOLD = 0.4  # of the stories that are asked about, the share whose text is to be learned; the questions teach reading
 
 _words = cache(Words)
 
@@ -29,19 +32,23 @@ class Document:
         return "".join(text for text, _ in self.pieces)
 
 
-def document(
-    split: str, index: int, long: float, sentences: tuple[int, int] = (24, 56), questions: int = 12
-) -> Document:
-    """The document of this number, the same one each time.
+@dataclass(frozen=True)
+class Mix:
+    """What documents are about."""
 
-    long: the share of documents about a long story.
-    sentences: of a long story, at least and at most.
-    questions: about each story, as far as it has answers.
-    """
+    long: float  # the share of documents about a long story
+    sentences: tuple[int, int] = (24, 56)  # of a long story
+    questions: int = 12  # about each story, as far as it has answers
+    gaps: Mapping[str, int] = field(default_factory=lambda: {"where": 1})  # by kind of question: see `ask`
+    unending: float = _TOLD  # of the stories that just stop, the share whose text is to be learned
+
+
+def document(split: str, index: int, mix: Mix) -> Document:
+    """The document of this number, the same one each time."""
     words = _words(LANGUAGES[index % len(LANGUAGES)], split)
     random = Random(f"{split} {index}")
-    if random.random() < long:
-        return _questions(words, random, tell_long_story(words, random, random.randint(*sentences)), questions)
+    if random.random() < mix.long:
+        return _questions(random, tell_long_story(words, random, random.randint(*mix.sentences)), mix, mix.unending)
     kind = random.random()
     if kind < 0.25:
         story = tell_story(words, random, random.random() < 0.7)
@@ -51,8 +58,8 @@ def document(
     if kind < 0.36:
         return _talk(words, random)
     if kind < 0.7:
-        return _questions(words, random, tell_story(words, random, random.random() < 0.7), questions)
-    return _questions(words, random, tell_long_story(words, random, random.randint(5, 20)), questions)
+        return _questions(random, tell_story(words, random, random.random() < 0.7), mix, _TOLD)
+    return _questions(random, tell_long_story(words, random, random.randint(5, 20)), mix, mix.unending)
 
 
 def question_prompt(story: str, question: str) -> str:
@@ -83,11 +90,11 @@ def _request(words: Words, random: Random) -> Document:
     return Document(_turn([(request, 0)], story.text, 1), [])
 
 
-def _questions(words: Words, random: Random, story: Story, count: int) -> Document:
+def _questions(random: Random, story: Story, mix: Mix, told: float) -> Document:
     """A conversation: the first question comes with the story, others follow."""
-    weight = float(random.random() < 0.4)  # of the story, which the questions alone teach to read
+    weight = float(random.random() < told)
     pieces: list[tuple[str, float]] = []
-    for i, question in enumerate(ask(story, random, count)):
+    for i, question in enumerate(ask(story, random, mix.questions, gaps=mix.gaps)):
         said = question_prompt("", question.text) if i == 0 else question.text
         pieces += _turn([(story.text if i == 0 else "", weight), (said, 0)], question.answer, 8)
     return Document(pieces, [person.name for person in story.people] + [thing.noun for thing in story.introduced])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from random import Random
 from typing import Any
@@ -25,24 +25,27 @@ class Question:
     last_mentioned: str  # what one would answer who only looks for the last place in the story; "" if that is no answer
 
 
-def ask(story: Story, random: Random, count: int, kinds: tuple[str, ...] = ()) -> list[Question]:
+def ask(
+    story: Story, random: Random, count: int, kinds: tuple[str, ...] = (), gaps: Mapping[str, int] | None = None
+) -> list[Question]:
     """Up to this many different questions, of different kinds where the story allows it.
 
     kinds: which ones to ask; all if none is named.
+    gaps: by kind, how rare its questions are, 2 if not named; half the gap of another means twice as many.
     """
     options = [(kind, roles) for kind, roles in _options(story, random) if not kinds or kind in kinds]
     random.shuffle(options)
-    ranked = sorted(zip(_ranks(options), options, strict=True), key=lambda pair: pair[0])
+    ranked = sorted(zip(_ranks(options, gaps or {}), options, strict=True), key=lambda pair: pair[0])
     chosen = [option for _, option in ranked[:count]]
     random.shuffle(chosen)
     return [_question(story, random, kind, roles) for kind, roles in chosen]
 
 
-def _ranks(options: list[tuple[str, Any]]) -> Iterator[int]:
-    """How many of its kind stand before each; questions of where count half, so there are twice as many of them."""
+def _ranks(options: list[tuple[str, Any]], gaps: Mapping[str, int]) -> Iterator[int]:
+    """How many of its kind stand before each, times the kind's gap."""
     before: Counter[str] = Counter()
     for kind, _ in options:
-        yield before[kind] if kind == "where" else 2 * before[kind]
+        yield gaps.get(kind, 2) * before[kind]
         before[kind] += 1
 
 

@@ -16,7 +16,7 @@ from tokenizers import Tokenizer
 
 from .. import BUNDLED
 from ..hf_format import write_json
-from ..stories import document
+from ..stories import Mix, document
 from .data import training_documents, write_corpus
 from .recipes import RECIPES, SMOKE, SMOKE_STAGES, STAGES, Recipe, Stage
 from .tokenizer import train_tokenizer
@@ -162,7 +162,7 @@ def _corpora(work: Path, smoke: bool) -> list[Path]:
 def _texts(count: int, advance: Any) -> Iterator[str]:
     """The documents without special tokens, which are not the tokenizer's to learn."""
     for index in range(count):
-        yield re.sub(r"<\|\w+\|>", "\n", document("train", index, 0).text)
+        yield re.sub(r"<\|\w+\|>", "\n", document("train", index, Mix(long=0)).text)
         advance(1)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import groupby
 from operator import itemgetter
 from pathlib import Path
@@ -29,8 +29,8 @@ def training_documents(stages: Sequence[Stage], number: int) -> Iterator[Documen
     """The documents of the stage of this number, in the order of training."""
     stage, first = stages[number], sum(stage.documents for stage in stages[:number])
     for index in range(stage.documents):
-        long = stage.long if index >= stage.short_first * stage.documents else 0
-        yield document("train", first + index, long, stage.sentences, stage.questions)
+        short = index < stage.short_first * stage.documents
+        yield document("train", first + index, replace(stage.mix, long=0) if short else stage.mix)
 
 
 class Encoder:
