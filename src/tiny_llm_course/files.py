@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import shutil
 import subprocess
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
+
+from .syllabus import Text
 
 __all__ = ["Backups", "ChangedSinceError", "Undone", "write_whole"]
 
@@ -27,7 +31,7 @@ def write_whole(path: Path, content: bytes) -> None:
 class Undone:
     """What was taken back."""
 
-    reason: str
+    reason: Text
     files: list[Path]
     copies: Path
 
@@ -52,8 +56,13 @@ class Backups:
         self._folder = folder
         self._root = root
 
-    def write(self, files: dict[Path, bytes | None], reason: str) -> Path:
-        """Write files below the root, or remove those of None; what they hold is kept first, in the folder returned."""
+    def write(self, files: dict[Path, bytes | None], reason: Text) -> Path:
+        """Write files below the root, or remove those of None; what they hold is kept first, in the folder returned.
+
+        Raises:
+            PermissionError: one is read-only. Nothing was changed.
+        """
+        _check_writable(files)
         copies = self._keep(list(files), reason)
         for path, content in files.items():
             if content is None:
@@ -69,6 +78,7 @@ class Backups:
 
         Raises:
             ChangedSinceError: something was written in the same lines. Nothing was changed.
+            PermissionError: a file is read-only. Nothing was changed.
         """
         open_ = [copies for copies in self.all() if not (copies / "undone").exists()]
         if not open_:
@@ -76,8 +86,10 @@ class Backups:
         copies = open_[-1]
         record = json.loads((copies / "backup.json").read_text(encoding="utf-8"))
         files = {self._root / name: existed for name, existed in record["existed"].items()}
+        _check_writable(files)
         contents = {path: self._without(copies, path, existed) for path, existed in files.items()}
-        replaced = self._keep(list(files), f"undo: {record['reason']}")
+        undone = {language: f"undo: {reason}" for language, reason in record["reason"].items()}
+        replaced = self._keep(list(files), undone)
         (replaced / "undone").touch()  # so that the next undo goes one step further back
         for path, content in contents.items():
             if content is None:
@@ -109,7 +121,7 @@ class Backups:
             raise ChangedSinceError(path, before)
         return merged.stdout
 
-    def _keep(self, files: list[Path], reason: str) -> Path:
+    def _keep(self, files: list[Path], reason: Text) -> Path:
         """Copy files into a new folder. The record comes last: a folder without one is not used."""
         folder = self._new_folder()
         existed = {}
@@ -130,3 +142,10 @@ class Backups:
             except FileExistsError:
                 continue
             return folder
+
+
+def _check_writable(files: Iterable[Path]) -> None:
+    """Replacing a file asks nobody whether it may be written, so this does."""
+    for path in files:
+        if path.exists() and not path.stat().st_mode & 0o222:
+            raise PermissionError(errno.EACCES, "is read-only, so nothing was changed; chmod u+w allows it", str(path))

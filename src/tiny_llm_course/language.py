@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 
 from .problems import CommandError
+from .syllabus import Text
 from .toml import read_toml
 
 __all__ = ["LANGUAGES", "Lang", "Messages"]
@@ -41,7 +42,12 @@ class Messages:
     def __call__(self, key: str, **values: object) -> str:
         return _texts()[key][self.language].format(**values)
 
-    def of(self, text: dict[str, str]) -> str:
+    @staticmethod
+    def in_all(key: str, **values: object) -> Text:
+        """A message in every language, for when it is not known which one it will be read in."""
+        return {language: _texts()[key][language].format(**values) for language in LANGUAGES}
+
+    def of(self, text: Text) -> str:
         """A text of the syllabus or the catalogue."""
         return text[self.language].strip("\n")
 
@@ -52,5 +58,5 @@ def _of_locale() -> str:
 
 
 @cache
-def _texts() -> dict[str, dict[str, str]]:
+def _texts() -> dict[str, Text]:
     return read_toml(Path(__file__).with_name("messages.toml"))

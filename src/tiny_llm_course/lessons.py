@@ -63,11 +63,14 @@ def hint(
         if chosen is None:
             show_next(workspace, say)
         else:
-            show_hint(workspace, chosen, more, say)
+            show_hint(workspace, chosen, more, say, say("hint_more", task=chosen.id))
 
 
-def show_hint(workspace: Workspace, task: Task, more: bool, say: Messages) -> None:
-    """The hint of the level reached so far, or the next one; first what the last test run named."""
+def show_hint(workspace: Workspace, task: Task, more: bool, say: Messages, next_step: str) -> None:
+    """The hint of the level reached so far, or the next one; first what the last test run named.
+
+    next_step: how to see the next level.
+    """
     given = workspace.noted("hints", task.id)
     given = given if isinstance(given, int) else 0
     entry = entry_of(task.id)
@@ -76,8 +79,7 @@ def show_hint(workspace: Workspace, task: Task, more: bool, say: Messages) -> No
     _show_diagnosis(workspace, task.id, say)
     show(say("hint", task=task.id, title=say.of(task.title), level=level, count=len(entry.hints)), bold=True)
     show(wrapped(say.of(entry.hints[level - 1])))
-    last = level == len(entry.hints)
-    show("\n" + say("hint_last" if last else "hint_more", task=task.id), dim=True)
+    show("\n" + (say("hint_last", task=task.id) if level == len(entry.hints) else next_step), dim=True)
 
 
 def chosen_task(text: str | None, workspace: Workspace) -> Task | None:

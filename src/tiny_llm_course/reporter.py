@@ -6,6 +6,7 @@ import inspect
 import json
 import os
 import signal
+import sys
 import traceback
 from collections import Counter
 from collections.abc import Generator, Iterator
@@ -67,6 +68,11 @@ class _Course:
         self._has_mistakes = Workspace().has_solutions and self._package == "tiny_llm"
         self._diagnoses: dict[TaskId, Diagnosis[Test]] = {}
         self._endless: set[TaskId] = set()  # tasks of which a test took too long
+        if self._events is not None:
+            sys.breakpointhook = _no_debugger
+
+    def pytest_enter_pdb(self) -> None:
+        _end_time_limit()  # thinking takes longer
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
@@ -195,8 +201,18 @@ def _time_limit(seconds: float) -> Iterator[None]:
     try:
         yield
     finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
+        _end_time_limit()
         signal.signal(signal.SIGALRM, before)
+
+
+def _end_time_limit() -> None:
+    if hasattr(signal, "setitimer"):
+        signal.setitimer(signal.ITIMER_REAL, 0)
+
+
+def _no_debugger(*_: Any, **__: Any) -> None:
+    """Instead of a prompt that nobody would see."""
+    raise RuntimeError("breakpoint() stops here only with -s at the end of the test command")
 
 
 def _time_out(number: int, frame: FrameType | None) -> None:

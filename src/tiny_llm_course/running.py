@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import subprocess
+from dataclasses import dataclass, field
 from typing import Annotated
 
 import typer
@@ -12,7 +13,7 @@ import typer
 from .catalogue import entry_of
 from .language import Lang, Messages
 from .problems import CommandError, reporting
-from .progress import SOLVED
+from .progress import SKIPPED, SOLVED
 from .runner import Result, Run, pytest_command, run_tests
 from .session import PACKAGES, package_of
 from .syllabus import Day, Task, TaskId, select_days, select_task
@@ -20,7 +21,7 @@ from .terminal import show, signs, wrapped
 from .unsolved import task_in_message
 from .workspace import ROOT, Workspace
 
-__all__ = ["keep_progress", "run", "show_failure", "show_run"]
+__all__ = ["Kept", "keep_progress", "run", "show_failure", "show_run"]
 
 NONE_CHOSEN = 5  # pytest's exit code
 
@@ -45,7 +46,7 @@ def run(
         package = package_of(impl)
         say = Messages(lang)
         arguments = context.args
-        if arguments and re.fullmatch(r"w\d+d\d+\.\d+", arguments[0]):
+        if arguments and re.fullmatch(r"w\d+d\d+\.\d+", arguments[0].lower()):
             task = select_task(arguments[0]).id
             week, day = str(task.week), str(task.day)
             arguments = ["-k", f"test_task_{task.task}_", *arguments[1:]]
@@ -77,8 +78,8 @@ def _summarised(days: list[Day], package: str, arguments: list[str], every: bool
     if not done.results and not done.problem:
         raise CommandError(_nothing_chosen(days, arguments), NONE_CHOSEN)
     workspace = Workspace()
-    newly = keep_progress(workspace, done) if package == PACKAGES["mine"] else []
-    show_run(days, done, newly, every, say)
+    kept = keep_progress(workspace, done) if package == PACKAGES["mine"] else Kept()
+    show_run(days, done, kept, every, say)
     if done.interrupted:
         return 130
     return 0 if not done.problem and all(result.outcome == "passed" for result in done.results) else 1
@@ -92,27 +93,36 @@ def _nothing_chosen(days: list[Day], arguments: list[str]) -> str:
     return f"{' '.join(arguments)}: expected the name of a test or task, found none like it; {known}"
 
 
-def keep_progress(workspace: Workspace, done: Run) -> list[TaskId]:
-    """Note which tasks are solved and what was diagnosed; return what was not solved before."""
+@dataclass
+class Kept:
+    """What a run means for the progress."""
+
+    solved: list[TaskId] = field(default_factory=list)  # and were not before
+    skipped: list[TaskId] = field(default_factory=list)  # though their tests passed
+
+
+def keep_progress(workspace: Workspace, done: Run) -> Kept:
+    """Note which tasks are solved and what was diagnosed."""
     states: dict[TaskId, str | None] = {}
-    newly = []
+    kept = Kept()
     diagnosed: dict[TaskId, str | None] = {}
     for task in done.collected:
         results = done.of(task)
         before = workspace.state(task)
         if done.is_solved(task):
             states[task] = before or SOLVED  # a task that was skipped stays so
-            newly += [task] if before is None else []
+            kept.solved += [task] if before is None else []
+            kept.skipped += [task] if before == SKIPPED else []
         elif any(result.outcome != "passed" for result in results):
             states[task] = None
         if results:
             diagnosed[task] = done.named.get(task)
     workspace.note("diagnosed", diagnosed)
     workspace.progress.set(states)
-    return newly
+    return kept
 
 
-def show_run(days: list[Day], done: Run, newly: list[TaskId], every: bool, say: Messages) -> None:
+def show_run(days: list[Day], done: Run, kept: Kept, every: bool, say: Messages) -> None:
     """A line for each task, then the first failure or stub, or what was learned."""
     for day in days:
         if any(done.of(task.id) for task in day.tasks):
@@ -136,7 +146,10 @@ def show_run(days: list[Day], done: Run, newly: list[TaskId], every: bool, say: 
     if stubs and not failures and not done.problem:
         show()
         _show_stub(min(stubs, key=lambda stub: task_in_message(stub.stub["message"]) or stub.task), say)
-    for new in newly:
+    if kept.skipped:
+        listed = ", ".join(map(str, kept.skipped))
+        show("\n" + say("run_skipped", tasks=listed, first=kept.skipped[0]).strip("\n"), dim=True)
+    for new in kept.solved:
         show()
         show(say("learned", task=new), fg="green")
         show(wrapped(say.of(entry_of(new).learned)))

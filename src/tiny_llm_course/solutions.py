@@ -89,7 +89,7 @@ def undo(lang: Lang = None) -> None:
             show(say("nothing_to_undo"))
             return
         take_back_commit(workspace.root, done.copies)
-        show(say("undone", what=done.reason, files=_listed(done.files, workspace)))
+        show(say("undone", what=say.of(done.reason), files=_listed(done.files, workspace)))
 
 
 def _fill_in_day(day: Day, workspace: Workspace, say: Messages) -> None:
@@ -130,10 +130,10 @@ def _write(
     what: str,
     **values: object,
 ) -> None:
-    reason = say(what, **values)
+    reason = say.in_all(what, **values)
     files: dict[Path, bytes | None] = {file: text.encode() for file, text in texts.items()}
     workspace.backups.write(files | {workspace.progress.file: workspace.progress.changed(states)}, reason)
-    show(say("wrote", files=_listed(list(files), workspace), what=reason))
+    show(say("wrote", files=_listed(list(files), workspace), what=say.of(reason)))
 
 
 def _show(workspace: Workspace, task: Task, say: Messages) -> None:

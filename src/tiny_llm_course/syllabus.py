@@ -44,6 +44,11 @@ class TaskId:
         return f"w{self.week}d{self.day}.{self.task}"
 
     @property
+    def numbers(self) -> str:
+        """`1.2.3`"""
+        return f"{self.week}.{self.day}.{self.task}"
+
+    @property
     def words(self) -> str:
         """`Week 1 Day 2 Task 3`"""
         return f"Week {self.week} Day {self.day} Task {self.task}"
@@ -119,11 +124,12 @@ def select_task(text: str) -> Task:
     Raises:
         SyllabusError: it does not exist.
     """
-    found = [task for task in tasks() if str(task.id) == text]
+    found = [task for task in tasks() if str(task.id) == text.lower()]
     if not found:
-        raise SyllabusError(
-            f"there is no task {text!r}; a task id looks like {tasks()[0].id}, and `progress` lists all"
-        )
+        numbers = ".".join(re.findall(r"\d+", text))
+        meant = next((task.id for task in tasks() if numbers and task.id.numbers.startswith(numbers)), None)
+        example = f"did you mean {meant}?" if meant else f"a task id looks like {tasks()[0].id}."
+        raise SyllabusError(f"there is no task {text!r}; {example} `progress` lists all")
     return found[0]
 
 

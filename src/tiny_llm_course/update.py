@@ -45,7 +45,7 @@ def update(
         changes = _changes(workspace, git, head, new)
         if changes.refused:
             raise CommandError(say("update_refused", reasons=" ".join(changes.refused)), exit_code=1)
-        copies = workspace.backups.write(changes.files, say("what_update", commit=new[:10]))
+        copies = workspace.backups.write(changes.files, say.in_all("what_update", commit=new[:10]))
         for path in changes.executable:
             path.chmod(0o755)
         made = git.record(list(changes.files), new)

@@ -81,7 +81,7 @@ class _Watch:
                 self._test()
             case "h":
                 self._clear()
-                show_hint(workspace, self._task, True, self._say)
+                show_hint(workspace, self._task, True, self._say, self._say("watch_hint"))
                 self._footer()
             case "l":
                 self._clear()
@@ -95,11 +95,11 @@ class _Watch:
         day, number = day_of(self._task.id), self._task.id.task
         done = run_tests([day], PACKAGES["mine"], ["-k", f"test_task_{number}_"])
         workspace = Workspace()
-        newly = keep_progress(workspace, done)
+        kept = keep_progress(workspace, done)
         self._clear()
-        show_run([day], done, newly, False, self._say)
+        show_run([day], done, kept, False, self._say)
         if done.is_solved(self._task.id):
-            if self._task.id not in newly:
+            if self._task.id not in kept.solved:
                 show("\n" + wrapped(self._say.of(entry_of(self._task.id).learned)))
             self._task = _after(self._task, workspace)
             show()

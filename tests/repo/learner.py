@@ -40,12 +40,15 @@ class Clone:
             shutil.copytree(ROOT / "src" / package, root / "src" / package, ignore=ignored)
         return cls(root)
 
-    def run(self, *arguments: str, cwd: Path | None = None, **environment: str) -> subprocess.CompletedProcess[str]:
-        """Run a `tiny-llm` command."""
+    def run(
+        self, *arguments: str, cwd: Path | None = None, input: str = "", **environment: str
+    ) -> subprocess.CompletedProcess[str]:
+        """Run a `tiny-llm` command. input: what is typed."""
         return subprocess.run(
             self._command(arguments),
             cwd=cwd or self.root,
             env=self.environment | environment,
+            input=input,
             capture_output=True,
             text=True,
             timeout=120,

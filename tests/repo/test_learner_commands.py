@@ -137,7 +137,8 @@ def test_a_damaged_note_is_no_obstacle(clone):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["hint", "w9d1.1"], "there is no task 'w9d1.1'; a task id looks like w1d1.1, and `progress` lists all"),
+        (["hint", "w9d1.1"], "there is no task 'w9d1.1'; a task id looks like w1d1.1. `progress` lists all"),
+        (["hint", "1.2"], "there is no task '1.2'; did you mean w1d2.1? `progress` lists all"),
         (["solution", "attention"], "there is no task 'attention'"),
         (["solution", "--day", "1"], "--day: expected week and day such as 1.2, got '1'"),
         (["solution", "--day", "1.9"], "week 1 has no day '9'"),
@@ -179,6 +180,9 @@ def test_a_day_is_filled_in_and_skipped(clone):
         in (done.stdout)
     )
     assert clone.run("test", "--week", "1", "--day", "4").returncode == 0
+    passed = clone.run("test", "W1D4.2").stdout
+    assert "Still skipped, since this code is from `solution`: w1d4.2." in passed
+    assert "pdm run reset w1d4.2" in passed
     shown = clone.run("progress").stdout
     assert "✔ w1d4.1" in shown
     assert "– w1d4.2" in shown, "passing tests do not make a skipped task a solved one"
@@ -210,6 +214,23 @@ def test_undo_goes_back_step_by_step(clone):
         assert clone.file("attention.py").read_text() == before
     assert not (clone.root / "progress.txt").exists()
     assert clone.run("undo").stdout == "There is nothing to undo.\n"
+
+
+def test_undo_speaks_the_language_of_its_own_call(clone):
+    clone.run("solution", "w1d1.1", "--apply", "--lang", "en")
+    assert clone.run("undo", "--lang", "ja").stdout.startswith("取り消しました: w1d1.1 の解答（")
+
+
+def test_a_read_only_file_is_left_alone(clone):
+    solved = clone.solved("layer_norm.py", "w1d4.1")
+    clone.file("layer_norm.py").write_text(solved)
+    clone.file("layer_norm.py").chmod(0o444)
+    result = clone.run("reset", "w1d4.1")
+    assert result.returncode == 1
+    assert "layer_norm.py: is read-only, so nothing was changed" in result.stderr
+    assert clone.file("layer_norm.py").read_text() == solved
+    assert not (clone.root / ".tiny-llm/backups").exists()
+    clone.file("layer_norm.py").chmod(0o644)
 
 
 @pytest.mark.parametrize("command", [["solution", "w1d4.1", "--apply"], ["reset", "w1d4.1"], ["solution", "w1d4.1"]])

@@ -248,6 +248,19 @@ def test_a_loop_that_does_not_end_is_cut_off(tree):
     assert summary.returncode == 1
 
 
+def test_a_breakpoint_that_nobody_would_see(tree):
+    """With -s it stops for longer than a test may take."""
+    with edited(tree, "basics.py", with_body(tree, "basics.py", "silu", "breakpoint()", "return x")):
+        arguments = ["--week", "1", "--day", "4", "-k", "silu_equals_mlx"]
+        result = tiny_llm_test(tree, *arguments)
+        debugged = tiny_llm_test(
+            tree, *arguments, "-s", "--time-limit=1", input="import time; time.sleep(2)\np 6 * 7\nq\n"
+        )
+    assert "breakpoint() stops here only with -s" in result.stdout
+    assert "42" in debugged.stdout
+    assert "was ended" not in debugged.stdout
+
+
 def test_code_that_ends_python(tree):
     with edited(tree, "basics.py", with_body(tree, "basics.py", "silu", "import os", "os.abort()")):
         result = tiny_llm_test(tree, "--week", "1", "--day", "4", "-k", "silu_equals_mlx")
