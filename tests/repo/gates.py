@@ -29,7 +29,7 @@ Definition: TypeAlias = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
 # A module imports from rows above its own only.
 LAYERS = """
     __init__
-    basics
+    basics foundations
     attention positional_encoding layer_norm embedding mlp
     quantize kv_cache
     config

@@ -1,0 +1,221 @@
+"""Attention by hand, with its weights to look at: softmax, three ways to score, heads, masks, dropout."""
+
+import math
+from collections.abc import Sequence
+
+import mlx.core as mx
+
+__all__ = [
+    "additive_attention",
+    "additive_mask",
+    "attention_head",
+    "attention_heatmap",
+    "dot_product_attention",
+    "dropout",
+    "look_ahead_mask",
+    "multi_head_attention",
+    "padding_mask",
+    "scaled_dot_product_attention",
+    "softmax",
+]
+
+_SHADES = " ░▒▓█"
+
+
+def softmax(x: mx.array, axis: int = -1) -> mx.array:
+    """exp(x) divided by its sum along one axis, for numbers of any size.
+
+    Shapes: x: any -> the same. The dtype is kept.
+    x: -inf stands for a weight of 0. Large numbers, such as 1000, do not overflow.
+
+    Task: w0d1.1
+    """
+    exponentials = mx.exp(x - x.max(axis=axis, keepdims=True))  # none above 1
+    return exponentials / exponentials.sum(axis=axis, keepdims=True)
+
+
+def dot_product_attention(query: mx.array, key: mx.array, value: mx.array) -> tuple[mx.array, mx.array]:
+    """Attention by dot products: each query's average of the values, weighted by softmax(query . key).
+
+    Shapes: query: L x D, or D for a single one; key: S x D; value: S x D_v
+    -> output L x D_v and weights L x S; of a single query D_v and S. The dtype is kept.
+    Source: Luong et al. 2015, section 3.1, "dot", arXiv:1508.04025.
+
+    Task: w0d1.2
+    """
+    weights = softmax(query @ key.T)  # L, S
+    return weights @ value, weights
+
+
+def additive_attention(
+    query: mx.array, key: mx.array, value: mx.array, w_hidden: mx.array, w_score: mx.array
+) -> tuple[mx.array, mx.array]:
+    """Attention by a small network: score = w_score . tanh(w_hidden [query; key]), on query and key joined end to end.
+
+    Shapes: query: L x D_q, key: S x D_k, value: S x D_v, w_hidden: H x (D_q + D_k), w_score: H
+    -> output L x D_v and weights L x S. The dtype is kept. Queries and keys may differ in size.
+    Source: Bahdanau et al. 2014, appendix A.1.2, arXiv:1409.0473.
+
+    Task: w0d1.3
+    """
+    (L, D_q), (S, D_k) = query.shape, key.shape
+    queries = mx.broadcast_to(query[:, None], (L, S, D_q))
+    keys = mx.broadcast_to(key[None], (L, S, D_k))
+    hidden = mx.tanh(mx.concatenate([queries, keys], axis=-1) @ w_hidden.T)  # L, S, H
+    weights = softmax(hidden @ w_score)  # L, S
+    return weights @ value, weights
+
+
+def attention_heatmap(
+    weights: mx.array, queries: Sequence[str] | None = None, keys: Sequence[str] | None = None
+) -> str:
+    """The weights as text: a line for each query, a number for each key, with a darker sign where it is larger.
+
+    Shapes: weights: L x S, none below 0.
+    queries, keys: names for lines and columns; without them, their numbers.
+
+    Raises:
+        ValueError: weights is not a matrix, or there are not as many names as lines or columns.
+    """
+    _check_names(weights, queries, keys)
+    L, S = weights.shape
+    lines = [str(name) for name in queries or range(L)]
+    columns = [str(name) for name in keys or range(S)]
+    left, width = max(map(len, lines)), max(5, *map(len, columns))
+    table = [" " * left + "".join(f" {name:>{width}}" for name in columns)]
+    shades = mx.round(weights / weights.max() * (len(_SHADES) - 1)).astype(mx.int32).tolist()
+    for name, row, signs in zip(lines, weights.astype(mx.float32).tolist(), shades, strict=True):
+        cells = (f" {_SHADES[sign]}{weight:{width - 1}.2f}" for weight, sign in zip(row, signs, strict=True))
+        table.append(f"{name:>{left}}" + "".join(cells))
+    return "\n".join(table)
+
+
+def scaled_dot_product_attention(
+    query: mx.array, key: mx.array, value: mx.array, mask: mx.array | None = None
+) -> tuple[mx.array, mx.array]:
+    """Attention whose scores are divided by sqrt(d_k), so that their size does not depend on that of the vectors.
+
+    Shapes: query: N.. x L x d_k, key: N.. x S x d_k, value: N.. x S x d_v, mask: broadcastable to N.. x L x S
+    -> output N.. x L x d_v and weights N.. x L x S. The dtype is kept.
+    mask: added to the scaled scores.
+    Source: Vaswani et al. 2017, section 3.2.1, arXiv:1706.03762.
+
+    Task: w0d2.1
+    """
+    scores = query @ key.swapaxes(-2, -1) / math.sqrt(query.shape[-1])  # N.., L, S
+    weights = softmax(scores if mask is None else scores + mask)
+    return weights @ value, weights
+
+
+def attention_head(
+    query: mx.array,
+    key: mx.array,
+    value: mx.array,
+    w_query: mx.array,
+    w_key: mx.array,
+    w_value: mx.array,
+    mask: mx.array | None = None,
+) -> tuple[mx.array, mx.array]:
+    """One head: project queries, keys and values, each by a matrix of its own, and attend.
+
+    Shapes: query: N.. x L x E, key and value: N.. x S x E, w_query and w_key: d_k x E, w_value: d_v x E,
+    mask: broadcastable to N.. x L x S -> output N.. x L x d_v and weights N.. x L x S. The dtype is kept.
+    Source: Vaswani et al. 2017, section 3.2.2, arXiv:1706.03762.
+
+    Task: w0d2.2
+    """
+    return scaled_dot_product_attention(query @ w_query.T, key @ w_key.T, value @ w_value.T, mask)
+
+
+def multi_head_attention(
+    query: mx.array,
+    key: mx.array,
+    value: mx.array,
+    heads: Sequence[tuple[mx.array, mx.array, mx.array]],
+    w_output: mx.array,
+    mask: mx.array | None = None,
+) -> mx.array:
+    """Heads side by side, one after the other in code: their outputs are joined end to end and projected once more.
+
+    Shapes: query: B x L x E, key and value: B x S x E, w_output: E x (sum of the heads' d_v), mask: broadcastable to
+    B x H x L x S -> B x L x E. The dtype is kept.
+    heads: w_query, w_key and w_value of each, as `attention_head` takes them. H is their number.
+    mask: head h sees its part h, or, where H is 1 in the mask or missing, all heads see the same.
+    Source: Vaswani et al. 2017, section 3.2.2, arXiv:1706.03762.
+
+    Task: w0d2.3
+    """
+    B, L, S = query.shape[0], query.shape[1], key.shape[1]
+    masks = None if mask is None else mx.broadcast_to(mask, (B, len(heads), L, S))
+    outputs = [
+        attention_head(query, key, value, *weights, None if masks is None else masks[:, h])[0]
+        for h, weights in enumerate(heads)
+    ]
+    return mx.concatenate(outputs, axis=-1) @ w_output.T  # B, L, E
+
+
+def padding_mask(lengths: Sequence[int], S: int) -> mx.array:
+    """Which keys are words, in sentences filled up at their ends to one length: 1 for a word, 0 for the filling.
+
+    Shapes: lengths: B numbers from 0 to S -> B x 1 x 1 x S, float32: the same for each head and each query.
+
+    Task: w0d2.4
+    """
+    visible = mx.arange(S) < mx.array(list(lengths))[:, None]  # B, S
+    return visible[:, None, None].astype(mx.float32)
+
+
+def look_ahead_mask(L: int) -> mx.array:
+    """Which keys a query may see who must not look ahead: 1 up to its own position, 0 behind it.
+
+    Shapes: -> L x L, float32.
+
+    Task: w0d2.4
+    """
+    positions = mx.arange(L)
+    return (positions <= positions[:, None]).astype(mx.float32)
+
+
+def additive_mask(keep: mx.array, hidden: float = -math.inf, dtype: mx.Dtype = mx.float32) -> mx.array:
+    """A mask to add to scores, from one of 1 and 0: 0 where it keeps a key, a number that hides it elsewhere.
+
+    Shapes: keep: any -> the same, of this dtype.
+    hidden: -inf, or a large negative number such as -1e9, under which a query that sees no key at all gets an
+    average of all values instead of NaN.
+
+    Task: w0d2.4
+    """
+    return mx.where(keep > 0, mx.array(0, dtype), mx.array(hidden, dtype))
+
+
+def dropout(x: mx.array, rate: float, training: bool = False) -> mx.array:
+    """In training, each number is replaced by 0 with probability `rate`, and the others are divided by 1 - rate; at
+    inference nothing happens.
+
+    Shapes: x: any -> the same. The dtype is kept.
+    rate: from 0 to less than 1. The draws are `mx.random`'s.
+    Source: Srivastava et al. 2014, "Dropout", JMLR 15; divided in training, as all frameworks do.
+
+    Raises:
+        ValueError: a rate out of range. `_check_rate` below raises it.
+
+    Task: w0d2.5
+    """
+    _check_rate(rate)
+    if not training:
+        return x
+    kept = mx.random.bernoulli(1 - rate, x.shape)
+    return mx.where(kept, x / (1 - rate), mx.zeros_like(x))
+
+
+def _check_names(weights: mx.array, queries: Sequence[str] | None, keys: Sequence[str] | None) -> None:
+    if weights.ndim != 2:
+        raise ValueError(f"weights: expected a matrix, L x S, got shape {weights.shape}")
+    for names, size, what in ((queries, weights.shape[0], "queries"), (keys, weights.shape[1], "keys")):
+        if names is not None and len(names) != size:
+            raise ValueError(f"{what}: expected {size} names, got {len(names)}")
+
+
+def _check_rate(rate: float) -> None:
+    if not 0 <= rate < 1:
+        raise ValueError(f"rate: expected 0 or more and less than 1, got {rate}")
