@@ -4,6 +4,7 @@ import math
 from collections.abc import Sequence
 
 import mlx.core as mx
+import numpy as np
 
 __all__ = [
     "additive_attention",
@@ -88,10 +89,10 @@ def attention_heatmap(
     columns = [str(name) for name in keys or range(S)]
     left, width = max(map(len, lines)), max(5, *map(len, columns))
     table = [" " * left + "".join(f" {name:>{width}}" for name in columns)]
-    shades = mx.round(weights / weights.max() * (len(_SHADES) - 1)).astype(mx.int32).tolist()
-    for name, row, signs in zip(lines, weights.astype(mx.float32).tolist(), shades, strict=True):
-        cells = (f" {_SHADES[sign]}{weight:{width - 1}.2f}" for weight, sign in zip(row, signs, strict=True))
-        table.append(f"{name:>{left}}" + "".join(cells))
+    numbers = np.array(weights.astype(mx.float32))
+    step = (len(_SHADES) - 1) / (numbers.max() or 1)
+    for name, row in zip(lines, numbers, strict=True):
+        table.append(f"{name:>{left}}" + "".join(f" {_SHADES[round(x * step)]}{x:{width - 1}.2f}" for x in row))
     return "\n".join(table)
 
 

@@ -64,8 +64,10 @@ class Workspace:
         return None if task in self.stubs else self.progress.state(task)
 
     def next_task(self) -> Task | None:
-        """The first open task."""
-        return next((task for task in tasks() if self.state(task.id) is None), None)
+        """The first open task of the week in which the learner is, or of a later one, or else of all."""
+        open_ = [task for task in tasks() if self.state(task.id) is None]
+        week = max((task.id.week for task in tasks() if self.state(task.id)), default=0)
+        return next((task for task in open_ if task.id.week >= week), next(iter(open_), None))
 
     def place(self, day: Day, task: Task) -> Place:
         """Where to write a task's code, or where it was written."""

@@ -7,6 +7,8 @@ import sys
 import pytest
 from learner import Clone
 
+from tiny_llm_course.syllabus import weeks
+
 
 @pytest.fixture(scope="module")
 def clone(tmp_path_factory):
@@ -28,8 +30,8 @@ def test_a_machine_on_which_everything_works(clone):
     assert found["python"]["found"] == f"{sys.version.split()[0]} ({sys.executable})"
     assert "mlx 0." in found["packages"]["found"]
     assert found["mlx"]["found"] in ("cpu", "gpu", "gpu (Metal)")
-    assert found["files"]["found"] == "src/tiny_llm parses; 19 tasks are still stubs"
-    assert days == {f"1.{day}": True for day in range(1, 8)}
+    assert found["files"]["found"] == "src/tiny_llm parses; 27 tasks are still stubs"
+    assert days == {f"{day.week}.{day.number}": True for week in weeks() for day in week.days}
 
 
 def test_in_words_and_in_japanese(clone):

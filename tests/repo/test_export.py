@@ -66,7 +66,7 @@ def test_what_is_withheld_and_what_is_there(student):
 
 
 def test_the_commands_work(student):
-    assert "(w1d1.1)" in student.run("next").stdout
+    assert "(w0d1.1)" in student.run("next").stdout
     assert "hint 1 of 3" in student.run("hint").stdout
     stubs = student.run("test", "--week", "1", "--day", "1")
     assert stubs.returncode == 1

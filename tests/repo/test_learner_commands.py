@@ -32,35 +32,41 @@ def line_of(clone, file, text):
 
 
 def test_next_names_task_file_and_command(clone):
-    line = line_of(clone, "attention.py", "raise NotImplementedError")
+    line = line_of(clone, "foundations.py", "raise NotImplementedError")
     assert clone.run("next").stdout == (
-        "next:     Scaled dot-product attention (w1d1.1)\n"
-        "chapter:  week 1 day 1, Attention and multi-head attention\n"
-        f"file:     src/tiny_llm/attention.py:{line}\n"
-        "test:     pdm run test --week 1 --day 1 -- -k task_1\n"
-        "hint:     pdm run hint w1d1.1\n"
+        "next:     Softmax (w0d1.1)\n"
+        "chapter:  week 0 day 1, Attention by hand\n"
+        f"file:     src/tiny_llm/foundations.py:{line}\n"
+        "test:     pdm run test --week 0 --day 1 -- -k task_1\n"
+        "hint:     pdm run hint w0d1.1\n"
     )
 
 
 @pytest.mark.parametrize("variable", ["LANG", "LC_ALL", "LC_MESSAGES"])
 def test_the_locale_decides_the_language(clone, variable):
-    assert "次の課題: スケール付き内積アテンション（w1d1.1）" in clone.run("next", **{variable: "ja_JP.UTF-8"}).stdout
+    assert "次の課題: softmax（w0d1.1）" in clone.run("next", **{variable: "ja_JP.UTF-8"}).stdout
     assert "next:" in clone.run("next", "--lang", "en", **{variable: "ja_JP.UTF-8"}).stdout
 
 
 def test_next_goes_on_when_a_task_is_solved(clone):
+    clone.file("foundations.py").write_text(clone.solved("foundations.py", "w0d1.1"))
+    assert "(w0d1.1)" in clone.run("next").stdout, "written, and not yet tested"
+    assert clone.run("test", "--week", "0", "--day", "1", "-k", "task_1").returncode == 0
+    assert "(w0d1.2)" in clone.run("next").stdout
+    clone.file("foundations.py").write_text(clone.solved("foundations.py"))
+    assert "(w0d1.1)" in clone.run("next").stdout, "its stub stands there again"
+
+
+def test_who_begins_with_week_1_stays_there(clone):
     clone.file("attention.py").write_text(clone.solved("attention.py", "w1d1.1"))
-    assert "(w1d1.1)" in clone.run("next").stdout, "written, and not yet tested"
-    assert clone.run("test", "--week", "1", "--day", "1", "-k", "task_1").returncode == 0
+    clone.run("test", "w1d1.1")
     assert "(w1d1.2)" in clone.run("next").stdout
-    clone.file("attention.py").write_text(clone.solved("attention.py"))
-    assert "(w1d1.1)" in clone.run("next").stdout, "its stub stands there again"
 
 
 def test_some_passing_tests_are_not_a_solved_task(clone):
-    clone.file("attention.py").write_text(clone.solved("attention.py", "w1d1.1"))
-    clone.run("test", "--week", "1", "--day", "1", "-k", "test_task_1_equals_mlx")
-    assert "(w1d1.1)" in clone.run("next").stdout
+    clone.file("foundations.py").write_text(clone.solved("foundations.py", "w0d1.1"))
+    clone.run("test", "--week", "0", "--day", "1", "-k", "test_task_1_large_numbers")
+    assert "(w0d1.1)" in clone.run("next").stdout
 
 
 def test_a_task_that_fails_again_is_open_again(clone):
@@ -100,7 +106,8 @@ def test_the_progress_file_tolerates_what_it_does_not_know(clone):
 
 
 def test_hints_come_in_three_levels(clone):
-    first = clone.run("hint").stdout
+    assert clone.run("hint").stdout.startswith("w0d1.1 Softmax: hint 1 of 3\n"), "of the next task"
+    first = clone.run("hint", "w1d1.1").stdout
     assert first.startswith("w1d1.1 Scaled dot-product attention: hint 1 of 3\nAttention is a weighted average")
     assert "More: pdm run hint w1d1.1 --more" in first
     assert clone.run("hint", "w1d1.1").stdout == first, "no further without --more"
@@ -196,7 +203,7 @@ def test_every_day_can_be_filled_in(clone):
             assert clone.run("solution", "--day", f"{day.week}.{day.number}").returncode == 0
     for file in clone.file("").glob("*.py"):
         assert file.read_text() == (clone.root / "src/tiny_llm_ref" / file.name).read_text()
-    assert "All 19 tasks are done." in clone.run("next").stdout
+    assert "All 27 tasks are done." in clone.run("next").stdout
     for task in tasks():
         clone.run("reset", str(task.id))
     for file in clone.file("").glob("*.py"):
@@ -315,10 +322,10 @@ def test_undo_keeps_what_was_written_since(clone):
 
 
 def test_a_file_that_is_missing(clone):
-    clone.file("attention.py").unlink()
-    assert "src/tiny_llm/attention.py is missing" in clone.run("next").stdout
-    assert clone.run("reset", "w1d1.1").returncode == 0
-    assert clone.file("attention.py").read_text() == clone.solved("attention.py")
+    clone.file("foundations.py").unlink()
+    assert "src/tiny_llm/foundations.py is missing" in clone.run("next").stdout
+    assert clone.run("reset", "w0d1.1").returncode == 0
+    assert clone.file("foundations.py").read_text() == clone.solved("foundations.py")
 
 
 def test_next_names_the_first_file_of_the_day(clone):

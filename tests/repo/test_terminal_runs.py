@@ -6,11 +6,7 @@ from learner import Clone
 MISTAKE = ("math.sqrt(query.shape[-1])", "query.shape[-1]")
 SCREENS = {
     "en": {
-        "next": [
-            "Scaled dot-product attention (w1d1.1)",
-            "src/tiny_llm/attention.py:",
-            "pdm run test --week 1 --day 1",
-        ],
+        "next": ["Softmax (w0d1.1)", "src/tiny_llm/foundations.py:", "pdm run test --week 0 --day 1"],
         "hint": ["hint 1 of 3", "More: pdm run hint w1d1.1 --more"],
         "test": ["A known mistake (scale-1-over-d)", "This is what you get when the scale is 1/D"],
         "solution": ["-        scale = 1 / query.shape[-1]", "--apply"],
@@ -19,7 +15,7 @@ SCREENS = {
         "list": ["○ w1d1.1", "w1d7.4", "0 solved"],
     },
     "ja": {
-        "next": ["スケール付き内積アテンション", "src/tiny_llm/attention.py:", "pdm run test --week 1 --day 1"],
+        "next": ["softmax（w0d1.1）", "src/tiny_llm/foundations.py:", "pdm run test --week 0 --day 1"],
         "hint": ["ヒント 1/3", "pdm run hint w1d1.1 --more"],
         "test": ["よくある間違い", "スケールを 1/sqrt(D) ではなく 1/D に"],
         "solution": ["-        scale = 1 / query.shape[-1]", "--apply"],
@@ -30,7 +26,7 @@ SCREENS = {
 }
 COMMANDS = {
     "next": ["next"],
-    "hint": ["hint"],
+    "hint": ["hint", "w1d1.1"],
     "test": ["test", "--week", "1", "--day", "1", "-k", "task_1"],
     "solution": ["solution", "w1d1.1"],
     "apply": ["solution", "w1d1.1", "--apply"],

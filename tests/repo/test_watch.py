@@ -15,7 +15,7 @@ KEYS = "n next   h hint   l list   r run   q quit"
 
 
 def test_a_task_from_stub_to_solution(clone):
-    terminal = clone.terminal("watch")
+    terminal = clone.terminal("watch", "w1d1.1")
     screen = terminal.wait_for("No file events? Press r.")
     assert "scaled_dot_product_attention_simple is yours to write" in screen
     assert KEYS in screen
@@ -28,6 +28,7 @@ def test_a_task_from_stub_to_solution(clone):
     terminal.send("h")
     screen = terminal.wait_for("hint 1 of 3")
     assert "Your last test run ended in a known mistake" in screen
+    assert "More: press h again." in screen
     terminal.send("h")
     terminal.wait_for("hint 2 of 3")
 
@@ -68,7 +69,7 @@ def test_ctrl_c_and_japanese(clone):
 def test_a_file_that_does_not_parse(clone):
     terminal = clone.terminal("watch")
     terminal.wait_for(KEYS)
-    clone.file("attention.py").write_text("def broken(:\n")
+    clone.file("foundations.py").write_text("def broken(:\n")
     terminal.wait_for("SyntaxError")
     terminal.send("q")
     assert terminal.exit_code() == 0

@@ -1,0 +1,161 @@
+"""`tiny-llm trace`: the shapes, parameters and arithmetic of multi-head attention, step by step."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Annotated
+
+import typer
+
+from .language import Lang, Messages
+from .problems import CommandError, reporting
+from .session import DEFAULT_IMPL, PACKAGES
+from .terminal import show, wrapped
+
+__all__ = ["Sizes", "Step", "steps", "trace"]
+
+BYTES = {"float32": 4, "bfloat16": 2, "float16": 2}
+_OPTIONS = ("--batch", "--seq", "--hidden", "--heads", "--kv-heads", "--head-dim")
+SOFTMAX = 5  # operations for each score: maximum, difference, exp, sum, quotient
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """Of one attention layer and its input.
+
+    Raises:
+        CommandError: a size is below 1, or the heads do not fit together.
+    """
+
+    B: int
+    L: int
+    E: int
+    H_q: int
+    H_kv: int
+    D: int
+
+    def __post_init__(self) -> None:
+        for option, size in zip(_OPTIONS, vars(self).values(), strict=True):
+            if size < 1:
+                raise CommandError(f"{option}: expected 1 or more, got {size}")
+        if self.H_q % self.H_kv:
+            raise CommandError(f"--kv-heads: expected a divisor of {self.H_q} heads, got {self.H_kv}")
+
+
+@dataclass(frozen=True)
+class Step:
+    """What one step makes, and at what cost."""
+
+    name: str  # in messages.toml, behind "trace_"
+    shape: tuple[int, ...]
+    parameters: int = 0
+    flops: int = 0  # a multiplication and an addition are two
+    growth: str = ""  # of the operations, with n for L and d for E; "" if there are none
+
+    @property
+    def numbers(self) -> int:
+        return math.prod(self.shape)
+
+
+def steps(sizes: Sizes) -> Iterator[Step]:
+    """Self-attention of B sequences of L tokens, without biases and without a mask."""
+    B, L, E, H_q, H_kv, D = vars(sizes).values()
+    scores = B * H_q * L * L
+
+    def projection(name: str, width: int, out: int, shape: tuple[int, ...]) -> Step:
+        return Step(name, shape, width * out, 2 * B * L * width * out, "n d²")
+
+    yield Step("input", (B, L, E))
+    yield projection("query", E, H_q * D, (B, L, H_q * D))
+    yield projection("key", E, H_kv * D, (B, L, H_kv * D))
+    yield projection("value", E, H_kv * D, (B, L, H_kv * D))
+    yield Step("split", (B, H_q, L, D))
+    yield Step("scores", (B, H_q, L, L), 0, 2 * scores * D, "n² d")
+    yield Step("scale", (B, H_q, L, L), 0, scores, "n²")
+    yield Step("softmax", (B, H_q, L, L), 0, SOFTMAX * scores, "n²")
+    yield Step("average", (B, H_q, L, D), 0, 2 * scores * D, "n² d")
+    yield Step("join", (B, L, H_q * D))
+    yield projection("output", H_q * D, E, (B, L, E))
+
+
+def trace(
+    batch: Annotated[int, typer.Option(metavar="B", help="Sequences.")] = 1,
+    seq: Annotated[int, typer.Option(metavar="L", help="Tokens of each.")] = 100,
+    hidden: Annotated[int, typer.Option(metavar="E", help="Numbers of each token.")] = 768,
+    heads: Annotated[int, typer.Option(metavar="H", help="Heads.")] = 8,
+    kv_heads: Annotated[
+        int | None, typer.Option(metavar="H_KV", help="Heads of keys and values. Default: as many as heads.")
+    ] = None,
+    head_dim: Annotated[
+        int | None, typer.Option(metavar="D", help="Numbers of each head. Default: hidden / heads.")
+    ] = None,
+    model: Annotated[
+        str | None,
+        typer.Option(metavar="NAME_OR_PATH", help="Take hidden, heads and head size from a checkpoint, such as story."),
+    ] = None,
+    dtype: Annotated[str, typer.Option(metavar="|".join(BYTES), help="Number format of the results.")] = "float32",
+    lang: Lang = None,
+) -> None:
+    """Follow multi-head attention step by step: shapes, parameters, operations, bytes, and how they grow."""
+    with reporting():
+        say = Messages(lang)
+        if dtype not in BYTES:
+            raise CommandError(f"--dtype: expected one of {', '.join(BYTES)}, got {dtype!r}")
+        sizes = _sizes(batch, seq, hidden, heads, kv_heads, head_dim) if model is None else _of(model, batch, seq)
+        _show(sizes, dtype, say)
+
+
+def _sizes(B: int, L: int, E: int, heads: int, kv_heads: int | None, head_dim: int | None) -> Sizes:
+    if head_dim is None and (heads < 1 or E % heads):
+        raise CommandError(f"--heads: expected a divisor of --hidden {E}, got {heads}; or give --head-dim too")
+    return Sizes(B, L, E, heads, heads if kv_heads is None else kv_heads, head_dim or E // heads)
+
+
+def _of(model: str, batch: int, seq: int) -> Sizes:
+    package = PACKAGES[DEFAULT_IMPL]
+    try:
+        path = import_module(f"{package}.models").resolve(model)
+        config = import_module(f"{package}.config").ModelConfig.from_pretrained(path)
+    except (OSError, ValueError) as error:
+        raise CommandError(f"--model: {error}", exit_code=1) from None
+    heads = config.num_attention_heads, config.num_key_value_heads, config.head_dim
+    return Sizes(batch, seq, config.hidden_size, *heads)
+
+
+def _show(sizes: Sizes, dtype: str, say: Messages) -> None:
+    done = list(steps(sizes))
+    titles = [say(f"trace_{name}") for name in ("step", "shape", "parameters", "flops", "bytes", "growth")]
+    rows = [titles, *([say(f"trace_{step.name}"), *_cells(step, dtype)] for step in done)]
+    rows.append([say("trace_total"), "", *(f"{sum(numbers):,}" for numbers in _columns(done, dtype)), ""])
+    widths = [max(map(_width, column)) for column in zip(*rows, strict=True)]
+    for i, row in enumerate(rows):
+        left = " " * (widths[0] - _width(row[0]))
+        right = (" " * (width - _width(cell)) + cell for width, cell in zip(widths[1:], row[1:], strict=True))
+        show(f"{row[0]}{left}  {'  '.join(right)}".rstrip(), bold=i in (0, len(rows) - 1))
+    linear, square = (sum(step.flops for step in done if step.growth.startswith(n)) for n in ("n ", "n²"))
+    show()
+    show(wrapped(say("trace_divisor", D=sizes.D, root=f"{math.sqrt(sizes.D):.1f}")))
+    share = f"{100 * square / (linear + square):.0f}"
+    show(wrapped(say("trace_summary", L=sizes.L, share=share, equal=round(sizes.L * linear / square))))
+
+
+def _columns(done: list[Step], dtype: str) -> Iterator[list[int]]:
+    yield [step.parameters for step in done]
+    yield [step.flops for step in done]
+    yield [step.numbers * BYTES[dtype] for step in done]
+
+
+def _cells(step: Step, dtype: str) -> list[str]:
+    counts = (f"{count:,}" if count else "" for count in (step.parameters, step.flops))
+    growth = f"O({step.growth})" if step.growth else ""
+    return [" x ".join(map(str, step.shape)), *counts, f"{step.numbers * BYTES[dtype]:,}", growth]
+
+
+def _width(text: str) -> int:
+    """Columns on a terminal: Japanese signs take two."""
+    from rich.cells import cell_len
+
+    return cell_len(text)
