@@ -1,0 +1,71 @@
+"""`tiny-llm viz attention`: where each token looks, in every layer and head."""
+
+from __future__ import annotations
+
+import math
+import shutil
+
+import numpy as np
+
+from ..problems import CommandError
+from ..terminal import show, signs
+from .labels import padded, shortened, token_labels
+from .output import Output
+from .page import attention_page
+from .subject import Attention, Subject
+
+__all__ = ["show_attention"]
+
+LIMIT = 128  # tokens that a page can show
+ROWS = 24  # of the text
+LABEL = 14  # columns of a terminal
+DARKNESS = ((0.5, 0), (0.2, 1), (0.05, 2))  # from which weight on a cell gets which sign of the bar
+
+
+def show_attention(
+    output: Output, model: str, impl: str, prompt: str | None, layer: int, head: int, draws_all: bool
+) -> None:
+    """Print where the tokens look in one head; draw it, or all heads; and write a page of all."""
+    say = output.say
+    subject = Subject(model, impl)
+    tokens = subject.prompt(say("viz_prompt") if prompt is None else prompt, LIMIT)
+    _check("--layer", layer, subject.layers)
+    _check("--head", head, subject.heads)
+    pieces = subject.pieces(tokens)
+    seen = Attention(model, token_labels(pieces), pieces, subject.weights(tokens), layer, head)
+    show(say("viz_attention_text", model=model, layer=layer, head=head), bold=True)
+    show(_text(seen) + "\n")
+
+    def draw() -> bytes:
+        from . import attention_drawing
+
+        return (attention_drawing.draw_all if draws_all else attention_drawing.draw_one)(seen, say)
+
+    output.picture("attention-all.png" if draws_all else "attention.png", draw)
+    output.file("attention.html", attention_page(seen, say).encode())
+
+
+def _check(option: str, value: int, count: int) -> None:
+    if not 0 <= value < count:
+        raise CommandError(f"{option}: expected 0 to {count - 1}, since the model has {count}, got {value}")
+
+
+def _text(seen: Attention) -> str:
+    """A line for each of the last tokens: a darker sign where it looks more, and the two it looks at most."""
+    width = shutil.get_terminal_size().columns
+    first = max(0, len(seen.labels) - ROWS)
+    with_signs = len(seen.labels) + 3 * LABEL + 16 <= width
+    lines = [] if first == 0 else ["..."]
+    for label, row in list(zip(seen.labels, seen.chosen, strict=True))[first:]:
+        best = [key for key in np.argsort(-row, kind="stable")[:2] if row[key] > 0]
+        most = "  ".join(f"{row[key]:4.0%} {shortened(seen.labels[key], LABEL)}" for key in best)
+        lines.append(f"{padded(label, LABEL)} {''.join(map(_sign, row)) + '  ' if with_signs else ''}{most}".rstrip())
+    if with_signs:
+        lines.append(" " * LABEL + " " + "  ".join(f"{signs()[3:][i]} ≥ {least:.0%}" for least, i in DARKNESS))
+    return "\n".join(lines)
+
+
+def _sign(weight: float) -> str:
+    if math.isnan(weight):
+        return "?"
+    return next((signs()[3:][i] for least, i in DARKNESS if weight >= least), " ")

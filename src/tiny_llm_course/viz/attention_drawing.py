@@ -1,0 +1,87 @@
+"""Attention weights as pictures: one head with its tokens, or all heads of all layers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from matplotlib.colors import PowerNorm
+
+from ..language import Messages
+from .drawing import ACCENT, PALE, drawable, picture
+from .labels import shortened
+from .subject import Array, Attention
+
+__all__ = ["draw_all", "draw_one"]
+
+TICKS = (0, 0.05, 0.25, 0.5, 1)
+LABEL = 16  # columns of a terminal, of which a Japanese character takes two
+NUMBERED = 12  # so few tokens leave room for numbers
+
+
+def draw_one(seen: Attention, say: Messages) -> bytes:
+    """A heat map of the chosen head: a row for each token that looks."""
+    labels = [drawable(shortened(label, LABEL)) for label in seen.labels]
+    L = len(labels)
+    side = L * min(max(6 / L, 0.2), 0.6)
+    title = say("viz_attention_title", model=seen.model, layer=seen.layer, head=seen.head)
+    with picture(max(side, 2.5) + 2.6, max(side, 2) + 1.8, title) as drawn:
+        axes = drawn.figure.add_subplot()
+        image = _show(axes, seen.chosen)
+        axes.set_xticks(range(L), labels, rotation=90)
+        axes.set_yticks(range(L), labels)
+        axes.set_xlabel(say("viz_looked_at"))
+        axes.set_ylabel(say("viz_looks"))
+        axes.tick_params(length=0)
+        axes.set_xticks(np.arange(L + 1) - 0.5, minor=True)
+        axes.set_yticks(np.arange(L + 1) - 0.5, minor=True)
+        axes.grid(which="minor", color=PALE, linewidth=0.5)
+        axes.tick_params(which="minor", length=0)
+        if L <= NUMBERED:
+            _write_numbers(axes, seen.chosen)
+        _add_scale(drawn.figure, image, axes, say)
+    return drawn.png
+
+
+def draw_all(seen: Attention, say: Messages) -> bytes:
+    """Every head as a small heat map: a row of maps for each layer."""
+    layers, heads, L, _ = seen.weights.shape
+    pitch = L + max(1, L // 12)  # with the gap between two maps
+    mosaic = np.full((layers * pitch, heads * pitch), np.inf, np.float32)
+    for layer, row in enumerate(seen.weights):
+        for head, weights in enumerate(row):
+            mosaic[layer * pitch : layer * pitch + L, head * pitch : head * pitch + L] = weights
+    map_side = min(max(8 / heads, 0.8), 1.8)
+    with picture(heads * map_side + 1.6, layers * map_side + 1.0, say("viz_all_title", model=seen.model)) as drawn:
+        axes = drawn.figure.add_subplot()
+        image = _show(axes, mosaic)
+        centres = (L - 1) / 2
+        axes.set_xticks(np.arange(heads) * pitch + centres, [say("viz_head", head=i) for i in range(heads)])
+        axes.set_yticks(np.arange(layers) * pitch + centres, [say("viz_layer", layer=i) for i in range(layers)])
+        axes.xaxis.tick_top()
+        axes.tick_params(length=0)
+        axes.spines[:].set_visible(False)
+        _add_scale(drawn.figure, image, axes, say)
+    return drawn.png
+
+
+def _show(axes: Any, weights: Array) -> Any:
+    """An image whose colour grows with the root of the weight, so that small weights can be told apart."""
+    from matplotlib import colormaps
+
+    colours = colormaps["Blues"].with_extremes(bad=ACCENT, over=PALE)
+    return axes.imshow(weights, cmap=colours, norm=PowerNorm(0.5, 0, 1))
+
+
+def _write_numbers(axes: Any, weights: Array) -> None:
+    for (query, key), weight in np.ndenumerate(weights):
+        if weight >= 0.005:
+            axes.text(
+                key, query, f"{weight:.2f}", ha="center", va="center", fontsize=7, color="white" if weight > 0.3 else None
+            )
+
+
+def _add_scale(figure: Any, image: Any, axes: Any, say: Messages) -> None:
+    scale = figure.colorbar(image, ax=axes, shrink=0.6, aspect=25, ticks=TICKS, label=say("viz_weight"))
+    scale.ax.set_yticklabels([f"{tick:.0%}" for tick in TICKS])
+    scale.outline.set_visible(False)

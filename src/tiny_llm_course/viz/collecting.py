@@ -1,0 +1,50 @@
+"""A cache that keeps the attention weights of a model it is given to. The model knows nothing of it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import mlx.core as mx
+
+__all__ = ["CollectingCache"]
+
+
+class CollectingCache:
+    """Attends as another cache does, and keeps the weights of every layer in `layers[i].weights` (B x H_q x L x S).
+
+    cache: of the package whose attention is looked at, such as its NoCache.
+    """
+
+    def __init__(self, cache: Any):
+        self._cache = cache
+        self.layers = [_Layer(layer) for layer in cache.layers]
+
+    def advance(self, length: int) -> None:
+        self._cache.advance(length)
+
+
+class _Layer:
+    def __init__(self, layer: Any):
+        self._layer = layer
+        self.weights: mx.array | None = None
+
+    @property
+    def offset(self) -> Any:
+        return self._layer.offset
+
+    def attend(self, query: mx.array, key: mx.array, value: mx.array, scale: float | None = None) -> mx.array:
+        self.weights = self._read_off(query.astype(mx.float32), key.astype(mx.float32), scale)
+        output: mx.array = self._layer.attend(query, key, value, scale)
+        return output
+
+    def _read_off(self, query: mx.array, key: mx.array, scale: float | None) -> mx.array:
+        """The weights, from the layer's own attention: a query's average of unit vectors is its weights.
+
+        Shapes: query: B x H_q x L x D, key: B x H_kv x S x D -> B x H_q x L x S.
+        """
+        *_, S, D = key.shape
+        columns = []
+        for first in range(0, S, D):
+            units = mx.broadcast_to(mx.eye(S, D, k=-first), key.shape)  # key first + j has a 1 in column j
+            columns.append(self._layer.attend(query, key, units, scale)[..., : S - first])
+        return mx.concatenate(columns, axis=-1)

@@ -1,0 +1,73 @@
+"""Pictures: matplotlib with the course's font and colours. Import this only where it is certain to be installed."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import matplotlib
+from matplotlib.figure import Figure
+from matplotlib.font_manager import fontManager, get_font
+
+__all__ = ["ACCENT", "BLUE", "DIM", "FONT", "PALE", "Picture", "drawable", "picture"]
+
+FONT = Path(__file__).parent / "fonts" / "NotoSansCJKjp-subset.otf"
+INK, DIM, PALE, BLUE, ACCENT = "#1b1d22", "#5d6470", "#e6e8ec", "#2171b5", "#c2410c"
+DPI = 150
+_STYLE = {
+    "font.family": ["Noto Sans CJK JP"],
+    "font.size": 9,
+    "text.color": INK,
+    "text.parse_math": False,  # a token may be a dollar sign
+    "axes.titlesize": 10,
+    "axes.labelcolor": DIM,
+    "axes.edgecolor": "#b6bbc4",
+    "axes.linewidth": 0.8,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "xtick.color": DIM,
+    "ytick.color": DIM,
+    "xtick.labelcolor": INK,
+    "ytick.labelcolor": INK,
+    "figure.constrained_layout.use": True,
+}
+
+
+class Picture:
+    """A figure to draw on, and its PNG once it is drawn."""
+
+    def __init__(self, figure: Any):
+        self.figure = figure
+        self.png = b""
+
+
+@contextmanager
+def picture(width: float, height: float, title: str) -> Iterator[Picture]:
+    """A figure of this size in inches; when the block ends, `png` is set."""
+    _add_font()
+    with matplotlib.rc_context(_STYLE):
+        drawn = Picture(Figure(figsize=(width, height), dpi=DPI))
+        drawn.figure.suptitle(drawable(title), fontsize=12, fontweight="normal")
+        yield drawn
+        data = io.BytesIO()
+        drawn.figure.savefig(data, format="png")
+        drawn.png = data.getvalue()
+
+
+def drawable(text: str) -> str:
+    """The text, with the code point of each character that the font lacks in place of a box."""
+    return "".join(letter if letter in _glyphs() or letter == "\n" else f"<U+{ord(letter):04X}>" for letter in text)
+
+
+@cache
+def _add_font() -> None:
+    fontManager.addfont(FONT)
+
+
+@cache
+def _glyphs() -> frozenset[str]:
+    return frozenset(map(chr, get_font(FONT).get_charmap()))

@@ -1,0 +1,91 @@
+"""What tokens are called in pictures: their text, made visible."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import groupby
+
+from rich.cells import cell_len
+
+__all__ = ["padded", "shortened", "token_bytes", "token_labels"]
+
+_SIGNS = {" ": "␣", "\u3000": "␣", "\n": "⏎", "\t": "⇥"}
+
+
+def token_bytes(entry: str | None, token: int) -> bytes:
+    """The bytes of a vocabulary entry as a byte-level BPE stores it: each letter stands for a byte.
+
+    An entry that is not written so is a special token, which is its own text. None: an id without an entry.
+    """
+    if entry is None:
+        return f"#{token}".encode()
+    letters = _letters()
+    return bytes(map(letters.__getitem__, entry)) if letters.keys() >= set(entry) else entry.encode()
+
+
+def token_labels(pieces: Sequence[bytes]) -> list[str]:
+    """A label for each token of a text, given the bytes of each.
+
+    Blanks and ends of lines become signs. A character that is spread over several tokens stands in the label of each
+    of them, with its part: "鰯[1/3]", "鰯[2/3]", "鰯[3/3]". Bytes that make no character are written as "<F0 9F>".
+    """
+    owners = [token for token, piece in enumerate(pieces) for _ in piece]  # of each byte
+    shown: list[tuple[int, bool, str]] = []  # token, whether it is a lone byte, text
+    start = 0
+    for character, data in _characters(b"".join(pieces)):
+        parts = [token for token, _ in groupby(owners[start : start + len(data)])]
+        for number, token in enumerate(parts, 1):
+            part = f"[{number}/{len(parts)}]" if len(parts) > 1 else ""
+            shown.append((token, not character, _visible(character) + part if character else data.hex().upper()))
+        start += len(data)
+    labels = [""] * len(pieces)
+    for (token, is_byte), group in groupby(shown, key=lambda item: item[:2]):
+        texts = [text for _, _, text in group]
+        labels[token] += f"<{' '.join(texts)}>" if is_byte else "".join(texts)
+    return labels
+
+
+def shortened(label: str, width: int) -> str:
+    """The label, cut to some columns of a terminal; a Japanese character takes two."""
+    if cell_len(label) <= width:
+        return label
+    while cell_len(label) > width - 1:
+        label = label[:-1]
+    return label + "…"
+
+
+def padded(label: str, width: int) -> str:
+    """The label, cut or filled up to some columns of a terminal."""
+    label = shortened(label, width)
+    return label + " " * (width - cell_len(label))
+
+
+def _characters(data: bytes) -> list[tuple[str, bytes]]:
+    """UTF-8 text taken apart; "" for a byte that belongs to no character."""
+    found, start = [], 0
+    while start < len(data):
+        lengths = (length for length in range(1, 5) if _is_character(data[start : start + length]))
+        length = next(lengths, 0)
+        found.append((data[start : start + length].decode("utf-8"), data[start : start + (length or 1)]))
+        start += length or 1
+    return found
+
+
+def _is_character(data: bytes) -> bool:
+    try:
+        return len(data.decode("utf-8")) == 1
+    except UnicodeDecodeError:
+        return False
+
+
+def _visible(character: str) -> str:
+    if character in _SIGNS:
+        return _SIGNS[character]
+    return character if character.isprintable() else f"<U+{ord(character):04X}>"
+
+
+def _letters() -> dict[str, int]:
+    """GPT-2's alphabet: bytes that can be shown are themselves, the others follow from letter 256 on."""
+    shown = [*range(33, 127), *range(161, 173), *range(174, 256)]
+    hidden = [byte for byte in range(256) if byte not in shown]
+    return {chr(byte): byte for byte in shown} | {chr(256 + i): byte for i, byte in enumerate(hidden)}

@@ -1,0 +1,60 @@
+"""One page in one file: a template with style, script and data filled in."""
+
+from __future__ import annotations
+
+import json
+import re
+from base64 import b64encode
+from html import escape
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ..language import Messages
+from .subject import Array, Attention
+
+__all__ = ["attention_page"]
+
+_PARTS = Path(__file__).parent / "page"
+STEPS = 250  # a weight is a byte: this for 1
+NOT_A_NUMBER = 255
+_TEXTS = ("attention", "choose", "map", "layer", "head", "looks_at", "bytes", "position", "nothing", "not_a_number")
+
+
+def attention_page(seen: Attention, say: Messages) -> str:
+    """A page that shows every head's weights. It asks for nothing over the network."""
+    data = {
+        "model": seen.model,
+        "labels": seen.labels,
+        "bytes": [piece.hex(" ").upper() for piece in seen.pieces],
+        "layers": seen.weights.shape[0],
+        "heads": seen.weights.shape[1],
+        "layer": seen.layer,
+        "head": seen.head,
+        "steps": STEPS,
+        "weights": b64encode(_as_bytes(seen.weights)).decode(),
+        "texts": {name: say(f"viz_page_{name}") for name in _TEXTS},
+    }
+    return _filled("attention.html", say.language, say("viz_page_attention"), data)
+
+
+def _as_bytes(weights: Array) -> bytes:
+    steps = np.clip(np.round(np.nan_to_num(weights) * STEPS), 0, STEPS)
+    encoded: bytes = np.where(np.isnan(weights), NOT_A_NUMBER, steps).astype(np.uint8).tobytes()
+    return encoded
+
+
+def _filled(name: str, language: str, title: str, data: dict[str, Any]) -> str:
+    parts = {
+        "language": language,
+        "title": escape(title),
+        "style": _read("attention.css"),
+        "script": _read("attention.js"),
+        "data": json.dumps(data).replace("<", "\\u003c"),  # no text can end the script element that holds it
+    }
+    return re.sub(r"\{\{(\w+)\}\}", lambda match: parts[match[1]], _read(name))
+
+
+def _read(name: str) -> str:
+    return (_PARTS / name).read_text(encoding="utf-8")

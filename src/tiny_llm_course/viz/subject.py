@@ -1,0 +1,103 @@
+"""The model that is looked at."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Any, TypeAlias
+
+import mlx.core as mx
+import numpy as np
+from numpy.typing import NDArray
+
+from ..problems import CommandError
+from ..session import Session, Settings, package_of
+from .collecting import CollectingCache
+from .labels import token_bytes, token_labels
+
+__all__ = ["Array", "Attention", "Subject"]
+
+Array: TypeAlias = NDArray[np.float32]
+
+_GREEDY = {
+    "temperature": 0.0,
+    "top_k": 0,
+    "top_p": 1.0,
+    "min_p": 0.0,
+    "repetition_penalty": 1.0,
+    "seed": None,
+}
+
+
+@dataclass(frozen=True)
+class Attention:
+    """The weights of a model that read a text, and the head that is looked at first.
+
+    Shapes: weights: layers x H_q x L x L: a row for each token that looks, a column for each that is looked at.
+    """
+
+    model: str
+    labels: list[str]
+    pieces: list[bytes]
+    weights: Array
+    layer: int
+    head: int
+
+    @property
+    def chosen(self) -> Array:
+        """Shapes: L x L."""
+        chosen: Array = self.weights[self.layer, self.head]
+        return chosen
+
+
+class Subject(Session):
+    """A loaded model that is looked into, and its tokenizer.
+
+    sampling: arguments of `make_sampler` to check.
+    """
+
+    def __init__(self, model: str, impl: str, **sampling: Any):
+        super().__init__(Settings(model, impl, None, 0, [], _GREEDY | sampling))
+        self._package = package_of(impl)
+        self.layers: int = self._model.config.num_hidden_layers
+        self.heads: int = self._model.config.num_attention_heads
+
+    def prompt(self, text: str, limit: int | None = None) -> list[int]:
+        """The tokens of a text that the model reads as it is.
+
+        limit: how many tokens can be shown. None: as many as the model can read.
+        """
+        if not text:
+            raise CommandError("--prompt: expected some text, got none")
+        tokens = self.encode(text)
+        if len(tokens) > self.context:
+            raise CommandError(
+                f"--prompt: expected at most {self.context} tokens, this model's context, got {len(tokens)}"
+            )
+        if limit is not None and len(tokens) > limit:
+            raise CommandError(f"--prompt: expected at most {limit} tokens, to be shown on a page, got {len(tokens)}")
+        return tokens
+
+    def pieces(self, tokens: list[int]) -> list[bytes]:
+        """The bytes of each token."""
+        entries = self._tokenizer.convert_ids_to_tokens(tokens)
+        return [token_bytes(entry, token) for entry, token in zip(entries, tokens, strict=True)]
+
+    def label(self, token: int) -> str:
+        """What one token is called, by itself."""
+        return token_labels(self.pieces([token]))[0]
+
+    def weights(self, tokens: list[int]) -> Array:
+        """How much each token attends to each, in every layer and head.
+
+        Shapes: -> layers x H_q x L x L: a row for each token that looks, a column for each that is looked at.
+        """
+        plain = import_module(f"{self._package}.kv_cache").NoCache(len(self._model.layers))
+        cache = CollectingCache(plain)
+        mx.eval(self._model.hidden(mx.array([tokens]), cache))
+        return np.stack([np.array(layer.weights)[0] for layer in cache.layers])
+
+    def logits(self, tokens: list[int]) -> mx.array:
+        """The scores of the next token. Shapes: -> 1 x V."""
+        logits: mx.array = self._model(mx.array([tokens]))[:, -1].astype(mx.float32)
+        return logits
