@@ -73,6 +73,15 @@ def test_task_1_minus_infinity_hides_a_large_score(impl):
 
 
 @task_1
+def test_task_1_weights_show_the_mask(impl):
+    """Of three words, none looks ahead."""
+    q, k, v = qkv(Inputs(36), L=3, S=3)
+    mask = mx.array([[0.0, -mx.inf, -mx.inf], [0.0, 0.0, -mx.inf], [0.0, 0.0, 0.0]])
+    _, weights = impl.foundations.scaled_dot_product_attention(q, k, v, mask)
+    assert_close(weights, attention_oracle(*map(array64, (q, k, v, mask)))[1])
+
+
+@task_1
 def test_task_1_leaves_its_inputs_alone(impl):
     inputs = Inputs(35)
     arrays = [*qkv(inputs, 2), inputs.normal(5, 7)]
@@ -125,6 +134,13 @@ def test_task_2_the_identity_of_the_book(impl):
 def test_task_2_without_batch(impl):
     inputs = Inputs(43)
     arrays = [*qkv(inputs, d_k=8, d_v=8), *head_weights(inputs, 8, 3, 5)]
+    assert_attends(impl.foundations.attention_head(*arrays), head_oracle(*map(array64, arrays)))
+
+
+@task_2
+def test_task_2_two_batch_axes(impl):
+    inputs = Inputs(45)
+    arrays = [*qkv(inputs, 3, 2, d_k=8, d_v=8), *head_weights(inputs, 8, 3, 5), inputs.normal(2, 1, 7, scale=2)]
     assert_attends(impl.foundations.attention_head(*arrays), head_oracle(*map(array64, arrays)))
 
 
@@ -260,6 +276,7 @@ def test_task_4_masks_at_work(impl, hidden):
 @over_dtypes
 @pytest.mark.parametrize("rate", [0.0, 0.3, 0.9])
 def test_task_5_at_inference_nothing_happens(impl, rate, dtype):
+    mx.random.seed(6)  # for code that drops numbers all the same
     x = Inputs(71, dtype).normal(4, 5)
     assert_close(impl.foundations.dropout(x, rate), array64(x), dtype=dtype, tolerance=0)
     assert_close(impl.foundations.dropout(x, rate, False), array64(x), dtype=dtype, tolerance=0)
@@ -288,6 +305,20 @@ def test_task_5_each_number_has_a_draw_of_its_own(impl):
         assert share.min() > 0.2, f"expected about half of each of the {name} to be 0, got {share.min():.2f}"
         assert share.max() < 0.8, f"expected about half of each of the {name} to be 0, got {share.max():.2f}"
     assert 0.4 < (gone == again).mean() < 0.6, "expected other draws at each call"
+
+
+@task_5
+@pytest.mark.parametrize("shape", [(2000,), (20, 10, 30), (2, 3, 30, 30)], ids=str)
+def test_task_5_any_shape(impl, shape):
+    """Along no axis are the draws those of the neighbour."""
+    mx.random.seed(9)
+    x = Inputs(74).normal(*shape, shift=5)
+    got = impl.foundations.dropout(x, 0.5, training=True)
+    gone = np.array(mx.equal(got, 0))
+    assert_close(got, np.where(gone, 0, array64(x) * 2))
+    for axis in range(len(shape)):
+        same = (gone == np.roll(gone, 1, axis)).mean()
+        assert 0.4 < same < 0.6, f"expected draws of their own along axis {axis}, got {same:.0%} alike"
 
 
 @task_5
