@@ -27,7 +27,8 @@ def softmax(x: mx.array, axis: int = -1) -> mx.array:
     """exp(x) divided by its sum along one axis, for numbers of any size.
 
     Shapes: x: any -> the same. The dtype is kept.
-    x: -inf stands for a weight of 0. Large numbers, such as 1000, do not overflow.
+    x: -inf stands for a weight of 0; a row of nothing else has no softmax and gives NaN. Large numbers, such as 1000,
+    do not overflow.
 
     Task: w0d1.1
     """
@@ -99,11 +100,11 @@ def attention_heatmap(
 def scaled_dot_product_attention(
     query: mx.array, key: mx.array, value: mx.array, mask: mx.array | None = None
 ) -> tuple[mx.array, mx.array]:
-    """Attention whose scores are divided by sqrt(d_k), so that their size does not depend on that of the vectors.
+    """Attention whose scores are divided by sqrt(d_k), so that their size does not depend on d_k.
 
     Shapes: query: N.. x L x d_k, key: N.. x S x d_k, value: N.. x S x d_v, mask: broadcastable to N.. x L x S
     -> output N.. x L x d_v and weights N.. x L x S. The dtype is kept.
-    mask: added to the scaled scores.
+    mask: added to the scaled scores; of the query's dtype.
     Source: Vaswani et al. 2017, section 3.2.1, arXiv:1706.03762.
 
     Task: w0d2.1
@@ -152,7 +153,8 @@ def multi_head_attention(
     Shapes: query: B x L x E, key and value: B x S x E, w_output: E x (sum of the heads' d_v), mask: broadcastable to
     B x H x L x S -> B x L x E. The dtype is kept.
     heads: w_query, w_key and w_value of each, as `attention_head` takes them. H is their number.
-    mask: head h sees its part h, or, where H is 1 in the mask or missing, all heads see the same.
+    mask: of the query's dtype. Head h sees part h of the third axis from the end; where that is 1 or missing, all heads
+    see the same.
     Source: Vaswani et al. 2017, section 3.2.2, arXiv:1706.03762.
 
     Task: w0d2.3
@@ -179,7 +181,7 @@ def padding_mask(lengths: Sequence[int], S: int) -> mx.array:
 
 
 def look_ahead_mask(L: int) -> mx.array:
-    """Which keys a query may see who must not look ahead: 1 up to its own position, 0 behind it.
+    """Which keys a query may see if it must not look ahead: 1 up to its own position, 0 for later ones.
 
     Shapes: -> L x L, float32.
 
@@ -196,8 +198,8 @@ def additive_mask(keep: mx.array, hidden: float = -math.inf, dtype: mx.Dtype = m
     """A mask to add to scores, from one of 1 and 0: 0 where it keeps a key, a number that hides it elsewhere.
 
     Shapes: keep: any -> the same, of this dtype.
-    hidden: -inf, or a large negative number such as -1e9, under which a query that sees no key at all gets an
-    average of all values instead of NaN.
+    hidden: -inf, or a large negative number such as -1e9, under which a query that sees no key at all gets an average
+    of values instead of NaN. In float16 -1e9 is -inf, too.
 
     Task: w0d2.4
     """
@@ -213,7 +215,7 @@ def dropout(x: mx.array, rate: float, training: bool = False) -> mx.array:
     inference nothing happens.
 
     Shapes: x: any -> the same. The dtype is kept.
-    rate: from 0 to less than 1. The draws are `mx.random`'s.
+    rate: from 0 to less than 1. The draws are random.
     Source: Srivastava et al. 2014, "Dropout", JMLR 15; divided in training, as all frameworks do.
 
     Raises:
