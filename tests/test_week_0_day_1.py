@@ -83,8 +83,8 @@ def test_task_1_leaves_its_input_alone(impl):
 
 
 def attention_oracle(query, key, value):
-    weights = oracles.softmax(query @ key.T)
-    return weights @ value, weights
+    shares = oracles.softmax(query @ key.T)
+    return shares @ value, shares
 
 
 def assert_attends(got, expected, **options):
@@ -200,8 +200,8 @@ def network(inputs, D_q, D_k, H):
 def additive_oracle(query, key, value, w_hidden, w_score):
     """One pair after the other."""
     scores = [[w_score @ np.tanh(w_hidden @ np.concatenate([q, k])) for k in key] for q in query]
-    weights = oracles.softmax(np.array(scores))
-    return weights @ value, weights
+    shares = oracles.softmax(np.array(scores))
+    return shares @ value, shares
 
 
 @task_3

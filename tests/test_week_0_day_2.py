@@ -164,8 +164,8 @@ def multi_head_oracle(q, k, v, heads, w_output, mask=None):
     q, k, v, w_output = map(array64, (q, k, v, w_output))
     full = None if mask is None else np.broadcast_to(array64(mask), (len(q), len(heads), q.shape[1], k.shape[1]))
     outputs = [
-        head_oracle(q, k, v, *map(array64, weights), None if full is None else full[:, h])[0]
-        for h, weights in enumerate(heads)
+        head_oracle(q, k, v, *map(array64, matrices), None if full is None else full[:, h])[0]
+        for h, matrices in enumerate(heads)
     ]
     return np.concatenate(outputs, axis=-1) @ w_output.T
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from . import doctor, export, lessons, running, solutions, text, trace, update, watch
+from . import doctor, export, lessons, running, solutions, text, trace, update, viz, watch
 from .grading import commands
 
 __all__ = ["app", "main"]
@@ -27,6 +27,7 @@ app.command()(solutions.undo)
 app.command()(update.update)
 app.command()(doctor.doctor)
 app.command()(trace.trace)
+app.add_typer(viz.app, name="viz")
 app.command()(commands.grade)
 app.command()(commands.report)
 app.command()(export.export)

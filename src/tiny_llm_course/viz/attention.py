@@ -12,13 +12,13 @@ from ..terminal import show, signs
 from .labels import padded, shortened, token_labels
 from .output import Output
 from .page import attention_page
-from .subject import Attention, Subject
+from .subject import Attention, Subject, given_or
 
 __all__ = ["show_attention"]
 
 LIMIT = 128  # tokens that a page can show
 ROWS = 24  # of the text
-LABEL = 14  # columns of a terminal
+LABEL = 12  # columns of a terminal
 DARKNESS = ((0.5, 0), (0.2, 1), (0.05, 2))  # from which weight on a cell gets which sign of the bar
 
 
@@ -27,13 +27,14 @@ def show_attention(
 ) -> None:
     """Print where the tokens look in one head; draw it, or all heads; and write a page of all."""
     say = output.say
+    text = given_or(say("viz_prompt"), prompt)
     subject = Subject(model, impl)
-    tokens = subject.prompt(say("viz_prompt") if prompt is None else prompt, LIMIT)
+    tokens = subject.prompt(text, LIMIT)
     _check("--layer", layer, subject.layers)
     _check("--head", head, subject.heads)
     pieces = subject.pieces(tokens)
-    seen = Attention(model, token_labels(pieces), pieces, subject.weights(tokens), layer, head)
-    show(say("viz_attention_text", model=model, layer=layer, head=head), bold=True)
+    seen = Attention(subject.name, text, token_labels(pieces), pieces, subject.weights(tokens), layer, head)
+    show(say("viz_attention_text", model=seen.model, layer=layer, head=head), bold=True)
     show(_text(seen) + "\n")
 
     def draw() -> bytes:

@@ -16,6 +16,7 @@ __all__ = ["draw_all", "draw_one"]
 
 TICKS = (0, 0.05, 0.25, 0.5, 1)
 LABEL = 16  # columns of a terminal, of which a Japanese character takes two
+PROMPT = 60
 NUMBERED = 12  # so few tokens leave room for numbers
 
 
@@ -27,7 +28,7 @@ def draw_one(seen: Attention, say: Messages) -> bytes:
     title = say("viz_attention_title", model=seen.model, layer=seen.layer, head=seen.head)
     with picture(max(side, 2.5) + 2.6, max(side, 2) + 1.8, title) as drawn:
         axes = drawn.figure.add_subplot()
-        image = _show(axes, seen.chosen)
+        image = _show(axes, np.minimum(seen.chosen, 1))
         axes.set_xticks(range(L), labels, rotation=90)
         axes.set_yticks(range(L), labels)
         axes.set_xlabel(say("viz_looked_at"))
@@ -47,14 +48,15 @@ def draw_all(seen: Attention, say: Messages) -> bytes:
     """Every head as a small heat map: a row of maps for each layer."""
     layers, heads, L, _ = seen.weights.shape
     pitch = L + max(1, L // 12)  # with the gap between two maps
-    mosaic = np.full((layers * pitch, heads * pitch), np.inf, np.float32)
+    mosaic = np.full((layers * pitch, heads * pitch), 2, np.float32)  # over 1: the colour of gaps
     for layer, row in enumerate(seen.weights):
         for head, weights in enumerate(row):
-            mosaic[layer * pitch : layer * pitch + L, head * pitch : head * pitch + L] = weights
+            mosaic[layer * pitch : layer * pitch + L, head * pitch : head * pitch + L] = np.minimum(weights, 1)
     map_side = min(max(8 / heads, 0.8), 1.8)
-    with picture(heads * map_side + 1.6, layers * map_side + 1.0, say("viz_all_title", model=seen.model)) as drawn:
+    title = f"{say('viz_all_title', model=seen.model)}\n{shortened(' '.join(seen.prompt.split()), PROMPT)}"
+    with picture(heads * map_side + 1.6, layers * map_side + 1.2, title) as drawn:
         axes = drawn.figure.add_subplot()
-        image = _show(axes, mosaic)
+        image = _show(axes, mosaic[: L - pitch, : L - pitch])
         centres = (L - 1) / 2
         axes.set_xticks(np.arange(heads) * pitch + centres, [say("viz_head", head=i) for i in range(heads)])
         axes.set_yticks(np.arange(layers) * pitch + centres, [say("viz_layer", layer=i) for i in range(layers)])
@@ -77,11 +79,18 @@ def _write_numbers(axes: Any, weights: Array) -> None:
     for (query, key), weight in np.ndenumerate(weights):
         if weight >= 0.005:
             axes.text(
-                key, query, f"{weight:.2f}", ha="center", va="center", fontsize=7, color="white" if weight > 0.3 else None
+                key,
+                query,
+                f"{weight:.2f}",
+                ha="center",
+                va="center",
+                fontsize=7,
+                color="white" if weight > 0.3 else None,
             )
 
 
 def _add_scale(figure: Any, image: Any, axes: Any, say: Messages) -> None:
-    scale = figure.colorbar(image, ax=axes, shrink=0.6, aspect=25, ticks=TICKS, label=say("viz_weight"))
+    part = min(3 / figure.get_figheight(), 0.7)
+    scale = figure.colorbar(image, ax=axes, shrink=part, aspect=25, pad=0.02, ticks=TICKS, label=say("viz_weight"))
     scale.ax.set_yticklabels([f"{tick:.0%}" for tick in TICKS])
     scale.outline.set_visible(False)

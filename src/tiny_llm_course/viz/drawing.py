@@ -18,7 +18,7 @@ __all__ = ["ACCENT", "BLUE", "DIM", "FONT", "PALE", "Picture", "drawable", "pict
 FONT = Path(__file__).parent / "fonts" / "NotoSansCJKjp-subset.otf"
 INK, DIM, PALE, BLUE, ACCENT = "#1b1d22", "#5d6470", "#e6e8ec", "#2171b5", "#c2410c"
 DPI = 150
-_STYLE = {
+_STYLE: Any = {
     "font.family": ["Noto Sans CJK JP"],
     "font.size": 9,
     "text.color": INK,
@@ -34,6 +34,8 @@ _STYLE = {
     "xtick.labelcolor": INK,
     "ytick.labelcolor": INK,
     "figure.constrained_layout.use": True,
+    "figure.constrained_layout.w_pad": 0.1,
+    "figure.constrained_layout.h_pad": 0.08,
 }
 
 

@@ -9,7 +9,7 @@ from rich.cells import cell_len
 
 __all__ = ["padded", "shortened", "token_bytes", "token_labels"]
 
-_SIGNS = {" ": "␣", "\u3000": "␣", "\n": "⏎", "\t": "⇥"}
+_SIGNS = {" ": "␣", "\u3000": "␣", "\n": "⏎", "\t": "\\t"}
 
 
 def token_bytes(entry: str | None, token: int) -> bytes:

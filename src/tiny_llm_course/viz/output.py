@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -48,11 +49,13 @@ class Output:
         show(self.say("viz_wrote", file=path))
 
 
-def install_command(root: Path = ROOT) -> str:
-    """How pictures' library gets into this Python: by the tool that made its environment."""
-    settings = Path(sys.prefix) / "pyvenv.cfg"
+def install_command(root: Path = ROOT, environment: Path = Path(sys.prefix)) -> str:
+    """How pictures' library gets into a virtual environment: by the tool that made it."""
+    settings, pdm = environment / "pyvenv.cfg", environment / "bin" / "pdm"
     if not (root / "pyproject.toml").exists():
         return "pip install 'tiny-llm[viz]'"
     if settings.exists() and "\nuv = " in settings.read_text(encoding="utf-8"):
         return "uv sync --extra viz"
+    if pdm.exists():  # ./course put it there
+        return f"{os.path.relpath(pdm)} install -G viz"
     return "pdm install -G viz" if (root / ".pdm-python").exists() else "pip install -e '.[viz]'"

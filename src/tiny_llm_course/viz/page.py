@@ -19,7 +19,8 @@ __all__ = ["attention_page"]
 _PARTS = Path(__file__).parent / "page"
 STEPS = 250  # a weight is a byte: this for 1
 NOT_A_NUMBER = 255
-_TEXTS = ("attention", "choose", "map", "layer", "head", "looks_at", "bytes", "position", "nothing", "not_a_number")
+_HOLES = {name: f"{{{name}}}" for name in ("layer", "head", "token")}  # which the script fills
+_TEXTS = ("attention", "choose", "map", "maps", "name", "looks_at", "bytes", "position", "nothing", "not_a_number")
 
 
 def attention_page(seen: Attention, say: Messages) -> str:
@@ -34,7 +35,7 @@ def attention_page(seen: Attention, say: Messages) -> str:
         "head": seen.head,
         "steps": STEPS,
         "weights": b64encode(_as_bytes(seen.weights)).decode(),
-        "texts": {name: say(f"viz_page_{name}") for name in _TEXTS},
+        "texts": {name: say(f"viz_page_{name}", **_HOLES) for name in _TEXTS},
     }
     return _filled("attention.html", say.language, say("viz_page_attention"), data)
 

@@ -15,9 +15,11 @@ from ..session import Session, Settings, package_of
 from .collecting import CollectingCache
 from .labels import token_bytes, token_labels
 
-__all__ = ["Array", "Attention", "Subject"]
+__all__ = ["Array", "Attention", "Subject", "given_or"]
 
 Array: TypeAlias = NDArray[np.float32]
+
+NAME = 40  # characters
 
 _GREEDY = {
     "temperature": 0.0,
@@ -29,6 +31,13 @@ _GREEDY = {
 }
 
 
+def given_or(example: str, prompt: str | None) -> str:
+    """The prompt, if one was given."""
+    if prompt == "":
+        raise CommandError("--prompt: expected some text, got none")
+    return example if prompt is None else prompt
+
+
 @dataclass(frozen=True)
 class Attention:
     """The weights of a model that read a text, and the head that is looked at first.
@@ -37,6 +46,7 @@ class Attention:
     """
 
     model: str
+    prompt: str
     labels: list[str]
     pieces: list[bytes]
     weights: Array
@@ -53,12 +63,16 @@ class Attention:
 class Subject(Session):
     """A loaded model that is looked into, and its tokenizer.
 
-    sampling: arguments of `make_sampler` to check.
+    sampling: arguments of `make_sampler`.
+
+    Raises:
+        CommandError: no such model or implementation, or an argument is out of range.
     """
 
     def __init__(self, model: str, impl: str, **sampling: Any):
         super().__init__(Settings(model, impl, None, 0, [], _GREEDY | sampling))
         self._package = package_of(impl)
+        self.name = model if len(model) <= NAME else "…" + model[1 - NAME :]  # of a path its end
         self.layers: int = self._model.config.num_hidden_layers
         self.heads: int = self._model.config.num_attention_heads
 
@@ -66,9 +80,10 @@ class Subject(Session):
         """The tokens of a text that the model reads as it is.
 
         limit: how many tokens can be shown. None: as many as the model can read.
+
+        Raises:
+            CommandError: the text is too long, or not UTF-8.
         """
-        if not text:
-            raise CommandError("--prompt: expected some text, got none")
         tokens = self.encode(text)
         if len(tokens) > self.context:
             raise CommandError(
@@ -98,6 +113,12 @@ class Subject(Session):
         return np.stack([np.array(layer.weights)[0] for layer in cache.layers])
 
     def logits(self, tokens: list[int]) -> mx.array:
-        """The scores of the next token. Shapes: -> 1 x V."""
+        """The scores of the next token. Shapes: -> 1 x V.
+
+        Raises:
+            CommandError: some are not numbers.
+        """
         logits: mx.array = self._model(mx.array([tokens]))[:, -1].astype(mx.float32)
+        if mx.isnan(logits).any():
+            raise CommandError("the model's scores: expected numbers, got NaN", exit_code=1)
         return logits

@@ -15,6 +15,10 @@ function make(parent, name, text = "", properties = {}) {
   return element;
 }
 
+function filled(text, values) {
+  return text.replace(/\{(\w+)\}/g, (_, name) => values[name]);
+}
+
 function rowOf(layer, head, query) {
   const start = ((layer * data.heads + head) * count + query) * count;
   return weights.subarray(start, start + count);
@@ -33,7 +37,7 @@ let ramp = [];
 let style = {};
 function readColours() {
   const root = getComputedStyle(document.documentElement);
-  for (const name of ["ink", "dim", "line", "accent", "bad", "on-low", "on-high"]) {
+  for (const name of ["ink", "dim", "line", "accent", "bad"]) {
     style[name] = root.getPropertyValue(`--${name}`).trim();
   }
   const stops = root.getPropertyValue("--ramp").trim().split(/\s+/).map(rgb);
@@ -46,7 +50,10 @@ function readColours() {
 const rgb = (hex) => [1, 3, 5].map((i) => parseInt(hex.slice(i, i + 2), 16));
 const colour = (step) => (isNumber(step) ? ramp[step] : rgb(style.bad));
 const css = (step) => `rgb(${colour(step).join(" ")})`;
-const inkOn = (step) => (Math.sqrt(weightOf(step)) > 0.5 ? style["on-high"] : style["on-low"]);
+function inkOn(step) {
+  const [red, green, blue] = colour(step).map((part) => (part / 255) ** 2.2);
+  return 0.2126 * red + 0.7152 * green + 0.0722 * blue > 0.18 ? "#10151d" : "#ffffff"; // the one of more contrast
+}
 
 function paint(canvas, layer, head) {
   canvas.width = canvas.height = count;
@@ -64,11 +71,13 @@ function paint(canvas, layer, head) {
 const maps = [];
 function buildHeads() {
   const nav = $("heads");
-  nav.style.gridTemplateColumns = `1.2rem repeat(${data.heads}, minmax(0, 1fr))`;
+  $("maps").textContent = texts.maps;
+  document.documentElement.style.setProperty("--heads", data.heads);
+  nav.style.gridTemplateColumns = `1.2rem repeat(${data.heads}, minmax(1.5rem, 4rem))`;
   make(nav, "span");
-  for (let head = 0; head < data.heads; head++) make(nav, "span", head, { title: `${texts.head} ${head}` });
+  for (let head = 0; head < data.heads; head++) make(nav, "span", head);
   for (let layer = 0; layer < data.layers; layer++) {
-    make(nav, "span", layer, { title: `${texts.layer} ${layer}` });
+    make(nav, "span", layer);
     for (let head = 0; head < data.heads; head++) {
       const button = make(nav, "button", "", { type: "button", title: nameOf(layer, head) });
       button.setAttribute("aria-label", nameOf(layer, head));
@@ -77,7 +86,7 @@ function buildHeads() {
     }
   }
 }
-const nameOf = (layer, head) => `${texts.layer} ${layer}, ${texts.head} ${head}`;
+const nameOf = (layer, head) => filled(texts.name, { layer, head });
 
 // The text: a button for each token.
 const chips = [];
@@ -114,7 +123,7 @@ function showTokens(row) {
 }
 
 function showBest(row) {
-  $("query").textContent = `${labels[view.query]} ${texts.looks_at}`;
+  $("query").textContent = filled(texts.looks_at, { token: labels[view.query] });
   $("origin").textContent = `${texts.position} ${view.query} · ${texts.bytes} ${data.bytes[view.query]}`;
   const best = [...row.keys()].filter((key) => row[key] > 0).sort((a, b) => row[b] - row[a] || a - b).slice(0, BEST);
   $("best").replaceChildren();
@@ -125,6 +134,7 @@ function showBest(row) {
     make(item, "span", "", { className: "bar" }).style.width = `${100 * Math.min(1, weightOf(row[key]))}%`;
   }
   if (best.length === 0) make($("best"), "li", texts.nothing);
+  else showCell({ query: view.query, key: best[0] });
 }
 
 // The whole head: a row for each token that looks. Its labels are drawn where they are large enough to be read.
@@ -133,17 +143,21 @@ function showMap() {
   const canvas = $("map");
   const box = getComputedStyle(canvas.parentElement);
   const room = canvas.parentElement.clientWidth - parseFloat(box.paddingLeft) - parseFloat(box.paddingRight);
-  const margin = Math.min(110, room * 0.28);
-  const cell = Math.min(30, (room - margin) / count);
+  const context = canvas.getContext("2d");
+  context.font = fontOf(13);
+  const longest = Math.max(...labels.map((label) => context.measureText(label).width));
+  const margin = Math.round(Math.min(longest + 12, 110, room * 0.28));
+  const cell = Math.min(26, (room - margin) / count);
   const labelled = cell >= 11;
-  map.cell = labelled ? cell : Math.min(30, room / count);
+  map.cell = labelled ? cell : Math.min(26, room / count);
   map.left = map.bottom = labelled ? margin : 0;
   const side = map.cell * count;
-  const context = sized(canvas, map.left + side + 1, side + map.bottom + 1);
+  resize(canvas, context, map.left + side + 1, side + map.bottom + 1);
   for (let query = 0; query < count; query++) {
     rowOf(view.layer, view.head, query).forEach((step, key) => {
       context.fillStyle = css(step);
-      context.fillRect(map.left + key * map.cell, query * map.cell, map.cell + 0.5, map.cell + 0.5);
+      const [left, right, top, bottom] = [key, key + 1, query, query + 1].map((line) => Math.round(line * map.cell));
+      context.fillRect(map.left + left, top, right - left, bottom - top);
     });
   }
   context.strokeStyle = style.line;
@@ -154,18 +168,18 @@ function showMap() {
   if (labelled) drawLabels(context, side);
 }
 
-function sized(canvas, width, height) {
+const fontOf = (size) => `${size}px ${getComputedStyle(document.body).fontFamily}`;
+
+function resize(canvas, context, width, height) {
   const density = window.devicePixelRatio || 1;
   canvas.width = Math.round(width * density);
   canvas.height = Math.round(height * density);
   canvas.style.width = `${width}px`;
-  const context = canvas.getContext("2d");
   context.scale(density, density);
-  return context;
 }
 
 function drawLabels(context, side) {
-  context.font = `${Math.min(13, map.cell - 1)}px ${getComputedStyle(document.body).fontFamily}`;
+  context.font = fontOf(Math.min(13, map.cell - 1));
   context.textAlign = "right";
   context.textBaseline = "middle";
   labels.forEach((label, token) => {
@@ -238,7 +252,6 @@ function update(changes) {
 
 function showHead() {
   $("chosen").textContent = nameOf(view.layer, view.head);
-  $("cell").textContent = "";
   for (const { button, layer, head } of maps) {
     button.setAttribute("aria-pressed", layer === view.layer && head === view.head);
   }

@@ -1,0 +1,104 @@
+"""The commands of `tiny-llm viz`. What they need is imported when one is called, so that no other command waits."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ..language import Lang, Messages
+from ..problems import reporting
+from ..session import DEFAULT_IMPL
+from ..text import DEFAULT_MODEL, Impl, MinP, Model, Temp, TopK, TopP
+
+__all__ = ["app"]
+
+app = typer.Typer(
+    help="Draw what happens inside of a model: pictures, and a few lines of text.",
+    no_args_is_help=True,
+    add_completion=False,
+)
+
+Prompt = Annotated[
+    str | None, typer.Option(metavar="TEXT", help="What the model reads, as it is. Default: an example.")
+]
+Out = Annotated[Path, typer.Option(metavar="FOLDER", help="Where files are written. It is made if need be.")]
+HERE = Path()
+
+
+@app.command()
+def attention(
+    model: Model = DEFAULT_MODEL,
+    prompt: Prompt = None,
+    layer: Annotated[int, typer.Option(metavar="N", help="The layer to show. The first is 0.")] = 0,
+    head: Annotated[int, typer.Option(metavar="N", help="The head to show. The first is 0.")] = 0,
+    draws_all: Annotated[bool, typer.Option("--all", help="Draw all heads of all layers in one picture.")] = False,
+    impl: Impl = DEFAULT_IMPL,
+    out: Out = HERE,
+    lang: Lang = None,
+) -> None:
+    """Where each token looks: a picture of one head, or of all, and a page to look around in."""
+    with reporting():
+        from .attention import show_attention
+        from .output import Output
+
+        show_attention(Output(out, Messages(lang)), model, impl, prompt, layer, head, draws_all)
+
+
+@app.command()
+def rope(
+    dims: Annotated[int, typer.Option(metavar="D", help="Numbers in a head: two for each pair.")] = 64,
+    base: Annotated[float, typer.Option(metavar="N", help="The larger, the slower the last pairs turn.")] = 1_000_000,
+    positions: Annotated[int, typer.Option(metavar="N", help="How many positions to show.")] = 64,
+    impl: Impl = DEFAULT_IMPL,
+    out: Out = HERE,
+    lang: Lang = None,
+) -> None:
+    """How pairs turn with the position, and how the dot product of a query and a key falls with their distance."""
+    with reporting():
+        from .output import Output
+        from .rope import show_rope
+
+        show_rope(Output(out, Messages(lang)), impl, dims, base, positions)
+
+
+@app.command()
+def mask(
+    queries: Annotated[int, typer.Option(metavar="L", help="The queries are the last of the positions.")] = 5,
+    keys: Annotated[int, typer.Option(metavar="S", help="How many positions there are.")] = 8,
+    lengths: Annotated[
+        str, typer.Option(metavar="N,N", help="How many of the keys are words and no filling, in each row of a batch.")
+    ] = "3,5",
+    impl: Impl = DEFAULT_IMPL,
+    out: Out = HERE,
+    lang: Lang = None,
+) -> None:
+    """Which keys a query sees: the causal mask, the padding mask, and both together."""
+    with reporting():
+        from .mask import show_mask
+        from .output import Output
+
+        show_mask(Output(out, Messages(lang)), impl, queries, keys, lengths)
+
+
+@app.command()
+def sampling(
+    model: Model = DEFAULT_MODEL,
+    prompt: Prompt = None,
+    temp: Temp = 0.7,
+    top_k: TopK = 8,
+    top_p: TopP = 0.95,
+    min_p: MinP = 0.1,
+    tokens: Annotated[int, typer.Option(metavar="N", help="How many of the likeliest tokens to show.")] = 10,
+    impl: Impl = DEFAULT_IMPL,
+    out: Out = HERE,
+    lang: Lang = None,
+) -> None:
+    """The likeliest next tokens, before and after each step of the sampler."""
+    with reporting():
+        from .output import Output
+        from .sampling import show_sampling
+
+        settings = {"temperature": temp, "top_k": top_k, "top_p": top_p, "min_p": min_p}
+        show_sampling(Output(out, Messages(lang)), model, impl, prompt, tokens, settings)

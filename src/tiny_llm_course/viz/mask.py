@@ -1,0 +1,73 @@
+"""`tiny-llm viz mask`: which keys a query may see, by position, by length, and by both."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..problems import CommandError
+from ..session import package_of
+from ..terminal import show, signs
+from .labels import padded
+from .output import Output
+
+__all__ = ["Mask", "masks_of", "show_mask"]
+
+Mask: TypeAlias = NDArray[np.bool_]  # L x S: which keys each query sees
+
+MAX_KEYS, MAX_ROWS = 32, 8
+
+
+def show_mask(output: Output, impl: str, queries: int, keys: int, lengths: str) -> None:
+    """Print the three masks of each row of a batch, and draw them."""
+    row_lengths = _lengths(lengths, keys)
+    if not 1 <= keys <= MAX_KEYS:
+        raise CommandError(f"--keys: expected 1 to {MAX_KEYS}, got {keys}")
+    if not 1 <= queries <= keys:
+        raise CommandError(f"--queries: expected 1 to {keys}, the number of keys, got {queries}")
+    say = output.say
+    causal = np.array(import_module(f"{package_of(impl)}.attention").causal_mask(queries, keys)) == 0  # L, S
+    title = say("viz_mask_title", queries=queries, keys=keys, first=keys - queries, last=keys - 1)
+    show(title, bold=True)
+    for length in row_lengths:
+        show("\n" + say("viz_mask_length", length=length, keys=keys))
+        show(_text(masks_of(causal, length), [say(f"viz_mask_{name}") for name in ("causal", "padding", "both")]))
+    show("\n" + say("viz_mask_legend", seen=signs()[3], hidden=signs()[5]) + "\n", dim=True)
+
+    def draw() -> bytes:
+        from .mask_drawing import draw_mask
+
+        return draw_mask(causal, row_lengths, title, say)
+
+    output.picture("mask.png", draw)
+
+
+def masks_of(causal: Mask, length: int) -> list[Mask]:
+    """Three masks of a row with so many words: no look ahead, no filling, neither."""
+    words = np.broadcast_to(np.arange(causal.shape[1]) < length, causal.shape)
+    return [causal, words, causal & words]
+
+
+def _text(masks: list[Mask], names: list[str]) -> str:
+    L, S = masks[0].shape
+    full, _, empty = tuple(signs()[3:])
+    width = max(2 * S, 16) + 5
+    lines = ["".join(padded(f"     {name}", width) for name in names)]
+    for query in range(L):
+        cells = (" ".join(full if seen else empty for seen in mask[query]) for mask in masks)
+        lines.append("".join(padded(f"{S - L + query:4} {row}", width) for row in cells))
+    return "\n".join(line.rstrip() for line in lines)
+
+
+def _lengths(text: str, keys: int) -> list[int]:
+    parts = text.split(",")
+    lengths = [int(part) for part in parts if part.strip().isdecimal()]
+    if len(lengths) < len(parts) or not all(0 <= length <= keys for length in lengths) or len(lengths) > MAX_ROWS:
+        raise CommandError(
+            f"--lengths: expected up to {MAX_ROWS} numbers from 0 to {keys}, the number of keys, with commas between "
+            f"them, got {text!r}"
+        )
+    return lengths

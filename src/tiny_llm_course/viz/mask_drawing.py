@@ -1,0 +1,62 @@
+"""Masks as a picture: for each row of a batch causal, padding, both."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from matplotlib.colors import ListedColormap
+
+from ..language import Messages
+from .drawing import BLUE, DIM, PALE, picture
+from .mask import Mask, masks_of
+
+__all__ = ["draw_mask"]
+
+NUMBERED = 12  # so few keys leave room for what is added to the scores
+
+
+def draw_mask(causal: Mask, lengths: list[int], title: str, say: Messages) -> bytes:
+    """A row of three masks for each length."""
+    L, S = causal.shape
+    cell = min(max(3 / S, 0.16), 0.42)
+    height = max(len(lengths) * (L * cell + 0.9) + 0.8, 2)
+    with picture(3 * S * cell + 2.4, height, title) as drawn:
+        grid = drawn.figure.subplots(len(lengths), 3, squeeze=False)
+        for row, length in zip(grid, lengths, strict=True):
+            names = (
+                say("viz_mask_causal"),
+                say("viz_mask_padding_of", length=length),
+                say("viz_mask_both"),
+            )
+            for axes, mask, name in zip(row, masks_of(causal, length), names, strict=True):
+                _draw(axes, mask, name)
+            row[0].set_ylabel(say("viz_query_position"))
+        for axes in grid[-1]:
+            axes.set_xlabel(say("viz_key_position"))
+    return drawn.png
+
+
+def _draw(axes: Any, mask: Mask, name: str) -> None:
+    L, S = mask.shape
+    axes.pcolormesh(mask, cmap=ListedColormap([PALE, BLUE]), vmin=0, vmax=1, edgecolors="white", linewidth=1)
+    axes.set_aspect("equal")
+    axes.invert_yaxis()
+    axes.set_title(name)
+    step = 1 if S <= NUMBERED else 4
+    axes.set_xticks([key + 0.5 for key in range(0, S, step)], range(0, S, step))
+    axes.set_yticks([query + 0.5 for query in range(0, L, step)], range(S - L, S, step))
+    axes.tick_params(length=0)
+    axes.spines[:].set_visible(False)
+    if S <= NUMBERED:
+        for query in range(L):
+            for key in range(S):
+                seen = mask[query, key]
+                axes.text(
+                    key + 0.5,
+                    query + 0.5,
+                    "0" if seen else "−∞",
+                    ha="center",
+                    va="center",
+                    fontsize=7,
+                    color="white" if seen else DIM,
+                )

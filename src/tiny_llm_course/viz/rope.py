@@ -1,0 +1,90 @@
+"""`tiny-llm viz rope`: how pairs of numbers turn with the position, and what that does to a dot product."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from importlib import import_module
+
+import mlx.core as mx
+import numpy as np
+
+from ..problems import CommandError
+from ..session import package_of
+from ..terminal import BAR, show, signs
+from .output import Output
+from .subject import Array
+
+__all__ = ["Turns", "show_rope"]
+
+MAX_DIMS, MAX_POSITIONS = 512, 4096
+
+
+@dataclass(frozen=True)
+class Turns:
+    """How far each pair is turned at each position. Shapes: cos and sin: positions x dims / 2."""
+
+    dims: int
+    base: float
+    cos: Array
+    sin: Array
+
+    @property
+    def scores(self) -> Array:
+        """Dot product of a query and a key that are the same before they are turned, by distance; 1 at distance 0.
+
+        Every pair of numbers counts the same: the mean of cos(distance * frequency). Shapes: -> positions.
+        """
+        scores = self.cos @ self.cos[0] + self.sin @ self.sin[0]
+        relative: Array = scores / scores[0]
+        return relative
+
+    def period(self, pair: int) -> float:
+        """After how many positions a pair has come round."""
+        return 2 * math.pi * math.pow(self.base, 2 * pair / self.dims)
+
+    @property
+    def title(self) -> dict[str, str]:
+        """What `viz_rope_title` is filled with."""
+        return {"dims": str(self.dims), "base": f"{self.base:,.10g}"}
+
+
+def show_rope(output: Output, impl: str, dims: int, base: float, positions: int) -> None:
+    """Print how fast pairs turn and how a dot product falls with distance, and draw both."""
+    _check(dims, base, positions)
+    say = output.say
+    turns = _read_off(impl, dims, base, positions)
+    show(say("viz_rope_title", **turns.title), bold=True)
+    last = dims // 2 - 1
+    for pair in sorted({0, last // 4, last // 2, last * 3 // 4, last}):
+        show(say("viz_rope_pair", pair=f"{pair:3}", period=f"{turns.period(pair):>12,.1f}"))
+    show("\n" + say("viz_rope_scores"), bold=True)
+    distances = sorted({0, positions - 1, *(2**i for i in range((positions - 1).bit_length()))})
+    for distance in distances:
+        score = float(turns.scores[distance])
+        show(f"{distance:5} {score:6.2f} {signs()[3] * round(max(score, 0) * BAR)}".rstrip())
+    show()
+
+    def draw() -> bytes:
+        from .rope_drawing import draw_rope
+
+        return draw_rope(turns, say)
+
+    output.picture("rope.png", draw)
+
+
+def _read_off(impl: str, dims: int, base: float, positions: int) -> Turns:
+    """What the package's RoPE makes of pairs (1, 0): (cos, sin)."""
+    rope = import_module(f"{package_of(impl)}.positional_encoding").RoPE(dims, positions, base)
+    pairs = mx.repeat(mx.array([1.0, 0.0]), dims // 2)  # in halves, as checkpoints have them
+    turned = np.array(rope(mx.broadcast_to(pairs, (1, positions, 1, dims))))[0, :, 0]  # positions, dims
+    return Turns(dims, base, turned[:, : dims // 2], turned[:, dims // 2 :])
+
+
+def _check(dims: int, base: float, positions: int) -> None:
+    if dims % 2 or not 2 <= dims <= MAX_DIMS:
+        raise CommandError(f"--dims: expected an even number from 2 to {MAX_DIMS}, got {dims}")
+    if not 1 < base < math.inf:
+        raise CommandError(f"--base: expected a number above 1, got {base}")
+    if not 2 <= positions <= MAX_POSITIONS:
+        raise CommandError(f"--positions: expected 2 to {MAX_POSITIONS}, got {positions}")

@@ -1,0 +1,112 @@
+"""`tiny-llm viz sampling`: what each step of the sampler does to the likeliest next tokens."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Any
+
+import mlx.core as mx
+import numpy as np
+from rich.cells import cell_len
+
+from ..language import Messages
+from ..problems import CommandError
+from ..session import package_of
+from ..terminal import show, signs
+from .labels import padded
+from .output import Output
+from .subject import Array, Subject, given_or
+
+__all__ = ["Step", "percent", "show_sampling"]
+
+LABEL = 14  # columns of a terminal
+COLUMN = 13
+MAX_TOKENS = 40
+
+
+@dataclass(frozen=True)
+class Step:
+    """Probabilities of all tokens after a step. Shapes: probs: V."""
+
+    name: str
+    probs: Array
+
+    @property
+    def kept(self) -> int:
+        """How many tokens can still be drawn."""
+        return int((self.probs > 0).sum())
+
+    def shares(self, tokens: list[int]) -> list[float]:
+        """Of each of these tokens, and, at the end, of all others together."""
+        return [*self.probs[tokens].tolist(), float(np.delete(self.probs, tokens).sum())]
+
+
+def show_sampling(
+    output: Output, model: str, impl: str, prompt: str | None, count: int, sampling: dict[str, Any]
+) -> None:
+    """Print the likeliest next tokens, before and after each step, and draw them."""
+    if not 1 <= count <= MAX_TOKENS:
+        raise CommandError(f"--tokens: expected 1 to {MAX_TOKENS}, got {count}")
+    say = output.say
+    text = given_or(say("viz_sampling_prompt"), prompt)
+    subject = Subject(model, impl, **sampling)
+    logits = subject.logits(subject.prompt(text))
+    steps = _steps(logits, import_module(f"{package_of(impl)}.sampler"), sampling, say)
+    best = [int(token) for token in np.argsort(-steps[0].probs, kind="stable")[:count]]
+    labels = [subject.label(token) for token in best]
+    title = say("viz_sampling_title", model=subject.name)
+    show(title, bold=True)
+    show(_text(steps, best, labels, say) + "\n")
+
+    def draw() -> bytes:
+        from .sampling_drawing import draw_sampling
+
+        return draw_sampling(steps, best, labels, title, text, say)
+
+    output.picture("sampling.png", draw)
+
+
+def _steps(logits: mx.array, sampler: Any, sampling: dict[str, Any], say: Messages) -> list[Step]:
+    """The model's own probabilities, then those after each step that does something, in `make_sampler`'s order."""
+    steps = [_step(say("viz_sampling_model"), logits)]
+    temperature = sampling["temperature"]
+    name = say("viz_sampling_temp", temp=f"{temperature:g}")
+    if temperature == 0:
+        likeliest = mx.arange(logits.shape[-1]) == sampler.greedy(logits)[:, None]
+        return [*steps, _step(name, mx.where(likeliest, 0.0, -mx.inf))]
+    if temperature != 1:
+        logits = logits / temperature
+        steps.append(_step(name, logits))
+    for key, option, off in (("top_k", "top-k", 0), ("top_p", "top-p", 1), ("min_p", "min-p", 0)):
+        if sampling[key] != off:
+            logits = getattr(sampler, f"apply_{key}")(logits, sampling[key])
+            steps.append(_step(f"{option} {sampling[key]:g}", logits))
+    return steps
+
+
+def _step(name: str, logits: mx.array) -> Step:
+    return Step(name, np.array(mx.softmax(logits, axis=-1, precise=True))[0])
+
+
+def _text(steps: list[Step], best: list[int], labels: list[str], say: Messages) -> str:
+    """A line for each token, a column for each step, and a bar for the last step."""
+    names = [*labels, say("viz_sampling_rest")]
+    columns = [step.shares(best) for step in steps]
+    lines = [" " * LABEL + "".join(_right(step.name) for step in steps)]
+    for name, *shares in zip(names, *columns, strict=True):
+        bar = signs()[3] * round(20 * shares[-1])
+        lines.append(f"{padded(name, LABEL)}{''.join(_right(percent(share)) for share in shares)}  {bar}".rstrip())
+    lines.append(padded(say("viz_sampling_kept"), LABEL) + "".join(_right(f"{step.kept:,}") for step in steps))
+    return "\n".join(lines)
+
+
+def percent(share: float) -> str:
+    """A probability, or a dash for 0."""
+    if share <= 0:
+        return "-"
+    return f"{share:.1%}" if share >= 0.0005 else "<0.1%"
+
+
+def _right(text: str) -> str:
+    return " " * (COLUMN - cell_len(text)) + text
