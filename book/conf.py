@@ -1,13 +1,19 @@
 """The book: English source, Japanese by gettext. Built by `pdm run book`, without the network."""
 
+import sys
+from pathlib import Path
+
+sys.path.append(str(Path(__file__).parent))
+
 project = "tiny-llm"
 author = "the tiny-llm authors"
 copyright = f"2026, {author}"
 
-extensions = ["myst_parser", "sphinx_design"]
+extensions = ["myst_parser", "sphinx_design", "extension.course", "extension.math", "extension.search"]
 myst_enable_extensions = ["colon_fence", "deflist", "dollarmath", "fieldlist"]
 myst_heading_anchors = 3
 exclude_patterns = ["locale"]
+nitpicky = True
 
 language = "en"
 locale_dirs = ["locale"]
@@ -18,3 +24,18 @@ gettext_last_translator = ""
 html_theme = "furo"
 html_title = "tiny-llm"
 html_show_sphinx = False
+html_copy_source = False
+html_show_search_summary = False  # the summaries are fetched, which browsers refuse to pages from a disk
+html_static_path = ["_static"]
+html_css_files = ["book.css"]
+templates_path = ["_templates"]
+html_sidebars = {
+    "**": [
+        "sidebar/brand.html",
+        "language.html",
+        "sidebar/search.html",
+        "sidebar/scroll-start.html",
+        "sidebar/navigation.html",
+        "sidebar/scroll-end.html",
+    ]
+}

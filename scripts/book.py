@@ -3,64 +3,136 @@
 
 python scripts/book.py              build
 python scripts/book.py --update     bring the Japanese catalogues up to date with the English text, then build
-python scripts/book.py --check      build, and fail if a sentence has no translation or an outdated one
+python scripts/book.py --check      build, and fail if a translation is missing or outdated, or a task has no section
+python scripts/book.py --serve      serve the book to a browser, and build again whenever a file changes
 """
 
 from __future__ import annotations
 
 import argparse
+import os
+import re
+import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
+from babel.messages import Catalog
 from babel.messages.pofile import read_po
+
+from tiny_llm_course.syllabus import select_days
 
 ROOT = Path(__file__).resolve().parent.parent
 BOOK, BUILD = ROOT / "book", ROOT / "build" / "book"
 LOCALE = BOOK / "locale"
+LANGUAGES = ("en", "ja")
+
+SECTION = re.compile(r"^\s*(?:`{3,}|:{3,})\{task\}\s+(\S+)", re.MULTILINE)
+NOT_PROSE = re.compile(
+    r"`+.*?`+|\$.*?\$|\]\(.*?\)|https?://\S+|\*.*?\*|\".*?\"", re.DOTALL
+)  # nor *titles*, nor "names"
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--update", action="store_true", help="bring the catalogues up to date")
-    parser.add_argument("--check", action="store_true", help="fail if a translation is missing or outdated")
+    parser.add_argument("--check", action="store_true", help="fail if a translation or a section is missing")
+    parser.add_argument("--serve", action="store_true", help="serve to a browser, build again at each change")
+    parser.add_argument("--language", choices=LANGUAGES, default="en", help="which one to serve")
     options = parser.parse_args()
+    if options.serve:
+        serve(options.language)
     sphinx("gettext", BUILD / "gettext")
     if options.update:
-        run("sphinx_intl", "update", "-p", str(BUILD / "gettext"), "-d", str(LOCALE), "-l", "ja", "-w", "100")
-    for language in ("en", "ja"):
+        catalogues = ("-p", str(BUILD / "gettext"), "-d", str(LOCALE), "-l", "ja")
+        run("sphinx_intl", "update", *catalogues, "-w", "100", "--no-obsolete")
+    for language in LANGUAGES:
         sphinx("html", BUILD / language, "-D", f"language={language}")
         print(f"built {BUILD / language / 'index.html'}")
-    problems = untranslated()
+    problems = [*stale_translations(BUILD / "gettext", LOCALE / "ja" / "LC_MESSAGES"), *missing_sections(BOOK)]
     print("".join(f"{problem}\n" for problem in problems), end="", file=sys.stderr)
     return int(options.check and bool(problems))
 
 
-def untranslated() -> list[str]:
-    """What the pages say and the Japanese catalogues do not, and the other way round."""
-    problems = []
-    for template in sorted((BUILD / "gettext").rglob("*.pot")):
-        name = template.relative_to(BUILD / "gettext").with_suffix(".po")
-        path = LOCALE / "ja" / "LC_MESSAGES" / name
-        with template.open("rb") as file:
-            said = {message.id for message in read_po(file) if message.id}
-        translated = set()
-        if path.exists():
-            with path.open("rb") as file:
-                translated = {m.id for m in read_po(file, locale="ja") if m.id and m.string and not m.fuzzy}
-        problems += [f"{name}: not translated: {_short(text)}" for text in sorted(said - translated)]
-        problems += [f"{name}: no longer said: {_short(text)}" for text in sorted(translated - said)]
-    return problems
+def stale_translations(templates: Path, catalogues: Path) -> list[str]:
+    """What the pages say and the catalogues do not, or not in other words, and the other way round."""
+    pages = {file.relative_to(templates).with_suffix(".po") for file in templates.rglob("*.pot")}
+    pages |= {file.relative_to(catalogues) for file in catalogues.rglob("*.po")}
+    return [
+        f"{page}: {problem}"
+        for page in sorted(pages)
+        for problem in _problems(_read(templates / page.with_suffix(".pot")), _read(catalogues / page))
+    ]
+
+
+def _problems(template: Catalog, catalogue: Catalog) -> Iterator[str]:
+    said = {message.id for message in template if message.id}
+    for text in sorted(said - {message.id for message in catalogue}):
+        yield f"not translated: {_short(text)}"
+    for message in catalogue:
+        if message.id and (
+            problem := _problem(str(message.id), str(message.string), message.fuzzy, message.id in said)
+        ):
+            yield f"{problem}: {_short(message.id)}"
+    for text in catalogue.obsolete:
+        yield f"obsolete: {_short(text)}"
+
+
+def _problem(source: str, translation: str, fuzzy: bool, is_said: bool) -> str | None:
+    if not is_said:
+        return "no longer said"
+    if not translation:
+        return "not translated"
+    if fuzzy:
+        return "fuzzy"
+    return "equal to its source" if translation == source and is_prose(source) else None
+
+
+def is_prose(text: str) -> bool:
+    """Whether a text needs a translation: two words or more, not all of them names, besides code and formulas."""
+    words = re.findall(r"[A-Za-z](?:[\w-]|\.(?=\w))*", NOT_PROSE.sub(" ", text))
+    return len(words) > 1 and any(re.fullmatch("[a-z]{3,}", word) for word in words)
+
+
+def missing_sections(book: Path) -> list[str]:
+    """The tasks that no page has a {task} for, of the days that have their chapter."""
+    sections = {task for page in book.rglob("*.md") for task in SECTION.findall(page.read_text(encoding="utf-8"))}
+    return [
+        f"{chapter.relative_to(book)}: no {{task}} section for {task.id}"
+        for day in select_days(None, None)
+        if (chapter := book / f"week_{day.week}" / f"day_{day.number}.md").exists()
+        for task in day.tasks
+        if str(task.id) not in sections
+    ]
+
+
+def serve(language: str) -> None:
+    """Does not return."""
+    watched = [option for name in ("course", "ref") for option in ("--watch", str(ROOT / "src" / f"tiny_llm_{name}"))]
+    written = [option for name in ("*.mo", "*.pyc") for option in ("--ignore", str(ROOT / name))]  # by the build itself
+    options = ("-D", f"language={language}", "--port", "0", *watched, *written)
+    command = [sys.executable, "-m", "sphinx_autobuild", *options, str(BOOK), str(BUILD / "serve" / language)]
+    os.execv(sys.executable, command)
 
 
 def sphinx(builder: str, out: Path, *options: str) -> None:
     """Build from scratch: an error, or a warning, ends the program."""
-    run("sphinx", "--fail-on-warning", "--keep-going", "-E", "-q", "-b", builder, *options, str(BOOK), str(out))
+    shutil.rmtree(out, ignore_errors=True)
+    run("sphinx", "--fail-on-warning", "--keep-going", "-q", "-b", builder, *options, str(BOOK), str(out))
 
 
 def run(module: str, *arguments: str) -> None:
     if code := subprocess.run([sys.executable, "-m", module, *arguments], cwd=ROOT).returncode:
         sys.exit(code)
+
+
+def _read(file: Path) -> Catalog:
+    """A catalogue, empty if there is no file."""
+    if not file.exists():
+        return Catalog()
+    with file.open("rb") as content:
+        return read_po(content)
 
 
 def _short(text: object) -> str:

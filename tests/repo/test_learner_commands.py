@@ -145,7 +145,7 @@ def test_a_damaged_note_is_no_obstacle(clone):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["hint", "w9d1.1"], "there is no task 'w9d1.1'; a task id looks like w1d1.1. `progress` lists all"),
+        (["hint", "w9d1.1"], "there is no task 'w9d1.1'; a task id looks like w0d1.1. `progress` lists all"),
         (["hint", "1.2"], "there is no task '1.2'; did you mean w1d2.1? `progress` lists all"),
         (["solution", "attention"], "there is no task 'attention'"),
         (["solution", "--day", "1"], "--day: expected week and day such as 1.2, got '1'"),

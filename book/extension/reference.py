@@ -1,0 +1,75 @@
+"""Where a task's code stands: in the learner's files, and in the reference's."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeAlias
+
+from tiny_llm_course.regions import is_native, regions
+from tiny_llm_course.splice import code_of
+from tiny_llm_course.syllabus import TaskId, day_of
+from tiny_llm_course.task_code import parse, tasks_in
+from tiny_llm_course.workspace import Workspace
+
+__all__ = ["Listing", "functions", "listings"]
+
+Span: TypeAlias = tuple[str, int, int]  # scope, first character, behind the last one
+
+
+@dataclass(frozen=True)
+class Listing:
+    """Lines of the reference."""
+
+    file: Path
+    name: str  # of the file, from the repository's root
+    scope: str  # the class that they belong to, or nothing
+    line: int  # number of the first one
+    code: str
+
+
+def functions(task: TaskId) -> dict[str, list[str]]:
+    """By learner's file, the functions that a task asks for; helpers of the reference are not among them."""
+    workspace = Workspace()
+    return {
+        file.relative_to(workspace.root).as_posix(): _asked_for(task, workspace.solution(file), file)
+        for file in workspace.parts(day_of(task), task)
+    }
+
+
+def listings(task: TaskId) -> list[Listing]:
+    """The reference's code of a task. Neighbours come as one."""
+    workspace = Workspace()
+    found = []
+    for file, names in workspace.parts(day_of(task), task).items():
+        source = workspace.solution(file)
+        original = workspace.reference / file.relative_to(workspace.package)
+        name = original.relative_to(workspace.root).as_posix()
+        for scope, start, end in _joined(source, _spans(task, source, names, file)):
+            found.append(Listing(original, name, scope, source[:start].count("\n") + 1, source[start:end]))
+    return found
+
+
+def _asked_for(task: TaskId, source: str, file: Path) -> list[str]:
+    if is_native(file):
+        return []
+    return [name for _, ids, name in tasks_in(parse(source, file.name)) if task in ids]
+
+
+def _spans(task: TaskId, source: str, names: list[str], file: Path) -> Iterator[Span]:
+    """Where each part of a task stands."""
+    for name in names:
+        code = regions(source, file.name)[task] if is_native(file) else code_of(source, name)
+        start = f"\n{source}".index(f"\n{code}")  # whole lines: a short text may stand inside another one
+        yield "" if is_native(file) else name.rpartition(".")[0], start, start + len(code)
+
+
+def _joined(source: str, spans: Iterable[Span]) -> list[Span]:
+    """The spans in order; as one, where they have one scope and only blank lines are between them."""
+    joined: list[Span] = []
+    for scope, start, end in sorted(spans, key=lambda span: span[1]):
+        if joined and joined[-1][0] == scope and not source[joined[-1][2] : start].strip():
+            start = joined.pop()[1]
+        joined.append((scope, start, end))
+    return joined

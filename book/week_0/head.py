@@ -1,0 +1,13 @@
+"""One head with weights that can be followed by eye."""
+
+import mlx.core as mx
+
+from tiny_llm.foundations import attention_head
+
+x = mx.eye(3, 4)  # three tokens, each a direction of its own
+identity = mx.eye(4)
+w_value = identity + 0.5 * mx.eye(4, k=1) + 0.5 * mx.eye(4, k=-1)  # each number leaks half of itself to its neighbours
+
+output, weights = attention_head(x, x, x, 2 * identity, identity, w_value)
+print("weights of token 0:", " ".join(f"{weight:.4f}" for weight in weights[0].tolist()))
+print("output of token 0: ", " ".join(f"{number:.4f}" for number in output[0].tolist()))

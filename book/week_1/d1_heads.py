@@ -1,0 +1,42 @@
+"""Heads beside the batch: one call for all of them, the same numbers head by head, and two ways to get it wrong."""
+
+import mlx.core as mx
+
+from tiny_llm.attention import SimpleMultiHeadAttention
+from tiny_llm.attention import scaled_dot_product_attention_simple as attend
+from tiny_llm.basics import linear
+
+L, H, D = 3, 2, 2
+x = mx.array([[10 * token + column for column in range(H * D)] for token in range(L)])
+print("three tokens of four columns:", x.tolist())
+print("head 0, split and swapped:   ", x.reshape(L, H, D).swapaxes(0, 1)[0].tolist())
+print("head 0, only reshaped:       ", x.reshape(H, L, D)[0].tolist())
+
+N, L, H, D = 2, 5, 3, 4
+E = H * D
+mx.random.seed(0)
+x = mx.random.normal((N, L, E))
+wq, wk, wv, wo = weights = [mx.random.normal((E, E)) * E**-0.5 for _ in range(4)]
+together = SimpleMultiHeadAttention(E, H, *weights)(x, x, x)
+
+heads = []
+for h in range(H):
+    rows = slice(h * D, (h + 1) * D)  # the rows of a weight that make head h's columns
+    q, k, v = (linear(x, weight[rows]) for weight in (wq, wk, wv))  # N, L, D
+    heads.append(attend(q, k, v))
+one_by_one = linear(mx.concatenate(heads, axis=-1), wo)
+print("\none call and head by head agree:", mx.allclose(together, one_by_one, atol=1e-5).item())
+
+
+def unmoved(x: mx.array) -> mx.array:
+    """The heads split, but left behind the tokens: N, L, H, D."""
+    q, k, v = (linear(x, weight).reshape(N, L, H, D) for weight in (wq, wk, wv))
+    return linear(attend(q, k, v).flatten(-2), wo)
+
+
+other = mx.where(mx.arange(L)[:, None] == L - 1, 2 * x, x)  # the last token is another one
+layer = SimpleMultiHeadAttention(E, H, *weights)
+ways = {"beside the batch": lambda x: layer(x, x, x), "behind the tokens": unmoved}
+for name, call in ways.items():
+    sees = not mx.allclose(call(x)[:, 0], call(other)[:, 0]).item()
+    print(f"heads {name}: token 0 sees the last token: {sees}")

@@ -1,0 +1,26 @@
+"""From text to tokens to vectors to scores."""
+
+import mlx.core as mx
+
+from tiny_llm.kv_cache import NoCache
+from tiny_llm.models import load
+
+NAME = "story"  # or "Qwen/Qwen3-0.6B", which needs the network once
+TEXT = "Mia had a red key. Ben gave"
+
+model, tokenizer = load(NAME)
+tokens = mx.array([tokenizer.encode(TEXT)])  # B, L
+print("tokens ", tokens.shape, "|".join(tokenizer.decode([token]) for token in tokens[0].tolist()))
+
+vectors = model.embed_tokens(tokens)  # B, L, E
+print("vectors", vectors.shape, vectors.dtype)
+
+hidden = model.hidden(tokens, NoCache(len(model.layers)))  # B, L, E
+print("hidden ", hidden.shape, hidden.dtype)
+
+logits = model.logits(hidden[:, -1])  # B, V: of the last token only
+print("logits ", logits.shape, logits.dtype)
+
+chances = mx.softmax(logits[0].astype(mx.float32))
+for token in mx.argsort(-chances)[:5].tolist():
+    print(f"  {chances[token].item():6.1%}  {tokenizer.decode([token])!r}")

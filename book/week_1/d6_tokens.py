@@ -1,0 +1,27 @@
+"""Characters, their bytes, and the tokens of `story`: one token can be a word, a character, or a part of one."""
+
+from tokenizers import pre_tokenizers
+
+from tiny_llm.models import load
+
+_, tokenizer = load("story")
+
+
+def split(text: str) -> str:
+    """The bytes of a text, with | between two tokens."""
+    pieces, rest = [], text.encode()
+    for token in tokenizer.convert_ids_to_tokens(tokenizer.encode(text)):  # written with one letter for each byte
+        pieces.append(rest[: len(token)].hex(" "))
+        rest = rest[len(token) :]
+    return " | ".join(pieces)
+
+
+for text in (" key", "key", "鍵", "錠", "しず", "🗝"):
+    tokens = tokenizer.encode(text)
+    print(f"{len(text.encode())} bytes in {len(tokens)} token{'s' * (len(tokens) > 1)}: {text!r} = {split(text)}")
+
+letters = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False).pre_tokenize_str("鍵")[0][0]
+single = tokenizer.convert_tokens_to_ids(list(letters))
+print(f"\n鍵 is token {tokenizer.encode('鍵')}. Its bytes, {letters!r} in tokenizer.json, are the tokens {single}:")
+for count in (1, 2, 3):
+    print(f"  {single[:count]} decodes to {tokenizer.decode(single[:count])!r}")

@@ -1,0 +1,93 @@
+"""The pictures of week 1, day 7: a distribution before and after each step. Needs matplotlib."""
+
+from pathlib import Path
+
+import matplotlib.pyplot as plt
+import mlx.core as mx
+from matplotlib.axes import Axes
+
+from tiny_llm.sampler import apply_min_p, apply_repetition_penalty, apply_top_k, apply_top_p
+
+IMAGES = Path(__file__).parent / "images"
+BLUE, ORANGE, GREEN, GREY = "#0072b2", "#d55e00", "#009e73", "#bbbbbb"  # told apart by the colour-blind, too
+STYLE = {"svg.hashsalt": "tiny-llm", "font.size": 10, "axes.spines.top": False, "axes.spines.right": False}
+SCORES = mx.array([[4.0, 3.0, 2.0, 1.0, 0.0, -2.0]])
+FEW = mx.array([[3.0, 2.8, 2.2, 1.6, 1.4, 0.9, 0.7, -0.2, -0.5, -1.5]])  # for the pipeline
+
+
+def main() -> None:
+    plt.rcParams.update(STYLE)
+    for draw in (steps, pipeline):
+        draw()
+        plt.savefig(IMAGES / f"d7_{draw.__name__}.svg", metadata={"Date": None}, bbox_inches="tight")
+        plt.close()
+
+
+def steps() -> None:
+    """Grey before, blue after. Above, steps on the scores as they are; below, the filters on sharp and on flat ones."""
+    sharp, flat = SCORES / 0.5, SCORES / 2
+    rows = [
+        [
+            ("T = 0.5", SCORES, sharp),
+            ("T = 2", SCORES, flat),
+            ("penalty 1.5", SCORES, apply_repetition_penalty(SCORES, mx.array([[0, 5]]), 1.5)),
+        ],
+        [
+            (name, before, keep(before))
+            for name, keep in (
+                ("top-k 3", lambda x: apply_top_k(x, 3)),
+                ("top-p 0.9", lambda x: apply_top_p(x, 0.9)),
+                ("min-p 0.1", lambda x: apply_min_p(x, 0.1)),
+            )
+            for before in (sharp, flat)
+        ],
+    ]
+    panels = [*rows[0], *rows[1][::2], *rows[1][1::2]]
+    _, axes = plt.subplots(3, 3, figsize=(8, 5.6), sharey=True, layout="constrained")
+    for panel, (name, before, after) in zip(axes.flat, panels, strict=True):
+        panel.set_title(name, fontsize=11)
+        panel.set(ylim=(0, 1), yticks=(0, 0.5, 1))
+        _bars(panel, before, GREY, -0.2)
+        bars = _bars(panel, after, BLUE, 0.2)
+        if name.startswith("penalty"):
+            bars[0].set_color(ORANGE)
+            bars[5].set_color(ORANGE)
+        if name.startswith("min-p"):
+            top = mx.softmax(before, axis=-1).max().item()
+            panel.axhline(0.1 * top, color=GREEN, linewidth=1.2, linestyle="--")
+        panel.set_xticks(range(6), [f"{score:g}" for score in before[0].tolist()])
+
+
+def pipeline() -> None:
+    """All of them in their order, on one row of scores; two tokens occurred before."""
+    logits, seen = FEW, mx.array([[0, 4]])
+    row = [("", logits)]
+    for name, step in (
+        ("penalty 1.5", lambda x: apply_repetition_penalty(x, seen, 1.5)),
+        ("T = 1.5", lambda x: x / 1.5),
+        ("top-k 7", lambda x: apply_top_k(x, 7)),
+        ("top-p 0.9", lambda x: apply_top_p(x, 0.9)),
+        ("min-p 0.4", lambda x: apply_min_p(x, 0.4)),
+    ):
+        logits = step(logits)
+        row.append((name, logits))
+    _, axes = plt.subplots(1, 6, figsize=(10, 2.1), sharey=True, layout="constrained")
+    for number, (panel, (name, after)) in enumerate(zip(axes, row, strict=True)):
+        bars = _bars(panel, after, BLUE, 0, 0.8)
+        for token in seen[0].tolist():
+            bars[token].set_color(ORANGE)
+        panel.set_title(name, fontsize=10)
+        panel.set(xticks=[], yticks=(0, 0.2, 0.4), ylim=(0, 0.45))
+        if number:
+            panel.text(
+                -0.06, 0.5, "→", transform=panel.transAxes, ha="center", va="center", fontsize=14, color="#555555"
+            )
+
+
+def _bars(axes: Axes, logits: mx.array, colour: str, shift: float, width: float = 0.4):
+    probs = mx.softmax(logits, axis=-1)[0].tolist()
+    return axes.bar([token + shift for token in range(len(probs))], probs, width, color=colour)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,63 @@
+#!/usr/bin/env python3
+"""What the commands in the book print: book/outputs/NAME.txt, the command in its first line, behind a dollar sign.
+
+python scripts/book_outputs.py            run every command and compare
+python scripts/book_outputs.py --update   write what they print now
+python scripts/book_outputs.py circle     only files whose name contains one of the words
+"""
+
+from __future__ import annotations
+
+import argparse
+import difflib
+import os
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+OUTPUTS = ROOT / "book" / "outputs"
+AS_A_LEARNER = "import sys, tiny_llm_ref; sys.modules['tiny_llm'] = tiny_llm_ref; "  # whose code is written
+SCRIPT = AS_A_LEARNER + "import runpy; del sys.argv[0]; runpy.run_path(sys.argv[0], run_name='__main__')"
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("words", nargs="*", metavar="WORD", help="only files whose name contains one of the words")
+    parser.add_argument("--update", action="store_true", help="write what the commands print now")
+    options = parser.parse_args()
+    failed = 0
+    for file in sorted(OUTPUTS.glob("*.txt")):
+        if options.words and not any(word in file.stem for word in options.words):
+            continue
+        before = file.read_text(encoding="utf-8")
+        command = before.partition("\n")[0]
+        after = f"{command}\n{printed_by(command)}"
+        if options.update:
+            file.write_text(after, encoding="utf-8")
+        elif before != after:
+            failed += 1
+            lines = (text.splitlines(keepends=True) for text in (before, after))
+            sys.stderr.writelines(difflib.unified_diff(*lines, str(file.relative_to(ROOT)), "printed now"))
+    return int(failed > 0)
+
+
+def printed_by(command: str) -> str:
+    """What `$ pdm run ...` prints. Exits if it fails."""
+    words = shlex.split(command)
+    if words[:3] == ["$", "pdm", "run"] and words[3:4] == ["python"]:
+        call = [sys.executable, "-c", SCRIPT, *words[4:]]
+    elif words[:3] == ["$", "pdm", "run"] and len(words) > 3:
+        call = [sys.executable, "-m", "tiny_llm_course", *words[3:]]
+    else:
+        sys.exit(f"expected `$ pdm run ...`, got {command!r}")
+    environment = os.environ | {"PYTHONPATH": str(ROOT / "src"), "LANG": "C.UTF-8", "COLUMNS": "100", "NO_COLOR": "1"}
+    run = subprocess.run(call, cwd=ROOT, env=environment, capture_output=True, text=True)
+    if run.returncode:
+        sys.exit(f"{command}\nended with exit code {run.returncode}:\n{run.stderr}")
+    return run.stdout
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,102 @@
+#!/usr/bin/env python3
+"""Opens every page of the built book in a browser without a window, as on a desk and as on a phone.
+
+python scripts/check_book_pages.py
+
+A page fails if it logs an error, asks for anything that is not on the disk, or is wider than the screen. The search of
+each language has to find words that its front page says. Exit code 1: a page fails; 2: no book, or no browser.
+"""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+from playwright.sync_api import Browser, ConsoleMessage, Page, Request, TimeoutError, sync_playwright
+
+BUILD = Path(__file__).resolve().parent.parent / "build" / "book"
+BROWSERS = ("chromium", "chromium-browser", "google-chrome")
+WIDTHS = (1280, 390)
+SEARCHES = {"en": ("inference engine",), "ja": ("推論エンジン", "日")}  # what the front page says
+FOUND = "() => document.querySelector('ul.search a[href^=\"index.html\"]')"
+TOO_WIDE = """() => {
+  for (const folded of document.querySelectorAll("details")) folded.open = true;
+  const width = document.documentElement.clientWidth;
+  if (document.documentElement.scrollWidth <= width) return "";
+  const wide = [...document.querySelectorAll("article *")].find(part =>
+    part.getBoundingClientRect().right > width && !part.closest(".table-wrapper, .katex-display, .highlight, pre"));
+  return wide ? wide.outerHTML.slice(0, 100) : "something outside of the article";
+}"""
+
+
+def main(build: Path = BUILD) -> int:
+    executable = next((path for name in BROWSERS if (path := shutil.which(name))), None)
+    if executable is None:
+        print(
+            f"no browser: looked for {', '.join(BROWSERS)}. `apt-get install chromium` (Debian) or "
+            "`apt-get install chromium-browser` (Ubuntu) installs one.",
+            file=sys.stderr,
+        )
+        return 2
+    pages = [file for language in SEARCHES for file in sorted((build / language).rglob("*.html"))]
+    if not pages:
+        print(f"no book in {build}; `pdm run book` builds it", file=sys.stderr)
+        return 2
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=executable, args=["--no-sandbox"])
+        problems = [*page_problems(browser, build, pages), *search_problems(browser, build)]
+        browser.close()
+    print("".join(f"{problem}\n" for problem in problems), end="", file=sys.stderr)
+    print(f"{len(pages)} pages, {len(problems)} problems")
+    return int(bool(problems))
+
+
+def page_problems(browser: Browser, build: Path, files: list[Path]) -> Iterator[str]:
+    """Each page is loaded once and then narrowed: no script of ours asks for the width."""
+    page, heard = listening(browser)
+    for file in files:
+        page.set_viewport_size({"width": WIDTHS[0], "height": 800})
+        page.goto(file.as_uri())
+        for width in WIDTHS:
+            page.set_viewport_size({"width": width, "height": 800})
+            if part := page.evaluate(TOO_WIDE):
+                heard.append(f"wider than {width} pixels: {part}")
+        yield from (f"{file.relative_to(build)}: {problem}" for problem in heard)
+        heard.clear()
+
+
+def search_problems(browser: Browser, build: Path) -> Iterator[str]:
+    page, heard = listening(browser)
+    for language, queries in SEARCHES.items():
+        for query in queries:
+            page.goto(f"{(build / language / 'search.html').as_uri()}?q={query}")
+            try:
+                page.wait_for_function(FOUND, timeout=10_000)
+            except TimeoutError:
+                heard.append("does not find the front page")
+            yield from (f"{language}: search for {query}: {problem}" for problem in heard)
+            heard.clear()
+
+
+def listening(browser: Browser) -> tuple[Page, list[str]]:
+    """A page, and the list of what goes wrong in it."""
+    page, heard = browser.new_page(), list[str]()
+
+    def logged(message: ConsoleMessage) -> None:
+        if message.type == "error":
+            heard.append(f"console: {message.text} {message.location['url']}")
+
+    def asked(request: Request) -> None:
+        if not request.url.startswith(("file:", "data:")):
+            heard.append(f"asks for {request.url}")
+
+    page.on("console", logged)
+    page.on("request", asked)
+    page.on("pageerror", lambda error: heard.append(f"script: {error}"))
+    return page, heard
+
+
+if __name__ == "__main__":
+    sys.exit(main())
