@@ -14,7 +14,10 @@ import os
 import shlex
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
+
+from tiny_llm_course.toml import read_toml
 
 ROOT = Path(__file__).resolve().parent.parent
 OUTPUTS = ROOT / "book" / "outputs"
@@ -48,15 +51,23 @@ def printed_by(command: str) -> str:
     words = shlex.split(command)
     if words[:3] == ["$", "pdm", "run"] and words[3:4] == ["python"]:
         call = [sys.executable, "-c", SCRIPT, *words[4:]]
-    elif words[:3] == ["$", "pdm", "run"] and len(words) > 3:
-        call = [sys.executable, "-m", "tiny_llm_course", *words[3:]]
+    elif words[:3] == ["$", "pdm", "run"] and len(words) > 3 and words[3] in scripts():
+        call = [sys.executable, "-m", "tiny_llm_course", *scripts()[words[3]], *words[4:]]
     else:
-        sys.exit(f"expected `$ pdm run ...`, got {command!r}")
+        sys.exit(f"expected `$ pdm run python` or `$ pdm run` and a command of tiny-llm, got {command!r}")
     environment = os.environ | {"PYTHONPATH": str(ROOT / "src"), "LANG": "C.UTF-8", "COLUMNS": "100", "NO_COLOR": "1"}
     run = subprocess.run(call, cwd=ROOT, env=environment, capture_output=True, text=True)
     if run.returncode:
         sys.exit(f"{command}\nended with exit code {run.returncode}:\n{run.stderr}")
     return run.stdout
+
+
+@cache
+def scripts() -> dict[str, list[str]]:
+    """What `pdm run NAME` stands for, behind `tiny-llm`."""
+    table = read_toml(ROOT / "pyproject.toml")["tool"]["pdm"]["scripts"]
+    calls = {name: shlex.split(script["cmd"]) for name, script in table.items()}
+    return {name: words for name, (first, *words) in calls.items() if first == "tiny-llm"}
 
 
 if __name__ == "__main__":
