@@ -10,7 +10,7 @@ import pytest
 
 from tiny_llm_course.recording import record
 
-__all__ = ["DTYPES", "Inputs", "array64", "assert_close", "assert_unchanged", "over_dtypes"]
+__all__ = ["DTYPES", "Inputs", "array64", "assert_attends", "assert_close", "assert_unchanged", "over_dtypes"]
 
 DTYPES = [mx.float32, mx.float16, mx.bfloat16]
 TOLERANCE = {mx.float32: 2e-5, mx.float16: 5e-3, mx.bfloat16: 4e-2}
@@ -72,6 +72,15 @@ def assert_close(got: Any, expected: Any, *, dtype: mx.Dtype = mx.float32, toler
     wrong = ~(error <= tolerance * (1 + np.abs(np.where(np.isfinite(expected), expected, 0))))
     if wrong.any():
         pytest.fail(_mismatch(values, expected, error, wrong, tolerance, dtype))
+
+
+def assert_attends(got: Any, expected: Any, **options: Any) -> None:
+    """Fail unless `got` is a tuple of output and weights, each as expected: `assert_close` takes the options."""
+    __tracebackhide__ = True
+    assert isinstance(got, tuple), f"expected a tuple of output and weights, got {type(got).__name__}"
+    assert len(got) == 2, f"expected output and weights, got {len(got)} results"
+    for array, numbers in zip(got, expected, strict=True):
+        assert_close(array, numbers, **options)
 
 
 def assert_unchanged(before: list[np.ndarray], *arrays: mx.array) -> None:

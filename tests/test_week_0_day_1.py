@@ -6,7 +6,7 @@ import mlx.core as mx
 import numpy as np
 import oracles
 import pytest
-from helpers import Inputs, array64, assert_close, assert_unchanged, over_dtypes
+from helpers import Inputs, array64, assert_attends, assert_close, assert_unchanged, over_dtypes
 
 task_1 = pytest.mark.task("w0d1.1")
 task_2 = pytest.mark.task("w0d1.2")
@@ -85,14 +85,6 @@ def test_task_1_leaves_its_input_alone(impl):
 def attention_oracle(query, key, value):
     shares = oracles.softmax(query @ key.T)
     return shares @ value, shares
-
-
-def assert_attends(got, expected, **options):
-    """Both: the output, and the weights."""
-    assert isinstance(got, tuple), f"expected a tuple of output and weights, got {type(got).__name__}"
-    assert len(got) == 2, f"expected output and weights, got {len(got)} results"
-    for array, numbers in zip(got, expected, strict=True):
-        assert_close(array, numbers, **options)
 
 
 @task_2

@@ -6,7 +6,7 @@ import mlx.core as mx
 import numpy as np
 import oracles
 import pytest
-from helpers import Inputs, array64, assert_close, assert_unchanged, over_dtypes
+from helpers import Inputs, array64, assert_attends, assert_close, assert_unchanged, over_dtypes
 
 task_1 = pytest.mark.task("w0d2.1")
 task_2 = pytest.mark.task("w0d2.2")
@@ -19,14 +19,6 @@ def attention_oracle(q, k, v, mask=None):
     """Output and weights."""
     weights = oracles.attention(q, k, np.broadcast_to(np.eye(k.shape[-2]), (*k.shape[:-1], k.shape[-2])), mask=mask)
     return weights @ v, weights
-
-
-def assert_attends(got, expected, **options):
-    """Both: the output, and the weights."""
-    assert isinstance(got, tuple), f"expected a tuple of output and weights, got {type(got).__name__}"
-    assert len(got) == 2, f"expected output and weights, got {len(got)} results"
-    for array, numbers in zip(got, expected, strict=True):
-        assert_close(array, numbers, **options)
 
 
 def qkv(inputs, *batch, L=5, S=7, d_k=6, d_v=4):

@@ -10,7 +10,7 @@ from typing import Any
 
 import typer
 
-__all__ = ["bar", "show", "signs", "wrapped"]
+__all__ = ["bar", "left", "right", "show", "signs", "wrapped"]
 
 BAR = 18  # characters
 
@@ -32,6 +32,22 @@ def wrapped(text: str) -> str:
         textwrap.fill(line, width) if len(line) > width and line.count(" ") > len(line) / 12 else line
         for line in text.splitlines()
     )
+
+
+def left(text: str, width: int) -> str:
+    """The text, filled up to so many columns of a terminal, of which a Japanese character takes two."""
+    return text + _blanks(text, width)
+
+
+def right(text: str, width: int) -> str:
+    """The same with the text at the right end."""
+    return _blanks(text, width) + text
+
+
+def _blanks(text: str, width: int) -> str:
+    from rich.cells import cell_len  # here, so that commands without tables start sooner
+
+    return " " * (width - cell_len(text))
 
 
 def bar(solved: int, skipped: int, count: int) -> str:

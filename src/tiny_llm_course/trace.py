@@ -13,7 +13,7 @@ import typer
 from .language import Lang, Messages
 from .problems import CommandError, reporting
 from .session import DEFAULT_IMPL, PACKAGES
-from .terminal import show, wrapped
+from .terminal import left, right, show, wrapped
 
 __all__ = ["Sizes", "Step", "steps", "trace"]
 
@@ -55,9 +55,9 @@ class Step:
     flops: int = 0  # a multiplication and an addition are two
     growth: str = ""  # of the operations, with n for L and d for E; "" if there are none
 
-    @property
-    def numbers(self) -> int:
-        return math.prod(self.shape)
+    def costs(self, dtype: str) -> tuple[int, int, int]:
+        """Parameters, operations, and bytes of the result."""
+        return self.parameters, self.flops, math.prod(self.shape) * BYTES[dtype]
 
 
 def steps(sizes: Sizes) -> Iterator[Step]:
@@ -126,15 +126,17 @@ def _of(model: str, batch: int, seq: int) -> Sizes:
 
 
 def _show(sizes: Sizes, dtype: str, say: Messages) -> None:
+    from rich.cells import cell_len
+
     done = list(steps(sizes))
     titles = [say(f"trace_{name}") for name in ("step", "shape", "parameters", "flops", "bytes", "growth")]
     rows = [titles, *([say(f"trace_{step.name}"), *_cells(step, dtype)] for step in done)]
-    rows.append([say("trace_total"), "", *(f"{sum(numbers):,}" for numbers in _columns(done, dtype)), ""])
-    widths = [max(map(_width, column)) for column in zip(*rows, strict=True)]
+    totals = map(sum, zip(*(step.costs(dtype) for step in done), strict=True))
+    rows.append([say("trace_total"), "", *(f"{total:,}" for total in totals), ""])
+    widths = [max(map(cell_len, column)) for column in zip(*rows, strict=True)]
     for i, row in enumerate(rows):
-        left = " " * (widths[0] - _width(row[0]))
-        right = (" " * (width - _width(cell)) + cell for width, cell in zip(widths[1:], row[1:], strict=True))
-        show(f"{row[0]}{left}  {'  '.join(right)}".rstrip(), bold=i in (0, len(rows) - 1))
+        cells = [left(row[0], widths[0]), *map(right, row[1:], widths[1:])]
+        show("  ".join(cells).rstrip(), bold=i in (0, len(rows) - 1))
     linear, square = (sum(step.flops for step in done if step.growth.startswith(n)) for n in ("n ", "n²"))
     show()
     show(wrapped(say("trace_divisor", D=sizes.D, root=f"{math.sqrt(sizes.D):.1f}")))
@@ -142,20 +144,6 @@ def _show(sizes: Sizes, dtype: str, say: Messages) -> None:
     show(wrapped(say("trace_summary", L=sizes.L, share=share, equal=round(sizes.L * linear / square))))
 
 
-def _columns(done: list[Step], dtype: str) -> Iterator[list[int]]:
-    yield [step.parameters for step in done]
-    yield [step.flops for step in done]
-    yield [step.numbers * BYTES[dtype] for step in done]
-
-
 def _cells(step: Step, dtype: str) -> list[str]:
-    counts = (f"{count:,}" if count else "" for count in (step.parameters, step.flops))
-    growth = f"O({step.growth})" if step.growth else ""
-    return [" x ".join(map(str, step.shape)), *counts, f"{step.numbers * BYTES[dtype]:,}", growth]
-
-
-def _width(text: str) -> int:
-    """Columns on a terminal: Japanese signs take two."""
-    from rich.cells import cell_len
-
-    return cell_len(text)
+    costs = (f"{cost:,}" if cost else "" for cost in step.costs(dtype))
+    return [" x ".join(map(str, step.shape)), *costs, f"O({step.growth})" if step.growth else ""]

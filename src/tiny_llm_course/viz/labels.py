@@ -7,6 +7,8 @@ from itertools import groupby
 
 from rich.cells import cell_len
 
+from ..terminal import left
+
 __all__ = ["padded", "shortened", "token_bytes", "token_labels"]
 
 _SIGNS = {" ": "␣", "\u3000": "␣", "\n": "⏎", "\t": "\\t"}
@@ -56,8 +58,7 @@ def shortened(label: str, width: int) -> str:
 
 def padded(label: str, width: int) -> str:
     """The label, cut or filled up to some columns of a terminal."""
-    label = shortened(label, width)
-    return label + " " * (width - cell_len(label))
+    return left(shortened(label, width), width)
 
 
 def _characters(data: bytes) -> list[tuple[str, bytes]]:

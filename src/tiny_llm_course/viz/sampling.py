@@ -8,12 +8,11 @@ from typing import Any
 
 import mlx.core as mx
 import numpy as np
-from rich.cells import cell_len
 
 from ..language import Messages
 from ..problems import CommandError
 from ..session import package_of
-from ..terminal import show, signs
+from ..terminal import right, show, signs
 from .labels import padded
 from .output import Output
 from .subject import Array, Subject, given_or
@@ -93,11 +92,13 @@ def _text(steps: list[Step], best: list[int], labels: list[str], say: Messages) 
     """A line for each token, a column for each step, and a bar for the last step."""
     names = [*labels, say("viz_sampling_rest")]
     columns = [step.shares(best) for step in steps]
-    lines = [" " * LABEL + "".join(_right(step.name) for step in steps)]
+    lines = [" " * LABEL + "".join(right(step.name, COLUMN) for step in steps)]
     for name, *shares in zip(names, *columns, strict=True):
         bar = signs()[3] * round(20 * shares[-1])
-        lines.append(f"{padded(name, LABEL)}{''.join(_right(percent(share)) for share in shares)}  {bar}".rstrip())
-    lines.append(padded(say("viz_sampling_kept"), LABEL) + "".join(_right(f"{step.kept:,}") for step in steps))
+        lines.append(
+            f"{padded(name, LABEL)}{''.join(right(percent(share), COLUMN) for share in shares)}  {bar}".rstrip()
+        )
+    lines.append(padded(say("viz_sampling_kept"), LABEL) + "".join(right(f"{step.kept:,}", COLUMN) for step in steps))
     return "\n".join(lines)
 
 
@@ -106,7 +107,3 @@ def percent(share: float) -> str:
     if share <= 0:
         return "-"
     return f"{share:.1%}" if share >= 0.0005 else "<0.1%"
-
-
-def _right(text: str) -> str:
-    return " " * (COLUMN - cell_len(text)) + text
