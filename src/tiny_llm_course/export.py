@@ -23,8 +23,9 @@ __all__ = ["export"]
 # What a student does not need, or is not to have. Paths from the root; folders end with a slash.
 WITHHELD = (
     *("src/tiny_llm_ref/", "scripts/", "tests/repo/", "tests/train/", "src/tiny_llm_models/train/"),
-    *(".ci/", ".github/", "CONTRIBUTING.md", "progress.txt", "book/", "src/tiny_llm_course/handout/"),
+    *(".ci/", ".github/", "CONTRIBUTING.md", "progress.txt", "src/tiny_llm_course/handout/"),
 )
+EXPERIMENTS = re.compile(r"book/week_\d+/\w+\.py")  # all that a student needs of the book's sources
 HANDOUT = Path(__file__).parent / "handout"  # what students read instead of the course's own README
 COMMANDS = ("test-ref", "grade", "report", "export", "stubs", "book", "check")  # of pyproject.toml
 
@@ -41,7 +42,7 @@ def export(
             raise CommandError("this copy of the course was exported itself: it holds no solutions to withhold")
         if student.exists() and (not student.is_dir() or any(student.iterdir())):
             raise CommandError(f"--student: expected a folder that does not exist or is empty, got {student}")
-        names = [name for name in _names() if not name.startswith(WITHHELD)]
+        names = [name for name in _names() if _handed_out(name)]
         for name in names:
             _copy(name, student / name)
         for file in code_files(workspace.reference):
@@ -53,6 +54,12 @@ def export(
             shutil.copy(readme, student)
         _commit(student)
         show(f"wrote {student} ({len(names)} files). Your students begin with: ./course next")
+
+
+def _handed_out(name: str) -> bool:
+    if name.startswith("book/"):
+        return EXPERIMENTS.fullmatch(name) is not None
+    return not name.startswith(WITHHELD)
 
 
 def _names() -> list[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import html
 import json
 import re
+import subprocess
 import sys
 from pathlib import Path
 
@@ -368,3 +369,15 @@ def test_no_book_or_no_browser(
     monkeypatch.setattr(check_book_pages.shutil, "which", lambda name: None)
     assert check_book_pages.main(tmp_path) == 2
     assert "apt-get install chromium" in capsys.readouterr().err
+
+
+def test_every_picture_is_drawn_and_shown(tmp_path: Path) -> None:
+    """By scripts/book_pictures.py, or by hand; a chapter shows it."""
+    command = [sys.executable, str(ROOT / "scripts/book_pictures.py"), "--into", str(tmp_path)]
+    subprocess.run(command, check=True, capture_output=True)
+    drawn = {file.relative_to(tmp_path) for file in tmp_path.rglob("*.svg")}
+    kept = {file.relative_to(ROOT / "book") for file in (ROOT / "book").rglob("images/*.svg")}
+    assert len(drawn) > 15
+    assert drawn <= kept
+    chapters = "".join(file.read_text(encoding="utf-8") for file in (ROOT / "book").rglob("*.md"))
+    assert [file for file in kept if f"images/{file.name}" not in chapters] == []

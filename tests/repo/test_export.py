@@ -52,6 +52,9 @@ def test_what_is_withheld_and_what_is_there(student):
         assert not (student.root / name).exists()
     for name in ("course", "pyproject.toml", "pdm.lock", "tests/conftest.py", "src/tiny_llm_models/story/config.json"):
         assert (student.root / name).exists()
+    in_book = {path.relative_to(student.root).as_posix() for path in (student.root / "book").rglob("*.*")}
+    assert "book/week_0/circle.py" in in_book
+    assert all(re.fullmatch(r"book/week_\d+/\w+\.py", name) for name in in_book)
     assert (
         "mistakes"
         not in (student.root / "src/tiny_llm_course/catalogue/week_1_day_1.toml").read_text().partition("\n")[2]

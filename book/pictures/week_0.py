@@ -1,26 +1,14 @@
-"""The pictures of week 0, drawn with numbers from its own functions. Needs matplotlib."""
+"""The pictures of week 0, drawn with numbers from its own functions."""
 
 import math
-from pathlib import Path
 
 import matplotlib.pyplot as plt
 import mlx.core as mx
 import numpy as np
 from matplotlib.axes import Axes
+from style import BLUE, GREY, ORANGE
 
-from tiny_llm.foundations import dot_product_attention, scaled_dot_product_attention, softmax
-
-IMAGES = Path(__file__).parent / "images"
-BLUE, ORANGE, GREY = "#0072b2", "#d55e00", "#888888"  # told apart by the colour-blind, too
-STYLE = {"svg.hashsalt": "tiny-llm", "font.size": 10, "axes.spines.top": False, "axes.spines.right": False}
-
-
-def main() -> None:
-    plt.rcParams.update(STYLE)
-    for draw in (circle, softmax_of_scores, dimensions):
-        draw()
-        plt.savefig(IMAGES / f"{draw.__name__}.svg", metadata={"Date": None}, bbox_inches="tight", dpi=150)
-        plt.close()
+from tiny_llm_ref.foundations import dot_product_attention, scaled_dot_product_attention, softmax
 
 
 def circle() -> None:
@@ -82,5 +70,4 @@ def dimensions() -> None:
         row[0].set_ylabel("softmax(q·k)")
 
 
-if __name__ == "__main__":
-    main()
+PICTURES = (circle, softmax_of_scores, dimensions)

@@ -1,28 +1,16 @@
-"""The pictures of week 1, day 1, drawn with numbers from the day's own functions. Needs matplotlib."""
+"""The pictures of week 1, day 1, drawn with numbers from the day's own functions."""
 
 import math
-from pathlib import Path
 
 import matplotlib.pyplot as plt
 import mlx.core as mx
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.patches import Rectangle
+from style import BLUE, GREEN, GREY, ORANGE
 
-from tiny_llm.attention import scaled_dot_product_attention_simple
-from tiny_llm.basics import softmax
-
-IMAGES = Path(__file__).parent / "images"
-BLUE, ORANGE, GREEN, GREY = "#0072b2", "#d55e00", "#009e73", "#666666"  # told apart by the colour-blind, too
-STYLE = {"svg.hashsalt": "tiny-llm", "font.size": 11}
-
-
-def main() -> None:
-    plt.rcParams.update(STYLE)
-    for draw in (attention, heads):
-        draw()
-        plt.savefig(IMAGES / f"d1_{draw.__name__}.svg", metadata={"Date": None}, bbox_inches="tight")
-        plt.close()
+from tiny_llm_ref.attention import scaled_dot_product_attention_simple
+from tiny_llm_ref.basics import softmax
 
 
 def attention() -> None:
@@ -99,5 +87,4 @@ def _tokens(axes: Axes, left: float, numbers: np.ndarray, title: str) -> None:
     axes.text(left + numbers.shape[1] / 2, 0.1, title, ha="center", va="center", fontsize=9.5, family="monospace")
 
 
-if __name__ == "__main__":
-    main()
+PICTURES = (attention, heads)

@@ -1,26 +1,14 @@
-"""The pictures of week 1, day 7: a distribution before and after each step. Needs matplotlib."""
-
-from pathlib import Path
+"""The pictures of week 1, day 7: a distribution before and after each step."""
 
 import matplotlib.pyplot as plt
 import mlx.core as mx
 from matplotlib.axes import Axes
+from style import BLUE, GREEN, ORANGE, PALE
 
-from tiny_llm.sampler import apply_min_p, apply_repetition_penalty, apply_top_k, apply_top_p
+from tiny_llm_ref.sampler import apply_min_p, apply_repetition_penalty, apply_top_k, apply_top_p
 
-IMAGES = Path(__file__).parent / "images"
-BLUE, ORANGE, GREEN, GREY = "#0072b2", "#d55e00", "#009e73", "#bbbbbb"  # told apart by the colour-blind, too
-STYLE = {"svg.hashsalt": "tiny-llm", "font.size": 10, "axes.spines.top": False, "axes.spines.right": False}
 SCORES = mx.array([[4.0, 3.0, 2.0, 1.0, 0.0, -2.0]])
 FEW = mx.array([[3.0, 2.8, 2.2, 1.6, 1.4, 0.9, 0.7, -0.2, -0.5, -1.5]])  # for the pipeline
-
-
-def main() -> None:
-    plt.rcParams.update(STYLE)
-    for draw in (steps, pipeline):
-        draw()
-        plt.savefig(IMAGES / f"d7_{draw.__name__}.svg", metadata={"Date": None}, bbox_inches="tight")
-        plt.close()
 
 
 def steps() -> None:
@@ -47,7 +35,7 @@ def steps() -> None:
     for panel, (name, before, after) in zip(axes.flat, panels, strict=True):
         panel.set_title(name, fontsize=11)
         panel.set(ylim=(0, 1), yticks=(0, 0.5, 1))
-        _bars(panel, before, GREY, -0.2)
+        _bars(panel, before, PALE, -0.2)
         bars = _bars(panel, after, BLUE, 0.2)
         if name.startswith("penalty"):
             bars[0].set_color(ORANGE)
@@ -89,5 +77,4 @@ def _bars(axes: Axes, logits: mx.array, colour: str, shift: float, width: float 
     return axes.bar([token + shift for token in range(len(probs))], probs, width, color=colour)
 
 
-if __name__ == "__main__":
-    main()
+PICTURES = (steps, pipeline)

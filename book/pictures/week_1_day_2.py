@@ -1,27 +1,15 @@
-"""The pictures of week 1, day 2, drawn with numbers from the day's own class. Needs matplotlib."""
+"""The pictures of week 1, day 2, drawn with numbers from the day's own class."""
 
 import math
-from pathlib import Path
 
 import matplotlib.pyplot as plt
 import mlx.core as mx
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.patches import Arc, Circle, Rectangle
+from style import BLUE, GREEN, GREY, ORANGE, PINK
 
-from tiny_llm.positional_encoding import RoPE
-
-IMAGES = Path(__file__).parent / "images"
-BLUE, ORANGE, GREEN, PINK, GREY = "#0072b2", "#d55e00", "#009e73", "#cc79a7", "#888888"  # for the colour-blind, too
-STYLE = {"svg.hashsalt": "tiny-llm", "font.size": 10, "axes.spines.top": False, "axes.spines.right": False}
-
-
-def main() -> None:
-    plt.rcParams.update(STYLE)
-    for draw in (distance, clocks, layouts, bases):
-        draw()
-        plt.savefig(IMAGES / f"d2_{draw.__name__}.svg", metadata={"Date": None}, bbox_inches="tight")
-        plt.close()
+from tiny_llm_ref.positional_encoding import RoPE
 
 
 def distance() -> None:
@@ -110,5 +98,4 @@ def _canvas(width: float, height: float, inches: tuple[float, float]) -> Axes:
     return axes
 
 
-if __name__ == "__main__":
-    main()
+PICTURES = (distance, clocks, layouts, bases)

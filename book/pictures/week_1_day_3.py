@@ -1,25 +1,14 @@
-"""The pictures of day 3. Needs matplotlib."""
-
-from pathlib import Path
+"""The pictures of day 3."""
 
 import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.patches import FancyArrowPatch, FancyBboxPatch, Rectangle
+from style import BLUE, GREEN, GREY, ORANGE
 
-from tiny_llm.attention import causal_mask
+from tiny_llm_ref.attention import causal_mask
 
-IMAGES = Path(__file__).parent / "images"
-BLUE, ORANGE, GREEN, GREY = "#0072b2", "#d55e00", "#009e73", "#888888"  # told apart by the colour-blind, too
 SUBSCRIPTS = str.maketrans("0123456789", "₀₁₂₃₄₅₆₇₈₉")
-
-
-def main() -> None:
-    plt.rcParams.update({"svg.hashsalt": "tiny-llm", "font.size": 11})
-    for draw in (training, mask, groups):
-        draw()
-        plt.savefig(IMAGES / f"d3_{draw.__name__}.svg", metadata={"Date": None}, bbox_inches="tight")
-        plt.close()
 
 
 def box(axes: Axes, x: float, y: float, text: str, colour: str, width: float = 0.62, height: float = 0.42) -> None:
@@ -87,5 +76,4 @@ def groups() -> None:
         axes.axis("off")
 
 
-if __name__ == "__main__":
-    main()
+PICTURES = (training, mask, groups)

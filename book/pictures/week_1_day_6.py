@@ -1,25 +1,14 @@
-"""The pictures of week 1, day 6: which positions each step computes, and how tokens cut bytes. Needs matplotlib."""
-
-from pathlib import Path
+"""The pictures of week 1, day 6: which positions each step computes, and how tokens cut bytes."""
 
 import matplotlib.pyplot as plt
 from matplotlib.axes import Axes
 from matplotlib.patches import Rectangle
+from style import BLUE, GREEN, GREY, ORANGE
 
-from tiny_llm.models import load
+from tiny_llm_ref.models import load
 
-IMAGES = Path(__file__).parent / "images"
-BLUE, ORANGE, GREEN, GREY = "#0072b2", "#d55e00", "#009e73", "#666666"  # told apart by the colour-blind, too
-STYLE = {"svg.hashsalt": "tiny-llm", "font.size": 11}
 PROMPT, NEW = 4, 5
 CELL = 40  # the width of a byte in the picture of tokens
-
-
-def main() -> None:
-    plt.rcParams.update(STYLE)
-    cost()
-    plt.savefig(IMAGES / "d6_cost.svg", metadata={"Date": None}, bbox_inches="tight")
-    (IMAGES / "d6_tokens.svg").write_text(tokens(), encoding="utf-8")
 
 
 def cost() -> None:
@@ -74,5 +63,4 @@ def _row(x: int, y: int, contents: list[tuple[str, int]], colour: str, size: int
     return cells
 
 
-if __name__ == "__main__":
-    main()
+PICTURES = (cost, tokens)

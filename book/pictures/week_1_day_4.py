@@ -1,6 +1,4 @@
-"""The pictures of day 4, drawn with numbers from its own functions. Needs matplotlib."""
-
-from pathlib import Path
+"""The pictures of day 4, drawn with numbers from its own functions."""
 
 import matplotlib.pyplot as plt
 import mlx.core as mx
@@ -8,20 +6,10 @@ import mlx.nn as nn
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.patches import Circle, FancyArrowPatch, FancyBboxPatch
+from style import BLUE, GREEN, GREY, ORANGE
 
-from tiny_llm.basics import silu
-from tiny_llm.layer_norm import RMSNorm
-
-IMAGES = Path(__file__).parent / "images"
-BLUE, ORANGE, GREEN, GREY = "#0072b2", "#d55e00", "#009e73", "#888888"  # told apart by the colour-blind, too
-
-
-def main() -> None:
-    plt.rcParams.update({"svg.hashsalt": "tiny-llm", "font.size": 11})
-    for draw in (norms, curves, swiglu):
-        draw()
-        plt.savefig(IMAGES / f"d4_{draw.__name__}.svg", metadata={"Date": None}, bbox_inches="tight")
-        plt.close()
+from tiny_llm_ref.basics import silu
+from tiny_llm_ref.layer_norm import RMSNorm
 
 
 def norms() -> None:
@@ -101,5 +89,4 @@ def box(axes: Axes, x: float, y: float, width: float, name: str, size: str, colo
     axes.text(x, y - height / 2 - 0.2, size, ha="center", va="center", style="italic", color=GREY, fontsize=10)
 
 
-if __name__ == "__main__":
-    main()
+PICTURES = (norms, curves, swiglu)

@@ -1,0 +1,58 @@
+#!/usr/bin/env python3
+"""Draws the book's pictures: every function in `PICTURES` of book/pictures/*.py, in SVG, into the images of its week.
+
+python scripts/book_pictures.py            all of them
+python scripts/book_pictures.py week_0     only those of files whose name contains one of the words
+python scripts/book_pictures.py --into DIR into another folder than book/
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import sys
+from importlib import import_module
+from pathlib import Path
+
+import matplotlib
+
+matplotlib.use("svg")
+import matplotlib.pyplot as plt
+
+ROOT = Path(__file__).resolve().parent.parent
+PICTURES = ROOT / "book" / "pictures"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("words", nargs="*", metavar="WORD", help="only files whose name contains one of the words")
+    parser.add_argument("--into", type=Path, default=ROOT / "book", metavar="DIR", help="instead of book/")
+    options = parser.parse_args()
+    sys.path.insert(0, str(PICTURES))
+    for file in sorted(PICTURES.glob("week_*.py")):
+        if not options.words or any(word in file.stem for word in options.words):
+            draw_all(file.stem, options.into)
+
+
+def draw_all(module: str, book: Path) -> None:
+    """A function draws into pyplot's current figure, or returns an SVG's text."""
+    plt.rcParams.update(import_module("style").STYLE)
+    for draw in import_module(module).PICTURES:
+        picture = picture_of(module, draw.__name__, book)
+        picture.parent.mkdir(parents=True, exist_ok=True)
+        if svg := draw():
+            picture.write_text(svg, encoding="utf-8")
+        else:
+            plt.savefig(picture, metadata={"Date": None}, bbox_inches="tight", dpi=150)
+            plt.close()
+        print(f"drew {picture}")
+
+
+def picture_of(module: str, name: str, book: Path) -> Path:
+    """week_0 draws week_0/images/NAME.svg, week_1_day_2 draws week_1/images/d2_NAME.svg."""
+    week, day = re.fullmatch(r"(week_\d+)(?:_day_(\d+))?", module).groups()
+    return book / week / "images" / f"{f'd{day}_' if day else ''}{name}.svg"
+
+
+if __name__ == "__main__":
+    main()
