@@ -14,6 +14,7 @@ import os
 import shlex
 import subprocess
 import sys
+from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 
@@ -48,18 +49,22 @@ def main() -> int:
 
 def printed_by(command: str) -> str:
     """What `$ pdm run ...` prints. Exits if it fails."""
-    words = shlex.split(command)
-    if words[:3] == ["$", "pdm", "run"] and words[3:4] == ["python"]:
-        call = [sys.executable, "-c", SCRIPT, *words[4:]]
-    elif words[:3] == ["$", "pdm", "run"] and len(words) > 3 and words[3] in scripts():
-        call = [sys.executable, "-m", "tiny_llm_course", *scripts()[words[3]], *words[4:]]
-    else:
-        sys.exit(f"expected `$ pdm run python` or `$ pdm run` and a command of tiny-llm, got {command!r}")
+    call = call_of(command.removeprefix("$ "), python=(sys.executable, "-c", SCRIPT))
     environment = os.environ | {"PYTHONPATH": str(ROOT / "src"), "LANG": "C.UTF-8", "COLUMNS": "100", "NO_COLOR": "1"}
     run = subprocess.run(call, cwd=ROOT, env=environment, capture_output=True, text=True)
     if run.returncode:
         sys.exit(f"{command}\nended with exit code {run.returncode}:\n{run.stderr}")
     return run.stdout
+
+
+def call_of(command: str, python: Sequence[str] = (sys.executable,)) -> list[str]:
+    """What `pdm run ...` runs. python: stands for `python`."""
+    words = shlex.split(command)
+    if words[:3] == ["pdm", "run", "python"]:
+        return [*python, *words[3:]]
+    if words[:2] == ["pdm", "run"] and words[2] in scripts():
+        return [sys.executable, "-m", "tiny_llm_course", *scripts()[words[2]], *words[3:]]
+    sys.exit(f"expected `pdm run python` or `pdm run` and a command of tiny-llm, got {command!r}")
 
 
 @cache
