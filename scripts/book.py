@@ -111,7 +111,7 @@ def serve(language: str) -> None:
     """Does not return."""
     watched = [option for name in ("course", "ref") for option in ("--watch", str(ROOT / "src" / f"tiny_llm_{name}"))]
     written = [option for name in ("*.mo", "*.pyc") for option in ("--ignore", str(ROOT / name))]  # by the build itself
-    options = ("-D", f"language={language}", "--port", "0", *watched, *written)
+    options = ("-D", f"language={language}", "-A", "alone=1", "--port", "0", *watched, *written)
     command = [sys.executable, "-m", "sphinx_autobuild", *options, str(BOOK), str(BUILD / "serve" / language)]
     os.execv(sys.executable, command)
 

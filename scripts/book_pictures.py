@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Draws the book's pictures: every function in `PICTURES` of book/pictures/*.py, in SVG, into the images of its week.
+"""Draws the book's pictures into the images of their week: every function in `PICTURES` of book/pictures/*.py, in SVG;
+and what the `pdm run viz` commands of the chapters draw, as PNG, once in each language.
 
 python scripts/book_pictures.py            all of them
 python scripts/book_pictures.py week_0     only those of files whose name contains one of the words
@@ -10,7 +11,10 @@ from __future__ import annotations
 
 import argparse
 import re
+import shutil
+import subprocess
 import sys
+import tempfile
 from importlib import import_module
 from pathlib import Path
 
@@ -18,9 +22,11 @@ import matplotlib
 
 matplotlib.use("svg")
 import matplotlib.pyplot as plt
+from book_outputs import call_of
 
 ROOT = Path(__file__).resolve().parent.parent
 PICTURES = ROOT / "book" / "pictures"
+VIZ = re.compile(r"^(pdm run viz .*)\n```\n\n```{figure} images/(\w+)\.png$", re.MULTILINE)
 
 
 def main() -> None:
@@ -32,6 +38,7 @@ def main() -> None:
     for file in sorted(PICTURES.glob("week_*.py")):
         if not options.words or any(word in file.stem for word in options.words):
             draw_all(file.stem, options.into)
+            visualise(file.stem, options.into)
 
 
 def draw_all(module: str, book: Path) -> None:
@@ -46,6 +53,22 @@ def draw_all(module: str, book: Path) -> None:
             plt.savefig(picture, metadata={"Date": None}, bbox_inches="tight", dpi=150)
             plt.close()
         print(f"drew {picture}")
+
+
+def visualise(chapter: str, book: Path) -> None:
+    """Run the chapter's `viz` commands that a figure follows. Sphinx shows NAME.ja.png where the language is ja."""
+    week, _, day = chapter.partition("_day_")
+    file = ROOT / "book" / week / f"day_{day}.md"
+    for command, name in VIZ.findall(file.read_text(encoding="utf-8") if day else ""):
+        for language, ending in (("en", ".png"), ("ja", ".ja.png")):
+            picture = book / week / "images" / f"{name}{ending}"
+            with tempfile.TemporaryDirectory() as folder:
+                subprocess.run(
+                    [*call_of(command), "--out", folder, "--lang", language], check=True, capture_output=True
+                )
+                (drawn,) = Path(folder).glob("*.png")
+                shutil.copy(drawn, picture)
+            print(f"drew {picture}")
 
 
 def picture_of(module: str, name: str, book: Path) -> Path:

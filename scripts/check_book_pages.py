@@ -4,7 +4,7 @@
 python scripts/check_book_pages.py
 
 A page fails if it logs an error, asks for anything that is not on the disk, or is wider than the screen. The search of
-each language has to find words that its front page says. Exit code 1: a page fails; 2: no book, or no browser.
+each language has to find a few words on their pages. Exit code 1: a page fails; 2: no book, or no browser.
 """
 
 from __future__ import annotations
@@ -17,10 +17,14 @@ from pathlib import Path
 from playwright.sync_api import Browser, ConsoleMessage, Page, Request, TimeoutError, sync_playwright
 
 BUILD = Path(__file__).resolve().parent.parent / "build" / "book"
-BROWSERS = ("chromium", "chromium-browser", "google-chrome")
+MACOS = "/Applications/Google Chrome.app/Contents/MacOS/Google Chrome"
+BROWSERS = ("chromium", "chromium-browser", "google-chrome", MACOS)
 WIDTHS = (1280, 390)
-SEARCHES = {"en": ("inference engine",), "ja": ("推論エンジン", "日")}  # what the front page says
-FOUND = "() => document.querySelector('ul.search a[href^=\"index.html\"]')"
+SEARCHES = {  # what is searched, and a page that says it
+    "en": {"inference engine": "index.html", "axis": "notation.html"},
+    "ja": {"推論エンジン": "index.html", "軸": "notation.html", "注意機構": "glossary.html"},
+}
+FOUND = "page => document.querySelector(`ul.search a[href^='${page}']`)"
 TOO_WIDE = """() => {
   for (const folded of document.querySelectorAll("details")) folded.open = true;
   const width = document.documentElement.clientWidth;
@@ -70,12 +74,12 @@ def page_problems(browser: Browser, build: Path, files: list[Path]) -> Iterator[
 def search_problems(browser: Browser, build: Path) -> Iterator[str]:
     page, heard = listening(browser)
     for language, queries in SEARCHES.items():
-        for query in queries:
+        for query, found in queries.items():
             page.goto(f"{(build / language / 'search.html').as_uri()}?q={query}")
             try:
-                page.wait_for_function(FOUND, timeout=10_000)
+                page.wait_for_function(FOUND, arg=found, timeout=10_000)
             except TimeoutError:
-                heard.append("does not find the front page")
+                heard.append(f"does not find {found}")
             yield from (f"{language}: search for {query}: {problem}" for problem in heard)
             heard.clear()
 

@@ -348,7 +348,7 @@ def test_pages_in_a_browser(
         "network": '<script>fetch("http://127.0.0.1:9/x").catch(() => 0)</script>',
     }
     write(tmp_path, {f"en/{name}.html": f"<!doctype html><body>{body}" for name, body in pages.items()})
-    monkeypatch.setattr(check_book_pages, "SEARCHES", {"en": ()})
+    monkeypatch.setattr(check_book_pages, "SEARCHES", {"en": {}})
     assert check_book_pages.main(tmp_path) == 1, "needs Chromium"
     problems = capsys.readouterr().err
     assert "good" not in problems
