@@ -21,6 +21,20 @@ OFFSETS = {
     "0-d array": mx.array(6),
 }
 
+WRONG_OFFSETS = {
+    "one position too far": SEQ_LEN - L + 1,
+    "negative": -1,
+    "slice too long": slice(4, 5 + L),
+    "slice too short": slice(4, 3 + L),
+    "slice beyond the end": slice(SEQ_LEN - L + 1, SEQ_LEN + 1),
+    "slice for one row only": [slice(0, L)],
+    "slice for a row too many": [slice(0, L)] * (B + 1),
+    "one slice of several too long": [slice(3, 3 + L), slice(0, 1 + L), slice(11, 11 + L)],
+    "one slice of several beyond the end": [slice(3, 3 + L), slice(SEQ_LEN, SEQ_LEN + L), slice(0, L)],
+    "array for one row only": mx.array([3]),
+    "array for a row too many": mx.array([3, 0, 11, 2]),
+}
+
 
 def starts(offset):
     """Each row's first position."""
@@ -156,6 +170,36 @@ def test_task_1_remembers_nothing(impl):
 @pytest.mark.task("w1d2.1")
 def test_task_1_leaves_its_inputs_alone(impl):
     check_leaves_its_inputs_alone(impl, traditional=True)
+
+
+# What is refused does not depend on the layout, so that it is tested in one.
+
+
+@pytest.mark.task("w1d2.1")
+@pytest.mark.parametrize("dims", [1, 7])
+def test_task_1_odd_dims(impl, dims):
+    """The given `_check_dims` raises it: call it first in `__init__`."""
+    with pytest.raises((ValueError, AssertionError)):
+        impl.positional_encoding.RoPE(dims, SEQ_LEN, traditional=True)
+
+
+@pytest.mark.task("w1d2.1")
+@pytest.mark.parametrize("shape", [(1, L, D), (B, L, H, 2), (B, L, H, 2 * D), (1, L, L, H, D)], ids=str)
+def test_task_1_wrong_shape(impl, shape):
+    """The given `_check_input` raises it: call it first in `__call__`."""
+    rope = impl.positional_encoding.RoPE(D, SEQ_LEN, traditional=True)
+    with pytest.raises((ValueError, AssertionError)):
+        rope(mx.zeros(shape))
+
+
+@pytest.mark.task("w1d2.1")
+@pytest.mark.parametrize("offset", WRONG_OFFSETS.values(), ids=WRONG_OFFSETS)
+def test_task_1_wrong_offset(impl, offset):
+    """The given `_check_offset` raises it: call it in `__call__`, before the offset is used."""
+    offset = mx.array(offset) if isinstance(offset, mx.array) else offset  # a copy, which the code may change
+    rope = impl.positional_encoding.RoPE(D, SEQ_LEN, traditional=True)
+    with pytest.raises((ValueError, AssertionError)):
+        rope(mx.zeros((B, L, H, D)), offset)
 
 
 @pytest.mark.task("w1d2.2")

@@ -39,6 +39,14 @@ def test_task_1_adds_to_scores(impl):
     assert_close(got, array64(scores) + oracles.causal_mask(3, 5), tolerance=0)
 
 
+@task_1
+@pytest.mark.parametrize(("L", "S"), [(2, 1), (5, 3)])
+def test_task_1_more_queries_than_keys(impl, L, S):
+    """The given `_check_lengths` raises it: call it first."""
+    with pytest.raises((ValueError, AssertionError)):
+        impl.attention.causal_mask(L, S)
+
+
 @task_2
 @over_heads
 @over_dtypes
@@ -124,6 +132,24 @@ def test_task_2_equal_sizes(impl):
     q, k, v = qkv(Inputs(50), 2, H_q=4, H_kv=2, L=4, S=4)
     expected = oracles.grouped_attention(array64(q), array64(k), array64(v), mask=np.triu(np.full((4, 4), -np.inf), 1))
     assert_close(impl.attention.scaled_dot_product_attention_grouped(q, k, v, mask="causal"), expected)
+
+
+@task_2
+@pytest.mark.parametrize(("H_q", "H_kv"), [(5, 2), (4, 3), (1, 2)])
+def test_task_2_heads_that_cannot_be_shared(impl, H_q, H_kv):
+    """The given `_check_groups` raises it: call it first."""
+    q, k, v = qkv(Inputs(52), 2, H_q=H_q, H_kv=H_kv)
+    with pytest.raises((ValueError, AssertionError)):
+        impl.attention.scaled_dot_product_attention_grouped(q, k, v)
+
+
+@task_2
+@pytest.mark.parametrize("mask", ["diagonal", "Causal"])
+def test_task_2_unknown_mask(impl, mask):
+    """The given `_check_mask_name` raises it: call it before the mask is used."""
+    q, k, v = qkv(Inputs(53), 2)
+    with pytest.raises((ValueError, AssertionError)):
+        impl.attention.scaled_dot_product_attention_grouped(q, k, v, mask=mask)
 
 
 @task_2

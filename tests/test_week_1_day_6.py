@@ -146,6 +146,18 @@ def test_task_1_leaves_the_prompt_alone(impl):
     assert got == continuation(prompt, 4), "a tuple is a sequence too"
 
 
+@task_1
+@pytest.mark.parametrize(
+    ("prompt", "max_tokens"),
+    [([1] * 8, 4), ([1] * 9, 4), ([3, VOCAB], 4), ([3, -1], 4), ([3, 1], -1), ([], 4)],
+    ids=["context full", "longer than the context", "id too large", "negative id", "negative max_tokens", "empty"],
+)
+def test_task_1_wrong_arguments(impl, prompt, max_tokens):
+    """The given `_check_prompt` raises it: call it first."""
+    with pytest.raises((ValueError, AssertionError)):
+        next(impl.generate.generate_simple(CountingModel(context=8), prompt, greedy, max_tokens), None)
+
+
 # ------------------------------------------------------------------------------------------------- task 2: streaming
 
 TEXTS = [
@@ -413,6 +425,14 @@ def test_task_3_any_way_of_cutting_into_pieces_gives_the_same(impl):
         pieces = [text[a:b] for a, b in zip([0, *ends], ends, strict=False)]
         out, found = cut(impl, pieces, stops)
         assert ("".join(out), found) == ("abcabdabc", True), pieces
+
+
+@task_3
+@pytest.mark.parametrize("stops", ["two", [""], ["two", ""]], ids=str)
+def test_task_3_wrong_stops(impl, stops):
+    """The given `_check_stops` raises it: call it first in `__init__`."""
+    with pytest.raises((ValueError, AssertionError)):
+        impl.generate.StopStrings(stops)
 
 
 @task_3

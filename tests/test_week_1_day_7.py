@@ -395,6 +395,26 @@ def test_task_4_samplers_do_not_disturb_each_other(impl):
 
 
 @task_4
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("temperature", -0.1),
+        ("top_k", -1),
+        ("top_p", 0.0),
+        ("top_p", 1.1),
+        ("min_p", -0.1),
+        ("min_p", 1.1),
+        ("repetition_penalty", 0.0),
+        ("repetition_penalty", -1.3),
+    ],
+)
+def test_task_4_setting_out_of_range(impl, name, value):
+    """The given `_check_sampling` raises it: call it first, when the sampler is made."""
+    with pytest.raises((ValueError, AssertionError)):
+        impl.sampler.make_sampler(**{name: value})
+
+
+@task_4
 def test_task_4_leaves_its_inputs_alone(impl):
     logits, tokens = distinct(2, 11), mx.array([[1, 2], [3, 3]])
     before = [array64(logits), array64(tokens)]

@@ -138,6 +138,29 @@ class Mistakes(CourseDirective):
         return found
 
 
+class Stuck(CourseDirective):
+    """```{stuck} w1d1``` : what puts the reference of a day in place, and what comes with it."""
+
+    def run(self) -> list[nodes.Node]:
+        day = self.day()
+        copies = "\n".join(f"cp src/tiny_llm_ref/{name}.py src/tiny_llm/{name}.py" for name in day.modules)
+        said = [self.word("copied")]
+        if others := [self.word("day", week=other.week, day=other.number) for other in self.beside(day)]:
+            said.append(self.word("copied_too", days=self.word("and").join(others)))
+        said.append(self.word("written", day=f"{day.week}.{day.number}"))
+        text = nodes.paragraph("", "", *inline(self.word("space").join(said)))
+        return [generated(nodes.literal_block("", copies, language="sh")), generated(text)]
+
+    def beside(self, day: Day) -> list[Day]:
+        """Other days with tasks in the same files."""
+        files = {f"src/tiny_llm/{name}.py" for name in day.modules}
+        return [
+            other
+            for other in select_days(None, None)
+            if other != day and any(files & set(functions(task.id)) for task in other.tasks)
+        ]
+
+
 class Output(SphinxDirective):
     """```{output} NAME``` : what a command printed, which outputs/NAME.txt holds behind the line of the command."""
 
@@ -213,7 +236,14 @@ def _place(file: str, names: list[str]) -> list[nodes.Node]:
 
 
 def setup(app: Sphinx) -> dict[str, Any]:
-    directives = {"task": TaskBox, "hints": Hints, "solution": Solution, "mistakes": Mistakes, "output": Output}
+    directives = {
+        "task": TaskBox,
+        "hints": Hints,
+        "solution": Solution,
+        "mistakes": Mistakes,
+        "stuck": Stuck,
+        "output": Output,
+    }
     for name, directive in directives.items():
         app.add_directive(name, directive)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

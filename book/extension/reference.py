@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -54,7 +55,8 @@ def listings(task: TaskId) -> list[Listing]:
 def _asked_for(task: TaskId, source: str, file: Path) -> list[str]:
     if is_native(file):
         return []
-    return [name for _, ids, name in tasks_in(parse(source, file.name)) if task in ids]
+    asked = (name for _, ids, name in tasks_in(parse(source, file.name)) if task in ids)
+    return [name for name in asked if not re.search(r"(^|\.)_(?!_)", name)]
 
 
 def _spans(task: TaskId, source: str, names: list[str], file: Path) -> Iterator[Span]:

@@ -7,7 +7,7 @@ from tiny_llm.positional_encoding import RoPE
 mx.random.seed(0)
 query, key = mx.random.normal((1, 1, 1, 64)), mx.random.normal((1, 1, 1, 64))
 rope = RoPE(64, 1024, base=1000000, traditional=True)
-DISTANCES = (0, 1, 2, 10, 100)
+DISTANCES = (0, 1, 2, -2, 10, 100)
 
 print("      distance:", "".join(f"{distance:10}" for distance in DISTANCES))
 for position in (100, 101, 500, 1000):

@@ -13,6 +13,7 @@ from pathlib import Path
 import typer
 
 from .syllabus import SyllabusError, day_of, weeks
+from .terminal import as_called
 from .unsolved import Stub, task_in_message, unsolved
 
 __all__ = ["CommandError", "is_learners", "reporting", "say"]
@@ -30,7 +31,7 @@ def say(text: str = "", style: str = "dim") -> None:
     """Print on stderr, which keeps stdout for what was asked for."""
     from rich.console import Console  # here, so that commands that say nothing start sooner
 
-    Console(stderr=True, highlight=False, markup=False, emoji=False, soft_wrap=True).print(text, style=style)
+    Console(stderr=True, highlight=False, markup=False, emoji=False, soft_wrap=True).print(as_called(text), style=style)
 
 
 @contextmanager

@@ -145,7 +145,7 @@ def show_run(days: list[Day], done: Run, kept: Kept, every: bool, say: Messages)
         show("\n" + say("run_more", count=len(failures) - 1), dim=True)
     if stubs and not failures and not done.problem:
         show()
-        _show_stub(min(stubs, key=lambda stub: task_in_message(stub.stub["message"]) or stub.task), say)
+        _show_stub(min(stubs, key=_open_task), say)
     if kept.skipped:
         listed = ", ".join(map(str, kept.skipped))
         show("\n" + say("run_skipped", tasks=listed, first=kept.skipped[0]).strip("\n"), dim=True)
@@ -177,15 +177,22 @@ def _show_task(task: Task, results: list[Result], say: Messages) -> None:
     if count["failed"]:
         mark, colour, text = "x", "red", say("run_failed", failed=count["failed"], count=len(results))
     elif count["unsolved"]:
-        mark, colour, text = signs()[2], None, say("run_unsolved")
+        first = min(_open_task(result) for result in results if result.outcome == "unsolved")
+        text = say("run_unsolved") if first == task.id else say("run_waits", task=first)
+        mark, colour = signs()[2], None
     else:
         mark, colour, text = signs()[0], "green", say("run_passed", count=len(results))
     show(f"  {mark} {task.id}  {say.of(task.title)}: {text}", fg=colour)
 
 
+def _open_task(stub: Result) -> TaskId:
+    """What is still to be written: the task that was tested, or an earlier one that it builds on."""
+    return task_in_message(stub.stub["message"]) or stub.task
+
+
 def _show_stub(stub: Result, say: Messages) -> None:
-    """Where code is still to be written: of this task, or of an earlier one that it builds on."""
-    task = task_in_message(stub.stub["message"]) or stub.task
+    """Where code is still to be written."""
+    task = _open_task(stub)
     show(f"NotImplementedError: {stub.stub['message'].partition('. ')[0]}.", fg="yellow")
     place = f"{os.path.relpath(stub.stub['file'])}:{stub.stub['line']}"
     show(say("run_stub", place=place, task=task, command=task.test_command).strip("\n"))

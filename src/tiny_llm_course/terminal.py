@@ -10,7 +10,7 @@ from typing import Any
 
 import typer
 
-__all__ = ["bar", "left", "right", "show", "signs", "wrapped"]
+__all__ = ["as_called", "bar", "left", "right", "show", "signs", "wrapped"]
 
 BAR = 18  # characters
 
@@ -22,7 +22,13 @@ def show(text: str = "", *, nl: bool = True, **style: Any) -> None:
     """
     forced = bool(os.environ.get("FORCE_COLOR"))
     plain = not forced and (bool(os.environ.get("NO_COLOR")) or os.environ.get("TERM") == "dumb")
+    text = as_called(text)
     typer.echo(text if plain or not style else typer.style(text, **style), nl=nl, color=True if forced else None)
+
+
+def as_called(text: str) -> str:
+    """Commands, which texts write as `pdm run NAME`, in the form that was typed: `./course` says what that is."""
+    return text.replace("pdm run ", f"{os.environ.get('TINY_LLM_CALLED', 'pdm run')} ")
 
 
 def wrapped(text: str) -> str:

@@ -54,7 +54,7 @@ def additive_attention(
 ) -> tuple[mx.array, mx.array]:
     """Attention by a small network: score = w_score . tanh(w_hidden [query; key]), on query and key joined end to end.
 
-    Shapes: query: L x D_q, key: S x D_k, value: S x D_v, w_hidden: H x (D_q + D_k), w_score: H
+    Shapes: query: L x D_q, key: S x D_k, value: S x D_v, w_hidden: I x (D_q + D_k), w_score: I
     -> output L x D_v and weights L x S. The dtype is kept. Queries and keys may differ in size.
     Source: Bahdanau et al. 2014, appendix A.1.2, arXiv:1409.0473.
 
@@ -63,7 +63,7 @@ def additive_attention(
     (L, D_q), (S, D_k) = query.shape, key.shape
     queries = mx.broadcast_to(query[:, None], (L, S, D_q))
     keys = mx.broadcast_to(key[None], (L, S, D_k))
-    hidden = mx.tanh(mx.concatenate([queries, keys], axis=-1) @ w_hidden.T)  # L, S, H
+    hidden = mx.tanh(mx.concatenate([queries, keys], axis=-1) @ w_hidden.T)  # L, S, I
     weights = softmax(hidden @ w_score)  # L, S
     return weights @ value, weights
 

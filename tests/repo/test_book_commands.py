@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import shlex
 import shutil
 import subprocess
 import sys
@@ -11,6 +10,9 @@ from pathlib import Path
 
 import pytest
 from learner import Clone
+from trees import copy_modules
+
+from tiny_llm_course.syllabus import Day, select_days
 
 ROOT = Path(__file__).parents[2]
 sys.path.append(str(ROOT / "scripts"))
@@ -18,8 +20,7 @@ sys.path.append(str(ROOT / "scripts"))
 from book_outputs import call_of  # noqa: E402
 
 PAGES = sorted((ROOT / "book").glob("week_*/*.md"))
-COMMAND = re.compile(r"(?:^|`)\$? ?((?:pdm run|cp src/) ?[^`\n]+)", re.MULTILINE)
-FIRST = ("pdm run solution", "pdm run undo")  # for a learner who has not written the day's functions
+COMMAND = re.compile(r"(?:^|`)\$? ?(pdm run [^`\n]+)", re.MULTILINE)
 DOWNLOADS = "--model Qwen/"
 
 
@@ -29,23 +30,27 @@ def device() -> None:
 
 
 def commands_of(page: Path) -> list[str]:
-    """In the order in which a clone can run them: a day's solution taken in and out, copied, and used."""
-    found = dict.fromkeys(COMMAND.findall(page.read_text(encoding="utf-8")))
-    return sorted(found, key=lambda command: 0 if command.startswith(FIRST) else 1 if command.startswith("cp ") else 2)
+    return list(dict.fromkeys(COMMAND.findall(page.read_text(encoding="utf-8"))))
+
+
+def days_until(page: Path) -> list[Day]:
+    """Those that a reader of this page has done."""
+    week, number = int(page.parent.name[5:]), page.stem.removeprefix("day_").replace("index", "7")
+    return [day for day in select_days(None, None) if (day.week, day.number) <= (week, int(number))]
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: f"{page.parent.name}-{page.stem}")
 def test_commands_of_a_chapter(page: Path, tmp_path: Path) -> None:
     clone = Clone.create(tmp_path)
     shutil.copy(ROOT / "src/tiny_llm_models/story/model.safetensors", clone.root / "src/tiny_llm_models/story")
-    for earlier in PAGES:
-        if earlier < page or page.stem == "index":
-            for command in commands_of(earlier):
-                if command.startswith("cp "):
-                    subprocess.run(shlex.split(command), cwd=clone.root, check=True)
+    days = days_until(page)
+    for words in (["solution", "--day", f"{days[-1].week}.{days[-1].number}"], ["undo"]):  # of "If you are stuck"
+        assert clone.run(*words).returncode == 0
+    for day in days:
+        copy_modules(clone.root, ROOT, day.modules)
     for command in commands_of(page):
         if DOWNLOADS not in command:
-            call = shlex.split(command) if command.startswith("cp ") else call_of(command)
+            call = call_of(command)
             if "generate" in call and "--max-tokens" not in call:
                 call += ["--max-tokens", "8"]
             run = subprocess.run(
@@ -55,6 +60,4 @@ def test_commands_of_a_chapter(page: Path, tmp_path: Path) -> None:
 
 
 def test_commands_are_found() -> None:
-    chapters = [page for page in PAGES if page.stem != "index"]
-    assert all(any(command.startswith("cp ") for command in commands_of(page)) for page in chapters)
-    assert sum(len(commands_of(page)) for page in chapters) > 25
+    assert sum(len(commands_of(page)) for page in PAGES) > 12
