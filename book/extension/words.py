@@ -12,7 +12,7 @@ WORDS = {
     "solution": {"en": "Solution", "ja": "解答"},
     "copied": {
         "en": "puts the reference of this day in place. It overwrites what you wrote in these files, so commit first.",
-        "ja": "これで、この日の解答が入ります。ファイルに書いたものは上書きされるので、先にコミットしておいてください。",
+        "ja": "これで、この日の解答が入ります。書いたものは上書きされるので、先にコミットしておいてください。",
     },
     "copied_too": {
         "en": "They also hold tasks of {days}, which are then solved as well.",

@@ -99,12 +99,13 @@ class Kept:
 
     solved: list[TaskId] = field(default_factory=list)  # and were not before
     skipped: list[TaskId] = field(default_factory=list)  # though their tests passed
+    stubs: frozenset[TaskId] = frozenset()  # tasks of which code is still to be written
 
 
 def keep_progress(workspace: Workspace, done: Run) -> Kept:
     """Note which tasks are solved and what was diagnosed."""
     states: dict[TaskId, str | None] = {}
-    kept = Kept()
+    kept = Kept(stubs=frozenset(workspace.stubs))
     diagnosed: dict[TaskId, str | None] = {}
     for task in done.collected:
         results = done.of(task)
@@ -129,7 +130,7 @@ def show_run(days: list[Day], done: Run, kept: Kept, every: bool, say: Messages)
             show(say("run_day", week=day.week, day=day.number, chapter=say.of(day.chapter)), bold=True)
             for task in day.tasks:
                 if results := done.of(task.id):
-                    _show_task(task, results, say)
+                    _show_task(task, results, kept.stubs, say)
     failures = [result for result in done.results if result.outcome == "failed"]
     stubs = [result for result in done.results if result.outcome == "unsolved"]
     if done.problem:
@@ -172,13 +173,13 @@ def show_failure(failure: Result, done: Run, say: Messages) -> None:
         show(wrapped(say.of(mistake.diagnosis)))
 
 
-def _show_task(task: Task, results: list[Result], say: Messages) -> None:
+def _show_task(task: Task, results: list[Result], stubs: frozenset[TaskId], say: Messages) -> None:
     count = {outcome: sum(result.outcome == outcome for result in results) for outcome in ("failed", "unsolved")}
     if count["failed"]:
         mark, colour, text = "x", "red", say("run_failed", failed=count["failed"], count=len(results))
     elif count["unsolved"]:
         first = min(_open_task(result) for result in results if result.outcome == "unsolved")
-        text = say("run_unsolved") if first == task.id else say("run_waits", task=first)
+        text = say("run_unsolved") if task.id in {first, *stubs} else say("run_waits", task=first)
         mark, colour = signs()[2], None
     else:
         mark, colour, text = signs()[0], "green", say("run_passed", count=len(results))

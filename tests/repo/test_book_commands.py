@@ -1,4 +1,4 @@
-"""The commands that the book shows, beside those whose output it shows: run in a learner's clone, chapter by chapter."""
+"""The commands that chapters show, beside those whose output they show: run in a learner's clone."""
 
 from __future__ import annotations
 

@@ -2,6 +2,7 @@
 
 import ast
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -9,6 +10,7 @@ from pathlib import Path
 import pytest
 from learner import Clone
 
+from tiny_llm_course.syllabus import select_days
 from tiny_llm_course.toml import read_toml
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -91,6 +93,18 @@ def test_a_task_can_be_solved_and_reset(student):
     assert "w1d4.1 is solved." in solved.stdout
     assert student.run("reset", "w1d4.1").returncode == 0
     assert student.file("layer_norm.py").read_text() == before
+
+
+def test_day_6_generates_before_day_7_is_written(student, tmp_path):
+    """Without a reference, whose functions would check the options."""
+    for day in select_days("1", None):
+        if day.number < 7:
+            for name in day.modules:
+                shutil.copy(ROOT / f"src/tiny_llm_ref/{name}.py", student.file(f"{name}.py"))
+    written = student.run("generate", "--impl", "mine", "--temp", "0", "--prompt", "Hello", "--max-tokens", "3")
+    assert written.returncode == 0, written.stderr
+    assert "first: Week 1 Day 7 Task 1" in student.run("generate", "--impl", "mine", "--prompt", "Hello").stderr
+    assert "--stop: expected" in student.run("generate", "--temp", "0", "--prompt", "Hello", "--stop", "").stderr
 
 
 def test_a_folder_in_use_is_left_alone(student, tmp_path):

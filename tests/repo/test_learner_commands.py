@@ -42,6 +42,16 @@ def test_next_names_task_file_and_command(clone):
     )
 
 
+def test_commands_are_named_in_the_form_that_was_typed(clone):
+    text = clone.run("next", TINY_LLM_CALLED="../course").stdout
+    assert "../course test --week 0 --day 1 -- -k task_1\n" in text
+    assert "pdm" not in text
+    assert (
+        "test:  ./course test"
+        in clone.run("generate", "--impl", "mine", "--prompt", "x", TINY_LLM_CALLED="./course").stderr
+    )
+
+
 @pytest.mark.parametrize("variable", ["LANG", "LC_ALL", "LC_MESSAGES"])
 def test_the_locale_decides_the_language(clone, variable):
     assert "次の課題: softmax（w0d1.1）" in clone.run("next", **{variable: "ja_JP.UTF-8"}).stdout

@@ -95,6 +95,14 @@ def test_solved_and_unsolved_tasks(tree):
     assert re.search(r"✔ w1d4.1  RMSNorm: \d+ passed\n  ○ w1d4.2  SiLU and SwiGLU: to be written\n", both.stdout)
 
 
+def test_a_written_task_waits_for_an_earlier_one(tree):
+    with edited(tree, "attention.py", Clone(tree).solved("attention.py", "w1d3.1", "w1d3.2")):
+        result = tiny_llm_test(tree, "--week", "1", "--day", "3")
+    assert "✔ w1d3.1" in result.stdout
+    assert "○ w1d3.2  Grouped-query attention: waits for w1d1.1\n" in result.stdout
+    assert "Week 1 Day 1 Task 1: scaled_dot_product_attention_simple is yours to write" in result.stdout
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
