@@ -178,7 +178,7 @@ def test_task_1_leaves_its_inputs_alone(impl):
 @pytest.mark.task("w1d2.1")
 @pytest.mark.parametrize("dims", [1, 7])
 def test_task_1_odd_dims(impl, dims):
-    """The given `_check_dims` raises it: call it first in `__init__`."""
+    """Odd dims are a ValueError. The given `_check_dims` raises it: call it first in `__init__`."""
     with pytest.raises((ValueError, AssertionError)):
         impl.positional_encoding.RoPE(dims, SEQ_LEN, traditional=True)
 
@@ -186,7 +186,7 @@ def test_task_1_odd_dims(impl, dims):
 @pytest.mark.task("w1d2.1")
 @pytest.mark.parametrize("shape", [(1, L, D), (B, L, H, 2), (B, L, H, 2 * D), (1, L, L, H, D)], ids=str)
 def test_task_1_wrong_shape(impl, shape):
-    """The given `_check_input` raises it: call it first in `__call__`."""
+    """Not B x L x H x D is a ValueError. The given `_check_input` raises it: call it first in `__call__`."""
     rope = impl.positional_encoding.RoPE(D, SEQ_LEN, traditional=True)
     with pytest.raises((ValueError, AssertionError)):
         rope(mx.zeros(shape))
@@ -195,7 +195,7 @@ def test_task_1_wrong_shape(impl, shape):
 @pytest.mark.task("w1d2.1")
 @pytest.mark.parametrize("offset", WRONG_OFFSETS.values(), ids=WRONG_OFFSETS)
 def test_task_1_wrong_offset(impl, offset):
-    """The given `_check_offset` raises it: call it in `__call__`, before the offset is used."""
+    """A wrong offset is a ValueError. The given `_check_offset` raises it: call it before you use the offset."""
     offset = mx.array(offset) if isinstance(offset, mx.array) else offset  # a copy, which the code may change
     rope = impl.positional_encoding.RoPE(D, SEQ_LEN, traditional=True)
     with pytest.raises((ValueError, AssertionError)):

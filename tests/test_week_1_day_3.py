@@ -42,7 +42,7 @@ def test_task_1_adds_to_scores(impl):
 @task_1
 @pytest.mark.parametrize(("L", "S"), [(2, 1), (5, 3)])
 def test_task_1_more_queries_than_keys(impl, L, S):
-    """The given `_check_lengths` raises it: call it first."""
+    """More queries than keys are a ValueError. The given `_check_lengths` raises it: call it first."""
     with pytest.raises((ValueError, AssertionError)):
         impl.attention.causal_mask(L, S)
 
@@ -137,7 +137,7 @@ def test_task_2_equal_sizes(impl):
 @task_2
 @pytest.mark.parametrize(("H_q", "H_kv"), [(5, 2), (4, 3), (1, 2)])
 def test_task_2_heads_that_cannot_be_shared(impl, H_q, H_kv):
-    """The given `_check_groups` raises it: call it first."""
+    """H_q that is no multiple of H_kv is a ValueError. The given `_check_groups` raises it: call it first."""
     q, k, v = qkv(Inputs(52), 2, H_q=H_q, H_kv=H_kv)
     with pytest.raises((ValueError, AssertionError)):
         impl.attention.scaled_dot_product_attention_grouped(q, k, v)
@@ -146,7 +146,7 @@ def test_task_2_heads_that_cannot_be_shared(impl, H_q, H_kv):
 @task_2
 @pytest.mark.parametrize("mask", ["diagonal", "Causal"])
 def test_task_2_unknown_mask(impl, mask):
-    """The given `_check_mask_name` raises it: call it before the mask is used."""
+    """Any string but "causal" is a ValueError. The given `_check_mask_name` raises it: call it first."""
     q, k, v = qkv(Inputs(53), 2)
     with pytest.raises((ValueError, AssertionError)):
         impl.attention.scaled_dot_product_attention_grouped(q, k, v, mask=mask)

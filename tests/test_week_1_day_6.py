@@ -153,9 +153,9 @@ def test_task_1_leaves_the_prompt_alone(impl):
     ids=["context full", "longer than the context", "id too large", "negative id", "negative max_tokens", "empty"],
 )
 def test_task_1_wrong_arguments(impl, prompt, max_tokens):
-    """The given `_check_prompt` raises it: call it first."""
+    """A ValueError at the first token that is asked for. The given `_check_prompt` raises it: call it first."""
     with pytest.raises((ValueError, AssertionError)):
-        next(impl.generate.generate_simple(CountingModel(context=8), prompt, greedy, max_tokens), None)
+        next(impl.generate.generate_simple(CountingModel(context=8), list(prompt), greedy, max_tokens), None)
 
 
 # ------------------------------------------------------------------------------------------------- task 2: streaming
@@ -430,7 +430,7 @@ def test_task_3_any_way_of_cutting_into_pieces_gives_the_same(impl):
 @task_3
 @pytest.mark.parametrize("stops", ["two", [""], ["two", ""]], ids=str)
 def test_task_3_wrong_stops(impl, stops):
-    """The given `_check_stops` raises it: call it first in `__init__`."""
+    """An empty stop, or one string, is a ValueError. The given `_check_stops` raises it: call it in `__init__`."""
     with pytest.raises((ValueError, AssertionError)):
         impl.generate.StopStrings(stops)
 

@@ -409,7 +409,7 @@ def test_task_4_samplers_do_not_disturb_each_other(impl):
     ],
 )
 def test_task_4_setting_out_of_range(impl, name, value):
-    """The given `_check_sampling` raises it: call it first, when the sampler is made."""
+    """A ValueError when the sampler is made. The given `_check_sampling` raises it: call it first."""
     with pytest.raises((ValueError, AssertionError)):
         impl.sampler.make_sampler(**{name: value})
 
