@@ -5,6 +5,7 @@ What they generate is in the page's language and nothing that translators see; w
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,8 @@ import tiny_llm_course
 from tiny_llm_course.catalogue import Entry, entry_of
 from tiny_llm_course.regions import is_native
 from tiny_llm_course.syllabus import Day, SyllabusError, Task, Text, select_days, select_task
+from tiny_llm_models import bundled
+from tiny_llm_models.train.card import tables
 
 from .reference import Listing, functions, listings
 from .words import word
@@ -161,6 +164,19 @@ class Stuck(CourseDirective):
         ]
 
 
+class Figures(CourseDirective):
+    """```{figures} story answers``` : a table of a bundled model's card, from its evaluation.json."""
+
+    required_arguments = 2
+
+    def run(self) -> list[nodes.Node]:
+        model, table = self.arguments
+        file = bundled(model) / "evaluation.json"
+        self.env.note_dependency(str(file))
+        found = tables(json.loads(file.read_text(encoding="utf-8")), ("en", "ja").index(self.language))
+        return [generated(node) for node in self.parse_text_to_nodes(found[table])]
+
+
 class Output(SphinxDirective):
     """```{output} NAME``` : what a command printed, which outputs/NAME.txt holds behind the line of the command."""
 
@@ -242,6 +258,7 @@ def setup(app: Sphinx) -> dict[str, Any]:
         "solution": Solution,
         "mistakes": Mistakes,
         "stuck": Stuck,
+        "figures": Figures,
         "output": Output,
     }
     for name, directive in directives.items():

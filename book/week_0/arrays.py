@@ -15,7 +15,7 @@ x[:, 1]
 x[..., 0::2]
 x[:, None].shape
 x[None].swapaxes(-2, -1).shape
-x[mx.array([1, 1, 0])]
+x[mx.array([1, 0])]
 x.reshape(3, 2)
 x.flatten()
 mx.where(x > 2, x, 0)
