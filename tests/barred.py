@@ -37,7 +37,8 @@ def install(package: str) -> None:
     global _package
     if not _package:
         for name in sorted({name for task in tasks() for name in task.barred}):
-            _bar_op(name)
+            if name.partition(".")[0] not in LIBRARIES:  # of which nothing may be imported
+                _bar_op(name)
         builtins.__import__ = _bar_import(builtins.__import__)
         importlib.import_module = _bar_import_module(importlib.import_module)
     _package = package

@@ -9,10 +9,12 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from importlib import import_module
 from importlib.util import find_spec
+from pathlib import Path
 from time import perf_counter
 from typing import Any
 
 from .problems import CommandError, is_learners, say
+from .unsolved import unsolved
 
 __all__ = ["DEFAULT_IMPL", "DTYPES", "PACKAGES", "Reply", "Session", "Settings", "package_of"]
 
@@ -120,6 +122,7 @@ class Session:
         self._generate = import_module(f"{package}.generate")
         self._sampler = _sampler(package, settings.sampling)
         self._model, self._tokenizer = _load(package, settings.model, settings.dtype)
+        self._loop = _loop(package)
         self.context: int = self._model.config.max_position_embeddings
         self.max_tokens = settings.max_tokens
         self.has_chat_template: bool = self._tokenizer.has_chat_template
@@ -154,10 +157,8 @@ class Session:
         return reply
 
     def _tokens(self, prompt: list[int]) -> Iterable[int]:
-        """New tokens, by week 1's loop: the only place that knows which one is used."""
-        tokens: Iterable[int] = self._generate.generate_simple(
-            self._model, prompt, self._sampler, self.max_tokens, self._model.config.eos_token_ids
-        )
+        config = self._model.config
+        tokens: Iterable[int] = self._loop(self._model, prompt, self._sampler, self.max_tokens, config.eos_token_ids)
         return tokens
 
     def _ending(self, reply: Reply) -> str:
@@ -168,6 +169,14 @@ class Session:
         if reply.prompt_tokens + len(reply.times) == self.context:
             return f"context of {self.context} tokens full"
         return "end of text"
+
+
+def _loop(package: str) -> Any:
+    """The generation loop: with a KV cache, or week 1's as long as a learner has not written all of week 2 day 1."""
+    module = import_module(f"{package}.generate")
+    stubs = unsolved(Path(module.__file__ or "").parent) if package == PACKAGES["mine"] else []
+    waits = any((stub.task.week, stub.task.day) == (2, 1) for stub in stubs) or not hasattr(module, "generate")
+    return module.generate_simple if waits else module.generate
 
 
 def _sampler(package: str, sampling: dict[str, Any]) -> Any:
