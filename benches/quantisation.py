@@ -1,7 +1,7 @@
 """What quantisation costs: perplexity and right answers of a bundled model, by bits and group size.
 
 python benches/quantisation.py            all rows, into results/quantisation.json; rows that are there are kept
-python benches/quantisation.py --smoke    two rows on a few texts; nothing is written
+python benches/quantisation.py --smoke    three rows on a few texts; nothing is written
 
 Weights are quantised and made dense again by the course's own `quantize` and `dequantize`, norms stay as they are; all
 arithmetic behind that is float32. Stories and questions are those of `tiny_llm_models.evaluation`, with words that no
@@ -55,7 +55,7 @@ class Product:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--model", default="story", help="the name of a bundled model")
-    parser.add_argument("--smoke", action="store_true", help="two rows on a few texts; nothing is written")
+    parser.add_argument("--smoke", action="store_true", help="three rows on a few texts; nothing is written")
     options = parser.parse_args()
     stories, questions = (2, 3) if options.smoke else (STORIES, QUESTIONS)
     report = heading(options.model, stories, questions)
@@ -109,7 +109,7 @@ def measure(
         "bits": bits,
         "group_size": size,
         "only": only,
-        "bits_per_weight": 8 * count / sum(stored[key].size for key in matrices),
+        "bits_per_weight": round(8 * count / sum(stored[key].size for key in matrices), 4),
         "bytes": count + sum(stored[key].nbytes for key in stored.keys() - matrices),
     }
     return row | judged(with_numpy(model), tokenizer, stories, questions)

@@ -249,12 +249,12 @@ def test_task_3_rows_of_every_size(impl, dtype):
 @over_dtypes
 def test_task_3_far_out(impl, dtype):
     """Where e^x is infinite or zero, silu(x) is nearly x or 0."""
-    numbers = np.array([-1e4, -200, -100, -89, -88, -20, -12, -1, 0, 1, 12, 20, 87, 88, 89, 100, 200, 1e4])
-    for places in (1, 3, 5):  # once in whole vectors, once behind them
-        gate = mx.array(np.repeat(numbers, places)).astype(dtype)
-        up = Inputs(542, dtype).normal(gate.size)
-        for size in range(1, gate.size + 1, 7):
-            check_swiglu(impl, gate[-size:], up[-size:], dtype)
+    numbers = np.array([-600, -200, -100, -89, -88, -20, -12, -1, 0, 1, 12, 20, 87, 88, 89, 100, 200, 600])
+    gate = mx.array(np.repeat(numbers, 5)).astype(dtype)
+    up = Inputs(542, dtype).normal(gate.size)
+    for size in range(gate.size, 0, -7):  # each number once in whole vectors, once behind them
+        check_swiglu(impl, gate[-size:], up[-size:], dtype)
+        check_swiglu(impl, gate[:size], up[:size], dtype)
 
 
 @task_3
@@ -272,9 +272,9 @@ def test_task_3_nan_stays_where_it_is(impl):
 def test_task_3_half_precision_in_between(impl):
     """Only the result is rounded to 16 bits, not what it is computed from."""
     inputs = Inputs(544, mx.bfloat16)
-    gate, up = inputs.normal(4, 200, scale=3), inputs.normal(4, 200)
+    gate, up = inputs.normal(4, 200, scale=5), inputs.normal(4, 200, scale=5)
     expected = oracles.silu(array64(gate)) * array64(up)
-    assert_close(impl.kernels.swiglu.swiglu(gate, up), expected, dtype=mx.bfloat16, tolerance=2.5e-3)
+    assert_close(impl.kernels.swiglu.swiglu(gate, up), expected, dtype=mx.bfloat16, tolerance=4e-3)
 
 
 @task_3

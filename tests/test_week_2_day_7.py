@@ -6,7 +6,7 @@ import mlx.core as mx
 import numpy as np
 import oracles
 import pytest
-from helpers import TOLERANCE, Inputs, array64, assert_close, assert_unchanged, over_dtypes
+from helpers import Inputs, array64, assert_close, assert_unchanged, over_dtypes
 
 task_1 = pytest.mark.task("w2d7.1")
 task_2 = pytest.mark.task("w2d7.2")
@@ -74,9 +74,9 @@ def test_task_1_dtypes(impl, dtype, mask):
 @task_1
 @over_dtypes
 def test_task_1_arithmetic_is_float32(impl, dtype):
-    """3,000 equal weights: in 16 bits their sum would stop growing."""
-    q, k, v = qkv(Inputs(703, dtype), H_q=2, H_kv=1, L=2, S=3000, D=16)
-    check(impl.kernels.attention.attention_online, q * 0.01, k, v + 1, tolerance=max(2**-8, TOLERANCE[dtype] / 8))
+    """2,000 equal weights: in 16 bits their sum would stop growing."""
+    q, k, v = qkv(Inputs(703, dtype), H_q=2, H_kv=1, L=2, S=2000, D=16)
+    check(impl.kernels.attention.attention_online, q * 0.01, k, v + 1, block=3, tolerance=2**-7)
 
 
 @task_1

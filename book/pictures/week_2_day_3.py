@@ -90,9 +90,10 @@ def quality() -> None:
             x = [row["bits_per_weight"] for row in of_size]
             axes.plot(x, [row["perplexity"][language] for row in of_size], marker, color=colour, label=f"{size}")
         axes.set(xscale="log", yscale="log", title=language[:2], xlabel="b + 32 / g")
-        axes.set_xticks([2, 3, 4, 5, 8], ["2", "3", "4", "5", "8"])
         axes.minorticks_off()
+        axes.set_xticks([2, 3, 4, 5, 8], ["2", "3", "4", "5", "8"])
+        axes.set_yticks([3, 10, 30, 100, 300], ["3", "10", "30", "100", "300"])
     panels[0].legend(frameon=False, title="g")
 
 
-PICTURES = (word, rulers, bytes_of_a_group)
+PICTURES = (word, rulers, bytes_of_a_group, quality)

@@ -15,8 +15,9 @@ model, _ = load("story")
 quantize_model(model, group_size=64, bits=4)
 
 with tempfile.TemporaryDirectory() as folder, redirect_stdout(StringIO()):
-    mlx_lm.convert(str(bundled("story")), f"{folder}/story-4bit", quantize=True, q_group_size=64, q_bits=4)
-    loaded, _ = load_quantized(f"{folder}/story-4bit")
+    path = f"{folder}/story-4bit"
+    mlx_lm.convert(str(bundled("story")), path, quantize=True, q_group_size=64, q_bits=4)
+    loaded, _ = load_quantized(path)
     tokens = mx.array([[5, 60, 700]])
     same_scores = mx.array_equal(model(tokens), loaded(tokens)).item()
 

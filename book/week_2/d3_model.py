@@ -15,5 +15,5 @@ for bits in (16, 8, 4, 2):
     start = tokenizer.encode("Once upon a time")
     print(f"{bits} bits")
     for prompt in (question, start):
-        tokens = list(generate(model, prompt, greedy, 24, model.config.eos_token_ids))
+        tokens = list(generate(model, prompt, greedy, 18, model.config.eos_token_ids))
         print("  ", " ".join(tokenizer.decode(tokens).split()))

@@ -5,7 +5,8 @@ import numpy as np
 
 from tiny_llm.quantize import dequantize, quantize
 
-weight = mx.array([[0.7, -0.31, 0.02, 0.0, -0.8, 0.45, -0.09, 0.33, *np.linspace(-0.75, 0.65, 24)]])
+first = [0.7, -0.31, 0.02, 0.0, -0.8, 0.45, -0.09, 0.33]
+weight = mx.array([[*first, *np.linspace(-0.75, 0.65, 24)]])
 packed, scales, biases = quantize(weight, group_size=32, bits=4)
 back = dequantize(packed, scales, biases, group_size=32, bits=4)
 

@@ -10,8 +10,6 @@ from typing import Annotated, Any
 
 import typer
 
-from tiny_llm_models.untrained import QWEN3_0_6B
-
 from .language import Lang, Messages
 from .problems import CommandError, reporting, say
 from .session import DEFAULT_IMPL, PACKAGES, package_of
@@ -92,6 +90,8 @@ def roofline(
 def _config(package: str, model: str | None) -> Any:
     config = import_module(f"{package}.config").ModelConfig
     if model is None:
+        from tiny_llm_models.untrained import QWEN3_0_6B  # here, so that other commands do not wait for NumPy
+
         return config.from_hf(QWEN3_0_6B)
     try:
         return config.from_pretrained(import_module(f"{package}.models").resolve(model))

@@ -127,8 +127,8 @@ def check_native_sizes(native: Sources) -> list[str]:
 
 
 def check_task_ids(sources: Sources, days: list[Day], native: Sources | None = None) -> list[str]:
-    """Docstrings, regions and syllabus have the same tasks, and a day's `modules` are the files in which its tasks stand,
-    without suffix."""
+    """Docstrings, regions and syllabus have the same tasks, and a day's `modules` are the files of its tasks, without
+    suffix."""
     problems = []
     places: dict[TaskId, set[str]] = {task.id: set() for day in days for task in day.tasks}
     for path, node in _nodes(sources):

@@ -7,7 +7,7 @@ import sys
 import pytest
 from learner import Clone
 
-from tiny_llm_course.syllabus import weeks
+from tiny_llm_course.syllabus import tasks, weeks
 
 
 @pytest.fixture(scope="module")
@@ -25,19 +25,21 @@ def test_a_machine_on_which_everything_works(clone):
     code, found, days = checks(clone)
     assert code == 0
     assert set(found) == {
-        *("python", "system", "packages", "mlx", "compiler", "disk", "memory", "cache", "terminal", "files"),
+        *("python", "system", "packages", "mlx", "compiler", "build_tools", "bridge"),
+        *("disk", "memory", "cache", "terminal", "files"),
     }
     assert found["python"]["found"] == f"{sys.version.split()[0]} ({sys.executable})"
     assert "mlx 0." in found["packages"]["found"]
     assert found["mlx"]["found"] in ("cpu", "gpu", "gpu (Metal)")
-    assert found["files"]["found"] == "src/tiny_llm parses; 27 tasks are still stubs"
+    assert found["files"]["found"] == f"src/tiny_llm parses; {len(tasks())} tasks are still stubs"
+    assert "nanobind" in found["build_tools"]["found"]
     assert days == {f"{day.week}.{day.number}": True for week in weeks() for day in week.days}
 
 
 def test_in_words_and_in_japanese(clone):
     shown = clone.run("doctor").stdout
     assert "ok       Python: " in shown
-    assert "days that can be done here: 0.1, 0.2, 1.1, 1.2, 1.3, 1.4, 1.5, 1.6, 1.7" in shown
+    assert "days that can be done here: 0.1, 0.2, 1.1, 1.2, 1.3, 1.4, 1.5, 1.6, 1.7, 2.1, 2.2, " in shown
     assert "正常  MLX の計算デバイス: " in clone.run("doctor", "--lang", "ja").stdout
 
 
@@ -54,10 +56,24 @@ def test_mlx_that_does_not_import(clone, tmp_path):
 
 
 def test_no_compiler(clone, tmp_path):
-    code, found, _ = checks(clone, PATH=str(tmp_path))
+    code, found, days = checks(clone, PATH=str(tmp_path))
     assert code == 0
     assert found["compiler"]["state"] == "warning"
     assert found["compiler"]["fix"]
+    assert (days["2.1"], days["2.2"]) == (True, False)
+
+
+def test_a_bridge_of_another_mlx(clone):
+    folder = clone.file("kernels/built")
+    folder.mkdir(exist_ok=True)
+    before = {file: file.read_bytes() for file in folder.glob("*.json")}
+    (folder / "bridge.json").write_text('{"mlx": "0.1"}')
+    (folder / "_bridge.so").touch()
+    _, found, _ = checks(clone)
+    assert (found["bridge"]["state"], found["bridge"]["fix"]) == ("warning", "pdm run build-ext")
+    (folder / "_bridge.so").unlink()
+    for file, content in before.items():
+        file.write_bytes(content)
 
 
 def test_a_terminal_that_is_not_utf_8(clone):

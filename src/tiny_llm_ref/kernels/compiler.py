@@ -36,7 +36,7 @@ def compile_kernels(source: Path, flags: Sequence[str] = (), built: Path = BUILT
     compiler = os.environ.get("CXX") or shutil.which("c++") or shutil.which("clang++") or shutil.which("g++")
     if not compiler:
         raise CompileError("no C++ compiler: looked for c++, clang++ and g++. How to get one: pdm run doctor")
-    command = [*compiler.split(), *_FLAGS, *_of_this_machine(), *flags, f"-I{_HERE}"]
+    command = [*compiler.split(), *_FLAGS, *_of_this_machine(), *flags]
     library = built / f"{source.stem}-{_fingerprint(source, command)}.so"
     if not library.exists():
         try:
@@ -52,7 +52,7 @@ def _compile(command: list[str], source: Path, library: Path) -> None:
     with tempfile.TemporaryDirectory(dir=library.parent, prefix=".") as folder:
         unfinished = Path(folder) / library.name
         environment = os.environ | {"LC_ALL": "C"}  # in English
-        command = [*command, str(source), "-o", str(unfinished)]
+        command = [*command, f"-I{_HERE}", str(source), "-o", str(unfinished)]
         run = subprocess.run(command, capture_output=True, text=True, errors="replace", env=environment)
         if run.returncode:
             problem = _explained(run.stderr, source)

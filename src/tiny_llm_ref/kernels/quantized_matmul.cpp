@@ -1,9 +1,10 @@
-// Many vectors times a quantised matrix: y = x W^T, with W packed as quantize.py says, a tile of y at a time.
+// Many vectors times a quantised matrix, a tile of the result at a time: y = x W^T, with W packed as quantize.py says.
 //
 // All arithmetic is float's, whatever the dtypes of x and of the scales.
 #include <algorithm>
 #include <memory>
 
+#include "product.h"
 #include "vector.h"
 
 namespace tiny_llm {
@@ -28,7 +29,7 @@ void tile(const float* x, const float* w, int64_t n, float* out) {
     // task w2d6.1 end
 }
 
-// Room for numbers, from the start of a cache line on, since a vector that lies in two of them takes two loads.
+// Memory for numbers, from the start of a cache line on, since a vector that lies in two of them takes two loads.
 class Buffer {
    public:
     float* at_least(int64_t size) {
@@ -47,49 +48,13 @@ class Buffer {
     int64_t size_ = -1;
 };
 
-[[gnu::noinline]] void widen(const Array& from, int64_t start, int64_t count, float* to) {
-    dispatch(from.dtype, [=, &from]<typename T>(T*) {
-        for (int64_t i = 0; i < count; i++) to[i] = from.as<T>()[start + i];
-    });
-}
-
-[[gnu::noinline]] void narrow(const float* from, int64_t count, const Array& to, int64_t start) {
-    dispatch(to.dtype, [=, &to]<typename T>(T*) {
-        for (int64_t i = 0; i < count; i++) to.as<T>()[start + i] = from[i];
-    });
-}
-
-// out = x W^T: M rows of x, N rows of W, K numbers in each.
-struct Product {
-    const Array &x, &packed, &scales, &biases, &out;
-    int bits, group_size, per_word;
-    int64_t M, N, K, words, groups;
-    Threads threads;
-
-    explicit Product(const Call& call)
-        : x(call.in[0]),
-          packed(call.in[1]),
-          scales(call.in[2]),
-          biases(call.in[3]),
-          out(call.out[0]),
-          bits(int(call.numbers[0])),
-          group_size(int(call.numbers[1])),
-          per_word(32 / bits),
-          M(x.shape[0]),
-          N(packed.shape[0]),
-          K(x.last()),
-          words(packed.last()),
-          groups(scales.last()),
-          threads(call.threads) {}
-};
-
-// x, M_TILE rows side by side: in memory as `tile` reads it. Behind the last row there are rows of zeros.
-const float* tiles_of_x(const Product& p) {
-    static thread_local Buffer buffer;  // kept, as new memory costs more than what is written to it
-    float* tiles = buffer.at_least((p.M + M_TILE - 1) / M_TILE * M_TILE * p.K);
-    p.threads((p.M + M_TILE - 1) / M_TILE, 1, [&](int64_t begin, int64_t end) {
-        static thread_local Buffer own;
-        float* row = own.at_least(p.K);
+// All of x, M_TILE rows side by side: in memory as `tile` reads it. Behind the last row there are rows of zeros.
+const float* tiles_of_x(const Product& p, Buffer& buffer) {
+    const int64_t count = (p.M + M_TILE - 1) / M_TILE;
+    float* tiles = buffer.at_least(count * M_TILE * p.K);
+    p.threads(count, 1, [&](int64_t begin, int64_t end) {
+        Buffer row_buffer;
+        float* row = row_buffer.at_least(p.K);
         for (int64_t m = begin * M_TILE; m < end * M_TILE; m++) {
             if (m < p.M) widen(p.x, m * p.K, p.K, row);
             else std::fill_n(row, p.K, 0.f);
@@ -100,28 +65,28 @@ const float* tiles_of_x(const Product& p) {
     return tiles;
 }
 
-// Rows first, first + 1, … of W, side by side: in memory as `tile` reads it. Behind the last row it is repeated.
+// N_TILE rows of W, from row `first` on, side by side: in memory as `tile` reads it. Behind the last row it is repeated.
 const float* panel_of_w(const Product& p, int64_t first) {
-    static thread_local Buffer buffer, buffer_of_scales, buffer_of_biases;
-    float *panel = buffer.at_least(p.K * N_TILE), *scales = buffer_of_scales.at_least(p.groups * N_TILE),
-          *biases = buffer_of_biases.at_least(p.groups * N_TILE);
-    const int64_t rows = std::min<int64_t>(N_TILE, p.N - first);
-    widen(p.scales, first * p.groups, rows * p.groups, scales);
-    widen(p.biases, first * p.groups, rows * p.groups, biases);
+    static thread_local Buffer buffer, of_scales, of_biases;  // kept, since new memory costs more than its use does
+    float *panel = buffer.at_least(p.K * N_TILE), *scales = of_scales.at_least(N_TILE * p.groups),
+          *biases = of_biases.at_least(N_TILE * p.groups);
+    const int64_t count = std::min<int64_t>(N_TILE, p.N - first), words_of_group = p.group_size / p.per_word;
     const uint32_t mask = (1u << p.bits) - 1;
-    const int64_t words_of_group = p.group_size / p.per_word;
-    for (int64_t i = 0; i < N_TILE; i += WIDTH) {
-        int64_t at[WIDTH];
-        for (int lane = 0; lane < WIDTH; lane++) at[lane] = std::min(i + lane, rows - 1);
-        float* to = panel + i;
+    widen(p.scales, first * p.groups, count * p.groups, scales);
+    widen(p.biases, first * p.groups, count * p.groups, biases);
+    for (int64_t n = 0; n < N_TILE; n += WIDTH) {
+        int64_t rows[WIDTH];
+        for (int i = 0; i < WIDTH; i++) rows[i] = std::min(n + i, count - 1);
+        float* to = panel + n;
         for (int64_t group = 0; group < p.groups; group++) {
-            floats scale, bias;
-            for (int lane = 0; lane < WIDTH; lane++)
-                scale[lane] = scales[at[lane] * p.groups + group], bias[lane] = biases[at[lane] * p.groups + group];
+            floats scale = {}, bias = {};
+            for (int i = 0; i < WIDTH; i++) {
+                scale[i] = scales[rows[i] * p.groups + group];
+                bias[i] = biases[rows[i] * p.groups + group];
+            }
             for (int64_t word = group * words_of_group; word < (group + 1) * words_of_group; word++) {
-                words packed;
-                for (int lane = 0; lane < WIDTH; lane++)
-                    packed[lane] = p.packed.as<uint32_t>()[(first + at[lane]) * p.words + word];
+                words packed = {};
+                for (int i = 0; i < WIDTH; i++) packed[i] = p.packed.as<uint32_t>()[(first + rows[i]) * p.words + word];
                 for (int j = 0; j < p.per_word; j++, to += N_TILE)
                     store(to, scale * __builtin_convertvector((ints)(packed >> p.bits * j & mask), floats) + bias);
             }
@@ -130,8 +95,10 @@ const float* panel_of_w(const Product& p, int64_t first) {
     return panel;
 }
 
+// y, tile by tile, in panels that are shared out among threads.
 void product(const Product& p) {
-    const float* x = tiles_of_x(p);
+    Buffer buffer;
+    const float* x = tiles_of_x(p, buffer);
     // task w2d6.2 begin
     p.threads((p.N + N_TILE - 1) / N_TILE, 1, [&](int64_t begin, int64_t end) {
         for (int64_t n = begin * N_TILE; n < std::min(end * N_TILE, p.N); n += N_TILE) {

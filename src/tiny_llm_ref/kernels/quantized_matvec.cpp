@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "product.h"
 #include "vector.h"
 
 namespace tiny_llm {
@@ -26,36 +27,6 @@ float dot_scalar(
     return total;
 }
 
-// Numbers from the start of a cache line on, since a vector that lies in two of them takes two loads. There are zeros
-// behind the last one, so that whole vectors may be loaded.
-class Buffer {
-   public:
-    explicit Buffer(int64_t size) : lines_(size / 16 + 1) {}
-    float* data() { return lines_[0].numbers; }
-    const float* data() const { return lines_[0].numbers; }
-
-   private:
-    struct alignas(64) Line {
-        float numbers[16] = {};
-    };
-    std::vector<Line> lines_;
-};
-
-// Also asks memory for the numbers that will be next. Not inlined, since the loops that call it are faster so.
-[[gnu::noinline]] void widen(const Array& from, int64_t start, int64_t count, float* to) {
-    dispatch(from.dtype, [=, &from]<typename T>(T*) {
-        const T* numbers = from.as<T>() + start;
-        for (int64_t i = 0; i < count; i++) to[i] = numbers[i];
-        for (int64_t i = 0; i < count; i += 16) __builtin_prefetch(numbers + count + i);
-    });
-}
-
-[[gnu::noinline]] void narrow(const float* from, int64_t count, const Array& to, int64_t start) {
-    dispatch(to.dtype, [=, &to]<typename T>(T*) {
-        for (int64_t i = 0; i < count; i++) to.as<T>()[start + i] = from[i];
-    });
-}
-
 // A block is WIDTH words. In it are PER_WORD vectors of fields: each word's first element, each word's second…
 template <int BITS>
 struct Block {
@@ -68,7 +39,7 @@ struct Block {
         std::memcpy(&block, packed, sizeof block);
         return block;
     }
-    // The levels of field j, times unit(j, PER_WORD).
+    // The levels of field j, times its unit.
     static floats field(words block, int j) {
         const uint32_t mask = (1u << BITS) - 1;
         const words field = j < PER_WORD - 1 ? block & mask << BITS * j : block >> BITS * j;
@@ -76,7 +47,7 @@ struct Block {
     }
 };
 
-// A field stays where it is in its word, which saves a shift: it is a multiple of this. Only the last one is shifted,
+// A field stays where it is in its word, which saves a shift: so it is a multiple of this. Only the last one is shifted,
 // as its highest bit would be taken for a sign.
 float unit(int j, int per_word) { return j < per_word - 1 ? float(1u << 32 / per_word * j) : 1; }
 
@@ -90,8 +61,8 @@ floats spread(const float* numbers) {
     return x;
 }
 
-// A row of weights times x, a block at a time. fields: x in the order in which it meets the blocks' fields, divided by
-// their units. sums: of x in each group.
+// Blocks of a row of weights times x, and the part of the first `groups` biases. fields: x in the order in which it meets
+// the blocks' fields, divided by their units. sums: of x in each group; zeros stand behind them.
 template <int BITS, int GROUP>
 float dot_vector(
     const float* fields, const float* sums, const uint32_t* packed, const float* scales, const float* biases,
@@ -124,123 +95,109 @@ Dot dot_of(int bits, int group_size) {
     return all[bits / 4][group_size / 64];
 }
 
-// The arguments of the kernels below.
-struct Product {
-    const Array &x, &packed, &scales, &biases, &out;
-    int bits, group_size, per_word;
-    int64_t vectors, rows, size, words, groups;  // of x, of W, of a row
-    int64_t block;                               // its size
-    Threads threads;
-
-    explicit Product(const Call& call)
-        : x(call.in[0]),
-          packed(call.in[1]),
-          scales(call.in[2]),
-          biases(call.in[3]),
-          out(call.out[0]),
-          bits(int(call.numbers[0])),
-          group_size(int(call.numbers[1])),
-          per_word(32 / bits),
-          vectors(x.shape[0]),
-          rows(packed.shape[0]),
-          size(x.last()),
-          words(packed.last()),
-          groups(scales.last()),
-          block(WIDTH * per_word),
-          threads(call.threads) {}
-};
-
-// All vectors x, made ready for dot_vector.
-class Activations {
+// Numbers from the start of a cache line on, since a vector that lies in two of them takes two loads. Behind the last
+// one are zeros, so that a vector may be loaded from any place.
+class Buffer {
    public:
-    explicit Activations(const Product& product)
-        : padded_((product.size + product.block - 1) / product.block * product.block),
-          groups_((product.groups + 15) / 16 * 16),
-          fields_(product.vectors * padded_),
-          sums_(product.vectors * groups_) {
-        Buffer x(padded_);
-        for (int64_t i = 0; i < product.vectors; i++) {
-            widen(product.x, i * product.size, product.size, x.data());
-            add_groups(x.data(), product, sums_.data() + i * groups_);
-            reorder(x.data(), product, fields_.data() + i * padded_);
-        }
-    }
-    const float* fields(int64_t i) const { return fields_.data() + i * padded_; }
-    const float* sums(int64_t i) const { return sums_.data() + i * groups_; }
+    explicit Buffer(int64_t size) : lines_(size / 16 + 2) {}
+    float* data() { return lines_[0].numbers; }
+    const float* data() const { return lines_[0].numbers; }
 
    private:
-    const int64_t padded_, groups_;  // of a vector
+    struct alignas(64) Line {
+        float numbers[16] = {};
+    };
+    std::vector<Line> lines_;
+};
+
+// All rows of x, made ready for dot_vector.
+class Activations {
+   public:
+    explicit Activations(const Product& p)
+        : block_(WIDTH * p.per_word), padded_((p.K + block_ - 1) / block_ * block_), groups_((p.groups + 15) / 16 * 16),
+          fields_(p.M * padded_), sums_(p.M * groups_) {
+        Buffer x(padded_);
+        for (int64_t m = 0; m < p.M; m++) {
+            widen(p.x, m * p.K, p.K, x.data());
+            add_groups(x.data(), p, sums_.data() + m * groups_);
+            reorder(x.data(), p.per_word, fields_.data() + m * padded_);
+        }
+    }
+    const float* fields(int64_t m) const { return fields_.data() + m * padded_; }
+    const float* sums(int64_t m) const { return sums_.data() + m * groups_; }
+
+   private:
+    const int64_t block_, padded_, groups_;  // numbers of a block, of a row, of its groups
     Buffer fields_, sums_;
 
-    void add_groups(const float* x, const Product& product, float* sums) const {
-        for (int64_t i = 0; i < product.groups; i++) {
+    void add_groups(const float* x, const Product& p, float* sums) const {
+        for (int64_t i = 0; i < p.groups; i++) {
             floats total = {};
-            for (int j = 0; j < product.group_size; j += WIDTH) total += load(x + i * product.group_size + j);
+            for (int j = 0; j < p.group_size; j += WIDTH) total += load(x + i * p.group_size + j);
             sums[i] = sum(total);
         }
     }
-    void reorder(const float* x, const Product& product, float* fields) const {
-        for (int j = 0; j < product.per_word; j++) {
-            const float part = 1 / unit(j, product.per_word);
-            for (int64_t i = 0; i < padded_; i += product.block)
+    void reorder(const float* x, int per_word, float* fields) const {
+        for (int j = 0; j < per_word; j++) {
+            const float part = 1 / unit(j, per_word);
+            for (int64_t i = 0; i < padded_; i += block_)
                 for (int word = 0; word < WIDTH; word++)
-                    fields[i + j * WIDTH + word] = x[i + word * product.per_word + j] * part;
+                    fields[i + j * WIDTH + word] = x[i + word * per_word + j] * part;
         }
     }
 };
 
-// Computes rows of W times each vector. A thread needs one of its own.
+constexpr int64_t AT_ONCE = 8;  // rows of W: to turn the scales of several into float is faster than of each
+
+// AT_ONCE rows of W or fewer: the latest that were taken.
 class Rows {
    public:
-    Rows(const Product& product, const Activations& x)
-        : product_(product),
-          x_(x),
-          dot_(dot_of(product.bits, product.group_size)),
-          scales_(AT_ONCE * product.groups),
-          biases_(AT_ONCE * product.groups) {}
+    Rows(const Product& p, const Activations& x)
+        : p_(p), x_(x), dot_(dot_of(p.bits, p.group_size)), scales_(AT_ONCE * p.groups), biases_(AT_ONCE * p.groups) {}
 
-    void compute(int64_t begin, int64_t end) {
-        for (int64_t row = begin; row < end; row += AT_ONCE) compute_some(row, std::min(AT_ONCE, end - row));
+    void take(int64_t first, int64_t count) {
+        packed_ = p_.packed.as<uint32_t>() + first * p_.words;
+        widen(p_.scales, first * p_.groups, count * p_.groups, scales_.data());
+        widen(p_.biases, first * p_.groups, count * p_.groups, biases_.data());
+    }
+
+    // The row first + i times row m of x.
+    float dot(int64_t i, int64_t m) const {
+        const uint32_t* packed = packed_ + i * p_.words;
+        const float *fields = x_.fields(m), *sums = x_.sums(m);
+        const float *scales = scales_.data() + i * p_.groups, *biases = biases_.data() + i * p_.groups;
+        const int64_t blocks = p_.words / WIDTH, rest = p_.words % WIDTH, done = blocks * WIDTH * p_.per_word;
+        const float total = dot_(fields, sums, packed, scales, biases, blocks, p_.groups);
+        if (rest == 0) return total;
+        uint32_t last[WIDTH] = {};  // words that fill no block are copied to one that is filled with zeros
+        std::copy_n(packed + blocks * WIDTH, rest, last);
+        return total + dot_(fields + done, sums, last, scales + done / p_.group_size, biases, 1, 0);
     }
 
    private:
-    static constexpr int64_t AT_ONCE = 8;
-    const Product& product_;
+    const Product& p_;
     const Activations& x_;
     const Dot dot_;
+    const uint32_t* packed_ = nullptr;
     Buffer scales_, biases_;
-
-    void compute_some(int64_t first, int64_t count) {
-        const Product& p = product_;
-        widen(p.scales, first * p.groups, count * p.groups, scales_.data());
-        widen(p.biases, first * p.groups, count * p.groups, biases_.data());
-        for (int64_t i = 0; i < p.vectors; i++) {
-            float results[AT_ONCE];
-            for (int64_t row = 0; row < count; row++) {
-                const auto* packed = p.packed.as<uint32_t>() + (first + row) * p.words;
-                results[row] = dot(packed, scales_.data() + row * p.groups, biases_.data() + row * p.groups, i);
-            }
-            narrow(results, count, p.out, i * p.rows + first);
-        }
-    }
-
-    // The words at a row's end that fill no block are copied to one that is filled with zeros.
-    float dot(const uint32_t* packed, const float* scales, const float* biases, int64_t i) const {
-        const Product& p = product_;
-        const int64_t blocks = p.words / WIDTH, rest = p.words % WIDTH, done = blocks * p.block;
-        const float total = dot_(x_.fields(i), x_.sums(i), packed, scales, biases, blocks, p.groups);
-        if (rest == 0) return total;
-        uint32_t last[WIDTH] = {};
-        std::copy_n(packed + blocks * WIDTH, rest, last);
-        return total + dot_(x_.fields(i) + done, nullptr, last, scales + done / p.group_size, nullptr, 1, 0);
-    }
 };
 
-// All rows, shared out among threads.
-void rows_threads(const Product& product, const Activations& x) {
+// All rows of W times all rows of x, shared out among threads.
+void dot_threads(const Product& p, const Activations& x) {
     // task w2d4.3 begin
-    const int64_t grain = 1 + 8192 / (1 + product.words);  // rows: 32 KiB are read sooner than a thread wakes up
-    product.threads(product.rows, grain, [&](int64_t begin, int64_t end) { Rows(product, x).compute(begin, end); });
+    const int64_t grain = 1 + 8192 / p.words;  // rows: 32 KiB are read sooner than a thread wakes up
+    p.threads(p.N, grain, [&](int64_t begin, int64_t end) {
+        Rows rows(p, x);  // with memory of this thread's own
+        for (int64_t first = begin; first < end; first += AT_ONCE) {
+            const int64_t count = std::min(AT_ONCE, end - first);
+            rows.take(first, count);
+            for (int64_t m = 0; m < p.M; m++) {
+                float results[AT_ONCE];
+                for (int64_t i = 0; i < count; i++) results[i] = rows.dot(i, m);
+                narrow(results, count, p.out, m * p.N + first);
+            }
+        }
+    });
     // task w2d4.3 end
 }
 
@@ -253,22 +210,30 @@ KERNEL(quantized_matvec_scalar) {
     const Product p(call);
     dispatch(p.x.dtype, [&]<typename T>(T*) {
         dispatch(p.scales.dtype, [&]<typename S>(S*) {
-            for (int64_t i = 0; i < p.vectors * p.rows; i++) {
-                const int64_t vector = i / p.rows, row = i % p.rows;
+            for (int64_t i = 0; i < p.M * p.N; i++) {
+                const int64_t m = i / p.N, n = i % p.N;
                 p.out.as<T>()[i] = dot_scalar(
-                    p.x.as<T>() + vector * p.size, p.packed.as<uint32_t>() + row * p.words,
-                    p.scales.as<S>() + row * p.groups, p.biases.as<S>() + row * p.groups, p.size, p.bits, p.group_size);
+                    p.x.as<T>() + m * p.K, p.packed.as<uint32_t>() + n * p.words, p.scales.as<S>() + n * p.groups,
+                    p.biases.as<S>() + n * p.groups, p.K, p.bits, p.group_size);
             }
         });
     });
 }
 
 KERNEL(quantized_matvec_vector) {
-    const Product product(call);
-    Rows(product, Activations(product)).compute(0, product.rows);
+    const Product p(call);
+    const Activations x(p);
+    Rows row(p, x);
+    for (int64_t n = 0; n < p.N; n++) {
+        row.take(n, 1);
+        for (int64_t m = 0; m < p.M; m++) {
+            const float result = row.dot(0, m);
+            narrow(&result, 1, p.out, m * p.N + n);
+        }
+    }
 }
 
 KERNEL(quantized_matvec) {
-    const Product product(call);
-    rows_threads(product, Activations(product));
+    const Product p(call);
+    dot_threads(p, Activations(p));
 }
