@@ -170,9 +170,9 @@ def test_task_1_memory(impl):
     before = mx.get_active_memory()
     got = impl.kernels.attention.attention_online(q, k, v, block=128)
     mx.eval(got)
-    needed, scores = mx.get_peak_memory() - before, 512 * 4096 * 4
+    is_small = mx.get_peak_memory() - before < 512 * 4096 * 4 / 2  # numbers vary, and would be in the message
     assert_close(got, expected_attention(q, k, v))
-    assert needed < scores / 2, "it takes more memory than half of all L x S scores would"
+    assert is_small, "it takes more memory than half of all L x S scores would"
 
 
 @task_1

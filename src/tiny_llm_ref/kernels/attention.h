@@ -13,6 +13,7 @@ namespace tiny_llm {
 
 constexpr int64_t QUERIES = 64, KEYS = 64;  // of a block
 constexpr int64_t PART = 256;               // keys, where the keys are shared out
+constexpr int64_t AHEAD = 32;               // rows that are on their way from memory
 
 struct Problem {
     StridedRows query, key, value;
@@ -128,6 +129,12 @@ float folded(floats x) {
     else return folded<HALF / 2>(x + swapped<HALF>(x, std::make_integer_sequence<int, WIDTH>()));
 }
 
+// Asks for a row that is to be read soon: by the time it is, memory has delivered it.
+template <typename T>
+void fetch(const T* row, int64_t n) {
+    for (int64_t i = 0; i < n; i += 64 / sizeof(T)) __builtin_prefetch(row + i);
+}
+
 // to[r * PART] = row r of a times b
 template <int ROWS, typename T>
 void dots(const float* a, const T* b, int64_t n, float* to) {
@@ -185,8 +192,10 @@ struct Part {
             int64_t step;
             const T* keys = whole_rows<T>(p.key, kv_head * p.S + first, count, step);
             in_pairs(rows, [&]<int ROWS>(int64_t r) {
-                for (int64_t j = 0; j < count; j++)
+                for (int64_t j = 0; j < count; j++) {
+                    fetch(keys + (j + AHEAD) * step, p.D);
                     dots<ROWS>(&queries[r * p.padded], keys + j * step, p.padded, &scores[r * PART + j]);
+                }
             });
         });
     }
@@ -215,8 +224,10 @@ struct Part {
                 const float* weights = &scores[r * PART];
                 float* to = out + r * out_step;
                 int64_t j = 0;
-                for (; j + 8 <= count; j += 8)
+                for (; j + 8 <= count; j += 8) {
+                    for (int64_t k = 0; k < 8; k++) fetch(values + (j + k + AHEAD) * step, p.D);
                     add_rows<ROWS, 8>(weights + j, values + j * step, step, to, out_step, p.padded);
+                }
                 for (; j < count; j++) add_rows<ROWS, 1>(weights + j, values + j * step, step, to, out_step, p.padded);
             });
         });

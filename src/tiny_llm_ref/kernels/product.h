@@ -13,14 +13,25 @@ struct Product {
     Threads threads;
 
     explicit Product(const Call& call)
-        : x(call.in[0]), packed(call.in[1]), scales(call.in[2]), biases(call.in[3]), out(call.out[0]),
-          bits(int(call.numbers[0])), group_size(int(call.numbers[1])), per_word(32 / bits), M(x.shape[0]),
-          N(packed.shape[0]), K(x.last()), words(packed.last()), groups(scales.last()), threads(call.threads) {}
+        : x(call.in[0]),
+          packed(call.in[1]),
+          scales(call.in[2]),
+          biases(call.in[3]),
+          out(call.out[0]),
+          bits(int(call.numbers[0])),
+          group_size(int(call.numbers[1])),
+          per_word(32 / bits),
+          M(x.shape[0]),
+          N(packed.shape[0]),
+          K(x.last()),
+          words(packed.last()),
+          groups(scales.last()),
+          threads(call.threads) {}
 };
 
 // Numbers of any dtype as float; asks memory for those behind them, which will be next. Kept apart from the loops that
 // call it, which are faster so.
-[[gnu::noinline]] inline void widen(const Array& from, int64_t start, int64_t count, float* to) {
+[[gnu::noinline]] static void widen(const Array& from, int64_t start, int64_t count, float* to) {
     dispatch(from.dtype, [=, &from]<typename T>(T*) {
         const T* numbers = from.as<T>() + start;
         for (int64_t i = 0; i < count; i++) to[i] = numbers[i];
@@ -29,7 +40,7 @@ struct Product {
 }
 
 // The other way round: results in the dtype of an array.
-[[gnu::noinline]] inline void narrow(const float* from, int64_t count, const Array& to, int64_t start) {
+[[gnu::noinline]] static void narrow(const float* from, int64_t count, const Array& to, int64_t start) {
     dispatch(to.dtype, [=, &to]<typename T>(T*) {
         for (int64_t i = 0; i < count; i++) to.as<T>()[start + i] = from[i];
     });

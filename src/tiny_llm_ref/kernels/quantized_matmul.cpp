@@ -56,8 +56,10 @@ const float* tiles_of_x(const Product& p, Buffer& buffer) {
         Buffer row_buffer;
         float* row = row_buffer.at_least(p.K);
         for (int64_t m = begin * M_TILE; m < end * M_TILE; m++) {
-            if (m < p.M) widen(p.x, m * p.K, p.K, row);
-            else std::fill_n(row, p.K, 0.f);
+            if (m < p.M)
+                widen(p.x, m * p.K, p.K, row);
+            else
+                std::fill_n(row, p.K, 0.f);
             float* to = tiles + m / M_TILE * M_TILE * p.K + m % M_TILE;
             for (int64_t k = 0; k < p.K; k++) to[k * M_TILE] = row[k];
         }
@@ -65,7 +67,7 @@ const float* tiles_of_x(const Product& p, Buffer& buffer) {
     return tiles;
 }
 
-// N_TILE rows of W, from row `first` on, side by side: in memory as `tile` reads it. Behind the last row it is repeated.
+// N_TILE rows of W from row `first` on, side by side: in memory as `tile` reads it. Behind the last row it comes again.
 const float* panel_of_w(const Product& p, int64_t first) {
     static thread_local Buffer buffer, of_scales, of_biases;  // kept, since new memory costs more than its use does
     float *panel = buffer.at_least(p.K * N_TILE), *scales = of_scales.at_least(N_TILE * p.groups),
@@ -119,11 +121,16 @@ void product(const Product& p) {
 
 using namespace tiny_llm;
 
+// out: M_TILE, N_TILE
 KERNEL(tile_shape) {
     call.out[0].as<int32_t>()[0] = M_TILE;
     call.out[0].as<int32_t>()[1] = N_TILE;
 }
 
-KERNEL(matmul_tile) { tile(call.in[0].as<float>(), call.in[1].as<float>(), call.in[0].shape[0], call.out[0].as<float>()); }
+// in: x, w; out: x^T w
+KERNEL(matmul_tile) {
+    const Array &x = call.in[0], &w = call.in[1];
+    tile(x.as<float>(), w.as<float>(), x.shape[0], call.out[0].as<float>());
+}
 
 KERNEL(quantized_matmul) { product(Product(call)); }

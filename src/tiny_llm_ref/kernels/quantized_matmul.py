@@ -11,7 +11,7 @@ __all__ = ["matmul_tile", "quantized_matmul", "tile_shape"]
 
 def tile_shape() -> tuple[int, int]:
     """Rows of x and rows of W in a tile: M_TILE and N_TILE, which depend on the processor's registers."""
-    run = kernel("quantized_matmul", "tile_shape")
+    run = kernel("quantized_matmul", "tile_shape", "w2d6.1")
     if run is None:
         return 8, 32
     rows, columns = run([], [((2,), mx.int32)])[0].tolist()

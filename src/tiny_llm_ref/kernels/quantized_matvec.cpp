@@ -12,8 +12,8 @@ namespace {
 
 // A row of n weights times x, one weight at a time.
 template <typename T, typename S>
-float dot_scalar(
-    const T* x, const uint32_t* packed, const S* scales, const S* biases, int64_t n, int bits, int group_size) {
+float dot_scalar(const T* x, const uint32_t* packed, const S* scales, const S* biases, int64_t n, int bits,
+                 int group_size) {
     float total = 0;
     // task w2d4.1 begin
     const int per_word = 32 / bits;
@@ -47,8 +47,8 @@ struct Block {
     }
 };
 
-// A field stays where it is in its word, which saves a shift: so it is a multiple of this. Only the last one is shifted,
-// as its highest bit would be taken for a sign.
+// A field stays where it is in its word, which saves a shift: so it is a multiple of this. Only the last one is
+// shifted, as its highest bit would be taken for a sign.
 float unit(int j, int per_word) { return j < per_word - 1 ? float(1u << 32 / per_word * j) : 1; }
 
 // A vector in which each number stands `times` times, side by side.
@@ -61,12 +61,11 @@ floats spread(const float* numbers) {
     return x;
 }
 
-// Blocks of a row of weights times x, and the part of the first `groups` biases. fields: x in the order in which it meets
-// the blocks' fields, divided by their units. sums: of x in each group; zeros stand behind them.
+// Blocks of a row of weights times x, and the part of the first `groups` biases. fields: x in the order in which it
+// meets the blocks' fields, divided by their units. sums: of x in each group; zeros stand behind the last one.
 template <int BITS, int GROUP>
-float dot_vector(
-    const float* fields, const float* sums, const uint32_t* packed, const float* scales, const float* biases,
-    int64_t blocks, int64_t groups) {
+float dot_vector(const float* fields, const float* sums, const uint32_t* packed, const float* scales,
+                 const float* biases, int64_t blocks, int64_t groups) {
     using B = Block<BITS>;
     floats total = {};
     // task w2d4.2 begin
@@ -114,8 +113,11 @@ class Buffer {
 class Activations {
    public:
     explicit Activations(const Product& p)
-        : block_(WIDTH * p.per_word), padded_((p.K + block_ - 1) / block_ * block_), groups_((p.groups + 15) / 16 * 16),
-          fields_(p.M * padded_), sums_(p.M * groups_) {
+        : block_(WIDTH * p.per_word),
+          padded_((p.K + block_ - 1) / block_ * block_),
+          groups_((p.groups + 15) / 16 * 16),
+          fields_(p.M * padded_),
+          sums_(p.M * groups_) {
         Buffer x(padded_);
         for (int64_t m = 0; m < p.M; m++) {
             widen(p.x, m * p.K, p.K, x.data());
@@ -149,13 +151,16 @@ class Activations {
 
 constexpr int64_t AT_ONCE = 8;  // rows of W: to turn the scales of several into float is faster than of each
 
-// AT_ONCE rows of W or fewer: the latest that were taken.
+// Some rows of W: those that were taken last.
 class Rows {
    public:
-    Rows(const Product& p, const Activations& x)
-        : p_(p), x_(x), dot_(dot_of(p.bits, p.group_size)), scales_(AT_ONCE * p.groups), biases_(AT_ONCE * p.groups) {}
+    Rows(const Product& p, const Activations& x) : p_(p), x_(x), dot_(dot_of(p.bits, p.group_size)) {}
 
     void take(int64_t first, int64_t count) {
+        if (count > room_) {
+            scales_ = biases_ = Buffer(count * p_.groups);
+            room_ = count;
+        }
         packed_ = p_.packed.as<uint32_t>() + first * p_.words;
         widen(p_.scales, first * p_.groups, count * p_.groups, scales_.data());
         widen(p_.biases, first * p_.groups, count * p_.groups, biases_.data());
@@ -179,7 +184,8 @@ class Rows {
     const Activations& x_;
     const Dot dot_;
     const uint32_t* packed_ = nullptr;
-    Buffer scales_, biases_;
+    int64_t room_ = 0;  // rows that scales_ and biases_ hold
+    Buffer scales_{0}, biases_{0};
 };
 
 // All rows of W times all rows of x, shared out among threads.
@@ -212,9 +218,9 @@ KERNEL(quantized_matvec_scalar) {
         dispatch(p.scales.dtype, [&]<typename S>(S*) {
             for (int64_t i = 0; i < p.M * p.N; i++) {
                 const int64_t m = i / p.N, n = i % p.N;
-                p.out.as<T>()[i] = dot_scalar(
-                    p.x.as<T>() + m * p.K, p.packed.as<uint32_t>() + n * p.words, p.scales.as<S>() + n * p.groups,
-                    p.biases.as<S>() + n * p.groups, p.K, p.bits, p.group_size);
+                p.out.as<T>()[i] = dot_scalar(p.x.as<T>() + m * p.K, p.packed.as<uint32_t>() + n * p.words,
+                                              p.scales.as<S>() + n * p.groups, p.biases.as<S>() + n * p.groups, p.K,
+                                              p.bits, p.group_size);
             }
         });
     });

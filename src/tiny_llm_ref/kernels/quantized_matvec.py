@@ -40,7 +40,14 @@ def quantized_matvec(
 
 
 def _run(
-    x: mx.array, packed: mx.array, scales: mx.array, biases: mx.array, group_size: int, bits: int, name: str, *tasks: str
+    x: mx.array,
+    packed: mx.array,
+    scales: mx.array,
+    biases: mx.array,
+    group_size: int,
+    bits: int,
+    name: str,
+    *tasks: str,
 ) -> mx.array:
     check_product(x, packed, scales, biases, group_size, bits)
     run = kernel("quantized_matvec", name, *tasks)
