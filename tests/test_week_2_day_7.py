@@ -223,7 +223,9 @@ def check_views(attend, L, S):
     check(attend, q, *(cache[:, :, :S] for cache in caches), mask="causal")
     check(attend, q[:1], k[1:, ::-1, 3 : S + 3], v[:1, :, 11:], mask="causal")
     joined = inputs.normal(2, S, 5, 40)  # B, S, H, more than D
-    views = [part.swapaxes(1, 2) for part in (joined[:, S - L :, 2:4, :20], joined[:, :, :1, 20:], joined[:, :, 4:, 5:25])]
+    views = [
+        part.swapaxes(1, 2) for part in (joined[:, S - L :, 2:4, :20], joined[:, :, :1, 20:], joined[:, :, 4:, 5:25])
+    ]
     check(attend, *views, mask="causal")
     check(attend, *(view[..., ::-2] for view in views))
     turned = [array.swapaxes(-1, -2) for array in (inputs.normal(2, 4, 20, L), inputs.normal(2, 2, 20, S))]

@@ -36,10 +36,8 @@ struct Problem {
 
     // Query i of a head, times scale, filled up with zeros.
     void load_query(int64_t head, int64_t i, float* to) const {
-        dispatch(out.dtype, [&]<typename T>(T*) {
-            const T* from = query.at<T>(head * L + i);
-            for (int64_t d = 0; d < padded; d++) to[d] = d < D ? from[d] * scale : 0;
-        });
+        dispatch(out.dtype, [&]<typename T>(T*) { widen(query.at<T>(head * L + i), to); });
+        for (int64_t d = 0; d < D; d++) to[d] *= scale;
     }
 
     // The result for it.
@@ -56,12 +54,16 @@ struct Problem {
     void load_rows(const StridedRows& rows, int64_t kv_head, int64_t first, int64_t count, float* to) const {
         dispatch(out.dtype, [&]<typename T>(T*) {
             const T* from = rows.at<T>(kv_head * S + first);
-            for (int64_t j = 0; j < count; j++, from += rows.step(), to += padded) {
-                int64_t d = 0;
-                for (; d + WIDTH <= D; d += WIDTH) store(to + d, load(from + d));
-                for (; d < padded; d++) to[d] = d < D ? float(from[d]) : 0;
-            }
+            for (int64_t j = 0; j < count; j++) widen(from + j * rows.step(), to + j * padded);
         });
+    }
+
+   private:
+    template <typename T>
+    void widen(const T* from, float* to) const {
+        int64_t d = 0;
+        for (; d + WIDTH <= D; d += WIDTH) store(to + d, load(from + d));
+        for (; d < padded; d++) to[d] = d < D ? float(from[d]) : 0;
     }
 };
 
