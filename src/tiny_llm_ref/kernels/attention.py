@@ -41,7 +41,7 @@ def attention_online(
     H_kv, S = key.shape[-3:-1]
     scale = 1 / math.sqrt(D) if scale is None else scale
     query_positions = mx.arange(S - L, S)[:, None]
-    queries = query.reshape(*batch, H_kv, -1, L, D).astype(mx.float32) * scale
+    queries = query.reshape(*batch, H_kv, H_q // H_kv, L, D).astype(mx.float32) * scale
     largest = mx.full((*queries.shape[:-1], 1), -math.inf)  # N.., H_kv, H_q / H_kv, L, 1
     total, out = mx.zeros_like(largest), mx.zeros_like(queries)
     for start in range(0, S, block):

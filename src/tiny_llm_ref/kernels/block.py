@@ -44,7 +44,7 @@ def after_attention(
     Shapes: attended: B x H_q x L x D, x: B x L x E, o: panels of E rows, norm: E, gate_up: panels of gate and up in
     turn, down: panels of E rows -> B x L x E.
     """
-    return _kernel("after_attention")([attended, x, o, norm, gate_up, down], [(x.shape, x.dtype)], [eps])[0]
+    return _kernel("after_attention")([mx.contiguous(attended), x, o, norm, gate_up, down], [(x.shape, x.dtype)], [eps])[0]
 
 
 def norm_matmul(x: mx.array, norm: mx.array, panels: mx.array, eps: float) -> mx.array:

@@ -48,13 +48,13 @@ def attention(
     query: mx.array, key: mx.array, value: mx.array, scale: float, mask: mx.array | str | None = None
 ) -> mx.array:
     """mask: an additive array, "causal" or None. A query that sees no key gets NaN."""
-    L, D = query.shape[-2:]
+    *batch, H_q, L, D = query.shape
     H_kv, S = key.shape[-3:-1]
-    shape = (*query.shape[:-3], H_kv, -1, L, D)  # query heads by the key head that they share
+    shape = (*batch, H_kv, H_q // H_kv, L, D)  # query heads by the key head that they share
     scores = query.reshape(shape).astype(mx.float32) * scale @ key[..., None, :, :].swapaxes(-2, -1)
     if isinstance(mask, str):
         mask = mx.where(mx.arange(S) <= mx.arange(S - L, S)[:, None], 0.0, -math.inf)
     if mask is not None:
-        scores = scores + mx.broadcast_to(mask, (*query.shape[:-1], S)).reshape(scores.shape)
+        scores = scores + mx.broadcast_to(mask, (*batch, H_q, L, S)).reshape(scores.shape)
     weights = mx.softmax(scores, axis=-1)
     return (weights @ value[..., None, :, :].astype(mx.float32)).reshape(query.shape).astype(query.dtype)

@@ -10,7 +10,7 @@ namespace {
 
 // Sine and cosine of -1/2 to 1/2 turns, right to 1e-7.
 void sin_cos(floats turns, floats& sine, floats& cosine) {
-    const floats quarters = (turns * 4 + 12582912.f) - 12582912.f;      // to the nearest integer, -2 to 2
+    const floats quarters = (turns * 4 + 12582912.f) - 12582912.f;         // to the nearest integer, -2 to 2
     const floats x = (turns - quarters * 0.25f) * 6.28318531f, z = x * x;  // -pi/4 to pi/4
     const floats s = x + x * z * (-1.6666654611e-1f + z * (8.3321608736e-3f + z * -1.9515295891e-4f));
     const floats c = 1 - z / 2 + z * z * (4.1666645683e-2f + z * (-1.3887316255e-3f + z * 2.4433157118e-5f));
