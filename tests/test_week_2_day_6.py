@@ -188,8 +188,8 @@ def test_task_2_views(impl):
 @task_2
 @over_bits
 def test_task_2_equals_mlx(impl, bits):
-    """With a matrix that MLX quantised, and in float32, where its product is exact."""
+    """A matrix that MLX quantised, and its own product in float32."""
     weight, x = Inputs(660).normal(50, 320), rows(661, 21, 320)
     packed = mx.quantize(weight, 64, bits)
     got = impl.kernels.quantized_matmul.quantized_matmul(x, *packed, 64, bits)
-    assert_close(got, mx.quantized_matmul(x, *packed, group_size=64, bits=bits), tolerance=1e-5)
+    assert_close(got, mx.quantized_matmul(x, *packed, group_size=64, bits=bits), tolerance=1e-4)

@@ -5,7 +5,7 @@ import math
 import mlx.core as mx
 import numpy as np
 
-__all__ = ["add_rms_norm", "attention", "rms_norm", "rope", "softmax", "swiglu"]
+__all__ = ["add_rms_norm", "attention", "quantized_matmul", "rms_norm", "rope", "softmax", "swiglu"]
 
 
 def softmax(x: mx.array) -> mx.array:
@@ -58,3 +58,11 @@ def attention(
         scores = scores + mx.broadcast_to(mask, (*batch, H_q, L, S)).reshape(scores.shape)
     weights = mx.softmax(scores, axis=-1)
     return (weights @ value[..., None, :, :].astype(mx.float32)).reshape(query.shape).astype(query.dtype)
+
+
+def quantized_matmul(
+    x: mx.array, packed: mx.array, scales: mx.array, biases: mx.array, group_size: int, bits: int
+) -> mx.array:
+    scales, biases = scales.astype(mx.float32), biases.astype(mx.float32)
+    weight = mx.dequantize(packed, scales, biases, group_size, bits)
+    return (x.astype(mx.float32) @ weight.T).astype(x.dtype)

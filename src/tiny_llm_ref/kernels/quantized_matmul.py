@@ -1,6 +1,7 @@
 """Many vectors times a quantised matrix, a tile at a time: what a model computes for a prompt."""
 
 import mlx.core as mx
+import numpy as np
 
 from . import ops
 from .extension import kernel
@@ -14,8 +15,8 @@ def tile_shape() -> tuple[int, int]:
     run = kernel("quantized_matmul", "tile_shape", "w2d6.1")
     if run is None:
         return 8, 32
-    rows, columns = run([], [((2,), mx.int32)])[0].tolist()
-    return rows, columns
+    M_TILE, N_TILE = (int(size) for size in np.array(run([], [((2,), mx.int32)])[0]))
+    return M_TILE, N_TILE
 
 
 def matmul_tile(x: mx.array, w: mx.array) -> mx.array:
@@ -54,7 +55,7 @@ def quantized_matmul(
 
 
 def _check_tile(x: mx.array, w: mx.array) -> None:
-    rows, columns = tile_shape()
-    for name, array, width in (("x", x, rows), ("w", w, columns)):
-        if array.shape != (x.shape[0], width) or array.dtype != mx.float32:
+    M_TILE, N_TILE = tile_shape()
+    for name, array, width in (("x", x, M_TILE), ("w", w, N_TILE)):
+        if array.shape != (*x.shape[:1], width) or array.dtype != mx.float32:
             raise ValueError(f"{name}: expected K x {width} of float32, got {array.shape} of {array.dtype}")

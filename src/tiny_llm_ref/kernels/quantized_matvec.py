@@ -72,7 +72,7 @@ def check_product(
         if not mx.issubdtype(array.dtype, mx.floating) or array.ndim == 0:
             raise ValueError(f"{name}: expected an array of a float dtype, got shape {array.shape} of {array.dtype}")
     if packed.ndim != 2 or packed.dtype != mx.uint32:
-        raise ValueError(f"packed: expected O x (I * {bits} / 32) of uint32, got {packed.shape} of {packed.dtype}")
+        raise ValueError(f"packed: expected O x (I / {32 // bits}) of uint32, got {packed.shape} of {packed.dtype}")
     O, I = packed.shape[0], packed.shape[1] * 32 // bits
     if x.shape[-1] != I or I % group_size:
         raise ValueError(f"x: expected rows of {I} numbers, a multiple of {group_size}, got shape {x.shape}")
