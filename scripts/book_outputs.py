@@ -51,7 +51,6 @@ def printed_by(command: str) -> str:
     """What `$ pdm run ...` prints. Exits if it fails."""
     call = call_of(command.removeprefix("$ "), python=(sys.executable, "-c", SCRIPT))
     environment = os.environ | {"PYTHONPATH": str(ROOT / "src"), "LANG": "C.UTF-8", "COLUMNS": "100", "NO_COLOR": "1"}
-    environment.pop("TINY_LLM_CALLED", None)  # `./course check` sets it
     run = subprocess.run(call, cwd=ROOT, env=environment, capture_output=True, text=True)
     if run.returncode:
         sys.exit(f"{command}\nended with exit code {run.returncode}:\n{run.stderr}")
