@@ -156,12 +156,7 @@ class Stuck(CourseDirective):
 
     def beside(self, day: Day) -> list[Day]:
         """Other days with tasks in the same files."""
-        files = {f"src/tiny_llm/{name}.py" for name in day.modules}
-        return [
-            other
-            for other in select_days(None, None)
-            if other != day and any(files & set(functions(task.id)) for task in other.tasks)
-        ]
+        return [other for other in select_days(None, None) if other != day and {*other.modules} & {*day.modules}]
 
 
 class Figures(CourseDirective):
