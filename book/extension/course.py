@@ -159,13 +159,7 @@ class Stuck(CourseDirective):
 
     def beside(self, day: Day) -> list[Day]:
         """Other days with tasks in the same files."""
-        workspace = Workspace()
-        files = {file.relative_to(workspace.root).as_posix() for file in workspace.files(day)}
-        return [
-            other
-            for other in select_days(None, None)
-            if other != day and any(files & set(functions(task.id)) for task in other.tasks)
-        ]
+        return [other for other in select_days(None, None) if other != day and {*other.modules} & {*day.modules}]
 
 
 class Figures(CourseDirective):

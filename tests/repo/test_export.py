@@ -2,13 +2,13 @@
 
 import ast
 import re
-import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 from learner import Clone
+from trees import copy_modules
 
 from tiny_llm_course.syllabus import select_days
 from tiny_llm_course.toml import read_toml
@@ -95,12 +95,9 @@ def test_a_task_can_be_solved_and_reset(student):
     assert student.file("layer_norm.py").read_text() == before
 
 
-def test_day_6_generates_before_day_7_is_written(student, tmp_path):
+def test_day_6_generates_before_day_7_is_written(student):
     """Without a reference, whose functions would check the options."""
-    for day in select_days("1", None):
-        if day.number < 7:
-            for name in day.modules:
-                shutil.copy(ROOT / f"src/tiny_llm_ref/{name}.py", student.file(f"{name}.py"))
+    copy_modules(student.root, ROOT, [name for day in select_days("1", None) if day.number < 7 for name in day.modules])
     written = student.run("generate", "--impl", "mine", "--temp", "0", "--prompt", "Hello", "--max-tokens", "3")
     assert written.returncode == 0, written.stderr
     assert "first: Week 1 Day 7 Task 1" in student.run("generate", "--impl", "mine", "--prompt", "Hello").stderr
