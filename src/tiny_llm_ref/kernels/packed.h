@@ -54,18 +54,15 @@ inline void to_floats(float* to, Sixteen x) { _mm512_storeu_ps(to, x); }
 
 // x as the kernels want it: pairs of columns, and the sum of each group.
 inline void prepare(const float* x, int64_t columns, Input* inputs, float* sums) {
+    const __m256i order = _mm256_set_epi16(15, 11, 14, 10, 13, 9, 12, 8, 7, 3, 6, 2, 5, 1, 4, 0);
     for (int64_t group = 0; group < columns / GROUP; group++) {
-        float total = 0;
-        for (int line = 0; line < LINES; line++) {
-            for (int i = 0; i < 4; i++) {
-                bfloat16 first, second;
-                first = x[i], second = x[i + 4];
-                total += float(first) + float(second);
-                *inputs++ = first.bits | uint32_t(second.bits) << 16;
-            }
-            x += 8;
+        Sixteen total = zero16();
+        for (int i = 0; i < GROUP; i += 16, x += 16, inputs += 8) {
+            const __m256i narrow = (__m256i)_mm512_cvtneps_pbh(_mm512_loadu_ps(x));
+            total = _mm512_add_ps(total, widen(narrow));
+            _mm256_storeu_si256((__m256i*)inputs, _mm256_permutexvar_epi16(order, narrow));
         }
-        sums[group] = total;
+        sums[group] = _mm512_reduce_add_ps(total);
     }
 }
 
