@@ -15,13 +15,15 @@ REFERENCE = ROOT / "src" / "tiny_llm_ref"
 WARNINGS = [
     "-Wall",
     "-Wextra",
-    *(f"-Wno-unused-{what}" for what in ("parameter", "variable", "function", "but-set-variable")),
+    *(f"-Wno-unused-{what}" for what in ("parameter", "variable", "function", "but-set-variable", "local-typedefs")),
 ]
 
 
 def main() -> int:
     files = [file for file in code_files(REFERENCE) if is_native(file)]
-    formatted = subprocess.run([sys.executable, "-m", "clang_format", "--dry-run", "--Werror", *map(str, files)])
+    formatted = subprocess.run(
+        [str(Path(sys.executable).with_name("clang-format")), "--dry-run", "--Werror", *map(str, files)]
+    )
     unfit = [file for file in files if _is_kernel(file) and not _compiles(file, files)]
     return int(bool(formatted.returncode) | bool(unfit))
 

@@ -1,5 +1,5 @@
-// Runs calls of kernels that tests made, which sanitize.py recorded: `sanitize FILE`. Each array gets memory of its exact
-// size, so that the sanitizers see every step outside; each call is made on one thread and on four.
+// Runs calls of kernels that tests made, which sanitize.py recorded: `sanitize FILE`. Each array gets memory of its
+// exact size, so that the sanitizers see every step outside; each call is made on one thread and on four.
 #include <dlfcn.h>
 
 #include <fstream>

@@ -7,6 +7,7 @@ it builds, too, and fails at the first call.
 from __future__ import annotations
 
 import hashlib
+import itertools
 import json
 import os
 import re
@@ -15,6 +16,7 @@ import subprocess
 import sys
 import sysconfig
 import tempfile
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from importlib import metadata
@@ -26,13 +28,27 @@ from .language import Messages
 from .problems import CommandError
 from .workspace import ROOT
 
-__all__ = ["SOURCES", "STAMP", "build", "compiler", "has_headers", "is_built", "is_current", "system_command", "tools"]
+__all__ = [
+    "SOURCES",
+    "STAMP",
+    "build",
+    "compiler",
+    "compiler_problem",
+    "has_headers",
+    "is_built",
+    "is_current",
+    "system_command",
+    "tools",
+]
 
 SOURCES = ("bridge.cpp", "fence.h", "kernel.h", "pool.h")
 PACKAGES = ("nanobind", "cmake", "ninja")
 STAMP = "bridge.json"
 CMAKE = Path(__file__).with_name("bridge.cmake")
 LOG = Path(".tiny-llm") / "build-ext.log"
+COMPILERS = ("c++", "clang++", "g++")
+MOST = 300  # characters of an error
+STALE = 3600  # seconds after which a folder of a build is no longer that of one that runs
 
 CHECK = """
 import importlib.util, sys
@@ -49,6 +65,11 @@ SYSTEMS = {  # what to type where, by what is missing
         "debian": "sudo apt install g++",
         "fedora": "sudo dnf install gcc-c++",
         "mac": "xcode-select --install",
+    },
+    "newer compiler": {
+        "debian": "sudo apt install g++-12 && export CXX=g++-12",
+        "fedora": "sudo dnf upgrade gcc-c++",
+        "mac": "softwareupdate --install --all",
     },
     "headers": {
         "debian": "sudo apt install python{version}-dev",
@@ -82,7 +103,7 @@ def build(packages: list[Path], say: Messages, tell: Callable[[str], None]) -> N
     for package in packages:
         source = next((other for other in packages if is_current(other) and _same_sources(other, package)), None)
         if source is None:
-            _check_tools(say)
+            _check_tools(package, say)
             tell(say("ext_building"))
             _build(package, say)
         elif source != package:
@@ -91,9 +112,33 @@ def build(packages: list[Path], say: Messages, tell: Callable[[str], None]) -> N
 
 
 def compiler() -> str | None:
-    """The C++ compiler, as kernels look for it."""
-    names = (*os.environ.get("CXX", "").split()[:1], "c++", "clang++", "g++")
-    return next((path for name in names if (path := shutil.which(name))), None)
+    """The version of the C++ compiler, which kernels look for in the same way. None: there is none that answers."""
+    run = _compiler("--version")
+    return None if run is None or run.returncode else run.stdout.strip().partition("\n")[0]
+
+
+def compiler_problem(package: Path, say: Messages) -> tuple[str, str] | None:
+    """Why it cannot compile a package's kernels, and what to type."""
+    version, name = compiler(), os.environ.get("CXX")
+    if version is None:
+        missing = say("ext_wrong_cxx", name=name), "unset CXX"
+        return missing if name else (say("ext_no_compiler"), system_command("compiler"))
+    run = _compiler("-std=c++20", "-fsyntax-only", "-x", "c++", str(package / "kernels" / "kernel.h"))
+    if run is None or run.returncode == 0:
+        return None
+    error = _first_error(run.stderr)
+    return say("ext_old_compiler", version=version, error=error), system_command("newer compiler")
+
+
+def _compiler(*arguments: str) -> subprocess.CompletedProcess[str] | None:
+    """None: there is none."""
+    command = os.environ.get("CXX", "").split()
+    path = next((path for name in (command[:1] or COMPILERS) if (path := shutil.which(name))), None)
+    if path is None:
+        return None
+    environment = os.environ | {"LC_ALL": "C"}  # in English
+    full = [path, *command[1:], *arguments]
+    return subprocess.run(full, capture_output=True, text=True, errors="replace", env=environment)
 
 
 def tools() -> dict[str, str | None]:
@@ -130,7 +175,9 @@ def _build(package: Path, say: Messages) -> None:
     built = package / "kernels" / "built"
     built.mkdir(exist_ok=True)
     for left_over in built.glob(".bridge-*"):
-        shutil.rmtree(left_over, ignore_errors=True)
+        with suppress(FileNotFoundError):
+            if time.time() - left_over.stat().st_mtime > STALE:
+                shutil.rmtree(left_over, ignore_errors=True)
     with tempfile.TemporaryDirectory(dir=built, prefix=".bridge-") as name:
         folder = Path(name)
         _run_cmake(package / "kernels", folder, say)
@@ -142,13 +189,11 @@ def _build(package: Path, say: Messages) -> None:
     write_whole(built / STAMP, json.dumps(_stamp(package, metadata.version("nanobind"))).encode())
 
 
-def _check_tools(say: Messages) -> None:
-    if compiler() is None:
-        raise CommandError(say("ext_no_compiler", command=system_command("compiler")), exit_code=1)
+def _check_tools(package: Path, say: Messages) -> None:
+    if problem := compiler_problem(package, say):
+        raise CommandError(say("ext_compiler", found=problem[0], command=problem[1]), exit_code=1)
     if missing := [name for name, version in tools().items() if version is None]:
-        raise CommandError(
-            say("ext_no_packages", names=", ".join(missing), command=install_command("kernels")), exit_code=1
-        )
+        raise CommandError(say("ext_no_packages", names=", ".join(missing), command=install_command()), exit_code=1)
     if not has_headers():
         raise CommandError(say("ext_no_headers", command=system_command("headers")), exit_code=1)
 
@@ -183,7 +228,7 @@ def _check_works(made: Path, say: Messages) -> None:
     reason = (run.stderr.strip().splitlines() or [f"exit code {run.returncode}"])[-1]
     key = "ext_abi" if any("TypeError" in line for line in run.stderr.splitlines()) else "ext_does_not_work"
     versions = {name: metadata.version(name) for name in ("mlx", "nanobind")}
-    raise CommandError(say(key, reason=reason, command=install_command("kernels"), **versions), exit_code=1)
+    raise CommandError(say(key, reason=reason, command=install_command(), **versions), exit_code=1)
 
 
 def _stamp(package: Path, nanobind: str) -> dict[str, str]:
@@ -218,8 +263,15 @@ def _directory(module: str, option: str) -> str:
 
 
 def _first_error(output: str) -> str:
-    lines = output.strip().splitlines()
-    return next((line.strip() for line in lines if re.search(r"\berror\b", line, re.IGNORECASE)), lines[-1])
+    """The compiler's, or else CMake's, which says in the lines below what it is about."""
+    lines = output.strip().splitlines() or ["no output"]
+    if of_compiler := next((line for line in lines if re.search(r"\berror: ", line)), ""):
+        return of_compiler.strip()
+    start = next((number for number, line in enumerate(lines, start=1) if line.startswith("CMake Error")), None)
+    if start is None:
+        return lines[-1]
+    about = itertools.takewhile(lambda line: not line or line.startswith(" "), lines[start:])
+    return " ".join(" ".join(about).split())[:MOST] or lines[start - 1]
 
 
 def _python_version() -> str:

@@ -145,11 +145,9 @@ def _mlx(say: Messages) -> Check:
 
 
 def _compiler(say: Messages) -> Check:
-    if path := bridge.compiler():
-        run = subprocess.run([path, "--version"], capture_output=True, text=True)
-        if run.returncode == 0:
-            return Check("compiler", OK, run.stdout.splitlines()[0])
-    return Check("compiler", WARNING, say("doctor_no_compiler"), bridge.system_command("compiler"))
+    if problem := bridge.compiler_problem(Workspace().package, say):
+        return Check("compiler", WARNING, *problem)
+    return Check("compiler", OK, bridge.compiler() or "")
 
 
 def _build_tools(say: Messages) -> Check:
@@ -158,7 +156,7 @@ def _build_tools(say: Messages) -> Check:
     missing = [name for name, version in found.items() if version is None]
     text = ", ".join(f"{name} {version}" for name, version in found.items() if version)
     if missing:
-        return Check("build_tools", WARNING, f"- {', '.join(missing)}", install_command("kernels"))
+        return Check("build_tools", WARNING, f"- {', '.join(missing)}", install_command())
     if not bridge.has_headers():
         return Check("build_tools", WARNING, "- Python.h", bridge.system_command("headers"))
     return Check("build_tools", OK, text)

@@ -40,7 +40,7 @@ LAYERS = """
     qwen2
     qwen3
     quantize
-    tuned
+    optimise tuned
     weights
     models
     generate

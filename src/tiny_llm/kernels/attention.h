@@ -70,8 +70,8 @@ struct Problem {
 constexpr int TILE_ROWS = WIDTH == 8 ? 4 : 8, TILE_VECTORS = 2;  // sums that stay in registers: AVX2 has but 16
 
 // c += a b, where b and c have QUERIES columns, and a[r * down + k * right] stands in row r and column k of a.
-inline void multiply_add(
-    const float* a, int64_t down, int64_t right, const float* b, float* c, int64_t rows, int64_t inner) {
+inline void multiply_add(const float* a, int64_t down, int64_t right, const float* b, float* c, int64_t rows,
+                         int64_t inner) {
     for (int64_t column = 0; column < QUERIES; column += TILE_VECTORS * WIDTH)
         for (int64_t row = 0; row < rows; row += TILE_ROWS) {
             floats sums[TILE_ROWS][TILE_VECTORS] = {};
@@ -92,8 +92,13 @@ struct Block {
     std::vector<float> keys, values, queries, scores, out, largest, total;
 
     explicit Block(int64_t padded)
-        : keys(KEYS * padded), values(KEYS * padded), queries(padded * QUERIES), scores(KEYS * QUERIES),
-          out(padded * QUERIES), largest(QUERIES), total(QUERIES) {}
+        : keys(KEYS * padded),
+          values(KEYS * padded),
+          queries(padded * QUERIES),
+          scores(KEYS * QUERIES),
+          out(padded * QUERIES),
+          largest(QUERIES),
+          total(QUERIES) {}
 
     void load_queries(const Problem& p, int64_t head, int64_t first, int64_t count) {
         std::fill(queries.begin(), queries.end(), 0.f);
@@ -127,8 +132,10 @@ floats swapped(floats x, std::integer_sequence<int, LANES...>) {
 // The sum of a vector's numbers, with a logarithm of additions.
 template <int HALF = WIDTH / 2>
 float folded(floats x) {
-    if constexpr (HALF == 0) return x[0];
-    else return folded<HALF / 2>(x + swapped<HALF>(x, std::make_integer_sequence<int, WIDTH>()));
+    if constexpr (HALF == 0)
+        return x[0];
+    else
+        return folded<HALF / 2>(x + swapped<HALF>(x, std::make_integer_sequence<int, WIDTH>()));
 }
 
 // Asks for a row that is to be read soon: by the time it is, memory has delivered it.
@@ -183,13 +190,15 @@ struct Part {
     std::vector<char> whole;
 
     explicit Part(const Problem& p)
-        : p(p), rows(p.group * p.L), queries(rows * p.padded), scores(rows * PART),
+        : p(p),
+          rows(p.group * p.L),
+          queries(rows * p.padded),
+          scores(rows * PART),
           whole(p.D == p.padded ? 0 : PART * p.padded * sizeof(float)) {}
 
     // Scores of all rows and `count` keys from `first` on.
     void score(int64_t kv_head, int64_t first, int64_t count) {
-        for (int64_t r = 0; r < rows; r++)
-            p.load_query(kv_head * p.group + r / p.L, r % p.L, &queries[r * p.padded]);
+        for (int64_t r = 0; r < rows; r++) p.load_query(kv_head * p.group + r / p.L, r % p.L, &queries[r * p.padded]);
         dispatch(p.out.dtype, [&]<typename T>(T*) {
             int64_t step;
             const T* keys = whole_rows<T>(p.key, kv_head * p.S + first, count, step);

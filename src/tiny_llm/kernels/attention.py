@@ -9,7 +9,7 @@ from .extension import kernel
 
 __all__ = ["attention_online", "flash_attention"]
 
-FEW = 32  # queries: with more of them, blocks of queries are the better way
+_FEW = 32  # queries: with more of them, blocks of queries are the better way
 
 
 def attention_online(
@@ -63,7 +63,7 @@ def flash_attention(
     """
     _check_inputs(query, key, value, mask)
     scale = 1 / math.sqrt(query.shape[-1]) if scale is None else scale
-    few = query.shape[-2] <= FEW
+    few = query.shape[-2] <= _FEW
     run = kernel("attention", "attend_parts", "w2d7.3") if few else kernel("attention", "attend_blocks", "w2d7.2")
     if run is None or isinstance(mask, mx.array):
         return ops.attention(query, key, value, scale, mask)

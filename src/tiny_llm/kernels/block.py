@@ -4,20 +4,18 @@ from collections.abc import Sequence
 
 import mlx.core as mx
 
-from .extension import Kernel, kernel
+from .extension import Kernel, kernel_without_twin
 from .packed import GROUP, ROWS
 
 __all__ = ["after_attention", "before_attention", "embed", "norm_matmul"]
-
-NOTHING = mx.zeros((0,))
 
 
 def before_attention(
     x: mx.array,
     norm: mx.array,
     qkv: mx.array,
-    head_norms: Sequence[mx.array],
-    bias: mx.array,
+    head_norms: Sequence[mx.array] | None,
+    bias: mx.array | None,
     heads: tuple[int, int, int],
     eps: float,
     base: float,
@@ -25,15 +23,17 @@ def before_attention(
 ) -> list[mx.array]:
     """Norm, projections, norms of queries and keys, RoPE on halves.
 
-    Shapes: x: B x L x E, norm: E, qkv: panels of (H_q + 2 H_kv) * D rows, head_norms: twice D, or nothing,
-    bias: one number a row, or nothing -> queries B x H_q x L x D, keys and values B x H_kv x L x D.
+    Shapes: x: B x L x E, norm: E, qkv: panels of (H_q + 2 H_kv) * D rows, head_norms: twice D, or None,
+    bias: one number a row, or None -> queries B x H_q x L x D, keys and values B x H_kv x L x D.
     heads: H_q, H_kv, D. offset: position of the first token, or B of them, int32.
     """
     H_q, H_kv, D = heads
     B, L, _ = x.shape
-    offsets, first = (offset, 0) if isinstance(offset, mx.array) else (NOTHING, offset)
+    nothing = mx.zeros((0,))
+    offsets, first = (offset, 0) if isinstance(offset, mx.array) else (nothing, offset)
+    extras = [*(head_norms or (nothing, nothing)), nothing if bias is None else bias, offsets]
     shapes = [((B, H, L, D), x.dtype) for H in (H_q, H_kv, H_kv)]
-    return _kernel("before_attention")([x, norm, qkv, *head_norms, bias, offsets], shapes, [eps, base, first])
+    return _kernel("before_attention")([x, norm, qkv, *extras], shapes, [eps, base, first])
 
 
 def after_attention(
@@ -44,7 +44,9 @@ def after_attention(
     Shapes: attended: B x H_q x L x D, x: B x L x E, o: panels of E rows, norm: E, gate_up: panels of gate and up in
     turn, down: panels of E rows -> B x L x E.
     """
-    return _kernel("after_attention")([mx.contiguous(attended), x, o, norm, gate_up, down], [(x.shape, x.dtype)], [eps])[0]
+    return _kernel("after_attention")(
+        [mx.contiguous(attended), x, o, norm, gate_up, down], [(x.shape, x.dtype)], [eps]
+    )[0]
 
 
 def norm_matmul(x: mx.array, norm: mx.array, panels: mx.array, eps: float) -> mx.array:
@@ -65,6 +67,4 @@ def embed(tokens: mx.array, panels: mx.array, dtype: mx.Dtype) -> mx.array:
 
 
 def _kernel(name: str) -> Kernel:
-    run = kernel("block", name)
-    assert run is not None
-    return run
+    return kernel_without_twin("block", name)

@@ -28,6 +28,7 @@ __all__ = [
     "get_ready",
     "is_written",
     "kernel",
+    "kernel_without_twin",
     "load",
     "set_threads",
     "shared_parts",
@@ -100,6 +101,15 @@ def kernel(file: str, name: str, *tasks: str) -> Kernel | None:
         _warn(f"{problem} (until then MLX's own operations do the kernels' work)")
         return None
     return load(source, name)
+
+
+def kernel_without_twin(file: str, name: str) -> Kernel:
+    """As `kernel`. Raises KernelError where that gives None."""
+    if _mode() == "off" or bridge() is None:
+        raise KernelError(f"{name} has no twin in MLX's operations, and {_why_not()}: {_build_command()}")
+    found = kernel(file, name)
+    assert found is not None
+    return found
 
 
 def load(source: Path, name: str, built: Path = BUILT, flags: tuple[str, ...] = ()) -> Kernel:
@@ -206,6 +216,8 @@ def _mlx_version() -> str:
 
 
 def _why_not() -> str:
+    if _mode() == "off":
+        return "TINY_LLM_KERNELS is off; to build kernels"
     if _bridge_file() is None:
         return "the kernels' bridge to MLX is not built; to build it"
     return f"the kernels' bridge was built for MLX {_built_for()}, and this is {_mlx_version()}; to build it again"

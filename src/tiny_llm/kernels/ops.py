@@ -1,4 +1,4 @@
-"""What each kernel computes, by MLX's own operations: used where nothing is built, and what kernels are tested against."""
+"""What each kernel computes, by MLX's own operations: for where nothing is built, and to test kernels against."""
 
 import math
 

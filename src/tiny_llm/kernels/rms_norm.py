@@ -7,7 +7,7 @@ from .extension import kernel
 
 __all__ = ["add_rms_norm", "rms_norm"]
 
-TASK = "w2d5.1"
+_TASK = "w2d5.1"
 
 
 def rms_norm(x: mx.array, weight: mx.array, eps: float) -> mx.array:
@@ -19,7 +19,7 @@ def rms_norm(x: mx.array, weight: mx.array, eps: float) -> mx.array:
         ValueError: weight is not of shape E, or the dtypes are not one float dtype.
     """
     _check_weight(x, weight)
-    run = kernel("rms_norm", "rms_norm", TASK)
+    run = kernel("rms_norm", "rms_norm", _TASK)
     return ops.rms_norm(x, weight, eps) if run is None else run([x, weight], [(x.shape, x.dtype)], [eps])[0]
 
 
@@ -33,7 +33,7 @@ def add_rms_norm(x: mx.array, residual: mx.array, weight: mx.array, eps: float) 
     """
     _check_alike("residual", residual, x)
     _check_weight(x, weight)
-    run = kernel("rms_norm", "add_rms_norm", TASK)
+    run = kernel("rms_norm", "add_rms_norm", _TASK)
     if run is None:
         return ops.add_rms_norm(x, residual, weight, eps)
     total, normed = run([x, residual, weight], [(x.shape, x.dtype)] * 2, [eps])

@@ -49,7 +49,8 @@ KERNEL(read_bytes) {
 // On each thread numbers[0] rounds of multiplications and additions in float32.
 KERNEL(multiply_add) {
     repeat(call, 2 * CHAINS * WIDTH, [](int64_t rounds) {
-        floats sums[CHAINS] = {}, x = splat(1e-3f), y = splat(0.5f);
+        floats sums[CHAINS], x = splat(1e-3f), y = splat(0.5f);
+        for (int j = 0; j < CHAINS; j++) sums[j] = splat(float(j));  // equal chains would be computed once
         for (int64_t i = 0; i < rounds; i++) {
 #pragma GCC unroll 16
             for (int j = 0; j < CHAINS; j++) sums[j] = sums[j] * y + x;
@@ -64,7 +65,7 @@ KERNEL(multiply_add_bfloat16) {
     repeat(call, PAIRED, [](int64_t rounds) {
 #if defined(__AVX512BF16__)
         __m512 sums[CHAINS];
-        for (auto& one : sums) one = _mm512_set1_ps(0);
+        for (int j = 0; j < CHAINS; j++) sums[j] = _mm512_set1_ps(float(j));
         const __m512bh x = (__m512bh)_mm512_set1_epi32(0x3a003a00), y = (__m512bh)_mm512_set1_epi32(0x3f003f00);
         for (int64_t i = 0; i < rounds; i++) {
 #pragma GCC unroll 16

@@ -2,17 +2,18 @@
 
 import time
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import mlx.core as mx
 
-from .extension import Kernel, bridge, kernel
+from .extension import Kernel, kernel_without_twin
+from .extension import threads as number_of_threads
 
 __all__ = ["Speeds", "measure"]
 
-FLOATS = 64 * 1024 * 1024  # 256 MiB: more than any cache holds
-ROUNDS = 2_000_000
-REPEATS = 5  # of which the fastest counts: whatever else the machine does can only slow it down
+_FLOATS = 64 * 1024 * 1024  # 256 MiB: more than any cache holds
+_ROUNDS = 2_000_000
+_REPEATS = 5  # of which the fastest counts: whatever else the machine does can only slow it down
 
 
 class Speeds(NamedTuple):
@@ -28,17 +29,13 @@ def measure(progress: Callable[[str], None] = lambda what: None) -> Speeds:
     """Takes a few seconds. progress: is told what is measured next.
 
     Raises:
-        RuntimeError: no kernels are built.
+        KernelError: no kernels are built.
     """
-    extension = bridge()
-    if extension is None:
-        raise RuntimeError("the roofline is measured by kernels, which are not built: pdm run build-ext")
-    threads: int = extension.threads()
     progress("reading memory")
-    read = _kernel("read_bytes")
-    memory = mx.random.uniform(shape=(FLOATS,))
+    read, threads = _kernel("read_bytes"), number_of_threads()
+    memory = mx.random.uniform(shape=(_FLOATS,))
     mx.eval(memory)
-    bandwidth = 4 * FLOATS / _fastest(lambda: read([memory], [((8 * threads,), mx.float32)]))
+    bandwidth = 4 * _FLOATS / _fastest(lambda: read([memory], [((8 * threads,), mx.float32)]))
     progress("multiplying float32")
     float32 = _rate(_kernel("multiply_add"), threads)
     progress("multiplying bfloat16")
@@ -47,14 +44,15 @@ def measure(progress: Callable[[str], None] = lambda what: None) -> Speeds:
 
 def _rate(run: Kernel, threads: int) -> float:
     def work() -> list[mx.array]:
-        return run([], [((threads,), mx.float32), ((1,), mx.float32)], [ROUNDS])
+        return run([], [((threads,), mx.float32), ((1,), mx.float32)], [_ROUNDS])
 
-    return float(work()[1].item()) * ROUNDS * threads / _fastest(work)
+    operations: Any = work()[1].item()
+    return float(operations) * _ROUNDS * threads / _fastest(work)
 
 
 def _fastest(work: Callable[[], list[mx.array]]) -> float:
     seconds = []
-    for _ in range(REPEATS):
+    for _ in range(_REPEATS):
         start = time.perf_counter()
         mx.eval(work())
         seconds.append(time.perf_counter() - start)
@@ -62,6 +60,4 @@ def _fastest(work: Callable[[], list[mx.array]]) -> float:
 
 
 def _kernel(name: str) -> Kernel:
-    run = kernel("roofline", name)
-    assert run is not None
-    return run
+    return kernel_without_twin("roofline", name)

@@ -10,7 +10,8 @@ namespace tiny_llm {
 class StridedRows {
    public:
     explicit StridedRows(const Array& x)
-        : data_(x.as<char>()), item_(x.dtype == DType::bfloat16 || x.dtype == DType::float16 ? 2 : 4),
+        : data_(x.as<char>()),
+          item_(x.dtype == DType::bfloat16 || x.dtype == DType::float16 ? 2 : 4),
           step_(x.ndim > 1 ? x.strides[x.ndim - 2] : 0) {
         for (int axis = x.ndim - 2; axis >= 0; axis--) {
             if (!sizes_.empty() && x.strides[axis] == sizes_.back() * steps_.back()) {

@@ -82,13 +82,13 @@ KERNEL(before_attention) {
     const int64_t heads[3] = {call.out[0].shape[1], call.out[1].shape[1], call.out[2].shape[1]};
     const int64_t H = heads[0] + heads[1] + heads[2], N = H * D;
     static thread_local Angles kept;
-    const float* angles = kept.of(B, L, D, call.numbers[1], call.numbers[2], offsets.size() ? offsets.as<int32_t>() : nullptr);
+    const float* angles =
+        kept.of(B, L, D, call.numbers[1], call.numbers[2], offsets.size() ? offsets.as<int32_t>() : nullptr);
     float* found = scratch<float, 10>(M * N);
     const Rows rows = rows_for<0>(M, E);
     dispatch(x.dtype, [&]<typename T>(T*) {
-        prepare_rows(rows, call.threads, [&](int64_t m, float* wide) {
-            normalise(x.as<T>() + m * E, call.in[1].as<T>(), wide, E, eps);
-        });
+        prepare_rows(rows, call.threads,
+                     [&](int64_t m, float* wide) { normalise(x.as<T>() + m * E, call.in[1].as<T>(), wide, E, eps); });
         multiply(rows, {call.in[2].as<uint32_t>(), N, E}, call.threads,
                  [&](int64_t m, int64_t row, Sixteen sixteen) { to_floats(found + m * N + row, sixteen); });
         call.threads(M * H, 64, [&](int64_t begin, int64_t end) {
@@ -132,9 +132,8 @@ KERNEL(after_attention) {
             to_floats(to, sixteen);
             for (int i = 0; i < ROWS; i++) to[i] += float(x.as<T>()[m * E + row + i]);
         });
-        prepare_rows(normed, call.threads, [&](int64_t m, float* wide) {
-            normalise(stream + m * E, call.in[3].as<T>(), wide, E, eps);
-        });
+        prepare_rows(normed, call.threads,
+                     [&](int64_t m, float* wide) { normalise(stream + m * E, call.in[3].as<T>(), wide, E, eps); });
         multiply(normed, {call.in[4].as<uint32_t>(), 2 * I, E}, call.threads,
                  [&](int64_t m, int64_t row, Sixteen sixteen) { to_floats(gates + m * 2 * I + row, sixteen); });
         prepare_rows(inner, call.threads, [&](int64_t m, float* wide) {
@@ -148,8 +147,7 @@ KERNEL(after_attention) {
         multiply(inner, {down.as<uint32_t>(), E, I}, call.threads, [&](int64_t m, int64_t row, Sixteen sixteen) {
             float result[ROWS];
             to_floats(result, sixteen);
-            for (int i = 0; i < ROWS; i++)
-                call.out[0].as<T>()[m * E + row + i] = result[i] + stream[m * E + row + i];
+            for (int i = 0; i < ROWS; i++) call.out[0].as<T>()[m * E + row + i] = result[i] + stream[m * E + row + i];
         });
     });
 }

@@ -63,7 +63,6 @@ KERNEL(rms_norm) {
 KERNEL(add_rms_norm) {
     const Array &x = call.in[0], &total = call.out[0], &out = call.out[1];
     if (x.size() == 0) return;
-    dispatch(x.dtype, [&]<typename T>(T*) {
-        add_rms_norm<T>(x, &call.in[1], call.in[2], total.as<T>(), out.as<T>(), call);
-    });
+    dispatch(x.dtype,
+             [&]<typename T>(T*) { add_rms_norm<T>(x, &call.in[1], call.in[2], total.as<T>(), out.as<T>(), call); });
 }

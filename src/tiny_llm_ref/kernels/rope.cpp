@@ -36,8 +36,8 @@ struct Angles {
 
 // All H heads of one position, whose pairs are turned by position * frequency. Heads lie `step` apart in x, D in out.
 template <typename T>
-void rope_position(
-    const T* x, int64_t step, T* out, int64_t H, int64_t D, double position, bool traditional, Angles& angles) {
+void rope_position(const T* x, int64_t step, T* out, int64_t H, int64_t D, double position, bool traditional,
+                   Angles& angles) {
     const std::vector<double>& frequency = angles.frequency;
     float *turns = angles.turns.data(), *sine = angles.sine.data(), *cosine = angles.cosine.data();
     const int64_t half = D / 2;
