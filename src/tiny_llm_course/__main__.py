@@ -8,6 +8,7 @@ from typing import Any
 import typer
 
 from . import build_ext, doctor, export, lessons, roofline, running, solutions, text, trace, update, viz, watch
+from .bench.command import bench
 from .grading import commands
 from .problems import say
 
@@ -33,6 +34,7 @@ app.command()(doctor.doctor)
 app.command("build-ext")(build_ext.build_ext)
 app.command()(trace.trace)
 app.command()(roofline.roofline)
+app.command()(bench)
 app.add_typer(viz.app, name="viz")
 app.command()(commands.grade)
 app.command()(commands.report)

@@ -106,7 +106,7 @@ def kernel(file: str, name: str, *tasks: str) -> Kernel | None:
 def kernel_without_twin(file: str, name: str) -> Kernel:
     """As `kernel`. Raises KernelError where that gives None."""
     if _mode() == "off" or bridge() is None:
-        raise KernelError(f"{name} has no twin in MLX's operations, and {_why_not()}: {_build_command()}")
+        raise KernelError(f"{_why_not()}: {_build_command()}")
     found = kernel(file, name)
     assert found is not None
     return found
