@@ -19,7 +19,7 @@ from ..syllabus import select_days, select_task
 from ..terminal import left, right, show, wrapped
 from .machine import about
 
-__all__ = ["bench"]
+__all__ = ["bench", "rung_name"]
 
 
 Row = dict[str, Any]
@@ -78,7 +78,7 @@ def _show_kernel(case: tuple[str, str], rows: list[Row], words: Messages) -> Non
     show(f"\n{case[0]}, {case[1]}", bold=True)
     twin = rows[0]["seconds"]
     for row in rows:
-        name = _name(row["rung"], words)
+        name = rung_name(row["rung"], words)
         if row["seconds"] is None:
             show(f"  {left(name, 44)} {right(words('bench_open'), 16)}", dim=True)
             continue
@@ -91,7 +91,7 @@ def _show_model(rows: list[Row], words: Messages) -> None:
     show("\n" + words("bench_model", prompt=rows[0]["prompt"]), bold=True)
     show(f"  {left('', 44)} {right(words('bench_prefill'), 16)} {right(words('bench_decode'), 16)}")
     for row in rows:
-        name = _name(row["stage"], words)
+        name = rung_name(row["stage"], words)
         speeds = (
             [words("bench_open")] * 2 if row["decode"] is None else [_speed(row[of]) for of in ("prefill", "decode")]
         )
@@ -100,11 +100,11 @@ def _show_model(rows: list[Row], words: Messages) -> None:
     written = next((i for i, row in enumerate(days) if row["decode"] is None), len(days))
     stands = words("bench_rung", rung=written, count=len(days))
     if written < len(days):
-        stands += " " + words("bench_next", day=_name(days[written]["stage"], words))
+        stands += " " + words("bench_next", day=rung_name(days[written]["stage"], words))
     show("\n" + wrapped(stands))
 
 
-def _name(rung: str, words: Messages) -> str:
+def rung_name(rung: str, words: Messages) -> str:
     """What a rung is called: a task's or day's title."""
     if rung in ("twin", "mlx", "tuned", "week 1"):
         return words(f"bench_{rung.replace(' ', '_')}")
