@@ -2,11 +2,14 @@
 
 import json
 import os
+import shutil
 import sys
 
 import pytest
+from building import old_compiler, path_without
 from learner import Clone
 
+from tiny_llm_course import bridge
 from tiny_llm_course.syllabus import tasks, weeks
 
 
@@ -74,6 +77,44 @@ def test_a_bridge_of_another_mlx(clone):
     (folder / "_bridge.so").unlink()
     for file, content in before.items():
         file.write_bytes(content)
+
+
+@pytest.mark.parametrize(
+    ("names", "found", "fix"),
+    [(["nanobind"], "- nanobind", "install"), (["Python.h"], "- Python.h", "")],
+    ids=["nanobind", "headers"],
+)
+def test_what_the_bridge_is_built_with_is_missing(clone, tmp_path, names, found, fix):
+    _, rows, days = checks(clone, PYTHONPATH=path_without(clone, tmp_path / "site", names))
+    assert (rows["build_tools"]["state"], rows["build_tools"]["found"]) == ("warning", found)
+    assert fix in rows["build_tools"]["fix"]
+    assert days["2.2"] is (rows["bridge"]["state"] == "ok"), "a bridge that is built needs no tools"
+
+
+def test_a_compiler_that_is_too_old(clone, tmp_path):
+    code, found, days = checks(clone, CXX=old_compiler(tmp_path))
+    assert (code, found["compiler"]["state"]) == (0, "warning")
+    assert "g++ 9.5.0 does not compile C++20 with 16-bit floats" in found["compiler"]["found"]
+    assert not days["2.2"]
+
+
+def test_no_bridge_and_one_that_fits(clone):
+    shutil.rmtree(clone.file("kernels/built"), ignore_errors=True)
+    _, found, days = checks(clone)
+    row = {"name": "bridge", "state": "warning", "found": "the bridge to MLX is not built", "fix": "pdm run build-ext"}
+    assert found["bridge"] == row
+    assert days["2.2"], "it can be built"
+    clone.file("kernels/built").mkdir()
+    clone.file("kernels/built/_bridge.so").touch()
+    clone.file("kernels/built/bridge.json").write_text(json.dumps(bridge._stamp(clone.file(""), "")))
+    clone.file("kernels/swiglu.cpp").write_text(clone.solved("kernels/swiglu.cpp", "w2d5.3"))
+    _, found, _ = checks(clone)
+    shutil.rmtree(clone.file("kernels/built"))
+    clone.file("kernels/swiglu.cpp").write_text(clone.solved("kernels/swiglu.cpp"))
+    assert (found["bridge"]["state"], found["bridge"]["fix"]) == ("ok", "")
+    assert found["bridge"]["found"].startswith("the bridge is built for MLX 0.")
+    assert "swiglu" in found["bridge"]["found"].partition("; written: ")[2].split(", ")
+    assert "softmax" not in found["bridge"]["found"]
 
 
 def test_a_terminal_that_is_not_utf_8(clone):

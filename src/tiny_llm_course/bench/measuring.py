@@ -70,7 +70,8 @@ def _models(package: str, is_small: bool, step: Step) -> Iterator[Row]:
         row: Row = {"stage": name, "prompt": length, "prefill": OPEN, "decode": OPEN}
         with suppress(NotImplementedError):  # a stub
             stage = make_stage(name, package, is_small)
-            _, cache = stage.prefill(prompt)
+            logits, cache = stage.prefill(prompt)
+            mx.eval(logits)  # else the first token would wait for the prompt
             decode = 1 / _seconds(partial(stage.decode, last, cache), is_small)
             prefill = length / _seconds(partial(_logits, stage, prompt), is_small)
             row |= {"prefill": prefill, "decode": decode}

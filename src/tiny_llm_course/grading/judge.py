@@ -129,6 +129,8 @@ class Worker:
             "HF_HUB_OFFLINE": "1",
             "TINY_LLM_KERNELS": "watched",
         }
+        if compiler := os.environ.get("CXX"):  # with which its kernels were compiled
+            environment["CXX"] = compiler
         self._process = subprocess.Popen(
             [*command, str(self._tests), str(self._memory)],
             cwd=self._folder.name,

@@ -42,23 +42,31 @@ def is_taken(path: str, workspace: Workspace) -> bool:
 
 
 def compile_submitted(package: Path) -> None:
-    """Compile what is written in a submission's package. What does not compile, its tests find out again."""
-    built = Workspace().reference / "kernels" / "built"
+    """Compile what is written in a submission's package. What does not compile, its tests find out again.
+
+    The course's own kernels are those of the reference; no day's tests call them.
+    """
+    workspace = Workspace()
+    built = workspace.reference / "kernels" / "built"
     target = package / "kernels" / "built"
     target.mkdir(parents=True, exist_ok=True)
-    for file in [*built.glob("_bridge.*"), built / STAMP]:
-        shutil.copy(file, target)
     for file in sorted(package.rglob("*")):
         if is_native(file) and (problem := _refused(file.read_text(encoding="utf-8", errors="replace"))):
             file.write_text(f'#error "a submission may not use: {problem}"\n', encoding="utf-8")
-    names = [file.name for file in kernels_of(package).written]
+    written = kernels_of(package).written
+    own = [file for file in written if not is_taken(f"kernels/{file.name}", workspace)]
+    libraries = [library for file in own for library in built.glob(f"{file.stem}-*.so")]
+    for file in [*built.glob("_bridge.*"), built / STAMP, *libraries]:
+        shutil.copy(file, target)
+    names = [file.name for file in written if file not in own]
     if not names:
         return
+    compiler = {"CXX": os.environ["CXX"]} if "CXX" in os.environ else {}  # the grader's
     with suppress(subprocess.TimeoutExpired):
         subprocess.run(
             [sys.executable, "-I", "-c", COMPILE, str(package / "kernels"), *names],
             cwd=package,
-            env={"PATH": os.defpath, "TMPDIR": str(target)},
+            env={"PATH": os.defpath, "TMPDIR": str(target)} | compiler,
             capture_output=True,
             timeout=SECONDS * len(names),
             preexec_fn=_limit,
