@@ -32,7 +32,7 @@ struct Held {
     Array array() { return {bytes.get(), shape.data(), strides.data(), int32_t(shape.size()), DType(dtype)}; }
 };
 
-// A line `dtype ndim shape... bytes`; behind it, of an input, the bytes.
+// A line `dtype ndim shape... bytes`; of an input with `strides...` before the bytes, which stand behind it.
 Held read_array(std::istream& file, bool is_input) {
     Held held;
     size_t ndim, size;
@@ -41,6 +41,8 @@ Held read_array(std::istream& file, bool is_input) {
     for (auto& length : held.shape) file >> length;
     int64_t stride = 1;
     for (size_t i = ndim; i-- > 0; stride *= held.shape[i]) held.strides[i] = stride;
+    if (is_input)
+        for (auto& given : held.strides) file >> given;
     file >> size;
     file.get();
     held.bytes.reset(new char[size]);

@@ -23,7 +23,7 @@ SANITIZERS = {
     "addresses and undefined behaviour": ["-fsanitize=address,undefined", "-fno-sanitize-recover=all"],
     "races": ["-fsanitize=thread"],
 }
-MOST_CALLS, MOST_BYTES = 60, 2**24  # of a kernel: calls with different shapes; and of a call
+MOST_CALLS, MOST_BYTES = 100, 2**24  # of a kernel: calls with different shapes or strides; and of a call
 
 
 def main(words: list[str]) -> int:
@@ -85,17 +85,28 @@ def pytest_configure(config: Any) -> None:
             run = load(source, name, *more)
 
             def call(inputs: Any, outputs: Any, numbers: Any = ()) -> Any:
-                form = name, *((x.shape, str(x.dtype)) for x in inputs), *((tuple(s), str(d)) for s, d in outputs)
                 known = sum(other[0] == name for other in seen)
-                if form not in seen and known < MOST_CALLS and sum(x.nbytes for x in inputs) < MOST_BYTES:
-                    seen.add(form)
-                    out.write(_call(np, name, inputs, outputs, numbers))
-                    out.flush()
+                if known < MOST_CALLS and sum(x.nbytes for x in inputs) < MOST_BYTES:
+                    given = ((x.shape, _strides(x), str(x.dtype)) for x in inputs)
+                    form = name, *given, *((tuple(s), str(d)) for s, d in outputs)
+                    if form not in seen:
+                        seen.add(form)
+                        out.write(_call(np, name, inputs, outputs, numbers))
+                        out.flush()
                 return run(inputs, outputs, numbers)
 
             return call
 
         extension.load = recording_load
+
+
+def _strides(x: Any) -> tuple[int, ...]:
+    """How far elements along each axis lie apart, in elements. Of an array that is read backwards, as of its copy."""
+    import mlx.core as mx
+
+    mx.eval(x)
+    strides = tuple(stride // x.itemsize for stride in memoryview(x).strides or ()) if x.size else (0,) * x.ndim
+    return _strides(mx.contiguous(x)) if min(strides, default=0) < 0 else strides
 
 
 DTYPES = {"float32": (0, 4), "bfloat16": (1, 2), "float16": (2, 2), "uint32": (3, 4), "int32": (4, 4)}  # as kernel.h
@@ -108,9 +119,13 @@ def _call(np: Any, name: str, inputs: Any, outputs: Any, numbers: Any) -> bytes:
     parts = [text.encode()]
     for x in inputs:
         number, size = DTYPES[str(x.dtype).removeprefix("mlx.core.")]
-        raw = mx.contiguous(x).view(mx.uint16 if size == 2 else mx.uint32) if x.ndim else x.reshape(1).view(mx.uint32)
-        shape = " ".join(map(str, x.shape))
-        parts += [f"{number} {x.ndim} {shape} {x.nbytes}\n".encode(), np.array(raw).tobytes()]
+        raw = np.array(mx.contiguous(x).reshape(-1).view(mx.uint16 if size == 2 else mx.uint32)).reshape(x.shape)
+        strides = _strides(x)
+        reach = 1 + sum((n - 1) * stride for n, stride in zip(x.shape, strides, strict=True))
+        memory = np.full(reach if x.size else 0, 0xFFFF, raw.dtype)  # what lies in between
+        np.lib.stride_tricks.as_strided(memory, x.shape, [size * stride for stride in strides])[...] = raw
+        form = " ".join(map(str, [number, x.ndim, *x.shape, *strides, memory.nbytes]))
+        parts += [f"{form}\n".encode(), memory.tobytes()]
     for shape, dtype in outputs:
         number, size = DTYPES[str(dtype).removeprefix("mlx.core.")]
         parts.append(f"{number} {len(shape)} {' '.join(map(str, shape))} {int(np.prod(shape)) * size}\n".encode())

@@ -12,7 +12,7 @@ from sphinx.application import Sphinx
 from tiny_llm_course.bench.command import rung_name
 from tiny_llm_course.language import Messages
 
-from .course import CourseDirective, generated
+from .course import CourseDirective, generated, inline
 
 __all__ = ["setup"]
 
@@ -30,7 +30,7 @@ class Bench(CourseDirective):
             raise self.error(f"benches/results/{file.name} has no {name!r}")
         found = self.parse_text_to_nodes("\n".join(_line(row, i) for i, row in enumerate(rows)))
         about = self.word("measured", **{key: self.read(file)[key] for key in ("machine", "command")})
-        note = nodes.paragraph("", "", nodes.Text(about), classes=["measured"])
+        note = nodes.paragraph("", "", *inline(about), classes=["measured"])
         return [generated(node) for node in [*found, note]]
 
     def read(self, file: Path) -> dict[str, Any]:

@@ -28,8 +28,8 @@ WORDS = {
         "`pdm run undo` で取り消せます。講師から配られた教材には、解答が入っていないことがあります。",
     },
     "measured": {
-        "en": "Measured on {machine}, by {command}. Other machines and other days give other numbers.",
-        "ja": "計測環境：{machine}。コマンド：{command}。マシンや日が変われば、数値も変わります。",
+        "en": "Measured on {machine}, by `{command}`. Other machines and other days give other numbers.",
+        "ja": "計測環境：{machine}。コマンド：`{command}`。マシンや日が変われば、数値も変わります。",
     },
     "rung": {"en": "step", "ja": "段階"},
     "time": {"en": "time", "ja": "時間"},

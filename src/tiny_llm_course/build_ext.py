@@ -63,11 +63,11 @@ def build_ext(
     """Build what kernels in C++ need (once), and compile those that are written."""
     with reporting():
         say, package = Messages(lang), ROOT / "src" / package_of(impl)
-        start = monotonic()
-        if bridge.is_current(package):
+        start, packages = monotonic(), _with_reference(package)
+        if all(map(bridge.is_current, packages)):
             show(say("ext_current"))
         else:
-            bridge.build(_with_reference(package), say, show)
+            bridge.build(packages, say, show)
             show(say("ext_built", seconds=f"{monotonic() - start:.0f}", **_versions(package)))
         kernels = kernels_of(package)
         problems = kernels.faulty | _compile(package, kernels.written)
@@ -84,12 +84,13 @@ def build_ext(
 def ensure_bridge(package_name: str, days: list[Day], say: Messages) -> None:
     """Before tests of kernels that are written: build the bridge, if it is not there and can be built."""
     package = ROOT / "src" / package_name
-    if not has_kernels(days) or bridge.is_current(package):
+    packages = _with_reference(package)
+    if not has_kernels(days) or all(map(bridge.is_current, packages)):
         return
     names = {file.name for day in days for file in Workspace().files(day)}
     if any(file.name in names for file in kernels_of(package).written):
         try:
-            bridge.build(_with_reference(package), say, show)
+            bridge.build(packages, say, show)
         except CommandError as problem:  # the tests say the rest
             show(str(problem), fg="yellow")
 
@@ -132,7 +133,8 @@ def _compile(package: Path, files: list[Path]) -> dict[Path, str]:
     command = [sys.executable, "-c", COMPILE, str(package / "kernels"), *(file.name for file in files)]
     run = subprocess.run(command, capture_output=True, text=True)
     if run.returncode:
-        raise CommandError(f"src/{package.name}/kernels: {run.stderr.strip().splitlines()[-1]}", exit_code=1)
+        reason = (run.stderr.strip().splitlines() or [f"the compiler's process ended with {run.returncode}"])[-1]
+        raise CommandError(f"src/{package.name}/kernels: {reason}", exit_code=1)
     found = json.loads(run.stdout)
     return {file: found[file.name] for file in files if found[file.name]}
 
