@@ -79,7 +79,7 @@ class Bench(CourseDirective):
         return file, rows
 
     def profile(self) -> tuple[Path, list[list[str]]]:
-        file = RESULTS / "profile.json"
+        file = RESULTS / "one_token.json"
         parts = self.read(file)["milliseconds"]
         whole = parts["whole step"]
         rows = [[self.word("part"), self.word("milliseconds"), self.word("share")]]

@@ -26,7 +26,7 @@ def ladder() -> None:
 
 def profile() -> None:
     """One step as a bar."""
-    parts = json.loads((RESULTS / "profile.json").read_text(encoding="utf-8"))["milliseconds"]
+    parts = json.loads((RESULTS / "one_token.json").read_text(encoding="utf-8"))["milliseconds"]
     whole, left = parts["whole step"], 0.0
     _, axes = plt.subplots(figsize=(9, 1.5))
     for (name, time), colour in zip(list(parts.items())[: list(parts).index("whole step")], COLOURS, strict=True):

@@ -1,7 +1,7 @@
 """Where the time of one decoded token goes: the tuned model, Qwen3-0.6B's shape, random weights of 4 bits.
 
-python benches/profile.py            into results/profile.json
-python benches/profile.py --smoke    a small model; nothing is written
+python benches/one_token.py            into results/one_token.json
+python benches/one_token.py --smoke    a small model; nothing is written
 
 Each part is measured as it stands in a step, all layers' in one evaluation and each with its own weights, so that they
 come from memory. What MLX adds to an operation is what an operation takes that computes next to nothing. The rest of a
@@ -28,7 +28,7 @@ from tiny_llm_ref.kernels.softmax import softmax
 from tiny_llm_ref.kv_cache import KVCache
 from tiny_llm_ref.tuned import tune
 
-RESULTS = Path(__file__).parent / "results" / "profile.json"
+RESULTS = Path(__file__).parent / "results" / "one_token.json"
 CONTEXT = 128  # tokens in the cache
 RUNS = 60
 
@@ -43,7 +43,7 @@ def main() -> None:
     for name, seconds in parts.items():
         print(f"{name:20} {seconds * 1e3:8.3f} ms")
     if not options.smoke:
-        found = about("python benches/profile.py", "mlx", "numpy") | {"context": CONTEXT, "milliseconds": {}}
+        found = about("python benches/one_token.py", "mlx", "numpy") | {"context": CONTEXT, "milliseconds": {}}
         found["milliseconds"] = {name: round(seconds * 1e3, 4) for name, seconds in parts.items()}
         RESULTS.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
 
