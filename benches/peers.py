@@ -4,10 +4,11 @@ python benches/peers.py --llama-bench FILE --gguf FILE [--torch PYTHON]     into
 python benches/peers.py --llama-bench FILE --gguf FILE --march x86-64-v3    into results/peers_x86-64-v3.json
 
 Weights are random, 4 bits in groups of 64 (llama.cpp: Q4_0, groups of 32 with one 16-bit scale, the same bytes;
-Transformers: bfloat16). Peers take turns, so that whatever else the machine does hits all of them. llama-bench is built
-from the source in llama-cpp-python (cmake -DGGML_NATIVE=ON -DCMAKE_BUILD_TYPE=Release, target llama-bench; for
---march x86-64-v3 with -DGGML_NATIVE=OFF -DGGML_AVX2=ON -DGGML_FMA=ON -DGGML_F16C=ON -DGGML_BMI2=ON), the GGUF file by
-peers/make_gguf.py. PYTHON is one that has torch and transformers. None of them is needed by the course.
+Transformers: bfloat16). Decoding is passes over one token, without choosing one, as llama-bench has it. Peers take
+turns, so that whatever else the machine does hits all of them. llama-bench is built from the source in llama-cpp-python
+(cmake -DGGML_NATIVE=ON -DCMAKE_BUILD_TYPE=Release, target llama-bench; for --march x86-64-v3 with -DGGML_NATIVE=OFF
+-DGGML_AVX2=ON -DGGML_FMA=ON -DGGML_F16C=ON -DGGML_BMI2=ON), the GGUF file by peers/make_gguf.py. PYTHON is one that has
+torch and transformers. None of them is needed by the course.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -119,23 +121,23 @@ def ours(options: argparse.Namespace) -> dict[str, float]:
         tokens = mx.random.randint(0, 150000, (1, length))
         mx.eval(tokens)
 
-        def read(tokens: mx.array = tokens) -> tuple[mx.array, KVCache]:
+        def read(tokens: mx.array = tokens) -> KVCache:
             cache = KVCache(len(model.layers), attention=flash_attention)
-            token = mx.argmax(next_logits(model, tokens, cache), axis=-1)
-            mx.eval(token)
-            return token, cache
+            mx.eval(next_logits(model, tokens, cache))
+            return cache
 
-        def write(token: mx.array, cache: KVCache) -> None:
+        def write(cache: KVCache, token: mx.array = tokens[:, :1]) -> None:
             for _ in range(NEW):
-                token = mx.argmax(next_logits(model, token[:, None], cache), axis=-1)
-                mx.async_eval(token)
-            mx.eval(token)
+                logits = next_logits(model, token, cache)
+                mx.async_eval(logits)
+            mx.eval(logits)
             cache.trim(NEW)
 
         read()
         found[f"prefill {length}"] = length / best(read)
-        token, cache = read()
-        found[f"decode {length}"] = NEW / best(lambda token=token, cache=cache: write(token, cache))  # type: ignore[misc]
+        cache = read()
+        write(cache)
+        found[f"decode {length}"] = NEW / best(partial(write, cache))
     return found
 
 
@@ -179,17 +181,18 @@ def transformers(options: argparse.Namespace) -> dict[str, float]:
 
             def read(tokens: Any = tokens) -> Any:
                 cache = DynamicCache(config=config)
-                return model(tokens, past_key_values=cache, logits_to_keep=1).logits.argmax(-1), cache
+                model(tokens, past_key_values=cache, logits_to_keep=1)
+                return cache
 
             def write(token: Any, cache: Any) -> None:
                 for _ in range(NEW // 2):
-                    token = model(token, past_key_values=cache, logits_to_keep=1).logits.argmax(-1)
+                    model(token, past_key_values=cache, logits_to_keep=1)
 
             read()
             found[f"prefill {length}"] = length / best(read, 2)
-            token, cache = read()
+            cache = read()
             start = time.perf_counter()
-            write(token, cache)
+            write(tokens[:, :1], cache)
             found[f"decode {length}"] = NEW // 2 / (time.perf_counter() - start)
     return found
 

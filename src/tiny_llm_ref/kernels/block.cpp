@@ -123,8 +123,9 @@ KERNEL(after_attention) {
     dispatch(x.dtype, [&]<typename T>(T*) {
         prepare_rows(joined, call.threads, [&](int64_t m, float* wide) {
             for (int64_t h = 0; h < H; h++) {
-                const T* from = attended.as<T>() + ((m / L * H + h) * L + m % L) * D;
-                for (int64_t j = 0; j < D; j++) wide[h * D + j] = from[j];
+                const int64_t *step = attended.strides, start = m / L * step[0] + h * step[1] + m % L * step[2];
+                const T* from = attended.as<T>() + start;
+                for (int64_t j = 0; j < D; j++) wide[h * D + j] = from[j * step[3]];
             }
         });
         multiply(joined, {call.in[2].as<uint32_t>(), E, Q}, call.threads, [&](int64_t m, int64_t row, Sixteen sixteen) {

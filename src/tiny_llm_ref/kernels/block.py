@@ -1,6 +1,7 @@
 """A transformer block in two operations, the last norm with the output layer, and the embedding: on packed weights."""
 
 from collections.abc import Sequence
+from functools import cache
 
 import mlx.core as mx
 
@@ -29,9 +30,8 @@ def before_attention(
     """
     H_q, H_kv, D = heads
     B, L, _ = x.shape
-    nothing = mx.zeros((0,))
-    offsets, first = (offset, 0) if isinstance(offset, mx.array) else (nothing, offset)
-    extras = [*(head_norms or (nothing, nothing)), nothing if bias is None else bias, offsets]
+    offsets, first = (offset, 0) if isinstance(offset, mx.array) else (_nothing(), offset)
+    extras = [*(head_norms or (_nothing(), _nothing())), _nothing() if bias is None else bias, offsets]
     shapes = [((B, H, L, D), x.dtype) for H in (H_q, H_kv, H_kv)]
     return _kernel("before_attention")([x, norm, qkv, *extras], shapes, [eps, base, first])
 
@@ -64,6 +64,14 @@ def embed(tokens: mx.array, panels: mx.array, dtype: mx.Dtype) -> mx.array:
     Shapes: tokens: N.., int32 -> N.. x E.
     """
     return _kernel("embed")([tokens, panels], [((*tokens.shape, panels.shape[1] * GROUP), dtype)])[0]
+
+
+@cache
+def _nothing() -> mx.array:
+    """Computed once: an operation for each call would cost more than it says."""
+    nothing = mx.zeros((0,))
+    mx.eval(nothing)
+    return nothing
 
 
 def _kernel(name: str) -> Kernel:
