@@ -8,8 +8,8 @@ from tiny_llm.quantize import dequantize, quantize
 def cut_off(weight: mx.array) -> mx.array:
     """Each number at the next lower level of its group, instead of the nearest."""
     groups = mx.unflatten(weight, -1, (-1, 64))
-    low, high = groups.min(axis=-1, keepdims=True), groups.max(axis=-1, keepdims=True)
-    step = (high - low) / 15
+    low = groups.min(axis=-1, keepdims=True)
+    step = (groups.max(axis=-1, keepdims=True) - low) / 15
     return (mx.floor((groups - low) / step) * step + low).flatten(-2)
 
 

@@ -6,8 +6,8 @@ import mlx.core as mx
 def in_4_bits(row: mx.array, group_size: int) -> mx.array:
     """Minimum and maximum of each group, 15 steps between them."""
     groups = mx.unflatten(row, -1, (-1, group_size))
-    low, high = groups.min(axis=-1, keepdims=True), groups.max(axis=-1, keepdims=True)
-    step = (high - low) / 15
+    low = groups.min(axis=-1, keepdims=True)
+    step = (groups.max(axis=-1, keepdims=True) - low) / 15
     return (mx.round((groups - low) / step) * step + low).flatten(-2)
 
 

@@ -13,7 +13,7 @@ __all__ = ["Speeds", "measure"]
 
 _FLOATS = 64 * 1024 * 1024  # 256 MiB: more than any cache holds
 _ROUNDS = 2_000_000
-_REPEATS = 5  # of which the fastest counts: whatever else the machine does can only slow it down
+_REPEATS = 20  # of which the fastest counts: whatever else the machine does can only slow it down
 
 
 class Speeds(NamedTuple):

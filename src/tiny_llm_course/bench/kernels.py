@@ -15,7 +15,7 @@ Limit: TypeAlias = Literal["bandwidth", "arithmetic"]
 Size: TypeAlias = dict[str, int]
 
 # Qwen3-0.6B's; a layer's weights are taken so often that no cache holds them all.
-FULL = {"E": 1024, "I": 3072, "H_q": 16, "H_kv": 8, "D": 128, "L": 128, "S": 512, "copies": 28}
+FULL = {"E": 1024, "I": 3072, "H_q": 16, "H_kv": 8, "D": 128, "L": 128, "S": 512, "copies": 60}
 SMALL = {"E": 128, "I": 192, "H_q": 4, "H_kv": 2, "D": 32, "L": 16, "S": 64, "copies": 2}
 BASE, EPS = 1e6, 1e-6
 
