@@ -13,11 +13,12 @@ from typing import Any
 from .problems import CommandError, is_learners, say
 from .unsolved import Stub, unsolved
 
-__all__ = ["BITS", "DTYPES", "LAYERS", "Engine", "Wanted", "open_stubs"]
+__all__ = ["BITS", "DTYPES", "LAYERS", "Engine", "Wanted", "check_threads", "open_stubs", "set_threads"]
 
 BITS = (2, 4, 8)
 DTYPES = ("float32", "bfloat16", "float16")
 LAYERS = ("plain", "kernels", "tuned")
+MOST_THREADS = 256
 _ATTENTION = "attention"  # the kernel that the cache calls
 
 
@@ -34,6 +35,7 @@ class Wanted:
     dtype: str | None = None
     bits: int | None = None
     layers: str = LAYERS[0]
+    threads: int | None = None  # of kernels
 
     def __post_init__(self) -> None:
         if self.dtype not in (None, *DTYPES):
@@ -42,6 +44,8 @@ class Wanted:
             raise CommandError(f"--bits: expected one of {', '.join(map(str, BITS))}, got {self.bits}")
         if self.layers not in LAYERS:
             raise CommandError(f"--layers: expected one of {', '.join(LAYERS)}, got {self.layers!r}")
+        if self.threads is not None:
+            check_threads(self.threads)
         if self.layers == "tuned" and self.dtype not in (None, "bfloat16"):
             raise CommandError(f"--layers tuned: expected --dtype bfloat16 or none, got {self.dtype}")
 
@@ -55,6 +59,8 @@ class Engine:
         self._generation = self._module("generate")
         self.model, self.tokenizer = self._load()
         self._replace_layers()
+        if wanted.threads is not None and wanted.layers != LAYERS[0]:
+            set_threads(wanted.package, wanted.threads)
 
     def tokens(self, prompt: Sequence[int], sampler: Any, max_tokens: int) -> Iterable[int]:
         """New tokens, one at a time: with a KV cache, or by week 1's loop until week 2 day 1 is written."""
@@ -128,6 +134,20 @@ class Engine:
     def _report(self, written: Collection[str], names: Collection[str]) -> None:
         if missing := [name for name in names if not self._is_written(name)]:
             say(f"note: kernels not written yet, so plain layers do their work: {', '.join(missing)}")
+
+
+def check_threads(count: int) -> None:
+    """Raise a CommandError if kernels cannot run on so many."""
+    if not 1 <= count <= MOST_THREADS:
+        raise CommandError(f"--threads: expected 1 to {MOST_THREADS}, got {count}")
+
+
+def set_threads(package: str, count: int) -> None:
+    """On how many threads a package's kernels run. Raises a CommandError if none are built."""
+    try:
+        import_module(f"{package}.kernels.extension").set_threads(count)
+    except RuntimeError as error:
+        raise CommandError(f"--threads: {error}", exit_code=1) from None
 
 
 def open_stubs(package: str) -> list[Stub]:

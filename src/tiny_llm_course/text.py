@@ -95,6 +95,14 @@ Layers = Annotated[
         "4 bits. For the last two a quantised checkpoint's weights stay packed.",
     ),
 ]
+Threads = Annotated[
+    int | None,
+    typer.Option(
+        metavar="N",
+        help="On how many threads kernels run (--layers kernels, tuned). Default: TINY_LLM_THREADS, or one for each "
+        "processor.",
+    ),
+]
 
 
 def generate(
@@ -114,12 +122,13 @@ def generate(
     dtype: Dtype = None,
     bits: Bits = None,
     layers: Layers = LAYERS[0],
+    threads: Threads = None,
 ) -> None:
     """Let a model write on from a prompt, or answer it. The text goes to stdout, all else to stderr."""
     with reporting():
         _prepare_streams()
         sampling = _sampling(temp, top_k, top_p, min_p, repetition_penalty, seed)
-        wanted = Wanted(package_of(impl), model, dtype, bits, layers)
+        wanted = Wanted(package_of(impl), model, dtype, bits, layers, threads)
         settings = Settings(wanted, max_tokens, stop or [], sampling)
         if raw and system is not None:
             raise CommandError("--system: expected a chat, got --raw; leave one of them out")
@@ -146,13 +155,14 @@ def chat(
     dtype: Dtype = None,
     bits: Bits = None,
     layers: Layers = LAYERS[0],
+    threads: Threads = None,
 ) -> None:
     """Talk with a model. Each line of stdin is a message; /help lists what else can be typed."""
     with reporting():
         _prepare_streams()
         sampling = _sampling(temp, top_k, top_p, min_p, repetition_penalty, seed)
         session = Session(
-            Settings(Wanted(package_of(impl), model, dtype, bits, layers), max_tokens, stop or [], sampling)
+            Settings(Wanted(package_of(impl), model, dtype, bits, layers, threads), max_tokens, stop or [], sampling)
         )
         if not session.has_chat_template:
             raise CommandError(

@@ -14,6 +14,7 @@ from tiny_llm_course.__main__ import app
 from tiny_llm_course.engine import Engine, Wanted
 from tiny_llm_course.problems import CommandError
 from tiny_llm_models import bundled
+from tiny_llm_ref.kernels import extension
 from tiny_llm_ref.optimise import KernelLinear
 from tiny_llm_ref.quantize import QuantizedEmbedding, QuantizedLinear
 from tiny_llm_ref.sampler import greedy
@@ -54,6 +55,7 @@ def packed(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "--bits 8 --layers kernels",
         "--bits 4 --layers kernels --dtype bfloat16",
         "--bits 4 --layers tuned",
+        "--bits 4 --layers tuned --threads 1",
     ],
 )
 def test_the_answer_stays(options):
@@ -81,6 +83,7 @@ def test_quantised_checkpoint_becomes_dense_for_plain_layers(packed):
     [
         ({"bits": 3}, "--bits: expected one of 2, 4, 8, got 3"),
         ({"layers": "fast"}, "--layers: expected one of plain, kernels, tuned, got 'fast'"),
+        ({"threads": 0}, "--threads: expected 1 to 256, got 0"),
         ({"dtype": "int8"}, "--dtype: expected one of float32, bfloat16, float16, got 'int8'"),
         ({"layers": "tuned"}, "--layers tuned: expected a model of 4 bits, got dense weights; give --bits 4"),
         ({"layers": "tuned", "bits": 8}, "--layers tuned: expected 4 bits in groups of 64.* got 8 bits"),
@@ -126,3 +129,12 @@ def test_the_loop_of_an_engine_ends():
     assert len(tokens) == 5
     assert tokens == list(engine.tokens(prompt, greedy, 5))  # each time with an empty cache
     assert mx.array(tokens).dtype == mx.int32
+
+
+def test_threads():
+    before = extension.threads()
+    try:
+        Engine(Wanted("tiny_llm_ref", "story", bits=4, layers="tuned", threads=3))
+        assert extension.threads() == 3
+    finally:
+        extension.set_threads(before)

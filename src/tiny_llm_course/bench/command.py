@@ -11,6 +11,7 @@ from typing import Annotated, Any
 
 import typer
 
+from ..engine import check_threads, set_threads
 from ..files import write_whole
 from ..language import Lang, Messages
 from ..problems import reporting, say
@@ -33,6 +34,9 @@ def bench(
     smoke: Annotated[
         bool, typer.Option("--smoke", help="Small sizes and few runs: seconds, to see that everything runs.")
     ] = False,
+    threads: Annotated[
+        int | None, typer.Option(metavar="N", help="On how many threads. Default: TINY_LLM_THREADS, or all processors.")
+    ] = None,
     save: Annotated[Path | None, typer.Option(metavar="FILE", help="Write what was measured, as JSON.")] = None,
     lang: Lang = None,
 ) -> None:
@@ -41,6 +45,9 @@ def bench(
         from .measuring import measure  # here, so that other commands do not wait for MLX
 
         words, package = Messages(lang), package_of(impl)
+        if threads is not None:
+            check_threads(threads)
+            set_threads(package, threads)
         with _progress(words) as step:
             found = measure(package, smoke, kernels, model, step)
         _show(found, words)
