@@ -11,6 +11,8 @@ import mlx.core as mx
 
 from tiny_llm_models.untrained import QWEN3_0_6B, untrained_config
 
+from ..engine import open_stubs
+
 __all__ = ["STAGES", "Stage", "make_stage", "random_model"]
 
 SMALL = untrained_config(
@@ -69,10 +71,15 @@ def make_stage(name: str, package: str, is_small: bool) -> Stage:
     model = random_model(package, is_small)
     if name == "tuned":
         import_module(f"{package}.tuned").tune(model)
-        return _with_cache(package, model, has_flash=True)
+        return _with_cache(package, model, has_flash=_is_written(package))
     kernels = [kernel for day, kernels in KERNELS.items() if day <= int(name[-1]) for kernel in kernels]
     import_module(f"{package}.optimise").optimise(model, kernels)
     return _with_cache(package, model, has_flash=name == "w2d7")
+
+
+def _is_written(package: str) -> bool:
+    """Whether there is a FlashAttention; the tuned blocks can do with another one."""
+    return not any(stub.file.stem == "attention" for stub in open_stubs(package) if stub.file.parent.name == "kernels")
 
 
 def _without_cache(model: Any) -> Stage:
