@@ -9,7 +9,8 @@ project = "tiny-llm"
 author = "the tiny-llm authors"
 copyright = f"2026, {author}"
 
-extensions = ["myst_parser", "sphinx_design", "extension.course", "extension.math", "extension.search"]
+extensions = ["myst_parser", "sphinx_design"]
+extensions += [f"extension.{name}" for name in ("course", "math", "measured", "search")]
 myst_enable_extensions = ["colon_fence", "deflist", "dollarmath", "fieldlist"]
 myst_heading_anchors = 3
 exclude_patterns = ["locale"]

@@ -59,7 +59,7 @@ def printed_by(command: str) -> str:
 
 def call_of(command: str, python: Sequence[str] = (sys.executable,)) -> list[str]:
     """What `pdm run ...` runs. python: stands for `python`."""
-    words = shlex.split(command)
+    words = shlex.split(command, comments=True)
     if words[:3] == ["pdm", "run", "python"]:
         return [*python, *words[3:]]
     if words[:2] == ["pdm", "run"] and words[2] in scripts():

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 
 os.environ.setdefault("MLX_ENABLE_TF32", "0")  # before mlx is imported: the tolerances are those of full float32
+os.environ["TINY_LLM_KERNELS"] = "watched"  # what they write out of bounds is found, and none is replaced by its twin
 
 import barred
 import mlx.core as mx
@@ -56,3 +57,17 @@ def impl(request: pytest.FixtureRequest) -> Any:
     from tiny_llm_course.grading import judge  # here: a plugin that is imported early is not prepared by pytest
 
     return judge.package_of(request) or Package(request.config.getoption("--impl"))
+
+
+@pytest.fixture
+def threads(impl: Any) -> Iterator[Callable[[int], None]]:
+    """Sets how many threads kernels use. A test calls it behind the first kernel, which may still be to be written."""
+    before = []
+
+    def set_threads(count: int) -> None:
+        before.append(impl.kernels.extension.threads())
+        impl.kernels.extension.set_threads(count)
+
+    yield set_threads
+    for count in before[:1]:
+        impl.kernels.extension.set_threads(count)

@@ -10,7 +10,16 @@ import pytest
 
 from tiny_llm_course.recording import record
 
-__all__ = ["DTYPES", "Inputs", "array64", "assert_attends", "assert_close", "assert_unchanged", "over_dtypes"]
+__all__ = [
+    "DTYPES",
+    "TOLERANCE",
+    "Inputs",
+    "array64",
+    "assert_attends",
+    "assert_close",
+    "assert_unchanged",
+    "over_dtypes",
+]
 
 DTYPES = [mx.float32, mx.float16, mx.bfloat16]
 TOLERANCE = {mx.float32: 2e-5, mx.float16: 5e-3, mx.bfloat16: 4e-2}

@@ -19,10 +19,11 @@ import tiny_llm_course
 from tiny_llm_course.catalogue import Entry, entry_of
 from tiny_llm_course.regions import is_native
 from tiny_llm_course.syllabus import Day, SyllabusError, Task, Text, select_days, select_task
+from tiny_llm_course.workspace import Workspace
 from tiny_llm_models import bundled
 from tiny_llm_models.train.card import tables
 
-from .reference import Listing, functions, listings
+from .reference import Listing, functions, holds_tasks, listings
 from .words import word
 
 __all__ = ["setup"]
@@ -146,7 +147,9 @@ class Stuck(CourseDirective):
 
     def run(self) -> list[nodes.Node]:
         day = self.day()
-        copies = "\n".join(f"cp src/tiny_llm_ref/{name}.py src/tiny_llm/{name}.py" for name in day.modules)
+        workspace = Workspace()
+        files = [file.relative_to(workspace.package).as_posix() for file in workspace.files(day) if holds_tasks(file)]
+        copies = "\n".join(f"cp src/tiny_llm_ref/{name} src/tiny_llm/{name}" for name in files)
         said = [self.word("copied")]
         if others := [self.word("day", week=other.week, day=other.number) for other in self.beside(day)]:
             said.append(self.word("copied_too", days=self.word("and").join(others)))

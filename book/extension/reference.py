@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeAlias
 
-from tiny_llm_course.regions import is_native, regions
+from tiny_llm_course.regions import is_native, parts_of, regions
 from tiny_llm_course.splice import code_of
 from tiny_llm_course.syllabus import TaskId, day_of
 from tiny_llm_course.task_code import parse, tasks_in
 from tiny_llm_course.workspace import Workspace
 
-__all__ = ["Listing", "functions", "listings"]
+__all__ = ["Listing", "functions", "holds_tasks", "listings"]
 
 Span: TypeAlias = tuple[str, int, int]  # scope, first character, behind the last one
 
@@ -28,6 +28,11 @@ class Listing:
     scope: str  # the class that they belong to, or nothing
     line: int  # number of the first one
     code: str
+
+
+def holds_tasks(file: Path) -> bool:
+    """Whether a learner's file is one in which there is something to write: not so the door of a kernel."""
+    return bool(parts_of(Workspace().solution(file), file.name))
 
 
 def functions(task: TaskId) -> dict[str, list[str]]:

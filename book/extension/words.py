@@ -27,6 +27,45 @@ WORDS = {
         "ja": "`pdm run solution --day {day}` は、この日の関数のうち、まだスタブのものだけを書き込みます。こちらは "
         "`pdm run undo` で取り消せます。講師から配られた教材には、解答が入っていないことがあります。",
     },
+    "measured": {
+        "en": "Measured on {machine}, by `{command}`. Other machines and other days give other numbers.",
+        "ja": "計測環境：{machine}。コマンド：`{command}`。マシンや日が変われば、数値も変わります。",
+    },
+    "rung": {"en": "step", "ja": "段階"},
+    "time": {"en": "time", "ja": "時間"},
+    "against_twin": {"en": "speed, twin = 1", "ja": "速度（ツイン = 1）"},
+    "of_limit": {"en": "of the machine's limit", "ja": "マシンの上限に対する割合"},
+    "peer": {"en": "what else there is", "ja": "比較対象"},
+    "pass": {"en": "pass", "ja": "処理"},
+    "peer_speed": {"en": "its speed", "ja": "その速度"},
+    "our_speed": {"en": "tuned", "ja": "コースの高速版"},
+    "ratio": {"en": "ratio", "ja": "比"},
+    "prefill": {"en": "prefill of {length} tokens", "ja": "{length} トークンのプリフィル"},
+    "decode": {"en": "decode behind {length} tokens", "ja": "{length} トークンに続くデコード"},
+    "part": {"en": "part", "ja": "部分"},
+    "milliseconds": {"en": "ms", "ja": "ミリ秒"},
+    "share": {"en": "share", "ja": "割合"},
+    "embedding": {"en": "embedding", "ja": "埋め込み"},
+    "before attention": {
+        "en": "before attention: norm, q, k, v, RoPE",
+        "ja": "アテンションの前（正規化、q・k・v、RoPE）",
+    },
+    "cache": {"en": "writing to the cache", "ja": "キャッシュへの書き込み"},
+    "attention": {"en": "attention", "ja": "アテンション"},
+    "after attention": {"en": "after attention: o, norm, MLP", "ja": "アテンションの後（o、正規化、MLP）"},
+    "output layer": {"en": "last norm and output layer", "ja": "最後の正規化と出力層"},
+    "choice": {"en": "choosing the token", "ja": "トークンの選択"},
+    "rest": {"en": "rest", "ja": "その他"},
+    "whole step": {"en": "whole step", "ja": "1 ステップ全体"},
+    "of which MLX, for its operations": {
+        "en": "in it: MLX, to run these operations",
+        "ja": "うち MLX が演算を実行する手間",
+    },
+    "of which Python, before anything runs": {
+        "en": "in it: Python, before anything runs",
+        "ja": "うち実行前の Python の処理",
+    },
+    "first_token": {"en": "first token after", "ja": "最初のトークンまで"},
 }
 
 

@@ -6,9 +6,19 @@ from typing import Protocol, TypeAlias
 import mlx.core as mx
 
 from .config import ModelConfig
+from .kv_cache import Cache, KVCache
 from .qwen2 import CausalLM
 
-__all__ = ["Decoder", "Sampler", "StopStrings", "StreamingDetokenizer", "generate_simple", "stream_text"]
+__all__ = [
+    "Decoder",
+    "Sampler",
+    "StopStrings",
+    "StreamingDetokenizer",
+    "generate",
+    "generate_simple",
+    "next_logits",
+    "stream_text",
+]
 
 Sampler: TypeAlias = Callable[[mx.array, mx.array], mx.array]  # logits B x V, tokens so far B x L -> next tokens B
 
@@ -43,6 +53,44 @@ def generate_simple(
         "Week 1 Day 6 Task 1: generate_simple is yours to write. "
         "Chapter: Generating text. "
         "Test: pdm run test --week 1 --day 6 -- -k task_1"
+    )
+
+
+def next_logits(model: CausalLM, tokens: mx.array, cache: Cache) -> mx.array:
+    """Run the model on `tokens`, which follow those in the cache; score the token after the last one, and no other.
+
+    Shapes: tokens: B x L -> B x V. `model.logits` gets B x 1 x E.
+
+    Task: w2d1.3
+    """
+    raise NotImplementedError(
+        "Week 2 Day 1 Task 3: next_logits is yours to write. "
+        "Chapter: The KV cache. "
+        "Test: pdm run test --week 2 --day 1 -- -k task_3"
+    )
+
+
+def generate(
+    model: CausalLM,
+    prompt: Sequence[int],
+    sampler: Sampler,
+    max_tokens: int = 256,
+    eos_token_ids: Collection[int] = (),
+    cache: Cache | None = None,
+) -> Iterator[int]:
+    """Yield what `generate_simple` yields, token for token; but run the model on each token once.
+
+    That is on the whole prompt (prefill), then on one new token at a time (decode), each time by `next_logits`. Never
+    on the last token: nobody asks what comes after it.
+    cache: an empty one, which is filled; None makes a `KVCache`. Everything else is as in `generate_simple`, the
+    errors of `_check_prompt` included.
+
+    Task: w2d1.3
+    """
+    raise NotImplementedError(
+        "Week 2 Day 1 Task 3: generate is yours to write. "
+        "Chapter: The KV cache. "
+        "Test: pdm run test --week 2 --day 1 -- -k task_3"
     )
 
 

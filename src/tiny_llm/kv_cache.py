@@ -1,5 +1,6 @@
 """The cache seam: where a model's attention finds its keys and values, and its positions."""
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Protocol, TypeAlias
 
@@ -7,7 +8,7 @@ import mlx.core as mx
 
 from .attention import scaled_dot_product_attention_grouped
 
-__all__ = ["Attention", "Cache", "LayerCache", "NoCache"]
+__all__ = ["Attention", "Cache", "KVCache", "KVCacheLayer", "LayerCache", "NoCache"]
 
 Attention: TypeAlias = Callable[[mx.array, mx.array, mx.array, "float | None", "mx.array | str | None"], mx.array]
 
@@ -51,3 +52,106 @@ class NoCache:
 
     def advance(self, length: int) -> None:
         """Nothing is stored, so there is nothing to count."""
+
+
+class KVCacheLayer:
+    """The keys and values of one layer, of all tokens so far, in arrays that have room for more.
+
+    keys, values: B x H_kv x capacity x D, or None before the first token; positions from `offset` on are unused.
+    offset: how many positions are stored. Whoever owns the layer moves it (`KVCache.advance`), `store` and `attend` do
+    not: RoPE and attention of one forward pass need the same.
+    step: the capacity is always a multiple of it, so that most tokens need no new arrays.
+    attention: the function that attends; it is given the mask "causal".
+    """
+
+    def __init__(self, step: int = 256, attention: Attention = scaled_dot_product_attention_grouped):
+        self.step = step
+        self.offset = 0
+        self.keys: mx.array | None = None
+        self.values: mx.array | None = None
+        self._attention = attention
+
+    def store(self, key: mx.array, value: mx.array) -> tuple[mx.array, mx.array]:
+        """Write L positions from `offset` on, over what may be there; return all offset + L that are stored now.
+
+        Where there is no room, or nothing yet, `keys` and `values` become new arrays that begin with what is stored:
+        their capacity is offset + L, rounded up to a multiple of `step`. Otherwise it stays. `offset` always stays.
+        Shapes: key and value: B x H_kv x L x D -> twice B x H_kv x (offset + L) x D. The dtype is kept.
+
+        Raises:
+            ValueError: key and value differ in shape or dtype, or differ from what is stored in B, H_kv, D or dtype.
+                `_check_new` below raises it.
+
+        Task: w2d1.1
+        """
+        raise NotImplementedError(
+            "Week 2 Day 1 Task 1: KVCacheLayer.store is yours to write. "
+            "Chapter: The KV cache. "
+            "Test: pdm run test --week 2 --day 1 -- -k task_1"
+        )
+
+    def attend(self, query: mx.array, key: mx.array, value: mx.array, scale: float | None = None) -> mx.array:
+        """Store the new keys and values; attend causally to all that are stored then, with the layer's `attention`.
+
+        scale: handed on as it is.
+        Shapes: query: B x H_q x L x D, key and value: B x H_kv x L x D -> B x H_q x L x D.
+
+        Task: w2d1.2
+        """
+        raise NotImplementedError(
+            "Week 2 Day 1 Task 2: KVCacheLayer.attend is yours to write. "
+            "Chapter: The KV cache. "
+            "Test: pdm run test --week 2 --day 1 -- -k task_2"
+        )
+
+
+class KVCache:
+    """Remembers the keys and values of every layer, so that a model has to be run on new tokens only.
+
+    offset: how many tokens are stored, the same in all layers; the position of the next one.
+    """
+
+    def __init__(self, num_layers: int, step: int = 256, attention: Attention = scaled_dot_product_attention_grouped):
+        self.layers = [KVCacheLayer(step, attention) for _ in range(num_layers)]
+
+    @property
+    def offset(self) -> int:
+        return self.layers[0].offset
+
+    def advance(self, length: int) -> None:
+        """Count `length` more tokens as stored, in every layer.
+
+        Task: w2d1.2
+        """
+        raise NotImplementedError(
+            "Week 2 Day 1 Task 2: KVCache.advance is yours to write. "
+            "Chapter: The KV cache. "
+            "Test: pdm run test --week 2 --day 1 -- -k task_2"
+        )
+
+    def trim(self, length: int) -> None:
+        """Forget the last `length` tokens, in every layer. The arrays stay as they are, for what is stored next.
+
+        Raises:
+            ValueError: length is negative, or more than are stored. `_check_trim` below raises it.
+
+        Task: w2d1.2
+        """
+        raise NotImplementedError(
+            "Week 2 Day 1 Task 2: KVCache.trim is yours to write. "
+            "Chapter: The KV cache. "
+            "Test: pdm run test --week 2 --day 1 -- -k task_2"
+        )
+
+
+def _check_new(key: mx.array, value: mx.array, stored: mx.array | None) -> None:
+    like = key if stored is None else stored
+    expected = (*like.shape[:2], key.shape[2], like.shape[3])
+    for name, new in {"key": key, "value": value}.items():
+        if (new.shape, new.dtype) != (expected, like.dtype):
+            raise ValueError(f"{name}: expected shape {expected} in {like.dtype}, got {new.shape} in {new.dtype}")
+
+
+def _check_trim(length: int, offset: int) -> None:
+    if not 0 <= length <= offset:
+        raise ValueError(f"trim: expected 0 to {offset} tokens, got {length}")

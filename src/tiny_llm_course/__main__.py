@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import warnings
+from typing import Any
+
 import typer
 
-from . import doctor, export, lessons, running, solutions, text, trace, update, viz, watch
+from . import build_ext, doctor, export, lessons, roofline, running, solutions, text, trace, update, viz, watch
+from .bench.command import bench
 from .grading import commands
+from .problems import say
 
 __all__ = ["app", "main"]
 
@@ -26,7 +31,10 @@ app.command()(solutions.reset)
 app.command()(solutions.undo)
 app.command()(update.update)
 app.command()(doctor.doctor)
+app.command("build-ext")(build_ext.build_ext)
 app.command()(trace.trace)
+app.command()(roofline.roofline)
+app.command()(bench)
 app.add_typer(viz.app, name="viz")
 app.command()(commands.grade)
 app.command()(commands.report)
@@ -39,7 +47,14 @@ app.command("test", context_settings=to_pytest)(running.run)
 
 
 def main() -> None:
+    warnings.showwarning = _show_warning
     app()
+
+
+def _show_warning(message: Warning | str, category: type[Warning], *_: Any, **__: Any) -> None:
+    """What the course's packages warn of, in a line; others' warnings are for others."""
+    if category is UserWarning:
+        say(f"note: {message}")
 
 
 if __name__ == "__main__":

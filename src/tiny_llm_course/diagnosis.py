@@ -18,11 +18,18 @@ class Diagnosis(Generic[Test]):
     """Of one task, fed with its tests in the order in which they ran.
 
     replay: runs a test with a mistake instead of the learner's code. Nothing is replayed before a test fails.
+    prepare: is called before that; where it says no, nothing is named.
     """
 
-    def __init__(self, mistakes: list[str], replay: Callable[[Test, str], Observation]):
+    def __init__(
+        self,
+        mistakes: list[str],
+        replay: Callable[[Test, str], Observation],
+        prepare: Callable[[], bool] = lambda: True,
+    ):
         self._candidates = mistakes
         self._replay = replay
+        self._prepare = prepare
         self._replays = 0
         self._passed: list[tuple[Test, Observation]] = []
         self._has_failed = False
@@ -34,6 +41,8 @@ class Diagnosis(Generic[Test]):
             return
         first = not self._has_failed
         self._has_failed = True
+        if first and not self._prepare():
+            self._candidates = []
         if first or len(self._candidates) > 1:
             self._filter(test, seen)
         if first:

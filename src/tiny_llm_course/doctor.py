@@ -16,6 +16,9 @@ from typing import Annotated
 
 import typer
 
+from . import bridge
+from .build_ext import has_kernels, kernels_of
+from .install import install_command
 from .language import Lang, Messages
 from .problems import reporting
 from .regions import is_native
@@ -62,7 +65,10 @@ def doctor(
             checks.append(check)
             if not as_json:
                 _show(check, say)
-        days = _days(all(check.state != ERROR for check in checks if check.name in ("system", "packages", "mlx")))
+        states = {check.name: check.state for check in checks}
+        works = all(states[name] != ERROR for name in ("system", "packages", "mlx"))
+        kernels = states["compiler"] == OK and OK in (states["bridge"], states["build_tools"])
+        days = _days(works, works and kernels)
         if as_json:
             typer.echo(json.dumps({"checks": [asdict(check) for check in checks], "days": days}, indent=2))
         else:
@@ -85,6 +91,8 @@ def _checks(say: Messages) -> Iterator[Check]:
     yield _packages()
     yield _mlx(say)
     yield _compiler(say)
+    yield _build_tools(say)
+    yield _bridge(say)
     yield _disk(say)
     yield _memory(say)
     yield _cache(say)
@@ -137,13 +145,33 @@ def _mlx(say: Messages) -> Check:
 
 
 def _compiler(say: Messages) -> Check:
-    install = "xcode-select --install" if sys.platform == "darwin" else "sudo apt install g++"
-    for name in (os.environ.get("CXX"), "c++", "clang++", "g++"):
-        if name and (path := shutil.which(name)):
-            run = subprocess.run([path, "--version"], capture_output=True, text=True)
-            if run.returncode == 0:
-                return Check("compiler", OK, run.stdout.splitlines()[0])
-    return Check("compiler", WARNING, say("doctor_no_compiler"), install)
+    if problem := bridge.compiler_problem(Workspace().package, say):
+        return Check("compiler", WARNING, *problem)
+    return Check("compiler", OK, bridge.compiler() or "")
+
+
+def _build_tools(say: Messages) -> Check:
+    """What the bridge is built with."""
+    found = bridge.tools()
+    missing = [name for name, version in found.items() if version is None]
+    text = ", ".join(f"{name} {version}" for name, version in found.items() if version)
+    if missing:
+        return Check("build_tools", WARNING, f"- {', '.join(missing)}", install_command())
+    if not bridge.has_headers():
+        return Check("build_tools", WARNING, "- Python.h", bridge.system_command("headers"))
+    return Check("build_tools", OK, text)
+
+
+def _bridge(say: Messages) -> Check:
+    """The kernels' bridge to MLX, and how many kernels are written."""
+    package = Workspace().package
+    if not bridge.is_built(package):
+        return Check("bridge", WARNING, say("doctor_not_built"), "pdm run build-ext")
+    if not bridge.is_current(package):
+        return Check("bridge", WARNING, say("doctor_outdated"), "pdm run build-ext")
+    kernels = kernels_of(package)
+    names = ", ".join(file.stem for file in kernels.written) or say("doctor_none")
+    return Check("bridge", OK, say("doctor_built", mlx=metadata.version("mlx"), names=names))
 
 
 def _disk(say: Messages) -> Check:
@@ -200,9 +228,12 @@ def _gone(workspace: Workspace) -> Iterator[str]:
                 yield from (f"{file.relative_to(ROOT)}: {name}" for name in names if name not in found)
 
 
-def _days(works: bool) -> dict[str, bool]:
-    """Which days can be done on this machine: so far all or none."""
-    return {_name(day): works and (ROOT / "tests" / day.test_file).exists() for day in select_days(None, None)}
+def _days(works: bool, kernels: bool) -> dict[str, bool]:
+    """Which days can be done on this machine. kernels: whether those in C++ can be built, or are."""
+    return {
+        _name(day): (kernels if has_kernels([day]) else works) and (ROOT / "tests" / day.test_file).exists()
+        for day in select_days(None, None)
+    }
 
 
 def _name(day: Day) -> str:

@@ -13,7 +13,7 @@ import typer
 from .files import write_whole
 from .git import IDENTITY, Git
 from .problems import CommandError, reporting
-from .regions import code_files
+from .regions import BUILT, code_files
 from .stubs import make_stub
 from .terminal import show
 from .workspace import ROOT, Workspace
@@ -27,7 +27,7 @@ WITHHELD = (
 )
 EXPERIMENTS = re.compile(r"book/week_\d+/\w+\.py")  # all that a student needs of the book's sources
 HANDOUT = Path(__file__).parent / "handout"  # what students read instead of the course's own README
-COMMANDS = ("test-ref", "grade", "report", "export", "stubs", "book", "check")  # of pyproject.toml
+COMMANDS = ("test-ref", "build-ext-ref", "grade", "report", "export", "stubs", "book", "check")  # of pyproject.toml
 
 
 def export(
@@ -57,6 +57,8 @@ def export(
 
 
 def _handed_out(name: str) -> bool:
+    if BUILT in Path(name).parts:
+        return False
     if name.startswith("book/"):
         return EXPERIMENTS.fullmatch(name) is not None
     return not name.startswith(WITHHELD)

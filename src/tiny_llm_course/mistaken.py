@@ -4,18 +4,43 @@ from __future__ import annotations
 
 import importlib.abc
 import importlib.machinery
+import os
 import sys
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor, wait
 from functools import cache
+from importlib import import_module
 from pathlib import Path
 from types import ModuleType
 
 from .catalogue import Mistake
+from .files import write_whole
+from .regions import code_files, is_native, regions, with_regions
 from .splice import code_of
 from .syllabus import TaskId
 from .task_code import task_parts
 
-__all__ = ["CatalogueError", "mistaken_package", "mistaken_sources"]
+__all__ = ["CatalogueError", "compile_mistakes", "mistaken_package", "mistaken_sources"]
+
+EXTENSION = "kernels/extension.py"
+LOADER = '''\
+"""Loads the kernels that the mistake changes, and the reference's."""
+
+from functools import cache
+from pathlib import Path
+
+from tiny_llm_ref.kernels import extension
+from tiny_llm_ref.kernels.extension import *  # noqa: F403
+
+
+@cache
+def kernel(file, name, *tasks):
+    if file in {changed}:
+        source = Path({changed}[file])
+        return extension.load(source, name, source.parent, {flags})
+    return extension.kernel(file, name)
+'''
+QUICKLY = ("-O1",)  # half the time of -O3
 
 
 class CatalogueError(Exception):
@@ -23,46 +48,85 @@ class CatalogueError(Exception):
 
 
 def mistaken_sources(reference: Path, task: TaskId, mistake: Mistake) -> dict[str, str]:
-    """The modules that a mistake changes, by name: their new text.
+    """The files that a mistake changes, by path in the package: their new text.
 
     Raises:
         CatalogueError: what an edit replaces does not stand exactly once in the task's code.
     """
-    parts = [(module, code, code) for module, code in _code(reference, task)]  # module, before, after
+    parts = [(path, code, code) for path, code in _code(reference, task)]  # path, before, after
     for old, new in mistake.edits:
         count = sum(code.count(old) for _, _, code in parts)
         if count != 1:
             raise CatalogueError(
                 f"{task} {mistake.id}: expected {old!r} once in the task's code, found it {count} times"
             )
-        parts = [(module, before, code.replace(old, new)) for module, before, code in parts]
+        parts = [(path, before, code.replace(old, new)) for path, before, code in parts]
     changed: dict[str, str] = {}
-    for module, before, code in parts:
+    for path, before, code in parts:
+        source = changed.get(path, _sources(reference)[path])
         if code != before:
-            changed[module] = changed.get(module, _sources(reference)[module]).replace(before, code)
+            native = is_native(path)
+            changed[path] = with_regions(source, {task: code}, path) if native else source.replace(before, code)
     return changed
 
 
 @cache
 def _sources(reference: Path) -> dict[str, str]:
-    return {file.stem: file.read_text(encoding="utf-8") for file in sorted(reference.glob("*.py"))}
+    return {file.relative_to(reference).as_posix(): file.read_text(encoding="utf-8") for file in code_files(reference)}
 
 
 @cache
 def _code(reference: Path, task: TaskId) -> list[tuple[str, str]]:
-    """The task's functions and helpers: module and code."""
-    return [
-        (module, code_of(source, name))
-        for module, source in _sources(reference).items()
-        for name in task_parts(source).get(task, [])
-    ]
+    """The task's functions and helpers, and its regions: path and code."""
+    found: list[tuple[str, str]] = []
+    for path, source in _sources(reference).items():
+        if is_native(path):
+            found += [(path, code) for of, code in regions(source, path).items() if of == task]
+        else:
+            found += [(path, code_of(source, name)) for name in task_parts(source).get(task, [])]
+    return found
+
+
+def compile_mistakes(reference: Path, task: TaskId, mistakes: Sequence[Mistake], seconds: float | None = None) -> bool:
+    """Compile what mistakes change in C++, several at once. Whether all is done in that time; what is done is kept."""
+    if not any(is_native(path) for path, _ in _code(reference, task)):
+        return True
+    files = [file for mistake in mistakes for file in _native_files(reference, task, mistake).values()]
+    pool = ThreadPoolExecutor(os.cpu_count())
+    done, late = wait([pool.submit(_compile, file) for file in files], seconds)
+    pool.shutdown(wait=not late, cancel_futures=True)
+    if seconds is None:
+        for compiled in done:
+            compiled.result()  # raises what the compiler said
+    return not late
+
+
+def _compile(file: Path) -> None:
+    compiler = import_module("tiny_llm_ref.kernels.compiler")
+    compiler.compile_kernels(file, QUICKLY, file.parent)
+
+
+def _native_files(reference: Path, task: TaskId, mistake: Mistake) -> dict[str, Path]:
+    """The files of C++ that a mistake changes, by name without suffix. They lie beside the reference's libraries."""
+    found = {}
+    for path, text in mistaken_sources(reference, task, mistake).items():
+        if path.endswith(".cpp"):
+            name = Path(path).name
+            file = reference / "kernels" / "built" / "mistakes" / f"{task}_{mistake.id}_{name}"
+            if not file.exists() or file.read_text(encoding="utf-8") != text:
+                write_whole(file, text.encode())
+            found[Path(path).stem] = file
+    return found
 
 
 def mistaken_package(reference: Path, task: TaskId, mistake: Mistake) -> str:
     """Make the package importable; return its name."""
     name = f"mistaken_{task}_{mistake.id}".replace(".", "_").replace("-", "_")
     if not any(isinstance(finder, _Finder) and finder.package == name for finder in sys.meta_path):
-        sys.meta_path.insert(0, _Finder(name, reference, mistaken_sources(reference, task, mistake)))
+        changed = mistaken_sources(reference, task, mistake)
+        native = {stem: str(file) for stem, file in _native_files(reference, task, mistake).items()}
+        changed[EXTENSION] = LOADER.replace("{changed}", repr(native)).replace("{flags}", repr(QUICKLY))
+        sys.meta_path.insert(0, _Finder(name, reference, changed))
     return name
 
 
@@ -85,12 +149,11 @@ class _Finder(importlib.abc.MetaPathFinder, importlib.abc.InspectLoader):
         return fullname == self.package or (self._reference / fullname.partition(".")[2].replace(".", "/")).is_dir()
 
     def get_source(self, fullname: str) -> str:
-        module = fullname.partition(".")[2]
-        if module in self._changed:
-            return self._changed[module]
-        path = self._reference / module.replace(".", "/")
-        file = path / "__init__.py" if self.is_package(fullname) else path.with_suffix(".py")
+        module = fullname.partition(".")[2].replace(".", "/")
+        path = f"{module}/__init__.py".lstrip("/") if self.is_package(fullname) else f"{module}.py"
+        if path in self._changed:
+            return self._changed[path]
         try:
-            return file.read_text(encoding="utf-8")
+            return (self._reference / path).read_text(encoding="utf-8")
         except FileNotFoundError as error:
             raise ImportError(f"no module {fullname}") from error

@@ -4,25 +4,25 @@ from __future__ import annotations
 
 import importlib
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from types import ModuleType
 from typing import Any, TypeAlias
 
 import pytest
 
 from .catalogue import Mistake
-from .mistaken import mistaken_package
+from .mistaken import compile_mistakes, mistaken_package
 from .recording import Observation, observe
 from .syllabus import TaskId
 from .workspace import ROOT
 
-__all__ = ["Package", "Test", "replay", "task_of", "test_of"]
+__all__ = ["Package", "Test", "prepare", "replay", "task_of", "test_of"]
 
 Test: TypeAlias = tuple[Callable[..., Any], dict[str, Any]]  # function, arguments
 
 
 class Package:
-    """`package.attention` imports its module when a test first asks for it.
+    """`package.attention` imports its module when a test first asks for it, `package.kernels.softmax` likewise.
 
     So an error in one file fails the tests of that file alone.
     """
@@ -30,9 +30,13 @@ class Package:
     def __init__(self, name: str):
         self._name = name
 
-    def __getattr__(self, module: str) -> ModuleType:
+    def __getattr__(self, module: str) -> ModuleType | Package:
+        if module.startswith("__"):
+            raise AttributeError(module)
+        name = f"{self._name}.{module}"
         try:
-            return importlib.import_module(f"{self._name}.{module}")
+            found = importlib.import_module(name)
+            return Package(name) if hasattr(found, "__path__") else found
         except SyntaxError as error:  # its traceback only says who imported the file
             pytest.fail("".join(traceback.format_exception_only(error)), pytrace=False)
 
@@ -46,6 +50,11 @@ def task_of(item: pytest.Item) -> TaskId | None:
 def test_of(item: pytest.Function) -> Test:
     """A test, to be kept beyond its run."""
     return item.obj, {name: item.funcargs[name] for name in item._fixtureinfo.argnames if name in item.funcargs}
+
+
+def prepare(task: TaskId, mistakes: Sequence[Mistake], seconds: float | None = None) -> bool:
+    """Before tests are replayed: whether all that these mistakes change in C++ is compiled, in that time."""
+    return compile_mistakes(ROOT / "src" / "tiny_llm_ref", task, mistakes, seconds)
 
 
 def replay(test: Test, task: TaskId, mistake: Mistake) -> Observation:

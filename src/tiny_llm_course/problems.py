@@ -65,7 +65,7 @@ def reporting() -> Iterator[None]:
 def is_learners(error: Exception) -> bool:
     """Whether an error was raised, or passed on by MLX, in a file of `tiny_llm` that the course has learners write."""
     frames = _frames(error)
-    written = {module for week in weeks() for day in week.days for module in day.modules}
+    written = {module.rpartition("/")[2] for week in weeks() for day in week.days for module in day.modules}
     return bool(frames) and Path(frames[-1].filename).stem in written
 
 
@@ -73,6 +73,8 @@ def _explain(error: Exception) -> str:
     stubs = [stub for stub in unsolved(_directory()) if stub.task.week]  # nothing builds on week 0
     if isinstance(error, NotImplementedError) and task_in_message(str(error)) and stubs:
         return _open_tasks(stubs)
+    if type(error).__name__ == "CompileError":
+        return str(error)
     imports = isinstance(error, SyntaxError)  # whose traceback only says who imported the file
     where = [] if imports else traceback.format_list(_frames(error)[-3:])
     return "".join(["error in src/tiny_llm:\n", *where, *traceback.format_exception_only(error)]).rstrip()

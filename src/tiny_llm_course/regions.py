@@ -9,10 +9,11 @@ from pathlib import Path, PurePath
 from .syllabus import TaskId
 from .task_code import StubError, check_known, lines_of, newline_of, task_parts
 
-__all__ = ["SUFFIXES", "code_files", "is_native", "parts_of", "regions", "with_regions"]
+__all__ = ["BUILT", "SUFFIXES", "code_files", "is_native", "parts_of", "regions", "with_regions"]
 
 NATIVE = (".cpp", ".h", ".metal")
 SUFFIXES = (".py", *NATIVE)
+BUILT = "built"
 
 
 def is_native(filename: str | PurePath) -> bool:
@@ -21,8 +22,9 @@ def is_native(filename: str | PurePath) -> bool:
 
 
 def code_files(package: Path) -> list[Path]:
-    """The files in which there may be tasks."""
-    return sorted(file for file in package.rglob("*") if file.suffix in SUFFIXES)
+    """The files in which there may be tasks. What stands in a folder `built` was made by a program."""
+    files = (file for file in package.rglob("*") if file.suffix in SUFFIXES)
+    return sorted(file for file in files if BUILT not in file.relative_to(package).parts)
 
 
 def parts_of(source: str, filename: str) -> dict[TaskId, list[str]]:

@@ -19,7 +19,7 @@ import pytest
 
 from .catalogue import entry_of
 from .diagnosis import Diagnosis
-from .packages import Test, replay, task_of, test_of
+from .packages import Test, prepare, replay, task_of, test_of
 from .recording import Observation, recording
 from .runner import HIDDEN, TIME_LIMIT
 from .syllabus import TaskId, tasks
@@ -29,6 +29,7 @@ from .workspace import ROOT, Workspace
 SEEN = pytest.StashKey[Observation]()
 
 MAX_MESSAGE = 10_000  # characters
+COMPILE_SECONDS = 5  # that naming a mistake in C++ may take; what was compiled is there the next time
 
 Arguments: TypeAlias = dict[str, Any]
 
@@ -159,7 +160,11 @@ class _Course:
             return
         if task not in self._diagnoses:
             mistakes = {mistake.id: mistake for mistake in entry_of(task).mistakes}
-            self._diagnoses[task] = Diagnosis(list(mistakes), lambda test, id: replay(test, task, mistakes[id]))
+            self._diagnoses[task] = Diagnosis(
+                list(mistakes),
+                lambda test, id: replay(test, task, mistakes[id]),
+                lambda: prepare(task, list(mistakes.values()), COMPILE_SECONDS),
+            )
         self._diagnoses[task].add(test_of(item), item.stash[SEEN])
 
     def _send(self, event: str, **values: Any) -> None:
@@ -172,8 +177,8 @@ def _is_hidden(item: pytest.Item) -> bool:
 
 
 def _message(error: BaseException) -> str:
-    """What went wrong, in the test's words or Python's."""
-    is_told = isinstance(error, AssertionError | Failed)
+    """What went wrong, in the test's words, a compiler's or Python's."""
+    is_told = isinstance(error, AssertionError | Failed) or _is_of_kernels(error)
     text = str(error) if is_told else "".join(traceback.format_exception_only(error)).strip()
     return text if len(text) <= MAX_MESSAGE else f"{text[:MAX_MESSAGE]} ... ({len(text)} characters)"
 
@@ -182,12 +187,19 @@ def _frames(error: BaseException, package: str) -> list[dict[str, Any]]:
     """The part of a traceback in the package under test, innermost last."""
     if isinstance(remote := getattr(error, "frames", None), list):  # of a submission in another process
         return [{"file": file, "line": line, "function": name, "code": ""} for file, line, name in remote]
+    if _is_of_kernels(error):  # where it was called from says nothing
+        return []
     folder = ROOT / "src" / package
     return [
         {"file": frame.filename, "line": frame.lineno, "function": frame.name, "code": frame.line}
         for frame in traceback.extract_tb(error.__traceback__)
         if Path(frame.filename).is_relative_to(folder)
     ]
+
+
+def _is_of_kernels(error: BaseException) -> bool:
+    """Whether a kernel does not compile, or did what none may do."""
+    return type(error).__name__ in ("CompileError", "KernelError")
 
 
 @contextmanager

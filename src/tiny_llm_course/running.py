@@ -6,10 +6,12 @@ import os
 import re
 import subprocess
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from .build_ext import ensure_bridge
 from .catalogue import entry_of
 from .language import Lang, Messages
 from .problems import CommandError, reporting
@@ -19,7 +21,7 @@ from .session import PACKAGES, package_of
 from .syllabus import Day, Task, TaskId, select_days, select_task
 from .terminal import show, signs, wrapped
 from .unsolved import task_in_message
-from .workspace import ROOT, Workspace
+from .workspace import ROOT, Place, Workspace
 
 __all__ = ["Kept", "keep_progress", "run", "show_failure", "show_run"]
 
@@ -53,6 +55,7 @@ def run(
         days = select_days(week, day)
         if not (ROOT / "tests" / days[0].test_file).exists():
             raise CommandError(f"the tests are not in {ROOT / 'tests'}; run this in a clone of the course")
+        ensure_bridge(package, days, say)
         if _chooses_only(arguments):
             raise typer.Exit(_summarised(days, package, arguments, every, say))
         raise typer.Exit(_pytest(days, package, arguments))
@@ -99,13 +102,13 @@ class Kept:
 
     solved: list[TaskId] = field(default_factory=list)  # and were not before
     skipped: list[TaskId] = field(default_factory=list)  # though their tests passed
-    stubs: frozenset[TaskId] = frozenset()  # tasks of which code is still to be written
+    stubs: dict[TaskId, Place] = field(default_factory=dict)  # tasks of which code is still to be written, and where
 
 
 def keep_progress(workspace: Workspace, done: Run) -> Kept:
     """Note which tasks are solved and what was diagnosed."""
     states: dict[TaskId, str | None] = {}
-    kept = Kept(stubs=frozenset(workspace.stubs))
+    kept = Kept(stubs=workspace.stubs)
     diagnosed: dict[TaskId, str | None] = {}
     for task in done.collected:
         results = done.of(task)
@@ -146,7 +149,7 @@ def show_run(days: list[Day], done: Run, kept: Kept, every: bool, say: Messages)
         show("\n" + say("run_more", count=len(failures) - 1), dim=True)
     if stubs and not failures and not done.problem:
         show()
-        _show_stub(min(stubs, key=_open_task), say)
+        _show_stub(min(stubs, key=_open_task), kept.stubs, say)
     if kept.skipped:
         listed = ", ".join(map(str, kept.skipped))
         show("\n" + say("run_skipped", tasks=listed, first=kept.skipped[0]).strip("\n"), dim=True)
@@ -173,7 +176,7 @@ def show_failure(failure: Result, done: Run, say: Messages) -> None:
         show(wrapped(say.of(mistake.diagnosis)))
 
 
-def _show_task(task: Task, results: list[Result], stubs: frozenset[TaskId], say: Messages) -> None:
+def _show_task(task: Task, results: list[Result], stubs: dict[TaskId, Place], say: Messages) -> None:
     count = {outcome: sum(result.outcome == outcome for result in results) for outcome in ("failed", "unsolved")}
     if count["failed"]:
         mark, colour, text = "x", "red", say("run_failed", failed=count["failed"], count=len(results))
@@ -191,9 +194,10 @@ def _open_task(stub: Result) -> TaskId:
     return task_in_message(stub.stub["message"]) or stub.task
 
 
-def _show_stub(stub: Result, say: Messages) -> None:
+def _show_stub(stub: Result, stubs: dict[TaskId, Place], say: Messages) -> None:
     """Where code is still to be written."""
     task = _open_task(stub)
     show(f"NotImplementedError: {stub.stub['message'].partition('. ')[0]}.", fg="yellow")
-    place = f"{os.path.relpath(stub.stub['file'])}:{stub.stub['line']}"
+    found = stubs.get(task) or Place(Path(stub.stub["file"]), stub.stub["line"])  # of a kernel, a Python file raised it
+    place = f"{os.path.relpath(found.file)}:{found.line}"
     show(say("run_stub", place=place, task=task, command=task.test_command).strip("\n"))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
@@ -12,15 +11,15 @@ from importlib.util import find_spec
 from time import perf_counter
 from typing import Any
 
-from .problems import CommandError, is_learners, say
+from .engine import Engine, Wanted
+from .problems import CommandError
 
-__all__ = ["DEFAULT_IMPL", "DTYPES", "PACKAGES", "Reply", "Session", "Settings", "package_of"]
+__all__ = ["DEFAULT_IMPL", "PACKAGES", "Reply", "Session", "Settings", "package_of"]
 
 PACKAGES = {"ref": "tiny_llm_ref", "mine": "tiny_llm"}
 if find_spec("tiny_llm_ref") is None:  # an instructor withheld it
     del PACKAGES["ref"]
 DEFAULT_IMPL = next(iter(PACKAGES))
-DTYPES = ("float32", "bfloat16", "float16")
 _OPTIONS = {"temperature": "--temp", "stops": "--stop"}  # where they are not named as the argument is
 _CONTROL = {code: "\ufffd" for code in [*range(32), *range(127, 160)] if chr(code) not in "\n\t"}
 
@@ -44,17 +43,12 @@ class Settings:
         CommandError: an option is out of range.
     """
 
-    model: str  # name or path
-    impl: str  # a key of PACKAGES
-    dtype: str | None
+    wanted: Wanted
     max_tokens: int
     stops: list[str]
     sampling: dict[str, Any]  # make_sampler's arguments
 
     def __post_init__(self) -> None:
-        package_of(self.impl)
-        if self.dtype not in (None, *DTYPES):
-            raise CommandError(f"--dtype: expected one of {', '.join(DTYPES)}, got {self.dtype!r}")
         if self.max_tokens < 0:
             raise CommandError(f"--max-tokens: expected 0 or more, got {self.max_tokens}")
         if not 0 <= (self.sampling["seed"] or 0) < 2**64:
@@ -115,12 +109,13 @@ class Session:
     """A loaded model and its tokenizer."""
 
     def __init__(self, settings: Settings):
-        package = package_of(settings.impl)
+        package = settings.wanted.package
         self._settings = settings
         self._generate = import_module(f"{package}.generate")
         self._sampler = _sampler(package, settings.sampling)
-        self._model, self._tokenizer = _load(package, settings.model, settings.dtype)
-        self.context: int = self._model.config.max_position_embeddings
+        self._engine = Engine(settings.wanted)
+        self._tokenizer = self._engine.tokenizer
+        self.context: int = self._engine.model.config.max_position_embeddings
         self.max_tokens = settings.max_tokens
         self.has_chat_template: bool = self._tokenizer.has_chat_template
 
@@ -141,7 +136,7 @@ class Session:
         """Print what follows the prompt on stdout, as it comes; Ctrl-C ends it."""
         reply = Reply(len(prompt))
         try:
-            tokens = reply.watch(self._tokens(prompt))
+            tokens = reply.watch(self._engine.tokens(prompt, self._sampler, self.max_tokens))
             for text in self._generate.stream_text(tokens, self._tokenizer, self._settings.stops):
                 reply.text += text
                 _show(text)
@@ -152,13 +147,6 @@ class Session:
             if reply.text and not reply.text.endswith("\n"):
                 _show("\n")
         return reply
-
-    def _tokens(self, prompt: list[int]) -> Iterable[int]:
-        """New tokens, by week 1's loop: the only place that knows which one is used."""
-        tokens: Iterable[int] = self._generate.generate_simple(
-            self._model, prompt, self._sampler, self.max_tokens, self._model.config.eos_token_ids
-        )
-        return tokens
 
     def _ending(self, reply: Reply) -> str:
         if not reply.exhausted:
@@ -176,24 +164,6 @@ def _sampler(package: str, sampling: dict[str, Any]) -> Any:
     if sampling["temperature"] == 0 and sampling["repetition_penalty"] == 1:
         return module.greedy
     return module.make_sampler(**sampling)
-
-
-def _load(package: str, checkpoint: str, dtype: str | None) -> Any:
-    """Model and tokenizer. On the CPU float32 is the default: half precision is slower there, and less exact."""
-    if sys.stderr.isatty():
-        say(f"loading {checkpoint} ...")
-    os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")  # no word of PyTorch, which is not needed
-    import mlx.core as mx
-
-    if dtype is None and mx.default_device().type == mx.DeviceType.cpu:
-        dtype = "float32"
-    models = import_module(f"{package}.models")
-    try:
-        return models.load(checkpoint, dtype and getattr(mx, dtype))
-    except (OSError, ValueError) as error:
-        if is_learners(error):
-            raise
-        raise CommandError(f"--model: {error}", exit_code=1) from None
 
 
 def _check_text(*texts: str) -> None:

@@ -13,8 +13,9 @@ import typer
 from tiny_llm_models import BUNDLED
 
 from .chat import Chat
+from .engine import BITS, DTYPES, LAYERS, Wanted
 from .problems import CommandError, reporting, say
-from .session import DEFAULT_IMPL, DTYPES, PACKAGES, Session, Settings
+from .session import DEFAULT_IMPL, PACKAGES, Session, Settings, package_of
 
 __all__ = ["chat", "generate"]
 
@@ -79,6 +80,29 @@ Dtype = Annotated[
         "the CPU, where half precision is slower and less exact.",
     ),
 ]
+Bits = Annotated[
+    int | None,
+    typer.Option(
+        metavar="|".join(map(str, BITS)),
+        help="Quantise the model's weights after loading, in groups of 64. Default: as the checkpoint has them.",
+    ),
+]
+Layers = Annotated[
+    str,
+    typer.Option(
+        metavar="|".join(LAYERS),
+        help="plain: week 1's layers. kernels: week 2's, as far as they are written. tuned: the course's fastest, for "
+        "4 bits. For the last two a quantised checkpoint's weights stay packed.",
+    ),
+]
+Threads = Annotated[
+    int | None,
+    typer.Option(
+        metavar="N",
+        help="On how many threads kernels run (--layers kernels, tuned). Default: TINY_LLM_THREADS, or one for each "
+        "processor.",
+    ),
+]
 
 
 def generate(
@@ -96,12 +120,16 @@ def generate(
     impl: Impl = DEFAULT_IMPL,
     raw: Raw = None,
     dtype: Dtype = None,
+    bits: Bits = None,
+    layers: Layers = LAYERS[0],
+    threads: Threads = None,
 ) -> None:
     """Let a model write on from a prompt, or answer it. The text goes to stdout, all else to stderr."""
     with reporting():
         _prepare_streams()
         sampling = _sampling(temp, top_k, top_p, min_p, repetition_penalty, seed)
-        settings = Settings(model, impl, dtype, max_tokens, stop or [], sampling)
+        wanted = Wanted(package_of(impl), model, dtype, bits, layers, threads)
+        settings = Settings(wanted, max_tokens, stop or [], sampling)
         if raw and system is not None:
             raise CommandError("--system: expected a chat, got --raw; leave one of them out")
         text = _read_prompt(prompt)
@@ -125,12 +153,17 @@ def chat(
     stop: Stop = None,
     impl: Impl = DEFAULT_IMPL,
     dtype: Dtype = None,
+    bits: Bits = None,
+    layers: Layers = LAYERS[0],
+    threads: Threads = None,
 ) -> None:
     """Talk with a model. Each line of stdin is a message; /help lists what else can be typed."""
     with reporting():
         _prepare_streams()
         sampling = _sampling(temp, top_k, top_p, min_p, repetition_penalty, seed)
-        session = Session(Settings(model, impl, dtype, max_tokens, stop or [], sampling))
+        session = Session(
+            Settings(Wanted(package_of(impl), model, dtype, bits, layers, threads), max_tokens, stop or [], sampling)
+        )
         if not session.has_chat_template:
             raise CommandError(
                 "--model: expected a checkpoint with a chat template, got one without; try generate --raw"

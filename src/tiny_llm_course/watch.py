@@ -14,6 +14,7 @@ from pathlib import Path
 from queue import Empty, SimpleQueue
 from time import monotonic
 
+from .build_ext import ensure_bridge
 from .catalogue import entry_of
 from .language import Lang, Messages
 from .lessons import TaskArgument, chosen_task, progress_table, show_hint, show_next
@@ -93,6 +94,7 @@ class _Watch:
         self._clear()
         show(self._say("watch_running", task=self._task.id), dim=True)
         day, number = day_of(self._task.id), self._task.id.task
+        ensure_bridge(PACKAGES["mine"], [day], self._say)
         done = run_tests([day], PACKAGES["mine"], ["-k", f"test_task_{number}_"])
         workspace = Workspace()
         kept = keep_progress(workspace, done)

@@ -9,7 +9,7 @@ from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
 
 from .hf_format import ARCHITECTURES, CHAT_TEMPLATE, SPECIAL_TOKENS, TURN_END, write_json
 
-__all__ = ["byte_tokenizer", "random_weights", "untrained_config", "write_untrained"]
+__all__ = ["QWEN3_0_6B", "byte_tokenizer", "random_weights", "untrained_config", "write_untrained"]
 
 
 def untrained_config(model_type: str = "qwen3", **changes: Any) -> dict[str, Any]:
@@ -33,6 +33,20 @@ def untrained_config(model_type: str = "qwen3", **changes: Any) -> dict[str, Any
         "eos_token_id": 258,
     }
     return config | changes
+
+
+QWEN3_0_6B = untrained_config(
+    vocab_size=151936,
+    hidden_size=1024,
+    intermediate_size=3072,
+    num_hidden_layers=28,
+    num_attention_heads=16,
+    num_key_value_heads=8,
+    head_dim=128,
+    max_position_embeddings=40960,
+    tie_word_embeddings=True,
+    eos_token_id=151645,
+)  # the sizes of Qwen/Qwen3-0.6B
 
 
 def byte_tokenizer() -> Tokenizer:

@@ -14,11 +14,12 @@ from .embedding import Embedding
 from .layer_norm import RMSNorm
 from .mlp import SwiGLU
 from .positional_encoding import RoPE
+from .quantize import QuantizedEmbedding, QuantizedLinear
 from .qwen2 import CausalLM, Qwen2Attention, TransformerBlock
 from .qwen3 import Qwen3Attention
-from .weights import load_weights
+from .weights import layer_quantization, load_quantized_weights, load_weights
 
-__all__ = ["build_model", "load", "load_model", "resolve"]
+__all__ = ["build_model", "load", "load_model", "load_quantized", "load_quantized_model", "resolve"]
 
 _HUB_FILES = ["*.json", "*.safetensors", "*.txt", "*.jinja"]
 
@@ -43,12 +44,31 @@ def load_model(path: Path, dtype: mx.Dtype | None = None) -> CausalLM:
     return build_model(config, load_weights(path, config, dtype))
 
 
+def load_quantized(name_or_path: str | Path) -> tuple[CausalLM, Any]:
+    """A model that mlx-lm quantised, and its tokenizer. Its weights stay packed, where `load` makes them dense.
+
+    Raises:
+        FileNotFoundError, ValueError: as `load` does; the checkpoint is not quantised, or to other than 2, 4 or 8 bits.
+    """
+    path = resolve(name_or_path)
+    return load_quantized_model(path), _load_tokenizer(path)
+
+
+def load_quantized_model(path: Path) -> CausalLM:
+    """The model of a quantised checkpoint's directory. Raises as `load_quantized` does."""
+    config = ModelConfig.from_pretrained(path)
+    return build_model(config, load_quantized_weights(path, config))
+
+
 def build_model(config: ModelConfig, weights: Mapping[str, mx.array]) -> CausalLM:
-    """Put the parts together. weights: those that `weights.expected_shapes(config)` names."""
+    """Put the parts together.
+
+    weights: those that `weights.expected_shapes(config)` names, dense, or as `load_quantized_weights` gives them.
+    """
     parts = _Parts(config, weights)
     return CausalLM(
         config,
-        Embedding(config.vocab_size, config.hidden_size, weights["model.embed_tokens.weight"]),
+        parts.embedding("model.embed_tokens"),
         [parts.block(f"model.layers.{i}") for i in range(config.num_hidden_layers)],
         parts.norm("model.norm"),
         None if config.tie_word_embeddings else parts.linear("lm_head"),
@@ -63,8 +83,24 @@ class _Parts:
         self.weights = weights
         self.rope = RoPE(config.head_dim, config.max_position_embeddings, config.rope_theta)
 
-    def linear(self, name: str) -> Linear:
-        return Linear(self.weights[f"{name}.weight"], self.weights.get(f"{name}.bias"))
+    def embedding(self, name: str) -> Any:
+        """An `Embedding`, or what has its calls."""
+        if packed := self.packed(name):
+            return QuantizedEmbedding(*packed)
+        return Embedding(self.config.vocab_size, self.config.hidden_size, self.weights[f"{name}.weight"])
+
+    def linear(self, name: str) -> Linear | QuantizedLinear:
+        bias = self.weights.get(f"{name}.bias")
+        if packed := self.packed(name):
+            return QuantizedLinear(*packed, bias)
+        return Linear(self.weights[f"{name}.weight"], bias)
+
+    def packed(self, name: str) -> tuple[mx.array, mx.array, mx.array, int, int] | None:
+        """What a quantised layer is made of; None of a dense one."""
+        if f"{name}.scales" not in self.weights:
+            return None
+        packed, scales, biases = (self.weights[f"{name}.{part}"] for part in ("weight", "scales", "biases"))
+        return packed, scales, biases, *layer_quantization(self.config.quantization, name)
 
     def norm(self, name: str) -> RMSNorm:
         weight = self.weights[f"{name}.weight"]

@@ -8,7 +8,15 @@ import mlx.core as mx
 
 from .config import ModelConfig, read_json
 
-__all__ = ["Weights", "dequantize_weights", "expected_shapes", "load_weights", "read_safetensors"]
+__all__ = [
+    "Weights",
+    "dequantize_weights",
+    "expected_shapes",
+    "layer_quantization",
+    "load_quantized_weights",
+    "load_weights",
+    "read_safetensors",
+]
 
 Weights = dict[str, mx.array]
 
@@ -29,6 +37,32 @@ def load_weights(path: Path, config: ModelConfig, dtype: mx.Dtype | None = None)
     except ValueError as error:
         raise ValueError(f"{path}: {error}") from error
     return weights if dtype is None else {name: array.astype(dtype) for name, array in weights.items()}
+
+
+def load_quantized_weights(path: Path, config: ModelConfig) -> Weights:
+    """All weights of a checkpoint that mlx-lm quantised, as they are stored: read and checked as by `load_weights`.
+
+    A quantised layer has weight (packed), scales and biases; `layer_quantization` says how it was quantised.
+
+    Raises:
+        FileNotFoundError: as `load_weights`.
+        ValueError: as `load_weights`; nothing is quantised, or a layer is to other than 2, 4 or 8 bits.
+    """
+    stored = read_safetensors(path)
+    try:
+        _check_quantized(stored, config.quantization)
+        dense = _rename(dequantize_weights(stored, config.quantization), config)  # never computed: MLX is lazy
+        _check_weights(dense, expected_shapes(config))
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from error
+    return {name: array for name, array in stored.items() if f"{_layer(name)}.weight" in dense}
+
+
+def layer_quantization(quantization: Mapping[str, Any] | None, layer: str) -> tuple[int, int]:
+    """Group size and bits of a layer: its own, else those of the whole checkpoint, else MLX's 64 and 4."""
+    own = (quantization or {}).get(layer)
+    settings = own if isinstance(own, Mapping) else quantization or {}
+    return settings.get("group_size", 64), settings.get("bits", 4)
 
 
 def read_safetensors(path: Path) -> Weights:
@@ -54,9 +88,8 @@ def dequantize_weights(weights: Weights, quantization: Mapping[str, Any] | None)
     if quantization is None:
         return weights
     dense = dict(weights)
-    for layer in sorted({name.rpartition(".")[0] for name in weights if name.endswith((".scales", ".biases"))}):
-        own = quantization.get(layer)
-        dense[f"{layer}.weight"] = _dequantize(dense, layer, own if isinstance(own, Mapping) else quantization)
+    for layer in _quantized_layers(weights):
+        dense[f"{layer}.weight"] = _dequantize(dense, layer, *layer_quantization(quantization, layer))
     return dense
 
 
@@ -112,13 +145,21 @@ def _read_file(file: Path) -> Weights:
     return weights
 
 
-def _dequantize(weights: Weights, layer: str, quantization: Mapping[str, Any]) -> mx.array:
+def _layer(name: str) -> str:
+    """The layer that a weight belongs to."""
+    return name.rpartition(".")[0]
+
+
+def _quantized_layers(weights: Weights) -> list[str]:
+    return sorted({_layer(name) for name in weights if name.endswith((".scales", ".biases"))})
+
+
+def _dequantize(weights: Weights, layer: str, group_size: int, bits: int) -> mx.array:
     """Take a layer's three arrays out of the weights and make one of them."""
     names = [f"{layer}.{part}" for part in ("weight", "scales", "biases")]
     if missing := [name for name in names if name not in weights]:
         raise ValueError(f"quantised layer: expected {', '.join(names)}, got no {', no '.join(missing)}")
     packed, scales, biases = (weights.pop(name) for name in names)
-    group_size, bits = quantization.get("group_size"), quantization.get("bits")
     try:
         return mx.dequantize(packed, scales, biases, group_size, bits)
     except ValueError as error:
@@ -133,6 +174,18 @@ def _rename(weights: Weights, config: ModelConfig) -> Weights:
         for name, array in weights.items()
         if name not in unused and not name.endswith("rotary_emb.inv_freq")
     }
+
+
+def _check_quantized(weights: Weights, quantization: Mapping[str, Any] | None) -> None:
+    if quantization is None:
+        raise ValueError("expected a quantised checkpoint, got one whose config.json has no quantization")
+    for layer in _quantized_layers(weights):
+        group_size, bits = layer_quantization(quantization, layer)
+        if bits not in (2, 4, 8) or group_size not in (32, 64, 128):
+            raise ValueError(
+                f"{layer}: expected 2, 4 or 8 bits in groups of 32, 64 or 128, got {bits} in groups of {group_size}, "
+                "which cannot be left packed: `load` makes it dense"
+            )
 
 
 def _check_weights(weights: Weights, expected: Mapping[str, tuple[int, ...]]) -> None:

@@ -15,7 +15,7 @@ import pytest
 
 from tiny_llm_course.catalogue import entry_of
 from tiny_llm_course.diagnosis import Diagnosis
-from tiny_llm_course.packages import replay, task_of, test_of
+from tiny_llm_course.packages import prepare, replay, task_of, test_of
 from tiny_llm_course.recording import Observation
 
 Runs = dict[str, dict[str, tuple[Observation, Observation]]]  # test -> mistake -> what was seen in two runs
@@ -34,6 +34,7 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Generator[None, object, object]:
     result = yield
     task, test = task_of(pyfuncitem), test_of(pyfuncitem)
+    prepare(task, entry_of(task).mistakes)
     pyfuncitem.config.stash[MATRIX][str(task)][pyfuncitem.name] = {
         mistake.id: (replay(test, task, mistake), replay(test, task, mistake)) for mistake in entry_of(task).mistakes
     }

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 from typing import TypeAlias
 
+from tiny_llm_course.regions import code_files, is_native, regions
 from tiny_llm_course.syllabus import Day, TaskId, parse_task_ids
 
 __all__ = [
@@ -18,8 +19,10 @@ __all__ = [
     "check_definitions_only",
     "check_exports",
     "check_imports",
+    "check_native_sizes",
     "check_sizes",
     "check_task_ids",
+    "read_native",
     "read_sources",
 ]
 
@@ -29,12 +32,15 @@ Definition: TypeAlias = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
 # A module imports from rows above its own only.
 LAYERS = """
     __init__
-    basics foundations
+    basics foundations kernels
     attention positional_encoding layer_norm embedding mlp
-    quantize kv_cache
+    kv_cache
     config
+    costs
     qwen2
     qwen3
+    quantize
+    optimise tuned
     weights
     models
     generate
@@ -48,6 +54,15 @@ FILE_LINES, FUNCTION_LINES = 300, 40
 
 def read_sources(package: Path) -> Sources:
     return {file.relative_to(package).as_posix(): file.read_text(encoding="utf-8") for file in package.rglob("*.py")}
+
+
+def read_native(package: Path) -> Sources:
+    """Code in C++ and Metal."""
+    return {
+        file.relative_to(package).as_posix(): file.read_text(encoding="utf-8")
+        for file in code_files(package)
+        if is_native(file)
+    }
 
 
 def check_imports(sources: Sources) -> list[str]:
@@ -101,8 +116,19 @@ def check_sizes(sources: Sources) -> list[str]:
     return problems
 
 
-def check_task_ids(sources: Sources, days: list[Day]) -> list[str]:
-    """Docstrings and syllabus have the same tasks, and a day's `modules` are the files in which its tasks stand."""
+def check_native_sizes(native: Sources) -> list[str]:
+    """Files keep to their limit."""
+    lengths = {path: len(source.splitlines()) for path, source in native.items()}
+    return [
+        f"{path}: expected at most {FILE_LINES} lines, got {lines}"
+        for path, lines in lengths.items()
+        if lines > FILE_LINES
+    ]
+
+
+def check_task_ids(sources: Sources, days: list[Day], native: Sources | None = None) -> list[str]:
+    """Docstrings, regions and syllabus have the same tasks, and a day's `modules` are the files of its tasks, without
+    suffix."""
     problems = []
     places: dict[TaskId, set[str]] = {task.id: set() for day in days for task in day.tasks}
     for path, node in _nodes(sources):
@@ -114,6 +140,9 @@ def check_task_ids(sources: Sources, days: list[Day]) -> list[str]:
             if task not in places:
                 problems.append(f"{path}: the syllabus has no task {task}")
             places.setdefault(task, set()).add(path.removesuffix(".py"))
+    for path, source in (native or {}).items():
+        for task in regions(source, path):
+            places[task].add(path.rpartition(".")[0])
     problems += [f"{task}: no docstring has this task" for task, found in places.items() if not found]
     for day in days:
         modules = sorted(set().union(*(places[task.id] for task in day.tasks)))
@@ -170,10 +199,15 @@ def _rank(name: str) -> tuple[bool, bool, str]:
 def _acts(node: ast.stmt) -> bool:
     match node:
         case ast.Assign() | ast.AnnAssign():
-            return any(isinstance(part, ast.Call) for part in ast.walk(node))
+            return any(isinstance(part, ast.Call) and not _is_place(part) for part in ast.walk(node))
         case ast.If(test=ast.Name(id="TYPE_CHECKING"), orelse=[]):
             return any(map(_acts, node.body))
     return not isinstance(node, ast.Import | ast.ImportFrom | Definition)
+
+
+def _is_place(call: ast.Call) -> bool:
+    """`Path(__file__)`"""
+    return ast.unparse(call) == "Path(__file__)"
 
 
 def _is_string(node: ast.stmt) -> bool:

@@ -35,7 +35,7 @@ class Clone:
         build_tree(root, ROOT, is_solved=lambda task: False)
         shutil.rmtree(root / "src/tiny_llm_ref")
         shutil.copy(ROOT / ".gitignore", root)
-        ignored = shutil.ignore_patterns("__pycache__", "*.safetensors")
+        ignored = shutil.ignore_patterns("__pycache__", "*.safetensors", "mistakes")
         for package in ("tiny_llm_ref", "tiny_llm_course", "tiny_llm_models"):
             shutil.copytree(ROOT / "src" / package, root / "src" / package, ignore=ignored)
         return cls(root)
@@ -64,7 +64,7 @@ class Clone:
     def solved(self, name: str, *tasks: str) -> str:
         """What one of the learner's files holds when these tasks are solved."""
         source = (ROOT / "src/tiny_llm_ref" / name).read_text()
-        return make_stub(source, is_solved=lambda task: str(task) in tasks)
+        return make_stub(source, is_solved=lambda task: str(task) in tasks, filename=name)
 
     @property
     def environment(self) -> dict[str, str]:

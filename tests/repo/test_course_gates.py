@@ -58,8 +58,13 @@ def test_reference(check):
     assert not problems, show(problems)
 
 
+def test_sizes_of_native_files():
+    problems = gates.check_native_sizes(gates.read_native(REFERENCE))
+    assert not problems, show(problems)
+
+
 def test_docstrings_and_syllabus_agree():
-    problems = gates.check_task_ids(gates.read_sources(REFERENCE), DAYS)
+    problems = gates.check_task_ids(gates.read_sources(REFERENCE), DAYS, gates.read_native(REFERENCE))
     assert not problems, show(problems)
 
 

@@ -2,12 +2,15 @@
 
 import json
 import os
+import shutil
 import sys
 
 import pytest
+from building import old_compiler, path_without
 from learner import Clone
 
-from tiny_llm_course.syllabus import weeks
+from tiny_llm_course import bridge
+from tiny_llm_course.syllabus import tasks, weeks
 
 
 @pytest.fixture(scope="module")
@@ -25,19 +28,21 @@ def test_a_machine_on_which_everything_works(clone):
     code, found, days = checks(clone)
     assert code == 0
     assert set(found) == {
-        *("python", "system", "packages", "mlx", "compiler", "disk", "memory", "cache", "terminal", "files"),
+        *("python", "system", "packages", "mlx", "compiler", "build_tools", "bridge"),
+        *("disk", "memory", "cache", "terminal", "files"),
     }
     assert found["python"]["found"] == f"{sys.version.split()[0]} ({sys.executable})"
     assert "mlx 0." in found["packages"]["found"]
     assert found["mlx"]["found"] in ("cpu", "gpu", "gpu (Metal)")
-    assert found["files"]["found"] == "src/tiny_llm parses; 27 tasks are still stubs"
+    assert found["files"]["found"] == f"src/tiny_llm parses; {len(tasks())} tasks are still stubs"
+    assert "nanobind" in found["build_tools"]["found"]
     assert days == {f"{day.week}.{day.number}": True for week in weeks() for day in week.days}
 
 
 def test_in_words_and_in_japanese(clone):
     shown = clone.run("doctor").stdout
     assert "ok       Python: " in shown
-    assert "days that can be done here: 0.1, 0.2, 1.1, 1.2, 1.3, 1.4, 1.5, 1.6, 1.7" in shown
+    assert "days that can be done here: 0.1, 0.2, 1.1, 1.2, 1.3, 1.4, 1.5, 1.6, 1.7, 2.1, 2.2, " in shown
     assert "正常  MLX の計算デバイス: " in clone.run("doctor", "--lang", "ja").stdout
 
 
@@ -54,10 +59,62 @@ def test_mlx_that_does_not_import(clone, tmp_path):
 
 
 def test_no_compiler(clone, tmp_path):
-    code, found, _ = checks(clone, PATH=str(tmp_path))
+    code, found, days = checks(clone, PATH=str(tmp_path))
     assert code == 0
     assert found["compiler"]["state"] == "warning"
     assert found["compiler"]["fix"]
+    assert (days["2.1"], days["2.2"]) == (True, False)
+
+
+def test_a_bridge_of_another_mlx(clone):
+    folder = clone.file("kernels/built")
+    folder.mkdir(exist_ok=True)
+    before = {file: file.read_bytes() for file in folder.glob("*.json")}
+    (folder / "bridge.json").write_text('{"mlx": "0.1"}')
+    (folder / "_bridge.so").touch()
+    _, found, _ = checks(clone)
+    assert (found["bridge"]["state"], found["bridge"]["fix"]) == ("warning", "pdm run build-ext")
+    (folder / "_bridge.so").unlink()
+    for file, content in before.items():
+        file.write_bytes(content)
+
+
+@pytest.mark.parametrize(
+    ("names", "found", "fix"),
+    [(["nanobind"], "- nanobind", "install"), (["Python.h"], "- Python.h", "")],
+    ids=["nanobind", "headers"],
+)
+def test_what_the_bridge_is_built_with_is_missing(clone, tmp_path, names, found, fix):
+    _, rows, days = checks(clone, PYTHONPATH=path_without(clone, tmp_path / "site", names))
+    assert (rows["build_tools"]["state"], rows["build_tools"]["found"]) == ("warning", found)
+    assert fix in rows["build_tools"]["fix"]
+    assert days["2.2"] is (rows["bridge"]["state"] == "ok"), "a bridge that is built needs no tools"
+
+
+def test_a_compiler_that_is_too_old(clone, tmp_path):
+    code, found, days = checks(clone, CXX=old_compiler(tmp_path))
+    assert (code, found["compiler"]["state"]) == (0, "warning")
+    assert "g++ 9.5.0 does not compile C++20 with 16-bit floats" in found["compiler"]["found"]
+    assert not days["2.2"]
+
+
+def test_no_bridge_and_one_that_fits(clone):
+    shutil.rmtree(clone.file("kernels/built"), ignore_errors=True)
+    _, found, days = checks(clone)
+    row = {"name": "bridge", "state": "warning", "found": "the bridge to MLX is not built", "fix": "pdm run build-ext"}
+    assert found["bridge"] == row
+    assert days["2.2"], "it can be built"
+    clone.file("kernels/built").mkdir()
+    clone.file("kernels/built/_bridge.so").touch()
+    clone.file("kernels/built/bridge.json").write_text(json.dumps(bridge._stamp(clone.file(""), "")))
+    clone.file("kernels/swiglu.cpp").write_text(clone.solved("kernels/swiglu.cpp", "w2d5.3"))
+    _, found, _ = checks(clone)
+    shutil.rmtree(clone.file("kernels/built"))
+    clone.file("kernels/swiglu.cpp").write_text(clone.solved("kernels/swiglu.cpp"))
+    assert (found["bridge"]["state"], found["bridge"]["fix"]) == ("ok", "")
+    assert found["bridge"]["found"].startswith("the bridge is built for MLX 0.")
+    assert "swiglu" in found["bridge"]["found"].partition("; written: ")[2].split(", ")
+    assert "softmax" not in found["bridge"]["found"]
 
 
 def test_a_terminal_that_is_not_utf_8(clone):

@@ -10,6 +10,7 @@ import pytest
 from learner import Clone
 from trees import copy_modules
 
+from tiny_llm_course.regions import SUFFIXES, code_files
 from tiny_llm_course.syllabus import select_days
 from tiny_llm_course.toml import read_toml
 
@@ -27,22 +28,23 @@ def student(tmp_path_factory):
 
 
 def distinctive_lines():
-    """Lines of the reference that no stub has."""
-    stubs = {line.strip() for file in (ROOT / "src/tiny_llm").rglob("*.py") for line in file.read_text().splitlines()}
-    for file in (ROOT / "src/tiny_llm_ref").rglob("*.py"):
+    """Lines of the reference, in Python and C++, that no stub has."""
+    stubs = "\n".join(file.read_text() for file in code_files(ROOT / "src/tiny_llm"))
+    for file in code_files(ROOT / "src/tiny_llm_ref"):
         for line in file.read_text().splitlines():
             code = line.strip()
-            if len(code) > 30 and code not in stubs and not code.startswith(('"""', "#")):
+            if len(code) > 30 and code not in stubs and not code.startswith(('"""', "#", "//")):
                 yield code
 
 
 def test_no_line_of_a_solution_is_in_it(student):
     lines = list(distinctive_lines())
     assert len(lines) > 90
+    assert any("floats" in line for line in lines), "of kernels, too"
     texts = {
         file: file.read_text(encoding="utf-8")
         for file in student.root.rglob("*")
-        if file.suffix in (".py", ".toml", ".md", ".svg", ".json", ".txt") and ".git" not in file.parts
+        if file.suffix in (*SUFFIXES, ".toml", ".md", ".svg", ".json", ".txt") and ".git" not in file.parts
     }
     assert len(texts) > 50
     found = [(file.relative_to(student.root), line) for file, text in texts.items() for line in lines if line in text]
@@ -62,12 +64,32 @@ def test_what_is_withheld_and_what_is_there(student):
         not in (student.root / "src/tiny_llm_course/catalogue/week_1_day_1.toml").read_text().partition("\n")[2]
     )
     assert "test-ref" not in (student.root / "pyproject.toml").read_text()
-    for file in (student.root / "src/tiny_llm").rglob("*.py"):
-        assert (
-            file.read_bytes() == (ROOT / "src/tiny_llm" / file.relative_to(student.root / "src/tiny_llm")).read_bytes()
-        )
+    stubs = code_files(ROOT / "src/tiny_llm")
+    for package in ("tiny_llm", "tiny_llm_course/pristine"):
+        for stub in stubs:
+            copy = student.root / "src" / package / stub.relative_to(ROOT / "src/tiny_llm")
+            assert copy.read_bytes() == stub.read_bytes()
+        assert len(code_files(student.root / "src" / package)) == len(stubs)
     log = subprocess.run(["git", "status", "--short"], cwd=student.root, capture_output=True, text=True)
     assert (log.returncode, log.stdout) == (0, "")
+
+
+def test_kernels_have_what_they_need(student):
+    kernels = student.file("kernels")
+    names = {file.name for file in kernels.iterdir()}
+    needed = {"bridge.cpp", "fence.h", "kernel.h", "pool.h", "rows.h", "vector.h", "compiler.py", "extension.py"}
+    assert names == {file.name for file in (ROOT / "src/tiny_llm_ref/kernels").iterdir() if file.suffix in SUFFIXES}
+    assert names >= needed
+    assert (student.root / "src/tiny_llm_course/bridge.cmake").exists()
+    assert list(student.root.rglob("built")) == []
+    project = (student.root / "pyproject.toml").read_text()
+    assert "\nbuild-ext = " in project
+    assert "build-ext-ref" not in project
+    refused = student.run("build-ext", PATH="/nowhere")
+    assert (refused.returncode, refused.stdout) == (1, "")
+    assert "kernels need a C++ compiler" in refused.stderr
+    shown = student.run("test", "w2d5.3").stdout
+    assert re.search(r"○ w2d5.3  SwiGLU: to be written\n.*swiglu\.cpp:\d+\n", shown, re.DOTALL)
 
 
 def test_the_commands_work(student):

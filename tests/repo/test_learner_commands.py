@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from learner import Clone
 
+from tiny_llm_course.regions import code_files
 from tiny_llm_course.syllabus import tasks, weeks
 
 
@@ -21,10 +22,16 @@ def clone(tmp_path_factory):
 def fresh(clone):
     """Every test begins with stubs and nothing done."""
     yield
-    for file in clone.file("").glob("*.py"):
-        file.write_text(clone.solved(file.name))
+    for name in names(clone):
+        clone.file(name).write_text(clone.solved(name))
     (clone.root / "progress.txt").unlink(missing_ok=True)
     subprocess.run(["rm", "-rf", clone.root / ".tiny-llm"], check=True)
+
+
+def names(clone):
+    """The learner's files, of Python, C++ and Metal."""
+    reference = clone.root / "src/tiny_llm_ref"
+    return [str(file.relative_to(reference)) for file in code_files(reference)]
 
 
 def line_of(clone, file, text):
@@ -212,13 +219,31 @@ def test_every_day_can_be_filled_in(clone):
     for week in weeks():
         for day in week.days:
             assert clone.run("solution", "--day", f"{day.week}.{day.number}").returncode == 0
-    for file in clone.file("").glob("*.py"):
-        assert file.read_text() == (clone.root / "src/tiny_llm_ref" / file.name).read_text()
-    assert "All 27 tasks are done." in clone.run("next").stdout
+    for name in names(clone):
+        assert clone.file(name).read_text() == (clone.root / "src/tiny_llm_ref" / name).read_text()
+    assert f"All {len(tasks())} tasks are done." in clone.run("next").stdout
     for task in tasks():
         clone.run("reset", str(task.id))
-    for file in clone.file("").glob("*.py"):
-        assert file.read_text() == clone.solved(file.name)
+    for name in names(clone):
+        assert clone.file(name).read_text() == clone.solved(name)
+
+
+def test_a_task_in_cpp_is_filled_in_and_taken_back(clone):
+    """Its region, and nothing else of the file."""
+    file, own = clone.file("kernels/softmax.cpp"), "\n// my notes\n"
+    file.write_text(file.read_text() + own)
+    assert "+" in clone.run("solution", "w2d2.3").stdout
+    assert file.read_text() == clone.solved("kernels/softmax.cpp") + own
+    done = clone.run("solution", "w2d2.3", "--apply").stdout
+    assert "wrote src/tiny_llm/kernels/softmax.cpp (the solution of w2d2.3)" in done
+    assert file.read_text() == clone.solved("kernels/softmax.cpp", "w2d2.3") + own
+    file.write_text(file.read_text().replace("// my notes", "// newer notes"))
+    assert clone.run("undo").returncode == 0
+    assert file.read_text() == clone.solved("kernels/softmax.cpp") + own.replace("my", "newer")
+    for arguments in (["--day", "2.1"], ["w2d2.1", "--apply"]):
+        clone.run("solution", *arguments)
+    line = line_of(clone, "kernels/softmax.cpp", "// Week 2 Day 2 Task 2: ")
+    assert f"src/tiny_llm/kernels/softmax.cpp:{line}\n" in clone.run("next").stdout
 
 
 def test_undo_goes_back_step_by_step(clone):

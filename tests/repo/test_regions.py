@@ -114,7 +114,7 @@ def clone(tmp_path: Path) -> Clone:
     syllabus.write_text(changed, encoding="utf-8")
     for package, code in (("tiny_llm_ref", CPP), ("tiny_llm", STUB)):
         folder = clone.root / "src" / package / "kernels"
-        folder.mkdir()
+        folder.mkdir(exist_ok=True)
         for name in ("scale.cpp", "scale.metal"):
             (folder / name).write_text(code)
     return clone

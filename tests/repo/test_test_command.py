@@ -3,6 +3,8 @@
 import os
 import re
 import shutil
+import subprocess
+import sys
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -10,16 +12,23 @@ import pytest
 from learner import Clone
 from trees import build_tree
 
+from tiny_llm_course.regions import code_files
+from tiny_llm_course.syllabus import select_days, weeks
+
 ROOT = Path(__file__).resolve().parents[2]
 
 
 @pytest.fixture(scope="module")
 def tree(tmp_path_factory):
-    """The course with the stubs as they are generated, in a folder with a space."""
+    """The course as an instructor hands it out, with nothing written, in a folder with a space."""
     root = tmp_path_factory.mktemp("a course")
     build_tree(root, ROOT, is_solved=lambda task: False)
     for package in ("tiny_llm_course", "tiny_llm_models"):
         shutil.copytree(ROOT / "src" / package, root / "src" / package, ignore=shutil.ignore_patterns("__pycache__"))
+    for file in code_files(root / "src/tiny_llm"):
+        stub = root / "src/tiny_llm_course/pristine" / file.relative_to(root / "src/tiny_llm")
+        stub.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(file, stub)
     return root
 
 
@@ -50,7 +59,9 @@ NotImplementedError: Week 1 Day 1 Task 1: scaled_dot_product_attention_simple is
 """
 
 
-EXISTING = "there is week 0 (days 1, 2) and week 1 (days 1, 2, 3, 4, 5, 6, 7)"
+EXISTING = "there is " + " and ".join(
+    f"week {week.number} (days {', '.join(str(day.number) for day in week.days)})" for week in weeks()
+)
 
 
 @pytest.mark.parametrize("separator", [["--"], []], ids=["with --", "without --"])
@@ -145,8 +156,8 @@ def test_a_name_that_no_test_has(tree):
 
 def test_without_week_everything_is_tested(tree):
     result = tiny_llm_test(tree, "--collect-only", "-qq")
-    days = re.findall(r"test_week_(\d)_day_(\d)\.py", result.stdout)
-    assert sorted(set(days)) == [("0", "1"), ("0", "2"), *(("1", str(day)) for day in range(1, 8))]
+    files = re.findall(r"test_week_\d_day_\d\.py", result.stdout)
+    assert sorted(set(files)) == [day.test_file for day in select_days(None, None)]
 
 
 def test_outside_of_a_clone(tmp_path):
@@ -195,6 +206,36 @@ def test_the_reference_and_other_libraries_are_barred(tree, line):
         result = tiny_llm_test(tree, "--week", "1", "--day", "4", "-k", "test_task_2_silu_equals_mlx")
     assert result.returncode == 1
     assert re.search(r"(tiny_llm_ref|mlx_lm) may not be imported here: Week 1 Day 4 Task 2", result.stdout)
+
+
+GIVEN = """
+import barred, mlx.core as mx
+barred.install("tiny_llm_ref")
+from tiny_llm_course.syllabus import TaskId
+from tiny_llm_ref import weights
+parts = dict(zip(("a.weight", "a.scales", "a.biases"), mx.quantize(mx.ones((2, 64)))))
+body = "def read(): return weights.dequantize_weights(parts, {})['a.weight'].shape"
+body += "\\ndef call(): return mx.dequantize(*parts.values()).shape"
+written = {"__name__": "tiny_llm_ref.quantize", "weights": weights, "mx": mx, "parts": parts}
+own = written | {"__name__": "tiny_llm_ref.my_notes"}
+exec(body, written), exec(body, own)
+own["through"] = lambda: written["call"]()
+written["through"] = eval("lambda: read()", {"__name__": "tiny_llm_ref.quantize", "read": own["call"]})
+with barred.during(TaskId.parse("w2d3.3")):
+    print(weights.dequantize_weights(parts, {})["a.weight"].shape)
+    for function in (written["read"], written["call"], written["through"], own["through"]):
+        try:
+            print(function())
+        except barred.BarredError:
+            print("barred")
+"""
+
+
+def test_given_modules_may_call_what_is_barred():
+    """As the one that loads checkpoints does; but not for a module that is to be written."""
+    environment = os.environ | {"PYTHONPATH": f"{ROOT / 'src'}{os.pathsep}{ROOT / 'tests'}"}
+    run = subprocess.run([sys.executable, "-c", GIVEN], env=environment, capture_output=True, text=True)
+    assert run.stdout.splitlines() == ["(2, 64)", *["barred"] * 4], run.stderr
 
 
 def test_a_mistake_is_told_with_shape_place_and_size(tree):

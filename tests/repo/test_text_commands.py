@@ -26,7 +26,7 @@ from tiny_llm_course.__main__ import app
 from tiny_llm_course.stubs import make_stub
 from tiny_llm_course.text import DEFAULT_PROMPT, generate
 from tiny_llm_models.untrained import untrained_config, write_untrained
-from tiny_llm_ref import models
+from tiny_llm_ref import kv_cache, models
 from tiny_llm_ref.config import ModelConfig
 from tiny_llm_ref.generate import generate_simple, stream_text
 from tiny_llm_ref.sampler import greedy, make_sampler
@@ -251,12 +251,12 @@ def test_loading_errors(checkpoint: Path, tmp_path: Path) -> None:
         assert message in stderr
 
 
-def write_package(parent: Path, last_solved_day: int) -> Path:
-    """A learner's package: the days of week 1 up to the given one are solved."""
+def write_package(parent: Path, last_solved_day: int, week: int = 1) -> Path:
+    """A learner's package: all days up to the given one are solved."""
     package = parent / "tiny_llm"
     package.mkdir()
     for file in Path(tiny_llm_ref.__file__).parent.glob("*.py"):
-        stub = make_stub(file.read_text(), is_solved=lambda task: (task.week, task.day) <= (1, last_solved_day))
+        stub = make_stub(file.read_text(), is_solved=lambda task: (task.week, task.day) <= (week, last_solved_day))
         (package / file.name).write_text(stub)
     return package
 
@@ -314,6 +314,39 @@ def test_learners_code_after_day_6(checkpoint: Path, reference: Reference, tmp_p
     (package / "generate.py").write_text("")
     code, _, stderr = mine("--temp", 0)
     assert (code, stderr) == (1, "error in src/tiny_llm:\nModuleNotFoundError: No module named 'tiny_llm.sampler'\n")
+
+
+def test_the_reference_has_a_cache(checkpoint: Path, reference: Reference, monkeypatch: pytest.MonkeyPatch) -> None:
+    expected = reference.sample(temperature=0.8, seed=3).text(PROMPT, 20)
+    monkeypatch.setattr(tiny_llm_ref.generate, "generate_simple", None)
+    options = ["--raw", "--prompt", PROMPT, "--temp", 0.8, "--seed", 3, "--max-tokens", 20]
+    code, stdout, _ = call("generate", "--impl", "ref", "--model", checkpoint, *options)
+    assert (code, stdout) == (0, as_line(expected))
+
+
+def test_learners_cache_is_used_once_it_is_written(checkpoint: Path, reference: Reference, tmp_path: Path) -> None:
+    """All of week 2 day 1, that is. Until then, and in a course that is older, it is week 1's loop."""
+    package = write_package(tmp_path, 1, week=2)
+    loops, whole = (package / "generate.py").read_text(), Path(kv_cache.__file__).read_text()
+    with_cache, without = "    tokens = new = list(prompt)\n", "    tokens = list(prompt)\n"
+
+    def runs_without(line: str) -> bool:
+        """Whether text is generated where this line, of one of the loops, raises an error."""
+        (package / "generate.py").write_text(loops)
+        edit(package / "generate.py", line, "    raise RuntimeError\n")
+        common = ["--impl", "mine", "--model", checkpoint, "--raw", "--prompt", PROMPT, "--max-tokens", 8]
+        code, stdout, stderr = run("generate", *common, "--temp", 0, PYTHONPATH=str(tmp_path))
+        assert (code, stdout) == (0, expected) or stderr.endswith("RuntimeError\n")
+        return code == 0
+
+    expected = as_line(reference.sample(temperature=0).text(PROMPT, 8))
+    assert runs_without(without)
+    assert not runs_without(with_cache)
+    (package / "kv_cache.py").write_text(make_stub(whole, is_solved=lambda task: str(task) != "w2d1.2"))
+    assert runs_without(with_cache)
+    (package / "kv_cache.py").write_text(whole)
+    loops = loops.replace("def generate(", "def renamed(")
+    assert runs_without(with_cache)
 
 
 def test_learners_error_while_the_model_is_built(checkpoint: Path, tmp_path: Path) -> None:

@@ -5,6 +5,9 @@ import subprocess
 import pytest
 from learner import Clone
 
+from tiny_llm_course.regions import regions
+from tiny_llm_course.syllabus import TaskId
+
 GIT = ["git", "-c", "user.name=Ann", "-c", "user.email=ann@example.org", "-c", "init.defaultBranch=main"]
 
 
@@ -75,6 +78,47 @@ def test_functions_are_kept_and_stubs_come_in(course, clone):
     assert (clone.root / "tests/test_new.py").exists()
     assert clone.run("test", "--week", "1", "--day", "4", "-k", "task_1").returncode == 0
     assert clone.run("update").stdout == "The course is up to date.\n"
+
+
+def test_regions_of_kernels_are_kept(course, clone):
+    """What is written in one stays, what stands around it and other regions' stubs come in."""
+    name = "kernels/softmax.cpp"
+    mine = clone.solved(name, "w2d2.2").replace("float largest", "float my_largest")
+    clone.file(name).write_text("// my notes\n" + mine)
+    stub = course.file(name).read_text()
+    newer = stub.replace("KERNEL(softmax_scalar)", "KERNEL(scalar)").replace(
+        "Week 2 Day 2 Task 4: ", "Week 2 Day 2 Task 4: Newer. "
+    )
+    assert newer != stub
+    course.file(name).write_text("// A newer first line.\n" + newer)
+    course.file("kernels/newer.h").write_text("#pragma once\n")
+    commit(course, "newer")
+    result = clone.run("update")
+    assert result.returncode == 0, result.stderr
+    assert f"src/tiny_llm/{name}: the newer stubs, with your functions" in result.stdout
+    assert f"src/tiny_llm/{name}: you had changed it" in result.stdout, "a line outside of the regions"
+    merged = clone.file(name).read_text()
+    assert merged.startswith("// A newer first line.\n")
+    assert "KERNEL(scalar)" in merged
+    assert "Week 2 Day 2 Task 4: Newer. " in merged
+    assert regions(merged, name)[TaskId(2, 2, 2)] == regions(mine, name)[TaskId(2, 2, 2)]
+    assert "my_largest" in merged
+    assert clone.file("kernels/newer.h").exists()
+    assert clone.run("undo").returncode == 0
+    assert clone.file(name).read_text() == "// my notes\n" + mine
+
+
+def test_a_kernel_whose_markers_are_gone_stops_everything(course, clone):
+    name = "kernels/swiglu.cpp"
+    broken = clone.file(name).read_text().replace("// task w2d5.3 end\n", "")
+    clone.file(name).write_text(broken)
+    course.file(name).write_text("// newer\n" + course.file(name).read_text())
+    commit(course, "newer")
+    result = clone.run("update")
+    assert result.returncode == 1
+    assert "nothing was changed" in result.stderr
+    assert "`// task w2d5.3 begin` without its partner" in result.stderr
+    assert clone.file(name).read_text() == broken
 
 
 def test_git_has_nothing_to_ask_afterwards(course, clone):

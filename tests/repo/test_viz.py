@@ -19,6 +19,7 @@ from matplotlib.image import imread
 from typer.testing import CliRunner
 
 import tiny_llm_ref
+from tiny_llm_course.install import install_command
 from tiny_llm_course.language import LANGUAGES, Messages
 from tiny_llm_course.terminal import signs
 from tiny_llm_course.viz import app
@@ -26,7 +27,6 @@ from tiny_llm_course.viz.collecting import CollectingCache
 from tiny_llm_course.viz.drawing import FONT, drawable
 from tiny_llm_course.viz.labels import padded, shortened, token_bytes, token_labels
 from tiny_llm_course.viz.mask import masks_of
-from tiny_llm_course.viz.output import install_command
 from tiny_llm_course.viz.page import NOT_A_NUMBER, STEPS, attention_page
 from tiny_llm_course.viz.subject import Attention, Subject
 from tiny_llm_models.untrained import untrained_config, write_untrained
@@ -270,7 +270,7 @@ def test_without_matplotlib(command: str, tmp_path: Path, monkeypatch: pytest.Mo
     with_it = call(command, "--out", tmp_path / "with").splitlines()
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     lines = call(command, "--out", tmp_path, "--lang", "en").splitlines()
-    line = f"No picture: matplotlib is not installed. To install it: {install_command()}"
+    line = f"No picture: matplotlib is not installed. To install it: {install_command('viz')}"
     assert lines.count(line) == 1
     assert len(lines) == len(with_it)
     assert [file.name for file in tmp_path.glob("*.*")] == (["attention.html"] if command == "attention" else [])
@@ -279,13 +279,13 @@ def test_without_matplotlib(command: str, tmp_path: Path, monkeypatch: pytest.Mo
 def test_how_matplotlib_is_installed(tmp_path: Path) -> None:
     environment = tmp_path / ".venv"
     environment.mkdir()
-    assert install_command(tmp_path, environment) == "pip install 'tiny-llm[viz]'"
+    assert install_command("viz", tmp_path, environment) == "pip install 'tiny-llm[viz]'"
     (tmp_path / "pyproject.toml").touch()
-    assert install_command(tmp_path, environment) == "pip install -e '.[viz]'"
+    assert install_command("viz", tmp_path, environment) == "pip install -e '.[viz]'"
     (tmp_path / ".pdm-python").touch()
-    assert install_command(tmp_path, environment) == "pdm install -G viz"
+    assert install_command("viz", tmp_path, environment) == "pdm install -G viz"
     (environment / "pyvenv.cfg").write_text("home = /usr/bin\nuv = 0.9.1\n")
-    assert install_command(tmp_path, environment) == "uv sync --extra viz"
+    assert install_command("viz", tmp_path, environment) == "uv sync --extra viz"
 
 
 BAD = {

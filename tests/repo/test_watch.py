@@ -59,6 +59,28 @@ def test_without_colour_and_events(clone):
     assert "\x1b" not in terminal.raw
 
 
+def test_a_kernel(clone):
+    """Saved files of C++ are tested as those of Python are, headers too."""
+    terminal = clone.terminal("watch", "w2d5.3")
+    screen = terminal.wait_for("No file events? Press r.")
+    assert "Week 2 Day 5 Task 3" in screen
+    assert "src/tiny_llm/kernels/swiglu.cpp:" in screen
+    solved = clone.solved("kernels/swiglu.cpp", "w2d5.3")
+    clone.file("kernels/swiglu.cpp").write_text(solved.replace("const float g", "const flaot g"))
+    assert "src/tiny_llm/kernels/swiglu.cpp:" in terminal.wait_for("'flaot'")
+    terminal.wait_for("No file events? Press r.")
+    header = clone.file("kernels/rows.h")
+    before = header.read_text()
+    header.write_text(before.replace("#pragma once", "#pragma once\n#error no rows today"))
+    clone.file("kernels/swiglu.cpp").write_text(solved)
+    terminal.wait_for("no rows today")
+    terminal.wait_for("No file events? Press r.")
+    header.write_text(before)
+    terminal.wait_for("22 passed")
+    terminal.send("q")
+    assert terminal.exit_code() == 0
+
+
 def test_ctrl_c_and_japanese(clone):
     terminal = clone.terminal("watch", "--lang", "ja")
     terminal.wait_for("n 次へ   h ヒント   l 一覧   r 実行   q 終了")

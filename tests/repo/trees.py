@@ -15,6 +15,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from tiny_llm_course.regions import BUILT, code_files
 from tiny_llm_course.stubs import make_stub
 from tiny_llm_course.syllabus import Day, TaskId
 from tiny_llm_course.unsolved import task_in_message
@@ -36,10 +37,12 @@ class Outcome:
 def build_tree(root: Path, repository: Path, is_solved: Callable[[TaskId], bool]) -> None:
     """Lay out a tree in which the learner has solved some tasks function by function."""
     reference = repository / "src/tiny_llm_ref"
-    for file in reference.rglob("*.py"):
+    for file in code_files(reference):
         target = root / "src/tiny_llm" / file.relative_to(reference)
         target.parent.mkdir(parents=True, exist_ok=True)
-        target.write_text(make_stub(file.read_text(encoding="utf-8"), is_solved=is_solved), encoding="utf-8")
+        stub = make_stub(file.read_text(encoding="utf-8"), is_solved=is_solved, filename=file.name)
+        target.write_text(stub, encoding="utf-8")
+    _share_built(reference, root / "src/tiny_llm")
     absent = root / "src/tiny_llm_ref/__init__.py"
     absent.parent.mkdir()
     absent.write_text("raise ImportError('the learner\\'s package needs the reference')\n", encoding="utf-8")
@@ -47,10 +50,19 @@ def build_tree(root: Path, repository: Path, is_solved: Callable[[TaskId], bool]
     shutil.copy(repository / "pyproject.toml", root)
 
 
+def _share_built(reference: Path, package: Path) -> None:
+    """The bridge is the same one, and a kernel that is the same is not compiled again."""
+    for file in (reference / "kernels" / BUILT).glob("*.*"):
+        if file.is_file():
+            (package / "kernels" / BUILT).mkdir(exist_ok=True)
+            shutil.copy2(file, package / "kernels" / BUILT)
+
+
 def copy_modules(root: Path, repository: Path, modules: list[str]) -> None:
     """What the chapters say: `cp src/tiny_llm_ref/attention.py src/tiny_llm/attention.py`."""
     for module in modules:
-        shutil.copy(repository / f"src/tiny_llm_ref/{module}.py", root / f"src/tiny_llm/{module}.py")
+        for file in (repository / "src/tiny_llm_ref").glob(f"{module}.*"):
+            shutil.copy(file, root / "src/tiny_llm" / f"{module}{file.suffix}")
 
 
 def run_tests(root: Path, files: list[str]) -> list[Outcome]:

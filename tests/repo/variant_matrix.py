@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from tiny_llm_course.catalogue import Mistake
-from tiny_llm_course.packages import replay, task_of, test_of
+from tiny_llm_course.packages import prepare, replay, task_of, test_of
 from tiny_llm_course.syllabus import TaskId
 from tiny_llm_course.toml import read_toml
 
@@ -45,7 +45,9 @@ def variants(file: Path) -> dict[TaskId, list[Mistake]]:
 def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Generator[None, object, object]:
     result = yield
     task = task_of(pyfuncitem)
-    for variant in variants(pyfuncitem.config.getoption("--variants")).get(task, []):
+    written = variants(pyfuncitem.config.getoption("--variants")).get(task, [])
+    prepare(task, written)
+    for variant in written:
         seen = replay(test_of(pyfuncitem), task, variant)
         if seen.failed:
             pyfuncitem.config.stash[FAILURES][f"{task} {variant.id}"][pyfuncitem.name] = repr(seen.error)[:500]

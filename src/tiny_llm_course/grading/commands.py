@@ -10,10 +10,14 @@ from typing import Annotated
 
 import typer
 
+from .. import bridge
+from ..build_ext import has_kernels
 from ..files import write_whole
+from ..language import Messages
 from ..problems import CommandError, reporting, say
 from ..syllabus import select_days
 from ..terminal import show
+from ..workspace import Workspace
 from .formats import EACH, LEGEND, TOGETHER, from_json, table_line
 from .grades import Grade, Limits, default_jobs, grade_all
 from .html_report import html_report
@@ -52,6 +56,8 @@ def grade(
         limits = Limits(patience, seconds, memory * 2**20)
         _check(paths, form, out, hidden, jobs, limits)
         days = select_days(week, day)
+        if has_kernels(days) and not bridge.is_current(Workspace().reference):
+            bridge.build([Workspace().reference], Messages(), say)
         submissions = find_submissions(paths)
         live = form == "table" and out is None
         progress = _Progress([submission.name for submission in submissions], live)

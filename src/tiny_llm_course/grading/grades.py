@@ -12,11 +12,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from ..build_ext import has_kernels
 from ..problems import CommandError
 from ..regions import code_files
 from ..runner import HIDDEN, Run, run_tests
 from ..syllabus import Day, Task, TaskId
 from ..workspace import ROOT, Workspace
+from .kernels import compile_submitted, is_taken
 from .submissions import Submission
 
 __all__ = ["SOLVED", "UNSOLVED", "Grade", "Limits", "TaskGrade", "default_jobs", "grade_all"]
@@ -126,6 +128,8 @@ def _grade(submission: Submission, days: list[Day], tests: Path, limits: Limits,
         return Grade(submission.name, tuple(_not_tested(task) for task in tasks), submission.problem)
     with tempfile.TemporaryDirectory() as folder:
         _lay_out(submission, Path(folder) / "tiny_llm")
+        if has_kernels(days):
+            compile_submitted(Path(folder) / "tiny_llm")
         options = [f"--submission={folder}", f"--patience={limits.patience}", f"--memory={limits.memory}"]
         run = run_tests(
             days,
@@ -148,6 +152,8 @@ def _lay_out(submission: Submission, package: Path) -> None:
         target.parent.mkdir(parents=True, exist_ok=True)
         target.write_text(workspace.stub(stub), encoding="utf-8")
     for name, content in submission.files.items():
+        if not is_taken(name, workspace):
+            continue
         (package / name).parent.mkdir(parents=True, exist_ok=True)
         (package / name).write_bytes(content)
 

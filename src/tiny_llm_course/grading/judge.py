@@ -7,6 +7,8 @@ import socket
 import subprocess
 import sys
 import tempfile
+from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +21,7 @@ from .remote import Connection, GoneError
 START_SECONDS = 60  # that a new process has for its imports, on a busy machine
 MAX_DEATHS = 3  # of a submission's process; after that its tests fail without a new one
 MEMORY = 2**32  # bytes
+PACKAGES = ("kernels",)  # of the course's package
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -42,26 +45,32 @@ def package_of(request: pytest.FixtureRequest) -> RemotePackage | None:
     worker = request.config.stash.get(WORKER, None)
     if worker is None:
         return None
-    return RemotePackage(worker, str(task_of(request.node) or ""))
+    task = str(task_of(request.node) or "")
+    return RemotePackage(cache(lambda: worker.begin(task)))
 
 
 class RemotePackage:
-    """`package.attention` is a module of the submission, in its own process."""
+    """`package.attention` is a module of the submission, in its own process; `package.kernels.softmax` likewise.
 
-    def __init__(self, worker: Worker, task: str):
-        self._worker = worker
+    begin: starts the test there; is called when the first module is asked for.
+    """
+
+    def __init__(self, begin: Callable[[], Connection], name: str = ""):
+        self._begin = begin
+        self._name = name  # of a package within the package, with a dot
         self._modules: dict[str, Any] = {}
-        self._connection: Connection | None = None
-        self._task = task
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_"):
             raise AttributeError(name)
-        if self._connection is None:
-            self._connection = self._worker.begin(self._task)
         if name not in self._modules:
-            self._modules[name] = self._connection.request("module", name)
+            self._modules[name] = self._find(f"{self._name}{name}")
         return self._modules[name]
+
+    def _find(self, name: str) -> Any:
+        if name in PACKAGES:
+            return RemotePackage(self._begin, f"{name}.")
+        return self._begin().request("module", name)
 
 
 class Worker:
@@ -118,7 +127,10 @@ class Worker:
             "PYTHONDONTWRITEBYTECODE": "1",
             "MLX_ENABLE_TF32": "0",
             "HF_HUB_OFFLINE": "1",
+            "TINY_LLM_KERNELS": "watched",
         }
+        if compiler := os.environ.get("CXX"):  # with which its kernels were compiled
+            environment["CXX"] = compiler
         self._process = subprocess.Popen(
             [*command, str(self._tests), str(self._memory)],
             cwd=self._folder.name,

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import importlib
+import importlib.util
 import os
 import resource
 import signal
@@ -46,6 +47,7 @@ def main() -> None:
     sys.path[:0] = [str(folder), str(hidden)]
     barred = importlib.import_module("barred")
     barred.install("tiny_llm")
+    _load_bridge(folder / "tiny_llm" / "kernels")
     connection = Connection(stream, is_open=True, home=folder)
     bars: list[Any] = []
 
@@ -70,6 +72,20 @@ def main() -> None:
     sys.addaudithook(_guard(hidden))
     connection.serve()
     os._exit(0)  # threads of the submission are not waited for
+
+
+def _load_bridge(kernels: Path) -> None:
+    """The course's own modules that run kernels, before the doors close, and none of the submission's with them."""
+    for name in ("compiler", "extension"):
+        file = kernels / f"{name}.py"
+        if not file.exists():
+            return
+        spec = importlib.util.spec_from_file_location(f"tiny_llm.kernels.{name}", file)
+        assert spec
+        assert spec.loader
+        module = sys.modules[f"tiny_llm.kernels.{name}"] = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(module)
+        module.get_ready()
 
 
 def _limit(memory: int) -> None:

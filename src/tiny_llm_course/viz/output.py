@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import io
-import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
 
+from ..install import install_command
 from ..language import Messages
 from ..problems import CommandError
 from ..terminal import show
-from ..workspace import ROOT
 
-__all__ = ["Output", "install_command"]
+__all__ = ["Output"]
 
 
 class Output:
@@ -33,7 +32,7 @@ class Output:
         try:
             import matplotlib  # noqa: F401
         except ImportError:
-            show(self.say("viz_no_matplotlib", command=install_command()), fg="yellow")
+            show(self.say("viz_no_matplotlib", command=install_command("viz")), fg="yellow")
             return
         self.file(name, draw())
 
@@ -47,15 +46,3 @@ class Output:
                 f"--out: expected a folder that can be written to, got {self._folder}: {error.strerror}"
             ) from None
         show(self.say("viz_wrote", file=path))
-
-
-def install_command(root: Path = ROOT, environment: Path = Path(sys.prefix)) -> str:
-    """How pictures' library gets into a virtual environment: by the tool that made it."""
-    settings, pdm = environment / "pyvenv.cfg", environment / "bin" / "pdm"
-    if not (root / "pyproject.toml").exists():
-        return "pip install 'tiny-llm[viz]'"
-    if settings.exists() and "\nuv = " in settings.read_text(encoding="utf-8"):
-        return "uv sync --extra viz"
-    if pdm.exists():  # ./course put it there
-        return f"{os.path.relpath(pdm)} install -G viz"
-    return "pdm install -G viz" if (root / ".pdm-python").exists() else "pip install -e '.[viz]'"

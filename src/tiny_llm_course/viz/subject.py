@@ -10,6 +10,7 @@ import mlx.core as mx
 import numpy as np
 from numpy.typing import NDArray
 
+from ..engine import Wanted
 from ..problems import CommandError
 from ..session import Session, Settings, package_of
 from .collecting import CollectingCache
@@ -70,8 +71,9 @@ class Subject(Session):
     """
 
     def __init__(self, model: str, impl: str, **sampling: Any):
-        super().__init__(Settings(model, impl, None, 0, [], _GREEDY | sampling))
         self._package = package_of(impl)
+        super().__init__(Settings(Wanted(self._package, model), 0, [], _GREEDY | sampling))
+        self._model = self._engine.model
         self.name = model if len(model) <= NAME else "…" + model[1 - NAME :]  # of a path its end
         self.layers: int = self._model.config.num_hidden_layers
         self.heads: int = self._model.config.num_attention_heads

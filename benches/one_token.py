@@ -1,0 +1,127 @@
+"""Where the time of one decoded token goes: the tuned model, Qwen3-0.6B's shape, random weights of 4 bits.
+
+python benches/one_token.py            into results/one_token.json
+python benches/one_token.py --smoke    a small model; nothing is written
+
+Each part is measured as it stands in a step, all layers' in one evaluation and each with its own weights, so that they
+come from memory. What MLX adds to an operation is what an operation takes that computes next to nothing. The rest of a
+step, that no part accounts for, is reported as such.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import mlx.core as mx
+
+from tiny_llm_course.bench.machine import about
+from tiny_llm_course.bench.models import random_model
+from tiny_llm_ref.generate import next_logits
+from tiny_llm_ref.kernels.attention import flash_attention
+from tiny_llm_ref.kernels.block import after_attention, before_attention
+from tiny_llm_ref.kernels.softmax import softmax
+from tiny_llm_ref.kv_cache import KVCache
+from tiny_llm_ref.tuned import tune
+
+RESULTS = Path(__file__).parent / "results" / "one_token.json"
+CONTEXT = 128  # tokens in the cache
+RUNS = 60
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--smoke", action="store_true", help="a small model; nothing is written")
+    options = parser.parse_args()
+    model = random_model("tiny_llm_ref", options.smoke)
+    tune(model)
+    parts = profile(model)
+    for name, seconds in parts.items():
+        print(f"{name:20} {seconds * 1e3:8.3f} ms")
+    if not options.smoke:
+        found = about("python benches/one_token.py", "mlx", "numpy") | {"context": CONTEXT, "milliseconds": {}}
+        found["milliseconds"] = {name: round(seconds * 1e3, 4) for name, seconds in parts.items()}
+        RESULTS.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+
+
+def profile(model: Any) -> dict[str, float]:
+    """Seconds of each part of a step, and of the whole."""
+    blocks, token = model.layers, mx.array([[7]])
+    cache = KVCache(len(blocks), attention=flash_attention)
+    mx.eval(next_logits(model, mx.arange(CONTEXT)[None], cache))
+    x = model.embed_tokens(token)
+    cases: dict[str, Callable[[], Any]] = {
+        "embedding": lambda: model.embed_tokens(token),
+        "before attention": lambda: [before(block, x) for block in blocks],
+    }
+    q, k, v = before(blocks[0], x)
+    stored = [layer.store(k, v) for layer in cache.layers]
+    attended = flash_attention(q, *stored[0])
+    hidden = model.norm(x)
+    logits = model.logits(hidden)
+    tiny = mx.zeros((1, 1))
+    mx.eval(q, k, v, stored, attended, hidden, logits, tiny)
+    cases |= {
+        "cache": lambda: [layer.store(k, v) for layer in cache.layers],
+        "attention": lambda: [flash_attention(q, *pair) for pair in stored],
+        "after attention": lambda: [after(block, attended, x) for block in blocks],
+        "output layer": lambda: model.logits(hidden),
+        "choice": lambda: mx.argmax(logits, axis=-1),
+        "whole step": lambda: step(model, token, cache),
+    }
+    operation = shortest(lambda: [softmax(tiny) for _ in blocks]) / len(blocks)
+    found = {name: shortest(case) for name, case in cases.items()}
+    calls = 3 * len(blocks) + 3  # of kernels: two and attention in each block, embedding, output layer, choice
+    whole = found.pop("whole step")
+    building = shortest_building(lambda: step(model, token, cache))
+    return found | {
+        "rest": whole - sum(found.values()),
+        "whole step": whole,
+        "of which MLX, for its operations": calls * operation,
+        "of which Python, before anything runs": building,
+    }
+
+
+def step(model: Any, token: mx.array, cache: KVCache) -> mx.array:
+    """One token more, which is forgotten again."""
+    chosen = mx.argmax(next_logits(model, token, cache), axis=-1)
+    cache.trim(1)
+    return chosen
+
+
+def before(block: Any, x: mx.array) -> list[mx.array]:
+    return before_attention(
+        x, block.norms[0], block.qkv, block.head_norms, block.bias, block.heads, block.eps, block.base, CONTEXT
+    )
+
+
+def after(block: Any, attended: mx.array, x: mx.array) -> mx.array:
+    return after_attention(attended, x, block.o, block.norms[1], block.gate_up, block.down, block.eps)
+
+
+def shortest(work: Callable[[], Any]) -> float:
+    seconds = []
+    for _ in range(RUNS):
+        start = time.perf_counter()
+        mx.eval(work())
+        seconds.append(time.perf_counter() - start)
+    return min(seconds)
+
+
+def shortest_building(work: Callable[[], Any]) -> float:
+    """Until the call returns; what it has written down is computed afterwards."""
+    seconds = []
+    for _ in range(RUNS):
+        start = time.perf_counter()
+        result = work()
+        seconds.append(time.perf_counter() - start)
+        mx.eval(result)
+    return min(seconds)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,229 @@
+"""What a user would pick instead, side by side with the course's tuned model, in Qwen3-0.6B's shape.
+
+python benches/peers.py --llama-bench FILE --gguf FILE [--torch PYTHON]     into results/peers.json
+python benches/peers.py --llama-bench FILE --gguf FILE --march x86-64-v3    into results/peers_x86-64-v3.json
+
+Weights are random, 4 bits in groups of 64 (llama.cpp: Q4_0, groups of 32 with one 16-bit scale, the same bytes;
+Transformers: bfloat16). Decoding is passes over one token, without choosing one, as llama-bench has it. Peers take
+turns, so that whatever else the machine does hits all of them. llama-bench is built from the source in llama-cpp-python
+(cmake -DGGML_NATIVE=ON -DCMAKE_BUILD_TYPE=Release, target llama-bench; for --march x86-64-v3 with -DGGML_NATIVE=OFF
+-DGGML_AVX2=ON -DGGML_FMA=ON -DGGML_F16C=ON -DGGML_BMI2=ON), the GGUF file by peers/make_gguf.py. PYTHON is one that has
+torch and transformers. None of them is needed by the course.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+HERE = Path(__file__).parent
+THREADS, NEW = 2, 32  # NEW: tokens that are decoded
+LENGTHS = (128, 512)  # of the prompt
+PEERS = ("ours", "llama.cpp", "mlx-lm", "transformers")
+SLOW = "mlx-lm"  # 16 tokens in, 8 out, once, are enough
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--llama-bench", type=Path)
+    parser.add_argument("--gguf", type=Path)
+    parser.add_argument("--torch", help="a Python with torch and transformers")
+    parser.add_argument("--march", help="an older processor to compile the course's kernels for")
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--measure", choices=PEERS, help="one peer, in this process, as JSON")
+    options = parser.parse_args()
+    if options.measure:
+        found = {"ours": ours, "mlx-lm": mlx_lm, "transformers": transformers}[options.measure](options)
+        print(json.dumps(found))
+        return
+    rounds = [one_round(options, number) for number in range(options.rounds)]
+    save(options, rounds)
+
+
+def one_round(options: argparse.Namespace, number: int) -> dict[str, dict[str, float]]:
+    found = {}
+    for peer in PEERS:
+        if peer == "llama.cpp":
+            command = None if options.llama_bench is None else llama_bench(options)
+        elif (peer == "transformers" and options.torch is None) or (peer == SLOW and (number or options.march)):
+            command = None
+        else:
+            command = [options.torch if peer == "transformers" else sys.executable, __file__, "--measure", peer]
+            command += ["--march", options.march] if options.march else []
+        if command is None:
+            continue
+        print(f"round {number + 1}: {peer} ...", file=sys.stderr, flush=True)
+        if peer == "llama.cpp":
+            found[peer] = {}
+            for part in command:
+                found[peer] |= read_llama_bench(run(part))
+        else:
+            found[peer] = json.loads(run(command).splitlines()[-1])
+        print(f"  {found[peer]}", file=sys.stderr, flush=True)
+    return found
+
+
+def run(command: list[str]) -> str:
+    done = subprocess.run(command, capture_output=True, text=True)
+    if done.returncode:
+        sys.exit(f"{command[0]} failed:\n{done.stderr[-2000:]}")
+    return done.stdout
+
+
+def llama_bench(options: argparse.Namespace) -> list[list[str]]:
+    """Prefill, and decode behind so many tokens."""
+    base = [str(options.llama_bench), "-m", str(options.gguf), "-t", str(THREADS), "-r", "3", "-o", "json"]
+    lengths = ",".join(map(str, LENGTHS))
+    return [[*base, "-p", lengths, "-n", "0"], [*base, "-p", "0", "-n", str(NEW), "-d", lengths]]
+
+
+def read_llama_bench(output: str) -> dict[str, float]:
+    """The best of the runs, as of all others."""
+    return {
+        f"prefill {row['n_prompt']}" if row["n_prompt"] else f"decode {row['n_depth']}": max(row["samples_ts"])
+        for row in json.loads(output)
+    }
+
+
+def best(work: Callable[[], Any], runs: int = 3) -> float:
+    seconds = []
+    for _ in range(runs):
+        start = time.perf_counter()
+        work()
+        seconds.append(time.perf_counter() - start)
+    return min(seconds)
+
+
+def ours(options: argparse.Namespace) -> dict[str, float]:
+    import mlx.core as mx
+
+    from tiny_llm_course.bench.models import random_model
+    from tiny_llm_ref.generate import next_logits
+    from tiny_llm_ref.kernels import compiler
+    from tiny_llm_ref.kernels.attention import flash_attention
+    from tiny_llm_ref.kv_cache import KVCache
+    from tiny_llm_ref.tuned import tune
+
+    if options.march:
+        compiler._of_this_machine = lambda: (f"-march={options.march}", "-Wl,-z,defs")  # type: ignore[assignment]
+    model = random_model("tiny_llm_ref", is_small=False)
+    tune(model)
+    found = {}
+    for length in LENGTHS:
+        tokens = mx.random.randint(0, 150000, (1, length))
+        mx.eval(tokens)
+
+        def read(tokens: mx.array = tokens) -> KVCache:
+            cache = KVCache(len(model.layers), attention=flash_attention)
+            mx.eval(next_logits(model, tokens, cache))
+            return cache
+
+        def write(cache: KVCache, token: mx.array = tokens[:, :1]) -> None:
+            for _ in range(NEW):
+                logits = next_logits(model, token, cache)
+                mx.async_eval(logits)
+            mx.eval(logits)
+            cache.trim(NEW)
+
+        read()
+        found[f"prefill {length}"] = length / best(read)
+        cache = read()
+        write(cache)
+        found[f"decode {length}"] = NEW / best(partial(write, cache))
+    return found
+
+
+def mlx_lm(options: argparse.Namespace) -> dict[str, float]:
+    import mlx.core as mx
+    import mlx.nn as nn
+    from mlx_lm.generate import generate_step
+    from mlx_lm.models.qwen3 import Model, ModelArgs
+
+    from tiny_llm_models.untrained import QWEN3_0_6B
+
+    model = Model(ModelArgs.from_dict(QWEN3_0_6B | {"rope_scaling": None}))
+    model.set_dtype(mx.bfloat16)
+    nn.quantize(model, group_size=64, bits=4)
+    mx.eval(model.parameters())
+    start = time.perf_counter()
+    times = [time.perf_counter() for _ in generate_step(mx.arange(16), model, max_tokens=9)]
+    return {"prefill 16": 16 / (times[0] - start), "decode 16": 8 / (times[8] - times[0])}
+
+
+def transformers(options: argparse.Namespace) -> dict[str, float]:
+    import torch
+    from transformers import DynamicCache, Qwen3Config, Qwen3ForCausalLM
+
+    torch.set_num_threads(THREADS)
+    config = Qwen3Config(
+        vocab_size=151936,
+        hidden_size=1024,
+        intermediate_size=3072,
+        num_hidden_layers=28,
+        num_attention_heads=16,
+        num_key_value_heads=8,
+        head_dim=128,
+        tie_word_embeddings=True,
+    )
+    model = Qwen3ForCausalLM(config).to(torch.bfloat16).eval()
+    found = {}
+    with torch.inference_mode():
+        for length in LENGTHS:
+            tokens = torch.randint(0, 150000, (1, length))
+
+            def read(tokens: Any = tokens) -> Any:
+                cache = DynamicCache(config=config)
+                model(tokens, past_key_values=cache, logits_to_keep=1)
+                return cache
+
+            def write(token: Any, cache: Any) -> None:
+                for _ in range(NEW // 2):
+                    model(token, past_key_values=cache, logits_to_keep=1)
+
+            read()
+            found[f"prefill {length}"] = length / best(read, 2)
+            cache = read()
+            start = time.perf_counter()
+            write(tokens[:, :1], cache)
+            found[f"decode {length}"] = NEW // 2 / (time.perf_counter() - start)
+    return found
+
+
+def save(options: argparse.Namespace, rounds: list[dict[str, dict[str, float]]]) -> None:
+    from tiny_llm_course.bench.machine import about
+
+    ratios: dict[str, dict[str, float]] = {}
+    for peer in [peer for peer in rounds[0] if peer != "ours"]:
+        for what in rounds[0][peer]:
+            like = what.replace("16", str(LENGTHS[0]))  # mlx-lm reads a shorter prompt
+            of_rounds = [each["ours"][like] / each[peer][what] for each in rounds if peer in each]
+            ratios.setdefault(peer, {})[what] = median(of_rounds)
+    name = f"peers_{options.march}.json" if options.march else "peers.json"
+    command = "python benches/peers.py" + (f" --march {options.march}" if options.march else "")
+    found = about(command, "mlx", "mlx-lm", "numpy") | peer_versions(options)
+    found |= {"threads": THREADS, "rounds": rounds, "ratios": ratios}
+    (HERE / "results" / name).write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+    print(json.dumps(ratios, indent=1))
+
+
+def peer_versions(options: argparse.Namespace) -> dict[str, Any]:
+    found = {}
+    if options.llama_bench:
+        row = json.loads(run([*llama_bench(options)[0], "-p", "1", "-r", "1"]))[0]
+        found["llama.cpp"] = f"build {row['build_number']}, {row['build_commit']}"
+    if options.torch:
+        code = "import torch, transformers as t; print('torch', torch.__version__, 'transformers', t.__version__)"
+        found["transformers"] = run([options.torch, "-c", code]).strip()
+    return {"peers": found}
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,150 @@
+"""What quantisation costs: perplexity and right answers of a bundled model, by bits and group size.
+
+python benches/quantisation.py            all rows, into results/quantisation.json; rows that are there are kept
+python benches/quantisation.py --smoke    three rows on a few texts; nothing is written
+
+Weights are quantised and made dense again by the course's own `quantize` and `dequantize`, norms stay as they are; all
+arithmetic behind that is float32. Stories and questions are those of `tiny_llm_models.evaluation`, with words that no
+training text has. The last rows have few bits in one part of the model only, and 8 in groups of 64 in the others.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import platform
+from hashlib import sha256
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import mlx.core as mx
+import numpy as np
+from mlx_lm.tokenizer_utils import load as load_tokenizer
+
+from tiny_llm_models import bundled, evaluation
+from tiny_llm_models.stories import LANGUAGES
+from tiny_llm_ref.basics import Linear
+from tiny_llm_ref.config import ModelConfig
+from tiny_llm_ref.embedding import Embedding
+from tiny_llm_ref.models import build_model
+from tiny_llm_ref.quantize import dequantize, quantize
+from tiny_llm_ref.qwen2 import CausalLM
+from tiny_llm_ref.weights import load_weights
+
+RESULTS = Path(__file__).parent / "results" / "quantisation.json"
+PARTS = ("embed_tokens", "self_attn", "mlp")  # as the names of their weights have it
+SETTINGS = [(None, None, None), *((bits, size, None) for bits in (8, 4, 2) for size in (128, 64, 32))]
+SETTINGS += [(2, 64, part) for part in PARTS]
+FINE = (8, 64)  # bits and group size of the other parts
+STORIES, QUESTIONS = 100, 200  # of each language
+
+
+class Product:
+    """A linear layer whose product is NumPy's: on a CPU its float32 is much faster than MLX's."""
+
+    def __init__(self, layer: Linear | Embedding):
+        self.weight = np.array(layer.weight)
+        self.bias = getattr(layer, "bias", None)
+
+    def __call__(self, x: mx.array) -> mx.array:
+        y = mx.array(np.array(x) @ self.weight.T)
+        return y if self.bias is None else y + self.bias
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--model", default="story", help="the name of a bundled model")
+    parser.add_argument("--smoke", action="store_true", help="three rows on a few texts; nothing is written")
+    options = parser.parse_args()
+    stories, questions = (2, 3) if options.smoke else (STORIES, QUESTIONS)
+    report = heading(options.model, stories, questions)
+    rows = [] if options.smoke else rows_so_far(report)
+    for setting in SETTINGS[:: 6 if options.smoke else 1]:
+        if not any((row["bits"], row["group_size"], row["only"]) == setting for row in rows):
+            rows.append(measure(options.model, *setting, stories, questions))
+            print(json.dumps(rows[-1]), flush=True)
+        if not options.smoke:
+            RESULTS.write_text(json.dumps(report | {"rows": rows}, indent=1) + "\n", encoding="utf-8")
+
+
+def heading(model: str, stories: int, questions: int) -> dict[str, Any]:
+    """What the rows have in common."""
+    weights = (bundled(model) / "model.safetensors").read_bytes()
+    return {
+        "command": "python benches/quantisation.py" + ("" if model == "story" else f" --model {model}"),
+        "machine": f"{platform.system()} {platform.machine()}, {mx.default_device().type.name}",
+        "versions": {"python": platform.python_version(), **{name: version(name) for name in ("mlx", "numpy")}},
+        "model": model,
+        "weights": sha256(weights).hexdigest(),
+        "stories": stories,
+        "questions": questions,
+    }
+
+
+def rows_so_far(report: dict[str, Any]) -> list[dict[str, Any]]:
+    """The rows of a run that was interrupted, if it was one of the same model, texts and versions."""
+    if not RESULTS.exists():
+        return []
+    stored = json.loads(RESULTS.read_text(encoding="utf-8"))
+    rows = stored.pop("rows")
+    return rows if stored == report else []
+
+
+def measure(
+    name: str, bits: int | None, size: int | None, only: str | None, stories: int, questions: int
+) -> dict[str, Any]:
+    """One row. only: the part that is quantised so; None is all of the model."""
+    path = bundled(name)
+    config, tokenizer = ModelConfig.from_pretrained(path), load_tokenizer(path)
+    stored = load_weights(path, config)
+    matrices = {key for key, weight in stored.items() if weight.ndim == 2}
+    weights, count = {}, 0
+    for key in matrices:
+        setting = (bits, size) if only is None or only in key else FINE
+        weights[key], bytes_ = rounded(stored[key], *setting)
+        count += bytes_
+    model = build_model(config, {key: weight.astype(mx.float32) for key, weight in (stored | weights).items()})
+    row = {
+        "bits": bits,
+        "group_size": size,
+        "only": only,
+        "bits_per_weight": round(8 * count / sum(stored[key].size for key in matrices), 4),
+        "bytes": count + sum(stored[key].nbytes for key in stored.keys() - matrices),
+    }
+    return row | judged(with_numpy(model), tokenizer, stories, questions)
+
+
+def judged(model: CausalLM, tokenizer: Any, stories: int, questions: int) -> dict[str, dict[str, float]]:
+    """Perplexity and the share of right answers, in each language."""
+    figures: dict[str, dict[str, float]] = {"perplexity": {}, "right": {}}
+    for language in LANGUAGES:
+        texts = evaluation.held_out_stories(tokenizer, language, stories)
+        figures["perplexity"][language] = round(evaluation.perplexity(model, texts), 4)
+        right = evaluation.exact_matches(model, evaluation.exam(tokenizer, language, "short", questions))
+        figures["right"][language] = round(sum(right) / len(right), 4)
+    return figures
+
+
+def rounded(weight: mx.array, bits: int | None, size: int | None) -> tuple[mx.array, int]:
+    """What quantising leaves of a matrix, and in how many bytes."""
+    if bits is None or size is None:
+        return weight, weight.nbytes
+    packed, scales, biases = quantize(weight, size, bits)
+    dense = dequantize(packed, scales.astype(mx.float32), biases.astype(mx.float32), size, bits)
+    return dense, packed.nbytes + scales.nbytes + biases.nbytes
+
+
+def with_numpy(model: CausalLM) -> CausalLM:
+    """The same model; NumPy multiplies."""
+    for block in model.layers:
+        for part in (block.self_attn, block.mlp):
+            for name in [name for name in vars(part) if name.endswith("_proj")]:
+                setattr(part, name, Product(getattr(part, name)))
+    output = model.embed_tokens if model.lm_head is None else model.lm_head
+    model.lm_head = Product(output)
+    return model
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,110 @@
+"""Tables of what was measured, from benches/results: a row changes when it is measured again, and nowhere else."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from docutils import nodes
+from sphinx.application import Sphinx
+
+from tiny_llm_course.bench.command import rung_name
+from tiny_llm_course.language import Messages
+
+from .course import CourseDirective, generated, inline
+
+__all__ = ["setup"]
+
+RESULTS = Path(__file__).resolve().parents[2] / "benches" / "results"
+
+
+class Bench(CourseDirective):
+    """```{bench} NAME``` : a kernel's ladder, or `model`, `peers`, `profile`, `story`."""
+
+    def run(self) -> list[nodes.Node]:
+        name = self.arguments[0]
+        tables = {"model": self.model, "peers": self.peers, "profile": self.profile, "story": self.story}
+        file, rows = tables.get(name, self.kernel)()
+        if not rows[1:]:
+            raise self.error(f"benches/results/{file.name} has no {name!r}")
+        found = self.parse_text_to_nodes("\n".join(_line(row, i) for i, row in enumerate(rows)))
+        about = self.word("measured", **{key: self.read(file)[key] for key in ("machine", "command")})
+        note = nodes.paragraph("", "", *inline(about), classes=["measured"])
+        return [generated(node) for node in [*found, note]]
+
+    def read(self, file: Path) -> dict[str, Any]:
+        self.env.note_dependency(str(file))
+        if not file.is_file():
+            raise self.error(f"there is no benches/results/{file.name}: measure it first")
+        found: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
+        return found
+
+    def kernel(self) -> tuple[Path, list[list[str]]]:
+        file, words = RESULTS / "ladder.json", Messages(self.language)
+        rows = [row for row in self.read(file)["kernels"] if row["kernel"] == self.arguments[0]]
+        found = [[self.word("rung"), self.word("time"), self.word("against_twin"), self.word("of_limit")]]
+        sizes, twin = "", 1.0
+        for row in rows:
+            if row["rung"] == "twin":
+                sizes, twin = row["sizes"], row["seconds"]
+                found.append([f"*{sizes}*", "", "", ""])
+            limit = "" if row["limit"] is None else f"{100 * row['limit']:.0f} %"
+            seconds = row["seconds"]
+            found.append([rung_name(row["rung"], words), f"{seconds * 1e6:,.0f} µs", f"{twin / seconds:.1f} x", limit])
+        return file, found
+
+    def model(self) -> tuple[Path, list[list[str]]]:
+        file, words = RESULTS / "ladder.json", Messages(self.language)
+        found = [["", words("bench_prefill"), words("bench_decode")]]
+        for row in self.read(file)["model"]:
+            found.append([rung_name(row["stage"], words), *(_speed(row[of]) for of in ("prefill", "decode"))])
+        return file, found
+
+    def peers(self) -> tuple[Path, list[list[str]]]:
+        """The best of each peer's rounds, and the median of the rounds' ratios."""
+        file = RESULTS / "peers.json"
+        found = self.read(file)
+        rows = [
+            [self.word("peer"), self.word("pass"), self.word("peer_speed"), self.word("our_speed"), self.word("ratio")]
+        ]
+        for peer, ratios in found["ratios"].items():
+            for what, ratio in ratios.items():
+                speeds = [
+                    max(each[of][name] for each in found["rounds"] if of in each)
+                    for of, name in ((peer, what), ("ours", what.replace(" 16", " 128")))
+                ]
+                kind, length = what.split()
+                rows.append([peer, self.word(kind, length=length), *map(_speed, speeds), f"{ratio:.1f} x"])
+        return file, rows
+
+    def profile(self) -> tuple[Path, list[list[str]]]:
+        file = RESULTS / "one_token.json"
+        parts = self.read(file)["milliseconds"]
+        whole = parts["whole step"]
+        rows = [[self.word("part"), self.word("milliseconds"), self.word("share")]]
+        for name, milliseconds in parts.items():
+            rows.append([self.word(name), f"{milliseconds:.2f}", f"{100 * milliseconds / whole:.0f} %"])
+        return file, rows
+
+    def story(self) -> tuple[Path, list[list[str]]]:
+        file = RESULTS / "story.json"
+        rows = [["", self.word("first_token"), "tok/s"]]
+        for row in self.read(file)["rows"]:
+            rows.append([f"`{row['command']}`", f"{1e3 * row['first']:.0f} ms", f"{row['speed']:,.0f}"])
+        return file, rows
+
+
+def _line(cells: list[str], number: int) -> str:
+    """Of a table in Markdown; numbers stand at the right."""
+    line = f"| {' | '.join(cells)} |"
+    return line if number else line + "\n|---|" + "---:|" * (len(cells) - 1)
+
+
+def _speed(tokens: float) -> str:
+    return f"{tokens:,.{0 if tokens >= 100 else 1 if tokens >= 10 else 2}f} tok/s"
+
+
+def setup(app: Sphinx) -> dict[str, Any]:
+    app.add_directive("bench", Bench)
+    return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -1,0 +1,37 @@
+"""A text in pieces and at once: the same scores. And a piece that is taken back."""
+
+import mlx.core as mx
+
+from tiny_llm.kv_cache import KVCache
+from tiny_llm.models import load
+
+model, tokenizer = load("story", mx.float32)
+text = tokenizer.encode("Mia had a red key. She hid the key in the old box. Where is the key?")
+at_once = model(mx.array([text]))[0]  # L, V
+
+
+def feed(cache: KVCache, tokens: list[int]) -> mx.array:
+    """Scores after each of the tokens, which follow those in the cache."""
+    return model(mx.array([tokens]), cache)[0]
+
+
+def same(scores: mx.array) -> bool:
+    """Whether they are the last rows of the text's scores, but for rounding."""
+    return mx.allclose(scores, at_once[-len(scores) :], atol=1e-3).item()
+
+
+L = len(text)
+print(f"{L} tokens")
+for size in (L, 7, 1):
+    cache = KVCache(len(model.layers))
+    pieces = [text[start : start + size] for start in range(0, L, size)]
+    scores = mx.concatenate([feed(cache, piece) for piece in pieces])
+    print(f"in pieces of {size:2}: offset {cache.offset}, same scores: {same(scores)}")
+
+cache = KVCache(len(model.layers))
+feed(cache, text[:10])
+feed(cache, [1, 2, 3])  # a guess that turns out to be wrong
+print(f"after a wrong guess: offset {cache.offset}")
+cache.trim(3)
+scores = feed(cache, text[10:])
+print(f"trimmed, then the rest: offset {cache.offset}, same scores: {same(scores)}")

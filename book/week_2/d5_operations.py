@@ -1,0 +1,37 @@
+"""Operations of MLX for one token of `story`: with last week's layers, and with today's kernels in their places."""
+
+from collections import Counter
+from io import StringIO
+
+import mlx.core as mx
+
+from tiny_llm.kv_cache import KVCache
+from tiny_llm.models import load
+from tiny_llm.optimise import optimise
+from tiny_llm.qwen2 import CausalLM
+
+VIEWS = {"Broadcast", "ExpandDims", "Flatten", "Reshape", "Slice", "Split", "Squeeze", "Transpose", "Unflatten"}
+
+
+def operations(model: CausalLM, tokens: list[int]) -> Counter[str]:
+    """What MLX writes down for the last token, without what only looks at numbers in another way."""
+    cache, graph = KVCache(len(model.layers)), StringIO()
+    mx.eval(model(mx.array([tokens[:-1]]), cache))
+    mx.export_to_dot(graph, model(mx.array([tokens[-1:]]), cache))
+    names = [line.split('"')[1] for line in graph.getvalue().splitlines() if "label" in line]
+    return Counter(name for name in names if name not in VIEWS)
+
+
+model, tokenizer = load("story")
+precise, _ = load("story", mx.float32)  # where the same scores are the same numbers
+tokens = tokenizer.encode("Mia had a red key.")
+expected = precise(mx.array([tokens]))
+
+print("                     operations   products   kernels   same scores")
+for kernels in ([], ["rms_norm"], ["rope"], ["swiglu"]):  # each of them stays for the next line
+    optimise(model, kernels)
+    optimise(precise, kernels)
+    counts = operations(model, tokens)
+    same = mx.allclose(precise(mx.array([tokens])), expected, atol=1e-3).item()
+    name = "".join(kernels) or "last week's layers"
+    print(f"{name:20}{counts.total():11}{counts['Matmul']:11}{counts['Kernel']:10}{same!s:>14}")

@@ -1,0 +1,47 @@
+"""The reference's C++ is formatted as .clang-format says, and its stubs compile without a warning of their own."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from tiny_llm_course.regions import code_files, is_native
+from tiny_llm_course.stubs import make_stub
+
+ROOT = Path(__file__).resolve().parent.parent
+REFERENCE = ROOT / "src" / "tiny_llm_ref"
+WARNINGS = [
+    "-Wall",
+    "-Wextra",
+    *(f"-Wno-unused-{what}" for what in ("parameter", "variable", "function", "but-set-variable", "local-typedefs")),
+]
+
+
+def main() -> int:
+    files = [file for file in code_files(REFERENCE) if is_native(file)]
+    formatted = subprocess.run(
+        [str(Path(sys.executable).with_name("clang-format")), "--dry-run", "--Werror", *map(str, files)]
+    )
+    unfit = [file for file in files if _is_kernel(file) and not _compiles(file, files)]
+    return int(bool(formatted.returncode) | bool(unfit))
+
+
+def _is_kernel(file: Path) -> bool:
+    return file.suffix == ".cpp" and file.name != "bridge.cpp"
+
+
+def _compiles(file: Path, files: list[Path]) -> bool:
+    """The file, and its stub."""
+    with tempfile.TemporaryDirectory() as folder:
+        for other in files:
+            stub = make_stub(other.read_text(encoding="utf-8"), filename=other.name)
+            (Path(folder) / other.name).write_text(stub, encoding="utf-8")
+        command = ["c++", "-std=c++20", "-march=native", *WARNINGS, "-Werror", "-fsyntax-only"]
+        runs = [subprocess.run([*command, str(place / file.name)]) for place in (file.parent, Path(folder))]
+        return not any(run.returncode for run in runs)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

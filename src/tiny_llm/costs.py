@@ -1,0 +1,65 @@
+"""What a forward pass costs: operations and bytes, which together say how fast it can be at best."""
+
+from dataclasses import dataclass
+
+from .config import ModelConfig
+
+__all__ = ["Cost", "Machine", "model_cost"]
+
+
+@dataclass(frozen=True)
+class Cost:
+    """Of one pass. operations: a multiplication is one, an addition another. bytes: what is moved from or to memory."""
+
+    operations: float
+    bytes: float
+
+    @property
+    def intensity(self) -> float:
+        """Operations for each byte."""
+        return self.operations / self.bytes
+
+
+@dataclass(frozen=True)
+class Machine:
+    """What a processor can do at most. peak: operations per second. bandwidth: bytes per second."""
+
+    peak: float
+    bandwidth: float
+
+    def seconds(self, cost: Cost) -> float:
+        """The shortest time for a pass: operations and memory at the same time, so the slower of the two counts."""
+        return max(cost.operations / self.peak, cost.bytes / self.bandwidth)
+
+    @property
+    def ridge(self) -> float:
+        """The intensity at which both take equally long; below it, a pass waits for memory."""
+        return self.peak / self.bandwidth
+
+
+def model_cost(config: ModelConfig, L: int, S: int, bytes_per_weight: float = 2) -> Cost:
+    """What one pass over L new tokens costs that attend causally to S positions, their own included.
+
+    Operations are those of matrix products: the linear layers, of each token; both products of attention, of each query
+    with each position that it may see; the output layer, of the last token only.
+    Bytes are each weight matrix once, the output table too, at bytes_per_weight a number; and keys and values of S
+    positions, at 2 bytes a number. Activations, norms, biases and the rows of the embedding are left out: they are
+    small.
+    L, S: as in `causal_mask`. bytes_per_weight: 2 for bfloat16, 4.5 / 8 for 4 bits with a scale and a bias of 16 bits
+    for each group of 64.
+
+    Raises:
+        ValueError: L is less than 1, or S less than L. `_check_lengths` below raises it.
+
+    Task: w2d2.1
+    """
+    raise NotImplementedError(
+        "Week 2 Day 2 Task 1: model_cost is yours to write. "
+        "Chapter: Measuring, and a first kernel. "
+        "Test: pdm run test --week 2 --day 2 -- -k task_1"
+    )
+
+
+def _check_lengths(L: int, S: int) -> None:
+    if not 1 <= L <= S:
+        raise ValueError(f"expected 1 new token or more, and no more than positions, got L = {L}, S = {S}")

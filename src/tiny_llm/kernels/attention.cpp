@@ -1,0 +1,55 @@
+// FlashAttention: softmax(Q K^T * scale) V, whose L x S scores are never in memory as a whole.
+#include "attention.h"
+
+namespace tiny_llm {
+namespace {
+
+// One block of queries against all keys that they see, a block of keys at a time.
+void attend_block(const Problem& p, int64_t head, int64_t first_query, int64_t count, Block& block) {
+    block.load_queries(p, head, first_query, count);
+    float *scores = block.scores.data(), *out = block.out.data();
+    float *largest = block.largest.data(), *total = block.total.data();
+    // task w2d7.2 begin
+    // Week 2 Day 7 Task 2: what belongs here is yours to write.
+    // Chapter: FlashAttention.
+    // Test: pdm run test --week 2 --day 7 -- -k task_2
+    // task w2d7.2 end
+    block.store_out(p, head, first_query, count);
+}
+
+// Few queries: the keys of each head are shared out, and what was found for a query's parts is joined.
+void attend_parts(const Problem& p, const Threads& threads) {
+    const int64_t rows = p.group * p.L, parts = (p.S + PART - 1) / PART, all_rows = p.kv_heads * rows;
+    std::vector<Sums> found(all_rows * parts);            // of row r and part i: r * parts + i
+    std::vector<float> out(all_rows * parts * p.padded);  // likewise, padded numbers each
+    // task w2d7.3 begin
+    // Week 2 Day 7 Task 3: what belongs here is yours to write.
+    // Chapter: FlashAttention.
+    // Test: pdm run test --week 2 --day 7 -- -k task_3
+    // task w2d7.3 end
+}
+
+}  // namespace
+}  // namespace tiny_llm
+
+using namespace tiny_llm;
+
+// in: query, key, value; numbers: scale, whether causal; out: as query.
+KERNEL(attend_blocks) {
+    if (call.in[0].size() == 0) return;
+    const Problem p(call);
+    const int64_t blocks = (p.L + QUERIES - 1) / QUERIES;
+    call.threads(p.query_heads * blocks, 1, [&](int64_t begin, int64_t end) {
+        Block block(p.padded);
+        for (int64_t i = begin; i < end; i++) {
+            const int64_t first = i % blocks * QUERIES;
+            attend_block(p, i / blocks, first, std::min(QUERIES, p.L - first), block);
+        }
+    });
+}
+
+// The same.
+KERNEL(attend_parts) {
+    if (call.in[0].size() == 0) return;
+    attend_parts(Problem(call), call.threads);
+}

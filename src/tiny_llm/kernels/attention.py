@@ -1,0 +1,102 @@
+"""FlashAttention: attention whose L x S scores are never in memory as a whole."""
+
+import math
+
+import mlx.core as mx
+
+from . import ops
+from .extension import kernel
+
+__all__ = ["attention_online", "flash_attention"]
+
+_FEW = 32  # queries: with more of them, blocks of queries are the better way
+
+
+def attention_online(
+    query: mx.array,
+    key: mx.array,
+    value: mx.array,
+    scale: float | None = None,
+    mask: mx.array | str | None = None,
+    block: int = 64,
+) -> mx.array:
+    """Grouped attention that takes the keys `block` at a time, and never has more scores than for these.
+
+    Shapes: query: N.. x H_q x L x D, key and value: N.. x H_kv x S x D, mask: broadcastable to N.. x H_q x L x S
+    -> N.. x H_q x L x D. Query head h reads key/value head h // (H_q / H_kv). All are of one float dtype, which is
+    kept; the arithmetic is float32.
+    scale: 1/sqrt(D) when None.
+    mask: an additive array; "causal", where the L queries are the last L of S positions; or None. What a query gets
+        that sees no key at all is NaN, as softmax gives for it.
+    Source: Milakov and Gimelshein 2018, "Online normalizer calculation for softmax", arXiv:1805.02867.
+
+    Raises:
+        ValueError: sizes or dtypes do not fit together, or the mask is a string other than "causal". `_check_inputs`
+            below raises it.
+
+    Task: w2d7.1
+    """
+    raise NotImplementedError(
+        "Week 2 Day 7 Task 1: attention_online is yours to write. "
+        "Chapter: FlashAttention. "
+        "Test: pdm run test --week 2 --day 7 -- -k task_1"
+    )
+
+
+def flash_attention(
+    query: mx.array,
+    key: mx.array,
+    value: mx.array,
+    scale: float | None = None,
+    mask: mx.array | str | None = None,
+) -> mx.array:
+    """Grouped attention by a kernel: the same as `attention_online`. Many queries are taken in blocks; of a few, as in
+    decoding, the keys are shared out among threads.
+
+    Keys and values are read where they are: of a view into a longer cache nothing is copied. For a mask that is an
+    array, which no step of generation has, MLX's own operations do the work.
+    Source: Dao et al. 2022, "FlashAttention", arXiv:2205.14135; Dao et al. 2023, "Flash-Decoding for long-context
+    inference".
+
+    Raises:
+        ValueError: as `attention_online`.
+    """
+    _check_inputs(query, key, value, mask)
+    scale = 1 / math.sqrt(query.shape[-1]) if scale is None else scale
+    few = query.shape[-2] <= _FEW
+    run = kernel("attention", "attend_parts", "w2d7.3") if few else kernel("attention", "attend_blocks", "w2d7.2")
+    if run is None or isinstance(mask, mx.array):
+        return ops.attention(query, key, value, scale, mask)
+    return run([query, key, value], [(query.shape, query.dtype)], [scale, mask is not None])[0]
+
+
+def _check_inputs(query: mx.array, key: mx.array, value: mx.array, mask: mx.array | str | None) -> None:
+    _check_sizes(query, key, value)
+    _check_dtypes(query, key, value)
+    L, S = query.shape[-2], key.shape[-2]
+    if isinstance(mask, str) and mask != "causal":
+        raise ValueError(f'mask: expected an array, "causal" or None, got {mask!r}')
+    if isinstance(mask, str) and S < L:
+        raise ValueError(f"causal: expected no more queries than keys, got L = {L}, S = {S}")
+    if L and not S:
+        raise ValueError("expected one key or more, got none")
+
+
+def _check_sizes(query: mx.array, key: mx.array, value: mx.array) -> None:
+    if query.ndim < 3 or not query.shape[-1]:
+        raise ValueError(f"query: expected shape N.. x H_q x L x D, got {query.shape}")
+    *batch, H_q, _, D = query.shape
+    if key.ndim != query.ndim or key.shape[:-3] != tuple(batch) or key.shape[-1] != D:
+        expected = " x ".join(map(str, [*batch, "H_kv", "S", D]))
+        raise ValueError(f"key: expected shape {expected}, got {key.shape}")
+    if value.shape != key.shape:
+        raise ValueError(f"value: expected shape {key.shape}, as key has, got {value.shape}")
+    H_kv = key.shape[-3]
+    if H_kv < 1 or H_q % H_kv:
+        raise ValueError(f"query heads: expected a multiple of the {H_kv} key/value heads, got {H_q}")
+
+
+def _check_dtypes(*arrays: mx.array) -> None:
+    dtypes = [array.dtype for array in arrays]
+    if len(set(dtypes)) > 1 or not mx.issubdtype(dtypes[0], mx.floating):
+        raise ValueError(f"query, key, value: expected one float dtype, got {', '.join(map(str, dtypes))}")

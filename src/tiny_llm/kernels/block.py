@@ -1,0 +1,78 @@
+"""A transformer block in two operations, the last norm with the output layer, and the embedding: on packed weights."""
+
+from collections.abc import Sequence
+from functools import cache
+
+import mlx.core as mx
+
+from .extension import Kernel, kernel_without_twin
+from .packed import GROUP, ROWS
+
+__all__ = ["after_attention", "before_attention", "embed", "norm_matmul"]
+
+
+def before_attention(
+    x: mx.array,
+    norm: mx.array,
+    qkv: mx.array,
+    head_norms: Sequence[mx.array] | None,
+    bias: mx.array | None,
+    heads: tuple[int, int, int],
+    eps: float,
+    base: float,
+    offset: int | mx.array,
+) -> list[mx.array]:
+    """Norm, projections, norms of queries and keys, RoPE on halves.
+
+    Shapes: x: B x L x E, norm: E, qkv: panels of (H_q + 2 H_kv) * D rows, head_norms: twice D, or None,
+    bias: one number a row, or None -> queries B x H_q x L x D, keys and values B x H_kv x L x D.
+    heads: H_q, H_kv, D. offset: position of the first token, or B of them, int32.
+    """
+    H_q, H_kv, D = heads
+    B, L, _ = x.shape
+    offsets, first = (offset, 0) if isinstance(offset, mx.array) else (_nothing(), offset)
+    extras = [*(head_norms or (_nothing(), _nothing())), _nothing() if bias is None else bias, offsets]
+    shapes = [((B, H, L, D), x.dtype) for H in (H_q, H_kv, H_kv)]
+    return _kernel("before_attention")([x, norm, qkv, *extras], shapes, [eps, base, first])
+
+
+def after_attention(
+    attended: mx.array, x: mx.array, o: mx.array, norm: mx.array, gate_up: mx.array, down: mx.array, eps: float
+) -> mx.array:
+    """Output projection, sum, norm, SwiGLU, sum.
+
+    Shapes: attended: B x H_q x L x D, x: B x L x E, o: panels of E rows, norm: E, gate_up: panels of gate and up in
+    turn, down: panels of E rows -> B x L x E.
+    """
+    return _kernel("after_attention")(
+        [mx.contiguous(attended), x, o, norm, gate_up, down], [(x.shape, x.dtype)], [eps]
+    )[0]
+
+
+def norm_matmul(x: mx.array, norm: mx.array, panels: mx.array, eps: float) -> mx.array:
+    """RMSNorm, then x W^T.
+
+    Shapes: x: N.. x E, norm: E, panels of O rows -> N.. x O.
+    """
+    shape = (*x.shape[:-1], panels.shape[0] * ROWS)
+    return _kernel("norm_matmul")([x, norm, panels], [(shape, x.dtype)], [eps])[0]
+
+
+def embed(tokens: mx.array, panels: mx.array, dtype: mx.Dtype) -> mx.array:
+    """Rows of a table.
+
+    Shapes: tokens: N.., int32 -> N.. x E.
+    """
+    return _kernel("embed")([tokens, panels], [((*tokens.shape, panels.shape[1] * GROUP), dtype)])[0]
+
+
+@cache
+def _nothing() -> mx.array:
+    """Computed once: an operation for each call would cost more than it says."""
+    nothing = mx.zeros((0,))
+    mx.eval(nothing)
+    return nothing
+
+
+def _kernel(name: str) -> Kernel:
+    return kernel_without_twin("block", name)

@@ -1,0 +1,68 @@
+"""What each kernel computes, by MLX's own operations: for where nothing is built, and to test kernels against."""
+
+import math
+
+import mlx.core as mx
+import numpy as np
+
+__all__ = ["add_rms_norm", "attention", "quantized_matmul", "rms_norm", "rope", "softmax", "swiglu"]
+
+
+def softmax(x: mx.array) -> mx.array:
+    return mx.softmax(x, axis=-1, precise=True)
+
+
+def rms_norm(x: mx.array, weight: mx.array, eps: float) -> mx.array:
+    wide = x.astype(mx.float32)
+    mean = mx.mean(wide * wide, axis=-1, keepdims=True)
+    return (wide * mx.rsqrt(mean + eps) * weight).astype(x.dtype)
+
+
+def add_rms_norm(x: mx.array, residual: mx.array, weight: mx.array, eps: float) -> tuple[mx.array, mx.array]:
+    total = x + residual
+    return total, rms_norm(total, weight, eps)
+
+
+def rope(x: mx.array, offsets: mx.array, base: float, traditional: bool) -> mx.array:
+    """offsets: B. Whole turns are taken off in float64, which MLX has on the CPU: float32 has not the digits."""
+    D = x.shape[-1]
+    with mx.stream(mx.cpu):
+        positions = (offsets[:, None] + mx.arange(x.shape[1])).astype(mx.float64)  # B, L
+        frequencies = mx.array(float(base) ** (-np.arange(0, D, 2) / D) / (2 * math.pi), mx.float64)
+        turns = positions[:, :, None, None] * frequencies  # B, L, 1, D/2
+        angles = (turns - mx.round(turns)).astype(mx.float32) * (2 * math.pi)
+        cos, sin = mx.cos(angles), mx.sin(angles)
+    wide = x.astype(mx.float32)
+    a, b = (wide[..., 0::2], wide[..., 1::2]) if traditional else mx.split(wide, 2, axis=-1)
+    turned = [a * cos - b * sin, a * sin + b * cos]
+    joined = mx.stack(turned, axis=-1).flatten(-2) if traditional else mx.concatenate(turned, axis=-1)
+    return joined.astype(x.dtype)
+
+
+def swiglu(gate: mx.array, up: mx.array) -> mx.array:
+    wide = gate.astype(mx.float32)
+    return (wide * mx.sigmoid(wide) * up).astype(gate.dtype)
+
+
+def attention(
+    query: mx.array, key: mx.array, value: mx.array, scale: float, mask: mx.array | str | None = None
+) -> mx.array:
+    """mask: an additive array, "causal" or None. A query that sees no key gets NaN."""
+    *batch, H_q, L, D = query.shape
+    H_kv, S = key.shape[-3:-1]
+    shape = (*batch, H_kv, H_q // H_kv, L, D)  # query heads by the key head that they share
+    scores = query.reshape(shape).astype(mx.float32) * scale @ key[..., None, :, :].swapaxes(-2, -1)
+    if isinstance(mask, str):
+        mask = mx.where(mx.arange(S) <= mx.arange(S - L, S)[:, None], 0.0, -math.inf)
+    if mask is not None:
+        scores = scores + mx.broadcast_to(mask, (*batch, H_q, L, S)).reshape(scores.shape)
+    weights = mx.softmax(scores, axis=-1)
+    return (weights @ value[..., None, :, :].astype(mx.float32)).reshape(query.shape).astype(query.dtype)
+
+
+def quantized_matmul(
+    x: mx.array, packed: mx.array, scales: mx.array, biases: mx.array, group_size: int, bits: int
+) -> mx.array:
+    scales, biases = scales.astype(mx.float32), biases.astype(mx.float32)
+    weight = mx.dequantize(packed, scales, biases, group_size, bits)
+    return (x.astype(mx.float32) @ weight.T).astype(x.dtype)

@@ -1,0 +1,61 @@
+"""Many vectors times a quantised matrix, a tile at a time: what a model computes for a prompt."""
+
+import mlx.core as mx
+import numpy as np
+
+from . import ops
+from .extension import kernel
+from .quantized_matvec import check_product
+
+__all__ = ["matmul_tile", "quantized_matmul", "tile_shape"]
+
+
+def tile_shape() -> tuple[int, int]:
+    """Rows of x and rows of W in a tile: M_TILE and N_TILE, which depend on the processor's registers."""
+    run = kernel("quantized_matmul", "tile_shape", "w2d6.1")
+    if run is None:
+        return 8, 32
+    M_TILE, N_TILE = (int(size) for size in np.array(run([], [((2,), mx.int32)])[0]))
+    return M_TILE, N_TILE
+
+
+def matmul_tile(x: mx.array, w: mx.array) -> mx.array:
+    """x^T w, as large as one tile: all its sums are in registers.
+
+    Shapes: x: K x M_TILE, w: K x N_TILE -> M_TILE x N_TILE, all float32.
+
+    Raises:
+        ValueError: a shape or dtype is not as above.
+    """
+    _check_tile(x, w)
+    run = kernel("quantized_matmul", "matmul_tile", "w2d6.1")
+    return x.T @ w if run is None else run([mx.contiguous(x), mx.contiguous(w)], [(tile_shape(), mx.float32)])[0]
+
+
+def quantized_matmul(
+    x: mx.array, packed: mx.array, scales: mx.array, biases: mx.array, group_size: int = 64, bits: int = 4
+) -> mx.array:
+    """x W^T, with W packed by `quantize`: tiles of the result, shared out among threads.
+
+    Shapes: x: N.. x I, packed: O x (I * bits / 32) uint32, scales and biases: O x (I / group_size) -> N.. x O.
+    The dtype is that of x; the arithmetic is float32. scales and biases have a dtype of their own.
+
+    Raises:
+        ValueError: a shape or dtype is not as above, or no such bits or group_size.
+    """
+    check_product(x, packed, scales, biases, group_size, bits)
+    run = kernel("quantized_matmul", "quantized_matmul", "w2d6.1", "w2d6.2")
+    if run is None:
+        return ops.quantized_matmul(x, packed, scales, biases, group_size, bits)
+    shape = (*x.shape[:-1], packed.shape[0])
+    if x.size == 0 or packed.size == 0:
+        return mx.zeros(shape, x.dtype)
+    inputs = [mx.contiguous(array) for array in (x.reshape(-1, x.shape[-1]), packed, scales, biases)]
+    return run(inputs, [((x.size // x.shape[-1], packed.shape[0]), x.dtype)], [bits, group_size])[0].reshape(shape)
+
+
+def _check_tile(x: mx.array, w: mx.array) -> None:
+    M_TILE, N_TILE = tile_shape()
+    for name, array, width in (("x", x, M_TILE), ("w", w, N_TILE)):
+        if array.shape != (*x.shape[:1], width) or array.dtype != mx.float32:
+            raise ValueError(f"{name}: expected K x {width} of float32, got {array.shape} of {array.dtype}")

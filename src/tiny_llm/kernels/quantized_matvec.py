@@ -1,0 +1,83 @@
+"""A quantised matrix times a few vectors, in three steps of speed: what a model computes for each new token."""
+
+import mlx.core as mx
+
+from . import ops
+from .extension import kernel
+
+__all__ = ["check_product", "quantized_matvec", "quantized_matvec_scalar", "quantized_matvec_vector"]
+
+
+def quantized_matvec_scalar(
+    x: mx.array, packed: mx.array, scales: mx.array, biases: mx.array, group_size: int = 64, bits: int = 4
+) -> mx.array:
+    """x W^T, with W packed by `quantize`: one weight at a time, on one thread.
+
+    Shapes: x: N.. x I, packed: O x (I * bits / 32) uint32, scales and biases: O x (I / group_size) -> N.. x O.
+    The dtype is that of x; the arithmetic is float32. scales and biases have a dtype of their own.
+
+    Raises:
+        ValueError: a shape or dtype is not as above, or no such bits or group_size.
+    """
+    return _run(x, packed, scales, biases, group_size, bits, "quantized_matvec_scalar", "w2d4.1")
+
+
+def quantized_matvec_vector(
+    x: mx.array, packed: mx.array, scales: mx.array, biases: mx.array, group_size: int = 64, bits: int = 4
+) -> mx.array:
+    """Several weights at a time, on one thread. Otherwise as `quantized_matvec_scalar`."""
+    return _run(x, packed, scales, biases, group_size, bits, "quantized_matvec_vector", "w2d4.2")
+
+
+def quantized_matvec(
+    x: mx.array, packed: mx.array, scales: mx.array, biases: mx.array, group_size: int = 64, bits: int = 4
+) -> mx.array:
+    """Several weights at a time, and rows of W shared out among threads. Otherwise as `quantized_matvec_scalar`.
+
+    Made for few rows of x: each is computed by itself. `quantized_matmul` is faster from about eight rows on.
+    """
+    return _run(x, packed, scales, biases, group_size, bits, "quantized_matvec", "w2d4.2", "w2d4.3")
+
+
+def _run(
+    x: mx.array,
+    packed: mx.array,
+    scales: mx.array,
+    biases: mx.array,
+    group_size: int,
+    bits: int,
+    name: str,
+    *tasks: str,
+) -> mx.array:
+    check_product(x, packed, scales, biases, group_size, bits)
+    run = kernel("quantized_matvec", name, *tasks)
+    if run is None:
+        return ops.quantized_matmul(x, packed, scales, biases, group_size, bits)
+    shape = (*x.shape[:-1], packed.shape[0])
+    if x.size == 0 or packed.size == 0:
+        return mx.zeros(shape, x.dtype)
+    inputs = [mx.contiguous(array) for array in (x.reshape(-1, x.shape[-1]), packed, scales, biases)]
+    return run(inputs, [((x.size // x.shape[-1], packed.shape[0]), x.dtype)], [bits, group_size])[0].reshape(shape)
+
+
+def check_product(
+    x: mx.array, packed: mx.array, scales: mx.array, biases: mx.array, group_size: int, bits: int
+) -> None:
+    """Raise a ValueError if these are not the arguments of a product, as `quantized_matvec_scalar` says."""
+    if bits not in (2, 4, 8):
+        raise ValueError(f"bits: expected 2, 4 or 8, got {bits}")
+    if group_size not in (32, 64, 128):
+        raise ValueError(f"group_size: expected 32, 64 or 128, got {group_size}")
+    for name, array in (("x", x), ("scales", scales), ("biases", biases)):
+        if not mx.issubdtype(array.dtype, mx.floating) or array.ndim == 0:
+            raise ValueError(f"{name}: expected an array of a float dtype, got shape {array.shape} of {array.dtype}")
+    if packed.ndim != 2 or packed.dtype != mx.uint32:
+        raise ValueError(f"packed: expected O x (I / {32 // bits}) of uint32, got {packed.shape} of {packed.dtype}")
+    O, I = packed.shape[0], packed.shape[1] * 32 // bits
+    if x.shape[-1] != I or I % group_size:
+        raise ValueError(f"x: expected rows of {I} numbers, a multiple of {group_size}, got shape {x.shape}")
+    if scales.shape != (O, I // group_size) or biases.shape != scales.shape or biases.dtype != scales.dtype:
+        raise ValueError(
+            f"scales and biases: expected {(O, I // group_size)} of one dtype, "
+            f"got {scales.shape} of {scales.dtype} and {biases.shape} of {biases.dtype}"
+        )

@@ -1,0 +1,80 @@
+// How fast this processor reads memory and multiplies: given.
+#include "vector.h"
+
+#if defined(__AVX512BF16__)
+#include <immintrin.h>
+#endif
+
+using namespace tiny_llm;
+
+namespace {
+
+constexpr int CHAINS = 16;  // independent sums, so that no instruction waits for the one before
+#if defined(__AVX512BF16__)
+constexpr int PAIRED = 2 * 2 * CHAINS * 16;
+#else
+constexpr int PAIRED = 0;
+#endif
+
+// out: a result of each thread, and how many operations one thread did in a round.
+template <typename Step>
+void repeat(const Call& call, int64_t operations, Step step) {
+    const int64_t rounds = int64_t(call.numbers[0]);
+    *call.out[1].as<float>() = operations;
+    call.threads(call.threads.count, 1, [&](int64_t begin, int64_t end) {
+        for (int64_t part = begin; part < end; part++) call.out[0].as<float>()[part] = step(rounds);
+    });
+}
+
+}  // namespace
+
+// Reads every byte of the input once. out: something that depends on all of it, so that no compiler leaves it out.
+KERNEL(read_bytes) {
+    const Array& x = call.in[0];
+    const int64_t count = x.size() / (4 * WIDTH), parts = call.out[0].size();
+    call.threads(parts, 1, [&](int64_t begin, int64_t end) {
+        for (int64_t part = begin; part < end; part++) {
+            floats a = {}, b = {}, c = {}, d = {};
+            const float* from = x.as<float>() + count * part / parts * 4 * WIDTH;
+            const float* last = x.as<float>() + count * (part + 1) / parts * 4 * WIDTH;
+            for (; from < last; from += 4 * WIDTH) {
+                a = max(a, load(from)), b = max(b, load(from + WIDTH));
+                c = max(c, load(from + 2 * WIDTH)), d = max(d, load(from + 3 * WIDTH));
+            }
+            call.out[0].as<float>()[part] = max(max(max(a, b), max(c, d)));
+        }
+    });
+}
+
+// On each thread numbers[0] rounds of multiplications and additions in float32.
+KERNEL(multiply_add) {
+    repeat(call, 2 * CHAINS * WIDTH, [](int64_t rounds) {
+        floats sums[CHAINS], x = splat(1e-3f), y = splat(0.5f);
+        for (int j = 0; j < CHAINS; j++) sums[j] = splat(float(j));  // equal chains would be computed once
+        for (int64_t i = 0; i < rounds; i++) {
+#pragma GCC unroll 16
+            for (int j = 0; j < CHAINS; j++) sums[j] = sums[j] * y + x;
+        }
+        for (int j = 1; j < CHAINS; j++) sums[0] += sums[j];
+        return sum(sums[0]);
+    });
+}
+
+// The same with pairs of bfloat16, where the processor has an instruction for them; elsewhere no operations.
+KERNEL(multiply_add_bfloat16) {
+    repeat(call, PAIRED, [](int64_t rounds) {
+#if defined(__AVX512BF16__)
+        __m512 sums[CHAINS];
+        for (int j = 0; j < CHAINS; j++) sums[j] = _mm512_set1_ps(float(j));
+        const __m512bh x = (__m512bh)_mm512_set1_epi32(0x3a003a00), y = (__m512bh)_mm512_set1_epi32(0x3f003f00);
+        for (int64_t i = 0; i < rounds; i++) {
+#pragma GCC unroll 16
+            for (int j = 0; j < CHAINS; j++) sums[j] = _mm512_dpbf16_ps(sums[j], x, y);
+        }
+        for (int j = 1; j < CHAINS; j++) sums[0] = _mm512_add_ps(sums[0], sums[j]);
+        return _mm512_reduce_add_ps(sums[0]);
+#else
+        return float(rounds);
+#endif
+    });
+}

@@ -1,0 +1,158 @@
+"""Quantisation: weights of a few bits, packed as MLX and mlx-lm pack them, behind the weight seam."""
+
+from collections.abc import Iterator
+
+import mlx.core as mx
+
+from .basics import Linear, linear
+from .embedding import Embedding
+from .qwen2 import CausalLM
+
+__all__ = ["QuantizedEmbedding", "QuantizedLinear", "dequantize", "quantize", "quantize_model"]
+
+
+def quantize(weight: mx.array, group_size: int = 64, bits: int = 4) -> tuple[mx.array, mx.array, mx.array]:
+    """Levels of a few bits for the numbers of a matrix, packed, with scales and biases: number ~ scale * level + bias.
+
+    Each run of group_size numbers in a row is a group, with a scale and a bias of its own. In float32, for a group
+    whose smallest number is low and whose largest is high:
+        step = (high - low) / (2^bits - 1), at least 1e-7
+        edge = low if |low| > |high|; else high, and then step = -step: levels count from the edge inwards
+        zero = edge / step, rounded: up to its sign, the level that stands for 0
+        scale, bias = edge / zero, edge; where zero is 0, they are step and 0
+        level = (number - bias) / scale, rounded, and kept within 0 to 2^bits - 1
+    Halves are rounded to even. 32 / bits levels are packed into a uint32, the first into the lowest bits. Only at the
+    end, scales and biases are rounded to the dtype of the weight.
+    Shapes: weight: N.. x I -> N.. x (I * bits / 32), uint32, and twice N.. x (I / group_size).
+    Source: MLX's `mx.quantize`, mode "affine", on the CPU.
+
+    Raises:
+        ValueError: bits is not 2, 4 or 8; group_size is not 32, 64 or 128, or does not divide I.
+            `_check_quantization` below raises it.
+
+    Task: w2d3.1
+    """
+    raise NotImplementedError(
+        "Week 2 Day 3 Task 1: quantize is yours to write. "
+        "Chapter: Quantisation. "
+        "Test: pdm run test --week 2 --day 3 -- -k task_1"
+    )
+
+
+def dequantize(packed: mx.array, scales: mx.array, biases: mx.array, group_size: int = 64, bits: int = 4) -> mx.array:
+    """The matrix that `quantize` packed, as far as it can be had back: scale * level + bias.
+
+    Shapes: packed: N.. x (I * bits / 32), scales and biases: N.. x (I / group_size) -> N.. x I. The dtype is that of
+    the scales; product and sum are computed in float32, and rounded once.
+
+    Raises:
+        ValueError: bits or group_size as in `quantize`, or shapes that do not fit. `_check_packed` below raises it.
+
+    Task: w2d3.2
+    """
+    raise NotImplementedError(
+        "Week 2 Day 3 Task 2: dequantize is yours to write. "
+        "Chapter: Quantisation. "
+        "Test: pdm run test --week 2 --day 3 -- -k task_2"
+    )
+
+
+class QuantizedLinear:
+    """A linear layer that keeps its weight packed. Each call makes it dense, and keeps nothing of that.
+
+    Shapes: packed: O x (I * bits / 32), scales and biases: O x (I / group_size), bias: O or None;
+    call with x: N.. x I -> N.. x O.
+    """
+
+    def __init__(
+        self,
+        packed: mx.array,
+        scales: mx.array,
+        biases: mx.array,
+        group_size: int = 64,
+        bits: int = 4,
+        bias: mx.array | None = None,
+    ):
+        self.packed, self.scales, self.biases = packed, scales, biases
+        self.group_size, self.bits = group_size, bits
+        self.bias = bias
+
+    def __call__(self, x: mx.array) -> mx.array:
+        """Linear layer: y = x W^T + b, with W made dense in the dtype of x, and not rounded to another one before.
+
+        x is of the dtype of scales, biases and bias, or float32. The result is of the dtype of x.
+
+        Task: w2d3.3
+        """
+        raise NotImplementedError(
+            "Week 2 Day 3 Task 3: QuantizedLinear.__call__ is yours to write. "
+            "Chapter: Quantisation. "
+            "Test: pdm run test --week 2 --day 3 -- -k task_3"
+        )
+
+
+class QuantizedEmbedding:
+    """A table of packed vectors, used at both ends of a model as `Embedding` is.
+
+    Shapes: packed: V x (E * bits / 32), scales and biases: V x (E / group_size).
+    """
+
+    def __init__(self, packed: mx.array, scales: mx.array, biases: mx.array, group_size: int = 64, bits: int = 4):
+        self.packed, self.scales, self.biases = packed, scales, biases
+        self.group_size, self.bits = group_size, bits
+
+    def __call__(self, tokens: mx.array) -> mx.array:
+        """Look tokens up; only their rows are made dense.
+
+        Shapes: tokens: N.., integers -> N.. x E. The dtype is that of the scales.
+
+        Task: w2d3.3
+        """
+        raise NotImplementedError(
+            "Week 2 Day 3 Task 3: QuantizedEmbedding.__call__ is yours to write. "
+            "Chapter: Quantisation. "
+            "Test: pdm run test --week 2 --day 3 -- -k task_3"
+        )
+
+    def as_linear(self, x: mx.array) -> mx.array:
+        """Use the same table as the output layer, like a `QuantizedLinear` without bias.
+
+        Shapes: x: N.. x E -> N.. x V.
+
+        Task: w2d3.3
+        """
+        raise NotImplementedError(
+            "Week 2 Day 3 Task 3: QuantizedEmbedding.as_linear is yours to write. "
+            "Chapter: Quantisation. "
+            "Test: pdm run test --week 2 --day 3 -- -k task_3"
+        )
+
+
+def quantize_model(model: CausalLM, group_size: int = 64, bits: int = 4) -> None:
+    """Replace every `Linear` of a built model and its `Embedding` by quantised ones. Norms and biases stay as they are.
+
+    They stand in each block as self_attn.{q,k,v,o}_proj and mlp.{gate,up,down}_proj, and in the model as lm_head, which
+    may be None, and embed_tokens. What is quantised already is left alone.
+
+    Task: w2d3.4
+    """
+    raise NotImplementedError(
+        "Week 2 Day 3 Task 4: quantize_model is yours to write. "
+        "Chapter: Quantisation. "
+        "Test: pdm run test --week 2 --day 3 -- -k task_4"
+    )
+
+
+def _check_quantization(columns: int, group_size: int, bits: int) -> None:
+    if bits not in (2, 4, 8):
+        raise ValueError(f"bits: expected 2, 4 or 8, got {bits}")
+    if group_size not in (32, 64, 128) or columns % group_size:
+        raise ValueError(f"group_size: expected 32, 64 or 128 and a divisor of {columns}, got {group_size}")
+
+
+def _check_packed(packed: mx.array, scales: mx.array, biases: mx.array, group_size: int, bits: int) -> None:
+    columns = packed.shape[-1] * 32 // max(bits, 1)
+    _check_quantization(columns, group_size, bits)
+    expected = (*packed.shape[:-1], columns // group_size)
+    if not scales.shape == biases.shape == expected:
+        raise ValueError(f"scales and biases: expected shape {expected}, got {scales.shape} and {biases.shape}")

@@ -1,0 +1,130 @@
+"""The command: measures, shows tables, writes a file."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from ..engine import check_threads, set_threads
+from ..files import write_whole
+from ..language import Lang, Messages
+from ..problems import reporting, say
+from ..session import PACKAGES, package_of
+from ..syllabus import select_days, select_task
+from ..terminal import left, right, show, wrapped
+from .machine import about
+
+__all__ = ["bench", "rung_name"]
+
+
+Row = dict[str, Any]
+Impl = Annotated[str, typer.Option(metavar="|".join(PACKAGES), help="Whose kernels: yours, or the reference's.")]
+
+
+def bench(
+    impl: Impl = "mine",
+    kernels: Annotated[bool, typer.Option("--kernels/--no-kernels", help="Measure each kernel by itself.")] = True,
+    model: Annotated[bool, typer.Option("--model/--no-model", help="Measure a whole model, day by day.")] = True,
+    smoke: Annotated[
+        bool, typer.Option("--smoke", help="Small sizes and few runs: seconds, to see that everything runs.")
+    ] = False,
+    threads: Annotated[
+        int | None, typer.Option(metavar="N", help="On how many threads. Default: TINY_LLM_THREADS, or all processors.")
+    ] = None,
+    save: Annotated[Path | None, typer.Option(metavar="FILE", help="Write what was measured, as JSON.")] = None,
+    lang: Lang = None,
+) -> None:
+    """Measure your kernels of week 2, beside MLX's operations and the course's fastest. Takes some minutes."""
+    with reporting():
+        from .measuring import measure  # here, so that other commands do not wait for MLX
+
+        words, package = Messages(lang), package_of(impl)
+        if threads is not None:
+            check_threads(threads)
+            set_threads(package, threads)
+        with _progress(words) as step:
+            found = measure(package, smoke, kernels, model, step)
+        _show(found, words)
+        if save is not None:
+            _save(save, found, f"tiny-llm bench --impl {impl}" + " --smoke" * smoke)
+
+
+@contextmanager
+def _progress(words: Messages) -> Iterator[Any]:
+    """Gives step(name, done, count), which says how far it is."""
+    if not sys.stderr.isatty():
+        yield lambda name, done, count: say(f"{name} ...")
+        return
+    from rich.console import Console
+    from rich.progress import Progress
+
+    with Progress(console=Console(stderr=True), transient=True) as progress:
+        task = progress.add_task(words("bench_measuring"), total=None)
+        yield lambda name, done, count: progress.update(task, description=name, completed=done, total=count)
+
+
+def _show(found: dict[str, Any], words: Messages) -> None:
+    limits = found["limits"]
+    show(words("roofline_machine", threads=found["threads"]), bold=True)
+    for name, unit in (("bandwidth", "GB/s"), ("float32", "GFLOP/s"), ("bfloat16", "GFLOP/s")):
+        if limits[name]:
+            show(f"  {left(words(f'roofline_{name}'), 44)} {right(f'{limits[name] / 1e9:,.0f} {unit}', 16)}")
+    for case in dict.fromkeys((row["kernel"], row["sizes"]) for row in found["kernels"]):
+        _show_kernel(case, [row for row in found["kernels"] if (row["kernel"], row["sizes"]) == case], words)
+    if found["model"]:
+        _show_model(found["model"], words)
+
+
+def _show_kernel(case: tuple[str, str], rows: list[Row], words: Messages) -> None:
+    show(f"\n{case[0]}, {case[1]}", bold=True)
+    twin = rows[0]["seconds"]
+    for row in rows:
+        name = rung_name(row["rung"], words)
+        if row["seconds"] is None:
+            show(f"  {left(name, 44)} {right(words('bench_open'), 16)}", dim=True)
+            continue
+        seconds, limit = row["seconds"], row["limit"]
+        line = f"  {left(name, 44)} {right(f'{seconds * 1e6:,.1f} µs', 16)} {twin / seconds:10.1f} x"
+        show(line + (f"   {words('bench_limit', percent=round(100 * limit))}" if limit else ""))
+
+
+def _show_model(rows: list[Row], words: Messages) -> None:
+    show("\n" + words("bench_model", prompt=rows[0]["prompt"]), bold=True)
+    show(f"  {left('', 44)} {right(words('bench_prefill'), 16)} {right(words('bench_decode'), 16)}")
+    for row in rows:
+        name = rung_name(row["stage"], words)
+        speeds = (
+            [words("bench_open")] * 2 if row["decode"] is None else [_speed(row[of]) for of in ("prefill", "decode")]
+        )
+        show(f"  {left(name, 44)} {right(speeds[0], 16)} {right(speeds[1], 16)}", dim=row["decode"] is None)
+    days = [row for row in rows if row["stage"] != "tuned"]
+    written = next((i for i, row in enumerate(days) if row["decode"] is None), len(days))
+    stands = words("bench_rung", rung=written, count=len(days))
+    if written < len(days):
+        stands += " " + words("bench_next", day=rung_name(days[written]["stage"], words))
+    show("\n" + wrapped(stands))
+
+
+def rung_name(rung: str, words: Messages) -> str:
+    """What a rung is called: a task's or day's title."""
+    if rung in ("twin", "mlx", "tuned", "week 1"):
+        return words(f"bench_{rung.replace(' ', '_')}")
+    if "." in rung:
+        return f"{rung} {words.of(select_task(rung).title)}"
+    day = rung.partition("d")[2]
+    return words("bench_day", day=day, title=words.of(select_days("2", day)[0].chapter))
+
+
+def _speed(tokens: float) -> str:
+    return f"{tokens:,.{1 if tokens < 100 else 0}f} tok/s"
+
+
+def _save(file: Path, found: dict[str, Any], command: str) -> None:
+    write_whole(file, (json.dumps(about(command, "mlx", "numpy") | found, indent=1) + "\n").encode())
+    say(f"wrote {file}")

@@ -1,0 +1,250 @@
+"""Each kernel's ladder: its twin, MLX's own operation, every step that is a task, and what the course gives."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Any, Literal, TypeAlias
+
+import mlx.core as mx
+
+__all__ = ["CASES", "Case", "Rung", "cases"]
+
+Limit: TypeAlias = Literal["bandwidth", "arithmetic"]
+Size: TypeAlias = dict[str, int]
+
+# Qwen3-0.6B's; a layer's weights are taken so often that no cache holds them all.
+FULL = {"E": 1024, "I": 3072, "H_q": 16, "H_kv": 8, "D": 128, "L": 128, "S": 512, "copies": 60}
+SMALL = {"E": 128, "I": 192, "H_q": 4, "H_kv": 2, "D": 32, "L": 16, "S": 64, "copies": 2}
+BASE, EPS = 1e6, 1e-6
+
+
+@dataclass(frozen=True)
+class Rung:
+    """One way to compute it. limit: what it runs against."""
+
+    name: str  # twin, mlx, tuned or a task's id
+    run: Callable[[], Any]
+    limit: Limit | None = None
+
+
+@dataclass(frozen=True)
+class Case:
+    """One computation. Rungs do it `times` over; bytes and operations are of one."""
+
+    kernel: str
+    sizes: str
+    rungs: list[Rung]
+    times: int = 1
+    bytes: float = 0
+    operations: float = 0
+
+
+def cases(package: str, is_small: bool) -> Iterator[Case]:
+    """The kernels' cases, each made when its turn comes."""
+    for make in CASES.values():
+        mx.random.seed(0)
+        yield make(package, SMALL if is_small else FULL)
+
+
+def _softmax(package: str, size: Size) -> Case:
+    ops, door = _modules(package, "softmax")
+    x = _normal(size["H_q"] * size["L"], size["S"], dtype=mx.float32)
+    return Case(
+        "softmax",
+        f"{x.shape[0]} x {x.shape[1]}",
+        [
+            Rung("twin", lambda: ops.softmax(x)),
+            Rung("w2d2.2", lambda: door.softmax_scalar(x)),
+            Rung("w2d2.3", lambda: door.softmax_vector(x)),
+            Rung("w2d2.4", lambda: door.softmax(x)),
+        ],
+    )
+
+
+def _matvec(package: str, size: Size) -> Case:
+    ops, door = _modules(package, "quantized_matvec")
+    x, weights = _normal(1, size["E"]), [_weight(size["I"], size["E"]) for _ in range(size["copies"])]
+    packed = _panels(package, weights)
+
+    def each(product: Callable[..., mx.array]) -> Callable[[], Any]:
+        return lambda: [product(x, *weight, 64, 4) for weight in weights]
+
+    return Case(
+        "quantized_matvec",
+        f"1 x {size['E']}, {size['I']} x {size['E']}",
+        [
+            Rung("twin", each(ops.quantized_matmul), "bandwidth"),
+            Rung("mlx", each(_mlx_product), "bandwidth"),
+            Rung("w2d4.1", each(door.quantized_matvec_scalar), "bandwidth"),
+            Rung("w2d4.2", each(door.quantized_matvec_vector), "bandwidth"),
+            Rung("w2d4.3", each(door.quantized_matvec), "bandwidth"),
+            Rung("tuned", lambda: [_packed(package).packed_matmul(x, panels) for panels in packed()], "bandwidth"),
+        ],
+        times=len(weights),
+        bytes=sum(array.nbytes for array in weights[0]),
+    )
+
+
+def _rms_norm(package: str, size: Size) -> Case:
+    ops, door = _modules(package, "rms_norm")
+    x, residual, weight = _normal(size["L"], size["E"]), _normal(size["L"], size["E"]), _normal(size["E"])
+
+    def mlx() -> list[mx.array]:
+        total = x + residual
+        return [total, mx.fast.rms_norm(total, weight, EPS)]
+
+    return Case(
+        "rms_norm",
+        f"{size['L']} x {size['E']}",
+        [
+            Rung("twin", lambda: ops.add_rms_norm(x, residual, weight, EPS)),
+            Rung("mlx", mlx),
+            Rung("w2d5.1", lambda: door.add_rms_norm(x, residual, weight, EPS)),
+        ],
+    )
+
+
+def _rope(package: str, size: Size) -> Case:
+    ops, door = _modules(package, "rope")
+    x = _normal(1, size["L"], size["H_q"], size["D"])
+
+    def mlx() -> mx.array:
+        return mx.fast.rope(x.swapaxes(1, 2), size["D"], traditional=False, base=BASE, scale=1.0, offset=size["S"])
+
+    return Case(
+        "rope",
+        " x ".join(map(str, x.shape)),
+        [
+            Rung("twin", lambda: ops.rope(x, mx.array([size["S"]]), BASE, False)),
+            Rung("mlx", mlx),
+            Rung("w2d5.2", lambda: door.rope(x, size["S"], BASE)),
+        ],
+    )
+
+
+def _swiglu(package: str, size: Size) -> Case:
+    ops, door = _modules(package, "swiglu")
+    gate, up = _normal(size["L"], size["I"]), _normal(size["L"], size["I"])
+    return Case(
+        "swiglu",
+        f"{size['L']} x {size['I']}",
+        [
+            Rung("twin", lambda: ops.swiglu(gate, up)),
+            Rung("mlx", lambda: gate * mx.sigmoid(gate) * up),
+            Rung("w2d5.3", lambda: door.swiglu(gate, up)),
+        ],
+    )
+
+
+def _matmul(package: str, size: Size) -> Case:
+    ops, door = _modules(package, "quantized_matmul")
+    x, weight = _normal(size["L"], size["E"]), _weight(size["I"], size["E"])
+    packed = _panels(package, [weight])
+    return Case(
+        "quantized_matmul",
+        f"{size['L']} x {size['E']}, {size['I']} x {size['E']}",
+        [
+            Rung("twin", lambda: ops.quantized_matmul(x, *weight, 64, 4), "arithmetic"),
+            Rung("mlx", lambda: _mlx_product(x, *weight, 64, 4), "arithmetic"),
+            Rung("w2d6.2", lambda: door.quantized_matmul(x, *weight, 64, 4), "arithmetic"),
+            Rung("tuned", lambda: _packed(package).packed_matmul(x, packed()[0]), "arithmetic"),
+        ],
+        operations=2 * size["L"] * size["E"] * size["I"],
+    )
+
+
+def _attention_of_a_prompt(package: str, size: Size) -> Case:
+    ops, door, mlx = *_modules(package, "attention"), mx.fast.scaled_dot_product_attention
+    L, scale = size["L"], size["D"] ** -0.5
+    q = _normal(1, size["H_q"], L, size["D"])
+    k, v = (_normal(1, size["H_kv"], L, size["D"]) for _ in range(2))
+    return Case(
+        "attention",
+        f"L = S = {L}",
+        [
+            Rung("twin", lambda: ops.attention(q, k, v, scale, "causal"), "arithmetic"),
+            Rung("mlx", lambda: mlx(q, k, v, scale=scale, mask="causal"), "arithmetic"),
+            Rung("w2d7.1", lambda: door.attention_online(q, k, v, scale, "causal"), "arithmetic"),
+            Rung("w2d7.2", lambda: door.flash_attention(q, k, v, scale, "causal"), "arithmetic"),
+        ],
+        operations=2 * size["H_q"] * L * (L + 1) * size["D"],  # two products of half of all pairs
+    )
+
+
+def _attention_of_a_token(package: str, size: Size) -> Case:
+    ops, door, mlx = *_modules(package, "attention"), mx.fast.scaled_dot_product_attention
+    S, scale = size["S"], size["D"] ** -0.5
+    q = _normal(1, size["H_q"], 1, size["D"])
+    stored = [[_normal(1, size["H_kv"], S, size["D"]) for _ in range(2)] for _ in range(size["copies"])]
+
+    def each(attend: Callable[..., mx.array]) -> Callable[[], Any]:
+        return lambda: [attend(q, k, v) for k, v in stored]
+
+    return Case(
+        "attention",
+        f"L = 1, S = {S}",
+        [
+            Rung("twin", each(lambda q, k, v: ops.attention(q, k, v, scale)), "bandwidth"),
+            Rung("mlx", each(lambda q, k, v: mlx(q, k, v, scale=scale)), "bandwidth"),
+            Rung("w2d7.1", each(lambda q, k, v: door.attention_online(q, k, v, scale)), "bandwidth"),
+            Rung("w2d7.3", each(lambda q, k, v: door.flash_attention(q, k, v, scale)), "bandwidth"),
+        ],
+        times=len(stored),
+        bytes=2 * size["H_kv"] * S * size["D"] * 2,
+    )
+
+
+CASES: dict[str, Callable[[str, Size], Case]] = {
+    "softmax": _softmax,
+    "quantized_matvec": _matvec,
+    "rms_norm": _rms_norm,
+    "rope": _rope,
+    "swiglu": _swiglu,
+    "quantized_matmul": _matmul,
+    "attention of a prompt": _attention_of_a_prompt,
+    "attention of a token": _attention_of_a_token,
+}
+
+
+def _modules(package: str, kernel: str) -> tuple[Any, Any]:
+    """The twins, and the kernel's door."""
+    return import_module(f"{package}.kernels.ops"), import_module(f"{package}.kernels.{kernel}")
+
+
+def _packed(package: str) -> Any:
+    return import_module(f"{package}.kernels.packed")
+
+
+def _normal(*shape: int, dtype: mx.Dtype = mx.bfloat16) -> mx.array:
+    x = mx.random.normal(shape).astype(dtype)
+    mx.eval(x)
+    return x
+
+
+def _weight(rows: int, columns: int) -> tuple[mx.array, mx.array, mx.array]:
+    """4 bits in groups of 64, as `quantize` packs them."""
+    packed = mx.random.randint(0, 2**31 - 1, (rows, columns // 8), mx.uint32)
+    scales = mx.full((rows, columns // 64), 0.01, mx.bfloat16)
+    mx.eval(packed, scales)
+    return packed, scales, scales * -7.5
+
+
+def _panels(package: str, weights: list[tuple[mx.array, mx.array, mx.array]]) -> Callable[[], list[mx.array]]:
+    """The weights for the given products, packed when they are first needed."""
+    found: list[mx.array] = []
+
+    def get() -> list[mx.array]:
+        if not found:
+            found.extend(_packed(package).pack(*weight) for weight in weights)
+            mx.eval(found)
+        return found
+
+    return get
+
+
+def _mlx_product(
+    x: mx.array, packed: mx.array, scales: mx.array, biases: mx.array, group_size: int, bits: int
+) -> mx.array:
+    return mx.quantized_matmul(x, packed, scales, biases, transpose=True, group_size=group_size, bits=bits)

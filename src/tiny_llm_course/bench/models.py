@@ -1,0 +1,109 @@
+"""A whole model's ladder: week 1's, and what each day of week 2 changes in it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Any
+
+import mlx.core as mx
+
+from tiny_llm_models.untrained import QWEN3_0_6B, untrained_config
+
+from ..engine import open_stubs
+
+__all__ = ["STAGES", "Stage", "make_stage", "random_model"]
+
+SMALL = untrained_config(
+    "qwen3",
+    hidden_size=128,
+    intermediate_size=192,
+    num_attention_heads=4,
+    num_key_value_heads=2,
+    head_dim=32,
+    vocab_size=272,
+)
+STAGES = ("week 1", "w2d1", "w2d3", "w2d4", "w2d5", "w2d6", "w2d7", "tuned")
+QUANTIZATION = {"group_size": 64, "bits": 4}
+KERNELS = {4: ["quantized_matvec"], 5: ["rms_norm", "rope", "swiglu"], 6: ["quantized_matmul"]}  # by day of week 2
+
+
+@dataclass(frozen=True)
+class Stage:
+    """A model as it is after a day.
+
+    prefill: reads a prompt (1 x L) into an empty cache and gives the next token's logits and the cache; decode: reads
+    one token more. Without a cache decode gets all tokens.
+    """
+
+    prefill: Callable[[mx.array], tuple[mx.array, Any]]
+    decode: Callable[[mx.array, Any], mx.array]
+
+
+def random_model(package: str, is_small: bool, is_quantised: bool = True) -> Any:
+    """Qwen3-0.6B with random weights of 4 bits in groups of 64, or the same numbers dense in bfloat16."""
+    module = {name: import_module(f"{package}.{name}") for name in ("config", "weights", "models")}
+    sizes = SMALL if is_small else QWEN3_0_6B
+    config = module["config"].ModelConfig.from_hf(sizes | {"quantization": QUANTIZATION if is_quantised else None})
+    mx.random.seed(0)
+    found: dict[str, mx.array] = {}
+    for name, shape in module["weights"].expected_shapes(config).items():
+        if len(shape) == 1:
+            found[name] = mx.ones(shape, mx.bfloat16)
+            continue
+        packed = mx.random.randint(0, 2**31 - 1, (shape[0], shape[1] // 8), mx.uint32)
+        scales = mx.full((shape[0], shape[1] // 64), 0.1 / shape[1] ** 0.5, mx.bfloat16)
+        if is_quantised:
+            layer = name.removesuffix(".weight")
+            found |= {name: packed, f"{layer}.scales": scales, f"{layer}.biases": scales * -7.5}
+        else:
+            found[name] = mx.dequantize(packed, scales, scales * -7.5, 64, 4)
+        mx.eval(found)
+    return module["models"].build_model(config, found)
+
+
+def make_stage(name: str, package: str, is_small: bool) -> Stage:
+    """The model as it is at this stage. Raises NotImplementedError if what it needs is still to be written."""
+    if name in ("week 1", "w2d1"):
+        model = random_model(package, is_small, is_quantised=False)
+        return _without_cache(model) if name == "week 1" else _with_cache(package, model)
+    model = random_model(package, is_small)
+    if name == "tuned":
+        import_module(f"{package}.tuned").tune(model)
+        return _with_cache(package, model, has_flash=_is_written(package))
+    kernels = [kernel for day, kernels in KERNELS.items() if day <= int(name[-1]) for kernel in kernels]
+    import_module(f"{package}.optimise").optimise(model, kernels)
+    return _with_cache(package, model, has_flash=name == "w2d7")
+
+
+def _is_written(package: str) -> bool:
+    """Whether there is a FlashAttention; the tuned blocks can do with another one."""
+    return not any(stub.file.stem == "attention" for stub in open_stubs(package) if stub.file.parent.name == "kernels")
+
+
+def _without_cache(model: Any) -> Stage:
+    def prefill(tokens: mx.array) -> tuple[mx.array, mx.array]:
+        return model(tokens)[:, -1], tokens
+
+    def decode(token: mx.array, before: mx.array) -> mx.array:
+        return prefill(mx.concatenate([before, token], axis=1))[0]
+
+    return Stage(prefill, decode)
+
+
+def _with_cache(package: str, model: Any, has_flash: bool = False) -> Stage:
+    next_logits = import_module(f"{package}.generate").next_logits
+    KVCache = import_module(f"{package}.kv_cache").KVCache
+    attention = import_module(f"{package}.kernels.attention").flash_attention if has_flash else None
+
+    def prefill(tokens: mx.array) -> tuple[mx.array, Any]:
+        cache = KVCache(len(model.layers), attention=attention) if attention else KVCache(len(model.layers))
+        return next_logits(model, tokens, cache), cache
+
+    def decode(token: mx.array, cache: Any) -> mx.array:
+        found: mx.array = next_logits(model, token, cache)
+        cache.trim(1)
+        return found
+
+    return Stage(prefill, decode)

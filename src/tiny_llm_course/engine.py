@@ -1,0 +1,155 @@
+"""The model that a command runs: loaded, quantised and built of the layers that were asked for."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from .problems import CommandError, is_learners, say
+from .unsolved import Stub, unsolved
+
+__all__ = ["BITS", "DTYPES", "LAYERS", "Engine", "Wanted", "check_threads", "open_stubs", "set_threads"]
+
+BITS = (2, 4, 8)
+DTYPES = ("float32", "bfloat16", "float16")
+LAYERS = ("plain", "kernels", "tuned")
+MOST_THREADS = 256
+_ATTENTION = "attention"  # the kernel that the cache calls
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What is to run.
+
+    Raises:
+        CommandError: an option is none of those that there are.
+    """
+
+    package: str  # tiny_llm or tiny_llm_ref
+    model: str  # name or path
+    dtype: str | None = None
+    bits: int | None = None
+    layers: str = LAYERS[0]
+    threads: int | None = None  # of kernels
+
+    def __post_init__(self) -> None:
+        if self.dtype not in (None, *DTYPES):
+            raise CommandError(f"--dtype: expected one of {', '.join(DTYPES)}, got {self.dtype!r}")
+        if self.bits not in (None, *BITS):
+            raise CommandError(f"--bits: expected one of {', '.join(map(str, BITS))}, got {self.bits}")
+        if self.layers not in LAYERS:
+            raise CommandError(f"--layers: expected one of {', '.join(LAYERS)}, got {self.layers!r}")
+        if self.threads is not None:
+            check_threads(self.threads)
+        if self.layers == "tuned" and self.dtype not in (None, "bfloat16"):
+            raise CommandError(f"--layers tuned: expected --dtype bfloat16 or none, got {self.dtype}")
+
+
+class Engine:
+    """A model, its tokenizer and the loop that generates. Raises a CommandError where there can be none."""
+
+    def __init__(self, wanted: Wanted):
+        self._wanted = wanted
+        self._open = open_stubs(wanted.package)
+        self._generation = self._module("generate")
+        self.model, self.tokenizer = self._load()
+        self._replace_layers()
+        if wanted.threads is not None and wanted.layers != LAYERS[0]:
+            set_threads(wanted.package, wanted.threads)
+
+    def tokens(self, prompt: Sequence[int], sampler: Any, max_tokens: int) -> Iterable[int]:
+        """New tokens, one at a time: with a KV cache, or by week 1's loop until week 2 day 1 is written."""
+        end = self.model.config.eos_token_ids
+        waits = any((stub.task.week, stub.task.day) == (2, 1) for stub in self._open)
+        if waits or not hasattr(self._generation, "generate"):
+            found: Iterable[int] = self._generation.generate_simple(self.model, prompt, sampler, max_tokens, end)
+        else:
+            found = self._generation.generate(self.model, prompt, sampler, max_tokens, end, self.cache())
+        return found
+
+    def cache(self) -> Any:
+        """An empty KV cache, whose attention is a kernel if the layers are."""
+        layers, KVCache = len(self.model.layers), self._module("kv_cache").KVCache
+        if self._wanted.layers == "plain" or not self._is_written(_ATTENTION):
+            return KVCache(layers)
+        return KVCache(layers, attention=self._module("kernels.attention").flash_attention)
+
+    def _module(self, name: str) -> Any:
+        return import_module(f"{self._wanted.package}.{name}")
+
+    def _is_written(self, kernel: str) -> bool:
+        return not any(stub.file.parent.name == "kernels" and stub.file.stem == kernel for stub in self._open)
+
+    def _load(self) -> Any:
+        """Model and tokenizer. On the CPU the plain layers' dtype is float32: half precision is slower there."""
+        wanted, models = self._wanted, self._module("models")
+        if sys.stderr.isatty():
+            say(f"loading {wanted.model} ...")
+        os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")  # no word of PyTorch, which is not needed
+        import mlx.core as mx
+
+        dtype = wanted.dtype
+        if dtype is None and wanted.layers != "tuned" and mx.default_device().type == mx.DeviceType.cpu:
+            dtype = "float32"
+        try:
+            if self._is_packed(models.resolve(wanted.model)):
+                return models.load_quantized(wanted.model)
+            model, tokenizer = models.load(wanted.model, dtype and getattr(mx, dtype))
+        except (OSError, ValueError) as error:
+            if is_learners(error):
+                raise
+            raise CommandError(f"--model: {error}", exit_code=1) from None
+        if wanted.bits is not None:
+            self._module("quantize").quantize_model(model, bits=wanted.bits)
+        return model, tokenizer
+
+    def _is_packed(self, path: Path) -> bool:
+        """Whether a quantised checkpoint's weights are to stay packed, as kernels want them."""
+        if self._wanted.bits is None and self._wanted.layers == "plain":
+            return False
+        quantization = self._module("config").ModelConfig.from_pretrained(path).quantization
+        if quantization and self._wanted.bits is not None:
+            raise CommandError(f"--bits: this checkpoint has {quantization['bits']} bits already; leave --bits out")
+        return bool(quantization)
+
+    def _replace_layers(self) -> None:
+        if self._wanted.layers == "kernels":
+            optimise = self._module("optimise")
+            names = [name for name in optimise.KERNELS if self._is_written(name)]
+            self._report(names, [*optimise.KERNELS, _ATTENTION])
+            optimise.optimise(self.model, names)
+        if self._wanted.layers == "tuned":
+            if not isinstance(self.model.embed_tokens, self._module("quantize").QuantizedEmbedding):
+                raise CommandError("--layers tuned: expected a model of 4 bits, got dense weights; give --bits 4")
+            try:
+                self._module("tuned").tune(self.model)
+            except (ValueError, RuntimeError) as error:  # RuntimeError: no kernels are built
+                raise CommandError(f"--layers tuned: {error}", exit_code=1) from None
+
+    def _report(self, written: Collection[str], names: Collection[str]) -> None:
+        if missing := [name for name in names if not self._is_written(name)]:
+            say(f"note: kernels not written yet, so plain layers do their work: {', '.join(missing)}")
+
+
+def check_threads(count: int) -> None:
+    """Raise a CommandError if kernels cannot run on so many."""
+    if not 1 <= count <= MOST_THREADS:
+        raise CommandError(f"--threads: expected 1 to {MOST_THREADS}, got {count}")
+
+
+def set_threads(package: str, count: int) -> None:
+    """On how many threads a package's kernels run. Raises a CommandError if none are built."""
+    try:
+        import_module(f"{package}.kernels.extension").set_threads(count)
+    except RuntimeError as error:
+        raise CommandError(f"--threads: {error}", exit_code=1) from None
+
+
+def open_stubs(package: str) -> list[Stub]:
+    """What a learner has still to write; nothing of the reference."""
+    return [] if package == "tiny_llm_ref" else unsolved(Path(import_module(package).__file__ or "").parent)

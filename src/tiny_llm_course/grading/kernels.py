@@ -1,0 +1,91 @@
+"""Submitted kernels: compiled by the judge's side, since a submission may start no process, and tested in the worker.
+
+A kernel is machine code: the audit hook does not see what it does. The limits of the system on memory, files and time
+hold for it, and what it may include is looked at before it is compiled.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import resource
+import shutil
+import subprocess
+import sys
+from contextlib import suppress
+from pathlib import Path
+
+from ..bridge import STAMP
+from ..build_ext import COMPILE, kernels_of
+from ..regions import is_native, parts_of
+from ..task_code import StubError
+from ..workspace import Workspace
+
+__all__ = ["compile_submitted", "is_taken"]
+
+SECONDS, MEMORY, FILE = 60, 2**32, 2**26  # of the compiler: for a file
+INCLUDE = re.compile(r'#\s*include\s*(<\w+(\.h)?>|"\w+\.h")\s*(//.*|/\*.*)?')
+REFUSED = re.compile(r"\b(asm|__asm|__asm__|incbin|embed|__has_include)\b")
+
+
+def is_taken(path: str, workspace: Workspace) -> bool:
+    """Whether a submitted file is used, and not the course's own: of what makes kernels run only files with tasks."""
+    if not path.startswith("kernels/"):
+        return True
+    own = workspace.reference / path
+    if not own.exists():
+        return True
+    try:
+        return own.suffix in (".py", ".cpp", ".metal") and bool(parts_of(own.read_text(encoding="utf-8"), path))
+    except StubError:
+        return False
+
+
+def compile_submitted(package: Path) -> None:
+    """Compile what is written in a submission's package. What does not compile, its tests find out again.
+
+    The course's own kernels are those of the reference; no day's tests call them.
+    """
+    workspace = Workspace()
+    built = workspace.reference / "kernels" / "built"
+    target = package / "kernels" / "built"
+    target.mkdir(parents=True, exist_ok=True)
+    for file in sorted(package.rglob("*")):
+        if is_native(file) and (problem := _refused(file.read_text(encoding="utf-8", errors="replace"))):
+            file.write_text(f'#error "a submission may not use: {problem}"\n', encoding="utf-8")
+    written = kernels_of(package).written
+    own = [file for file in written if not is_taken(f"kernels/{file.name}", workspace)]
+    libraries = [library for file in own for library in built.glob(f"{file.stem}-*.so")]
+    for file in [*built.glob("_bridge.*"), built / STAMP, *libraries]:
+        shutil.copy(file, target)
+    names = [file.name for file in written if file not in own]
+    if not names:
+        return
+    compiler = {"CXX": os.environ["CXX"]} if "CXX" in os.environ else {}  # the grader's
+    with suppress(subprocess.TimeoutExpired):
+        subprocess.run(
+            [sys.executable, "-I", "-c", COMPILE, str(package / "kernels"), *names],
+            cwd=package,
+            env={"PATH": os.defpath, "TMPDIR": str(target)} | compiler,
+            capture_output=True,
+            timeout=SECONDS * len(names),
+            preexec_fn=_limit,
+        )
+
+
+def _refused(source: str) -> str:
+    """What would let a kernel's source read other files while it is compiled."""
+    for line in source.replace("\\\n", "").splitlines():
+        text = line.strip()
+        if re.match(r"(#|%:|\?\?=)\s*(include|import)", text) and not INCLUDE.fullmatch(text):
+            return re.sub(r"[^\w ./<>#]", " ", text)[:80]
+        if match := REFUSED.search(text):
+            return match[0]
+    return ""
+
+
+def _limit() -> None:
+    resource.setrlimit(resource.RLIMIT_CPU, (SECONDS, SECONDS))
+    resource.setrlimit(resource.RLIMIT_FSIZE, (FILE, FILE))
+    if sys.platform == "linux":
+        resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))

@@ -1,0 +1,115 @@
+"""`tiny-llm roofline`: what this machine can do at most, and where a model's prefill and decode stand."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from .language import Lang, Messages
+from .problems import CommandError, reporting, say
+from .session import DEFAULT_IMPL, PACKAGES, package_of
+from .terminal import left, right, show, wrapped
+from .text import Impl
+
+__all__ = ["Point", "points", "roofline"]
+
+CASES = (("prefill", 128, 128), ("prefill", 512, 512), ("decode", 1, 129), ("decode", 1, 513), ("batch", 1, 513))
+BATCH = 16  # requests
+
+
+@dataclass(frozen=True)
+class Point:
+    """A pass over a model: what it costs, and the speed at which it would run if nothing else took time."""
+
+    name: str  # in messages.toml, behind "roofline_"
+    L: int
+    S: int
+    intensity: float
+    rate: float  # operations per second
+    tokens: float  # per second
+    waits_for_memory: bool
+
+
+def points(costs: Any, config: Any, machine: Any, bytes_per_weight: float) -> Iterator[Point]:
+    """costs: the package's module, whose model_cost may be a learner's."""
+    for name, L, S in CASES:
+        if config.max_position_embeddings < S:
+            continue
+        cost, requests = costs.model_cost(config, L, S, bytes_per_weight), 1
+        if name == "batch":  # weights are read once, each request's cache by itself
+            per_position = (cost.bytes - costs.model_cost(config, 1, 1, bytes_per_weight).bytes) / (S - 1)
+            requests = BATCH
+            cost = costs.Cost(BATCH * cost.operations, cost.bytes + (BATCH - 1) * S * per_position)
+        seconds = machine.seconds(cost)
+        rates = cost.operations / seconds, requests * L / seconds
+        yield Point(name, L, S, cost.intensity, *rates, cost.intensity < machine.ridge)
+
+
+def roofline(
+    model: Annotated[
+        str | None,
+        typer.Option(metavar="NAME_OR_PATH", help="Whose sizes. Default: those of Qwen3-0.6B; no weights are needed."),
+    ] = None,
+    bits: Annotated[float, typer.Option(metavar="N", help="Bits of a weight, its share of scales included.")] = 4.5,
+    impl: Impl = DEFAULT_IMPL,
+    out: Annotated[Path, typer.Option(metavar="FOLDER", help="Where the picture is written.")] = Path(),
+    lang: Lang = None,
+) -> None:
+    """Measure how fast this machine reads memory and multiplies, and what that means for a model."""
+    with reporting():
+        words = Messages(lang)
+        package = package_of(impl)
+        if bits <= 0:
+            raise CommandError(f"--bits: expected more than 0, got {bits:g}")
+        costs, config = import_module(f"{package}.costs"), _config(package, model)
+        try:
+            kernels = import_module(f"{PACKAGES[DEFAULT_IMPL]}.kernels.roofline")
+            speeds = kernels.measure(lambda what: say(f"measuring: {what} ..."))
+        except RuntimeError as error:
+            raise CommandError(str(error), exit_code=1) from None
+        peak = max(speeds.float32, speeds.bfloat16)
+        machine = costs.Machine(peak, speeds.bandwidth)
+        found = list(points(costs, config, machine, bits / 8))
+        _print(words, model or "Qwen3-0.6B", speeds, machine, found)
+
+        def draw() -> bytes:
+            from .viz.roofline_drawing import draw_roofline
+
+            return draw_roofline(speeds, found, words)
+
+        from .viz.output import Output
+
+        Output(out, words).picture("roofline.png", draw)
+
+
+def _config(package: str, model: str | None) -> Any:
+    config = import_module(f"{package}.config").ModelConfig
+    if model is None:
+        from tiny_llm_models.untrained import QWEN3_0_6B  # here, so that other commands do not wait for NumPy
+
+        return config.from_hf(QWEN3_0_6B)
+    try:
+        return config.from_pretrained(import_module(f"{package}.models").resolve(model))
+    except (OSError, ValueError) as error:
+        raise CommandError(f"--model: {error}", exit_code=1) from None
+
+
+def _print(words: Messages, model: str, speeds: Any, machine: Any, found: list[Point]) -> None:
+    show(words("roofline_machine", threads=speeds.threads), bold=True)
+    rows = [("roofline_bandwidth", f"{speeds.bandwidth / 1e9:.1f} GB/s")]
+    rows += [("roofline_float32", f"{speeds.float32 / 1e9:,.0f} GFLOP/s")]
+    rows += [("roofline_bfloat16", f"{speeds.bfloat16 / 1e9:,.0f} GFLOP/s")] * (speeds.bfloat16 > 0)
+    rows += [("roofline_ridge", f"{machine.ridge:.1f} FLOP/B")]
+    for key, value in rows:
+        show(f"  {left(words(key), 44)} {right(value, 16)}")
+    show("\n" + words("roofline_model", model=model), bold=True)
+    for point in found:
+        name = words(f"roofline_{point.name}", L=point.L, S=point.S - point.L, batch=BATCH)
+        limit = words("roofline_memory" if point.waits_for_memory else "roofline_arithmetic")
+        show(f"  {left(name, 44)} {right(f'{point.tokens:,.0f} tok/s', 16)}   {point.intensity:7.1f} FLOP/B   {limit}")
+    show("\n" + wrapped(words("roofline_meaning")) + "\n")

@@ -1,0 +1,192 @@
+// A transformer block in two operations, one on each side of attention, with packed 4-bit weights: given.
+#include "packed.h"
+
+using namespace tiny_llm;
+
+namespace {
+
+// x / rms(x) * weight
+template <typename T, typename W>
+void normalise(const T* x, const W* weight, float* to, int64_t n, float eps) {
+    floats squares = {};
+    int64_t i = 0;
+    for (; i + WIDTH <= n; i += WIDTH) {
+        const floats part = load(x + i);
+        squares += part * part;
+    }
+    float total = sum(squares);
+    for (; i < n; i++) total += float(x[i]) * float(x[i]);
+    const float scale = 1 / std::sqrt(total / n + eps);
+    for (i = 0; i + WIDTH <= n; i += WIDTH) store(to + i, load(x + i) * scale * load(weight + i));
+    for (; i < n; i++) to[i] = float(x[i]) * scale * float(weight[i]);
+}
+
+// Calls work(m, wide) for each row; what it leaves in `wide` becomes row m of the input of a product.
+template <typename Work>
+void prepare_rows(const Rows& rows, const Threads& threads, Work work) {
+    threads(rows.count, 4, [&](int64_t begin, int64_t end) {
+        float* wide = scratch<float, 102>(rows.columns);
+        for (int64_t m = begin; m < end; m++) {
+            work(m, wide);
+            prepare(wide, rows.columns, rows.inputs_of(m), rows.sums_of(m));
+        }
+    });
+}
+
+// cos and sin of each row's angles, D / 2 of each. All layers of a step ask for the same ones: the last are kept.
+struct Angles {
+    std::unique_ptr<float[]> table;
+    int64_t rows = 0, D = 0, L = 0, first = -1;
+    double base = 0;
+
+    const float* of(int64_t B, int64_t length, int64_t dims, double theta, int64_t offset, const int32_t* offsets) {
+        if (!offsets && rows == B * length && L == length && D == dims && base == theta && first == offset)
+            return table.get();
+        if (rows * D < B * length * dims) table.reset(new float[B * length * dims]);
+        rows = B * length, D = dims, L = length, base = theta, first = offsets ? -1 : offset;
+        for (int64_t i = 0; i < D / 2; i++) {
+            const double speed = std::pow(base, -2.0 * i / D);
+            for (int64_t m = 0; m < rows; m++) {
+                const double angle = speed * ((offsets ? offsets[m / L] : offset) + m % L);
+                table[m * D + i] = std::cos(angle);
+                table[m * D + D / 2 + i] = std::sin(angle);
+            }
+        }
+        return table.get();
+    }
+};
+
+template <typename T>
+void rotate(const float* x, const float* angles, T* to, int64_t D) {
+    const int64_t half = D / 2;
+    int64_t i = 0;
+    for (; i + WIDTH <= half; i += WIDTH) {
+        const floats a = load(x + i), b = load(x + half + i), c = load(angles + i), s = load(angles + half + i);
+        store(to + i, a * c - b * s);
+        store(to + half + i, a * s + b * c);
+    }
+    for (; i < half; i++) {
+        to[i] = x[i] * angles[i] - x[half + i] * angles[half + i];
+        to[half + i] = x[i] * angles[half + i] + x[half + i] * angles[i];
+    }
+}
+
+}  // namespace
+
+// in: x B x L x E, norm weight, panels of q, k, v one below the other, weights of q_norm and k_norm (or nothing), bias
+// (or nothing), offsets B (or nothing); numbers: eps, base, offset; out: q, k, v, each B x H x L x D.
+KERNEL(before_attention) {
+    const Array &x = call.in[0], &q_norm = call.in[3], &k_norm = call.in[4], &bias = call.in[5], &offsets = call.in[6];
+    const float eps = call.numbers[0];
+    const int64_t B = x.shape[0], L = x.shape[1], E = x.shape[2], M = B * L, D = call.out[0].last();
+    const int64_t heads[3] = {call.out[0].shape[1], call.out[1].shape[1], call.out[2].shape[1]};
+    const int64_t H = heads[0] + heads[1] + heads[2], N = H * D;
+    static thread_local Angles kept;
+    const float* angles =
+        kept.of(B, L, D, call.numbers[1], call.numbers[2], offsets.size() ? offsets.as<int32_t>() : nullptr);
+    float* found = scratch<float, 10>(M * N);
+    const Rows rows = rows_for<0>(M, E);
+    dispatch(x.dtype, [&]<typename T>(T*) {
+        prepare_rows(rows, call.threads,
+                     [&](int64_t m, float* wide) { normalise(x.as<T>() + m * E, call.in[1].as<T>(), wide, E, eps); });
+        multiply(rows, {call.in[2].as<uint32_t>(), N, E}, call.threads,
+                 [&](int64_t m, int64_t row, Sixteen sixteen) { to_floats(found + m * N + row, sixteen); });
+        call.threads(M * H, 64, [&](int64_t begin, int64_t end) {
+            for (int64_t i = begin; i < end; i++) {
+                const int64_t m = i / H, head = i % H, kind = head < heads[0] ? 0 : head < heads[0] + heads[1] ? 1 : 2;
+                const int64_t h = head - (kind > 0 ? heads[0] : 0) - (kind > 1 ? heads[1] : 0);
+                float* from = found + m * N + head * D;
+                T* to = call.out[kind].as<T>() + ((m / L * heads[kind] + h) * L + m % L) * D;
+                if (bias.size())
+                    for (int64_t j = 0; j < D; j++) from[j] += float(bias.as<T>()[head * D + j]);
+                const Array& norm = kind == 0 ? q_norm : k_norm;
+                if (kind < 2 && norm.size()) normalise(from, norm.as<T>(), from, D, eps);
+                if (kind < 2) {
+                    rotate(from, angles + m * D, to, D);
+                } else {
+                    for (int64_t j = 0; j < D; j++) to[j] = from[j];
+                }
+            }
+        });
+    });
+}
+
+// in: attended B x H x L x D, x B x L x E, panels of o, norm weight, panels of gate and up in turn, panels of down;
+// numbers: eps; out: B x L x E.
+KERNEL(after_attention) {
+    const Array &attended = call.in[0], &x = call.in[1], &down = call.in[5];
+    const float eps = call.numbers[0];
+    const int64_t B = x.shape[0], L = x.shape[1], E = x.shape[2], M = B * L;
+    const int64_t H = attended.shape[1], D = attended.last(), Q = H * D, I = down.shape[1] * GROUP;
+    float *stream = scratch<float, 10>(M * E), *gates = scratch<float, 11>(M * 2 * I);
+    const Rows joined = rows_for<0>(M, Q), normed = rows_for<2>(M, E), inner = rows_for<4>(M, I);
+    dispatch(x.dtype, [&]<typename T>(T*) {
+        prepare_rows(joined, call.threads, [&](int64_t m, float* wide) {
+            for (int64_t h = 0; h < H; h++) {
+                const int64_t *step = attended.strides, start = m / L * step[0] + h * step[1] + m % L * step[2];
+                const T* from = attended.as<T>() + start;
+                for (int64_t j = 0; j < D; j++) wide[h * D + j] = from[j * step[3]];
+            }
+        });
+        multiply(joined, {call.in[2].as<uint32_t>(), E, Q}, call.threads, [&](int64_t m, int64_t row, Sixteen sixteen) {
+            float* to = stream + m * E + row;
+            to_floats(to, sixteen);
+            for (int i = 0; i < ROWS; i++) to[i] += float(x.as<T>()[m * E + row + i]);
+        });
+        prepare_rows(normed, call.threads,
+                     [&](int64_t m, float* wide) { normalise(stream + m * E, call.in[3].as<T>(), wide, E, eps); });
+        multiply(normed, {call.in[4].as<uint32_t>(), 2 * I, E}, call.threads,
+                 [&](int64_t m, int64_t row, Sixteen sixteen) { to_floats(gates + m * 2 * I + row, sixteen); });
+        prepare_rows(inner, call.threads, [&](int64_t m, float* wide) {
+            const float* from = gates + m * 2 * I;  // 16 of gate, 16 of up, 16 of gate, ...
+            for (int64_t i = 0; i < I; i += ROWS, from += 2 * ROWS)
+                for (int j = 0; j < ROWS; j += WIDTH) {
+                    const floats gate = load(from + j);
+                    store(wide + i + j, gate / (1 + exp(-gate)) * load(from + ROWS + j));
+                }
+        });
+        multiply(inner, {down.as<uint32_t>(), E, I}, call.threads, [&](int64_t m, int64_t row, Sixteen sixteen) {
+            float result[ROWS];
+            to_floats(result, sixteen);
+            for (int i = 0; i < ROWS; i++) call.out[0].as<T>()[m * E + row + i] = result[i] + stream[m * E + row + i];
+        });
+    });
+}
+
+// in: x M x E, norm weight, panels; numbers: eps; out: M x V: the last norm and the output layer.
+KERNEL(norm_matmul) {
+    const Array &x = call.in[0], &out = call.out[0];
+    const int64_t E = x.last(), M = E ? x.size() / E : 0, V = out.last();
+    const Rows rows = rows_for<0>(M, E);
+    dispatch(x.dtype, [&]<typename T>(T*) {
+        prepare_rows(rows, call.threads, [&](int64_t m, float* wide) {
+            normalise(x.as<T>() + m * E, call.in[1].as<T>(), wide, E, float(call.numbers[0]));
+        });
+        multiply(rows, {call.in[2].as<uint32_t>(), V, E}, call.threads, [&](int64_t m, int64_t row, Sixteen sixteen) {
+            float result[ROWS];
+            to_floats(result, sixteen);
+            for (int i = 0; i < ROWS; i++) out.as<T>()[m * V + row + i] = result[i];
+        });
+    });
+}
+
+// in: tokens, panels of the table; out: tokens x E.
+KERNEL(embed) {
+    const Array &tokens = call.in[0], &out = call.out[0];
+    const int64_t E = out.last(), groups = E / GROUP;
+    const Panels table = {call.in[1].as<uint32_t>(), call.in[1].shape[0] * ROWS, E};
+    dispatch(out.dtype, [&]<typename T>(T*) {
+        for (int64_t i = 0; i < tokens.size(); i++) {
+            const int64_t token = tokens.as<int32_t>()[i], row = token % ROWS;
+            const uint32_t* group = table[token / ROWS];
+            T* to = out.as<T>() + i * E;
+            for (int64_t g = 0; g < groups; g++, group += PANEL_GROUP) {
+                const auto* head = reinterpret_cast<const bfloat16*>(group);
+                const float scale = head[row], bias = head[ROWS + row];
+                for (int line = 0; line < LINES; line++)
+                    for (int j = 0; j < 8; j++)
+                        *to++ = (group[ROWS + line * ROWS + row] >> (4 * j) & 15) * scale + bias;
+            }
+        }
+    });
+}

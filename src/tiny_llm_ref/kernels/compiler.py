@@ -1,0 +1,162 @@
+"""Compiles files of kernels into libraries, once for each state of a file, and says in few lines what is wrong."""
+
+import hashlib
+import os
+import platform
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from functools import cache
+from pathlib import Path
+
+__all__ = ["BUILT", "CompileError", "compile_kernels", "get_ready"]
+
+_HERE = Path(__file__).parent
+BUILT = _HERE / "built"  # the bridge and the compiled kernels; nothing else
+_FLAGS = ("-std=c++20", "-O3", "-fno-math-errno", "-fno-trapping-math", "-ffp-contract=fast", "-shared", "-fPIC")
+_STALE = 3600  # seconds after which no process is still about to load a library that was replaced
+
+
+class CompileError(RuntimeError):
+    """A kernel's file does not compile: the first errors, with file and line."""
+
+
+def compile_kernels(source: Path, flags: Sequence[str] = (), built: Path = BUILT) -> Path:
+    """The library of a file of kernels, compiled into the folder `built` if that was not done before.
+
+    flags: further ones of the compiler.
+
+    Raises:
+        CompileError: there is no compiler, or it finds an error.
+    """
+    compiler = os.environ.get("CXX") or shutil.which("c++") or shutil.which("clang++") or shutil.which("g++")
+    if not compiler:
+        raise CompileError("no C++ compiler: looked for c++, clang++ and g++. How to get one: pdm run doctor")
+    command = [*compiler.split(), *_FLAGS, *_of_this_machine(), *flags]
+    library = built / f"{source.stem}-{_fingerprint(source, command)}.so"
+    if not library.exists():
+        try:
+            _compile(command, source, library)
+        except OSError as error:
+            raise CompileError(_said(library) or f"{error}: is there a C++ compiler? pdm run doctor") from None
+        _remove_stale(built.glob(f"{source.stem}-*.*"), library)
+    return library
+
+
+def _compile(command: list[str], source: Path, library: Path) -> None:
+    library.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=library.parent, prefix=".") as folder:
+        unfinished = Path(folder) / library.name
+        environment = os.environ | {"LC_ALL": "C"}  # in English
+        command = [*command, f"-I{_HERE}", str(source), "-o", str(unfinished)]
+        run = subprocess.run(command, capture_output=True, text=True, errors="replace", env=environment)
+        if run.returncode:
+            problem = _explained(run.stderr, source)
+            library.with_suffix(".txt").write_text(problem, encoding="utf-8")
+            raise CompileError(problem)
+        unfinished.rename(library)  # at once, for whoever else compiles or loads it
+
+
+def _said(library: Path) -> str:
+    """What was wrong when somebody compiled it who may do so; a submission that is graded may not."""
+    file = library.with_suffix(".txt")
+    return file.read_text(encoding="utf-8") if file.exists() else ""
+
+
+def get_ready() -> None:
+    """Ask the machine now what compiling asks it once: a process may be about to lose the right to."""
+    _of_this_machine()
+    _processor()
+
+
+def _remove_stale(libraries: Iterable[Path], newest: Path) -> None:
+    for old in libraries:
+        try:
+            if old != newest and time.time() - old.stat().st_mtime > _STALE:
+                old.unlink()
+        except FileNotFoundError:  # somebody else was faster
+            continue
+
+
+@cache
+def _of_this_machine() -> tuple[str, ...]:
+    """Learners compile on the machine that runs it. What nothing defines is an error now, not when it is loaded."""
+    native = "-mcpu=native" if platform.machine() in ("arm64", "aarch64") else "-march=native"
+    return (native,) if sys.platform == "darwin" else (native, "-Wl,-z,defs")
+
+
+@cache
+def _processor() -> bytes:
+    """What the processor can do: one home directory may be that of several machines."""
+    try:
+        lines = Path("/proc/cpuinfo").read_bytes().splitlines()
+    except OSError:
+        return platform.processor().encode()
+    return next((line for line in lines if line.startswith((b"flags", b"Features"))), b"")
+
+
+def _fingerprint(source: Path, command: Sequence[str]) -> str:
+    parts = [" ".join(command).encode(), _processor(), *(file.read_bytes() for file in _with_headers(source))]
+    return hashlib.sha256(b"\0".join(parts)).hexdigest()[:16]
+
+
+def _with_headers(source: Path) -> list[Path]:
+    """A file, and those of this folder that it includes."""
+    found = [source]
+    for file in found:  # which grows
+        included = re.findall(r'(?m)^#include "(.+)"', file.read_text(encoding="utf-8", errors="replace"))
+        headers = [_HERE / name for name in included]
+        found += [header for header in headers if header.is_file() and header not in found]
+    return found
+
+
+def _explained(output: str, source: Path, most: int = 3) -> str:
+    """The first errors: place, message, line of code."""
+    code = source.read_text(encoding="utf-8", errors="replace").splitlines()
+    found: dict[int, str] = {}
+    for line, message in _errors(output, source):
+        found.setdefault(line, message)  # a template's come again for each of its types
+    name = os.path.relpath(source)
+    parts = [f"{name}:{line}: {message}\n    {code[line - 1].strip()}" for line, message in found.items() if line]
+    others = [f"{name}: {message}" for line, message in found.items() if not line]
+    more = [f"and {len(parts) - most} more"] if len(parts) > most else []
+    return "\n".join([*parts[:most], *more]) or "\n".join(others) or f"{name} does not compile:\n{output[-1000:]}"
+
+
+def _errors(output: str, source: Path) -> Iterator[tuple[int, str]]:
+    """Line and message of each error. Of one in another file, the line that leads there; of the linker's, 0."""
+    lines = output.splitlines()
+    led_from = 0
+    for number, text in enumerate(lines):
+        if "In instantiation of" in text:
+            led_from = 0
+        if undefined := re.search(r"undefined (?:reference to|symbol:?) (.+)", text):
+            yield 0, f"no definition of {_plain(undefined[1])}"
+        match = re.match(r"(.+?):(\d+):(?:\d+:)? +(.*)", text)
+        if match is None:
+            continue
+        file, line, said = match[1], int(match[2]), match[3]
+        if file == str(source) and said.startswith("required") and not led_from:
+            led_from = line
+        elif error := re.match(r"(?:fatal )?error: (.*)", said):
+            yield line if file == str(source) else led_from or _noted(lines[number + 1 :], source), _plain(error[1])
+
+
+def _noted(lines: list[str], source: Path) -> int:
+    """Where Clang says, behind an error in another file, that it comes from."""
+    for text in lines:
+        if " error: " in text:
+            return 0
+        if match := re.match(rf"{re.escape(str(source))}:(\d+):\d+: note: in instantiation of", text):
+            return int(match[1])
+    return 0
+
+
+def _plain(message: str) -> str:
+    """Without what templates and namespaces add."""
+    message = re.sub(r" ?\[with [^\]]*\]| ?\{aka [^}]*\}", "", message)
+    return re.sub(r"\(anonymous namespace\)::|\{anonymous\}::|tiny_llm::", "", message)

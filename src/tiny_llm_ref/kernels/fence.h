@@ -1,0 +1,81 @@
+// For tests: a kernel gets copies of its arrays that stand between margins. Whoever reads there gets NaN, whoever
+// writes there is found out; and so is who writes to an input.
+#pragma once
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include "kernel.h"
+
+namespace tiny_llm {
+
+class Fenced {
+   public:
+    Fenced(const Array& x, uint16_t margin) : array_(x), margin_(margin) {
+        const int64_t item = x.dtype == DType::bfloat16 || x.dtype == DType::float16 ? 2 : 4;
+        int64_t first = 0, last = 0;  // of the elements in memory, counted from `data`: strides may be negative
+        for (int i = 0; i < x.ndim; i++) {
+            const int64_t reach = (x.shape[i] - 1) * x.strides[i];
+            (reach < 0 ? first : last) += reach;
+        }
+        size_ = x.size() ? size_t((last - first + 1) * item) : 0;
+        original_ = static_cast<char*>(x.data) + first * item;
+        words_.assign((size_ + 2 * MARGIN) / 2, margin);
+        array_.data = copy() - first * item;
+    }
+
+    const Array& array() const { return array_; }
+    void bring() { std::memcpy(copy(), original_, size_); }
+    void take_back() const { std::memcpy(original_, copy(), size_); }
+    bool is_unchanged() const { return std::memcmp(copy(), original_, size_) == 0; }
+
+    // What was written outside: "bytes 0 to 3 behind its end", or nothing.
+    std::string trespass() const {
+        if (auto before = touched(copy() - MARGIN); !before.empty()) return before + " of the margin before its start";
+        if (auto behind = touched(copy() + size_); !behind.empty()) return behind + " behind its end";
+        return {};
+    }
+
+   private:
+    static constexpr size_t MARGIN = 1 << 18;  // bytes
+
+    std::string touched(const char* margin) const {
+        const char* want = reinterpret_cast<const char*>(&margin_);
+        if (std::memcmp(margin, want, 2) == 0 && std::memcmp(margin, margin + 2, MARGIN - 2) == 0) return {};
+        size_t first = 0, last = MARGIN - 1;
+        while (margin[first] == want[first % 2]) first++;
+        while (margin[last] == want[last % 2]) last--;
+        return "bytes " + std::to_string(first) + " to " + std::to_string(last);
+    }
+
+    char* copy() { return reinterpret_cast<char*>(words_.data()) + MARGIN; }
+    const char* copy() const { return reinterpret_cast<const char*>(words_.data()) + MARGIN; }
+
+    Array array_;
+    uint16_t margin_;
+    size_t size_;
+    char* original_;
+    std::vector<uint16_t> words_;
+};
+
+// Runs a kernel on fenced arrays; returns what it did that it must not do, or nothing.
+inline std::string run_fenced(void (*function)(const Call&), const std::vector<Array>& in,
+                              const std::vector<Array>& out, const double* numbers, Threads threads) {
+    constexpr uint16_t NAN_IN = 0x7fc1, NAN_OUT = 0xffff;  // NaN in 16 bits, and twice that in 32; not the same one
+    std::vector<Fenced> inputs, outputs;
+    std::vector<Array> fenced_in, fenced_out;
+    for (auto& x : in) inputs.emplace_back(x, NAN_IN).bring();
+    for (auto& x : out) outputs.emplace_back(x, NAN_OUT);
+    for (auto& x : inputs) fenced_in.push_back(x.array());
+    for (auto& x : outputs) fenced_out.push_back(x.array());
+    function({fenced_in.data(), fenced_out.data(), numbers, threads});
+    for (auto& x : outputs) x.take_back();
+    for (size_t i = 0; i < outputs.size(); i++)
+        if (auto where = outputs[i].trespass(); !where.empty())
+            return "wrote outside of output " + std::to_string(i) + ": " + where;
+    for (size_t i = 0; i < inputs.size(); i++)
+        if (!inputs[i].is_unchanged() || !inputs[i].trespass().empty()) return "wrote to input " + std::to_string(i);
+    return {};
+}
+
+}  // namespace tiny_llm

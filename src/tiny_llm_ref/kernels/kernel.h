@@ -1,0 +1,78 @@
+// What a kernel is given: arrays, numbers and threads. Nothing of MLX is in here, so a kernel compiles in a second.
+#pragma once
+#include <cstdint>
+#include <cstring>
+
+namespace tiny_llm {
+
+enum class DType : int32_t { float32, bfloat16, float16, uint32, int32 };
+
+struct Array {
+    void* data;  // of the first element
+    const int64_t* shape;
+    const int64_t* strides;  // in elements
+    int32_t ndim;
+    DType dtype;
+
+    template <typename T>
+    T* as() const {
+        return static_cast<T*>(data);
+    }
+    int64_t size() const {
+        int64_t product = 1;
+        for (int i = 0; i < ndim; i++) product *= shape[i];
+        return product;
+    }
+    int64_t last() const { return shape[ndim - 1]; }
+};
+
+// Runs part(state, begin, end) until all of 0..count has been done, `grain` or more at a time, on several threads.
+struct Threads {
+    void (*run)(void (*part)(void* state, int64_t begin, int64_t end), void* state, int64_t count, int64_t grain);
+    int64_t count;
+
+    template <typename Part>
+    void operator()(int64_t count, int64_t grain, Part part) const {
+        run([](void* state, int64_t begin, int64_t end) { (*static_cast<Part*>(state))(begin, end); }, &part, count,
+            grain);
+    }
+};
+
+struct Call {
+    const Array* in;
+    const Array* out;
+    const double* numbers;
+    Threads threads;
+};
+
+// 16-bit numbers are stored in these and computed with as float.
+struct bfloat16 {
+    uint16_t bits;
+    operator float() const {
+        uint32_t wide = uint32_t(bits) << 16;
+        float value;
+        std::memcpy(&value, &wide, 4);
+        return value;
+    }
+    bfloat16& operator=(float value) {
+        uint32_t wide;
+        std::memcpy(&wide, &value, 4);
+        bool is_nan = (wide & 0x7fffffff) > 0x7f800000;
+        bits = is_nan ? 0x7fc0 : uint16_t((wide + 0x7fff + (wide >> 16 & 1)) >> 16);  // to nearest, ties to even
+        return *this;
+    }
+};
+using float16 = _Float16;
+
+// Calls f with a null pointer of the dtype's C++ type: dispatch(x.dtype, [&](auto* type) { ... });
+template <typename F>
+void dispatch(DType dtype, F f) {
+    if (dtype == DType::bfloat16) return f(static_cast<bfloat16*>(nullptr));
+    if (dtype == DType::float16) return f(static_cast<float16*>(nullptr));
+    return f(static_cast<float*>(nullptr));
+}
+
+}  // namespace tiny_llm
+
+// The function that Python finds under this name.
+#define KERNEL(name) extern "C" void name(const tiny_llm::Call& call)

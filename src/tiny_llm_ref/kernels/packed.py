@@ -1,0 +1,33 @@
+"""Products with 4-bit weights in the order in which a processor wants to read them: given, and the fastest."""
+
+import mlx.core as mx
+
+from .extension import kernel_without_twin
+
+__all__ = ["GROUP", "LINES", "ROWS", "can_pack", "pack", "packed_matmul"]
+
+ROWS, GROUP, LINES = 16, 64, 8
+
+
+def can_pack(packed: mx.array, scales: mx.array, group_size: int, bits: int) -> bool:
+    """Whether a quantised weight can be brought into panels: 4 bits, groups of 64, bfloat16, a multiple of 16 rows."""
+    return bits == 4 and group_size == GROUP and packed.shape[0] % ROWS == 0 and scales.dtype == mx.bfloat16
+
+
+def pack(packed: mx.array, scales: mx.array, biases: mx.array) -> mx.array:
+    """Panels of a weight for which `can_pack` is true.
+
+    Shapes: packed: O x I/8, scales and biases: O x I/64 -> O/16 x I/64 x 144, uint32.
+    """
+    run = kernel_without_twin("packed", "pack_panels")
+    shape = (packed.shape[0] // ROWS, scales.shape[1], ROWS + LINES * ROWS)
+    return run([mx.contiguous(x) for x in (packed, scales, biases)], [(shape, mx.uint32)])[0]
+
+
+def packed_matmul(x: mx.array, panels: mx.array) -> mx.array:
+    """x W^T.
+
+    Shapes: x: N.. x I, panels: O/16 x I/64 x 144 -> N.. x O. The dtype of x is kept.
+    """
+    run = kernel_without_twin("packed", "packed_matmul")
+    return run([mx.contiguous(x), panels], [((*x.shape[:-1], panels.shape[0] * ROWS), x.dtype)])[0]

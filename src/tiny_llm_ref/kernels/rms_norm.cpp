@@ -1,0 +1,68 @@
+// RMSNorm, and the residual sum before it, in one go over each row.
+#include <cmath>
+
+#include "rows.h"
+#include "vector.h"
+
+namespace tiny_llm {
+namespace {
+
+// One row: total = x + residual, out = total / sqrt(mean(total^2) + eps) * weight. Without residual (null), x is the
+// total, and nothing is written there.
+template <typename T>
+void add_rms_norm_row(const T* x, const T* residual, const T* weight, T* total, T* out, int64_t n, float eps) {
+    // task w2d5.1 begin
+    const int64_t whole = n - n % WIDTH;
+    floats squares = {};
+    float rest = 0;
+    for (int64_t i = 0; i < whole; i += WIDTH) {
+        floats y = load(x + i);
+        if (residual) store(total + i, y += load(residual + i));
+        squares += y * y;
+    }
+    for (int64_t i = whole; i < n; i++) {
+        float y = x[i];
+        if (residual) total[i] = y += residual[i];
+        rest += y * y;
+    }
+    const T* y = residual ? total : x;
+    const float factor = 1 / std::sqrt((sum(squares) + rest) / n + eps);
+    for (int64_t i = 0; i < whole; i += WIDTH) store(out + i, load(y + i) * factor * load(weight + i));
+    for (int64_t i = whole; i < n; i++) out[i] = y[i] * factor * weight[i];
+    // task w2d5.1 end
+}
+
+// All rows, shared out among threads.
+template <typename T>
+void add_rms_norm(const Array& x, const Array* residual, const Array& weight, T* total, T* out, const Call& call) {
+    const int64_t n = x.last(), grain = 1 + 16384 / n;
+    const StridedRows of_x(x), of_residual(residual ? *residual : x), of_weight(weight);
+    const float eps = call.numbers[0];
+    call.threads(x.size() / n, grain, [&](int64_t begin, int64_t end) {
+        for (int64_t row = begin; row < end; row++) {
+            const T* added = residual ? of_residual.at<T>(row) : nullptr;
+            T* sums = residual ? total + row * n : nullptr;
+            add_rms_norm_row(of_x.at<T>(row), added, of_weight.at<T>(0), sums, out + row * n, n, eps);
+        }
+    });
+}
+
+}  // namespace
+}  // namespace tiny_llm
+
+using namespace tiny_llm;
+
+// in: x, weight; number: eps; out: rows of root mean square 1, times weight
+KERNEL(rms_norm) {
+    const Array &x = call.in[0], &out = call.out[0];
+    if (x.size() == 0) return;
+    dispatch(x.dtype, [&]<typename T>(T*) { add_rms_norm<T>(x, nullptr, call.in[1], nullptr, out.as<T>(), call); });
+}
+
+// in: x, residual, weight; number: eps; out: the sum, and its rows as above
+KERNEL(add_rms_norm) {
+    const Array &x = call.in[0], &total = call.out[0], &out = call.out[1];
+    if (x.size() == 0) return;
+    dispatch(x.dtype,
+             [&]<typename T>(T*) { add_rms_norm<T>(x, &call.in[1], call.in[2], total.as<T>(), out.as<T>(), call); });
+}

@@ -1,0 +1,63 @@
+"""How fast this machine reads memory and multiplies, measured by kernels: given."""
+
+import time
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import mlx.core as mx
+
+from .extension import Kernel, kernel_without_twin
+from .extension import threads as number_of_threads
+
+__all__ = ["Speeds", "measure"]
+
+_FLOATS = 64 * 1024 * 1024  # 256 MiB: more than any cache holds
+_ROUNDS = 2_000_000
+_REPEATS = 20  # of which the fastest counts: whatever else the machine does can only slow it down
+
+
+class Speeds(NamedTuple):
+    """bandwidth: bytes per second. float32, bfloat16: operations per second; 0 where there are no instructions."""
+
+    bandwidth: float
+    float32: float
+    bfloat16: float
+    threads: int
+
+
+def measure(progress: Callable[[str], None] = lambda what: None) -> Speeds:
+    """Takes a few seconds. progress: is told what is measured next.
+
+    Raises:
+        KernelError: no kernels are built.
+    """
+    progress("reading memory")
+    read, threads = _kernel("read_bytes"), number_of_threads()
+    memory = mx.random.uniform(shape=(_FLOATS,))
+    mx.eval(memory)
+    bandwidth = 4 * _FLOATS / _fastest(lambda: read([memory], [((8 * threads,), mx.float32)]))
+    progress("multiplying float32")
+    float32 = _rate(_kernel("multiply_add"), threads)
+    progress("multiplying bfloat16")
+    return Speeds(bandwidth, float32, _rate(_kernel("multiply_add_bfloat16"), threads), threads)
+
+
+def _rate(run: Kernel, threads: int) -> float:
+    def work() -> list[mx.array]:
+        return run([], [((threads,), mx.float32), ((1,), mx.float32)], [_ROUNDS])
+
+    operations: Any = work()[1].item()
+    return float(operations) * _ROUNDS * threads / _fastest(work)
+
+
+def _fastest(work: Callable[[], list[mx.array]]) -> float:
+    seconds = []
+    for _ in range(_REPEATS):
+        start = time.perf_counter()
+        mx.eval(work())
+        seconds.append(time.perf_counter() - start)
+    return min(seconds)
+
+
+def _kernel(name: str) -> Kernel:
+    return kernel_without_twin("roofline", name)

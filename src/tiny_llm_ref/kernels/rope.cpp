@@ -1,0 +1,98 @@
+// RoPE: angles for a position are computed once, and turn the pairs of all its heads.
+#include <cmath>
+#include <vector>
+
+#include "rows.h"
+#include "vector.h"
+
+namespace tiny_llm {
+namespace {
+
+// Sine and cosine of -1/2 to 1/2 turns, right to 1e-7.
+void sin_cos(floats turns, floats& sine, floats& cosine) {
+    const floats quarters = (turns * 4 + 12582912.f) - 12582912.f;         // to the nearest integer, -2 to 2
+    const floats x = (turns - quarters * 0.25f) * 6.28318531f, z = x * x;  // -pi/4 to pi/4
+    const floats s = x + x * z * (-1.6666654611e-1f + z * (8.3321608736e-3f + z * -1.9515295891e-4f));
+    const floats c = 1 - z / 2 + z * z * (4.1666645683e-2f + z * (-1.3887316255e-3f + z * 2.4433157118e-5f));
+    const ints quarter = __builtin_convertvector(quarters, ints) & 3;
+    const floats a = (quarter & 1) != 0 ? c : s, b = (quarter & 1) != 0 ? s : c;
+    sine = quarter >= 2 ? -a : a;
+    cosine = ((quarter == 1) | (quarter == 2)) != 0 ? -b : b;
+}
+
+// What a thread works with: for each of half a head's pairs its frequency, in turns per position, and room.
+struct Angles {
+    std::vector<double> frequency;
+    std::vector<float> turns, sine, cosine;  // up to a multiple of WIDTH
+
+    Angles(int64_t D, double base) : frequency(D / 2) {
+        const double ratio = std::pow(base, -2.0 / D);
+        double next = 1 / (2 * M_PI);
+        for (double& f : frequency) f = next, next *= ratio;
+        const int64_t room = (D / 2 + WIDTH - 1) / WIDTH * WIDTH;
+        turns.resize(room), sine.resize(room), cosine.resize(room);
+    }
+};
+
+// All H heads of one position, whose pairs are turned by position * frequency. Heads lie `step` apart in x, D in out.
+template <typename T>
+void rope_position(const T* x, int64_t step, T* out, int64_t H, int64_t D, double position, bool traditional,
+                   Angles& angles) {
+    const std::vector<double>& frequency = angles.frequency;
+    float *turns = angles.turns.data(), *sine = angles.sine.data(), *cosine = angles.cosine.data();
+    const int64_t half = D / 2;
+    // task w2d5.2 begin
+    for (int64_t i = 0; i < half; i++) {
+        const double all = position * frequency[i];
+        turns[i] = all - std::nearbyint(all);  // a float holds what is left precisely, but not thousands of turns
+    }
+    for (int64_t i = 0; i < half; i += WIDTH) {
+        floats s, c;
+        sin_cos(load(turns + i), s, c);
+        store(sine + i, s);
+        store(cosine + i, c);
+    }
+    const int64_t next = traditional ? 2 : 1, partner = traditional ? 1 : half;
+    for (int64_t h = 0; h < H; h++) {
+        const T* from = x + h * step;
+        T* to = out + h * D;
+        int64_t i = 0;
+        for (; !traditional && i + WIDTH <= half; i += WIDTH) {
+            const floats a = load(from + i), b = load(from + half + i), s = load(sine + i), c = load(cosine + i);
+            store(to + i, a * c - b * s);
+            store(to + half + i, a * s + b * c);
+        }
+        for (; i < half; i++) {
+            const float a = from[i * next], b = from[i * next + partner];
+            to[i * next] = a * cosine[i] - b * sine[i];
+            to[i * next + partner] = a * sine[i] + b * cosine[i];
+        }
+    }
+    // task w2d5.2 end
+}
+
+}  // namespace
+}  // namespace tiny_llm
+
+using namespace tiny_llm;
+
+// in: x B x L x H x D, first positions B in int32; numbers: base, whether traditional; out: as x
+KERNEL(rope) {
+    const Array &x = call.in[0], &offsets = call.in[1], &out = call.out[0];
+    const int64_t L = x.shape[1], H = x.shape[2], D = x.shape[3];
+    const double base = call.numbers[0];
+    const bool traditional = call.numbers[1];
+    if (x.size() == 0) return;
+    dispatch(x.dtype, [&]<typename T>(T*) {
+        const StridedRows rows(x);
+        const int64_t grain = 1 + 8192 / (H * D);
+        call.threads(x.shape[0] * L, grain, [&](int64_t begin, int64_t end) {
+            Angles angles(D, base);
+            for (int64_t i = begin; i < end; i++) {
+                const double position = offsets.as<int32_t>()[i / L * offsets.strides[0]] + i % L;
+                const T* from = rows.at<T>(i * H);
+                rope_position(from, rows.step(), out.as<T>() + i * H * D, H, D, position, traditional, angles);
+            }
+        });
+    });
+}

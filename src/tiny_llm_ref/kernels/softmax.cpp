@@ -1,0 +1,78 @@
+// Softmax of each row, in three steps of speed.
+#include <cmath>
+
+#include "vector.h"
+
+namespace tiny_llm {
+namespace {
+
+// One row of n numbers, one at a time. The largest is subtracted first, so that nothing overflows.
+template <typename T>
+void softmax_scalar(const T* x, T* out, int64_t n) {
+    // task w2d2.2 begin
+    float largest = -INFINITY, total = 0;
+    for (int64_t i = 0; i < n; i++) largest = std::fmax(largest, x[i]);
+    for (int64_t i = 0; i < n; i++) total += std::exp(x[i] - largest);
+    for (int64_t i = 0; i < n; i++) out[i] = std::exp(x[i] - largest) / total;
+    // task w2d2.2 end
+}
+
+// The same, WIDTH numbers at a time; n need not be a multiple of it.
+template <typename T>
+void softmax_vector(const T* x, T* out, int64_t n) {
+    // task w2d2.3 begin
+    const int64_t whole = n - n % WIDTH;
+    floats largest = splat(-INFINITY), total = {};
+    for (int64_t i = 0; i < whole; i += WIDTH) largest = max(largest, load(x + i));
+    float most = max(largest);
+    for (int64_t i = whole; i < n; i++) most = std::fmax(most, x[i]);
+
+    for (int64_t i = 0; i < whole; i += WIDTH) total += exp(load(x + i) - most);
+    float sums = sum(total);
+    for (int64_t i = whole; i < n; i++) sums += std::exp(x[i] - most);
+
+    const float share = 1 / sums;
+    for (int64_t i = 0; i < whole; i += WIDTH) store(out + i, exp(load(x + i) - most) * share);
+    for (int64_t i = whole; i < n; i++) out[i] = std::exp(x[i] - most) * share;
+    // task w2d2.3 end
+}
+
+// All rows, shared out among threads.
+template <typename T>
+void softmax_threads(const T* x, T* out, int64_t rows, int64_t n, const Threads& threads) {
+    // task w2d2.4 begin
+    const int64_t grain = 1 + 16384 / n;  // rows: less than that is done sooner than a thread wakes up
+    threads(rows, grain, [=](int64_t begin, int64_t end) {
+        for (int64_t row = begin; row < end; row++) softmax_vector(x + row * n, out + row * n, n);
+    });
+    // task w2d2.4 end
+}
+
+template <typename Row>
+void each_row(const Call& call, Row row) {
+    const Array &x = call.in[0], &out = call.out[0];
+    const int64_t n = x.last(), rows = n ? x.size() / n : 0;
+    dispatch(x.dtype, [&]<typename T>(T*) {
+        for (int64_t i = 0; i < rows; i++) row(x.as<T>() + i * n, out.as<T>() + i * n, n);
+    });
+}
+
+}  // namespace
+}  // namespace tiny_llm
+
+using namespace tiny_llm;
+
+KERNEL(softmax_scalar) {
+    each_row(call, [](auto* x, auto* out, int64_t n) { softmax_scalar(x, out, n); });
+}
+
+KERNEL(softmax_vector) {
+    each_row(call, [](auto* x, auto* out, int64_t n) { softmax_vector(x, out, n); });
+}
+
+KERNEL(softmax) {
+    const Array &x = call.in[0], &out = call.out[0];
+    const int64_t n = x.last();
+    if (x.size() == 0) return;
+    dispatch(x.dtype, [&]<typename T>(T*) { softmax_threads(x.as<T>(), out.as<T>(), x.size() / n, n, call.threads); });
+}

@@ -1,0 +1,126 @@
+"""The layer seam: a built model whose layers run week 2's kernels. Given.
+
+The model does not change, and the plain layers stay what these are tested against.
+"""
+
+from collections.abc import Collection
+from typing import Any
+
+import mlx.core as mx
+
+from .embedding import Embedding
+from .kernels.quantized_matmul import quantized_matmul
+from .kernels.quantized_matvec import quantized_matvec
+from .kernels.rms_norm import add_rms_norm, rms_norm
+from .kernels.rope import rope
+from .kernels.swiglu import swiglu
+from .kv_cache import LayerCache
+from .layer_norm import RMSNorm
+from .mlp import SwiGLU
+from .positional_encoding import RoPE
+from .quantize import QuantizedEmbedding, QuantizedLinear
+from .qwen2 import CausalLM, TransformerBlock
+
+__all__ = ["KERNELS", "KernelBlock", "KernelLinear", "KernelNorm", "KernelRoPE", "KernelSwiGLU", "optimise"]
+
+KERNELS = ("quantized_matvec", "rms_norm", "rope", "swiglu", "quantized_matmul")
+_FEW = 8  # rows: up to here a product with each is faster than making the weight dense
+
+
+def optimise(model: CausalLM, kernels: Collection[str] = KERNELS) -> None:
+    """Replace the layers of a built model by those that run the named kernels.
+
+    Attention is the cache's business: KVCache(layers, attention=kernels.attention.flash_attention).
+
+    Raises:
+        ValueError: a name is not one of KERNELS.
+    """
+    if unknown := set(kernels) - set(KERNELS):
+        raise ValueError(f"kernels: expected some of {', '.join(KERNELS)}, got {', '.join(sorted(unknown))}")
+    products = {"quantized_matvec", "quantized_matmul"}.intersection(kernels)
+    parts: Any = model  # layers are replaced by others with the same call
+    for block in parts.layers:
+        attention, mlp = block.self_attn, block.mlp
+        for owner, names in ((attention, "qkvo"), (mlp, ("gate", "up", "down"))):
+            for name in (f"{name}_proj" for name in names if products):
+                setattr(owner, name, _product(getattr(owner, name), products))
+        if "rope" in kernels:
+            attention.rope = KernelRoPE(attention.rope, model.config.rope_theta)
+        if "swiglu" in kernels:
+            block.mlp = KernelSwiGLU(mlp)
+        if "rms_norm" in kernels and hasattr(attention, "q_norm"):
+            attention.q_norm, attention.k_norm = KernelNorm(attention.q_norm), KernelNorm(attention.k_norm)
+    if products:
+        parts.lm_head = _product(model.lm_head or model.embed_tokens, products)
+    if "rms_norm" in kernels:
+        parts.layers = [KernelBlock(block) for block in parts.layers]
+        parts.norm = KernelNorm(model.norm)
+
+
+def _product(layer: Any, kernels: Collection[str]) -> Any:
+    """What takes the layer's place; an embedding's, where it is the output layer."""
+    if isinstance(layer, QuantizedLinear | QuantizedEmbedding):
+        return KernelLinear(layer, kernels)
+    return layer.as_linear if isinstance(layer, Embedding) else layer
+
+
+class KernelLinear:
+    """A quantised layer: few rows by one kernel, many by another; by the plain layer where that kernel is not named."""
+
+    def __init__(self, layer: QuantizedLinear | QuantizedEmbedding, kernels: Collection[str] = KERNELS):
+        self.weight = layer.packed, layer.scales, layer.biases, layer.group_size, layer.bits
+        self.bias = getattr(layer, "bias", None)
+        self.plain = layer.as_linear if isinstance(layer, QuantizedEmbedding) else layer
+        self.few = quantized_matvec if "quantized_matvec" in kernels else None
+        self.many = quantized_matmul if "quantized_matmul" in kernels else None
+
+    def __call__(self, x: mx.array) -> mx.array:
+        multiply = self.few if x.size <= _FEW * x.shape[-1] else self.many
+        if multiply is None:
+            return self.plain(x)
+        y = multiply(x, *self.weight)
+        return y if self.bias is None else y + self.bias
+
+
+class KernelBlock:
+    """A transformer block whose first sum is taken together with its second norm."""
+
+    def __init__(self, block: TransformerBlock):
+        self.self_attn, self.mlp = block.self_attn, block.mlp
+        self.input_layernorm = KernelNorm(block.input_layernorm)
+        self.post_attention_layernorm = KernelNorm(block.post_attention_layernorm)
+
+    def __call__(self, x: mx.array, layer_cache: LayerCache) -> mx.array:
+        norm = self.post_attention_layernorm
+        x, normed = add_rms_norm(x, self.self_attn(self.input_layernorm(x), layer_cache), norm.weight, norm.eps)
+        return x + self.mlp(normed)
+
+
+class KernelNorm:
+    """An RMSNorm."""
+
+    def __init__(self, norm: RMSNorm):
+        self.weight, self.eps = norm.weight, norm.eps
+
+    def __call__(self, x: mx.array) -> mx.array:
+        return rms_norm(x, self.weight, self.eps)
+
+
+class KernelRoPE:
+    """A RoPE that computes its angles and keeps no tables."""
+
+    def __init__(self, plain: RoPE, base: float):
+        self.base, self.traditional = base, plain.traditional
+
+    def __call__(self, x: mx.array, offset: int | mx.array) -> mx.array:
+        return rope(x, offset, self.base, self.traditional)
+
+
+class KernelSwiGLU:
+    """An MLP whose activation is one pass over memory."""
+
+    def __init__(self, mlp: SwiGLU):
+        self.gate_proj, self.up_proj, self.down_proj = mlp.gate_proj, mlp.up_proj, mlp.down_proj
+
+    def __call__(self, x: mx.array) -> mx.array:
+        return self.down_proj(swiglu(self.gate_proj(x), self.up_proj(x)))

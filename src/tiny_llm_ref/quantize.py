@@ -1,0 +1,177 @@
+"""Quantisation: weights of a few bits, packed as MLX and mlx-lm pack them, behind the weight seam."""
+
+from collections.abc import Iterator
+
+import mlx.core as mx
+
+from .basics import Linear, linear
+from .embedding import Embedding
+from .qwen2 import CausalLM
+
+__all__ = ["QuantizedEmbedding", "QuantizedLinear", "dequantize", "quantize", "quantize_model"]
+
+
+def quantize(weight: mx.array, group_size: int = 64, bits: int = 4) -> tuple[mx.array, mx.array, mx.array]:
+    """Levels of a few bits for the numbers of a matrix, packed, with scales and biases: number ~ scale * level + bias.
+
+    Each run of group_size numbers in a row is a group, with a scale and a bias of its own. In float32, for a group
+    whose smallest number is low and whose largest is high:
+        step = (high - low) / (2^bits - 1), at least 1e-7
+        edge = low if |low| > |high|; else high, and then step = -step: levels count from the edge inwards
+        zero = edge / step, rounded: up to its sign, the level that stands for 0
+        scale, bias = edge / zero, edge; where zero is 0, they are step and 0
+        level = (number - bias) / scale, rounded, and kept within 0 to 2^bits - 1
+    Halves are rounded to even. 32 / bits levels are packed into a uint32, the first into the lowest bits. Only at the
+    end, scales and biases are rounded to the dtype of the weight.
+    Shapes: weight: N.. x I -> N.. x (I * bits / 32), uint32, and twice N.. x (I / group_size).
+    Source: MLX's `mx.quantize`, mode "affine", on the CPU.
+
+    Raises:
+        ValueError: bits is not 2, 4 or 8; group_size is not 32, 64 or 128, or does not divide I.
+            `_check_quantization` below raises it.
+
+    Task: w2d3.1
+    """
+    _check_quantization(weight.shape[-1], group_size, bits)
+    groups = mx.unflatten(weight.astype(mx.float32), -1, (-1, group_size))  # N.., I / group_size, group_size
+    low, high = groups.min(axis=-1, keepdims=True), groups.max(axis=-1, keepdims=True)
+    step = mx.maximum((high - low) / (2**bits - 1), 1e-7)
+    from_low = mx.abs(low) > mx.abs(high)
+    edge, step = mx.where(from_low, low, high), mx.where(from_low, step, -step)
+    zero = mx.round(edge / step)
+    scale = mx.where(zero == 0, step, edge / mx.where(zero == 0, 1, zero))
+    bias = mx.where(zero == 0, 0, edge)
+    levels = mx.clip(mx.round((groups - bias) / scale), 0, 2**bits - 1)
+    packed = _pack(levels.flatten(-2).astype(mx.uint32), bits)
+    return packed, scale.squeeze(-1).astype(weight.dtype), bias.squeeze(-1).astype(weight.dtype)
+
+
+def _pack(levels: mx.array, bits: int) -> mx.array:
+    """32 / bits levels to a word, the first in the lowest bits."""
+    shifts = mx.arange(0, 32, bits, dtype=mx.uint32)
+    return mx.sum(mx.unflatten(levels, -1, (-1, 32 // bits)) << shifts, axis=-1)
+
+
+def dequantize(packed: mx.array, scales: mx.array, biases: mx.array, group_size: int = 64, bits: int = 4) -> mx.array:
+    """The matrix that `quantize` packed, as far as it can be had back: scale * level + bias.
+
+    Shapes: packed: N.. x (I * bits / 32), scales and biases: N.. x (I / group_size) -> N.. x I. The dtype is that of
+    the scales; product and sum are computed in float32, and rounded once.
+
+    Raises:
+        ValueError: bits or group_size as in `quantize`, or shapes that do not fit. `_check_packed` below raises it.
+
+    Task: w2d3.2
+    """
+    _check_packed(packed, scales, biases, group_size, bits)
+    groups = mx.unflatten(_unpack(packed, bits), -1, (-1, group_size))  # N.., I / group_size, group_size
+    scale, bias = (part.astype(mx.float32)[..., None] for part in (scales, biases))
+    return (scale * groups + bias).flatten(-2).astype(scales.dtype)
+
+
+def _unpack(packed: mx.array, bits: int) -> mx.array:
+    """The levels: N.. x W -> N.. x (W * 32 / bits)."""
+    shifts = mx.arange(0, 32, bits, dtype=mx.uint32)
+    return mx.flatten(packed[..., None] >> shifts & (2**bits - 1), -2)
+
+
+class QuantizedLinear:
+    """A linear layer that keeps its weight packed. Each call makes it dense, and keeps nothing of that.
+
+    Shapes: packed: O x (I * bits / 32), scales and biases: O x (I / group_size), bias: O or None;
+    call with x: N.. x I -> N.. x O.
+    """
+
+    def __init__(
+        self,
+        packed: mx.array,
+        scales: mx.array,
+        biases: mx.array,
+        group_size: int = 64,
+        bits: int = 4,
+        bias: mx.array | None = None,
+    ):
+        self.packed, self.scales, self.biases = packed, scales, biases
+        self.group_size, self.bits = group_size, bits
+        self.bias = bias
+
+    def __call__(self, x: mx.array) -> mx.array:
+        """Linear layer: y = x W^T + b, with W made dense in the dtype of x, and not rounded to another one before.
+
+        x is of the dtype of scales, biases and bias, or float32. The result is of the dtype of x.
+
+        Task: w2d3.3
+        """
+        scales, biases = self.scales.astype(x.dtype), self.biases.astype(x.dtype)
+        return linear(x, dequantize(self.packed, scales, biases, self.group_size, self.bits), self.bias)
+
+
+class QuantizedEmbedding:
+    """A table of packed vectors, used at both ends of a model as `Embedding` is.
+
+    Shapes: packed: V x (E * bits / 32), scales and biases: V x (E / group_size).
+    """
+
+    def __init__(self, packed: mx.array, scales: mx.array, biases: mx.array, group_size: int = 64, bits: int = 4):
+        self.packed, self.scales, self.biases = packed, scales, biases
+        self.group_size, self.bits = group_size, bits
+
+    def __call__(self, tokens: mx.array) -> mx.array:
+        """Look tokens up; only their rows are made dense.
+
+        Shapes: tokens: N.., integers -> N.. x E. The dtype is that of the scales.
+
+        Task: w2d3.3
+        """
+        packed, scales, biases = (part[tokens] for part in (self.packed, self.scales, self.biases))
+        return dequantize(packed, scales, biases, self.group_size, self.bits)
+
+    def as_linear(self, x: mx.array) -> mx.array:
+        """Use the same table as the output layer, like a `QuantizedLinear` without bias.
+
+        Shapes: x: N.. x E -> N.. x V.
+
+        Task: w2d3.3
+        """
+        return QuantizedLinear(self.packed, self.scales, self.biases, self.group_size, self.bits)(x)
+
+
+def quantize_model(model: CausalLM, group_size: int = 64, bits: int = 4) -> None:
+    """Replace every `Linear` of a built model and its `Embedding` by quantised ones. Norms and biases stay as they are.
+
+    They stand in each block as self_attn.{q,k,v,o}_proj and mlp.{gate,up,down}_proj, and in the model as lm_head, which
+    may be None, and embed_tokens. What is quantised already is left alone.
+
+    Task: w2d3.4
+    """
+    for owner, name in _places(model):
+        layer = getattr(owner, name)
+        if isinstance(layer, Linear):
+            parts = quantize(layer.weight, group_size, bits)
+            setattr(owner, name, QuantizedLinear(*parts, group_size, bits, layer.bias))
+        elif isinstance(layer, Embedding):
+            parts = quantize(layer.weight, group_size, bits)
+            setattr(owner, name, QuantizedEmbedding(*parts, group_size, bits))
+
+
+def _places(model: CausalLM) -> Iterator[tuple[object, str]]:
+    """Where a model keeps its layers: the object and the attribute."""
+    for block in model.layers:
+        yield from ((block.self_attn, f"{part}_proj") for part in "qkvo")
+        yield from ((block.mlp, f"{part}_proj") for part in ("gate", "up", "down"))
+    yield from ((model, name) for name in ("lm_head", "embed_tokens"))
+
+
+def _check_quantization(columns: int, group_size: int, bits: int) -> None:
+    if bits not in (2, 4, 8):
+        raise ValueError(f"bits: expected 2, 4 or 8, got {bits}")
+    if group_size not in (32, 64, 128) or columns % group_size:
+        raise ValueError(f"group_size: expected 32, 64 or 128 and a divisor of {columns}, got {group_size}")
+
+
+def _check_packed(packed: mx.array, scales: mx.array, biases: mx.array, group_size: int, bits: int) -> None:
+    columns = packed.shape[-1] * 32 // max(bits, 1)
+    _check_quantization(columns, group_size, bits)
+    expected = (*packed.shape[:-1], columns // group_size)
+    if not scales.shape == biases.shape == expected:
+        raise ValueError(f"scales and biases: expected shape {expected}, got {scales.shape} and {biases.shape}")

@@ -1,0 +1,85 @@
+"""A quantised model on packed weights, each block in two operations around attention: given, and the fastest.
+
+It enters by the layer seam: `tune` replaces the blocks, the last norm and both ends of a built model by objects with
+the same calls. What week 2 builds is the way here; the plain layers are what these are tested against.
+"""
+
+from typing import Any
+
+import mlx.core as mx
+
+from .config import ModelConfig
+from .kernels.block import after_attention, before_attention, embed, norm_matmul
+from .kernels.packed import ROWS, can_pack, pack, packed_matmul
+from .kv_cache import LayerCache
+from .quantize import QuantizedEmbedding, QuantizedLinear
+from .qwen2 import CausalLM
+
+__all__ = ["TunedBlock", "TunedEmbedding", "tune"]
+
+
+def tune(model: CausalLM) -> None:
+    """Replace the parts of a built model. Its arithmetic is bfloat16 x 4 bit with float32 sums.
+
+    Raises:
+        ValueError: a layer is not quantised to 4 bits in groups of 64 with bfloat16 scales, or its rows are no multiple
+            of 16.
+    """
+    parts: Any = model  # layers are replaced by others with the same call
+    blocks = [TunedBlock(block, model.config) for block in parts.layers]
+    table = _panels(parts.embed_tokens)
+    head = table if parts.lm_head is None else _panels(parts.lm_head)
+    norm = model.norm
+    parts.embed_tokens = TunedEmbedding(table, norm.weight.dtype)
+    parts.lm_head = lambda x: norm_matmul(x, norm.weight, head, norm.eps)  # with the last norm in it
+    parts.norm = lambda x: x
+    parts.layers = blocks
+
+
+class TunedBlock:
+    """A transformer block with the call of `TransformerBlock`."""
+
+    def __init__(self, block: Any, config: ModelConfig):
+        attention, mlp = block.self_attn, block.mlp
+        q, k, v = attention.q_proj, attention.k_proj, attention.v_proj
+        self.heads = (config.num_attention_heads, config.num_key_value_heads, config.head_dim)
+        self.scale = config.head_dim**-0.5
+        self.eps, self.base = config.rms_norm_eps, config.rope_theta
+        self.norms = block.input_layernorm.weight, block.post_attention_layernorm.weight
+        self.head_norms = [attention.q_norm.weight, attention.k_norm.weight] if hasattr(attention, "q_norm") else None
+        self.bias = None if q.bias is None else mx.concatenate([layer.bias for layer in (q, k, v)])
+        self.qkv = mx.concatenate([_panels(layer) for layer in (q, k, v)])
+        self.o, self.down = _panels(attention.o_proj), _panels(mlp.down_proj)
+        self.gate_up = mx.stack([_panels(mlp.gate_proj), _panels(mlp.up_proj)], axis=1).flatten(0, 1)
+        mx.eval(self.qkv, self.o, self.gate_up, self.down)
+
+    def __call__(self, x: mx.array, layer_cache: LayerCache) -> mx.array:
+        q, k, v = before_attention(
+            x, self.norms[0], self.qkv, self.head_norms, self.bias, self.heads, self.eps, self.base, layer_cache.offset
+        )
+        attended = layer_cache.attend(q, k, v, self.scale)
+        return after_attention(attended, x, self.o, self.norms[1], self.gate_up, self.down, self.eps)
+
+
+class TunedEmbedding:
+    """A table of packed vectors, at both ends of a model."""
+
+    def __init__(self, panels: mx.array, dtype: mx.Dtype):
+        self.panels, self.dtype = panels, dtype
+
+    def __call__(self, tokens: mx.array) -> mx.array:
+        return embed(mx.contiguous(tokens.astype(mx.int32)), self.panels, self.dtype)
+
+    def as_linear(self, x: mx.array) -> mx.array:
+        return packed_matmul(x, self.panels)
+
+
+def _panels(layer: Any) -> mx.array:
+    if not isinstance(layer, QuantizedLinear | QuantizedEmbedding):
+        raise ValueError("expected a quantised model, got one with dense layers: quantize_model(model) comes first")
+    if not can_pack(layer.packed, layer.scales, layer.group_size, layer.bits):
+        raise ValueError(
+            f"expected 4 bits in groups of 64, bfloat16 scales and a multiple of {ROWS} rows, got {layer.bits} bits in "
+            f"groups of {layer.group_size}, {layer.scales.dtype} and {layer.packed.shape[0]} rows"
+        )
+    return pack(layer.packed, layer.scales, layer.biases)

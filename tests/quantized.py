@@ -1,0 +1,61 @@
+"""Quantised matrices for tests of products: packed, and dense in float64."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import mlx.core as mx
+import numpy as np
+from helpers import Inputs, array64, assert_close
+
+__all__ = ["ROUNDED_ONCE", "Matrix", "assert_product", "matrix", "rows"]
+
+ROUNDED_ONCE = {mx.float32: 1e-5, mx.float16: 6e-4, mx.bfloat16: 4.5e-3}  # sums in float32, then one rounding
+
+
+@dataclass(frozen=True)
+class Matrix:
+    """As `quantize` packs it."""
+
+    packed: mx.array
+    scales: mx.array
+    biases: mx.array
+    group_size: int = 64
+    bits: int = 4
+
+    @property
+    def arguments(self) -> tuple[mx.array, mx.array, mx.array, int, int]:
+        return self.packed, self.scales, self.biases, self.group_size, self.bits
+
+    @property
+    def dense(self) -> np.ndarray:
+        """What it stands for."""
+        shifts = np.arange(0, 32, self.bits, dtype=np.uint32)
+        levels = np.array(self.packed)[..., None] >> shifts & (2**self.bits - 1)
+        scales, biases = (np.repeat(array64(x), self.group_size, axis=-1) for x in (self.scales, self.biases))
+        return levels.reshape(scales.shape) * scales + biases
+
+
+def matrix(seed: int, O: int, I: int, bits: int = 4, group_size: int = 64, dtype: mx.Dtype = mx.float32) -> Matrix:
+    """Numbers around 1, from all levels, with signed scales and biases of this dtype."""
+    words = np.random.RandomState(seed).randint(0, 2**32, (O, I * bits // 32), np.uint32)
+    inputs = Inputs(seed, dtype)
+    scales = inputs.normal(O, I // group_size, scale=2 / 2**bits)
+    biases = inputs.normal(O, I // group_size)
+    return Matrix(mx.array(words), scales, biases, group_size, bits)
+
+
+def rows(seed: int, *shape: int, dtype: mx.Dtype = mx.float32) -> mx.array:
+    """x, of which a product is around 1."""
+    return Inputs(seed, dtype).normal(*shape, scale=max(shape[-1], 1) ** -0.5)
+
+
+def assert_product(
+    product: Callable[..., Any], x: mx.array, w: Matrix, dtype: mx.Dtype = mx.float32, tolerance: float | None = None
+) -> None:
+    """Fail unless product(x, w) is x W^T."""
+    __tracebackhide__ = True
+    got = product(x, *w.arguments)
+    assert_close(got, array64(x) @ w.dense.T, dtype=dtype, tolerance=tolerance or ROUNDED_ONCE[dtype])

@@ -1,0 +1,129 @@
+"""A clone in which the kernels' bridge is built for real, once, and what makes its next build go wrong."""
+
+import json
+import os
+import shutil
+import time
+from contextlib import contextmanager
+from functools import cache
+
+from learner import Clone
+
+from tiny_llm_course import bridge
+
+__all__ = [
+    "COMPILER",
+    "KEPT",
+    "as_built",
+    "built",
+    "first_build",
+    "made",
+    "old_compiler",
+    "outdate",
+    "path_without",
+    "refused",
+    "script",
+    "stopped_compiler",
+]
+
+KEPT = {"tiny_llm": ("bridge", "softmax", "swiglu"), "tiny_llm_ref": ("bridge", "swiglu")}  # the others take longer
+COMPILER = shutil.which("c++") or shutil.which("clang++") or shutil.which("g++")
+
+
+@cache
+def first_build(root):
+    """A clone in this folder in which nothing was built, and what the command says. Once, for all files of tests."""
+    clone = Clone.create(root)
+    for package, kept in KEPT.items():
+        shutil.rmtree(built(clone, package), ignore_errors=True)
+        for file in (clone.root / "src" / package / "kernels").glob("*.cpp"):
+            if file.stem not in kept:
+                file.unlink()
+    for name, age in {".bridge-ended": 4000, ".bridge-running": 0}.items():
+        (built(clone) / name).mkdir(parents=True)
+        os.utime(built(clone) / name, (time.time() - age,) * 2)
+    return clone, clone.run("build-ext")
+
+
+@contextmanager
+def as_built(tmp_path_factory):
+    """The clone with its bridge. What is changed in it is put back."""
+    clone, run = first_build(tmp_path_factory.getbasetemp() / "built")
+    assert run.returncode == 0, run.stderr
+    folders = [clone.root / "src" / package for package in (*KEPT, "tiny_llm_course")]
+    for folder in folders:
+        if not folder.with_suffix(".kept").exists():
+            shutil.copytree(folder, folder.with_suffix(".kept"))
+    try:
+        yield clone
+    finally:
+        for folder in folders:
+            shutil.rmtree(folder)
+            shutil.copytree(folder.with_suffix(".kept"), folder)
+
+
+def built(clone, package="tiny_llm"):
+    return clone.root / "src" / package / "kernels" / "built"
+
+
+def made(clone, package="tiny_llm"):
+    """What lies there, by name."""
+    return {file.name: file.read_bytes() for file in built(clone, package).iterdir() if file.is_file()}
+
+
+def outdate(clone, **stamp):
+    """As if the bridge had been built for something else."""
+    for package in KEPT:
+        file = built(clone, package) / bridge.STAMP
+        file.write_text(json.dumps(json.loads(file.read_text()) | stamp))
+
+
+def script(folder, name, *lines):
+    """A program of this name; returns where it is."""
+    folder.mkdir(exist_ok=True)
+    file = folder / name
+    file.write_text("#!/bin/sh\n" + "".join(f"{line}\n" for line in lines))
+    file.chmod(0o755)
+    return str(file)
+
+
+HIDDEN = """
+import sysconfig
+from importlib import metadata
+real = metadata.version
+def version(name):
+    if name in {names}:
+        raise metadata.PackageNotFoundError(name)
+    return real(name)
+metadata.version = version
+get_path = sysconfig.get_path
+if "Python.h" in {names}:
+    sysconfig.get_path = lambda name, *more: "/nowhere" if name == "include" else get_path(name, *more)
+"""
+
+
+def path_without(clone, folder, names):
+    """A path of Python's with which these packages are not installed. One may be Python.h."""
+    folder.mkdir()
+    (folder / "sitecustomize.py").write_text(HIDDEN.format(names=names))
+    return os.pathsep.join([str(folder), str(clone.root / "src")])
+
+
+def refused(run):
+    """What a failing command says: in a few lines, none of them Python's."""
+    assert run.returncode == 1
+    assert "Traceback" not in run.stderr
+    assert len(run.stderr.splitlines()) == 1
+    return run.stderr
+
+
+def old_compiler(folder):
+    """One that does not know what kernels use."""
+    version = 'case "$*" in *--version*) echo "g++ 9.5.0"; exit;; esac'
+    return script(folder, "c++", version, "echo 'kernel.h:70: error: _Float16 does not name a type' >&2; exit 1")
+
+
+def stopped_compiler(folder, *lines):
+    """A compiler that answers as the real one does when it is asked what it can do; to compile, it does this."""
+    answers = f'case "$*" in *--version*|*-fsyntax-only*) exec {COMPILER} "$@";; esac'
+    return script(folder, "c++", answers, *lines)

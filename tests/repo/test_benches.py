@@ -1,0 +1,52 @@
+"""The scripts of benches/ run, as small as they can be, and what they wrote is whole."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+RESULTS = sorted((ROOT / "benches" / "results").glob("*.json"))
+
+pytestmark = pytest.mark.xdist_group("kernels")
+
+
+@pytest.fixture
+def device() -> None:
+    """They choose their own."""
+
+
+@pytest.mark.parametrize(
+    ("script", "printed"),
+    [
+        ("one_token.py", "whole step"),
+        ("story.py", "pdm run main --bits 4 --layers tuned"),
+        ("quantisation.py", "bits"),
+    ],
+)
+def test_smoke(script, printed):
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("TINY_LLM")}
+    run = subprocess.run(
+        [sys.executable, f"benches/{script}", "--smoke"], cwd=ROOT, env=kept, capture_output=True, text=True
+    )
+    assert run.returncode == 0, run.stderr
+    assert printed in run.stdout
+
+
+def test_peers_explain_themselves():
+    run = subprocess.run([sys.executable, "benches/peers.py", "--help"], cwd=ROOT, capture_output=True, text=True)
+    assert run.returncode == 0
+    assert "llama-bench" in run.stdout
+
+
+@pytest.mark.parametrize("file", RESULTS, ids=lambda file: file.name)
+def test_results_say_how_to_measure_them_again(file):
+    found = json.loads(file.read_text(encoding="utf-8"))
+    assert found["machine"]
+    assert found["versions"]["mlx"]
+    script = found["command"].split()[1] if found["command"].startswith("python ") else None
+    assert script is None or (ROOT / script).is_file()
+    assert script is not None or found["command"].startswith("tiny-llm ")

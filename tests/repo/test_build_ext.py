@@ -1,0 +1,152 @@
+"""`tiny-llm build-ext`: a real build, when it is done again, and what is said when something is missing."""
+
+import os
+import shutil
+
+import pytest
+from building import COMPILER, as_built, built, first_build, made, old_compiler, outdate, path_without, refused, script
+
+from tiny_llm_course.install import install_command
+
+pytestmark = pytest.mark.xdist_group("build_ext")  # one build for all
+
+CURRENT = "The kernels' bridge to MLX is up to date.\n"
+OPEN = "to be written: softmax (w2d2.2, w2d2.3, w2d2.4)\nto be written: swiglu (w2d5.3)\n"
+
+
+@pytest.fixture
+def clone(tmp_path_factory):
+    with as_built(tmp_path_factory) as clone:
+        yield clone
+
+
+def test_the_first_build(tmp_path_factory):
+    clone, run = first_build(tmp_path_factory.getbasetemp() / "built")
+    assert run.returncode == 0, run.stderr
+    building, tried, *rest = run.stdout.splitlines(keepends=True)
+    assert building == "Building the kernels' bridge to MLX (once; less than a minute) ...\n"
+    assert tried.startswith("Built in ")
+    assert tried.endswith("it was tried, and works.\n")
+    assert "".join(rest) == OPEN
+    left = {file.name for file in built(clone).iterdir()}
+    assert {name.partition(".")[0] for name in left} == {"", "_bridge", "bridge"}
+    assert {name for name in left if name.startswith(".")} == {".bridge-running"}, "another build may be at work there"
+    assert made(clone) == made(clone, "tiny_llm_ref"), "with it a learner's mistakes are named"
+
+
+def test_what_is_built_is_not_built_again(clone):
+    before = {file: file.stat().st_mtime_ns for file in built(clone).iterdir()}
+    run = clone.run("build-ext", PATH="/nowhere")
+    assert (run.returncode, run.stdout) == (0, CURRENT + OPEN)
+    assert {file: file.stat().st_mtime_ns for file in built(clone).iterdir()} == before
+    assert clone.run("build-ext", "--lang", "ja").stdout.startswith(
+        "カーネルと MLX をつなぐ拡張モジュールは最新です。\n未実装: softmax（w2d2.2"
+    )
+
+
+@pytest.mark.parametrize("stamp", [{"mlx": "0.1"}, {"python": ".so"}, {"nanobind": "1.0"}, {"sources": ""}], ids=str)
+def test_what_was_built_for_something_else_is_built_again(clone, stamp):
+    outdate(clone, **stamp)
+    assert "kernels need a C++ compiler" in refused(clone.run("build-ext", PATH="/nowhere"))
+
+
+def test_changed_sources_are_built_again_and_others_are_not(clone):
+    (clone.root / "src/tiny_llm/kernels/rows.h").write_text("// of a kernel\n")
+    assert clone.run("build-ext", PATH="/nowhere").stdout.startswith(CURRENT)
+    with (clone.root / "src/tiny_llm/kernels/pool.h").open("a") as file:
+        file.write("// newer\n")
+    assert "kernels need a C++ compiler" in refused(clone.run("build-ext", PATH="/nowhere"))
+
+
+def test_the_other_packages_bridge_is_taken_where_the_sources_are_the_same(clone):
+    for package in ("tiny_llm", "tiny_llm_ref"):
+        shutil.rmtree(built(clone, package))
+        run = clone.run("build-ext", PATH="/nowhere")
+        assert run.returncode == 0
+        assert "Building" not in run.stdout
+        assert made(clone) == made(clone, "tiny_llm_ref")
+
+
+def test_kernels_that_are_written_are_compiled(clone):
+    clone.file("kernels/swiglu.cpp").write_text(clone.solved("kernels/swiglu.cpp", "w2d5.3"))
+    run = clone.run("build-ext")
+    assert run.stdout == CURRENT + "compiled: swiglu\n" + OPEN.splitlines(keepends=True)[0]
+    [library] = built(clone).glob("swiglu-*.so")
+    assert run.returncode == 0
+    before = library.stat().st_mtime_ns
+    assert "compiled: swiglu\n" in clone.run("build-ext").stdout
+    assert library.stat().st_mtime_ns == before
+
+
+def test_the_reference(clone):
+    shutil.rmtree(built(clone))
+    run = clone.run("build-ext", "--impl", "ref")
+    assert (run.returncode, run.stdout) == (0, CURRENT + "compiled: swiglu\n")
+    assert not built(clone).exists()
+    assert clone.run("build-ext", "--impl", "yours").stderr == "error: --impl: expected one of ref, mine, got 'yours'\n"
+
+
+def test_help(clone):
+    shown = clone.run("build-ext", "--help").stdout
+    assert "Build what kernels in C++ need (once), and compile those that are written." in shown
+    assert "ref|mine" in shown
+
+
+# --------------------------------------------------------------------------------------------------- what is missing
+
+
+def test_no_compiler(clone):
+    outdate(clone, mlx="0.1")
+    said = refused(clone.run("build-ext", PATH="/nowhere"))
+    assert said.startswith("error: kernels need a C++ compiler: none was found that works. Try: ")
+    said = refused(clone.run("build-ext", CXX="nosuch -O2"))
+    assert said.endswith("the environment's CXX names nosuch -O2, which does not work. Try: unset CXX\n")
+
+
+def test_a_compiler_that_is_too_old(clone, tmp_path):
+    outdate(clone, mlx="0.1")
+    said = refused(clone.run("build-ext", CXX=old_compiler(tmp_path)))
+    assert "g++ 9.5.0 does not compile C++20 with 16-bit floats, as GCC 12, Clang 16 and newer ones do" in said
+    assert "(kernel.h:70: error: _Float16 does not name a type). Try: " in said
+
+
+@pytest.mark.parametrize("names", [["nanobind"], ["cmake", "ninja"]], ids=", ".join)
+def test_missing_packages(clone, tmp_path, names):
+    outdate(clone, mlx="0.1")
+    path = path_without(clone, tmp_path / "site", names)
+    script(tmp_path / "bin", "c++", f'exec {COMPILER} "$@"')
+    said = refused(clone.run("build-ext", PYTHONPATH=path, PATH=str(tmp_path / "bin")))
+    assert said.startswith(f"error: kernels need {', '.join(names)}. To install: ")
+    assert "install" in said.partition("To install: ")[2]
+
+
+def test_without_nanobind_a_bridge_that_is_built_is_used(clone, tmp_path):
+    """It is needed only to build."""
+    path = path_without(clone, tmp_path / "site", ["nanobind"])
+    assert clone.run("build-ext", PYTHONPATH=path).stdout == CURRENT + OPEN
+
+
+def test_how_packages_are_installed(tmp_path):
+    """They come with the course, and no extra has them."""
+    environment = tmp_path / ".venv"
+    (environment / "bin").mkdir(parents=True)
+    commands = [install_command("", tmp_path, environment)]
+    (tmp_path / "pyproject.toml").touch()
+    commands.append(install_command("", tmp_path, environment))
+    (tmp_path / ".pdm-python").touch()
+    commands.append(install_command("", tmp_path, environment))
+    (environment / "bin" / "pdm").touch()
+    commands.append(install_command("", tmp_path, environment))
+    (environment / "pyvenv.cfg").write_text("home = /usr/bin\nuv = 0.9.1\n")
+    commands.append(install_command("", tmp_path, environment))
+    pdm = os.path.relpath(environment / "bin" / "pdm")
+    assert commands == [
+        *("pip install tiny-llm", "pip install -e .", "pdm install --prod", f"{pdm} install --prod"),
+        "uv sync --inexact",
+    ]
+
+
+def test_missing_headers_of_python(clone, tmp_path):
+    outdate(clone, mlx="0.1")
+    said = refused(clone.run("build-ext", PYTHONPATH=path_without(clone, tmp_path / "site", ["Python.h"])))
+    assert said.startswith("error: the bridge needs Python's header files (Python.h), and they are not installed.")

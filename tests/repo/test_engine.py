@@ -1,0 +1,140 @@
+"""--bits and --layers: what generate and chat build, and what they say."""
+
+import json
+import shutil
+from pathlib import Path
+
+import mlx.core as mx
+import pytest
+from learner import Clone
+from mlx_lm.utils import load, quantize_model, save_model
+from typer.testing import CliRunner
+
+from tiny_llm_course.__main__ import app
+from tiny_llm_course.engine import Engine, Wanted
+from tiny_llm_course.problems import CommandError
+from tiny_llm_models import bundled
+from tiny_llm_ref.kernels import extension
+from tiny_llm_ref.optimise import KernelLinear
+from tiny_llm_ref.quantize import QuantizedEmbedding, QuantizedLinear
+from tiny_llm_ref.sampler import greedy
+from tiny_llm_ref.tuned import TunedBlock
+
+QUESTION = "Mia had a red key. She hid the key in the old box. Where is the key?"
+ANSWER = "The key is in the old box.\n"
+GENERATE = ("generate", "--model", str(bundled("story")), "--temp", "0", "--prompt", QUESTION)
+
+pytestmark = pytest.mark.xdist_group("kernels")
+
+
+@pytest.fixture
+def device() -> None:
+    """The commands choose their own."""
+
+
+@pytest.fixture(scope="module")
+def packed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """`story`, quantised and written by mlx-lm."""
+    path = tmp_path_factory.mktemp("checkpoint")
+    model, _ = load(str(bundled("story")))
+    config = json.loads((bundled("story") / "config.json").read_text())
+    model, config = quantize_model(model, config, 64, 4)
+    save_model(path, model)
+    (path / "config.json").write_text(json.dumps(config))
+    for file in ("tokenizer.json", "tokenizer_config.json", "chat_template.jinja"):
+        if (bundled("story") / file).exists():
+            shutil.copy(bundled("story") / file, path)
+    return path
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        "--layers kernels",
+        "--bits 8",
+        "--bits 8 --layers kernels",
+        "--bits 4 --layers kernels --dtype bfloat16",
+        "--bits 4 --layers tuned",
+        "--bits 4 --layers tuned --threads 1",
+    ],
+)
+def test_the_answer_stays(options):
+    run = CliRunner().invoke(app, [*GENERATE, *options.split()])
+    assert (run.exit_code, run.stdout) == (0, ANSWER), run.output
+
+
+@pytest.mark.parametrize("layers", ["kernels", "tuned"])
+def test_quantised_checkpoint_stays_packed(packed, layers):
+    model = Engine(Wanted("tiny_llm_ref", str(packed), layers=layers)).model
+    if layers == "tuned":
+        assert isinstance(model.layers[0], TunedBlock)
+    else:
+        assert isinstance(model.layers[0].self_attn.q_proj, KernelLinear)
+        assert isinstance(model.embed_tokens, QuantizedEmbedding)
+
+
+def test_quantised_checkpoint_becomes_dense_for_plain_layers(packed):
+    engine = Engine(Wanted("tiny_llm_ref", str(packed)))
+    assert not isinstance(engine.model.layers[0].mlp.up_proj, QuantizedLinear)
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"bits": 3}, "--bits: expected one of 2, 4, 8, got 3"),
+        ({"layers": "fast"}, "--layers: expected one of plain, kernels, tuned, got 'fast'"),
+        ({"threads": 0}, "--threads: expected 1 to 256, got 0"),
+        ({"dtype": "int8"}, "--dtype: expected one of float32, bfloat16, float16, got 'int8'"),
+        ({"layers": "tuned"}, "--layers tuned: expected a model of 4 bits, got dense weights; give --bits 4"),
+        ({"layers": "tuned", "bits": 8}, "--layers tuned: expected 4 bits in groups of 64.* got 8 bits"),
+        ({"layers": "tuned", "bits": 4, "dtype": "float16"}, "--layers tuned: expected --dtype bfloat16 or none"),
+    ],
+)
+def test_refusals(options, said):
+    with pytest.raises(CommandError, match=said):
+        Engine(Wanted("tiny_llm_ref", "story", **options))
+
+
+def test_bits_of_a_quantised_checkpoint(packed):
+    with pytest.raises(CommandError, match="--bits: this checkpoint has 4 bits already; leave --bits out"):
+        Engine(Wanted("tiny_llm_ref", str(packed), bits=8))
+
+
+def test_tuned_layers_without_a_bridge(tmp_path):
+    clone = Clone.create(tmp_path)
+    run = clone.run(*GENERATE, "--bits", "4", "--layers", "tuned", TINY_LLM_KERNELS="off")
+    assert run.returncode == 1
+    assert run.stderr.splitlines()[-1].startswith("error: --layers tuned: TINY_LLM_KERNELS is off")
+
+
+def test_kernels_as_far_as_they_are_written(tmp_path):
+    """A learner who has written week 1, days 1 and 3, and SwiGLU."""
+    clone = Clone.create(tmp_path)
+    written = [f"w1d{day}.{task}" for day in range(1, 8) for task in range(1, 5)] + ["w2d1.1", "w2d1.2", "w2d1.3"]
+    written += ["w2d3.1", "w2d3.2", "w2d3.3", "w2d3.4", "w2d5.3"]
+    for file in (clone.root / "src/tiny_llm_ref").rglob("*"):
+        name = file.relative_to(clone.root / "src/tiny_llm_ref").as_posix()
+        if file.suffix in (".py", ".cpp") and not name.startswith(("kernels/built", "foundations")):
+            clone.file(name).write_text(clone.solved(name, *written))
+    run = clone.run(*GENERATE, "--impl", "mine", "--bits", "8", "--layers", "kernels", TINY_LLM_KERNELS="")
+    assert (run.returncode, run.stdout) == (0, ANSWER), run.stderr
+    missing = "quantized_matvec, rms_norm, rope, quantized_matmul, attention"
+    assert f"note: kernels not written yet, so plain layers do their work: {missing}" in run.stderr
+
+
+def test_the_loop_of_an_engine_ends():
+    engine = Engine(Wanted("tiny_llm_ref", "story", bits=4, layers="tuned"))
+    prompt = engine.tokenizer.encode("Once upon a time")
+    tokens = list(engine.tokens(prompt, greedy, 5))
+    assert len(tokens) == 5
+    assert tokens == list(engine.tokens(prompt, greedy, 5))  # each time with an empty cache
+    assert mx.array(tokens).dtype == mx.int32
+
+
+def test_threads():
+    before = extension.threads()
+    try:
+        Engine(Wanted("tiny_llm_ref", "story", bits=4, layers="tuned", threads=3))
+        assert extension.threads() == 3
+    finally:
+        extension.set_threads(before)

@@ -1,0 +1,166 @@
+"""What runs kernels: compiling at the same time, threads, forks, exits, what is said when something is missing."""
+
+import os
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+pytestmark = pytest.mark.xdist_group("kernels")
+
+START = """
+import os, sys, threading, time
+import numpy as np, mlx.core as mx
+from tiny_llm_ref.kernels import extension, softmax
+x = mx.array(np.random.RandomState(0).standard_normal((512, 333)).astype(np.float32))
+expected = np.array(mx.softmax(x, axis=-1))
+def works(*streams):
+    with mx.stream(*streams or [mx.default_stream(mx.cpu)]):
+        return np.allclose(np.array(softmax.softmax(x + 0)), expected, atol=1e-6)
+assert works()
+"""
+FILE = (
+    '#include "vector.h"\n\nKERNEL(double_it) {\n    for (int64_t i = 0; i < call.in[0].size(); i++)\n        BODY\n}\n'
+)
+RIGHT = "call.out[0].as<float>()[i] = 2 * call.in[0].as<float>()[i];"
+
+
+def python(code, **environment):
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("TINY_LLM")}
+    path = {"PYTHONPATH": str(ROOT / "src")}
+    command = [sys.executable, "-c", code]
+    return subprocess.run(command, env=kept | path | environment, capture_output=True, text=True, timeout=120)
+
+
+def prints(code, **environment):
+    run = python(code, **environment)
+    assert run.returncode == 0, run.stderr
+    return run.stdout.strip()
+
+
+@pytest.fixture
+def kernels(tmp_path):
+    """The folder of kernels in a package of its own, with a bridge, and nothing compiled."""
+    package = tmp_path / "tiny_llm"
+    ignored = shutil.ignore_patterns("__pycache__", "[a-z]*-*.so", "*.txt", "mistakes")
+    shutil.copytree(ROOT / "src/tiny_llm_ref/kernels", package / "kernels", ignore=ignored)
+    (package / "__init__.py").touch()
+    return package / "kernels"
+
+
+def double(kernels, body, more="", **environment):
+    """Run a kernel with this body in a process of its own."""
+    (kernels / "twice.cpp").write_text(FILE.replace("BODY", body))
+    code = "import mlx.core as mx\nfrom tiny_llm.kernels import extension\nx = mx.arange(5.0)\n"
+    code += "run = extension.kernel('twice', 'double_it')\nprint(run and run([x], [(x.shape, x.dtype)])[0].tolist())\n"
+    return python(code + more, PYTHONPATH=str(kernels.parents[1]), **environment)
+
+
+def test_a_fork_after_use():
+    code = "pid = os.fork()\nif pid == 0:\n    os._exit(0 if works(mx.new_stream(mx.cpu)) else 3)\n"
+    assert prints(START + code + "print(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), works())") == "0 True"
+
+
+def test_eight_threads_with_streams_of_their_own():
+    code = "results = []\ndef work():\n    stream = mx.new_stream(mx.cpu)\n"
+    code += "    results.extend(works(stream) for _ in range(50))\n"
+    code += "all_ = [threading.Thread(target=work) for _ in range(8)]\n"
+    code += "for thread in all_: thread.start()\nfor thread in all_: thread.join()\n"
+    assert prints(START + code + "print(len(results), all(results))") == "400 True"
+
+
+def test_exit_while_a_kernel_runs():
+    code = "y = mx.random.normal((20000, 2000))\nfor _ in range(10):\n    y = softmax.softmax(y)\nmx.async_eval(y)\n"
+    assert prints(START + code + "print('leaving')") == "leaving"
+
+
+def test_numbers_of_threads():
+    code = "for count in (1, 2, 3, 7, 1):\n    extension.set_threads(count)\n    print(works(), extension.threads())"
+    assert prints(START + code) == "True 1\nTrue 2\nTrue 3\nTrue 7\nTrue 1"
+    assert prints(START + "print(extension.threads())", TINY_LLM_THREADS="3") == "3"
+
+
+@pytest.mark.parametrize("text", ["", "0", "-1", "257", "two", "1.5"])
+def test_a_number_of_threads_that_is_none(text):
+    run = python(START, TINY_LLM_THREADS=text)
+    assert run.stderr.splitlines()[-1] == f"ValueError: TINY_LLM_THREADS: expected a number from 1 to 256, got {text!r}"
+
+
+def test_other_processes_want_the_processors_too():
+    """Two on each of them: a kernel gets a third of the time, and not a hundredth."""
+    code = START + "extension.set_threads(os.cpu_count())\ncount, end = 0, time.monotonic() + 2\n"
+    code += "while time.monotonic() < end:\n    mx.eval(softmax.softmax(x)); count += 1\nprint(count)"
+    alone = int(prints(code))
+    busy = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(2 * (os.cpu_count() or 1))]
+    try:
+        assert int(prints(code)) > alone / 20
+    finally:
+        for process in busy:
+            process.kill()
+            process.wait()
+
+
+def test_eight_processes_compile_the_same_file(kernels):
+    (kernels / "twice.cpp").write_text(FILE.replace("BODY", RIGHT))
+    code = "import mlx.core as mx\nfrom tiny_llm.kernels import extension\nx = mx.arange(5.0)\n"
+    code += "print(extension.kernel('twice', 'double_it')([x], [(x.shape, x.dtype)])[0].tolist())"
+    environment = os.environ | {"PYTHONPATH": str(kernels.parents[1])}
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    runs = [subprocess.Popen([sys.executable, "-c", code], env=environment, **pipes) for _ in range(8)]
+    assert [run.communicate()[0] for run in runs] == ["[0.0, 2.0, 4.0, 6.0, 8.0]\n"] * 8
+    assert len(list((kernels / "built").glob("twice*"))) == 1
+    assert [file.name for file in (kernels / "built").glob(".*")] == []
+
+
+def test_an_edited_file_is_compiled_again_and_old_libraries_go(kernels):
+    assert double(kernels, RIGHT).stdout == "[0.0, 2.0, 4.0, 6.0, 8.0]\n"
+    (first,) = (kernels / "built").glob("twice-*.so")
+    os.utime(first, (time.time() - 4000,) * 2)
+    assert double(kernels, RIGHT.replace("2 *", "3 *")).stdout == "[0.0, 3.0, 6.0, 9.0, 12.0]\n"
+    assert not first.exists()
+
+
+def test_what_does_not_compile_is_said_in_a_line_each(kernels):
+    run = double(kernels, RIGHT.replace("2 *", "two *").replace(";", ""))
+    said = run.stderr[run.stderr.index("CompileError: ") :]
+    assert "twice.cpp:5: 'two' was not declared in this scope" in said
+    assert f"\n    {RIGHT[:20]}" in said
+    assert len(said.splitlines()) <= 7
+
+
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        ("call.out[0].as<float>()[i + 1] = 0;", "double_it wrote outside of output 0: bytes 0 to 3 behind its end"),
+        ("call.out[0].as<float>()[i - 2] = 0;", "double_it wrote outside of output 0: bytes"),
+        ("call.in[0].as<float>()[i] = 1;", "double_it wrote to input 0"),
+    ],
+)
+def test_a_watched_kernel_writes_where_it_may_not(kernels, body, said):
+    run = double(kernels, body, TINY_LLM_KERNELS="watched")
+    assert f"KernelError: {said}" in run.stderr
+    assert "nan" in double(kernels, RIGHT.replace("[i];", "[i + 5];"), TINY_LLM_KERNELS="watched").stdout
+
+
+def test_without_a_bridge_one_line_says_so(kernels):
+    shutil.rmtree(kernels / "built")
+    again = "x = mx.zeros((2, 3))\nfrom tiny_llm.kernels import softmax\nfor _ in range(2):\n    softmax.softmax(x)\n"
+    run = double(kernels, RIGHT, again)
+    assert run.stdout == "None\n"
+    assert run.stderr.count("is not built; to build it: pdm run build-ext (until then") == 1
+    assert double(kernels, RIGHT, TINY_LLM_KERNELS="off").stderr == ""
+    assert (
+        "KernelError: the kernels' bridge to MLX is not built"
+        in double(kernels, RIGHT, TINY_LLM_KERNELS="watched").stderr
+    )
+
+
+def test_a_bridge_for_another_mlx(kernels):
+    (kernels / "built/bridge.json").write_text('{"mlx": "0.1.0"}')
+    run = double(kernels, RIGHT)
+    assert run.stdout == "None\n"
+    assert "was built for MLX 0.1.0, and this is" in run.stderr

@@ -1,0 +1,596 @@
+"""Week 2 Day 1: the KV cache."""
+
+import re
+from io import StringIO
+from types import SimpleNamespace
+
+import mlx.core as mx
+import numpy as np
+import oracles
+import pytest
+from helpers import Inputs, array64, assert_close, assert_unchanged, over_dtypes
+from tokenizers import Tokenizer
+
+from tiny_llm_models import bundled
+from tiny_llm_models.untrained import untrained_config, write_untrained
+
+task_1 = pytest.mark.task("w2d1.1")
+task_2 = pytest.mark.task("w2d1.2")
+task_3 = pytest.mark.task("w2d1.3")
+
+# ----------------------------------------------------------------------------------- task 1: storing keys and values
+
+
+def new_positions(inputs, L, B=2, H_kv=3, D=5):
+    """A key and a value, B x H_kv x L x D."""
+    return inputs.normal(B, H_kv, L, D), inputs.normal(B, H_kv, L, D)
+
+
+class Stored:
+    """A layer, and what it has to hold by now: a key and a value, in float64."""
+
+    def __init__(self, impl, step, inputs, **sizes):
+        self.layer = impl.kv_cache.KVCacheLayer(step=step)
+        self.inputs = inputs
+        self.sizes = sizes
+        self.expected = None
+
+    def store(self, L):
+        """Store L positions, compare what is returned, and count them, as a cache would."""
+        new = new_positions(self.inputs, L, **self.sizes)
+        got = self.layer.store(*new)
+        assert isinstance(got, tuple), f"expected a tuple of keys and values, got {type(got).__name__}"
+        old = self.expected or [array64(array)[:, :, :0] for array in new]
+        self.expected = [np.concatenate([a, array64(b)], axis=2) for a, b in zip(old, new, strict=True)]
+        for array, numbers in zip(got, self.expected, strict=True):
+            assert_close(array, numbers, dtype=self.inputs.dtype, tolerance=0)
+        self.layer.offset += L
+
+    def forget(self, L):
+        """What `KVCache.trim` does."""
+        self.layer.offset -= L
+        self.expected = [array[:, :, : self.layer.offset] for array in self.expected]
+
+    def check_arrays(self, capacity):
+        """The arrays themselves: how long they are, and what is in them."""
+        for array, numbers in zip((self.layer.keys, self.layer.values), self.expected, strict=True):
+            B, H_kv, length, D = numbers.shape
+            assert array.shape == (B, H_kv, capacity, D), "capacity: offset + L, rounded up to a multiple of `step`"
+            assert_close(array[:, :, :length], numbers, dtype=self.inputs.dtype, tolerance=0)
+
+
+@task_1
+def test_task_1_a_prompt(impl):
+    stored = Stored(impl, 8, Inputs(1), B=1)
+    stored.store(5)
+
+
+@task_1
+@over_dtypes
+@pytest.mark.parametrize("lengths", [(1, 1, 1, 1, 1), (5, 1, 1), (3, 4, 2, 7), (4, 1), (4, 4, 4), (1, 11, 1)], ids=str)
+def test_task_1_piece_by_piece(impl, lengths, dtype):
+    """Each call returns all that is stored by then, in the order in which it came, in its own dtype."""
+    stored = Stored(impl, 4, Inputs(2, dtype))
+    for L in lengths:
+        stored.store(L)
+
+
+@task_1
+@pytest.mark.parametrize(
+    ("step", "capacities"),
+    [
+        (1, [(1, 1), (1, 2), (5, 7), (1, 8)]),
+        (4, [(1, 4), (2, 4), (1, 4), (1, 8), (3, 8), (1, 12)]),
+        (4, [(4, 4), (1, 8)]),
+        (4, [(9, 12), (3, 12), (13, 28)]),
+        (5, [(3, 5), (9, 15), (1, 15)]),
+    ],
+    ids=str,
+)
+def test_task_1_capacity_grows_in_steps(impl, step, capacities):
+    """New arrays only where there is no room: then of offset + L positions, rounded up to a multiple of `step`."""
+    stored = Stored(impl, step, Inputs(3))
+    for L, capacity in capacities:
+        stored.store(L)
+        stored.check_arrays(capacity)
+
+
+@task_1
+def test_task_1_nothing_is_copied_while_there_is_room(impl):
+    """With room left, only the new positions are written: to join arrays would copy all earlier ones each time."""
+    stored = Stored(impl, 64, Inputs(31))
+    stored.store(5)
+    mx.eval(stored.layer.keys, stored.layer.values)
+    key, value = new_positions(stored.inputs, 2)
+    mx.eval(key, value)
+    stored.layer.store(key, value)
+    graph = StringIO()
+    mx.export_to_dot(graph, stored.layer.keys, stored.layer.values)
+    copying = re.findall(r'"(Concatenate|Pad)"', graph.getvalue())
+    assert not copying, f"expected a write into the array that is there, got {copying[0]}, which makes a new one"
+
+
+@task_1
+def test_task_1_steps_of_256(impl):
+    """The default: a prompt of 255 tokens, and three more."""
+    layer = impl.kv_cache.KVCacheLayer()
+    for L, end, capacity in ((255, 255, 256), (1, 256, 256), (1, 257, 512), (1, 258, 512)):
+        keys, values = layer.store(*new_positions(Inputs(4), L, B=1, H_kv=1, D=2))
+        assert keys.shape == values.shape == (1, 1, end, 2)
+        assert layer.keys.shape == layer.values.shape == (1, 1, capacity, 2)
+        layer.offset += L
+
+
+@task_1
+def test_task_1_offset_is_not_moved(impl):
+    """The next layer needs the same offset, and so do the queries of this one. `KVCache.advance` moves it, later."""
+    stored = Stored(impl, 4, Inputs(5))
+    stored.store(3)
+    layer = stored.layer
+    for L in (2, 6, 1):  # in the same place, one over the other
+        key, value = new_positions(stored.inputs, L)
+        keys, values = layer.store(key, value)
+        assert layer.offset == 3, f"offset was 3, and store made it {layer.offset}"
+        assert_close(keys, np.concatenate([stored.expected[0], array64(key)], axis=2), tolerance=0)
+        assert_close(values, np.concatenate([stored.expected[1], array64(value)], axis=2), tolerance=0)
+
+
+@task_1
+@pytest.mark.parametrize(
+    ("forgotten", "then", "capacities"),
+    [(1, [1, 1], [8, 8]), (3, [1, 1, 1, 1], [8, 8, 8, 8]), (5, [9, 1], [12, 12]), (7, [2, 7], [8, 12])],
+    ids=["1", "3", "5", "all"],
+)
+def test_task_1_writes_over_what_was_forgotten(impl, forgotten, then, capacities):
+    """`offset` may have been moved back: positions from there on are free, in arrays that are as long as before."""
+    stored = Stored(impl, 4, Inputs(6))
+    stored.store(7)
+    stored.forget(forgotten)
+    for L, capacity in zip(then, capacities, strict=True):
+        stored.store(L)
+        stored.check_arrays(capacity)
+
+
+@task_1
+@pytest.mark.parametrize(("B", "H_kv", "D"), [(1, 1, 1), (1, 2, 8), (3, 1, 2), (4, 4, 4)])
+def test_task_1_sizes(impl, B, H_kv, D):
+    stored = Stored(impl, 4, Inputs(7), B=B, H_kv=H_kv, D=D)
+    for L in (4, 1, 4):
+        stored.store(L)
+
+
+@task_1
+@pytest.mark.parametrize("L", [3, 4])
+def test_task_1_leaves_its_inputs_alone(impl, L):
+    """In later calls neither: the caller's arrays may not become the cache's own, into which it writes."""
+    inputs = Inputs(8)
+    layer = impl.kv_cache.KVCacheLayer(step=4)
+    arrays = new_positions(inputs, L)
+    before = [array64(array) for array in arrays]
+    layer.store(*arrays)
+    mx.eval(layer.store(*new_positions(inputs, 2)))  # over the first two
+    assert_unchanged(before, *arrays)
+
+
+@task_1
+@pytest.mark.parametrize(
+    ("sizes", "dtype"),
+    [
+        ({"B": 1}, mx.float32),
+        ({"H_kv": 1}, mx.float32),
+        ({"D": 1}, mx.float32),
+        ({}, mx.bfloat16),
+    ],
+    ids=["another batch", "other heads", "another head size", "another dtype"],
+)
+def test_task_1_what_does_not_fit(impl, sizes, dtype):
+    """A ValueError, where broadcasting might store it silently. The given `_check_new` raises it: call it first."""
+    layer = impl.kv_cache.KVCacheLayer(step=4)
+    layer.store(*new_positions(Inputs(9), 3))
+    layer.offset += 3
+    with pytest.raises((ValueError, AssertionError)):
+        layer.store(*new_positions(Inputs(10, dtype), 1, **sizes))
+
+
+@task_1
+def test_task_1_key_and_value_that_differ(impl):
+    """Of another length, or of another dtype."""
+    inputs = Inputs(11)
+    for value in (inputs.normal(2, 3, 1, 5), inputs.normal(2, 3, 4, 5).astype(mx.float16)):
+        with pytest.raises((ValueError, AssertionError)):
+            impl.kv_cache.KVCacheLayer(step=4).store(inputs.normal(2, 3, 4, 5), value)
+
+
+# -------------------------------------------------------------------- task 2: attending, counting, trimming
+
+H_Q, H_KV, HEAD_DIM = 6, 2, 4
+
+
+def qkv(inputs, L, B=2):
+    return inputs.normal(B, H_Q, L, HEAD_DIM), *(inputs.normal(B, H_KV, L, HEAD_DIM) for _ in range(2))
+
+
+def attended(calls, scale=None):
+    """What the last of several calls of `attend` gives, in float64: its queries, the keys and values of all."""
+    q = array64(calls[-1][0])
+    k, v = (np.concatenate([array64(call[i]) for call in calls], axis=2) for i in (1, 2))
+    return oracles.grouped_attention(q, k, v, scale, oracles.causal_mask(q.shape[2], k.shape[2]))
+
+
+def untrained(impl, folder, model_type="qwen3"):
+    config = untrained_config(model_type)
+    shapes = impl.weights.expected_shapes(impl.config.ModelConfig.from_hf(config))
+    write_untrained(folder, config, shapes, seed=3)
+    return impl.models.load_model(folder)
+
+
+@task_2
+def test_task_2_a_prompt(impl):
+    call = qkv(Inputs(21), 5, B=1)
+    assert_close(impl.kv_cache.KVCacheLayer(step=8).attend(*call), attended([call]))
+
+
+@task_2
+@over_dtypes
+@pytest.mark.parametrize("lengths", [(5, 1, 1), (1, 1, 1, 1, 1), (3, 4, 2), (4, 3, 6)], ids=str)
+def test_task_2_attends_to_all_that_is_stored(impl, lengths, dtype):
+    """New queries see the keys of all tokens before them, and of those that came with them none behind them."""
+    inputs = Inputs(22, dtype)
+    layer = impl.kv_cache.KVCacheLayer(step=4)
+    calls = []
+    for L in lengths:
+        calls.append(qkv(inputs, L))
+        assert_close(layer.attend(*calls[-1]), attended(calls), dtype=dtype)
+        layer.offset += L
+
+
+@task_2
+@pytest.mark.parametrize("scale", [1.0, 0.3, -0.7, 0.0])
+def test_task_2_scale(impl, scale):
+    inputs = Inputs(23)
+    layer = impl.kv_cache.KVCacheLayer(step=4)
+    calls = [qkv(inputs, 3), qkv(inputs, 2)]
+    for count, call in enumerate(calls, start=1):
+        assert_close(layer.attend(*call, scale), attended(calls[:count], scale))
+        layer.offset += call[0].shape[2]
+
+
+@task_2
+def test_task_2_the_attention_that_was_handed_in(impl):
+    """It gets the query, all keys and values, the scale, and "causal"; what it gives is what `attend` gives."""
+    seen = []
+
+    def attention(query, key, value, scale, mask):
+        seen.append((query.shape, key.shape, value.shape, scale, mask))
+        return query * 7
+
+    cache = impl.kv_cache.KVCache(2, step=4, attention=attention)
+    inputs = Inputs(24)
+    for L, S in ((5, 5), (2, 7)):
+        query, key, value = qkv(inputs, L)
+        assert_close(cache.layers[1].attend(query, key, value, 0.3), array64(query) * 7)
+        stored = (2, H_KV, S, HEAD_DIM)
+        assert seen.pop() == (query.shape, stored, stored, 0.3, "causal")
+        assert not seen, "one call of `attend` is one call of attention"
+        cache.layers[1].offset += L
+
+
+@task_2
+def test_task_2_attend_does_not_move_the_offset(impl):
+    layer = impl.kv_cache.KVCacheLayer(step=4)
+    layer.attend(*qkv(Inputs(25), 3))
+    assert layer.offset == 0, f"offset was 0, and attend made it {layer.offset}; `KVCache.advance` moves it"
+
+
+@task_2
+def test_task_2_advance(impl):
+    """Every layer counts, each by as many."""
+    cache = impl.kv_cache.KVCache(3, step=4)
+    for length, offset in ((5, 5), (1, 6), (7, 13)):
+        cache.advance(length)
+        assert [layer.offset for layer in cache.layers] == [offset] * 3
+        assert cache.offset == offset
+
+
+@task_2
+@pytest.mark.parametrize("length", [0, 1, 4, 7])
+def test_task_2_trim(impl, length):
+    cache = impl.kv_cache.KVCache(3, step=4)
+    cache.advance(7)
+    cache.trim(length)
+    assert [layer.offset for layer in cache.layers] == [7 - length] * 3
+
+
+@task_2
+def test_task_2_trim_an_empty_cache(impl):
+    cache = impl.kv_cache.KVCache(2)
+    cache.trim(0)
+    assert [layer.offset for layer in cache.layers] == [0, 0]
+
+
+@task_2
+@pytest.mark.parametrize("length", [-1, 8])
+def test_task_2_trim_what_is_not_there(impl, length):
+    """A ValueError, and nothing is forgotten. The given `_check_trim` raises it: call it first."""
+    cache = impl.kv_cache.KVCache(2, step=4)
+    cache.advance(7)
+    with pytest.raises((ValueError, AssertionError)):
+        cache.trim(length)
+    assert [layer.offset for layer in cache.layers] == [7, 7]
+
+
+@task_2
+@pytest.mark.parametrize(("length", "lengths"), [(3, (1, 1, 4)), (2, (1, 5)), (7, (3, 2)), (0, (2,))])
+def test_task_2_after_trimming_it_goes_on(impl, length, lengths):
+    """As if the forgotten tokens had never been there, and in the arrays that are there."""
+    inputs = Inputs(26)
+    cache = impl.kv_cache.KVCache(2, step=4)
+    first, forgotten = qkv(inputs, 7 - length), qkv(inputs, length)
+    calls = [first] if length < 7 else []
+    for layer in cache.layers:
+        layer.attend(*(mx.concatenate(pair, axis=2) for pair in zip(first, forgotten, strict=True)))
+    cache.advance(7)
+    cache.trim(length)
+    for layer in cache.layers:
+        assert layer.keys.shape == layer.values.shape == (2, H_KV, 8, HEAD_DIM), "trim leaves the arrays as they are"
+    for L in lengths:
+        calls.append(qkv(inputs, L))
+        for layer in cache.layers:
+            assert_close(layer.attend(*calls[-1]), attended(calls))
+        cache.advance(L)
+
+
+@task_2
+@pytest.mark.parametrize("lengths", [(9,), (4, 3, 2), (1,) * 9, (8, 1)], ids=str)
+@pytest.mark.parametrize("model_type", ["qwen2", "qwen3"])
+def test_task_2_a_model_in_pieces(impl, tmp_path, model_type, lengths):
+    """Scores of a text that came in pieces are those of the text: positions, masks and layers are right together."""
+    model = untrained(impl, tmp_path, model_type)
+    tokens = Inputs(27).tokens(2, 9, vocab_size=259)
+    expected = model(tokens)
+    cache = impl.kv_cache.KVCache(len(model.layers), step=4)
+    start = 0
+    for L in lengths:
+        got = model(tokens[:, start : start + L], cache)
+        assert_close(got, array64(expected)[:, start : start + L], tolerance=1e-4)
+        start += L
+    assert cache.offset == 9
+
+
+# ------------------------------------------------------------------------------------ task 3: prefill and decode
+
+VOCAB = 23
+
+
+class SummingModel:
+    """Scores best, after each token, the token that is one higher than the sum of all so far, modulo VOCAB.
+
+    The sum comes from its cache: a query of zeros sees the mean of the values, which are the tokens.
+    """
+
+    def __init__(self, impl, context=64):
+        self.config = SimpleNamespace(max_position_embeddings=context, vocab_size=VOCAB, num_hidden_layers=1)
+        self.layers = [None]
+        self.impl = impl
+        self.inputs = []
+        self.scored = []  # shapes of what `logits` got
+
+    def __call__(self, tokens, cache=None):
+        return self.logits(self.hidden(tokens, cache or self.impl.kv_cache.NoCache(1)))
+
+    def hidden(self, tokens, cache):
+        self.inputs.append(np.array(tokens).tolist())
+        B, L = tokens.shape
+        layer = cache.layers[0]
+        value = tokens.astype(mx.float32).reshape(B, 1, L, 1)
+        mean = layer.attend(mx.zeros_like(value), value, value)
+        count = layer.offset + 1 + mx.arange(L)[:, None]
+        cache.advance(L)
+        return mx.round((mean * count)[:, 0])  # B, L, 1
+
+    def logits(self, hidden):
+        self.scored.append(hidden.shape)
+        best = (np.array(hidden[..., 0]).astype(int) + 1) % VOCAB
+        return mx.array(np.eye(VOCAB, dtype=np.float32)[best])  # B, L, V
+
+
+def continuation(prompt, count):
+    tokens = list(prompt)
+    for _ in range(count):
+        tokens.append((sum(tokens) + 1) % VOCAB)
+    return tokens[len(prompt) :]
+
+
+def greedy(logits, tokens):
+    return mx.argmax(logits, axis=-1)
+
+
+@task_3
+@pytest.mark.parametrize("prompt", [[7], [3, 1, 4], [0, 0, 0, 0, 22]], ids=str)
+def test_task_3_tokens(impl, prompt):
+    got = list(impl.generate.generate(SummingModel(impl), list(prompt), greedy, max_tokens=9))
+    assert got == continuation(prompt, 9)
+    assert all(isinstance(token, int) for token in got), "tokens are Python ints, as a tokenizer expects them"
+
+
+@task_3
+@pytest.mark.parametrize("model_type", ["qwen2", "qwen3"])
+@pytest.mark.parametrize(("B", "L"), [(1, 5), (3, 4), (2, 1)])
+def test_task_3_next_logits(impl, tmp_path, model_type, B, L):
+    """The last row of what the whole text gives, for each sequence of the batch; the tokens are stored."""
+    model = untrained(impl, tmp_path, model_type)
+    tokens = Inputs(31).tokens(B, L + 6, vocab_size=259)
+    cache = impl.kv_cache.KVCache(len(model.layers), step=4)
+    for start, end in ((0, L), (L, L + 1), (L + 1, L + 6)):
+        got = impl.generate.next_logits(model, tokens[:, start:end], cache)
+        assert_close(got, array64(model(tokens[:, :end]))[:, -1], tolerance=1e-4)
+        assert cache.offset == end, f"{end} tokens are stored, and the cache counts {cache.offset}"
+
+
+@task_3
+@pytest.mark.parametrize(("B", "L"), [(1, 5), (3, 4), (2, 1)])
+def test_task_3_scores_the_last_position_only(impl, B, L):
+    """`model.logits` takes B x L x E; here L is 1. The other rows would be thrown away."""
+    model = SummingModel(impl)
+    tokens = Inputs(32).tokens(B, L, vocab_size=VOCAB)
+    got = impl.generate.next_logits(model, tokens, impl.kv_cache.KVCache(1))
+    assert model.scored == [(B, 1, 1)]
+    assert_close(got, np.eye(VOCAB)[(np.array(tokens).sum(axis=1) + 1) % VOCAB])
+
+
+@task_3
+def test_task_3_runs_the_model_on_each_token_once(impl):
+    """Prefill: the whole prompt, 1 x L. Decode: one new token, 1 x 1. The last one is not fed at all."""
+    model = SummingModel(impl)
+    new = list(impl.generate.generate(model, [3, 1, 4], greedy, max_tokens=4))
+    assert new == continuation([3, 1, 4], 4)
+    assert model.inputs == [[[3, 1, 4]], *([[token]] for token in new[:-1])]
+    assert model.scored == [(1, 1, 1)] * 4
+
+
+@task_3
+def test_task_3_yields_each_token_before_the_next_step(impl):
+    model = SummingModel(impl)
+    tokens = impl.generate.generate(model, [3, 1, 4], greedy, max_tokens=4)
+    next(tokens)
+    assert len(model.inputs) == 1, "the first token is to be yielded before the model's second step"
+
+
+@task_3
+@pytest.mark.parametrize("max_tokens", [0, 1, 5])
+def test_task_3_max_tokens(impl, max_tokens):
+    model = SummingModel(impl)
+    assert list(impl.generate.generate(model, [5], greedy, max_tokens=max_tokens)) == continuation([5], max_tokens)
+    assert len(model.inputs) == max_tokens, "one step of the model for each token"
+
+
+@task_3
+@pytest.mark.parametrize("position", [0, 2, 7])
+def test_task_3_end_of_sequence(impl, position):
+    """Any of the end-of-sequence tokens ends the text; it is not part of it, and the model is not run on it."""
+    tokens = continuation([3, 1], 8)
+    eos = tokens[position]
+    others = sorted(set(range(VOCAB)) - set(tokens))
+    for eos_token_ids in ((*others, eos), [eos, *others], {eos}):
+        model = SummingModel(impl)
+        got = list(impl.generate.generate(model, [3, 1], greedy, 20, eos_token_ids))
+        assert got == tokens[: tokens.index(eos)]
+        assert len(model.inputs) == len(got) + 1, "there is no step after the end of the text"
+
+
+@task_3
+def test_task_3_zero_and_the_prompt_end_nothing(impl):
+    """0 is a token like any other, and a token of the prompt, such as the end of a turn, is no end of the new text."""
+    assert list(impl.generate.generate(SummingModel(impl), [22], greedy, 3)) == [0, 0, 0]
+    tokens = continuation([3, 1, 4], 5)
+    assert list(impl.generate.generate(SummingModel(impl), [3, 1, 4], greedy, 5, {1} - set(tokens))) == tokens
+
+
+@task_3
+def test_task_3_stops_at_the_end_of_the_context(impl):
+    tokens = continuation([3, 1, 4], 5)
+    assert list(impl.generate.generate(SummingModel(impl, context=8), [3, 1, 4], greedy, 100)) == tokens
+
+
+@task_3
+def test_task_3_what_the_sampler_gets(impl):
+    """The scores after the last token, 1 x V, and all tokens so far, 1 x L, though the model is run on one."""
+    seen = []
+
+    def sampler(logits, tokens):
+        seen.append((np.array(logits).tolist(), np.array(tokens).tolist()))
+        return mx.array([2])
+
+    assert list(impl.generate.generate(SummingModel(impl), [3, 1], sampler, 3)) == [2, 2, 2]
+    scores = np.eye(VOCAB)
+    assert seen == [
+        ([scores[5].tolist()], [[3, 1]]),
+        ([scores[7].tolist()], [[3, 1, 2]]),
+        ([scores[9].tolist()], [[3, 1, 2, 2]]),
+    ]
+
+
+@task_3
+def test_task_3_fills_the_cache_that_is_given(impl):
+    """With the prompt and all new tokens but the last one. Without a cache each text has its own."""
+    cache = impl.kv_cache.KVCache(1, step=4)
+    model = SummingModel(impl)
+    assert list(impl.generate.generate(model, [3, 1, 4], greedy, 4, cache=cache)) == continuation([3, 1, 4], 4)
+    assert cache.offset == 6
+    stored = [3, 1, 4, *continuation([3, 1, 4], 3)]
+    assert_close(cache.layers[0].values[:, :, :6], np.reshape(stored, (1, 1, 6, 1)), tolerance=0)
+    for _ in range(2):
+        assert list(impl.generate.generate(model, [3, 1, 4], greedy, 4)) == continuation([3, 1, 4], 4)
+    assert cache.offset == 6
+
+
+@task_3
+def test_task_3_any_cache_will_do(impl):
+    """One that only counts, and has no name, no `trim`, no arrays."""
+
+    class Counting:
+        def __init__(self):
+            self.layers = [self]
+            self.offset = self.total = 0
+
+        def attend(self, query, key, value, scale=None):
+            sums = self.total + mx.cumsum(value, axis=2)
+            self.total = sums[:, :, -1:]
+            return sums / (self.offset + 1 + mx.arange(value.shape[2])[:, None])
+
+        def advance(self, length):
+            self.offset += length
+
+    cache = Counting()
+    got = list(impl.generate.generate(SummingModel(impl), [3, 1, 4], greedy, 5, cache=cache))
+    assert got == continuation([3, 1, 4], 5)
+    assert cache.offset == 7
+
+
+@task_3
+def test_task_3_leaves_the_prompt_alone(impl):
+    prompt = [3, 1, 4]
+    list(impl.generate.generate(SummingModel(impl), prompt, greedy, 4))
+    assert prompt == [3, 1, 4]
+    got = list(impl.generate.generate(SummingModel(impl), tuple(prompt), greedy, 4))
+    assert got == continuation(prompt, 4), "a tuple is a sequence too"
+
+
+@task_3
+@pytest.mark.parametrize(
+    ("prompt", "max_tokens"),
+    [([1] * 8, 4), ([1] * 9, 4), ([3, VOCAB], 4), ([3, -1], 4), ([3, 1], -1), ([], 4)],
+    ids=["context full", "longer than the context", "id too large", "negative id", "negative max_tokens", "empty"],
+)
+def test_task_3_wrong_arguments(impl, prompt, max_tokens):
+    """A ValueError at the first token that is asked for. The given `_check_prompt` raises it: call it first."""
+    with pytest.raises((ValueError, AssertionError)):
+        next(impl.generate.generate(SummingModel(impl, context=8), list(prompt), greedy, max_tokens), None)
+
+
+@task_3
+@pytest.mark.parametrize("model_type", ["qwen2", "qwen3"])
+@pytest.mark.parametrize(
+    ("settings", "length", "count"),
+    [({"temperature": 0}, 253, 6), ({"temperature": 1.0, "repetition_penalty": 1.3, "seed": 4}, 20, 12)],
+    ids=["greedy, beyond 256 positions", "drawn"],
+)
+def test_task_3_token_for_token(impl, tmp_path, model_type, settings, length, count):
+    """As without a cache."""
+    model = untrained(impl, tmp_path, model_type)
+    prompt = np.array(Inputs(33).tokens(length, vocab_size=256)).tolist()
+    loops = (impl.generate.generate, impl.generate.generate_simple)
+    got, expected = (list(loop(model, prompt, impl.sampler.make_sampler(**settings), count)) for loop in loops)
+    assert got == expected
+    assert len(got) == count
+
+
+@task_3
+def test_task_3_token_for_token_of_story(impl):
+    """The bundled model, as `pdm run main` runs it."""
+    path = bundled("story")
+    model = impl.models.load_model(path, mx.float32)
+    prompt = Tokenizer.from_file(str(path / "tokenizer.json")).encode("Mia had a red key. One day").ids
+    loops = (impl.generate.generate, impl.generate.generate_simple)
+    got, expected = (list(loop(model, prompt, impl.sampler.greedy, 10)) for loop in loops)
+    assert got == expected

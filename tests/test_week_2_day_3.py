@@ -1,0 +1,490 @@
+"""Week 2 Day 3: quantisation."""
+
+import mlx.core as mx
+import numpy as np
+import pytest
+from helpers import Inputs, array64, assert_close, assert_unchanged, over_dtypes
+
+from tiny_llm_models.untrained import random_weights, untrained_config, write_untrained
+
+task_1 = pytest.mark.task("w2d3.1")
+task_2 = pytest.mark.task("w2d3.2")
+task_3 = pytest.mark.task("w2d3.3")
+task_4 = pytest.mark.task("w2d3.4")
+
+over_settings = pytest.mark.parametrize(("bits", "group_size"), [(4, 64), (4, 32), (2, 32), (8, 64), (4, 128)])
+
+# Of scales, biases and dequantised numbers: one rounding to the dtype, and no second one.
+ROUNDED = {mx.float32: 2e-6, mx.float16: 5e-4, mx.bfloat16: 4e-3}
+
+# ---------------------------------------------------------------------------------- what the first two tasks need
+
+
+def quantized64(weight, group_size, bits):
+    """Levels before rounding, scales and biases in float64, by the contract's formulas."""
+    groups = weight.reshape(*weight.shape[:-1], -1, group_size)
+    low, high = groups.min(axis=-1), groups.max(axis=-1)
+    step = np.maximum((high - low) / (2**bits - 1), 1e-7)
+    from_low = np.abs(low) > np.abs(high)
+    edge, step = np.where(from_low, low, high), np.where(from_low, step, -step)
+    zero = np.rint(edge / step)
+    scales = np.divide(edge, zero, out=step, where=zero != 0)
+    biases = np.where(zero != 0, edge, 0)
+    return ((groups - biases[..., None]) / scales[..., None]).reshape(weight.shape), scales, biases
+
+
+def clear_cut(inputs, *shape, group_size=64, bits=4, shift=0.0, scale=1.0):
+    """Normal numbers of which none, and no group's zero, lies near the middle between two levels.
+
+    There a right solution may round differently, if it computes in another order.
+    """
+    drawn = inputs.normal(*shape, shift=shift, scale=scale)
+    groups = array64(drawn).reshape(-1, group_size)
+    while True:
+        farthest = np.abs(groups).argmax(axis=-1)
+        levels, _, biases = quantized64(groups, group_size, bits)
+        step = (groups.max(axis=-1) - groups.min(axis=-1)) / (2**bits - 1)
+        vague = near_half(np.abs(biases[:, 0]) / step)
+        if not vague.any() and not near_half(levels).any():
+            return mx.array(groups.reshape(shape)).astype(inputs.dtype)
+        groups = np.where(near_half(levels), biases if shift else 0, groups)
+        groups[vague, farthest[vague]] *= 1.03
+        groups = array64(mx.array(groups).astype(inputs.dtype))
+
+
+def near_half(numbers):
+    return np.abs(numbers - np.floor(numbers) - 0.5) < 0.01
+
+
+def unpacked(packed, bits):
+    """The levels that are packed, to be compared."""
+    assert isinstance(packed, mx.array), "expected packed, scales and biases, three arrays"
+    if packed.dtype != mx.uint32:
+        pytest.fail(f"wrong dtype of the packed levels: expected {mx.uint32}, got {packed.dtype}")
+    words = np.array(packed).astype(np.uint64)[..., None]
+    levels = words >> np.arange(0, 32, bits, dtype=np.uint64) & np.uint64(2**bits - 1)
+    return mx.array(levels.reshape(*packed.shape[:-1], -1).astype(np.float32))
+
+
+def assert_quantized(got, weight, group_size, bits):
+    """Fail unless `got` is what the contract makes of the weight."""
+    __tracebackhide__ = True
+    assert isinstance(got, tuple | list), f"expected packed, scales and biases, got {type(got).__name__}"
+    packed, scales, biases = got
+    levels, *others = quantized64(array64(weight), group_size, bits)
+    assert_close(unpacked(packed, bits), np.clip(np.rint(levels), 0, 2**bits - 1), tolerance=0)
+    for part, expected in zip((scales, biases), others, strict=True):
+        assert_close(part, expected, dtype=weight.dtype, tolerance=ROUNDED[weight.dtype])
+
+
+def packed_parts(inputs, *shape, group_size=64, bits=4):
+    """Random words, scales and biases of a matrix, and the matrix in float64: numbers of about unit size."""
+    words = inputs.tokens(*shape[:-1], shape[-1] * bits // 16, vocab_size=2**16).astype(mx.uint32)
+    packed = words[..., 0::2] | words[..., 1::2] << 16
+    sizes = (*shape[:-1], shape[-1] // group_size)
+    scales = inputs.normal(*sizes, scale=4 / 2**bits)
+    biases = inputs.normal(*sizes, scale=2)
+    levels = array64(unpacked(packed, bits)).reshape(*sizes, group_size)
+    dense = levels * array64(scales)[..., None] + array64(biases)[..., None]
+    return (packed, scales, biases), dense.reshape(shape)
+
+
+# ------------------------------------------------------------------------------- task 1: quantising and packing
+
+
+@task_1
+def test_task_1_comes_back(impl):
+    """scale * level + bias is within one scale of the number."""
+    weight = Inputs(301).normal(2, 128)
+    packed, scales, biases = impl.quantize.quantize(weight)
+    levels = np.array(unpacked(packed, 4)).reshape(2, 2, 64)
+    back = levels * np.array(scales)[..., None] + np.array(biases)[..., None]
+    assert_close(mx.array(back.reshape(2, 128).astype(np.float32)), weight, tolerance=0.2)
+
+
+@task_1
+@over_settings
+@over_dtypes
+def test_task_1_levels_scales_and_biases(impl, bits, group_size, dtype):
+    weight = clear_cut(Inputs(302, dtype), 5, 256, group_size=group_size, bits=bits)
+    assert_quantized(impl.quantize.quantize(weight, group_size, bits), weight, group_size, bits)
+
+
+@task_1
+@pytest.mark.parametrize("shape", [(64,), (1, 64), (2, 3, 128), (2, 1, 3, 64)], ids=str)
+def test_task_1_any_number_of_axes(impl, shape):
+    weight = clear_cut(Inputs(303), *shape)
+    assert_quantized(impl.quantize.quantize(weight), weight, 64, 4)
+
+
+@task_1
+@pytest.mark.parametrize("shift", [9.0, -9.0])
+@pytest.mark.parametrize("bits", [2, 4, 8])
+def test_task_1_numbers_of_one_sign(impl, bits, shift):
+    """Here 0 is outside of the group, and has no level."""
+    weight = clear_cut(Inputs(304), 3, 128, bits=bits, shift=shift)
+    assert_quantized(impl.quantize.quantize(weight, bits=bits), weight, 64, bits)
+
+
+@task_1
+@pytest.mark.parametrize("number", [0.0, 2.5, -2.5, 1e-9, -1e-9])
+def test_task_1_equal_numbers(impl, number):
+    """All numbers of a group are equal: the step is 1e-7, not 0, and nothing is divided by 0."""
+    weight = mx.concatenate([mx.full((2, 32), number), clear_cut(Inputs(305), 2, 32, group_size=32)], axis=-1)
+    assert_quantized(impl.quantize.quantize(weight, 32), weight, 32, 4)
+
+
+@task_1
+@pytest.mark.parametrize("ends", [(-8, 7), (-7, 8), (-7.5, 7.5)], ids=str)
+def test_task_1_halves(impl, ends):
+    """In the middle between two levels the even one is taken, as by `mx.round`; and high is the edge in a tie."""
+    weight = mx.array([[*ends, *np.arange(-6.5, 6.5, 0.5), *(0.25 * np.arange(4))]])
+    assert_quantized(impl.quantize.quantize(weight, 32), weight, 32, 4)
+
+
+@task_1
+@over_settings
+@over_dtypes
+def test_task_1_equals_mlx(impl, bits, group_size, dtype):
+    weight = clear_cut(Inputs(306, dtype), 3, 128, group_size=group_size, bits=bits, scale=0.02)
+    packed, *others = impl.quantize.quantize(weight, group_size, bits)
+    expected, *expected_others = mx.quantize(weight, group_size, bits, stream=mx.cpu)  # a GPU rounds halves up
+    assert_close(unpacked(packed, bits), unpacked(expected, bits), tolerance=0)
+    for got, want in zip(others, expected_others, strict=True):
+        assert_close(got, want, dtype=dtype, tolerance=1e-4)
+
+
+@task_1
+@pytest.mark.parametrize(("columns", "group_size", "bits"), [(128, 64, 3), (128, 64, 16), (96, 64, 4), (128, 16, 4)])
+def test_task_1_settings_that_are_not_supported(impl, columns, group_size, bits):
+    """A ValueError. The given `_check_quantization` raises it: call it first."""
+    with pytest.raises((ValueError, AssertionError)):
+        mx.eval(impl.quantize.quantize(mx.ones((2, columns)), group_size, bits))
+
+
+@task_1
+def test_task_1_leaves_its_input_alone(impl):
+    weight = Inputs(307).normal(2, 128)
+    before = array64(weight)
+    mx.eval(impl.quantize.quantize(weight))
+    assert_unchanged([before], weight)
+
+
+# ------------------------------------------------------------------------ task 2: unpacking and dequantising
+
+
+@task_2
+def test_task_2_one_group_in_a_row(impl):
+    parts, expected = packed_parts(Inputs(311), 3, 64)
+    assert_close(impl.quantize.dequantize(*parts), expected)
+
+
+@task_2
+@over_settings
+@over_dtypes
+def test_task_2_dequantize(impl, bits, group_size, dtype):
+    parts, expected = packed_parts(Inputs(312, dtype), 5, 256, group_size=group_size, bits=bits)
+    got = impl.quantize.dequantize(*parts, group_size, bits)
+    assert_close(got, expected, dtype=dtype, tolerance=ROUNDED[dtype])
+
+
+@task_2
+@pytest.mark.parametrize("shape", [(128,), (1, 128), (2, 3, 128), (2, 1, 3, 64)], ids=str)
+def test_task_2_any_number_of_axes(impl, shape):
+    parts, expected = packed_parts(Inputs(313), *shape, group_size=32)
+    assert_close(impl.quantize.dequantize(*parts, 32), expected)
+
+
+@task_2
+@over_dtypes
+def test_task_2_cancelling(impl, dtype):
+    """scale * level and bias nearly cancel: what is rounded too early is seen in the difference."""
+    parts, _ = packed_parts(Inputs(314, dtype), 3, 128)
+    packed, scales = parts[0], mx.abs(parts[1]) + 1
+    biases = -7 * scales
+    levels = array64(unpacked(packed, 4)).reshape(3, 2, 64)
+    expected = levels * array64(scales)[..., None] + array64(biases)[..., None]
+    got = impl.quantize.dequantize(packed, scales, biases)
+    assert_close(got, expected.reshape(3, 128), dtype=dtype, tolerance=ROUNDED[dtype])
+
+
+@task_2
+@over_settings
+def test_task_2_equals_mlx(impl, bits, group_size):
+    weight = Inputs(315).normal(3, 256)
+    parts = mx.quantize(weight, group_size, bits)
+    got = impl.quantize.dequantize(*parts, group_size, bits)
+    assert_close(got, mx.dequantize(*parts, group_size, bits))
+
+
+@task_2
+@pytest.mark.parametrize(
+    ("words", "scales", "group_size", "bits"), [(16, 2, 64, 3), (16, 2, 64, 8), (16, 4, 64, 4), (12, 1, 64, 4)]
+)
+def test_task_2_parts_that_do_not_fit(impl, words, scales, group_size, bits):
+    """A ValueError. The given `_check_packed` raises it: call it first."""
+    parts = mx.zeros((2, words), mx.uint32), mx.ones((2, scales)), mx.ones((2, scales))
+    with pytest.raises((ValueError, AssertionError)):
+        mx.eval(impl.quantize.dequantize(*parts, group_size, bits))
+
+
+@task_2
+def test_task_2_leaves_its_inputs_alone(impl):
+    parts, _ = packed_parts(Inputs(316), 3, 128)
+    before = [array64(part) for part in parts]
+    mx.eval(impl.quantize.dequantize(*parts))
+    assert_unchanged(before, *parts)
+
+
+# ------------------------------------------------------------------------------------ task 3: quantised layers
+
+
+def small_parts(inputs, *shape, group_size=64, bits=4):
+    """As packed_parts, scaled so that a product with unit numbers is of about unit size."""
+    (packed, scales, biases), dense = packed_parts(inputs, *shape, group_size=group_size, bits=bits)
+    scale = 0.5 ** round(np.log2(shape[-1]) / 2 + 1)  # a power of 2: nothing is rounded
+    return (packed, scales * scale, biases * scale), dense * scale
+
+
+@task_3
+def test_task_3_linear(impl):
+    inputs = Inputs(321)
+    parts, weight = small_parts(inputs, 5, 64)
+    x = inputs.normal(2, 64)
+    assert_close(impl.quantize.QuantizedLinear(*parts)(x), array64(x) @ weight.T)
+
+
+@task_3
+@over_settings
+@over_dtypes
+def test_task_3_linear_with_bias(impl, bits, group_size, dtype):
+    inputs = Inputs(322, dtype)
+    parts, weight = small_parts(inputs, 128, 128, group_size=group_size, bits=bits)  # no shape tells rows from columns
+    bias, x = inputs.normal(128), inputs.normal(3, 128)
+    got = impl.quantize.QuantizedLinear(*parts, group_size, bits, bias)(x)
+    assert_close(got, array64(x) @ weight.T + array64(bias), dtype=dtype)
+
+
+@task_3
+@pytest.mark.parametrize("batch", [(), (1,), (2, 3)], ids=str)
+def test_task_3_linear_of_any_number_of_axes(impl, batch):
+    inputs = Inputs(323)
+    parts, weight = small_parts(inputs, 5, 128)
+    bias, x = inputs.normal(5), inputs.normal(*batch, 128)
+    got = impl.quantize.QuantizedLinear(*parts, bias=bias)(x)
+    assert_close(got, array64(x) @ weight.T + array64(bias))
+
+
+@task_3
+@over_dtypes
+def test_task_3_float32_at_the_input(impl, dtype):
+    """x is float32, scales and biases perhaps are not: then W and the result are float32 as well."""
+    parts, weight = small_parts(Inputs(324, dtype), 5, 128)
+    x = Inputs(325).normal(2, 128)
+    assert_close(impl.quantize.QuantizedLinear(*parts)(x), array64(x) @ weight.T)
+    assert_close(impl.quantize.QuantizedEmbedding(*parts).as_linear(x), array64(x) @ weight.T)
+
+
+@task_3
+def test_task_3_nothing_dense_is_kept(impl):
+    """Each call begins with what is packed: scales and biases that were doubled since double the result."""
+    inputs = Inputs(326)
+    parts, weight = small_parts(inputs, 5, 128)
+    x, tokens = inputs.normal(2, 128), mx.array([4, 0])
+    linear, embedding = impl.quantize.QuantizedLinear(*parts), impl.quantize.QuantizedEmbedding(*parts)
+    for factor in (1, 2):
+        for layer in (linear, embedding):
+            layer.scales, layer.biases = parts[1] * factor, parts[2] * factor
+        assert_close(linear(x), factor * array64(x) @ weight.T)
+        assert_close(embedding(tokens), factor * weight[[4, 0]])
+        assert_close(embedding.as_linear(x), factor * array64(x) @ weight.T)
+
+
+@task_3
+@over_settings
+@over_dtypes
+def test_task_3_embedding(impl, bits, group_size, dtype):
+    inputs = Inputs(327, dtype)
+    parts, table = small_parts(inputs, 11, 128, group_size=group_size, bits=bits)
+    tokens = inputs.tokens(2, 4, vocab_size=11)
+    got = impl.quantize.QuantizedEmbedding(*parts, group_size, bits)(tokens)
+    assert_close(got, table[np.array(tokens)], dtype=dtype, tolerance=ROUNDED[dtype])
+
+
+@task_3
+@pytest.mark.parametrize("shape", [(), (4,), (2, 1, 3)], ids=str)
+def test_task_3_embedding_of_any_number_of_axes(impl, shape):
+    inputs = Inputs(328)
+    parts, table = small_parts(inputs, 11, 128)
+    tokens = inputs.tokens(*shape, vocab_size=11)
+    assert_close(impl.quantize.QuantizedEmbedding(*parts)(tokens), table[np.array(tokens)])
+
+
+@task_3
+def test_task_3_embedding_takes_its_rows_only(impl):
+    """The rows are picked out while they are packed: a dense table of a real vocabulary would take a gigabyte."""
+    V, E = 16384, 1024
+    parts = mx.ones((V, E // 8), mx.uint32), mx.ones((V, E // 64)), mx.ones((V, E // 64))
+    mx.eval(parts)
+    embedding, before = impl.quantize.QuantizedEmbedding(*parts), mx.get_active_memory()
+    mx.reset_peak_memory()
+    got = embedding(mx.array([[7, 3, V - 1]]))
+    assert_close(got, np.tile([2.0, 1, 1, 1, 1, 1, 1, 1], (1, 3, E // 8)))
+    if mx.get_peak_memory() - before > 2 * V * E:
+        pytest.fail("more than the rows of these tokens was made dense")
+
+
+@task_3
+@over_settings
+@over_dtypes
+def test_task_3_as_linear(impl, bits, group_size, dtype):
+    inputs = Inputs(329, dtype)
+    parts, table = small_parts(inputs, 11, 128, group_size=group_size, bits=bits)
+    x = inputs.normal(2, 3, 128)
+    got = impl.quantize.QuantizedEmbedding(*parts, group_size, bits).as_linear(x)
+    assert_close(got, array64(x) @ table.T, dtype=dtype)
+
+
+# ------------------------------------------------------------------------------------- task 4: a whole model
+
+SIZES = {
+    "hidden_size": 64,
+    "intermediate_size": 192,
+    "num_attention_heads": 4,
+    "num_hidden_layers": 2,
+    "head_dim": 32,
+    "vocab_size": 65,
+}
+PLACES = [f"self_attn.{part}_proj" for part in "qkvo"] + [f"mlp.{part}_proj" for part in ("gate", "up", "down")]
+MODELS = {
+    "qwen2": untrained_config("qwen2", **SIZES),
+    "qwen3": untrained_config("qwen3", **SIZES),
+    "qwen3, tied": untrained_config("qwen3", **SIZES, tie_word_embeddings=True),
+}
+
+over_models = pytest.mark.parametrize("config", MODELS.values(), ids=MODELS)
+
+
+def matrices(weights):
+    """Names of what is quantised: norms and biases are vectors."""
+    return [name for name, weight in weights.items() if weight.ndim == 2]
+
+
+def weights_of(impl, config, group_size=64, bits=4, dtype=mx.float32):
+    """Weights whose levels are clear, and the same dense after quantising, as far as MLX gives them back."""
+    drawn = random_weights(impl.weights.expected_shapes(impl.config.ModelConfig.from_hf(config)), seed=4)
+    weights = {name: mx.array(weight).astype(dtype) for name, weight in drawn.items()}
+    rounded = dict(weights)
+    for i, name in enumerate(matrices(weights)):
+        inputs = Inputs(340 + i, dtype)
+        size = 0.7 if "embed" in name else 1.5 * weights[name].shape[-1] ** -0.5
+        weights[name] = clear_cut(inputs, *weights[name].shape, group_size=group_size, bits=bits, scale=size)
+        parts = mx.quantize(weights[name], group_size, bits, stream=mx.cpu)
+        rounded[name] = mx.dequantize(*parts, group_size, bits, stream=mx.cpu)
+    return weights, rounded
+
+
+def built(impl, config, weights):
+    return impl.models.build_model(impl.config.ModelConfig.from_hf(config), weights)
+
+
+def layers_of(model, config):
+    """Each layer that is to be quantised, by the name of its weight."""
+    layers = {"model.embed_tokens": model.embed_tokens}
+    if not config["tie_word_embeddings"]:
+        layers["lm_head"] = model.lm_head
+    for i, block in enumerate(model.layers):
+        for place in PLACES:
+            part, name = place.split(".")
+            layers[f"model.layers.{i}.{place}"] = getattr(getattr(block, part), name)
+    return layers
+
+
+def packed_of(layer, name):
+    try:
+        return layer.packed
+    except AttributeError:
+        return pytest.fail(f"{name} is not quantised")
+
+
+TOKENS = mx.array([[1, 7, 64, 0, 7], [33, 2, 2, 60, 5]])
+
+
+@task_4
+def test_task_4_scores(impl):
+    config = MODELS["qwen3, tied"]
+    weights, rounded = weights_of(impl, config)
+    model = built(impl, config, weights)
+    impl.quantize.quantize_model(model)
+    assert_close(model(TOKENS), built(impl, config, rounded)(TOKENS), tolerance=1e-4)
+
+
+@task_4
+@pytest.mark.parametrize(("bits", "group_size"), [(4, 64), (8, 32), (2, 32)])
+@over_models
+def test_task_4_every_layer(impl, config, bits, group_size):
+    """Each projection of each block, the output layer and the embedding, with these bits and groups."""
+    weights, _ = weights_of(impl, config, group_size, bits)
+    model = built(impl, config, weights)
+    impl.quantize.quantize_model(model, group_size, bits)
+    for name, layer in layers_of(model, config).items():
+        packed = packed_of(layer, name)
+        assert (layer.bits, layer.group_size) == (bits, group_size), f"{name} was told other bits or groups"
+        assert_quantized((packed, layer.scales, layer.biases), weights[f"{name}.weight"], group_size, bits)
+
+
+@task_4
+@over_models
+def test_task_4_scores_of_every_model(impl, config):
+    """Biases are added as before, norms are as they were."""
+    weights, rounded = weights_of(impl, config, 32, 8)
+    model = built(impl, config, weights)
+    impl.quantize.quantize_model(model, 32, 8)
+    assert_close(model(TOKENS), built(impl, config, rounded)(TOKENS), tolerance=1e-4)
+
+
+@task_4
+@over_dtypes
+def test_task_4_dtypes(impl, dtype):
+    """The model computes in the dtype in which it did before."""
+    config = MODELS["qwen2"]
+    weights, _ = weights_of(impl, config, 32, 8, dtype)
+    model = built(impl, config, weights)
+    impl.quantize.quantize_model(model, 32, 8)
+    for name, layer in layers_of(model, config).items():
+        packed = packed_of(layer, name)
+        assert_quantized((packed, layer.scales, layer.biases), weights[f"{name}.weight"], 32, 8)
+    assert model(TOKENS).dtype == dtype
+
+
+@task_4
+def test_task_4_quantised_layers_are_left_alone(impl):
+    """A model may be quantised in steps: what has 8 bits keeps them."""
+    config = MODELS["qwen3"]
+    weights, _ = weights_of(impl, config, 32, 8)
+    model = built(impl, config, weights)
+    model.lm_head = impl.quantize.QuantizedLinear(*mx.quantize(weights["lm_head.weight"], 32, 8), 32, 8)
+    table = mx.quantize(weights["model.embed_tokens.weight"], 32, 8)
+    model.embed_tokens = impl.quantize.QuantizedEmbedding(*table, 32, 8)
+    for _ in range(2):
+        impl.quantize.quantize_model(model, 64, 4)
+    found = {name: (layer.bits, layer.group_size) for name, layer in layers_of(model, config).items()}
+    assert found == {name: (8, 32) if "layers" not in name else (4, 64) for name in found}
+
+
+@task_4
+@over_models
+def test_task_4_equals_a_checkpoint_that_mlx_quantised(impl, config, tmp_path):
+    """`models.load_quantized_model`, which is given, leaves packed what MLX packed: your layers compute with it."""
+    weights, _ = weights_of(impl, config, 32, 4)
+    write_untrained(tmp_path, config | {"quantization": {"group_size": 32, "bits": 4}}, {})
+    stored = dict(weights)
+    for name in matrices(weights):
+        layer = name.removesuffix(".weight")
+        parts = mx.quantize(weights[name], 32, 4, stream=mx.cpu)
+        stored |= {f"{layer}.{part}": x for part, x in zip(("weight", "scales", "biases"), parts, strict=True)}
+    mx.save_safetensors(str(tmp_path / "model.safetensors"), stored)
+    loaded, model = impl.models.load_quantized_model(tmp_path), built(impl, config, weights)
+    impl.quantize.quantize_model(model, 32, 4)
+    expected = loaded(TOKENS)
+    assert_close(model(TOKENS), expected, tolerance=1e-4)

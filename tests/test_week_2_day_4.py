@@ -1,0 +1,228 @@
+"""Week 2 Day 4: a quantised matrix times a few vectors, one weight at a time, with vectors, with threads."""
+
+import mlx.core as mx
+import numpy as np
+import pytest
+from helpers import DTYPES, Inputs, array64, assert_close, over_dtypes
+from quantized import Matrix, assert_product, matrix, rows
+
+task_1 = pytest.mark.task("w2d4.1")
+task_2 = pytest.mark.task("w2d4.2")
+task_3 = pytest.mark.task("w2d4.3")
+
+over_bits = pytest.mark.parametrize("bits", [4, 2, 8])
+over_threads = pytest.mark.parametrize("count", [1, 2, 3, 8])
+
+GROUPS = [1, 2, 3, 4, 5, 7, 8, 9, 16, 17, 33]  # in a row: they fill vectors and blocks of any size, or do not
+ROWS = [1, 3, 17, 65]
+
+
+def check_sizes(product, bits):
+    for group_size in (64, 32, 128):
+        for i, groups in enumerate(GROUPS):
+            I = groups * group_size
+            w = matrix(400 + i, ROWS[i % 3], I, bits, group_size)
+            assert_product(product, rows(440 + i, 1 + i % 2, I), w)
+
+
+def check_dtypes(product, dtype):
+    for scales_dtype in DTYPES:
+        for bits in (2, 4, 8):
+            w = matrix(401, 17, 448, bits, 64, scales_dtype)
+            assert_product(product, rows(402, 3, 448, dtype=dtype), w, dtype)
+
+
+def check_long_rows(product, dtype):
+    """3,968 products of one sign: a sum that is kept in 16 bits stands still long before the last."""
+    w = Matrix(matrix(403, 5, 3968).packed, mx.full((5, 62), 1 / 16, dtype), mx.ones((5, 62), dtype))
+    assert_product(product, mx.full((2, 3968), 1 / 256, dtype), w, dtype)
+
+
+def check_outliers(product):
+    """One number of x, or one group's scale, is much larger than the others."""
+    w = matrix(404, 17, 640)
+    for place in (0, 300, 639):
+        x = array64(rows(405, 2, 640))
+        x[:, place] = [100, -100]
+        assert_product(product, mx.array(x.astype(np.float32)), w, tolerance=1e-4)
+    for group in (0, 4, 9):
+        scales = array64(w.scales)
+        scales[3, group] = 100
+        large = Matrix(w.packed, mx.array(scales.astype(np.float32)), w.biases)
+        assert_product(product, rows(406, 2, 640), large, tolerance=1e-4)
+
+
+def check_shapes(product):
+    w = matrix(407, 9, 192)
+    for batch in [(), (1,), (5,), (2, 3), (1, 1, 4), (0,), (2, 0, 3)]:
+        assert_product(product, rows(408, *batch, 192), w)
+    for O, I in [(0, 64), (3, 0), (0, 0)]:
+        assert_product(product, rows(409, 2, I), matrix(410, O, I))
+
+
+def check_views(product):
+    """Arrays whose numbers do not lie one behind the other in memory."""
+    w, inputs = matrix(411, 12, 512), Inputs(412)
+    third = Matrix(w.packed[::-3], w.scales[::-3], w.biases[::-3])
+    half = Matrix(w.packed[:, 16:48], w.scales[:, 2:6], w.biases[:, 2:6])
+    x = inputs.normal(4, 1024, scale=0.05)
+    for view in (x[:, ::2], x[::-1, 512:], x.T[:512, :1].T, mx.broadcast_to(x[0, :512], (3, 512))):
+        assert_product(product, view, w)
+        assert_product(product, view, third)
+    assert_product(product, x[::2, 100:356], half)
+    assert_product(product, inputs.normal(256, 3, scale=0.05).T, half)
+
+
+@task_1
+def test_task_1_product(impl):
+    assert_product(impl.kernels.quantized_matvec.quantized_matvec_scalar, rows(420, 1, 64), matrix(421, 8, 64))
+
+
+@task_1
+@over_bits
+def test_task_1_bits_and_groups(impl, bits):
+    check_sizes(impl.kernels.quantized_matvec.quantized_matvec_scalar, bits)
+
+
+@task_1
+@over_dtypes
+def test_task_1_dtypes(impl, dtype):
+    """The arithmetic is float32: numbers of 16 bits are not computed with, but as float."""
+    check_dtypes(impl.kernels.quantized_matvec.quantized_matvec_scalar, dtype)
+
+
+@task_1
+@over_dtypes
+def test_task_1_long_rows(impl, dtype):
+    """The sum is a float: in 16 bits it stands still long before it is complete."""
+    check_long_rows(impl.kernels.quantized_matvec.quantized_matvec_scalar, dtype)
+
+
+@task_1
+def test_task_1_outliers(impl):
+    check_outliers(impl.kernels.quantized_matvec.quantized_matvec_scalar)
+
+
+@task_1
+def test_task_1_shapes(impl):
+    check_shapes(impl.kernels.quantized_matvec.quantized_matvec_scalar)
+
+
+@task_1
+def test_task_1_views(impl):
+    check_views(impl.kernels.quantized_matvec.quantized_matvec_scalar)
+
+
+@task_1
+@over_bits
+def test_task_1_equals_mlx(impl, bits):
+    """A matrix that MLX quantised, and its own product in float32."""
+    weight, x = Inputs(422).normal(11, 320), rows(423, 3, 320)
+    packed = mx.quantize(weight, 64, bits)
+    got = impl.kernels.quantized_matvec.quantized_matvec_scalar(x, *packed, 64, bits)
+    assert_close(got, mx.quantized_matmul(x, *packed, group_size=64, bits=bits), tolerance=1e-4)
+
+
+@task_2
+def test_task_2_product(impl):
+    assert_product(impl.kernels.quantized_matvec.quantized_matvec_vector, rows(424, 1, 64), matrix(425, 8, 64))
+
+
+@task_2
+@over_bits
+def test_task_2_bits_and_groups(impl, bits):
+    """A block may be part of a group, or hold several groups; a row ends with any part of a block."""
+    check_sizes(impl.kernels.quantized_matvec.quantized_matvec_vector, bits)
+
+
+@task_2
+@over_dtypes
+def test_task_2_dtypes(impl, dtype):
+    check_dtypes(impl.kernels.quantized_matvec.quantized_matvec_vector, dtype)
+
+
+@task_2
+@over_dtypes
+def test_task_2_long_rows(impl, dtype):
+    check_long_rows(impl.kernels.quantized_matvec.quantized_matvec_vector, dtype)
+
+
+@task_2
+def test_task_2_outliers(impl):
+    check_outliers(impl.kernels.quantized_matvec.quantized_matvec_vector)
+
+
+@task_2
+def test_task_2_shapes(impl):
+    check_shapes(impl.kernels.quantized_matvec.quantized_matvec_vector)
+
+
+@task_2
+def test_task_2_views(impl):
+    check_views(impl.kernels.quantized_matvec.quantized_matvec_vector)
+
+
+@task_3
+def test_task_3_product(impl):
+    assert_product(impl.kernels.quantized_matvec.quantized_matvec, rows(426, 1, 64), matrix(427, 8, 64))
+
+
+@task_3
+@over_bits
+def test_task_3_bits_and_groups(impl, bits):
+    check_sizes(impl.kernels.quantized_matvec.quantized_matvec, bits)
+
+
+@task_3
+@over_threads
+def test_task_3_any_number_of_threads_and_rows(impl, threads, count):
+    """Each row is computed once, however many there are, with each row of x."""
+    product = impl.kernels.quantized_matvec.quantized_matvec
+    w = matrix(428, 1009, 512)
+    assert_product(product, rows(429, 1, 512), w)
+    threads(count)
+    for O in (1, 7, 8, 9, 100, 1001, 1009):
+        part = Matrix(w.packed[:O], w.scales[:O], w.biases[:O])
+        for M in (1, 2, 5):
+            assert_product(product, rows(430 + M, M, 512), part)
+
+
+@task_3
+def test_task_3_work_is_shared(impl, threads):
+    """A mebibyte of weights is worth waking other threads for: call the `threads` of the product."""
+    w, x = matrix(431, 4096, 512), rows(432, 1, 512)
+    impl.kernels.quantized_matvec.quantized_matvec(x, w.packed[:1], w.scales[:1], w.biases[:1])
+    threads(2)
+    before = impl.kernels.extension.shared_parts()
+    assert_product(impl.kernels.quantized_matvec.quantized_matvec, x, w)
+    parts = impl.kernels.extension.shared_parts() - before
+    assert parts >= 2, "the work was not shared: one thread did all of it"
+
+
+@task_3
+@over_dtypes
+def test_task_3_dtypes(impl, threads, dtype):
+    check_dtypes(impl.kernels.quantized_matvec.quantized_matvec, dtype)
+    threads(3)
+    w = matrix(433, 700, 384, dtype=mx.bfloat16)
+    assert_product(impl.kernels.quantized_matvec.quantized_matvec, rows(434, 2, 384, dtype=dtype), w, dtype)
+
+
+@task_3
+def test_task_3_again_and_again(impl, threads):
+    """The same result each time, however the threads happen to run."""
+    w, x = matrix(435, 500, 512), rows(436, 3, 512)
+    impl.kernels.quantized_matvec.quantized_matvec(x[:1], *w.arguments)
+    threads(4)
+    for _ in range(20):
+        assert_product(impl.kernels.quantized_matvec.quantized_matvec, x, w)
+
+
+@task_3
+def test_task_3_shapes(impl):
+    check_shapes(impl.kernels.quantized_matvec.quantized_matvec)
+
+
+@task_3
+def test_task_3_views(impl):
+    check_views(impl.kernels.quantized_matvec.quantized_matvec)

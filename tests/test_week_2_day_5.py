@@ -1,0 +1,306 @@
+"""Week 2 Day 5: fused kernels: RMSNorm with the residual sum, RoPE without tables, SwiGLU."""
+
+import math
+
+import mlx.core as mx
+import numpy as np
+import oracles
+import pytest
+from helpers import Inputs, array64, assert_close, over_dtypes
+
+task_1 = pytest.mark.task("w2d5.1")
+task_2 = pytest.mark.task("w2d5.2")
+task_3 = pytest.mark.task("w2d5.3")
+
+SIZES = [*range(1, 66), 1000]  # of rows: below, at and above every width of a vector
+HEAD_SIZES = [2, 6, 8, 16, 22, 32, 34, 64, 66, 80, 96, 128, 130, 256]
+SUM_TOLERANCE = {mx.float32: 1e-6, mx.float16: 1e-3, mx.bfloat16: 8e-3}  # of one addition, rounded
+
+over_layouts = pytest.mark.parametrize("traditional", [False, True], ids=["halves", "neighbours"])
+over_threads = pytest.mark.parametrize("count", [1, 2, 3, 8])
+
+
+def check_norm(impl, x, weight, eps=1e-5, residual=None, dtype=mx.float32, tolerance=None):
+    """RMSNorm alone or, with a residual, behind the sum."""
+    if residual is None:
+        got, total = impl.kernels.rms_norm.rms_norm(x, weight, eps), array64(x)
+    else:
+        sum_, got = impl.kernels.rms_norm.add_rms_norm(x, residual, weight, eps)
+        total = array64(x) + array64(residual)
+        assert_close(sum_, total, dtype=dtype, tolerance=SUM_TOLERANCE[dtype])
+    assert_close(got, oracles.rms_norm(total, array64(weight), eps), dtype=dtype, tolerance=tolerance)
+
+
+@task_1
+def test_task_1_add_rms_norm(impl):
+    inputs = Inputs(500)
+    check_norm(impl, inputs.normal(8, 64), inputs.normal(64), residual=inputs.normal(8, 64))
+
+
+@task_1
+@over_dtypes
+def test_task_1_rows_of_every_size(impl, dtype):
+    """What is left behind the last whole vector belongs to the row as well: to the sum, the mean, and the result."""
+    for E in SIZES:
+        inputs = Inputs(501 + E, dtype)
+        x, residual = inputs.normal(3, E, scale=3), inputs.normal(3, E, shift=1)
+        check_norm(impl, x, inputs.normal(E), residual=residual, dtype=dtype)
+
+
+@task_1
+@over_dtypes
+def test_task_1_without_residual(impl, dtype):
+    """Without residual, x itself is normalised."""
+    for E in SIZES:
+        inputs = Inputs(502 + E, dtype)
+        check_norm(impl, inputs.normal(3, E, scale=3, shift=1), inputs.normal(E, shift=1), dtype=dtype)
+
+
+@task_1
+@pytest.mark.parametrize("eps", [0.0, 1e-6, 1e-2, 1.0])
+def test_task_1_eps(impl, eps):
+    """On small numbers it shows where eps is added: to the mean square, before the root."""
+    inputs = Inputs(503)
+    x, residual, weight = inputs.normal(2, 50, scale=0.01), inputs.normal(2, 50, scale=0.01), inputs.normal(50)
+    check_norm(impl, x, weight, eps, residual)
+    check_norm(impl, x, weight, eps)
+
+
+@task_1
+def test_task_1_half_precision_does_not_overflow(impl):
+    """300^2 is beyond float16: squares are float32."""
+    inputs = Inputs(504, mx.float16)
+    x, residual, weight = inputs.normal(2, 50, scale=1000), inputs.normal(2, 50, scale=1000), inputs.normal(50)
+    check_norm(impl, x, weight, residual=residual, dtype=mx.float16)
+
+
+@task_1
+def test_task_1_half_precision_does_not_underflow(impl):
+    """0.0001^2 is zero in float16."""
+    inputs = Inputs(505, mx.float16)
+    x, residual, weight = inputs.normal(2, 50, scale=1e-4), inputs.normal(2, 50, scale=1e-4), inputs.normal(50)
+    check_norm(impl, x, weight, 1e-9, residual, dtype=mx.float16)
+
+
+@task_1
+@over_dtypes
+def test_task_1_long_rows(impl, dtype):
+    """Sums of 5,003 squares: accumulated in 16 bits they would stop growing."""
+    inputs = Inputs(506, dtype)
+    x, residual, weight = inputs.normal(2, 5003, shift=1), inputs.normal(2, 5003, shift=1), inputs.normal(5003)
+    check_norm(impl, x, weight, residual=residual, dtype=dtype)
+
+
+@task_1
+@pytest.mark.parametrize("shape", [(7,), (1,), (1, 1), (2, 3, 4, 5), (64, 1), (0, 5), (2, 0, 5), (3, 0)], ids=str)
+def test_task_1_shapes(impl, shape):
+    inputs = Inputs(507)
+    x, residual, weight = inputs.normal(*shape), inputs.normal(*shape), inputs.normal(shape[-1])
+    if x.size:
+        check_norm(impl, x, weight, residual=residual)
+    else:
+        for got in impl.kernels.rms_norm.add_rms_norm(x, residual, weight, 1e-5):
+            assert_close(got, np.zeros(shape))
+
+
+@task_1
+def test_task_1_views(impl):
+    """Rows that do not lie one behind the other in memory, and a residual that lies otherwise than x."""
+    inputs = Inputs(508)
+    big, residual, weights = inputs.normal(6, 40, 40), inputs.normal(6, 40, 40), inputs.normal(80)
+    broadcast = mx.broadcast_to(big[:1], (3, 40, 40))
+    for view in (big.swapaxes(1, 2), big[:, ::3], big[..., 1::2], big[::-1, :, ::-1], broadcast):
+        rows, E = view.shape[1:]
+        added = residual[: len(view), :rows, :E]
+        x, given = array64(view), (view, added, weights[: 2 * E : 2])
+        total, got = impl.kernels.rms_norm.add_rms_norm(*given, 1e-5)
+        assert_close(total, x + array64(added))
+        assert_close(got, oracles.rms_norm(x + array64(added), array64(given[2]), 1e-5))
+        assert_close(impl.kernels.rms_norm.rms_norm(view, given[2], 1e-5), oracles.rms_norm(x, array64(given[2]), 1e-5))
+
+
+@task_1
+@over_threads
+def test_task_1_any_number_of_threads(impl, threads, count):
+    inputs = Inputs(509)
+    x, residual, weight = inputs.normal(500, 200), inputs.normal(500, 200), inputs.normal(200)
+    check_norm(impl, x[:1], weight)
+    threads(count)
+    check_norm(impl, x, weight, residual=residual)
+    check_norm(impl, x, weight)
+
+
+@task_1
+def test_task_1_equals_mlx(impl):
+    inputs = Inputs(510)
+    x, weight = inputs.normal(2, 3, 100), inputs.normal(100)
+    assert_close(impl.kernels.rms_norm.rms_norm(x, weight, 1e-3), mx.fast.rms_norm(x, weight, 1e-3))
+
+
+def expected_rope(x, offset, base, traditional):
+    starts = np.broadcast_to(np.array(offset), x.shape[0])
+    return oracles.rope(array64(x), starts[:, None] + np.arange(x.shape[1]), base, traditional)
+
+
+def check_rope(impl, x, offset, base=10000.0, traditional=False, dtype=mx.float32):
+    got = impl.kernels.rope.rope(x, offset, base, traditional)
+    assert_close(got, expected_rope(x, offset, base, traditional), dtype=dtype)
+
+
+@task_2
+def test_task_2_rope(impl):
+    check_rope(impl, Inputs(520).normal(1, 5, 2, 64), 3)
+
+
+@task_2
+@over_layouts
+@over_dtypes
+def test_task_2_heads_of_every_size(impl, dtype, traditional):
+    """Half a head need not be whole vectors."""
+    for D in HEAD_SIZES:
+        check_rope(impl, Inputs(521 + D, dtype).normal(2, 3, 5, D), 7, traditional=traditional, dtype=dtype)
+
+
+@task_2
+@over_layouts
+@pytest.mark.parametrize("base", [100.0, 10000.0, 500000.0, 1000000.0])
+def test_task_2_bases(impl, base, traditional):
+    check_rope(impl, Inputs(522).normal(2, 4, 3, 80), 9, base, traditional)
+
+
+@task_2
+@over_layouts
+def test_task_2_offsets(impl, traditional):
+    """One position for all rows, or one for each, of any integer dtype."""
+    x = Inputs(523).normal(3, 4, 2, 48)
+    for offset in (0, 1, 250, mx.array(17), mx.array([3, 0, 11]), mx.array([3, 0, 11], mx.int64)):
+        check_rope(impl, x, offset, traditional=traditional)
+    check_rope(impl, x[:, :1], mx.array([100, 2, 31], mx.uint32), traditional=traditional)
+
+
+@task_2
+@over_layouts
+@pytest.mark.parametrize("offset", [4242, 40000, 1000000])
+def test_task_2_far_positions(impl, offset, traditional):
+    """Thousands of turns leave a float too few digits: take whole turns off before the angle becomes a float."""
+    x = Inputs(524).normal(2, 3, 2, 128)
+    check_rope(impl, x, offset, 1000000.0, traditional)
+    check_rope(impl, x, mx.array([offset, 5]), 10000.0, traditional)
+
+
+@task_2
+@over_layouts
+def test_task_2_sizes(impl, traditional):
+    for shape in [(1, 1, 1, 2), (1, 1, 14, 64), (4, 1, 3, 20), (1, 9, 1, 40), (0, 3, 2, 8), (2, 0, 2, 8), (2, 3, 0, 8)]:
+        x = Inputs(525).normal(*shape)
+        check_rope(impl, x, 11, traditional=traditional)
+
+
+@task_2
+@over_layouts
+def test_task_2_views(impl, traditional):
+    """Heads that are part of a longer row, or lie behind each other with all their positions."""
+    inputs = Inputs(526)
+    joined, by_heads = inputs.normal(2, 5, 9, 36), inputs.normal(2, 3, 5, 36)
+    views = [joined[:, :, 3:6], joined[:, 1::2, ::4], by_heads.swapaxes(1, 2), joined[..., ::-2], joined[..., 4:20]]
+    for x in views:
+        check_rope(impl, x, mx.array([6, 60]), traditional=traditional)
+
+
+@task_2
+@over_threads
+def test_task_2_any_number_of_threads(impl, threads, count):
+    x = Inputs(527).normal(2, 150, 4, 32)
+    check_rope(impl, x[:, :1], 4)
+    threads(count)
+    check_rope(impl, x, mx.array([1000, 3]))
+    check_rope(impl, x, 77, traditional=True)
+
+
+@task_2
+@over_layouts
+def test_task_2_equals_mlx(impl, traditional):
+    x = Inputs(528).normal(2, 6, 3, 64)
+    theirs = mx.fast.rope(x.swapaxes(1, 2), 64, traditional=traditional, base=1000000, scale=1.0, offset=3)
+    assert_close(impl.kernels.rope.rope(x, 3, 1000000.0, traditional), theirs.swapaxes(1, 2), tolerance=1e-4)
+
+
+def check_swiglu(impl, gate, up, dtype=mx.float32):
+    expected = oracles.silu(array64(gate)) * array64(up)
+    assert_close(impl.kernels.swiglu.swiglu(gate, up), expected, dtype=dtype)
+
+
+@task_3
+def test_task_3_swiglu(impl):
+    inputs = Inputs(540)
+    check_swiglu(impl, inputs.normal(8, 64), inputs.normal(8, 64))
+
+
+@task_3
+@over_dtypes
+def test_task_3_rows_of_every_size(impl, dtype):
+    """What is left behind the last whole vector belongs to the row as well."""
+    for I in SIZES:
+        inputs = Inputs(541 + I, dtype)
+        check_swiglu(impl, inputs.normal(3, I, scale=3), inputs.normal(3, I), dtype)
+
+
+@task_3
+@over_dtypes
+def test_task_3_far_out(impl, dtype):
+    """Where e^x is infinite or zero, silu(x) is nearly x or 0."""
+    numbers = np.array([-600, -200, -100, -89, -88, -20, -12, -1, 0, 1, 12, 20, 87, 88, 89, 100, 200, 600])
+    gate = mx.array(np.repeat(numbers, 5)).astype(dtype)
+    up = Inputs(542, dtype).normal(gate.size)
+    for size in range(gate.size, 0, -7):  # each number once in whole vectors, once behind them
+        check_swiglu(impl, gate[-size:], up[-size:], dtype)
+        check_swiglu(impl, gate[:size], up[:size], dtype)
+
+
+@task_3
+def test_task_3_nan_stays_where_it_is(impl):
+    inputs = Inputs(543)
+    for place in (0, 20, 36):
+        gate, up = (array64(inputs.normal(2, 37)) for _ in range(2))
+        gate[1, place] = math.nan
+        got = impl.kernels.swiglu.swiglu(mx.array(gate, mx.float32), mx.array(up, mx.float32))
+        assert_close(mx.isnan(got).astype(mx.float32), np.isnan(gate))
+        assert_close(got[:1], oracles.silu(gate[:1]) * up[:1])
+
+
+@task_3
+def test_task_3_half_precision_in_between(impl):
+    """Only the result is rounded to 16 bits, not what it is computed from."""
+    inputs = Inputs(544, mx.bfloat16)
+    gate, up = inputs.normal(4, 200, scale=5), inputs.normal(4, 200, scale=5)
+    expected = oracles.silu(array64(gate)) * array64(up)
+    assert_close(impl.kernels.swiglu.swiglu(gate, up), expected, dtype=mx.bfloat16, tolerance=4e-3)
+
+
+@task_3
+@pytest.mark.parametrize("shape", [(7,), (1,), (1, 1), (2, 3, 4, 5), (64, 1), (0, 5), (2, 0, 5), (3, 0)], ids=str)
+def test_task_3_shapes(impl, shape):
+    inputs = Inputs(545)
+    check_swiglu(impl, inputs.normal(*shape), inputs.normal(*shape))
+
+
+@task_3
+def test_task_3_views(impl):
+    """Two halves of one product, and rows that do not lie one behind the other."""
+    inputs = Inputs(546)
+    joined, other = inputs.normal(2, 5, 74), inputs.normal(5, 2, 37)
+    gate, up = joined[..., :37], joined[..., 37:]
+    check_swiglu(impl, gate, up)
+    check_swiglu(impl, gate, other.swapaxes(0, 1))
+    check_swiglu(impl, other[:, ::-1, ::-1], other)
+    check_swiglu(impl, joined[..., ::2], mx.broadcast_to(up[:1, :1], gate.shape))
+
+
+@task_3
+@over_threads
+def test_task_3_any_number_of_threads(impl, threads, count):
+    inputs = Inputs(547)
+    gate, up = inputs.normal(300, 333), inputs.normal(300, 333)
+    check_swiglu(impl, gate[:1], up[:1])
+    threads(count)
+    check_swiglu(impl, gate, up)

@@ -1,0 +1,195 @@
+"""Week 2 Day 6: many vectors times a quantised matrix: a tile in registers; panels, edges, threads."""
+
+import mlx.core as mx
+import numpy as np
+import pytest
+from helpers import DTYPES, Inputs, array64, assert_close, over_dtypes
+from quantized import Matrix, assert_product, matrix, rows
+
+task_1 = pytest.mark.task("w2d6.1")
+task_2 = pytest.mark.task("w2d6.2")
+
+over_bits = pytest.mark.parametrize("bits", [4, 2, 8])
+over_threads = pytest.mark.parametrize("count", [1, 2, 3, 8])
+
+
+def check_tile(impl, K, seed=600, scale=1.0, shift=0.0, tolerance=1e-5):
+    M_TILE, N_TILE = impl.kernels.quantized_matmul.tile_shape()
+    inputs = Inputs(seed + K)
+    x, w = inputs.normal(K, M_TILE, scale=scale * K**-0.5, shift=shift), inputs.normal(K, N_TILE, shift=shift)
+    got = impl.kernels.quantized_matmul.matmul_tile(x, w)
+    assert_close(got, array64(x).T @ array64(w), tolerance=tolerance)
+
+
+@task_1
+def test_task_1_tile(impl):
+    check_tile(impl, 1)
+
+
+@task_1
+@pytest.mark.parametrize("K", [2, 3, 4, 7, 8, 31, 64, 65, 100, 1000, 4099])
+def test_task_1_rows(impl, K):
+    """A tile adds up all K rows, whatever K is a multiple of."""
+    check_tile(impl, K)
+
+
+@task_1
+def test_task_1_large_sums(impl):
+    """Numbers of one sign add up to more than 16 bits can tell apart."""
+    check_tile(impl, 3000, shift=1.0, scale=0.0)
+
+
+@task_1
+def test_task_1_outliers(impl):
+    """One large number stays in its own row and column of the tile."""
+    M_TILE, N_TILE = impl.kernels.quantized_matmul.tile_shape()
+    inputs = Inputs(610)
+    for k, m, n in [(0, 0, 0), (5, M_TILE - 1, N_TILE - 1), (9, 1, N_TILE // 2), (3, 2, 1)]:
+        x, w = array64(inputs.normal(10, M_TILE)), array64(inputs.normal(10, N_TILE))
+        x[k, m], w[k, n] = 1000, -1000
+        got = impl.kernels.quantized_matmul.matmul_tile(mx.array(x, mx.float32), mx.array(w, mx.float32))
+        assert_close(got, x.T @ w, tolerance=1e-3)
+
+
+@task_1
+def test_task_1_which_number_is_where(impl):
+    """Sums of x's columns, and of w's: each tells which row, or which column, of the tile it belongs to."""
+    M_TILE, N_TILE = impl.kernels.quantized_matmul.tile_shape()
+    x, w = np.arange(3.0 * M_TILE).reshape(3, M_TILE), np.arange(3.0 * N_TILE).reshape(3, N_TILE)
+    tile = impl.kernels.quantized_matmul.matmul_tile
+    assert_close(tile(mx.array(x, mx.float32), mx.ones((3, N_TILE))), x.T @ np.ones((3, N_TILE)))
+    assert_close(tile(mx.ones((3, M_TILE)), mx.array(w, mx.float32)), np.ones((M_TILE, 3)) @ w)
+
+
+@task_1
+def test_task_1_no_rows(impl):
+    """A sum of nothing is 0."""
+    M_TILE, N_TILE = impl.kernels.quantized_matmul.tile_shape()
+    got = impl.kernels.quantized_matmul.matmul_tile(mx.zeros((0, M_TILE)), mx.zeros((0, N_TILE)))
+    assert_close(got, np.zeros((M_TILE, N_TILE)))
+
+
+@task_2
+def test_task_2_product(impl):
+    """24 and 32 are whole numbers of tiles, whatever the processor."""
+    assert_product(impl.kernels.quantized_matmul.quantized_matmul, rows(620, 24, 64), matrix(621, 32, 64))
+
+
+@task_2
+@over_bits
+def test_task_2_bits_and_groups(impl, bits):
+    for group_size in (64, 32, 128):
+        for i, groups in enumerate([1, 2, 3, 5, 9]):
+            I = groups * group_size
+            w = matrix(622 + i, [40, 3, 65][i % 3], I, bits, group_size)
+            assert_product(impl.kernels.quantized_matmul.quantized_matmul, rows(628 + i, [13, 24, 7][i % 3], I), w)
+
+
+@task_2
+@pytest.mark.parametrize("O", [1, 3, 8, 17, 31, 33, 48, 65, 130])
+def test_task_2_edges(impl, O):
+    """The last rows of x may be fewer than a tile has, and so may the last rows of W."""
+    w = matrix(635, O, 128)
+    for M in (1, 2, 5, 6, 7, 8, 9, 13, 16, 30, 33, 65):
+        assert_product(impl.kernels.quantized_matmul.quantized_matmul, rows(636 + M, M, 128), w)
+
+
+@task_2
+@over_dtypes
+def test_task_2_dtypes(impl, dtype):
+    """The arithmetic is float32: only the result is rounded to the dtype of x."""
+    for scales_dtype in DTYPES:
+        w = matrix(640, 70, 448, dtype=scales_dtype)
+        assert_product(impl.kernels.quantized_matmul.quantized_matmul, rows(641, 19, 448, dtype=dtype), w, dtype)
+
+
+@task_2
+@over_dtypes
+def test_task_2_long_rows(impl, dtype):
+    """Products of one sign: a sum that is kept in 16 bits stands still before it is complete."""
+    w = Matrix(matrix(642, 40, 3968).packed, mx.full((40, 62), 1 / 16, dtype), mx.ones((40, 62), dtype))
+    assert_product(impl.kernels.quantized_matmul.quantized_matmul, mx.full((9, 3968), 1 / 256, dtype), w, dtype)
+
+
+@task_2
+def test_task_2_outliers(impl):
+    """One row of x, and one row of W, is much larger than the others."""
+    w, x = matrix(643, 70, 192), array64(rows(644, 20, 192))
+    x[17] *= 1000
+    scales = array64(w.scales)
+    scales[66] *= 100
+    large = Matrix(w.packed, mx.array(scales.astype(np.float32)), w.biases)
+    assert_product(
+        impl.kernels.quantized_matmul.quantized_matmul, mx.array(x.astype(np.float32)), large, tolerance=1e-4
+    )
+
+
+@task_2
+@over_threads
+def test_task_2_any_number_of_threads(impl, threads, count):
+    """Each tile is computed once, however the panels fall to the threads."""
+    product = impl.kernels.quantized_matmul.quantized_matmul
+    w = matrix(645, 1009, 128)
+    assert_product(product, rows(646, 1, 128), w)
+    threads(count)
+    for O in (1, 33, 64, 300, 1009):
+        part = Matrix(w.packed[:O], w.scales[:O], w.biases[:O])
+        for M in (1, 24, 37):
+            assert_product(product, rows(647 + M, M, 128), part)
+
+
+@task_2
+def test_task_2_work_is_shared(impl, threads):
+    """Dozens of panels are worth waking other threads for: call the `threads` of the product."""
+    w, x = matrix(650, 2048, 256), rows(651, 32, 256)
+    impl.kernels.quantized_matmul.quantized_matmul(x, w.packed[:1], w.scales[:1], w.biases[:1])
+    threads(2)
+    impl.kernels.quantized_matmul.quantized_matmul(x[:1], w.packed[:1], w.scales[:1], w.biases[:1])
+    before = impl.kernels.extension.shared_parts()
+    assert_product(impl.kernels.quantized_matmul.quantized_matmul, x[:1], w)  # x is one tile: only panels are shared
+    parts = impl.kernels.extension.shared_parts() - before
+    assert parts >= 2, "the work was not shared: one thread did all of it"
+    assert_product(impl.kernels.quantized_matmul.quantized_matmul, x, w)
+
+
+@task_2
+def test_task_2_again_and_again(impl, threads):
+    """The same result each time, however the threads happen to run."""
+    w, x = matrix(652, 500, 256), rows(653, 37, 256)
+    impl.kernels.quantized_matmul.quantized_matmul(x[:1], *w.arguments)
+    threads(4)
+    for _ in range(20):
+        assert_product(impl.kernels.quantized_matmul.quantized_matmul, x, w)
+
+
+@task_2
+def test_task_2_shapes(impl):
+    w = matrix(654, 9, 192)
+    for batch in [(), (1,), (5,), (2, 3), (1, 1, 4), (3, 11), (0,), (2, 0, 3)]:
+        assert_product(impl.kernels.quantized_matmul.quantized_matmul, rows(655, *batch, 192), w)
+    for O, I in [(0, 64), (3, 0), (0, 0)]:
+        assert_product(impl.kernels.quantized_matmul.quantized_matmul, rows(656, 2, I), matrix(657, O, I))
+
+
+@task_2
+def test_task_2_views(impl):
+    """Arrays whose numbers do not lie one behind the other in memory."""
+    product = impl.kernels.quantized_matmul.quantized_matmul
+    w, inputs = matrix(658, 36, 512), Inputs(659)
+    third = Matrix(w.packed[::-3], w.scales[::-3], w.biases[::-3])
+    half = Matrix(w.packed[:, 16:48], w.scales[:, 2:6], w.biases[:, 2:6])
+    x = inputs.normal(20, 1024, scale=0.05)
+    for view in (x[:, ::2], x[::-1, 512:], x[::3, :512], mx.broadcast_to(x[0, :512], (17, 512))):
+        assert_product(product, view, w)
+        assert_product(product, view, third)
+    assert_product(product, inputs.normal(256, 30, scale=0.05).T, half)
+
+
+@task_2
+@over_bits
+def test_task_2_equals_mlx(impl, bits):
+    """A matrix that MLX quantised, and its own product in float32."""
+    weight, x = Inputs(660).normal(50, 320), rows(661, 21, 320)
+    packed = mx.quantize(weight, 64, bits)
+    got = impl.kernels.quantized_matmul.quantized_matmul(x, *packed, 64, bits)
+    assert_close(got, mx.quantized_matmul(x, *packed, group_size=64, bits=bits), tolerance=1e-4)
