@@ -21,16 +21,16 @@ import mlx.core as mx
 
 from tiny_llm_course.bench.machine import about
 from tiny_llm_course.bench.models import random_model
+from tiny_llm_course.bench.timing import shortest
 from tiny_llm_ref.generate import next_logits
 from tiny_llm_ref.kernels.attention import flash_attention
-from tiny_llm_ref.kernels.block import after_attention, before_attention
 from tiny_llm_ref.kernels.softmax import softmax
 from tiny_llm_ref.kv_cache import KVCache
 from tiny_llm_ref.tuned import tune
 
 RESULTS = Path(__file__).parent / "results" / "one_token.json"
 CONTEXT = 128  # tokens in the cache
-RUNS = 60
+SECONDS, RUNS = 1.0, 60  # for each part
 
 
 def main() -> None:
@@ -56,9 +56,9 @@ def profile(model: Any) -> dict[str, float]:
     x = model.embed_tokens(token)
     cases: dict[str, Callable[[], Any]] = {
         "embedding": lambda: model.embed_tokens(token),
-        "before attention": lambda: [before(block, x) for block in blocks],
+        "before attention": lambda: [block.before(x, CONTEXT) for block in blocks],
     }
-    q, k, v = before(blocks[0], x)
+    q, k, v = blocks[0].before(x, CONTEXT)
     stored = [layer.store(k, v) for layer in cache.layers]
     attended = flash_attention(q, *stored[0])
     hidden = model.norm(x)
@@ -68,13 +68,13 @@ def profile(model: Any) -> dict[str, float]:
     cases |= {
         "cache": lambda: [layer.store(k, v) for layer in cache.layers],
         "attention": lambda: [flash_attention(q, *pair) for pair in stored],
-        "after attention": lambda: [after(block, attended, x) for block in blocks],
+        "after attention": lambda: [block.after(attended, x) for block in blocks],
         "output layer": lambda: model.logits(hidden),
         "choice": lambda: mx.argmax(logits, axis=-1),
         "whole step": lambda: step(model, token, cache),
     }
-    operation = shortest(lambda: [softmax(tiny) for _ in blocks]) / len(blocks)
-    found = {name: shortest(case) for name, case in cases.items()}
+    operation = shortest(lambda: [softmax(tiny) for _ in blocks], SECONDS) / len(blocks)
+    found = {name: shortest(case, SECONDS) for name, case in cases.items()}
     calls = 3 * len(blocks) + 3  # of kernels: two and attention in each block, embedding, output layer, choice
     whole = found.pop("whole step")
     building = shortest_building(lambda: step(model, token, cache))
@@ -91,25 +91,6 @@ def step(model: Any, token: mx.array, cache: KVCache) -> mx.array:
     chosen = mx.argmax(next_logits(model, token, cache), axis=-1)
     cache.trim(1)
     return chosen
-
-
-def before(block: Any, x: mx.array) -> list[mx.array]:
-    return before_attention(
-        x, block.norms[0], block.qkv, block.head_norms, block.bias, block.heads, block.eps, block.base, CONTEXT
-    )
-
-
-def after(block: Any, attended: mx.array, x: mx.array) -> mx.array:
-    return after_attention(attended, x, block.o, block.norms[1], block.gate_up, block.down, block.eps)
-
-
-def shortest(work: Callable[[], Any]) -> float:
-    seconds = []
-    for _ in range(RUNS):
-        start = time.perf_counter()
-        mx.eval(work())
-        seconds.append(time.perf_counter() - start)
-    return min(seconds)
 
 
 def shortest_building(work: Callable[[], Any]) -> float:

@@ -51,24 +51,37 @@ def main() -> None:
 def one_round(options: argparse.Namespace, number: int) -> dict[str, dict[str, float]]:
     found = {}
     for peer in PEERS:
-        if peer == "llama.cpp":
-            command = None if options.llama_bench is None else llama_bench(options)
-        elif (peer == "transformers" and options.torch is None) or (peer == SLOW and (number or options.march)):
-            command = None
-        else:
-            command = [options.torch if peer == "transformers" else sys.executable, __file__, "--measure", peer]
-            command += ["--march", options.march] if options.march else []
-        if command is None:
-            continue
-        print(f"round {number + 1}: {peer} ...", file=sys.stderr, flush=True)
-        if peer == "llama.cpp":
-            found[peer] = {}
-            for part in command:
-                found[peer] |= read_llama_bench(run(part))
-        else:
-            found[peer] = json.loads(run(command).splitlines()[-1])
-        print(f"  {found[peer]}", file=sys.stderr, flush=True)
+        if is_measured(peer, options, number):
+            print(f"round {number + 1}: {peer} ...", file=sys.stderr, flush=True)
+            found[peer] = run_llama_bench(options) if peer == "llama.cpp" else run_here(peer, options)
+            print(f"  {found[peer]}", file=sys.stderr, flush=True)
     return found
+
+
+def is_measured(peer: str, options: argparse.Namespace, number: int) -> bool:
+    """Whether the peer is there, and takes part in this round."""
+    if peer == "llama.cpp":
+        return options.llama_bench is not None
+    if peer == "transformers":
+        return options.torch is not None
+    return peer != SLOW or not (number or options.march)
+
+
+def run_here(peer: str, options: argparse.Namespace) -> dict[str, float]:
+    """This script with --measure, in a process of its own."""
+    command = [options.torch if peer == "transformers" else sys.executable, __file__, "--measure", peer]
+    command += ["--march", options.march] if options.march else []
+    found: dict[str, float] = json.loads(run(command).splitlines()[-1])
+    return found
+
+
+def run_llama_bench(options: argparse.Namespace) -> dict[str, float]:
+    """The best of the runs, as of all others."""
+    rows = [row for command in llama_bench(options) for row in json.loads(run(command))]
+    return {
+        f"prefill {row['n_prompt']}" if row["n_prompt"] else f"decode {row['n_depth']}": max(row["samples_ts"])
+        for row in rows
+    }
 
 
 def run(command: list[str]) -> str:
@@ -83,14 +96,6 @@ def llama_bench(options: argparse.Namespace) -> list[list[str]]:
     base = [str(options.llama_bench), "-m", str(options.gguf), "-t", str(THREADS), "-r", "3", "-o", "json"]
     lengths = ",".join(map(str, LENGTHS))
     return [[*base, "-p", lengths, "-n", "0"], [*base, "-p", "0", "-n", str(NEW), "-d", lengths]]
-
-
-def read_llama_bench(output: str) -> dict[str, float]:
-    """The best of the runs, as of all others."""
-    return {
-        f"prefill {row['n_prompt']}" if row["n_prompt"] else f"decode {row['n_depth']}": max(row["samples_ts"])
-        for row in json.loads(output)
-    }
 
 
 def best(work: Callable[[], Any], runs: int = 3) -> float:
@@ -162,17 +167,11 @@ def transformers(options: argparse.Namespace) -> dict[str, float]:
     import torch
     from transformers import DynamicCache, Qwen3Config, Qwen3ForCausalLM
 
+    sys.path.insert(0, str(HERE.parent / "src"))  # this Python need not know the course
+    from tiny_llm_models.untrained import QWEN3_0_6B
+
     torch.set_num_threads(THREADS)
-    config = Qwen3Config(
-        vocab_size=151936,
-        hidden_size=1024,
-        intermediate_size=3072,
-        num_hidden_layers=28,
-        num_attention_heads=16,
-        num_key_value_heads=8,
-        head_dim=128,
-        tie_word_embeddings=True,
-    )
+    config = Qwen3Config.from_dict(QWEN3_0_6B)
     model = Qwen3ForCausalLM(config).to(torch.bfloat16).eval()
     found = {}
     with torch.inference_mode():

@@ -63,11 +63,8 @@ def check(kind: str, flags: list[str], folder: Path) -> bool:
     print(f"{kind}: ", end="", flush=True)
     command = [program, str(folder / "calls")]
     if flags == SANITIZERS["races"]:
-        command = [
-            "setarch",
-            "-R",
-            *command,
-        ]  # else some kernels of Linux place memory where the sanitizer keeps its own
+        # else some kernels of Linux place memory where the sanitizer keeps its own
+        command = ["setarch", "-R", *command]
     return subprocess.run(command).returncode == 0
 
 

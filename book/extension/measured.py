@@ -9,7 +9,7 @@ from typing import Any
 from docutils import nodes
 from sphinx.application import Sphinx
 
-from tiny_llm_course.bench.command import rung_name
+from tiny_llm_course.bench.command import rung_name, speed
 from tiny_llm_course.language import Messages
 
 from .course import CourseDirective, generated, inline
@@ -58,7 +58,7 @@ class Bench(CourseDirective):
         file, words = RESULTS / "ladder.json", Messages(self.language)
         found = [["", words("bench_prefill"), words("bench_decode")]]
         for row in self.read(file)["model"]:
-            found.append([rung_name(row["stage"], words), *(_speed(row[of]) for of in ("prefill", "decode"))])
+            found.append([rung_name(row["stage"], words), *(speed(row[of]) for of in ("prefill", "decode"))])
         return file, found
 
     def peers(self) -> tuple[Path, list[list[str]]]:
@@ -75,7 +75,7 @@ class Bench(CourseDirective):
                     for of, name in ((peer, what), ("ours", what.replace(" 16", " 128")))
                 ]
                 kind, length = what.split()
-                rows.append([peer, self.word(kind, length=length), *map(_speed, speeds), f"{ratio:.1f} x"])
+                rows.append([peer, self.word(kind, length=length), *map(speed, speeds), f"{ratio:.1f} x"])
         return file, rows
 
     def profile(self) -> tuple[Path, list[list[str]]]:
@@ -99,10 +99,6 @@ def _line(cells: list[str], number: int) -> str:
     """Of a table in Markdown; numbers stand at the right."""
     line = f"| {' | '.join(cells)} |"
     return line if number else line + "\n|---|" + "---:|" * (len(cells) - 1)
-
-
-def _speed(tokens: float) -> str:
-    return f"{tokens:,.{0 if tokens >= 100 else 1 if tokens >= 10 else 2}f} tok/s"
 
 
 def setup(app: Sphinx) -> dict[str, Any]:

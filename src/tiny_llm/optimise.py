@@ -8,7 +8,6 @@ from typing import Any
 
 import mlx.core as mx
 
-from .embedding import Embedding
 from .kernels.quantized_matmul import quantized_matmul
 from .kernels.quantized_matvec import quantized_matvec
 from .kernels.rms_norm import add_rms_norm, rms_norm
@@ -37,31 +36,32 @@ def optimise(model: CausalLM, kernels: Collection[str] = KERNELS) -> None:
     """
     if unknown := set(kernels) - set(KERNELS):
         raise ValueError(f"kernels: expected some of {', '.join(KERNELS)}, got {', '.join(sorted(unknown))}")
-    products = {"quantized_matvec", "quantized_matmul"}.intersection(kernels)
     parts: Any = model  # layers are replaced by others with the same call
+    if products := {"quantized_matvec", "quantized_matmul"}.intersection(kernels):
+        _replace_products(parts, products)
     for block in parts.layers:
-        attention, mlp = block.self_attn, block.mlp
-        for owner, names in ((attention, "qkvo"), (mlp, ("gate", "up", "down"))):
-            for name in (f"{name}_proj" for name in names if products):
-                setattr(owner, name, _product(getattr(owner, name), products))
+        attention = block.self_attn
         if "rope" in kernels:
             attention.rope = KernelRoPE(attention.rope, model.config.rope_theta)
         if "swiglu" in kernels:
-            block.mlp = KernelSwiGLU(mlp)
+            block.mlp = KernelSwiGLU(block.mlp)
         if "rms_norm" in kernels and hasattr(attention, "q_norm"):
             attention.q_norm, attention.k_norm = KernelNorm(attention.q_norm), KernelNorm(attention.k_norm)
-    if products:
-        parts.lm_head = _product(model.lm_head or model.embed_tokens, products)
     if "rms_norm" in kernels:
         parts.layers = [KernelBlock(block) for block in parts.layers]
         parts.norm = KernelNorm(model.norm)
 
 
-def _product(layer: Any, kernels: Collection[str]) -> Any:
-    """What takes the layer's place; an embedding's, where it is the output layer."""
-    if isinstance(layer, QuantizedLinear | QuantizedEmbedding):
-        return KernelLinear(layer, kernels)
-    return layer.as_linear if isinstance(layer, Embedding) else layer
+def _replace_products(model: Any, kernels: Collection[str]) -> None:
+    """Every `QuantizedLinear`, and the quantised table where it is the output layer."""
+    for block in model.layers:
+        for owner, names in ((block.self_attn, "qkvo"), (block.mlp, ("gate", "up", "down"))):
+            for name in (f"{name}_proj" for name in names):
+                if isinstance(layer := getattr(owner, name), QuantizedLinear):
+                    setattr(owner, name, KernelLinear(layer, kernels))
+    output = model.lm_head or model.embed_tokens
+    if isinstance(output, QuantizedLinear | QuantizedEmbedding):
+        model.lm_head = KernelLinear(output, kernels)
 
 
 class KernelLinear:

@@ -26,14 +26,17 @@ from .files import write_whole
 from .install import install_command
 from .language import Messages
 from .problems import CommandError
+from .regions import BUILT
 from .workspace import ROOT
 
 __all__ = [
     "SOURCES",
     "STAMP",
     "build",
+    "built",
     "compiler",
     "compiler_problem",
+    "files",
     "has_headers",
     "is_built",
     "is_current",
@@ -79,16 +82,25 @@ SYSTEMS = {  # what to type where, by what is missing
 }
 
 
+def built(package: Path) -> Path:
+    """Where what is compiled of a package lies."""
+    return package / "kernels" / BUILT
+
+
+def files(package: Path) -> list[Path]:
+    """A package's bridge and what it says of itself; the latter may be missing."""
+    return [*built(package).glob("_bridge.*"), built(package) / STAMP]
+
+
 def is_built(package: Path) -> bool:
     """Whether a package has a bridge, fitting or not."""
-    return any((package / "kernels" / "built").glob("_bridge.*"))
+    return any(built(package).glob("_bridge.*"))
 
 
 def is_current(package: Path) -> bool:
     """Whether its bridge was built from its files, for this Python and this MLX."""
-    built = package / "kernels" / "built"
     try:
-        stamp = json.loads((built / STAMP).read_text(encoding="utf-8"))
+        stamp = json.loads((built(package) / STAMP).read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return False
     return is_built(package) and stamp == _stamp(package, stamp.get("nanobind", ""))
@@ -107,8 +119,8 @@ def build(packages: list[Path], say: Messages, tell: Callable[[str], None]) -> N
             tell(say("ext_building"))
             _build(package, say)
         elif source != package:
-            for file in [*(source / "kernels" / "built").glob("_bridge.*"), source / "kernels" / "built" / STAMP]:
-                write_whole(package / "kernels" / "built" / file.name, file.read_bytes())
+            for file in files(source):
+                write_whole(built(package) / file.name, file.read_bytes())
 
 
 def compiler() -> str | None:
@@ -172,21 +184,20 @@ def system_command(what: str) -> str:
 
 
 def _build(package: Path, say: Messages) -> None:
-    built = package / "kernels" / "built"
-    built.mkdir(exist_ok=True)
-    for left_over in built.glob(".bridge-*"):
+    folder = built(package)
+    folder.mkdir(exist_ok=True)
+    for left_over in folder.glob(".bridge-*"):
         with suppress(FileNotFoundError):
             if time.time() - left_over.stat().st_mtime > STALE:
                 shutil.rmtree(left_over, ignore_errors=True)
-    with tempfile.TemporaryDirectory(dir=built, prefix=".bridge-") as name:
-        folder = Path(name)
-        _run_cmake(package / "kernels", folder, say)
-        made = next(folder.glob("_bridge.*"))
+    with tempfile.TemporaryDirectory(dir=folder, prefix=".bridge-") as name:
+        _run_cmake(package / "kernels", Path(name), say)
+        made = next(Path(name).glob("_bridge.*"))
         _check_works(made, say)
-        for old in [*built.glob("_bridge.*"), built / STAMP]:
+        for old in files(package):
             old.unlink(missing_ok=True)
-        made.rename(built / made.name)
-    write_whole(built / STAMP, json.dumps(_stamp(package, metadata.version("nanobind"))).encode())
+        made.rename(folder / made.name)
+    write_whole(folder / STAMP, json.dumps(_stamp(package, metadata.version("nanobind"))).encode())
 
 
 def _check_tools(package: Path, say: Messages) -> None:

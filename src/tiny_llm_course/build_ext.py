@@ -140,5 +140,5 @@ def _compile(package: Path, files: list[Path]) -> dict[Path, str]:
 
 
 def _versions(package: Path) -> dict[str, str]:
-    stamp = json.loads((package / "kernels" / "built" / bridge.STAMP).read_text(encoding="utf-8"))
+    stamp = json.loads((bridge.built(package) / bridge.STAMP).read_text(encoding="utf-8"))
     return {"mlx": stamp["mlx"], "nanobind": stamp["nanobind"], "python": sys.version.split()[0]}

@@ -13,7 +13,7 @@ from typing import Any
 from .problems import CommandError, is_learners, say
 from .unsolved import Stub, unsolved
 
-__all__ = ["BITS", "DTYPES", "LAYERS", "Engine", "Wanted", "check_threads", "open_stubs", "set_threads"]
+__all__ = ["BITS", "DTYPES", "LAYERS", "Engine", "Wanted", "check_threads", "is_written", "open_stubs", "set_threads"]
 
 BITS = (2, 4, 8)
 DTYPES = ("float32", "bfloat16", "float16")
@@ -83,7 +83,7 @@ class Engine:
         return import_module(f"{self._wanted.package}.{name}")
 
     def _is_written(self, kernel: str) -> bool:
-        return not any(stub.file.parent.name == "kernels" and stub.file.stem == kernel for stub in self._open)
+        return is_written(kernel, self._open)
 
     def _load(self) -> Any:
         """Model and tokenizer. On the CPU the plain layers' dtype is float32: half precision is slower there."""
@@ -148,6 +148,11 @@ def set_threads(package: str, count: int) -> None:
         import_module(f"{package}.kernels.extension").set_threads(count)
     except RuntimeError as error:
         raise CommandError(f"--threads: {error}", exit_code=1) from None
+
+
+def is_written(kernel: str, stubs: list[Stub]) -> bool:
+    """Whether none of a package's stubs is this kernel's."""
+    return not any(stub.file.parent.name == "kernels" and stub.file.stem == kernel for stub in stubs)
 
 
 def open_stubs(package: str) -> list[Stub]:

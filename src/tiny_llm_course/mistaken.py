@@ -15,7 +15,7 @@ from types import ModuleType
 
 from .catalogue import Mistake
 from .files import write_whole
-from .regions import code_files, is_native, regions, with_regions
+from .regions import BUILT, code_files, is_native, regions, with_regions
 from .splice import code_of
 from .syllabus import TaskId
 from .task_code import task_parts
@@ -112,7 +112,7 @@ def _native_files(reference: Path, task: TaskId, mistake: Mistake) -> dict[str, 
     for path, text in mistaken_sources(reference, task, mistake).items():
         if path.endswith(".cpp"):
             name = Path(path).name
-            file = reference / "kernels" / "built" / "mistakes" / f"{task}_{mistake.id}_{name}"
+            file = reference / "kernels" / BUILT / "mistakes" / f"{task}_{mistake.id}_{name}"
             if not file.exists() or file.read_text(encoding="utf-8") != text:
                 write_whole(file, text.encode())
             found[Path(path).stem] = file

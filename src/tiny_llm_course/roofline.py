@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
@@ -16,7 +16,7 @@ from .session import DEFAULT_IMPL, PACKAGES, package_of
 from .terminal import left, right, show, wrapped
 from .text import Impl
 
-__all__ = ["Point", "points", "roofline"]
+__all__ = ["Point", "measure_speeds", "points", "roofline"]
 
 CASES = (("prefill", 128, 128), ("prefill", 512, 512), ("decode", 1, 129), ("decode", 1, 513), ("batch", 1, 513))
 BATCH = 16  # requests
@@ -67,11 +67,7 @@ def roofline(
         if bits <= 0:
             raise CommandError(f"--bits: expected more than 0, got {bits:g}")
         costs, config = import_module(f"{package}.costs"), _config(package, model)
-        try:
-            kernels = import_module(f"{PACKAGES[DEFAULT_IMPL]}.kernels.roofline")
-            speeds = kernels.measure(lambda what: say(f"measuring: {what} ..."))
-        except RuntimeError as error:
-            raise CommandError(str(error), exit_code=1) from None
+        speeds = measure_speeds(PACKAGES[DEFAULT_IMPL], lambda what: say(f"measuring: {what} ..."))
         peak = max(speeds.float32, speeds.bfloat16)
         machine = costs.Machine(peak, speeds.bandwidth)
         found = list(points(costs, config, machine, bits / 8))
@@ -85,6 +81,18 @@ def roofline(
         from .viz.output import Output
 
         Output(out, words).picture("roofline.png", draw)
+
+
+def measure_speeds(package: str, progress: Callable[[str], None] = lambda what: None) -> Any:
+    """How fast this machine is: what a package's kernels.roofline gives.
+
+    Raises:
+        CommandError: no kernels are built.
+    """
+    try:
+        return import_module(f"{package}.kernels.roofline").measure(progress)
+    except RuntimeError as error:
+        raise CommandError(str(error), exit_code=1) from None
 
 
 def _config(package: str, model: str | None) -> Any:

@@ -10,7 +10,7 @@ import mlx.core as mx
 
 from .config import ModelConfig
 from .kernels.block import after_attention, before_attention, embed, norm_matmul
-from .kernels.packed import ROWS, can_pack, pack, packed_matmul
+from .kernels.packed import ROWS, can_pack, pack
 from .kv_cache import LayerCache
 from .quantize import QuantizedEmbedding, QuantizedLinear
 from .qwen2 import CausalLM
@@ -54,24 +54,28 @@ class TunedBlock:
         mx.eval(self.qkv, self.o, self.gate_up, self.down)
 
     def __call__(self, x: mx.array, layer_cache: LayerCache) -> mx.array:
-        q, k, v = before_attention(
-            x, self.norms[0], self.qkv, self.head_norms, self.bias, self.heads, self.eps, self.base, layer_cache.offset
+        q, k, v = self.before(x, layer_cache.offset)
+        return self.after(layer_cache.attend(q, k, v, self.scale), x)
+
+    def before(self, x: mx.array, offset: int | mx.array) -> list[mx.array]:
+        """Queries, keys and values."""
+        return before_attention(
+            x, self.norms[0], self.qkv, self.head_norms, self.bias, self.heads, self.eps, self.base, offset
         )
-        attended = layer_cache.attend(q, k, v, self.scale)
+
+    def after(self, attended: mx.array, x: mx.array) -> mx.array:
+        """What the block gives, from what attention found and the block's own input."""
         return after_attention(attended, x, self.o, self.norms[1], self.gate_up, self.down, self.eps)
 
 
 class TunedEmbedding:
-    """A table of packed vectors, at both ends of a model."""
+    """A table of packed vectors."""
 
     def __init__(self, panels: mx.array, dtype: mx.Dtype):
         self.panels, self.dtype = panels, dtype
 
     def __call__(self, tokens: mx.array) -> mx.array:
         return embed(mx.contiguous(tokens.astype(mx.int32)), self.panels, self.dtype)
-
-    def as_linear(self, x: mx.array) -> mx.array:
-        return packed_matmul(x, self.panels)
 
 
 def _panels(layer: Any) -> mx.array:

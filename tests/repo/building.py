@@ -63,7 +63,7 @@ def as_built(tmp_path_factory):
 
 
 def built(clone, package="tiny_llm"):
-    return clone.root / "src" / package / "kernels" / "built"
+    return bridge.built(clone.root / "src" / package)
 
 
 def made(clone, package="tiny_llm"):

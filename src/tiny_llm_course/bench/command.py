@@ -20,7 +20,7 @@ from ..syllabus import select_days, select_task
 from ..terminal import left, right, show, wrapped
 from .machine import about
 
-__all__ = ["bench", "rung_name"]
+__all__ = ["bench", "rung_name", "speed"]
 
 
 Row = dict[str, Any]
@@ -100,7 +100,7 @@ def _show_model(rows: list[Row], words: Messages) -> None:
     for row in rows:
         name = rung_name(row["stage"], words)
         speeds = (
-            [words("bench_open")] * 2 if row["decode"] is None else [_speed(row[of]) for of in ("prefill", "decode")]
+            [words("bench_open")] * 2 if row["decode"] is None else [speed(row[of]) for of in ("prefill", "decode")]
         )
         show(f"  {left(name, 44)} {right(speeds[0], 16)} {right(speeds[1], 16)}", dim=row["decode"] is None)
     days = [row for row in rows if row["stage"] != "tuned"]
@@ -121,8 +121,9 @@ def rung_name(rung: str, words: Messages) -> str:
     return words("bench_day", day=day, title=words.of(select_days("2", day)[0].chapter))
 
 
-def _speed(tokens: float) -> str:
-    return f"{tokens:,.{1 if tokens < 100 else 0}f} tok/s"
+def speed(tokens: float) -> str:
+    """Tokens per second, to about three digits."""
+    return f"{tokens:,.{0 if tokens >= 100 else 1 if tokens >= 10 else 2}f} tok/s"
 
 
 def _save(file: Path, found: dict[str, Any], command: str) -> None:

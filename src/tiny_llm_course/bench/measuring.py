@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from functools import partial
-from importlib import import_module
 from typing import Any, TypeAlias
 
 import mlx.core as mx
 
-from ..problems import CommandError
+from ..roofline import measure_speeds
 from .kernels import CASES, cases
 from .models import STAGES, Stage, make_stage
 from .timing import shortest
@@ -31,20 +30,13 @@ def measure(package: str, is_small: bool, of_kernels: bool, of_model: bool, step
     Raises:
         CommandError: no kernels are built.
     """
-    speeds = _limits(package)
+    speeds = measure_speeds(package)
     return {
         "threads": speeds.threads,
         "limits": speeds._asdict(),
         "kernels": list(_kernels(package, is_small, speeds, step)) if of_kernels else [],
         "model": list(_models(package, is_small, step)) if of_model else [],
     }
-
-
-def _limits(package: str) -> Any:
-    try:
-        return import_module(f"{package}.kernels.roofline").measure()
-    except RuntimeError as error:  # no kernels are built
-        raise CommandError(str(error), exit_code=1) from None
 
 
 def _kernels(package: str, is_small: bool, speeds: Any, step: Step) -> Iterator[Row]:

@@ -11,7 +11,7 @@ import mlx.core as mx
 
 from tiny_llm_models.untrained import QWEN3_0_6B, untrained_config
 
-from ..engine import open_stubs
+from ..engine import is_written, open_stubs
 
 __all__ = ["STAGES", "Stage", "make_stage", "random_model"]
 
@@ -71,15 +71,10 @@ def make_stage(name: str, package: str, is_small: bool) -> Stage:
     model = random_model(package, is_small)
     if name == "tuned":
         import_module(f"{package}.tuned").tune(model)
-        return _with_cache(package, model, has_flash=_is_written(package))
+        return _with_cache(package, model, has_flash=is_written("attention", open_stubs(package)))
     kernels = [kernel for day, kernels in KERNELS.items() if day <= int(name[-1]) for kernel in kernels]
     import_module(f"{package}.optimise").optimise(model, kernels)
     return _with_cache(package, model, has_flash=name == "w2d7")
-
-
-def _is_written(package: str) -> bool:
-    """Whether there is a FlashAttention; the tuned blocks can do with another one."""
-    return not any(stub.file.stem == "attention" for stub in open_stubs(package) if stub.file.parent.name == "kernels")
 
 
 def _without_cache(model: Any) -> Stage:
@@ -95,10 +90,10 @@ def _without_cache(model: Any) -> Stage:
 def _with_cache(package: str, model: Any, has_flash: bool = False) -> Stage:
     next_logits = import_module(f"{package}.generate").next_logits
     KVCache = import_module(f"{package}.kv_cache").KVCache
-    attention = import_module(f"{package}.kernels.attention").flash_attention if has_flash else None
+    options = {"attention": import_module(f"{package}.kernels.attention").flash_attention} if has_flash else {}
 
     def prefill(tokens: mx.array) -> tuple[mx.array, Any]:
-        cache = KVCache(len(model.layers), attention=attention) if attention else KVCache(len(model.layers))
+        cache = KVCache(len(model.layers), **options)
         return next_logits(model, tokens, cache), cache
 
     def decode(token: mx.array, cache: Any) -> mx.array:

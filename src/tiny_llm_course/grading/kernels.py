@@ -15,7 +15,7 @@ import sys
 from contextlib import suppress
 from pathlib import Path
 
-from ..bridge import STAMP
+from .. import bridge
 from ..build_ext import COMPILE, kernels_of
 from ..regions import is_native, parts_of
 from ..task_code import StubError
@@ -47,16 +47,15 @@ def compile_submitted(package: Path) -> None:
     The course's own kernels are those of the reference; no day's tests call them.
     """
     workspace = Workspace()
-    built = workspace.reference / "kernels" / "built"
-    target = package / "kernels" / "built"
+    target = bridge.built(package)
     target.mkdir(parents=True, exist_ok=True)
     for file in sorted(package.rglob("*")):
         if is_native(file) and (problem := _refused(file.read_text(encoding="utf-8", errors="replace"))):
             file.write_text(f'#error "a submission may not use: {problem}"\n', encoding="utf-8")
     written = kernels_of(package).written
     own = [file for file in written if not is_taken(f"kernels/{file.name}", workspace)]
-    libraries = [library for file in own for library in built.glob(f"{file.stem}-*.so")]
-    for file in [*built.glob("_bridge.*"), built / STAMP, *libraries]:
+    libraries = [library for file in own for library in bridge.built(workspace.reference).glob(f"{file.stem}-*.so")]
+    for file in [*bridge.files(workspace.reference), *libraries]:
         shutil.copy(file, target)
     names = [file.name for file in written if file not in own]
     if not names:
