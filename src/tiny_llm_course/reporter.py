@@ -82,8 +82,10 @@ class _Course:
         unmarked = [item.name for item in items if _is_hidden(item) and task_of(item) not in known]
         self._send("collected", tests=dict(counts), unmarked=unmarked)  # before -k takes some away
 
-    def pytest_runtest_logstart(self, nodeid: str) -> None:
-        self._send("start", test=nodeid)
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtest_protocol(self, item: pytest.Item) -> None:
+        """What is known before the test runs, since it may end this process."""
+        self._send("start", test=item.nodeid, about=_about(item) if task_of(item) else None)
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_pyfunc_call(self, pyfuncitem: pytest.Function) -> Generator[None, Any, Any]:
@@ -143,14 +145,12 @@ class _Course:
 
     def _tell(self, item: pytest.Function, report: Any, error: BaseException | None) -> None:
         outcome = "unsolved" if hasattr(report, "unsolved") else report.outcome
-        about: Arguments = {"test": item.name, "task": str(task_of(item)), "outcome": outcome}
-        about["hidden"] = _is_hidden(item)
+        about: Arguments = _about(item) | {"outcome": outcome}
         if outcome == "unsolved":
             about["stub"] = report.unsolved
         elif outcome == "failed" and error is not None:
             about["message"] = _message(error)
             about["frames"] = _frames(error, self._package)
-            about["doc"] = inspect.cleandoc(item.function.__doc__ or "")
             about["printed"] = report.capstdout[-2000:]
         self._send("result", **about)
 
@@ -170,6 +170,11 @@ class _Course:
     def _send(self, event: str, **values: Any) -> None:
         if self._events is not None:
             os.write(self._events, json.dumps({"event": event, **values}).encode() + b"\n")
+
+
+def _about(item: pytest.Item) -> Arguments:
+    doc = inspect.cleandoc(getattr(item, "function", None).__doc__ or "")
+    return {"test": item.name, "task": str(task_of(item)), "hidden": _is_hidden(item), "doc": doc}
 
 
 def _is_hidden(item: pytest.Item) -> bool:

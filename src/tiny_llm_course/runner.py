@@ -26,6 +26,7 @@ __all__ = ["HIDDEN", "Result", "Run", "pytest_command", "run_tests"]
 TESTS = ROOT / "tests"
 HIDDEN = "test_hidden_"  # how the files of an instructor's own tests begin
 TIME_LIMIT = 30  # seconds a test; the slowest takes two on a slow machine
+_MEANING = dict.fromkeys(("SIGSEGV", "SIGBUS"), ": is there an index beyond an array, or a pointer to nothing?")
 GRACE = 15  # seconds beyond a test's own time limit, after which the process is killed
 
 
@@ -64,6 +65,7 @@ class Run:
     problem: str = ""  # why it was, or what pytest said if it did not get as far as the tests
     interrupted: bool = False
     seconds: float = 0.0
+    started: dict[str, Any] | None = None  # task, name and text of the test that began last
 
     def take(self, event: dict[str, Any]) -> None:
         """Add what the process says."""
@@ -71,13 +73,20 @@ class Run:
             case {"event": "collected", "tests": tests, "unmarked": unmarked}:
                 self.collected = {TaskId.parse(task): count for task, count in tests.items()}
                 self.unmarked = unmarked
-            case {"event": "start", "test": test}:
-                self.running = test
+            case {"event": "start", "test": test, "about": started}:
+                self.running, self.started = test, started
             case {"event": "result", "task": task, **about}:
                 self.results.append(Result(task=TaskId.parse(task), **about))
                 self.running = ""
             case {"event": "end", "named": named}:
                 self.named = {TaskId.parse(task): name for task, name in named.items()}
+
+    def end_badly(self, problem: str) -> None:
+        """The process is gone, and the test that was running has failed by that."""
+        self.problem = problem
+        if self.running and self.started and not self.interrupted:
+            about = self.started | {"task": TaskId.parse(self.started["task"])}
+            self.results.append(Result(outcome="failed", message=problem, **about))
 
     def of(self, task: TaskId) -> list[Result]:
         return [result for result in self.results if result.task == task]
@@ -132,7 +141,7 @@ def run_tests(
             code = _end(process, wait=not run.problem)
         if run.running or code not in (0, 1, 5):
             output.seek(0)
-            run.problem = run.problem or _death(code, output.read().decode(errors="replace"))
+            run.end_badly(run.problem or _death(code, output.read().decode(errors="replace")))
     run.seconds = monotonic() - start
     return run
 
@@ -147,7 +156,7 @@ def _events(descriptor: int, patience: float, end: float, stop: threading.Event 
         if stop and stop.is_set():
             raise TimeoutError("interrupted")
         if not ready and monotonic() - heard > patience:
-            raise TimeoutError(f"ended after {patience:g} seconds without an answer")
+            raise TimeoutError(f"ended after {patience:g} seconds without an answer: is there a loop that never ends?")
         if ready:
             data, heard = os.read(descriptor, 65536), monotonic()
             if not data:
@@ -171,5 +180,6 @@ def _end(process: subprocess.Popen[bytes], wait: bool) -> int:
 
 def _death(code: int, output: str) -> str:
     if code < 0:
-        return f"the code under test ended Python with {signal.Signals(-code).name}"
+        name = signal.Signals(-code).name
+        return f"the code under test ended Python with {name}" + _MEANING.get(name, "")
     return output.strip()[-4000:] or f"pytest ended with exit code {code}"

@@ -136,7 +136,7 @@ def show_run(days: list[Day], done: Run, kept: Kept, every: bool, say: Messages)
                     _show_task(task, results, kept.stubs, say)
     failures = [result for result in done.results if result.outcome == "failed"]
     stubs = [result for result in done.results if result.outcome == "unsolved"]
-    if done.problem:
+    if done.problem and not (failures and failures[-1].message == done.problem):
         show()
         show(say("run_ended", test=done.running or "pytest", problem=done.problem).strip("\n"), fg="red")
     for failure in failures if every else failures[:1]:

@@ -313,11 +313,20 @@ def test_a_breakpoint_that_nobody_would_see(tree):
     assert "was ended" not in debugged.stdout
 
 
-def test_code_that_ends_python(tree):
-    with edited(tree, "basics.py", with_body(tree, "basics.py", "silu", "import os", "os.abort()")):
+@pytest.mark.parametrize(
+    ("code", "said"),
+    [
+        ("os.abort()", "the code under test ended Python with SIGABRT"),
+        ("os.kill(os.getpid(), 11)", "with SIGSEGV: is there an index beyond an array, or a pointer to nothing?"),
+    ],
+)
+def test_code_that_ends_python(tree, code, said):
+    """It is a failed test like others: its task's line, what it says, and where help is."""
+    with edited(tree, "basics.py", with_body(tree, "basics.py", "silu", "import os", code)):
         result = tiny_llm_test(tree, "--week", "1", "--day", "4", "-k", "silu_equals_mlx")
     assert result.returncode == 1
-    assert (
-        "in tests/test_week_1_day_4.py::test_task_2_silu_equals_mlx:\nthe code under test ended Python" in result.stdout
-    )
-    assert "SIGABRT" in result.stdout
+    assert "x w1d4.2  " in result.stdout
+    assert "w1d4.2: test_task_2_silu_equals_mlx\n" in result.stdout
+    assert said in result.stdout
+    assert "hint:  pdm run hint w1d4.2" in result.stdout
+    assert "ended early" not in result.stdout
