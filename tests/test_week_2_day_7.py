@@ -55,6 +55,20 @@ def test_task_1_attention(impl):
 
 
 @task_1
+def test_task_1_two_blocks(impl):
+    """What was found in the first block is rescaled when a larger score comes, sum and values alike."""
+    q, k, v = qkv(Inputs(750), 1, L=5, S=128, D=16)
+    check(impl.kernels.attention.attention_online, q, k, v, block=64)
+
+
+@task_1
+def test_task_1_two_blocks_causal(impl):
+    """Positions count from the first key of all, in later blocks, too."""
+    q, k, v = qkv(Inputs(751), 1, L=128, S=128, D=16)
+    check(impl.kernels.attention.attention_online, q, k, v, mask="causal", block=64)
+
+
+@task_1
 @over_masks
 @pytest.mark.parametrize("block", [1, 2, 5, 16, 32, 33, 64])
 def test_task_1_blocks_of_keys(impl, block, mask):
@@ -260,6 +274,20 @@ def test_task_2_attention(impl):
 
 
 @task_2
+def test_task_2_two_blocks_of_keys(impl):
+    """Scores begin at 0 for each block, and what was found before is rescaled, `total` and `out` alike."""
+    q, k, v = qkv(Inputs(752), 1, H_q=2, H_kv=2, L=64, S=128, D=64)
+    check(impl.kernels.attention.flash_attention, q, k, v)
+
+
+@task_2
+def test_task_2_two_blocks_causal(impl):
+    """What a query must not see is -inf before the softmax. Positions count from the first key of all."""
+    q, k, v = qkv(Inputs(753), 1, H_q=2, H_kv=2, L=128, S=128, D=64)
+    check(impl.kernels.attention.flash_attention, q, k, v, mask="causal")
+
+
+@task_2
 @over_masks
 @pytest.mark.parametrize(
     ("L", "S"), [(33, 33), (64, 64), (65, 65), (33, 200), (64, 128), (70, 71), (100, 163), (130, 300), (200, 200)]
@@ -355,6 +383,13 @@ def test_task_2_without_a_cache(impl):
 @task_3
 def test_task_3_attention(impl):
     q, k, v = qkv(Inputs(750), 1, H_q=2, H_kv=2, L=1, S=64, D=64)
+    check(impl.kernels.attention.flash_attention, q, k, v)
+
+
+@task_3
+def test_task_3_two_parts(impl):
+    """When parts are joined, each counts with its own factor, in the sum and in the values."""
+    q, k, v = qkv(Inputs(754), 1, H_q=2, H_kv=2, L=1, S=512, D=64)
     check(impl.kernels.attention.flash_attention, q, k, v)
 
 
