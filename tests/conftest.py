@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 os.environ.setdefault("MLX_ENABLE_TF32", "0")  # before mlx is imported: the tolerances are those of full float32
+os.environ["TINY_LLM_THREADS"] = "1"  # tests of threads say how many
 os.environ["TINY_LLM_KERNELS"] = "watched"  # what they write out of bounds is found, and none is replaced by its twin
 
 import barred
@@ -71,3 +72,17 @@ def threads(impl: Any) -> Iterator[Callable[[int], None]]:
     yield set_threads
     for count in before[:1]:
         impl.kernels.extension.set_threads(count)
+
+
+@pytest.fixture
+def interrupted(impl: Any) -> Iterator[Callable[[], None]]:
+    """From its call on, the first part of a kernel's work is stopped in its middle until all others are done."""
+    extension = []
+
+    def interrupt() -> None:
+        extension.append(impl.kernels.extension)
+        extension[0].interrupt_parts(True)
+
+    yield interrupt
+    for used in extension[:1]:
+        used.interrupt_parts(False)

@@ -117,5 +117,6 @@ def _mismatch(
         allowed = f"{tolerance:.3g} * (1 + |expected|)" if tolerance else "none"
         lines.append(f"  largest error: {np.nanmax(error):.3g} (allowed: {allowed})")
     if np.isnan(values).any():
-        lines.append(f"  {np.isnan(values).sum()} values are NaN")
+        nan = f"{np.isnan(values).sum()} values are NaN"
+        lines.append(f"  {nan}: from 0 / 0, from inf - inf, or from what a kernel reads outside of an array")
     return "\n".join(lines)

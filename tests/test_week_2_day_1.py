@@ -116,8 +116,10 @@ def test_task_1_steps_of_256(impl):
     layer = impl.kv_cache.KVCacheLayer()
     for L, end, capacity in ((255, 255, 256), (1, 256, 256), (1, 257, 512), (1, 258, 512)):
         keys, values = layer.store(*new_positions(Inputs(4), L, B=1, H_kv=1, D=2))
-        assert keys.shape == values.shape == (1, 1, end, 2)
-        assert layer.keys.shape == layer.values.shape == (1, 1, capacity, 2)
+        expected = (1, 1, end, 2), (1, 1, capacity, 2)
+        got = keys.shape, layer.keys.shape
+        assert got == expected, f"shapes returned and kept: expected {expected}, got {got}"
+        assert (values.shape, layer.values.shape) == expected, "values are kept as keys are"
         layer.offset += L
 
 

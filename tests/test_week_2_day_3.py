@@ -106,6 +106,7 @@ def test_task_1_comes_back(impl):
 @over_settings
 @over_dtypes
 def test_task_1_levels_scales_and_biases(impl, bits, group_size, dtype):
+    """Levels are compared as they come out of the words, the first one from the lowest bits."""
     weight = clear_cut(Inputs(302, dtype), 5, 256, group_size=group_size, bits=bits)
     assert_quantized(impl.quantize.quantize(weight, group_size, bits), weight, group_size, bits)
 
@@ -183,6 +184,7 @@ def test_task_2_one_group_in_a_row(impl):
 @over_settings
 @over_dtypes
 def test_task_2_dequantize(impl, bits, group_size, dtype):
+    """In float32, rounded once: to the dtype of the scales."""
     parts, expected = packed_parts(Inputs(312, dtype), 5, 256, group_size=group_size, bits=bits)
     got = impl.quantize.dequantize(*parts, group_size, bits)
     assert_close(got, expected, dtype=dtype, tolerance=ROUNDED[dtype])

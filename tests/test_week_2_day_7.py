@@ -467,6 +467,16 @@ def test_task_3_views(impl, L):
 
 
 @task_3
+def test_task_3_parts_in_turns(impl, interrupted):
+    """The same result each time. Memory that is written to is made inside of the part: each thread has its own."""
+    q, k, v = qkv(Inputs(759), L=1, S=2048, D=64)
+    check(impl.kernels.attention.flash_attention, q, k[:, :9], v[:, :9])
+    interrupted()
+    for _ in range(16):
+        check(impl.kernels.attention.flash_attention, q, k, v)
+
+
+@task_3
 @over_threads
 def test_task_3_any_number_of_threads(impl, threads, count):
     for L in (1, 5):

@@ -17,14 +17,15 @@ MAX_REPLAYS = 400  # a second or two
 class Diagnosis(Generic[Test]):
     """Of one task, fed with its tests in the order in which they ran.
 
-    replay: runs a test with a mistake instead of the learner's code. Nothing is replayed before a test fails.
+    replay: runs a test with a mistake instead of the learner's code, or with none. Nothing is replayed before a test
+        fails. Where it goes as with no mistake, the machine is at fault, and nothing is named.
     prepare: is called before that; where it says no, nothing is named.
     """
 
     def __init__(
         self,
         mistakes: list[str],
-        replay: Callable[[Test, str], Observation],
+        replay: Callable[[Test, str | None], Observation],
         prepare: Callable[[], bool] = lambda: True,
     ):
         self._candidates = mistakes
@@ -41,7 +42,7 @@ class Diagnosis(Generic[Test]):
             return
         first = not self._has_failed
         self._has_failed = True
-        if first and not self._prepare():
+        if first and (not self._prepare() or seen.equals(self._replay(test, None))):
             self._candidates = []
         if first or len(self._candidates) > 1:
             self._filter(test, seen)

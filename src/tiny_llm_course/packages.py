@@ -57,8 +57,8 @@ def prepare(task: TaskId, mistakes: Sequence[Mistake], seconds: float | None = N
     return compile_mistakes(ROOT / "src" / "tiny_llm_ref", task, mistakes, seconds)
 
 
-def replay(test: Test, task: TaskId, mistake: Mistake) -> Observation:
-    """Run a test with the reference, in which a mistake was made, as the package under test."""
+def replay(test: Test, task: TaskId, mistake: Mistake | None) -> Observation:
+    """Run a test with the reference, in which a mistake was made or none, as the package under test."""
     function, arguments = test
-    package = Package(mistaken_package(ROOT / "src" / "tiny_llm_ref", task, mistake))
-    return observe(function, arguments | {"impl": package})
+    name = mistaken_package(ROOT / "src" / "tiny_llm_ref", task, mistake) if mistake else "tiny_llm_ref"
+    return observe(function, arguments | {"impl": Package(name)})

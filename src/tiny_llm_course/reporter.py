@@ -162,7 +162,7 @@ class _Course:
             mistakes = {mistake.id: mistake for mistake in entry_of(task).mistakes}
             self._diagnoses[task] = Diagnosis(
                 list(mistakes),
-                lambda test, id: replay(test, task, mistakes[id]),
+                lambda test, id: replay(test, task, mistakes[id] if id else None),
                 lambda: prepare(task, list(mistakes.values()), COMPILE_SECONDS),
             )
         self._diagnoses[task].add(test_of(item), item.stash[SEEN])

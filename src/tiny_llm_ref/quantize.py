@@ -170,6 +170,8 @@ def _check_quantization(columns: int, group_size: int, bits: int) -> None:
 
 
 def _check_packed(packed: mx.array, scales: mx.array, biases: mx.array, group_size: int, bits: int) -> None:
+    if packed.dtype != mx.uint32:
+        raise ValueError(f"packed: expected uint32, got {packed.dtype}")
     columns = packed.shape[-1] * 32 // max(bits, 1)
     _check_quantization(columns, group_size, bits)
     expected = (*packed.shape[:-1], columns // group_size)

@@ -66,7 +66,9 @@ def _rows(runs: Runs) -> dict[str, Any]:
 
 def _named(mistake: str, mistakes: list[str], runs: Runs) -> str | None:
     """What a learner is told who made the mistake."""
-    diagnosis: Diagnosis[str] = Diagnosis(mistakes, lambda test, other: runs[test][other][1])
+    diagnosis: Diagnosis[str] = Diagnosis(
+        mistakes, lambda test, other: runs[test][other][1] if other else Observation()
+    )
     for test, seen in runs.items():
         diagnosis.add(test, seen[mistake][0])
     return diagnosis.named

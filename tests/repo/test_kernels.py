@@ -146,6 +146,56 @@ def test_a_watched_kernel_writes_where_it_may_not(kernels, body, said):
     assert "nan" in double(kernels, RIGHT.replace("[i];", "[i + 5];"), TINY_LLM_KERNELS="watched").stdout
 
 
+PARTS = """
+#include <vector>
+#include "vector.h"
+
+KERNEL(double_it) {
+    const float* x = call.in[0].as<float>();
+    float* out = call.out[0].as<float>();
+    std::vector<float> of_all(call.in[0].size());
+    call.threads(call.in[0].size(), 1, [&](int64_t begin, int64_t end) {
+        std::vector<float> own(end - begin);
+        BODY
+    });
+}
+"""
+PARTS_CODE = """
+import mlx.core as mx
+from tiny_llm.kernels import extension
+run, x = extension.kernel("twice", "double_it"), mx.arange(30000.0)
+extension.interrupt_parts(True)
+print(*(mx.array_equal(run([x], [(x.shape, x.dtype)])[0], 2 * x).item() for _ in range(20)))
+"""
+
+
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        ("for (int64_t i = begin; i < end; i++) out[i] = 2 * x[i];", "True"),
+        (
+            "for (int64_t i = begin; i < end; i++) own[i - begin] = 2 * x[i];\n"
+            "        for (int64_t i = begin; i < end; i++) out[i] = own[i - begin];",
+            "True",
+        ),
+        (
+            "for (int64_t i = begin; i < end; i++) of_all[i - begin] = 2 * x[i];\n"
+            "        for (int64_t i = begin; i < end; i++) out[i] = of_all[i - begin];",
+            "False",
+        ),
+        ("for (int64_t i = 0; i < call.in[0].size(); i++) out[i] = 2 * x[i];", "in two parts"),
+        ("for (int64_t i = begin; i <= end && i < 30000; i++) out[i] = 2 * x[i];", "in two parts"),
+        ("*(volatile int*)8 = 0;", "Segmentation"),
+    ],
+)
+def test_a_part_that_is_stopped_while_the_others_run(kernels, body, said):
+    (kernels / "twice.cpp").write_text(PARTS.replace("BODY", body))
+    path = {"PYTHONPATH": str(kernels.parents[1]), "PYTHONFAULTHANDLER": "1"}
+    run = python(PARTS_CODE, TINY_LLM_KERNELS="watched", **path)
+    assert said in run.stdout + run.stderr
+    assert said != "True" or set(run.stdout.split()) == {"True"}
+
+
 def test_without_a_bridge_one_line_says_so(kernels):
     shutil.rmtree(kernels / "built")
     again = "x = mx.zeros((2, 3))\nfrom tiny_llm.kernels import softmax\nfor _ in range(2):\n    softmax.softmax(x)\n"

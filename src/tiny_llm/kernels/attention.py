@@ -76,6 +76,8 @@ def _check_inputs(query: mx.array, key: mx.array, value: mx.array, mask: mx.arra
     L, S = query.shape[-2], key.shape[-2]
     if isinstance(mask, str) and mask != "causal":
         raise ValueError(f'mask: expected an array, "causal" or None, got {mask!r}')
+    if isinstance(mask, mx.array) and not mx.issubdtype(mask.dtype, mx.floating):
+        raise ValueError(f"mask: expected numbers of a float dtype, which are added to the scores, got {mask.dtype}")
     if isinstance(mask, str) and S < L:
         raise ValueError(f"causal: expected no more queries than keys, got L = {L}, S = {S}")
     if L and not S:

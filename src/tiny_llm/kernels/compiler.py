@@ -5,6 +5,7 @@ import os
 import platform
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -41,8 +42,10 @@ def compile_kernels(source: Path, flags: Sequence[str] = (), built: Path = BUILT
     if not library.exists():
         try:
             _compile(command, source, library)
+        except FileNotFoundError as error:
+            raise CompileError(f"{error}: is there a C++ compiler? pdm run doctor") from None
         except OSError as error:
-            raise CompileError(_said(library) or f"{error}: is there a C++ compiler? pdm run doctor") from None
+            raise CompileError(_said(library) or f"{source.name} could not be compiled into {built}: {error}") from None
         _remove_stale(built.glob(f"{source.stem}-*.*"), library)
     return library
 
@@ -54,11 +57,17 @@ def _compile(command: list[str], source: Path, library: Path) -> None:
         environment = os.environ | {"LC_ALL": "C"}  # in English
         command = [*command, f"-I{_HERE}", str(source), "-o", str(unfinished)]
         run = subprocess.run(command, capture_output=True, text=True, errors="replace", env=environment)
+        if run.returncode < 0:
+            raise CompileError(f"the compiler was ended by {_signal(-run.returncode)}: is there enough memory?")
         if run.returncode:
             problem = _explained(run.stderr, source)
             library.with_suffix(".txt").write_text(problem, encoding="utf-8")
             raise CompileError(problem)
         unfinished.rename(library)  # at once, for whoever else compiles or loads it
+
+
+def _signal(number: int) -> str:
+    return signal.Signals(number).name if number in list(signal.Signals) else f"signal {number}"
 
 
 def _said(library: Path) -> str:

@@ -3,8 +3,10 @@
 #pragma once
 #include <cstring>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "interrupt.h"
 #include "kernel.h"
 
 namespace tiny_llm {
@@ -20,11 +22,12 @@ class Fenced {
         }
         size_ = x.size() ? size_t((last - first + 1) * item) : 0;
         original_ = static_cast<char*>(x.data) + first * item;
-        words_.assign((size_ + 2 * MARGIN) / 2, margin);
+        words_.assign((size_ + 2 * MARGIN + 2 * PAGE) / 2, margin);
         array_.data = copy() - first * item;
     }
 
     const Array& array() const { return array_; }
+    Interruption::Memory memory() const { return {copy(), size_}; }
     void bring() { std::memcpy(copy(), original_, size_); }
     void take_back() const { std::memcpy(original_, copy(), size_); }
     bool is_unchanged() const { return std::memcmp(copy(), original_, size_) == 0; }
@@ -37,7 +40,7 @@ class Fenced {
     }
 
    private:
-    static constexpr size_t MARGIN = 1 << 18;  // bytes
+    static constexpr size_t MARGIN = 1 << 18, PAGE = 1 << 14;  // bytes
 
     std::string touched(const char* margin) const {
         const char* want = reinterpret_cast<const char*>(&margin_);
@@ -48,8 +51,11 @@ class Fenced {
         return "bytes " + std::to_string(first) + " to " + std::to_string(last);
     }
 
-    char* copy() { return reinterpret_cast<char*>(words_.data()) + MARGIN; }
-    const char* copy() const { return reinterpret_cast<const char*>(words_.data()) + MARGIN; }
+    // At the same place of a page each time, so that what happens does; no better aligned than an array of MLX's.
+    char* copy() const {
+        const auto start = reinterpret_cast<uintptr_t>(words_.data()) + MARGIN;
+        return reinterpret_cast<char*>((start + PAGE - 1) / PAGE * PAGE + 8);
+    }
 
     Array array_;
     uint16_t margin_;
@@ -66,10 +72,12 @@ inline std::string run_fenced(void (*function)(const Call&), const std::vector<A
     std::vector<Array> fenced_in, fenced_out;
     for (auto& x : in) inputs.emplace_back(x, NAN_IN).bring();
     for (auto& x : out) outputs.emplace_back(x, NAN_OUT);
-    for (auto& x : inputs) fenced_in.push_back(x.array());
-    for (auto& x : outputs) fenced_out.push_back(x.array());
+    Interruption::inputs = Interruption::outputs = {};
+    for (auto& x : inputs) fenced_in.push_back(x.array()), Interruption::inputs.push_back(x.memory());
+    for (auto& x : outputs) fenced_out.push_back(x.array()), Interruption::outputs.push_back(x.memory());
     function({fenced_in.data(), fenced_out.data(), numbers, threads});
     for (auto& x : outputs) x.take_back();
+    if (auto found = std::exchange(Interruption::trespass, {}); !found.empty()) return found;
     for (size_t i = 0; i < outputs.size(); i++)
         if (auto where = outputs[i].trespass(); !where.empty())
             return "wrote outside of output " + std::to_string(i) + ": " + where;

@@ -62,7 +62,14 @@ struct bfloat16 {
         return *this;
     }
 };
-using float16 = _Float16;
+struct float16 {
+    _Float16 value;
+    operator float() const { return value; }
+    float16& operator=(float x) {
+        value = _Float16(x);
+        return *this;
+    }
+};
 
 // Calls f with a null pointer of the dtype's C++ type: dispatch(x.dtype, [&](auto* type) { ... });
 template <typename F>

@@ -16,7 +16,7 @@ typedef float floats __attribute__((vector_size(WIDTH * 4)));
 typedef int32_t ints __attribute__((vector_size(WIDTH * 4)));
 typedef uint32_t words __attribute__((vector_size(WIDTH * 4)));
 typedef uint16_t shorts __attribute__((vector_size(WIDTH * 2)));
-typedef float16 halves __attribute__((vector_size(WIDTH * 2)));
+typedef _Float16 halves __attribute__((vector_size(WIDTH * 2)));
 
 inline floats splat(float value) { return value - floats{}; }
 

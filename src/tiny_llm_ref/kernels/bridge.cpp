@@ -12,6 +12,7 @@
 #include <stdexcept>
 
 #include "fence.h"
+#include "interrupt.h"
 #include "kernel.h"
 #include "mlx/backend/cpu/encoder.h"
 #include "mlx/mlx.h"
@@ -28,7 +29,7 @@ using Function = void (*)(const Call&);
 using Output = std::pair<std::vector<int>, mx::Dtype>;
 
 std::atomic<int> thread_count = 1;
-std::atomic<bool> is_watched = false;
+std::atomic<bool> is_watched = false, is_interrupted = false;
 std::mutex trespass_mutex;
 std::string trespass;  // the first that was found and not asked for
 
@@ -36,7 +37,7 @@ Threads threads() {
     auto run = [](Pool::Part part, void* state, int64_t count, int64_t grain) {
         Pools::of(thread_count).run(part, state, count, grain);
     };
-    return {run, thread_count};
+    return {is_interrupted ? Interruption::run : run, thread_count};
 }
 
 DType dtype_of(mx::Dtype dtype) {
@@ -72,7 +73,7 @@ std::vector<Array> arrays(const std::vector<Described>& all) {
 void compute(Function function, const std::vector<Described>& inputs, const std::vector<Described>& outputs,
              const std::vector<double>& numbers) {
     auto in = arrays(inputs), out = arrays(outputs);
-    if (!is_watched) return function({in.data(), out.data(), numbers.data(), threads()});
+    if (!is_watched && !is_interrupted) return function({in.data(), out.data(), numbers.data(), threads()});
     auto found = run_fenced(function, in, out, numbers.data(), threads());
     std::lock_guard lock(trespass_mutex);
     if (trespass.empty()) trespass = found;
@@ -169,5 +170,9 @@ NB_MODULE(_bridge, module) {
     module.def("threads", [] { return thread_count.load(); });
     module.def("shared", &Pools::shared);
     module.def("watch", [](bool watched) { is_watched = watched; });
+    module.def("interrupt", [](bool interrupted) {
+        is_interrupted = interrupted;
+        Interruption::start_again();
+    });
     module.def("take_trespass", &take_trespass);
 }

@@ -26,6 +26,7 @@ __all__ = [
     "KernelError",
     "bridge",
     "get_ready",
+    "interrupt_parts",
     "is_written",
     "kernel",
     "kernel_without_twin",
@@ -154,6 +155,11 @@ def set_threads(count: int) -> None:
 def threads() -> int:
     """How many threads kernels use."""
     return int(_bridge().threads())
+
+
+def interrupt_parts(is_on: bool) -> None:
+    """For tests: stop the first part of a kernel's work in its middle until all others are done, one by one."""
+    _bridge().interrupt(is_on)
 
 
 def shared_parts() -> int:

@@ -13,7 +13,7 @@ def rope(x: mx.array, offset: int | mx.array, base: float, traditional: bool = F
 
     The pairs are (x[i], x[i + D/2]) or, where traditional, neighbours (x[2i], x[2i + 1]).
     Shapes: x: B x L x H x D -> the same. The dtype is kept; the arithmetic is float32. Sines and cosines are right to
-    1e-6 at every position up to 2^20: an angle in float32 would be off by 0.003 at position 40,000.
+    1e-6 at every position up to 2^20: an angle in float32 would be off by 0.002 at position 40,000.
     offset: position of the first token, or an integer array of B: one for each row (0-d: one for all).
 
     Raises:

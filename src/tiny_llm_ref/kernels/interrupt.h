@@ -1,0 +1,126 @@
+// For tests: the first part of a kernel's work is stopped in its middle until all others are done. So memory that parts
+// share is found out on any machine, also where threads happen to take turns.
+#pragma once
+#include <signal.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <random>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "kernel.h"
+
+namespace tiny_llm {
+
+class Interruption {
+   public:
+    struct Memory {
+        char* begin;
+        size_t size;
+    };
+    static inline std::vector<Memory> inputs, outputs;  // of the kernel that runs
+    static inline std::string trespass;                 // what its parts did that none may do, or nothing
+
+    static void start_again() { random.seed(1); }  // so that a second time is like the first
+
+    static void run(void (*part)(void*, int64_t, int64_t), void* state, int64_t count, int64_t grain) {
+        const int64_t share = std::max(grain, (count + 3) / 4);
+        if (share >= count) return part(state, 0, count);
+        const auto before = contents();
+        stopped = resumed = false;
+        guard();
+        std::thread first([&] {
+            part(state, 0, share);
+            stopped = true;  // if it was not before: it has not touched what is guarded
+        });
+        while (!stopped) sleep();
+        if (guarded) unguard();
+        const auto half_done = contents();
+        restore(before);
+        for (int64_t begin = share; begin < count; begin += share) part(state, begin, std::min(begin + share, count));
+        const auto others = contents();
+        restore(half_done);
+        resumed = true;
+        first.join();
+        add(others, before);
+    }
+
+   private:
+    using Bytes = std::vector<std::vector<char>>;
+    static inline std::atomic<bool> stopped, resumed;  // the first part
+    static inline std::minstd_rand random;
+    static inline char* guarded = nullptr;  // memory that stops whoever reads or writes it
+    static inline size_t guarded_size;
+    static inline struct sigaction old_fault, old_bus;
+
+    // An array from a page in its first quarter on, another one each time.
+    static void guard() {
+        auto all = inputs;
+        all.insert(all.end(), outputs.begin(), outputs.end());
+        const auto [begin, size] = all[random() % all.size()];
+        const int64_t page = sysconf(_SC_PAGESIZE), address = reinterpret_cast<int64_t>(begin);
+        const int64_t first = address / page, count = (address + int64_t(size) - 1) / page - first + 1;
+        const int64_t skipped = random() % (count / 4 + 1);
+        guarded_size = (count - skipped) * page;
+        guarded = reinterpret_cast<char*>((first + skipped) * page);
+        struct sigaction action = {};
+        action.sa_sigaction = fault;
+        action.sa_flags = SA_SIGINFO;
+        sigaction(SIGSEGV, &action, &old_fault);
+        sigaction(SIGBUS, &action, &old_bus);
+        mprotect(guarded, guarded_size, PROT_NONE);
+    }
+
+    static void unguard() {
+        mprotect(guarded, guarded_size, PROT_READ | PROT_WRITE);
+        guarded = nullptr;
+        sigaction(SIGSEGV, &old_fault, nullptr);
+        sigaction(SIGBUS, &old_bus, nullptr);
+    }
+
+    // Rests for a second at most: who was stopped may hold a lock that the other parts wait for.
+    static void fault(int, siginfo_t* info, void*) {
+        const char* at = static_cast<char*>(info->si_addr);
+        const bool is_ours = guarded <= at && at < guarded + guarded_size;
+        unguard();
+        if (!is_ours) return;  // it happens again, and whoever was asked before is asked
+        stopped = true;
+        const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(1);
+        while (!resumed && std::chrono::steady_clock::now() < end) sleep();
+    }
+
+    static void sleep() {
+        const timespec moment = {0, 20'000};
+        nanosleep(&moment, nullptr);
+    }
+
+    static Bytes contents() {
+        Bytes all;
+        for (auto [begin, size] : outputs) all.emplace_back(begin, begin + size);
+        return all;
+    }
+
+    static void restore(const Bytes& all) {
+        for (size_t i = 0; i < all.size(); i++) std::memcpy(outputs[i].begin, all[i].data(), all[i].size());
+    }
+
+    // Adds what the other parts have written to what the first has.
+    static void add(const Bytes& others, const Bytes& before) {
+        for (size_t i = 0; i < before.size(); i++) {
+            char* firsts = outputs[i].begin;
+            for (size_t k = 0; k < before[i].size(); k++) {
+                if (others[i][k] == before[i][k]) continue;
+                if (firsts[k] != before[i][k])
+                    trespass = "computed the same numbers in two parts: each computes begin to end";
+                firsts[k] = others[i][k];
+            }
+        }
+    }
+};
+
+}  // namespace tiny_llm
