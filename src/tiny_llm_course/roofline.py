@@ -67,11 +67,12 @@ def roofline(
         if bits <= 0:
             raise CommandError(f"--bits: expected more than 0, got {bits:g}")
         costs, config = import_module(f"{package}.costs"), _config(package, model)
+        list(points(costs, config, costs.Machine(1, 1), bits / 8))  # a stub says so before anything is measured
         speeds = measure_speeds(PACKAGES[DEFAULT_IMPL], lambda what: say(f"measuring: {what} ..."))
         peak = max(speeds.float32, speeds.bfloat16)
         machine = costs.Machine(peak, speeds.bandwidth)
         found = list(points(costs, config, machine, bits / 8))
-        _print(words, model or "Qwen3-0.6B", speeds, machine, found)
+        _print(words, words("roofline_model", model=model or "Qwen3-0.6B", bits=f"{bits:g}"), speeds, machine, found)
 
         def draw() -> bytes:
             from .viz.roofline_drawing import draw_roofline
@@ -107,7 +108,7 @@ def _config(package: str, model: str | None) -> Any:
         raise CommandError(f"--model: {error}", exit_code=1) from None
 
 
-def _print(words: Messages, model: str, speeds: Any, machine: Any, found: list[Point]) -> None:
+def _print(words: Messages, of_model: str, speeds: Any, machine: Any, found: list[Point]) -> None:
     show(words("roofline_machine", threads=speeds.threads), bold=True)
     rows = [("roofline_bandwidth", f"{speeds.bandwidth / 1e9:.1f} GB/s")]
     rows += [("roofline_float32", f"{speeds.float32 / 1e9:,.0f} GFLOP/s")]
@@ -115,7 +116,7 @@ def _print(words: Messages, model: str, speeds: Any, machine: Any, found: list[P
     rows += [("roofline_ridge", f"{machine.ridge:.1f} FLOP/B")]
     for key, value in rows:
         show(f"  {left(words(key), 44)} {right(value, 16)}")
-    show("\n" + words("roofline_model", model=model), bold=True)
+    show("\n" + of_model, bold=True)
     for point in found:
         name = words(f"roofline_{point.name}", L=point.L, S=point.S - point.L, batch=BATCH)
         limit = words("roofline_memory" if point.waits_for_memory else "roofline_arithmetic")
