@@ -1,0 +1,75 @@
+"""What a compiler says, cut to a kernel's own lines."""
+
+import re
+from collections.abc import Iterator, Mapping
+
+__all__ = ["explain_errors", "quoted"]
+
+_NOT_METAL = {"double", "dynamic_cast", "typeid", "throw", "goto", "thread_local", "asm", "__asm__", "printf"}
+
+
+def explain_errors(output: str, texts: Mapping[str, str], most: int = 3) -> str:
+    """The first errors: place, message, line of the source. texts: the kernel's, by the names of their files."""
+    found: dict[tuple[str, int], str] = {}
+    for file, line, message in _errors(output.splitlines(), texts):
+        found.setdefault((file, line), _plain(message))
+    own = {place: message for place, message in found.items() if place[0] in texts}
+    chosen = own or found
+    parts = [f"{f}:{n}: {said}{_text(f, n, texts, chr(10) + '    ')}" for (f, n), said in list(chosen.items())[:most]]
+    more = [f"and {len(chosen) - most} more"] if len(chosen) > most else []
+    return "\n".join([*parts, *more]) or output[-1000:]
+
+
+def quoted(file: str, line: int, texts: Mapping[str, str]) -> str:
+    """A place and its text: "name.metal:3: x = y;"."""
+    return f"{file}:{line}:{_text(file, line, texts, ' ')}"
+
+
+def _text(file: str, line: int, texts: Mapping[str, str], before: str) -> str:
+    lines = texts.get(file, "").splitlines()
+    return f"{before}{lines[line - 1].strip()}" if 0 < line <= len(lines) else ""
+
+
+def _errors(lines: list[str], texts: Mapping[str, str]) -> Iterator[tuple[str, int, str]]:
+    """File, line and message of each error. Of one in our headers, the kernel's line that leads there."""
+    led_from: tuple[str, int] | None = None
+    for number, text in enumerate(lines):
+        if "In instantiation of" in text or "In substitution of" in text:
+            led_from = None
+        match = re.match(r"(.+?):(\d+):(?:\d+:)? +(.*)", text)
+        if match is None:
+            continue
+        file, line, said = match[1].rsplit("/", 1)[-1], int(match[2]), match[3]
+        if file in texts and said.startswith("required") and led_from is None:
+            led_from = (file, line)
+        elif error := re.match(r"(?:fatal )?error: (.*)", said):
+            place = (file, line) if file in texts else led_from or _noted(lines[number + 1 :], texts) or (file, line)
+            yield *place, error[1]
+
+
+def _noted(lines: list[str], texts: Mapping[str, str]) -> tuple[str, int] | None:
+    """Where Clang says, behind an error in another file, that it comes from."""
+    for text in lines:
+        if " error: " in text:
+            return None
+        match = re.match(r"(?:.*/)?(.+?):(\d+):\d+: note: in instantiation of", text)
+        if match and match[1] in texts:
+            return match[1], int(match[2])
+    return None
+
+
+def _plain(message: str) -> str:
+    """In words of Metal, without what templates and namespaces add."""
+    if refused := re.search(r"attempt to use (?:a )?poisoned (?:identifier )?[\"'](\w+)[\"']", message):
+        return _refusal(refused[1])
+    message = re.sub(r" ?\[with [^\]]*\]| ?\{aka [^}]*\}", "", message)
+    message = re.sub(r"metal::|std::|::msl_\w+|\(anonymous namespace\)::", "", message)
+    return message.replace("_Float16", "half").replace("‘", "'").replace("’", "'")
+
+
+def _refusal(name: str) -> str:
+    if name in _NOT_METAL:
+        return f"Metal has no '{name}'"
+    if name == "function_constant":
+        return "mx.fast.metal_kernel cannot set a function constant: make it a template argument"
+    return f"'{name}' is not supported by metal_host"

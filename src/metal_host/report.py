@@ -1,0 +1,151 @@
+"""From the runtime's report to a message for whoever wrote the kernel."""
+
+import shutil
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from .diagnostics import quoted
+from .errors import MetalKernelError
+from .runner import Buffer
+
+__all__ = ["explain"]
+
+_FLAGS = {0: "mem_none", 1: "mem_device", 2: "mem_threadgroup", 3: "mem_device | mem_threadgroup"}
+
+
+class _Reader:
+    """Looks things up in a report."""
+
+    def __init__(self, report: Mapping[str, str], program: Path, texts: Mapping[str, str], buffers: Sequence[Buffer]):
+        self.report = report
+        self._program = program
+        self._texts = texts
+        self._buffers = buffers
+
+    def __getitem__(self, key: str) -> str:
+        return self.report.get(key, "?")
+
+    def has(self, key: str) -> bool:
+        return key in self.report
+
+    def place(self, prefix: str = "") -> str:
+        """The line of the source, behind an indent."""
+        if self.has(f"{prefix}line"):
+            file = self[f"{prefix}file"].rsplit("/", 1)[-1]
+            return f"\n    {quoted(file, int(self[f'{prefix}line']), self._texts)}"
+        if self.has(f"{prefix}code"):
+            return f"\n    {_line_of_code(self._program, self[f'{prefix}code'], self._texts)}"
+        return ""
+
+    def thread(self, prefix: str = "") -> str:
+        """Which thread, in Metal's words."""
+        if not self.has(f"{prefix}thread"):
+            return "?"
+        x, y, z, gx, gy, gz, number = map(int, self[f"{prefix}thread"].split())
+        where = f"simdgroup {number // 32}, lane {number % 32}"
+        return f"thread ({x}, {y}, {z}) of the grid: number {number} of threadgroup ({gx}, {gy}, {gz}), {where}"
+
+    def memory(self) -> str:
+        """The buffer or variable, its size and type."""
+        if self.has("variable"):
+            return f"threadgroup variable '{self['variable']}' of {self['count']} elements"
+        buffer = self._buffers[int(self["buffer"])]
+        kind = ("input", "output", "output")[buffer.kind]
+        return f"{kind} '{buffer.name}' of {self['count']} elements of type {buffer.type}"
+
+    def element(self) -> str:
+        name = self["variable"] if self.has("variable") else self._buffers[int(self["buffer"])].name
+        return f"{name}[{self['index']}]"
+
+
+def explain(
+    name: str, report: Mapping[str, str], program: Path, texts: Mapping[str, str], buffers: Sequence[Buffer]
+) -> MetalKernelError:
+    """The error that tells what a report says."""
+    reader = _Reader(report, program, texts, buffers)
+    kind = reader["kind"]
+    writer = {"race": _race, "divergent": _divergent, "output": _output}.get(kind, _other)
+    return MetalKernelError(f"kernel '{name}': {writer(reader)}", kind)
+
+
+def _race(r: _Reader) -> str:
+    text = f"data race on {r.element()}, of {r.memory()}: {_article(r['access'])}{r.place()}\n  by {r.thread()}\n"
+    text += f"  and {_article(r['other_access'])}{r.place('other_')}\n  by "
+    if r.has("other_group"):
+        text += f"thread number {r['other_number']} of threadgroup number {r['other_group']}\n"
+        return text + "  Nothing orders the threadgroups of a dispatch; atomic operations may meet."
+    text += f"{r.thread('other_')}\n"
+    flag = "mem_threadgroup" if r.has("variable") else "mem_device"
+    if r.has("barrier_flags"):
+        flags = _FLAGS.get(int(r["barrier_flags"]), r["barrier_flags"])
+        return text + f"  The barrier between the two has {flags}, which is not {flag}:{r.place('barrier_')}"
+    return text + f"  There is no threadgroup_barrier(mem_flags::{flag}) between the two."
+
+
+def _divergent(r: _Reader) -> str:
+    whole = "threadgroup" if r["operation"] == "threadgroup_barrier" else "simdgroup"
+    text = f"{r['operation']} that not all threads of the {whole} reach: {r['waiting']} of {r['threads']} wait at it"
+    text += f"{r.place()}\n  such as {r.thread()}"
+    if r.has("absent_thread"):
+        text += f"\n  while {r['finished']} have ended, such as {r.thread('absent_')}"
+    if r.has("other_thread"):
+        text += f"\n  while others wait at another {r['other_operation']}{r.place('other_')}"
+        text += f"\n  such as {r.thread('other_')}"
+    return text
+
+
+def _output(r: _Reader) -> str:
+    return f"{r['missing']} elements that no thread wrote, of {r.memory()}; the first is {r.element()}"
+
+
+def _other(r: _Reader) -> str:
+    access = f"{_article(r['access'])} of {r['bytes']} bytes"
+    messages = {
+        "bounds": lambda: f"out of bounds: {_article(r['access'])} of {r.element()}, of {r.memory()}",
+        "alignment": lambda: f"misaligned: {access} at byte {r['byte']} of {r.memory()}",
+        "misaligned": lambda: f"misaligned: a pointer to what needs {r['alignment']} bytes of alignment is {r['byte']} off",
+        "input": lambda: f"write to {r.element()}, of {r.memory()}: inputs do not change",
+        "unwritten": lambda: f"read of {r.element()}, which nothing has written, of {r.memory()}",
+        "wild": lambda: f"{access} at an address that belongs to no buffer",
+        "array": lambda: f"out of bounds: index {r['index']} of a thread's own array",
+        "vector": lambda: "out of bounds: an element that the vector does not have",
+        "division": lambda: "division of an integer by zero",
+        "endless": lambda: f"a thread has run {int(r['steps']):,} steps and does not end",
+        "time": lambda: f"it does not end: {r['seconds']} seconds have passed",
+        "stack": lambda: "a thread's own variables need too much memory, or a function calls itself without end",
+        "crash": lambda: "access to an address that belongs to no buffer",
+        "threadgroup_memory": lambda: f"{r['bytes']} bytes of threadgroup memory with '{r['variable']}': {r['limit']} are there",
+        "inactive": lambda: f"{r['operation']} reads the value of a lane that takes no part in it",
+        "not_all": lambda: f"{r['operation']} without all 32 lanes of the simdgroup",
+        "memory": lambda: "its buffers do not fit into memory",
+        "ended": lambda: f"its process has ended with status {r['status']}",
+    }
+    text = messages.get(r["kind"], lambda: r["kind"])() + r.place()
+    return f"{text}\n  by {r.thread()}" if r.has("thread") else text
+
+
+def _article(what: str) -> str:
+    return f"{'an' if what[:1] in 'aeiou' else 'a'} {what}"
+
+
+def _line_of_code(program: Path, code: str, texts: Mapping[str, str]) -> str:
+    """The innermost line of the kernel's own text that an address of the program comes from."""
+    tool = shutil.which("addr2line") or shutil.which("llvm-addr2line") or shutil.which("llvm-symbolizer")
+    if sys.platform == "darwin":
+        command = ["xcrun", "atos", "-i", "-o", str(program), f"0x{code}"]
+    elif tool:
+        command = [tool, "-i", "-e", str(program), f"0x{code}"]
+    else:
+        return "(to see the line, install binutils)"
+    try:
+        output = subprocess.run(command, capture_output=True, text=True, errors="replace", timeout=60).stdout
+    except (OSError, subprocess.TimeoutExpired):
+        return "(its line is not known)"
+    for text in output.splitlines():
+        file, _, line = text.partition(" (d")[0].rstrip(")").rpartition(":")
+        file = file.rsplit("/", 1)[-1].rsplit("(", 1)[-1]
+        if file in texts and line.isdigit():
+            return quoted(file, int(line), texts)
+    return "(between the kernel's lines)"
