@@ -63,8 +63,9 @@ def _plain(message: str) -> str:
     if refused := re.search(r"attempt to use (?:a )?poisoned (?:identifier )?[\"'](\w+)[\"']", message):
         return _refusal(refused[1])
     message = re.sub(r" ?\[with [^\]]*\]| ?\{aka [^}]*\}", "", message)
-    message = re.sub(r"metal::|std::|::msl_\w+|\(anonymous namespace\)::", "", message)
-    return message.replace("_Float16", "half").replace("‘", "'").replace("’", "'")
+    message = re.sub(r"metal::|std::|\(anonymous namespace\)::", "", message).replace("_Float16", "half")
+    message = re.sub(r"\bvec<(\w+), (\d)>", r"\1\2", message)
+    return re.sub("[‘’]", "'", message.removeprefix('#error "').removesuffix('"'))
 
 
 def _refusal(name: str) -> str:

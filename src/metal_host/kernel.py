@@ -136,7 +136,7 @@ class _Kernel:
             if p.is_output:
                 data, item = filled_output(*outputs[p.index], init_value)
                 kind = OUTPUT if init_value is None else INITIALISED
-                buffers.append(Buffer(p.name, outputs[p.index][1].__str__().removeprefix("mlx.core."), data, item, kind))
+                buffers.append(Buffer(p.name, p.type, data, item, kind))
             else:
                 buffers.append(buffer_of(p, arrays[p.index], self._ensure_row_contiguous))
         return buffers
@@ -194,10 +194,17 @@ def _mode() -> str:
 
 def _options(mode: str) -> Options:
     """METAL_HOST_ORDER may be forward, backward, or a number: the seed of a random order."""
-    options = Options(mode == "check")
+    options = Options(mode == "check", seconds=_number("METAL_HOST_SECONDS", Options.seconds))
     order = os.environ.get("METAL_HOST_ORDER", "forward")
     if order in ("forward", "backward"):
         return replace(options, order=int(order == "backward"))
     if not order.isdigit():
         raise ValueError(f"METAL_HOST_ORDER: expected forward, backward or a number, got {order!r}")
     return replace(options, order=2, seed=int(order) % (1 << 32))
+
+
+def _number(name: str, default: int) -> int:
+    text = os.environ.get(name, str(default))
+    if not text.isdigit() or not 0 < int(text) < 1 << 20:
+        raise ValueError(f"{name}: expected a number from 1 on, got {text!r}")
+    return int(text)

@@ -50,10 +50,10 @@ class _Reader:
     def memory(self) -> str:
         """The buffer or variable, its size and type."""
         if self.has("variable"):
-            return f"threadgroup variable '{self['variable']}' of {self['count']} elements"
+            return f"threadgroup variable '{self['variable']}' has {self['count']} elements"
         buffer = self._buffers[int(self["buffer"])]
         kind = ("input", "output", "output")[buffer.kind]
-        return f"{kind} '{buffer.name}' of {self['count']} elements of type {buffer.type}"
+        return f"{kind} '{buffer.name}' has {self['count']} elements of type {buffer.type}"
 
     def element(self) -> str:
         name = self["variable"] if self.has("variable") else self._buffers[int(self["buffer"])].name
@@ -71,7 +71,7 @@ def explain(
 
 
 def _race(r: _Reader) -> str:
-    text = f"data race on {r.element()}, of {r.memory()}: {_article(r['access'])}{r.place()}\n  by {r.thread()}\n"
+    text = f"data race on {r.element()}: {_article(r['access'])}{r.place()}\n  by {r.thread()}\n"
     text += f"  and {_article(r['other_access'])}{r.place('other_')}\n  by "
     if r.has("other_group"):
         text += f"thread number {r['other_number']} of threadgroup number {r['other_group']}\n"
@@ -97,19 +97,19 @@ def _divergent(r: _Reader) -> str:
 
 
 def _output(r: _Reader) -> str:
-    return f"{r['missing']} elements that no thread wrote, of {r.memory()}; the first is {r.element()}"
+    return f"{r['missing']} elements that no thread wrote: the first is {r.element()}; {r.memory()}"
 
 
 def _other(r: _Reader) -> str:
     access = f"{_article(r['access'])} of {r['bytes']} bytes"
     messages = {
-        "bounds": lambda: f"out of bounds: {_article(r['access'])} of {r.element()}, of {r.memory()}",
-        "alignment": lambda: f"misaligned: {access} at byte {r['byte']} of {r.memory()}",
+        "bounds": lambda: f"out of bounds: {_article(r['access'])} of {r.element()}; {r.memory()}",
+        "alignment": lambda: f"misaligned: {access} at byte {r['byte']}; {r.memory()}",
         "misaligned": lambda: f"misaligned: a pointer to what needs {r['alignment']} bytes of alignment is {r['byte']} off",
-        "input": lambda: f"write to {r.element()}, of {r.memory()}: inputs do not change",
-        "unwritten": lambda: f"read of {r.element()}, which nothing has written, of {r.memory()}",
+        "input": lambda: f"write to {r.element()}: inputs do not change",
+        "unwritten": lambda: f"read of {r.element()}, which nothing has written; {r.memory()}",
         "wild": lambda: f"{access} at an address that belongs to no buffer",
-        "array": lambda: f"out of bounds: index {r['index']} of a thread's own array",
+        "array": lambda: f"out of bounds: index {r['index']} of an array of type {r['type']}",
         "vector": lambda: "out of bounds: an element that the vector does not have",
         "division": lambda: "division of an integer by zero",
         "endless": lambda: f"a thread has run {int(r['steps']):,} steps and does not end",

@@ -50,7 +50,7 @@ class Options:
     order: int = 0
     seed: int = 0
     steps: int = 50_000_000
-    seconds: int = 60
+    seconds: int = 30
     threadgroup_bytes: int = 32768
 
 

@@ -83,7 +83,9 @@ def rewrite(source: str) -> str:
         kind, text = tokens[i]
         if text in "()" and kind == "sign":
             depth += 1 if text == "(" else -1
-        if text == "#" and (end := _include(tokens, i)):
+        directive, end = _directive(tokens, i) if text == "#" else ("", 0)
+        if end:
+            out.append(directive)
             i = end
         elif text == "[" and i + 1 < len(tokens) and tokens[i + 1].text == "[":
             end = after_brackets(tokens, i)
@@ -112,13 +114,17 @@ def _one_token(tokens: Sequence[Token], i: int) -> str:
     return text
 
 
-def _include(tokens: Sequence[Token], i: int) -> int:
-    """The end of a line that includes one of Metal's own headers, which are there anyway; or 0."""
+def _directive(tokens: Sequence[Token], i: int) -> tuple[str, int]:
+    """What becomes of a line for the preprocessor, and where it ends; 0 if it stays as it is."""
     line = ""
     while i < len(tokens) and "\n" not in tokens[i].text:
         line += tokens[i].text
         i += 1
-    return i if re.fullmatch(r"#\s*(include\s*<(metal_\w+|simd/simd\.h)>.*|pragma\s+(once|METAL|clang)\b.*)", line) else 0
+    if re.fullmatch(r"#\s*(include\s*<(metal_\w+|simd/simd\.h)>.*|pragma\s+(once|METAL|clang)\b.*)", line):
+        return "", i  # is there anyway, or means nothing here
+    if re.match(r"#\s*(include|import)\b", line):
+        return '#error "there are no files to include: MLX compiles a string"', i
+    return "", 0
 
 
 def _attribute(tokens: Sequence[Token]) -> str:

@@ -15,6 +15,14 @@ struct Place {  // in the text, as the compiler notes it
     const char* file;
     uint32_t line, column;
 };
+struct Type {
+    uint16_t kind, info;
+    char name[1];  // and more
+};
+struct OutOfBounds {
+    Place place;
+    const Type* array;
+};
 struct Misaligned {
     Place place;
     const void* type;
@@ -79,9 +87,10 @@ void __sanitizer_cov_trace_pc() {  // once for each basic block: a loop without 
     end_with_report(1);
 }
 
-void __ubsan_handle_out_of_bounds_abort(Place* place, uintptr_t index) {
+void __ubsan_handle_out_of_bounds_abort(OutOfBounds* data, uintptr_t index) {
     say("index", "%ld", (long)(int64_t)index);
-    fail_at("array", *place);
+    say("type", "%s", data->array->name);
+    fail_at("array", data->place);
 }
 void __ubsan_handle_divrem_overflow_abort(Place* place, uintptr_t, uintptr_t) { fail_at("division", *place); }
 void __ubsan_handle_type_mismatch_v1_abort(Misaligned* data, uintptr_t address) {

@@ -24,8 +24,8 @@ static uintptr_t slide() { return 0; }  // linked to where it is loaded
 Request request;
 
 namespace {
-char report[1 << 14];
-size_t report_size;
+char report[1 << 14], deferred[1 << 14];
+size_t report_size, deferred_size;
 
 uintptr_t interrupted_code(void* context) {
     auto& machine = static_cast<ucontext_t*>(context)->uc_mcontext;
@@ -100,7 +100,15 @@ void say_thread(const char* prefix, uint32_t thread) {
     say(key, "%u %u %u %u %u %u %u", p[0], p[1], p[2], g[0], g[1], g[2], thread);
 }
 
+void defer_report() {
+    if (!deferred_size) memcpy(deferred, report, deferred_size = report_size);
+    report_size = 0;
+}
+bool has_deferred_report() { return deferred_size != 0; }
+void drop_deferred_report() { deferred_size = 0; }
+
 void end_with_report(int status) {
+    if (deferred_size) memcpy(report, deferred, report_size = deferred_size);
     for (size_t done = 0; done < report_size;) {
         const ssize_t n = write(1, report + done, report_size - done);
         if (n <= 0) break;

@@ -129,7 +129,8 @@ void check_access(uintptr_t address, uint32_t bytes, bool writes, bool atomic, b
     if (problem) {
         say_access(problem, bytes, writes, atomic, code);
         say_region(region, address);
-        end_with_report(1);
+        if (strcmp(problem, "unwritten") != 0) end_with_report(1);
+        defer_report();  // perhaps it will be written before the next barrier
     }
     if (region.kind == INPUT) return;
     check_race(region, at, bytes, writes, atomic, code);

@@ -48,6 +48,7 @@ void remember(Accesses& all, const Access& mine, const Region& region) {
 
 [[noreturn]] void fail(const Region& region, const Access& mine, const Access& other, bool other_writes,
                        uintptr_t address) {
+    drop_deferred_report();
     say("other_access", "%s%s", other.atomic ? "atomic " : "", other_writes ? "write" : "read");
     say_place("other_code", other.code);
     if (other.group != mine.group) {

@@ -26,7 +26,11 @@ void say(const char* key, const char* format, ...) __attribute__((format(printf,
 void say_place(const char* key, uintptr_t code);
 void say_where(const char* prefix, msl_where where);
 void say_thread(const char* prefix, uint32_t thread);  // one of the running threadgroup
-[[noreturn]] void end_with_report(int status);         // 0: no problem was found
+// Keeps what was said for the end, and goes on: if a race is found, that says more; otherwise it was the first problem.
+void defer_report();
+bool has_deferred_report();
+void drop_deferred_report();
+[[noreturn]] void end_with_report(int status);  // 0: no problem was found
 
 // ---- fibers and the scheduler
 constexpr size_t STACK = 256 << 10;

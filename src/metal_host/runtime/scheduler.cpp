@@ -236,6 +236,7 @@ void run_threadgroup() {
     threads.current = -1;
     go_to(next_fiber(), &main_stack);
     threads.current = -1;
+    if (has_deferred_report()) end_with_report(1);
 }
 }  // namespace
 

@@ -1,0 +1,57 @@
+"""Each kind of mistake is found and named: METAL_HOST_WRITE=1 writes the golden messages anew."""
+
+import os
+from pathlib import Path
+
+import mlx.core as mx
+import numpy as np
+import pytest
+from broken_kernels import BROKEN, REFUSED, REFUSED_HEADERS, X
+
+from metal_host import MetalCompileError, MetalKernelError, metal_kernel
+
+GOLDEN = Path(__file__).with_name("messages.txt")
+
+
+@pytest.fixture(autouse=True)
+def checked(monkeypatch):
+    monkeypatch.setenv("METAL_HOST", "check")
+    monkeypatch.setenv("METAL_HOST_SECONDS", "2")
+
+
+def run(name, broken, **more):
+    kernel = metal_kernel(name, list(broken.inputs), ["out"], broken.source, broken.header, **broken.options)
+    inputs = [mx.array(x) if isinstance(x, np.ndarray) else x for x in broken.inputs.values()]
+    grid, threadgroup = (broken.n, 1, 1), (broken.group, 1, 1)
+    sizes = {"output_shapes": [(broken.out,)], "output_dtypes": [mx.float32]}
+    return kernel(inputs=inputs, grid=grid, threadgroup=threadgroup, init_value=broken.init_value, **sizes, **more)
+
+
+def golden():
+    parts = GOLDEN.read_text(encoding="utf-8").split("\n\n") if GOLDEN.exists() else []
+    return dict(part.strip().split("\n", 1) for part in parts if part.strip())
+
+
+@pytest.mark.parametrize("name", BROKEN)
+def test_broken_kernel_is_named(name):
+    with pytest.raises(MetalKernelError) as found:
+        run(name, BROKEN[name])
+    assert found.value.kind == BROKEN[name].kind, str(found.value)
+    if os.environ.get("METAL_HOST_WRITE"):
+        messages = golden() | {f"# {name}": str(found.value)}
+        ordered = [f"# {key}" for key in BROKEN if f"# {key}" in messages]
+        GOLDEN.write_text("\n\n".join(f"{key}\n{messages[key]}" for key in ordered) + "\n", encoding="utf-8")
+    assert str(found.value) == golden()[f"# {name}"]
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_refused_source_is_named(name):
+    source, said = REFUSED[name]
+    kernel = metal_kernel(name, ["x"], ["out"], source, REFUSED_HEADERS.get(name, ""))
+    with pytest.raises(MetalCompileError) as found:
+        kernel(
+            inputs=[mx.array(X)], grid=(1, 1, 1), threadgroup=(1, 1, 1), output_shapes=[(4,)], output_dtypes=[mx.float32]
+        )
+    message = str(found.value)
+    assert said in message
+    assert f"{name}.header.metal:1: " in message or f"{name}.metal:1: " in message
