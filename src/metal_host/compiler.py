@@ -24,7 +24,7 @@ __all__ = ["compile_program"]
 
 _HERE = Path(__file__).parent
 _STALE = 7 * 24 * 3600  # seconds after which a program that nobody ran is removed
-_COMMON = ("-std=c++17", "-g1", "-fno-elide-type", "-w", "-fno-exceptions", "-fno-rtti", "-fsigned-char", "-fwrapv", "-fno-strict-aliasing")
+_COMMON = ("-std=c++17", "-g1", "-fno-elide-type", "-fno-omit-frame-pointer", "-w", "-fno-exceptions", "-fno-rtti", "-fsigned-char", "-fwrapv", "-fno-strict-aliasing")
 _NUMBERS = ("-ffp-contract=off", "-fno-math-errno")
 _FAULTS = "bounds,alignment,integer-divide-by-zero"
 _PLAIN = ("-O2",)
@@ -62,7 +62,7 @@ def compile_program(name: str, program: Program, checked: bool) -> Path:
 def _runtime() -> list[Path]:
     """The object files of runtime/."""
     sources = sorted((_HERE / "runtime").glob("*.cpp"))
-    flags = ("-std=c++17", "-O2", "-fno-exceptions", "-fno-rtti", *_linking())
+    flags = ("-std=c++17", "-O2", "-fno-exceptions", "-fno-rtti", "-fno-omit-frame-pointer", *_linking())
     folder = _built() / f"runtime-{_fingerprint(*flags, _texts_of_package())}"
     if not folder.exists():
         with tempfile.TemporaryDirectory(dir=_built(), prefix=".") as temporary:

@@ -36,7 +36,7 @@ class _Reader:
             file = self[f"{prefix}file"].rsplit("/", 1)[-1]
             return f"\n    {quoted(file, int(self[f'{prefix}line']), self._texts)}"
         if self.has(f"{prefix}code"):
-            return f"\n    {_line_of_code(self._program, self[f'{prefix}code'], self._texts)}"
+            return f"\n    {_line_of_code(self._program, self[f'{prefix}code'].split(), self._texts)}"
         return ""
 
     def thread(self, prefix: str = "") -> str:
@@ -50,10 +50,10 @@ class _Reader:
     def memory(self) -> str:
         """The buffer or variable, its size and type."""
         if self.has("variable"):
-            return f"threadgroup variable '{self['variable']}' has {self['count']} elements"
+            return f"threadgroup variable '{self['variable']}' has {_counted(self['count'])}"
         buffer = self._buffers[int(self["buffer"])]
         kind = ("input", "output", "output")[buffer.kind]
-        return f"{kind} '{buffer.name}' has {self['count']} elements of type {buffer.type}"
+        return f"{kind} '{buffer.name}' has {_counted(self['count'])} of type {buffer.type}"
 
     def element(self) -> str:
         name = self["variable"] if self.has("variable") else self._buffers[int(self["buffer"])].name
@@ -73,10 +73,9 @@ def explain(
 def _race(r: _Reader) -> str:
     text = f"data race on {r.element()}: {_article(r['access'])}{r.place()}\n  by {r.thread()}\n"
     text += f"  and {_article(r['other_access'])}{r.place('other_')}\n  by "
-    if r.has("other_group"):
-        text += f"thread number {r['other_number']} of threadgroup number {r['other_group']}\n"
-        return text + "  Nothing orders the threadgroups of a dispatch; atomic operations may meet."
     text += f"{r.thread('other_')}\n"
+    if r["groups"] != "1":
+        return text + "  Nothing orders the threadgroups of a dispatch; atomic operations may meet."
     flag = "mem_threadgroup" if r.has("variable") else "mem_device"
     if r.has("barrier_flags"):
         flags = _FLAGS.get(int(r["barrier_flags"]), r["barrier_flags"])
@@ -97,7 +96,7 @@ def _divergent(r: _Reader) -> str:
 
 
 def _output(r: _Reader) -> str:
-    return f"{r['missing']} elements that no thread wrote: the first is {r.element()}; {r.memory()}"
+    return f"{_counted(r['missing'])} that no thread wrote: the first is {r.element()}; {r.memory()}"
 
 
 def _other(r: _Reader) -> str:
@@ -130,13 +129,17 @@ def _article(what: str) -> str:
     return f"{'an' if what[:1] in 'aeiou' else 'a'} {what}"
 
 
-def _line_of_code(program: Path, code: str, texts: Mapping[str, str]) -> str:
-    """The innermost line of the kernel's own text that an address of the program comes from."""
+def _counted(number: str) -> str:
+    return f"{number} element{'' if number == '1' else 's'}"
+
+
+def _line_of_code(program: Path, code: Sequence[str], texts: Mapping[str, str]) -> str:
+    """The innermost line of the kernel's own text that one of the program's addresses comes from."""
     tool = shutil.which("addr2line") or shutil.which("llvm-addr2line") or shutil.which("llvm-symbolizer")
     if sys.platform == "darwin":
-        command = ["xcrun", "atos", "-i", "-o", str(program), f"0x{code}"]
+        command = ["xcrun", "atos", "-i", "-o", str(program), *code]
     elif tool:
-        command = [tool, "-i", "-e", str(program), f"0x{code}"]
+        command = [tool, "-i", "-e", str(program), *code]
     else:
         return "(to see the line, install binutils)"
     try:

@@ -4,7 +4,7 @@
 
 #include "runtime.h"
 
-#define CODE (reinterpret_cast<uintptr_t>(__builtin_return_address(0)) - 1)
+#define CODE return_of(FRAME)
 
 namespace {
 inline void access(const volatile void* address, uint32_t bytes, bool writes, bool aligned, uintptr_t code) {
@@ -32,7 +32,7 @@ struct Misaligned {
 [[noreturn]] void fail_at(const char* kind, const Place& place) {
     say("kind", "%s", kind);
     say_where("", {place.file, (int)place.line});
-    say_thread("", (uint32_t)threads.current);
+    say_current_thread();
     end_with_report(1);
 }
 }  // namespace
@@ -82,8 +82,8 @@ void __sanitizer_cov_trace_pc() {  // once for each basic block: a loop without 
     if (threads.current < 0 || ++steps_of((uint32_t)threads.current) <= request.steps) return;
     say("kind", "endless");
     say("steps", "%lu", (unsigned long)request.steps);
-    say_place("code", CODE);
-    say_thread("", (uint32_t)threads.current);
+    say_places("code", CODE, FRAME);
+    say_current_thread();
     end_with_report(1);
 }
 
@@ -101,7 +101,8 @@ void __ubsan_handle_type_mismatch_v1_abort(Misaligned* data, uintptr_t address) 
 }
 
 void msl_atomic(const volatile void* address, uint32_t size, bool writes) {
-    if (request.checked) check_access(reinterpret_cast<uintptr_t>(address), size, writes, true, true, CODE);
+    const uintptr_t code = return_of(caller_of(FRAME));  // not that of the function in atomic.h
+    if (request.checked) check_access(reinterpret_cast<uintptr_t>(address), size, writes, true, true, code);
 }
 
 void msl_fail(const char* kind, const char* operation, msl_where where) {
@@ -110,7 +111,7 @@ void msl_fail(const char* kind, const char* operation, msl_where where) {
     if (where.line)
         say_where("", where);
     else
-        say_place("code", CODE);
-    say_thread("", (uint32_t)threads.current);
+        say_places("code", CODE, FRAME);
+    say_current_thread();
     end_with_report(1);
 }

@@ -27,16 +27,16 @@ namespace {
 char report[1 << 14], deferred[1 << 14];
 size_t report_size, deferred_size;
 
-uintptr_t interrupted_code(void* context) {
+void say_interrupted(void* context) {
     auto& machine = static_cast<ucontext_t*>(context)->uc_mcontext;
 #if defined(__APPLE__) && defined(__aarch64__)
-    return machine->__ss.__pc;
+    say_places("code", machine->__ss.__pc, machine->__ss.__fp);
 #elif defined(__APPLE__)
-    return machine->__ss.__rip;
+    say_places("code", machine->__ss.__rip, machine->__ss.__rbp);
 #elif defined(__aarch64__)
-    return machine.pc;
+    say_places("code", machine.pc, machine.regs[29]);
 #else
-    return (uintptr_t)machine.gregs[REG_RIP];
+    say_places("code", (uintptr_t)machine.gregs[REG_RIP], (uintptr_t)machine.gregs[REG_RBP]);
 #endif
 }
 
@@ -49,8 +49,8 @@ void on_signal(int signal, siginfo_t* info, void* context) {
     else
         say("kind", "%s", guard < 1 << 16 ? "stack" : "crash");
     say("seconds", "%u", request.seconds);
-    say_place("code", interrupted_code(context));
-    if (threads.current >= 0) say_thread("", (uint32_t)threads.current);
+    say_interrupted(context);
+    if (threads.current >= 0) say_current_thread();
     end_with_report(1);
 }
 
@@ -92,10 +92,20 @@ void say_where(const char* prefix, msl_where where) {
     say(key, "%d", where.line);
 }
 
-void say_thread(const char* prefix, uint32_t thread) {
+void say_places(const char* key, uintptr_t code, uintptr_t frame) {
+    char text[256];
+    int size = snprintf(text, sizeof text, "%lx", (unsigned long)(code - slide()));
+    for (int i = 0; i < 8 && frame - threads.stack < STACK - 16; i++, frame = caller_of(frame))
+        size += snprintf(text + size, sizeof text - (size_t)size, " %lx", (unsigned long)(return_of(frame) - slide()));
+    say(key, "%s", text);
+}
+
+void say_current_thread() { say_thread("", threads.group, (uint32_t)threads.current); }
+
+void say_thread(const char* prefix, uint32_t group, uint32_t thread) {
     char key[64];
     snprintf(key, sizeof key, "%sthread", prefix);
-    const msl_thread& t = thread_of(thread);
+    const msl_thread t = thread_at(group, thread);
     const uint32_t *p = t.position_in_grid, *g = t.threadgroup_position;
     say(key, "%u %u %u %u %u %u %u", p[0], p[1], p[2], g[0], g[1], g[2], thread);
 }

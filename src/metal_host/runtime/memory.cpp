@@ -105,7 +105,7 @@ void say_access(const char* kind, uint32_t bytes, bool writes, bool atomic, uint
     say("access", "%s%s", atomic ? "atomic " : "", writes ? "write" : "read");
     say("bytes", "%u", bytes);
     say_place("code", code);
-    say_thread("", (uint32_t)threads.current);
+    say_current_thread();
 }
 
 void check_access(uintptr_t address, uint32_t bytes, bool writes, bool atomic, bool aligned, uintptr_t code) {

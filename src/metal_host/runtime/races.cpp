@@ -51,15 +51,11 @@ void remember(Accesses& all, const Access& mine, const Region& region) {
     drop_deferred_report();
     say("other_access", "%s%s", other.atomic ? "atomic " : "", other_writes ? "write" : "read");
     say_place("other_code", other.code);
-    if (other.group != mine.group) {
-        say("other_group", "%u", other.group);
-        say("other_number", "%u", other.thread);
-    } else {
-        say_thread("other_", other.thread);
-        if (other.barriers != barriers_passed) {
-            say("barrier_flags", "%d", last_barrier.flags);
-            say_where("barrier_", last_barrier.where);
-        }
+    say_thread("other_", other.group, other.thread);
+    say("groups", "%d", other.group == mine.group ? 1 : 2);
+    if (other.group == mine.group && other.barriers != barriers_passed) {
+        say("barrier_flags", "%d", last_barrier.flags);
+        say_where("barrier_", last_barrier.where);
     }
     say_region(region, address);
     end_with_report(1);

@@ -24,8 +24,10 @@ struct Request {
 // ---- the report: lines of "key value" on standard output, read by report.py
 void say(const char* key, const char* format, ...) __attribute__((format(printf, 2, 3)));
 void say_place(const char* key, uintptr_t code);
+void say_places(const char* key, uintptr_t code, uintptr_t frame);  // and where that was called from
 void say_where(const char* prefix, msl_where where);
-void say_thread(const char* prefix, uint32_t thread);  // one of the running threadgroup
+void say_thread(const char* prefix, uint32_t group, uint32_t thread);
+void say_current_thread();
 // Keeps what was said for the end, and goes on: if a race is found, that says more; otherwise it was the first problem.
 void defer_report();
 bool has_deferred_report();
@@ -42,9 +44,14 @@ struct Threads {  // the threads that run now
 };
 extern Threads threads;
 extern Request request;
-const msl_thread& thread_of(uint32_t thread);
+msl_thread thread_at(uint32_t group, uint32_t thread);
 uint64_t& steps_of(uint32_t thread);
 void run_dispatch(void** pointers);
+
+// Frames of functions, as both x86-64 and arm64 lay them: the caller's frame, and where it goes on.
+inline uintptr_t caller_of(uintptr_t frame) { return reinterpret_cast<uintptr_t*>(frame)[0]; }
+inline uintptr_t return_of(uintptr_t frame) { return reinterpret_cast<uintptr_t*>(frame)[1] - 1; }
+#define FRAME reinterpret_cast<uintptr_t>(__builtin_frame_address(0))
 
 // ---- memory
 void prepare_memory(const Buffer* buffers, char* file, void** pointers);

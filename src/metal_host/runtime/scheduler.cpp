@@ -57,7 +57,7 @@ void say_barrier(const char* kind, const Fiber& at, uint32_t waiting, uint32_t f
     say("kind", "%s", kind);
     say("operation", "%s", at.operation);
     say_where("", at.where);
-    say_thread("", at.thread.index);
+    say_thread("", threads.group, at.thread.index);
     say("waiting", "%u", waiting);
     say("finished", "%u", finished);
     say("threads", "%u", all);
@@ -78,11 +78,11 @@ void say_barrier(const char* kind, const Fiber& at, uint32_t waiting, uint32_t f
         }
     }
     say_barrier("divergent", at, waiting, finished, count);
-    if (absent) say_thread("absent_", absent->thread.index);
+    if (absent) say_thread("absent_", threads.group, absent->thread.index);
     if (elsewhere) {
         say("other_operation", "%s", elsewhere->operation);
         say_where("other_", elsewhere->where);
-        say_thread("other_", elsewhere->thread.index);
+        say_thread("other_", threads.group, elsewhere->thread.index);
     }
     end_with_report(1);
 }
@@ -190,39 +190,19 @@ char* allocate_stack() {
     return static_cast<char*>(memory) + GUARD;
 }
 
-// Those at the edges of the grid may be smaller than the others.
-void place_threads(const uint32_t position[3], const uint32_t full[3], const uint32_t groups[3]) {
-    uint32_t size[3];
-    for (int k = 0; k < 3; k++) {
-        const uint32_t left = request.grid[k] - position[k] * full[k];
-        size[k] = left < full[k] ? left : full[k];
-    }
-    threads.count = size[0] * size[1] * size[2];
-    simdgroups.resize((threads.count + MSL_LANES - 1) / MSL_LANES);
-    for (uint32_t i = 0; i < threads.count; i++) {
-        msl_thread& t = fibers[i].thread;
-        const uint32_t in_group[3] = {i % size[0], i / size[0] % size[1], i / size[0] / size[1]};
-        for (int k = 0; k < 3; k++) {
-            t.position_in_threadgroup[k] = in_group[k];
-            t.threadgroup_position[k] = position[k];
-            t.position_in_grid[k] = position[k] * full[k] + in_group[k];
-            t.threads_per_grid[k] = request.grid[k];
-            t.threads_per_threadgroup[k] = size[k];
-            t.dispatch_threads[k] = full[k];
-            t.threadgroups[k] = groups[k];
-        }
-        t.index = i;
-        t.lane = i % MSL_LANES;
-        t.simdgroup = i / MSL_LANES;
-        t.simdgroups = (uint32_t)simdgroups.size();
-        t.dispatch_simdgroups = (full[0] * full[1] * full[2] + MSL_LANES - 1) / MSL_LANES;
-    }
+uint32_t full_size(int k) {
+    return request.threadgroup[k] < request.grid[k] ? request.threadgroup[k] : request.grid[k];
 }
 
 void run_threadgroup() {
+    const msl_thread first = thread_at(threads.group, 0);
+    const uint32_t* size = first.threads_per_threadgroup;
+    threads.count = size[0] * size[1] * size[2];
+    simdgroups.resize((threads.count + MSL_LANES - 1) / MSL_LANES);
     begin_threadgroup();
     for (uint32_t i = 0; i < threads.count; i++) {
         Fiber& f = fibers[i];
+        f.thread = thread_at(threads.group, i);
         f.state = READY;
         f.steps = 0;
         f.stack_pointer = new_stack(f.stack + STACK, fiber_body);
@@ -240,25 +220,45 @@ void run_threadgroup() {
 }
 }  // namespace
 
-const msl_thread& thread_of(uint32_t thread) { return fibers[thread].thread; }
 uint64_t& steps_of(uint32_t thread) { return fibers[thread].steps; }
 
+// Threadgroups at the edges of the grid may be smaller than the others.
+msl_thread thread_at(uint32_t group, uint32_t thread) {
+    msl_thread t;
+    uint32_t full = 1, size = 1, group_left = group, thread_left = thread;
+    for (int k = 0; k < 3; k++) {
+        t.threads_per_grid[k] = request.grid[k];
+        t.dispatch_threads[k] = full_size(k);
+        t.threadgroups[k] = (request.grid[k] + full_size(k) - 1) / full_size(k);
+        t.threadgroup_position[k] = group_left % t.threadgroups[k];
+        group_left /= t.threadgroups[k];
+        const uint32_t first = t.threadgroup_position[k] * full_size(k), left = request.grid[k] - first;
+        t.threads_per_threadgroup[k] = left < full_size(k) ? left : full_size(k);
+        t.position_in_threadgroup[k] = thread_left % t.threads_per_threadgroup[k];
+        thread_left /= t.threads_per_threadgroup[k];
+        t.position_in_grid[k] = first + t.position_in_threadgroup[k];
+        full *= full_size(k);
+        size *= t.threads_per_threadgroup[k];
+    }
+    t.index = thread;
+    t.lane = thread % MSL_LANES;
+    t.simdgroup = thread / MSL_LANES;
+    t.simdgroups = (size + MSL_LANES - 1) / MSL_LANES;
+    t.dispatch_simdgroups = (full + MSL_LANES - 1) / MSL_LANES;
+    return t;
+}
+
 void run_dispatch(void** pointers) {
+    if (!full_size(0) || !full_size(1) || !full_size(2)) return;
     arguments = pointers;
     dice = request.seed * 2654435761u | 1;
-    uint32_t full[3], groups[3];
-    for (int k = 0; k < 3; k++) {
-        full[k] = request.threadgroup[k] < request.grid[k] ? request.threadgroup[k] : request.grid[k];
-        groups[k] = full[k] ? (request.grid[k] + full[k] - 1) / full[k] : 0;
-    }
-    fibers.resize(full[0] * full[1] * full[2]);
+    fibers.resize(full_size(0) * full_size(1) * full_size(2));
     for (auto& fiber : fibers) fiber.stack = allocate_stack();
+    const msl_thread first = thread_at(0, 0);
+    const uint32_t* groups = first.threadgroups;
     const uint32_t count = groups[0] * groups[1] * groups[2];
     for (uint32_t i = 0; i < count; i++) {
         threads.group = request.order == 1 ? count - 1 - i : i;
-        const uint32_t position[3] = {threads.group % groups[0], threads.group / groups[0] % groups[1],
-                                      threads.group / groups[0] / groups[1]};
-        place_threads(position, full, groups);
         run_threadgroup();
     }
 }
