@@ -24,7 +24,7 @@ __all__ = ["compile_program"]
 
 _HERE = Path(__file__).parent
 _STALE = 7 * 24 * 3600  # seconds after which a program that nobody ran is removed
-_COMMON = ("-std=c++17", "-g1", "-fno-elide-type", "-fno-omit-frame-pointer", "-w", "-fno-exceptions", "-fno-rtti", "-fsigned-char", "-fwrapv", "-fno-strict-aliasing")
+_COMMON = ("-std=c++17", "-g1", "-gdwarf-4", "-fno-elide-type", "-fno-omit-frame-pointer", "-w", "-fno-exceptions", "-fno-rtti", "-fsigned-char", "-fwrapv", "-fno-strict-aliasing")
 _NUMBERS = ("-ffp-contract=off", "-fno-math-errno")
 _FAULTS = "bounds,alignment,integer-divide-by-zero"
 _PLAIN = ("-O2",)

@@ -18,6 +18,9 @@ struct Limits<bool> {
     static constexpr bool max = true, min = false;
 };
 
+template <bool condition, class T, class U>
+using ConditionalType = std::conditional<condition, T, U>;
+
 template <class T, class U>
 inline T ceildiv(T n, U m) {
     return (n + m - 1) / m;

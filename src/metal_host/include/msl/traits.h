@@ -58,6 +58,9 @@ template <class T>
 struct is_arithmetic : bool_constant<is_arithmetic_v<T>> {};
 
 template <class T>
+using remove_addrspace_t = T;
+
+template <class T>
 using if_float = enable_if_t<is_floating_point_v<T>, int>;
 template <class T>
 using if_integer = enable_if_t<is_integral_v<T>, int>;
