@@ -100,9 +100,11 @@ void __ubsan_handle_type_mismatch_v1_abort(Misaligned* data, uintptr_t address) 
 }
 }
 
-void msl_atomic(const volatile void* address, uint32_t size, bool writes) {
+void msl_atomic(const volatile void* address, uint32_t size, bool reads, bool writes) {
     const uintptr_t code = return_of(caller_of(FRAME));  // not that of the function in atomic.h
-    if (request.checked) check_access(reinterpret_cast<uintptr_t>(address), size, writes, true, true, code);
+    if (!request.checked) return;
+    if (reads) check_access(reinterpret_cast<uintptr_t>(address), size, false, true, true, code);
+    if (writes) check_access(reinterpret_cast<uintptr_t>(address), size, true, true, true, code);
 }
 
 void msl_fail(const char* kind, const char* operation, msl_where where) {

@@ -17,18 +17,18 @@ typedef atomic<ulong> atomic_ulong;
 
 template <class T>
 MSL_OURS T atomic_load_explicit(const volatile atomic<T>* at, memory_order) {
-    msl_atomic(at, sizeof(T), false);
+    msl_atomic(at, sizeof(T), true, false);
     return at->value;
 }
 template <class T, class U>
 MSL_OURS void atomic_store_explicit(volatile atomic<T>* at, U value, memory_order) {
-    msl_atomic(at, sizeof(T), true);
+    msl_atomic(at, sizeof(T), false, true);
     at->value = (T)value;
 }
 #define MSL_ATOMIC(name, expression)                                                       \
     template <class T, class U>                                                            \
     MSL_OURS T atomic_##name##_explicit(volatile atomic<T>* at, U operand, memory_order) { \
-        msl_atomic(at, sizeof(T), true);                                                   \
+        msl_atomic(at, sizeof(T), true, true);                                                   \
         const T y = (T)operand, x = at->value;                                             \
         at->value = (T)(expression);                                                       \
         return x;                                                                          \
@@ -45,7 +45,7 @@ MSL_ATOMIC(fetch_xor, x ^ y)
 template <class T, class U>
 MSL_OURS bool atomic_compare_exchange_weak_explicit(volatile atomic<T>* at, T* expected, U value, memory_order,
                                                     memory_order) {
-    msl_atomic(at, sizeof(T), true);
+    msl_atomic(at, sizeof(T), true, true);
     const T found = at->value;
     if (found == *expected) {
         at->value = (T)value;
