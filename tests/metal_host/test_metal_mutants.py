@@ -25,7 +25,7 @@ def mutants():
 
 
 @pytest.mark.parametrize("order", ["forward", "7"])
-@pytest.mark.parametrize(("name", "number", "instead"), mutants())
+@pytest.mark.parametrize(("name", "number", "instead"), list(mutants()))
 def test_mutant_of_a_barrier_is_found(name, number, instead, order, monkeypatch):
     monkeypatch.setenv("METAL_HOST", "check")
     monkeypatch.setenv("METAL_HOST_ORDER", order)
