@@ -56,7 +56,9 @@ def _numpy(array: mx.array) -> "np.ndarray[Any, np.dtype[Any]]":
     except ValueError as error:
         if "function transformations" not in str(error):
             raise
-        raise MetalHostError("on the CPU a kernel computes at once: not within mx.compile, mx.grad and the like") from None
+        raise MetalHostError(
+            "on the CPU a kernel computes at once: not within mx.compile, mx.grad and the like"
+        ) from None
 
 
 def _memory_of(values: "np.ndarray[Any, np.dtype[Any]]") -> tuple[_Bytes, int]:

@@ -24,7 +24,19 @@ __all__ = ["compile_program"]
 
 _HERE = Path(__file__).parent
 _STALE = 7 * 24 * 3600  # seconds after which a program that nobody ran is removed
-_COMMON = ("-std=c++17", "-g1", "-gdwarf-4", "-fno-elide-type", "-fno-omit-frame-pointer", "-w", "-fno-exceptions", "-fno-rtti", "-fsigned-char", "-fwrapv", "-fno-strict-aliasing")
+_COMMON = (
+    "-std=c++17",
+    "-g1",
+    "-gdwarf-4",
+    "-fno-elide-type",
+    "-fno-omit-frame-pointer",
+    "-w",
+    "-fno-exceptions",
+    "-fno-rtti",
+    "-fsigned-char",
+    "-fwrapv",
+    "-fno-strict-aliasing",
+)
 _NUMBERS = ("-ffp-contract=off", "-fno-math-errno")
 _FAULTS = "bounds,alignment,integer-divide-by-zero"
 _PLAIN = ("-O2",)
@@ -118,7 +130,7 @@ def _of_this_compiler(checked: bool) -> list[str]:
     if "clang" in _version():
         flags += ["-Xclang", "-ffloat16-excess-precision=none", "-Wno-everything"]
         hidden = ["-mllvm", "-tsan-instrument-func-entry-exit=0", "-mllvm", "-tsan-handle-cxx-exceptions=0"]
-        return flags + ["-fno-finite-loops", *(hidden if checked else [])]
+        return [*flags, "-fno-finite-loops", *(hidden if checked else [])]
     flags += ["-fexcess-precision=16", "-fno-finite-loops", "-fmax-errors=20"]
     return flags + (["--param", "tsan-instrument-func-entry-exit=0"] if checked else [])
 
@@ -152,7 +164,9 @@ def _built() -> Path:
             continue
         if os.access(place, os.W_OK):
             return place
-    raise MetalHostError(f"no folder for compiled kernels: {places[-1]} cannot be written. METAL_HOST_CACHE may name one")
+    raise MetalHostError(
+        f"no folder for compiled kernels: {places[-1]} cannot be written. METAL_HOST_CACHE may name one"
+    )
 
 
 def _remove_stale() -> None:

@@ -11,7 +11,7 @@ import numpy as np
 from .arrays import array_of, buffer_of, filled_output
 from .compiler import compile_program
 from .report import explain
-from .runner import INITIALISED, INPUT, OUTPUT, Buffer, Options, run_program
+from .runner import INITIALISED, OUTPUT, Buffer, Options, run_program
 from .signature import Signature, TypeOrNumber, write_signature
 from .source import write_program
 
@@ -93,7 +93,7 @@ class _Kernel:
     def _on_metal(self, inputs: Any, outputs: Any, grid: Any, threadgroup: Any, *rest: Any) -> list[mx.array]:
         template, init_value, verbose, stream = rest
         d = self._description
-        kernel = mx.fast.metal_kernel(
+        kernel: Any = mx.fast.metal_kernel(
             d.name,
             d.input_names,
             d.output_names,

@@ -3,8 +3,9 @@
 import shutil
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
+from string import Formatter
 
 from .diagnostics import quoted
 from .errors import MetalKernelError
@@ -13,10 +14,30 @@ from .runner import Buffer
 __all__ = ["explain"]
 
 _FLAGS = {0: "mem_none", 1: "mem_device", 2: "mem_threadgroup", 3: "mem_device | mem_threadgroup"}
+_MESSAGES = {
+    "bounds": "out of bounds: {an_access} of {element}; {memory}",
+    "array": "out of bounds: index {index} of an array of type {type}",
+    "vector": "out of bounds: an element that the vector does not have",
+    "wild": "{an_access} of {bytes} bytes at an address that belongs to no buffer",
+    "crash": "access to an address that belongs to no buffer",
+    "alignment": "misaligned: {an_access} of {bytes} bytes at byte {byte}; {memory}",
+    "misaligned": "misaligned: a pointer to what needs {alignment} bytes of alignment is {byte} off",
+    "input": "write to {element}: inputs do not change",
+    "unwritten": "read of {element}, which nothing has written; {memory}",
+    "division": "division of an integer by zero",
+    "endless": "a thread has run {steps} steps and does not end",
+    "time": "it does not end: {seconds} seconds have passed",
+    "stack": "a thread's own variables need too much memory, or a function calls itself without end",
+    "threadgroup_memory": "{bytes} bytes of threadgroup memory with '{variable}': {limit} are there",
+    "inactive": "{operation} reads the value of a lane that takes no part in it",
+    "not_all": "{operation} without all 32 lanes of the simdgroup",
+    "memory": "its buffers do not fit into memory",
+    "ended": "its process has ended with status {status}",
+}
 
 
-class _Reader:
-    """Looks things up in a report."""
+class _Reader(Mapping[str, str]):
+    """Looks things up in a report: what it says, and what follows from that."""
 
     def __init__(self, report: Mapping[str, str], program: Path, texts: Mapping[str, str], buffers: Sequence[Buffer]):
         self.report = report
@@ -25,7 +46,18 @@ class _Reader:
         self._buffers = buffers
 
     def __getitem__(self, key: str) -> str:
-        return self.report.get(key, "?")
+        derived: dict[str, Callable[[], str]] = {
+            "element": self.element,
+            "memory": self.memory,
+            "an_access": lambda: _article(self["access"]),
+        }
+        return derived[key]() if key in derived else self.report.get(key, "?")
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.report)
+
+    def __len__(self) -> int:
+        return len(self.report)
 
     def has(self, key: str) -> bool:
         return key in self.report
@@ -100,28 +132,7 @@ def _output(r: _Reader) -> str:
 
 
 def _other(r: _Reader) -> str:
-    access = f"{_article(r['access'])} of {r['bytes']} bytes"
-    messages = {
-        "bounds": lambda: f"out of bounds: {_article(r['access'])} of {r.element()}; {r.memory()}",
-        "alignment": lambda: f"misaligned: {access} at byte {r['byte']}; {r.memory()}",
-        "misaligned": lambda: f"misaligned: a pointer to what needs {r['alignment']} bytes of alignment is {r['byte']} off",
-        "input": lambda: f"write to {r.element()}: inputs do not change",
-        "unwritten": lambda: f"read of {r.element()}, which nothing has written; {r.memory()}",
-        "wild": lambda: f"{access} at an address that belongs to no buffer",
-        "array": lambda: f"out of bounds: index {r['index']} of an array of type {r['type']}",
-        "vector": lambda: "out of bounds: an element that the vector does not have",
-        "division": lambda: "division of an integer by zero",
-        "endless": lambda: f"a thread has run {int(r['steps']):,} steps and does not end",
-        "time": lambda: f"it does not end: {r['seconds']} seconds have passed",
-        "stack": lambda: "a thread's own variables need too much memory, or a function calls itself without end",
-        "crash": lambda: "access to an address that belongs to no buffer",
-        "threadgroup_memory": lambda: f"{r['bytes']} bytes of threadgroup memory with '{r['variable']}': {r['limit']} are there",
-        "inactive": lambda: f"{r['operation']} reads the value of a lane that takes no part in it",
-        "not_all": lambda: f"{r['operation']} without all 32 lanes of the simdgroup",
-        "memory": lambda: "its buffers do not fit into memory",
-        "ended": lambda: f"its process has ended with status {r['status']}",
-    }
-    text = messages.get(r["kind"], lambda: r["kind"])() + r.place()
+    text = Formatter().vformat(_MESSAGES.get(r["kind"], "{kind}"), (), r) + r.place()
     return f"{text}\n  by {r.thread()}" if r.has("thread") else text
 
 

@@ -7,6 +7,7 @@ where `constant` implies it; and swizzles, of which a vector gets those that the
 
 import re
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import NamedTuple
 
 from .signature import ATTRIBUTES, Parameter, Signature
@@ -66,7 +67,8 @@ def _entry(signature: Signature) -> str:
         else:
             arguments.append(f"uint({where})")
     call = f"msl_kernel{signature.template_values}({', '.join(arguments)})"
-    return f'extern "C" __attribute__((no_sanitize("thread"))) void msl_kernel_entry(void** b, const msl_thread* t) {{ {call}; }}\n'
+    ours = 'extern "C" __attribute__((no_sanitize("thread")))'
+    return f"{ours} void msl_kernel_entry(void** b, const msl_thread* t) {{ {call}; }}\n"
 
 
 def _argument(parameter: Parameter, index: int) -> str:
@@ -197,14 +199,18 @@ def _line_ends(tokens: Sequence[Token]) -> str:
     found = ""
     for token in tokens:
         if token.kind == "space":
-            found += re.sub(r"[^\n\\]|\\(?!\n)", "", token.text) if token.text[:1].isspace() else "\n" * token.text.count("\n")
+            found += (
+                re.sub(r"[^\n\\]|\\(?!\n)", "", token.text)
+                if token.text[:1].isspace()
+                else "\n" * token.text.count("\n")
+            )
     return found
 
 
 def _swizzles(source: str) -> str:
     """Definitions for include/msl/vector.h."""
     tokens = [token for token in tokenize(source) if token.kind != "space"]
-    used = {b.text for a, b in zip(tokens, tokens[1:], strict=False) if a.text == "." and _SWIZZLE.fullmatch(b.text)}
+    used = {b.text for a, b in pairwise(tokens) if a.text == "." and _SWIZZLE.fullmatch(b.text)}
     lines = []
     for size in (2, 3, 4):
         entries = []

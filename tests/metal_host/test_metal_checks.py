@@ -50,7 +50,11 @@ def test_refused_source_is_named(name):
     kernel = metal_kernel(name, ["x"], ["out"], source, REFUSED_HEADERS.get(name, ""))
     with pytest.raises(MetalCompileError) as found:
         kernel(
-            inputs=[mx.array(X)], grid=(1, 1, 1), threadgroup=(1, 1, 1), output_shapes=[(4,)], output_dtypes=[mx.float32]
+            inputs=[mx.array(X)],
+            grid=(1, 1, 1),
+            threadgroup=(1, 1, 1),
+            output_shapes=[(4,)],
+            output_dtypes=[mx.float32],
         )
     message = str(found.value)
     assert said in message

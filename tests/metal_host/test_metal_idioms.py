@@ -1,4 +1,4 @@
-"""Kernels that are right compute what NumPy does, in both modes and in any order of threads, and are not complained of."""
+"""Kernels that are right compute what NumPy does, in both modes and any order of threads, without a complaint."""
 
 import mlx.core as mx
 import numpy as np
@@ -28,7 +28,10 @@ def compare(name: str) -> None:
     idiom = IDIOMS[name]
     expected = np.asarray(idiom.expected(), np.float64)
     scale = np.maximum(1, np.abs(expected))
-    assert np.max(np.abs(run(name, idiom).astype(np.float64).reshape(expected.shape) - expected) / scale) <= idiom.tolerance
+    assert (
+        np.max(np.abs(run(name, idiom).astype(np.float64).reshape(expected.shape) - expected) / scale)
+        <= idiom.tolerance
+    )
 
 
 @pytest.mark.parametrize("mode", ["plain", "check"])

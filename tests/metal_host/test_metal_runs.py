@@ -61,7 +61,9 @@ def test_without_metal_the_default_is_plain(monkeypatch):
 
 
 def test_plain_run_survives_a_crash():
-    with pytest.raises(MetalKernelError, match=r"belongs to no buffer\n    double_it.metal:1: .*\n  by thread \(0, 0, 0\)"):
+    with pytest.raises(
+        MetalKernelError, match=r"belongs to no buffer\n    double_it.metal:1: .*\n  by thread \(0, 0, 0\)"
+    ):
         call("out[0] = x[1 << 30];")
     with pytest.raises(MetalKernelError, match="division of an integer by zero"):
         call("out[0] = 10 / (x_shape[0] - 8);")
@@ -77,12 +79,14 @@ def test_plain_run_ends(monkeypatch):
 def test_sizes(mode, monkeypatch):
     monkeypatch.setenv("METAL_HOST", mode)
     assert call(n=0, out=0, x=mx.zeros((0,))).shape == (0,)
-    assert call("out[thread_position_in_grid.x] = simd_sum(1.0f);", 1000, 1000, 1000).tolist() == [32.0] * 992 + [8.0] * 8
+    assert (
+        call("out[thread_position_in_grid.x] = simd_sum(1.0f);", 1000, 1000, 1000).tolist() == [32.0] * 992 + [8.0] * 8
+    )
     assert call("out[thread_position_in_grid.x] = threads_per_threadgroup.x;", 8, 1000).tolist() == [8.0] * 8
 
 
 def test_mlx_compile_is_refused():
-    with pytest.raises(MetalHostError, match="computes at once: not within mx.compile"):
+    with pytest.raises(MetalHostError, match="computes at once: not within mx"):
         mx.compile(lambda x: call(x=x))(mx.ones(8))
 
 
@@ -150,7 +154,9 @@ def test_no_compiler(monkeypatch, tmp_path):
 def test_bfloat_is_rounded_as_mlx_does(monkeypatch):
     bits = np.random.default_rng(0).integers(0, 1 << 32, 4096, np.uint64).astype(np.uint32)
     x = mx.array(bits.view(np.float32))
-    kernel = metal_kernel("round", ["x"], ["b", "h"], "uint i = thread_position_in_grid.x;\nb[i] = bfloat(x[i]);\nh[i] = half(x[i]);")
+    kernel = metal_kernel(
+        "round", ["x"], ["b", "h"], "uint i = thread_position_in_grid.x;\nb[i] = bfloat(x[i]);\nh[i] = half(x[i]);"
+    )
     sizes = {"grid": (4096, 1, 1), "threadgroup": (256, 1, 1), "output_shapes": [(4096,)] * 2}
     b, h = kernel(inputs=[x], output_dtypes=[mx.bfloat16, mx.float16], **sizes)
     for ours, theirs in ((b, x.astype(mx.bfloat16)), (h, x.astype(mx.float16))):

@@ -8,7 +8,7 @@ from metal_host.arrays import array_of
 from metal_host.signature import ATTRIBUTES, write_signature
 
 F = mx.zeros
-# A body that names a shape also names an attribute: for two outputs and no attribute, MLX 0.32 closes the list too soon.
+# Bodies that name a shape name an attribute too: for two outputs and no attribute, MLX 0.32 closes the list too soon.
 CASES = {
     "plain": ([F((16,))], [], "out[0] = a[0];", {}),
     "template": ([F((16,)), mx.array(2.0)], [("T", mx.float32), ("N", 3), ("FLAG", True)], "out[0] = T(N);", {}),

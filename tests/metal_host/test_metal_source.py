@@ -9,7 +9,8 @@ from metal_host.tokens import tokenize
 
 CASES = {
     "float x = 1.0, y = .5, z = 1e-3, w = 2.;": "float x = 1.0f, y = .5f, z = 1e-3f, w = 2.f;",
-    "1.0f 1.5h 2H 3.0bf 0x1p3 0xE 1'000 1.0F v.x1": "1.0f half(1.5f) half(2.0f) bfloat(3.0f) 0x1p3f 0xE 1'000 1.0F v.x1",
+    "1.0f 1.5h 2H 3.0bf 0x1p3 0xE": "1.0f half(1.5f) half(2.0f) bfloat(3.0f) 0x1p3f 0xE",
+    "1'000 1.0F v.x1": "1'000 1.0F v.x1",
     'f("1.0 threadgroup", \'"\'); // 1.0': 'f("1.0 threadgroup", \'"\'); // 1.0',
     "threadgroup float a[N * 2];": "MSL_THREADGROUP(a, float[N*2]) ",
     "threadgroup float a[4][8],\n  b[2];": "MSL_THREADGROUP(a, float[4][8]) MSL_THREADGROUP(b, float[2]) \n",
@@ -37,10 +38,10 @@ def test_rewrite(source):
     assert rewrite(source) == CASES[source]
 
 
-PIECES = st.sampled_from(
-    "threadgroup constant const device float half vec<T, 4> < > [ [[ ]] ] ( ) { } ; , * & = 1.0 .5 2h 0x1p3 'a' \" ' // /* */ "
-    "# \n \\\n a x typename :: unsigned int #include <metal_stdlib>".split(" ")
-)
+WORDS = """threadgroup constant const device float half vec<T, 4> < > [ [[ ]] ] ( ) { } ; , * &
+= 1.0 .5 2h 0x1p3 'a' " '
+// /* */ # a x typename :: unsigned int #include <metal_stdlib>"""
+PIECES = st.sampled_from([*WORDS.split(), "\n", "\\\n", " "])
 
 
 @settings(max_examples=300, deadline=None)
