@@ -30,7 +30,6 @@ _COMMON = (
     "-gdwarf-4",
     "-fno-elide-type",
     "-fno-omit-frame-pointer",
-    "-w",
     "-fno-exceptions",
     "-fno-rtti",
     "-fsigned-char",
@@ -41,7 +40,7 @@ _NUMBERS = ("-ffp-contract=off", "-fno-math-errno")
 _FAULTS = "bounds,alignment,integer-divide-by-zero"
 _PLAIN = ("-O2",)
 _CHECKED = ("-O1", "-fsanitize=thread", f"-fsanitize={_FAULTS}", f"-fno-sanitize-recover={_FAULTS}")
-_CHECKED_TOO = ("-fsanitize-coverage=trace-pc",)
+_CHECKED_TOO = ("-fsanitize-coverage=trace-pc", "-ftrivial-auto-var-init=pattern", "-Werror=uninitialized")
 
 
 def compile_program(name: str, program: Program, checked: bool) -> Path:

@@ -62,7 +62,7 @@ def _plain(message: str) -> str:
     """In words of Metal, without what templates and namespaces add."""
     if refused := re.search(r"attempt to use (?:a )?poisoned (?:identifier )?[\"'](\w+)[\"']", message):
         return _refusal(refused[1])
-    message = re.sub(r" ?\[with [^\]]*\]| ?\{aka [^}]*\}", "", message)
+    message = re.sub(r" ?\[-W[^\]]*\]| ?\[with [^\]]*\]| ?\{aka [^}]*\}", "", message)
     message = re.sub(r"metal::|std::|\(anonymous namespace\)::", "", message).replace("_Float16", "half")
     message = re.sub(r"\bvec<(\w+), ?(\d)>", r"\1\2", message)
     return re.sub("[‘’]", "'", message.removeprefix('#error "').removesuffix('"'))

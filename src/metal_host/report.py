@@ -26,7 +26,7 @@ _MESSAGES = {
     "unwritten": "read of {element}, which nothing has written; {memory}",
     "division": "division of an integer by zero",
     "endless": "a thread has run {steps} steps and does not end",
-    "time": "it does not end: {seconds} seconds have passed",
+    "time": "it does not end: {seconds} seconds have passed (METAL_HOST_SECONDS may allow more)",
     "stack": "a thread's own variables need too much memory, or a function calls itself without end",
     "threadgroup_memory": "{bytes} bytes of threadgroup memory with '{variable}': {limit} are there",
     "inactive": "{operation} reads the value of a lane that takes no part in it",

@@ -165,6 +165,7 @@ REFUSED: dict[str, tuple[str, str]] = {  # source, and what is said
         "bfloat b = 1.0f;\nout[0] = b;",
         "conversion from 'float' to non-scalar type 'bfloat' requested",
     ),
+    "own_unwritten": ("float v;\nout[0] = v + x[0];", "'v' is used uninitialized"),
     "typing_error": ("out[0] = x[0]\nout[1] = 1;", "expected ';'"),
     "unknown_name": ("out[0] = simd_summe(x[0]);", "'simd_summe' was not declared in this scope"),
     "write_to_input": ("x[0] = 1;\nout[0] = 0;", "assignment of read-only location"),

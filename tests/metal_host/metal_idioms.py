@@ -178,6 +178,17 @@ IDIOMS: dict[str, Idiom] = {
         grid=(N // 2, 1, 1),
         tolerance=1e-5,
     ),
+    "vectors_of_three": Idiom(
+        "threadgroup float3 v[32];\nuint i = thread_position_in_grid.x, t = thread_position_in_threadgroup.x;\n"
+        "v[t] = float3(x[3 * i], x[3 * i + 1], x[3 * i + 2]);\n"
+        "threadgroup_barrier(mem_flags::mem_threadgroup);\nfloat3 w = v[31 - t], c = cross(w, float3(0, 0, 1));\n"
+        "out[i] = w.x + c.y + dot(w, c);",
+        lambda: np.zeros(32),
+        shape=(32,),
+        grid=(32, 1, 1),
+        threadgroup=(32, 1, 1),
+        tolerance=1e-6,
+    ),
     "int4": Idiom(
         "uint i = thread_position_in_grid.x;\nint4 v = ((const device int4*)k)[i];\nuchar4 c = uchar4(v & 255);\n"
         "((device int4*)out)[i] = (v >> 2) + int4(c) * int4(1, 2, 3, 4) - ~v + select(v, int4(7), v > int4(0));",
@@ -306,6 +317,11 @@ IDIOMS: dict[str, Idiom] = {
     "simd_divergent": lanes(
         "if (lane < 10) out[i] = simd_sum(v);\nelse out[i] = simd_max(v);",
         rows(lambda r: np.append(np.full(10, r[:10].sum()), np.full(22, r[10:].max()))),
+        tolerance=1e-5,
+    ),
+    "simd_in_one_line": lanes(
+        "out[i] = lane < 10 ? simd_sum(v) : metal::simd_sum(2 * v);",
+        rows(lambda r: np.append(np.full(10, r[:10].sum()), np.full(22, 2 * r[10:].sum()))),
         tolerance=1e-5,
     ),
     "simd_loops": lanes(

@@ -31,7 +31,7 @@ struct Misaligned {
 
 [[noreturn]] void fail_at(const char* kind, const Place& place) {
     say("kind", "%s", kind);
-    say_where("", {place.file, (int)place.line});
+    say_where("", {place.file, (int)place.line, 0});
     say_current_thread();
     end_with_report(1);
 }

@@ -48,9 +48,11 @@ uint32_t pick(uint32_t lanes) {
     return (uint32_t)__builtin_ctz(lanes);
 }
 
+bool same_text(const char* a, const char* b) { return a == b || strcmp(a, b) == 0; }
+
 bool same_place(const Fiber& a, const Fiber& b) {
-    return a.where.line == b.where.line && strcmp(a.operation, b.operation) == 0 &&
-           strcmp(a.where.file, b.where.file) == 0;
+    return a.where.line == b.where.line && a.where.call == b.where.call && same_text(a.operation, b.operation) &&
+           same_text(a.where.file, b.where.file);
 }
 
 void say_barrier(const char* kind, const Fiber& at, uint32_t waiting, uint32_t finished, uint32_t all) {

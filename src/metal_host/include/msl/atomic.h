@@ -28,7 +28,7 @@ MSL_OURS void atomic_store_explicit(volatile atomic<T>* at, U value, memory_orde
 #define MSL_ATOMIC(name, expression)                                                       \
     template <class T, class U>                                                            \
     MSL_OURS T atomic_##name##_explicit(volatile atomic<T>* at, U operand, memory_order) { \
-        msl_atomic(at, sizeof(T), true, true);                                                   \
+        msl_atomic(at, sizeof(T), true, true);                                             \
         const T y = (T)operand, x = at->value;                                             \
         at->value = (T)(expression);                                                       \
         return x;                                                                          \

@@ -55,14 +55,14 @@ MSL_INLINE vec<T, 3> cross(vec<T, 3> a, vec<T, 3> b) {
     return {a.d[1] * b.d[2] - a.d[2] * b.d[1], a.d[2] * b.d[0] - a.d[0] * b.d[2], a.d[0] * b.d[1] - a.d[1] * b.d[0]};
 }
 
-#define MSL_IN_BOTH(X)                                                                                                \
-    X(exp)                                                                                                            \
-    X(exp2)                                                                                                           \
-    X(exp10) X(log) X(log2) X(log10) X(sqrt) X(rsqrt) X(sin) X(cos) X(tan) X(sinpi) X(cospi) X(tanpi) X(asin) X(acos) \
-        X(atan) X(sinh) X(cosh) X(tanh) X(asinh) X(acosh) X(atanh) X(floor) X(ceil) X(trunc) X(round) X(rint) X(fabs) \
-            X(abs) X(fract) X(saturate) X(sign) X(pow) X(powr) X(atan2) X(fmod) X(copysign) X(fdim) X(fmin) X(fmax)   \
-                X(min) X(max) X(divide) X(fma) X(ldexp) X(frexp) X(modf) X(sincos) X(clamp) X(mix) X(dot) X(length)   \
-                    X(normalize) X(distance)
+// clang-format off
+#define MSL_IN_BOTH(X)                                                                                              \
+    X(exp) X(exp2) X(exp10) X(log) X(log2) X(log10) X(sqrt) X(rsqrt) X(sin) X(cos) X(tan) X(sinpi) X(cospi) X(tanpi) \
+    X(asin) X(acos) X(atan) X(sinh) X(cosh) X(tanh) X(asinh) X(acosh) X(atanh) X(floor) X(ceil) X(trunc) X(round)    \
+    X(rint) X(fabs) X(abs) X(fract) X(saturate) X(sign) X(pow) X(powr) X(atan2) X(fmod) X(copysign) X(fdim) X(fmin)  \
+    X(fmax) X(min) X(max) X(divide) X(fma) X(ldexp) X(frexp) X(modf) X(sincos) X(clamp) X(mix) X(dot) X(length)      \
+    X(normalize) X(distance)
+// clang-format on
 #define MSL_USING(name) using metal::name;
 namespace fast {
 MSL_IN_BOTH(MSL_USING)

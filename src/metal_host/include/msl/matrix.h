@@ -91,7 +91,7 @@ MSL_OURS void simdgroup_multiply(simdgroup_matrix<D, 8, 8>& d, const simdgroup_m
 template <class T>
 MSL_OURS auto operator*(const simdgroup_matrix<T, 8, 8>& a, const simdgroup_matrix<T, 8, 8>& b) {
     simdgroup_matrix<T, 8, 8> d;
-    simdgroup_multiply(d, a, b, {"", 0});
+    simdgroup_multiply(d, a, b, {"", 0, 0});
     return d;
 }
 }  // namespace metal

@@ -7,8 +7,9 @@
 struct msl_where {
     const char* file;
     int line;
-    static constexpr msl_where here(const char* file = __builtin_FILE(), int line = __builtin_LINE()) {
-        return {file, line};
+    int call;  // tells several calls in one line apart
+    static constexpr msl_where here(int call = 0, const char* file = __builtin_FILE(), int line = __builtin_LINE()) {
+        return {file, line, call};
     }
 };
 #define MSL_WHERE msl_where where = msl_where::here()

@@ -112,8 +112,10 @@ struct vec : elements<T, N> {
     using elements<T, N>::d;
 
     vec() = default;
-    vec(const vec&) = default;
-    MSL_INLINE vec& operator=(const vec& o) {  // not the padding of three elements
+    MSL_INLINE vec(const vec& o) {  // not the padding of three elements
+        for (int i = 0; i < N; i++) d[i] = o.d[i];
+    }
+    MSL_INLINE vec& operator=(const vec& o) {
         const vec copy(o);
         for (int i = 0; i < N; i++) d[i] = copy.d[i];
         return *this;
@@ -166,7 +168,7 @@ struct vec : elements<T, N> {
         return lanes_of<A>::n ? lanes_of<A>::n : 1;
     }
     static MSL_INLINE void check(int i) {
-        if ((unsigned)i >= (unsigned)N) msl_fail("vector", "", {"", 0});
+        if ((unsigned)i >= (unsigned)N) msl_fail("vector", "", {"", 0, 0});
     }
     template <class A>
     MSL_INLINE void put(int& k, const A& a) {
