@@ -169,7 +169,7 @@ def _built() -> Path:
 
 
 def _remove_stale() -> None:
-    for old in _built().glob("*-*"):
+    for old in _built().iterdir():  # also what a process that was killed has left
         try:
             if time.time() - old.stat().st_mtime > _STALE:
                 shutil.rmtree(old) if old.is_dir() else old.unlink()

@@ -2,6 +2,8 @@
 
 import re
 from collections.abc import Iterator, Mapping
+from functools import cache
+from pathlib import Path
 
 __all__ = ["explain_errors", "quoted"]
 
@@ -12,7 +14,7 @@ def explain_errors(output: str, texts: Mapping[str, str], most: int = 3) -> str:
     """The first errors: place, message, line of the source. texts: the kernel's, by the names of their files."""
     found: dict[tuple[str, int], str] = {}
     for file, line, message in _errors(output.splitlines(), texts):
-        found.setdefault((file, line), _plain(message))
+        found.setdefault((file, line), _plain(message, _text(file, line, texts, "")))
     own = {place: message for place, message in found.items() if place[0] in texts}
     chosen = own or found
     parts = [f"{f}:{n}: {said}{_text(f, n, texts, chr(10) + '    ')}" for (f, n), said in list(chosen.items())[:most]]
@@ -58,14 +60,22 @@ def _noted(lines: list[str], texts: Mapping[str, str]) -> tuple[str, int] | None
     return None
 
 
-def _plain(message: str) -> str:
+def _plain(message: str, line: str) -> str:
     """In words of Metal, without what templates and namespaces add."""
-    if refused := re.search(r"attempt to use (?:a )?poisoned (?:identifier )?[\"'](\w+)[\"']", message):
+    if refused := re.search(r"attempt to use poisoned \"(\w+)\"", message):
         return _refusal(refused[1])
+    if "attempt to use a poisoned identifier" in message:  # Clang does not say which
+        return _refusal(next((word for word in re.findall(r"\w+", line) if word in _refused()), line))
     message = re.sub(r" ?\[-W[^\]]*\]| ?\[with [^\]]*\]| ?\{aka [^}]*\}", "", message)
     message = re.sub(r"metal::|std::|\(anonymous namespace\)::", "", message).replace("_Float16", "half")
     message = re.sub(r"\bvec<(\w+), ?(\d)>", r"\1\2", message)
     return re.sub("[‘’]", "'", message.removeprefix('#error "').removesuffix('"'))
+
+
+@cache
+def _refused() -> frozenset[str]:
+    text = (Path(__file__).parent / "include" / "msl" / "refused.h").read_text(encoding="utf-8")
+    return frozenset(" ".join(re.findall(r"#pragma GCC poison (.*)", text)).split())
 
 
 def _refusal(name: str) -> str:

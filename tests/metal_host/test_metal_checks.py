@@ -9,6 +9,7 @@ import pytest
 from broken_kernels import BROKEN, REFUSED, REFUSED_HEADERS, X
 
 from metal_host import MetalCompileError, MetalKernelError, metal_kernel
+from metal_host.diagnostics import explain_errors
 
 GOLDEN = Path(__file__).with_name("messages.txt")
 
@@ -60,3 +61,16 @@ def test_refused_source_is_named(name):
     assert said in message
     line = 2 if name == "own_unwritten" else 1
     assert f"{name}.header.metal:1: " in message or f"{name}.metal:{line}: " in message
+
+
+def test_words_of_clang_are_understood():
+    texts = {"k.metal": "uint i = 0;\nconst double d = 1;\nout[0] = twice(x);", "k.header.metal": ""}
+    said = """k.metal:2:7: error: attempt to use a poisoned identifier
+    2 | const double d = 1;
+/p/include/msl/math.h:9:5: error: no matching function for call to 'metal::exp'
+k.metal:3:10: note: in instantiation of function template specialization 'twice<float>' requested here
+"""
+    assert explain_errors(said, texts) == (
+        "k.metal:2: Metal has no 'double'\n    const double d = 1;\n"
+        "k.metal:3: no matching function for call to 'exp'\n    out[0] = twice(x);"
+    )
