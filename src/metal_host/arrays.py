@@ -57,7 +57,8 @@ def _numpy(array: mx.array) -> "np.ndarray[Any, np.dtype[Any]]":
         if "function transformations" not in str(error):
             raise
         raise MetalHostError(
-            "on the CPU a kernel computes at once: not within mx.compile, mx.grad and the like"
+            "on the CPU a kernel computes at once: not within mx.compile (mx.disable_compile() turns that off), and "
+            "not within mx.vmap (write the kernel for one dimension more)"
         ) from None
 
 

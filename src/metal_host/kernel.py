@@ -3,17 +3,19 @@
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, cast
 
 import mlx.core as mx
 import numpy as np
 
 from .arrays import array_of, buffer_of, filled_output
 from .compiler import compile_program
+from .errors import MetalHostError
 from .report import explain
 from .runner import INITIALISED, OUTPUT, Buffer, Options, run_program
 from .signature import Signature, TypeOrNumber, write_signature
 from .source import write_program
+from .toolchain import toolchain
 
 __all__ = ["metal_kernel"]
 
@@ -34,7 +36,8 @@ def metal_kernel(
     """As `mx.fast.metal_kernel`, whose documentation tells the rest; without Metal, the kernel runs on the CPU.
 
     The environment's METAL_HOST may be `plain` or `check`: on the CPU in any case, in `check` with everything looked
-    at that a kernel can do wrong; or `off`: MLX's own in any case. On the CPU a call computes at once.
+    at that a kernel can do wrong; or `off`: MLX's own in any case. On the CPU a call computes at once, and therefore
+    not within mx.compile or mx.vmap.
 
     Raises:
         MetalCompileError: the source does not compile (when the kernel is called).
@@ -87,8 +90,12 @@ class _Kernel:
         if verbose:
             text = signature.metal(self._description.header, self._description.source)
             print(f"Generated source code for `{self._description.name}`:\n```\n{text}\n```")
-        buffers = self._buffers(signature, arrays, outputs, init_value)
-        return self._run(signature, buffers, outputs, grid, threadgroup, _options(mode))
+
+        def compute(*arrays: mx.array) -> list[mx.array]:
+            buffers = self._buffers(signature, arrays, outputs, init_value)
+            return self._run(signature, buffers, outputs, grid, threadgroup, _options(mode))
+
+        return _without_derivative(self._description.name, compute)(*arrays)
 
     def _on_metal(self, inputs: Any, outputs: Any, grid: Any, threadgroup: Any, *rest: Any) -> list[mx.array]:
         template, init_value, verbose, stream = rest
@@ -127,7 +134,7 @@ class _Kernel:
     def _buffers(
         self,
         signature: Signature,
-        arrays: list[mx.array],
+        arrays: Sequence[mx.array],
         outputs: list[tuple[tuple[int, ...], mx.Dtype]],
         init_value: float | None,
     ) -> list[Buffer]:
@@ -152,10 +159,11 @@ class _Kernel:
     ) -> list[mx.array]:
         d = self._description
         program = write_program(d.name, signature, d.header, d.source)
-        compiled = compile_program(d.name, program, options.checked)
-        report, results = run_program(compiled, buffers, grid, threadgroup, options)
+        tools = toolchain()
+        compiled = compile_program(d.name, program, options.checked, tools)
+        report, results = run_program([*tools.runner, str(compiled)], buffers, grid, threadgroup, options)
         if report:
-            raise explain(d.name, report, compiled, program.texts, buffers)
+            raise explain(d.name, report, compiled, program.texts, buffers, tools)
         return [_result(data, *output) for data, output in zip(results, outputs, strict=True)]
 
     def _check_counts(self, inputs: Sequence[Any], shapes: Sequence[Any], dtypes: Sequence[Any]) -> None:
@@ -168,6 +176,20 @@ class _Kernel:
             if len(got) != len(names):
                 expected = f"[metal_kernel] Expected `{what}` to have size {len(names)}"
                 raise ValueError(f"{expected} but got size {len(got)}.")
+
+
+def _without_derivative(name: str, compute: Callable[..., list[mx.array]]) -> Callable[..., list[mx.array]]:
+    """The same for MLX's transformations to see: to them what `compute` computes would look like constants."""
+
+    def refuse(*_: Any) -> None:
+        raise MetalHostError(
+            f"kernel '{name}' has no derivative: call it in a function that is an mx.custom_function, and has a vjp"
+        )
+
+    function: Any = mx.custom_function(compute)
+    function.vjp(refuse)
+    function.jvp(refuse)
+    return cast(Callable[..., list[mx.array]], function)
 
 
 def _check_sizes(grid: Sequence[int], threadgroup: Sequence[int]) -> None:

@@ -1,15 +1,14 @@
 """From the runtime's report to a message for whoever wrote the kernel."""
 
-import shutil
-import subprocess
-import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from string import Formatter
 
 from .diagnostics import quoted
 from .errors import MetalKernelError
+from .places import lines_of
 from .runner import Buffer
+from .toolchain import Toolchain
 
 __all__ = ["explain"]
 
@@ -39,11 +38,19 @@ _MESSAGES = {
 class _Reader(Mapping[str, str]):
     """Looks things up in a report: what it says, and what follows from that."""
 
-    def __init__(self, report: Mapping[str, str], program: Path, texts: Mapping[str, str], buffers: Sequence[Buffer]):
+    def __init__(
+        self,
+        report: Mapping[str, str],
+        program: Path,
+        texts: Mapping[str, str],
+        buffers: Sequence[Buffer],
+        tools: Toolchain,
+    ):
         self.report = report
         self._program = program
         self._texts = texts
         self._buffers = buffers
+        self._tools = tools
 
     def __getitem__(self, key: str) -> str:
         derived: dict[str, Callable[[], str]] = {
@@ -68,8 +75,16 @@ class _Reader(Mapping[str, str]):
             file = self[f"{prefix}file"].rsplit("/", 1)[-1]
             return f"\n    {quoted(file, int(self[f'{prefix}line']), self._texts)}"
         if self.has(f"{prefix}code"):
-            return f"\n    {_line_of_code(self._program, self[f'{prefix}code'].split(), self._texts)}"
+            return f"\n    {self._line_of_code(self[f'{prefix}code'].split())}"
         return ""
+
+    def _line_of_code(self, calls: Sequence[str]) -> str:
+        """The line of the innermost of several calls that is the kernel's own."""
+        found = lines_of(self._program, calls, self._texts, self._tools)
+        if found is None:
+            return "(to see the line, install binutils)"
+        place = next((place for place in found if place), None)
+        return quoted(*place, self._texts) if place else "(between the kernel's lines)"
 
     def thread(self, prefix: str = "") -> str:
         """Which thread, in Metal's words."""
@@ -93,10 +108,15 @@ class _Reader(Mapping[str, str]):
 
 
 def explain(
-    name: str, report: Mapping[str, str], program: Path, texts: Mapping[str, str], buffers: Sequence[Buffer]
+    name: str,
+    report: Mapping[str, str],
+    program: Path,
+    texts: Mapping[str, str],
+    buffers: Sequence[Buffer],
+    tools: Toolchain,
 ) -> MetalKernelError:
     """The error that tells what a report says."""
-    reader = _Reader(report, program, texts, buffers)
+    reader = _Reader(report, program, texts, buffers, tools)
     kind = reader["kind"]
     writer = {"race": _race, "divergent": _divergent, "output": _output}.get(kind, _other)
     return MetalKernelError(f"kernel '{name}': {writer(reader)}", kind)
@@ -142,24 +162,3 @@ def _article(what: str) -> str:
 
 def _counted(number: str) -> str:
     return f"{number} element{'' if number == '1' else 's'}"
-
-
-def _line_of_code(program: Path, code: Sequence[str], texts: Mapping[str, str]) -> str:
-    """The innermost line of the kernel's own text that one of the program's addresses comes from."""
-    tool = shutil.which("addr2line") or shutil.which("llvm-addr2line") or shutil.which("llvm-symbolizer")
-    if sys.platform == "darwin":
-        command = ["xcrun", "atos", "-i", "-o", str(program), *code]
-    elif tool:
-        command = [tool, "-i", "-e", str(program), *code]
-    else:
-        return "(to see the line, install binutils)"
-    try:
-        output = subprocess.run(command, capture_output=True, text=True, errors="replace", timeout=60).stdout
-    except (OSError, subprocess.TimeoutExpired):
-        return "(its line is not known)"
-    for text in output.splitlines():
-        file, _, line = text.partition(" (d")[0].rstrip(")").rpartition(":")
-        file = file.rsplit("/", 1)[-1].rsplit("(", 1)[-1]
-        if file in texts and line.isdigit():
-            return quoted(file, int(line), texts)
-    return "(between the kernel's lines)"

@@ -9,7 +9,6 @@ import subprocess
 import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -55,15 +54,18 @@ class Options:
 
 
 def run_program(
-    program: Path, buffers: Sequence[Buffer], grid: Sequence[int], threadgroup: Sequence[int], options: Options
+    command: Sequence[str], buffers: Sequence[Buffer], grid: Sequence[int], threadgroup: Sequence[int], options: Options
 ) -> tuple[dict[str, str], list[bytes]]:
-    """What the runtime reports (nothing if all was well), and the bytes of all buffers that are no inputs."""
+    """What the runtime reports (nothing if all was well), and the bytes of all buffers that are no inputs.
+
+    command: the compiled program, behind what runs it if it is one for another machine.
+    """
     offsets, size = _places(buffers)
     with tempfile.TemporaryFile(prefix="metal_host-") as file:
         file.truncate(size)
         with mmap.mmap(file.fileno(), size) as memory:
             _write_request(memory, buffers, offsets, grid, threadgroup, options)
-            report = _run(program, file.fileno(), options.seconds)
+            report = _run(command, file.fileno(), options.seconds)
             places = zip(buffers, offsets, strict=True)
             return report, [memory[at : at + b.data.size] for b, at in places if b.kind != INPUT]
 
@@ -100,10 +102,10 @@ def _write_request(
             memory[offset : offset + buffer.data.size] = buffer.data.tobytes()
 
 
-def _run(program: Path, request: int, seconds: int) -> dict[str, str]:
+def _run(command: Sequence[str], request: int, seconds: int) -> dict[str, str]:
     try:
         run = subprocess.run(
-            [str(program)], stdin=request, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, timeout=seconds * _SLACK
+            command, stdin=request, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, timeout=seconds * _SLACK
         )
     except subprocess.TimeoutExpired:
         return {"kind": "time", "seconds": str(seconds * _SLACK)}

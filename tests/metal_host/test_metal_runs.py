@@ -5,6 +5,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+import time
 from pathlib import Path
 
 import mlx.core as mx
@@ -12,6 +13,7 @@ import numpy as np
 import pytest
 
 from metal_host import MetalHostError, MetalKernelError, metal_kernel
+from metal_host.store import keep_small
 
 ROOT = Path(__file__).resolve().parents[2]
 SOURCE = "uint i = thread_position_in_grid.x;\nout[i] = x[i] * 2;"
@@ -85,9 +87,30 @@ def test_sizes(mode, monkeypatch):
     assert call("out[thread_position_in_grid.x] = threads_per_threadgroup.x;", 8, 1000).tolist() == [8.0] * 8
 
 
-def test_mlx_compile_is_refused():
+@pytest.mark.parametrize("transform", [mx.compile, mx.vmap])
+def test_what_needs_no_values_is_refused(transform):
+    x = mx.ones(8) if transform is mx.compile else mx.ones((2, 8))
     with pytest.raises(MetalHostError, match="computes at once: not within mx"):
-        mx.compile(lambda x: call(x=x))(mx.ones(8))
+        transform(lambda x: call(x=x))(x)
+
+
+def test_compilation_may_be_turned_off():
+    mx.disable_compile()
+    try:
+        assert mx.compile(lambda x: call(x=x))(mx.ones(8)).tolist() == [2.0] * 8
+    finally:
+        mx.enable_compile()
+
+
+def test_derivative_is_never_zero_by_mistake():
+    x = mx.arange(8).astype(mx.float32)
+    for transform in (mx.grad(lambda x: call(x=x).sum()), lambda x: mx.jvp(lambda x: call(x=x), [x], [x])):
+        with pytest.raises(MetalHostError, match="kernel 'double_it' has no derivative: call it in"):
+            transform(x)
+    function = mx.custom_function(lambda x: call(x=x))
+    function.vjp(lambda x, cotangent, output: 2 * cotangent)
+    assert mx.grad(lambda x: (x * function(x)).sum())(x).tolist() == [4.0 * i for i in range(8)]
+    assert mx.grad(lambda y: (y * call(x=x)).sum())(x).tolist() == [2.0 * i for i in range(8)]
 
 
 def test_complex_is_refused():
@@ -141,6 +164,22 @@ def test_crashes_leave_nothing():
         call("out[0] = x[1 << 30];")
     left = set(os.listdir(tempfile.gettempdir())) - before
     assert not [name for name in left if name.startswith("metal_host")]
+
+
+def test_store_is_kept_small(tmp_path):
+    old = time.time() - 7200
+    for i in range(6):
+        (tmp_path / f"kernel-{i}").touch()
+        os.utime(tmp_path / f"kernel-{i}", (old + i, old + i))
+    (tmp_path / "runtime-0").mkdir()
+    (tmp_path / ".unfinished").mkdir()
+    for name in ("runtime-0", ".unfinished"):
+        os.utime(tmp_path / name, (old, old))
+    os.utime(tmp_path / "kernel-0")  # somebody uses it
+    keep_small(tmp_path, kept=3)
+    assert sorted(entry.name for entry in tmp_path.iterdir()) == ["kernel-0", "kernel-4", "kernel-5"]
+    keep_small(tmp_path, kept=0)
+    assert [entry.name for entry in tmp_path.iterdir()] == ["kernel-0"]
 
 
 def test_no_compiler(monkeypatch, tmp_path):
