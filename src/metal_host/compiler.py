@@ -42,6 +42,13 @@ _CHECKED = (
     "-Werror=uninitialized",
 )
 
+_CHECKED_BY_CLANG = (
+    *("-Xclang", "-fsanitize=thread"),  # not for the driver, which would want its library
+    *("-mllvm", "-tsan-instrument-func-entry-exit=0"),
+    *("-mllvm", "-tsan-handle-cxx-exceptions=0"),
+    *("-mllvm", "-tsan-instrument-read-before-write=1"),
+)
+
 
 def compile_program(name: str, program: Program, checked: bool, tools: Toolchain) -> Path:
     """The program that runs a kernel, compiled if that was not done before.
@@ -102,9 +109,7 @@ def _of_this_compiler(tools: Toolchain, checked: bool) -> list[str]:
     flags = ["-mf16c"] if tools.has_half else []
     if tools.is_clang:
         flags += ["-Xclang", "-ffloat16-excess-precision=none", "-Wno-everything"]
-        hidden = ["-mllvm", "-tsan-instrument-func-entry-exit=0", "-mllvm", "-tsan-handle-cxx-exceptions=0"]
-        thread = ["-Xclang", "-fsanitize=thread", *hidden]  # not to the driver, which would want its library
-        return [*flags, *(thread if checked else [])]
+        return [*flags, *(_CHECKED_BY_CLANG if checked else [])]
     flags += ["-fexcess-precision=16", "-fmax-errors=20"]
     return flags + (["-fsanitize=thread", "--param", "tsan-instrument-func-entry-exit=0"] if checked else [])
 

@@ -58,7 +58,7 @@ class _Reader(Mapping[str, str]):
             "memory": self.memory,
             "an_access": lambda: _article(self["access"]),
         }
-        return derived[key]() if key in derived else self.report.get(key, "?")
+        return derived[key]() if key in derived else self.report.get(key, "?").replace(" [", "[")
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.report)

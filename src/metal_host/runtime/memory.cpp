@@ -128,7 +128,8 @@ void check_access(uintptr_t address, uint32_t bytes, bool writes, bool atomic, b
         problem = "unwritten";
     if (problem) {
         say_access(problem, bytes, writes, atomic, code);
-        say_region(region, address);
+        const bool ends_behind = *problem == 'b' && at < region.bytes;  // the first element that is not there
+        say_region(region, ends_behind ? reinterpret_cast<uintptr_t>(region.base) + region.bytes : address);
         if (strcmp(problem, "unwritten") != 0) end_with_report(1);
         defer_report();  // perhaps it will be written before the next barrier
     }
