@@ -40,12 +40,10 @@ class Observation:
 
 
 def _in_general(text: str) -> str:
-    """Of metal_host's report of a kernel, what does not depend on how that is written or how its threads ran: no lines,
-    threads and indices, and the two accesses of a race in one order."""
+    """Of metal_host's report of a kernel, what does not depend on how that is written: no lines and no threads."""
     if not text.startswith("kernel '"):
         return text
-    text = re.sub(r"\n.*\.metal:\d+:.*|\n  by thread .*|(\n |,) such as thread .*", "", text)
-    return re.sub(r"\[-?\d+\]", "[]", text).replace(": a write\n  and a read", ": a read\n  and a write")
+    return re.sub(r"\n.*\.metal:\d+:.*|\n  by thread .*|(\n |,) such as thread .*", "", text)
 
 
 _VARYING = re.compile(r"\b(tiny_llm_ref|tiny_llm|mistaken_\w+)\b|\b0x[0-9a-f]+")  # package and address of an object
