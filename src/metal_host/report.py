@@ -1,5 +1,6 @@
 """From the runtime's report to a message for whoever wrote the kernel."""
 
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from string import Formatter
@@ -57,8 +58,9 @@ class _Reader(Mapping[str, str]):
             "element": self.element,
             "memory": self.memory,
             "an_access": lambda: _article(self["access"]),
+            "type": lambda: re.sub(r".*\(aka ('.*')\)", r"\1", self.report["type"]).replace(" [", "["),
         }
-        return derived[key]() if key in derived else self.report.get(key, "?").replace(" [", "[")
+        return derived[key]() if key in derived else self.report.get(key, "?")
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.report)

@@ -2,6 +2,7 @@
 
 import os
 import platform
+import re
 import shlex
 import shutil
 import subprocess
@@ -13,7 +14,9 @@ from pathlib import Path
 
 from .errors import MetalHostError
 
-__all__ = ["Toolchain", "run_tool", "toolchain"]
+__all__ = ["Toolchain", "recent_clang", "run_tool", "toolchain"]
+
+_CLANGS = ("clang++", *(f"clang++-{n}" for n in range(30, 15, -1)))
 
 
 @dataclass(frozen=True)
@@ -61,6 +64,24 @@ def toolchain() -> Toolchain:
     if not command:
         raise MetalHostError("no C++ compiler: looked for c++, clang++ and g++. How to get one: pdm run doctor")
     return _known(command, os.environ.get("METAL_HOST_RUN", ""))
+
+
+def recent_clang() -> Toolchain | None:
+    """A clang of version 16 or later, if there is one; METAL_HOST_CLANG may name it, or be empty for none."""
+    chosen = os.environ.get("METAL_HOST_CLANG")
+    return _recent(chosen if chosen is not None else os.pathsep.join(_CLANGS), os.environ.get("PATH", ""))
+
+
+@cache
+def _recent(names: str, path: str) -> Toolchain | None:
+    for name in filter(None, names.split(os.pathsep)):
+        if not shutil.which(shlex.split(name)[0], path=path):
+            continue
+        found = _known(name, "")
+        version = re.search(r"(Apple )?clang version (\d+)", found.version)
+        if version and int(version[2]) >= (15 if version[1] else 16):  # Apple counts in its own way
+            return found
+    return None
 
 
 def run_tool(command: Sequence[str]) -> "subprocess.CompletedProcess[str]":

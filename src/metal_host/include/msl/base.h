@@ -7,8 +7,8 @@
 
 #include "runtime_interface.h"
 
-#if !defined(__FLT16_MAX__) && !defined(__clang__)
-#error "kernels need a compiler that has _Float16: g++ 12 or later, or clang 16 or later"
+#if !defined(__clang__) && (!defined(__FLT16_MAX__) || (defined(__aarch64__) && __GNUC__ < 13))
+#error "kernels need a compiler that has _Float16: g++ 12 or later (on arm64 13), or clang 16 or later"
 #endif
 
 #define device
