@@ -69,9 +69,9 @@ def quantized_matvec_metal(
     if x.size == 0 or packed.size == 0:
         return mx.zeros((*x.shape[:-1], O), x.dtype)
     inputs = [x.reshape(M, -1), packed, scales, biases, mx.array(O, mx.uint32)]
-    grid = (32 * _SIMDGROUPS * -(-O // (_ROWS * _SIMDGROUPS)), M, 1)
-    template = [("T", x.dtype), ("bits", bits)]
-    (out,) = run(inputs, [((M, O), x.dtype)], grid, (32 * _SIMDGROUPS, 1, 1), template)
+    threads = 32 * _SIMDGROUPS
+    grid, group = (threads * -(-O // (_ROWS * _SIMDGROUPS)), M, 1), (threads, 1, 1)
+    (out,) = run(inputs, [((M, O), x.dtype)], grid, group, [("T", x.dtype), ("bits", bits)])
     return out.reshape(*x.shape[:-1], O)
 
 
