@@ -35,6 +35,7 @@ _RUNTIME = ("-std=c++17", "-O2", "-fno-exceptions", "-fno-rtti", "-fno-omit-fram
 _PLAIN = ("-O2", "-fno-sanitize=all")
 _CHECKED = (
     "-O1",
+    "-DMSL_CHECKED",
     f"-fsanitize={_FAULTS}",
     f"-fno-sanitize-recover={_FAULTS}",
     "-fsanitize-coverage=trace-pc",

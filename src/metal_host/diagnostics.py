@@ -5,21 +5,25 @@ from collections.abc import Iterator, Mapping
 from functools import cache
 from pathlib import Path
 
-__all__ = ["explain_errors", "quoted"]
+__all__ = ["explain_errors", "listed", "quoted"]
 
 _NOT_METAL = {"double", "dynamic_cast", "typeid", "throw", "goto", "thread_local", "asm", "__asm__", "printf"}
 
 
-def explain_errors(output: str, texts: Mapping[str, str], most: int = 3) -> str:
+def explain_errors(output: str, texts: Mapping[str, str]) -> str:
     """The first errors: place, message, line of the source. texts: the kernel's, by the names of their files."""
     found: dict[tuple[str, int], str] = {}
     for file, line, message in _errors(output.splitlines(), texts):
         found.setdefault((file, line), _plain(message, _text(file, line, texts, "")))
     own = {place: message for place, message in found.items() if place[0] in texts}
-    chosen = own or found
-    parts = [f"{f}:{n}: {said}{_text(f, n, texts, chr(10) + '    ')}" for (f, n), said in list(chosen.items())[:most]]
-    more = [f"and {len(chosen) - most} more"] if len(chosen) > most else []
-    return "\n".join([*parts, *more]) or output[-1000:]
+    return listed(own or found, texts) or output[-1000:]
+
+
+def listed(found: Mapping[tuple[str, int], str], texts: Mapping[str, str], most: int = 3) -> str:
+    """What was found at places, file and line; and their text. texts: the kernel's, by the names of their files."""
+    parts = [f"{f}:{n}: {said}{_text(f, n, texts, chr(10) + '    ')}" for (f, n), said in list(found.items())[:most]]
+    more = [f"and {len(found) - most} more"] if len(found) > most else []
+    return "\n".join([*parts, *more])
 
 
 def quoted(file: str, line: int, texts: Mapping[str, str]) -> str:

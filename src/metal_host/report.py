@@ -100,12 +100,15 @@ class _Reader(Mapping[str, str]):
         """The buffer or variable, its size and type."""
         if self.has("variable"):
             return f"threadgroup variable '{self['variable']}' has {_counted(self['count'])}"
+        if self.has("private"):
+            return f"the thread's own array '{self['private']}' has {_counted(self['count'])}"
         buffer = self._buffers[int(self["buffer"])]
         kind = ("input", "output", "output")[buffer.kind]
         return f"{kind} '{buffer.name}' has {_counted(self['count'])} of type {buffer.type}"
 
     def element(self) -> str:
-        name = self["variable"] if self.has("variable") else self._buffers[int(self["buffer"])].name
+        names = (self[key] for key in ("variable", "private") if self.has(key))
+        name = next(names, None) or self._buffers[int(self["buffer"])].name
         return f"{name}[{self['index']}]"
 
 

@@ -6,10 +6,17 @@ where `constant` implies it; and swizzles, of which a vector gets those that the
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
 from itertools import pairwise
 from typing import NamedTuple
 
+from .declarations import declaration
+from .diagnostics import listed
+from .errors import MetalCompileError
+from .private import private_arrays
+from .rules import violations
+from .scopes import FILE, KERNEL
 from .signature import ATTRIBUTES, Parameter, Signature
 from .tokens import Token, after_brackets, after_space, tokenize
 
@@ -17,9 +24,10 @@ __all__ = ["Program", "rewrite", "write_program"]
 
 _FLOAT = re.compile(r"(?:\d[\d']*\.[\d']*|\.\d[\d']*|\d[\d']*(?=[eE]))(?:[eE][+-]?\d+)?|0[xX][\da-fA-F.]+[pP][+-]?\d+")
 _SHORT = re.compile(r"((?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)(h|H|bf|BF)")
-_QUALIFIERS = {"const", "volatile", "device", "constant", "thread", "threadgroup", "static", "constexpr"}
-_SCALARS = {"unsigned", "signed", "int", "short", "long", "char", "float", "half", "bool"}
 _SWIZZLE = re.compile(r"[xyzw]{2,4}|[rgba]{2,4}")
+
+
+_Word = Callable[[Sequence[Token], int], str]
 
 
 class Program(NamedTuple):
@@ -29,33 +37,37 @@ class Program(NamedTuple):
     texts: dict[str, str]
 
 
-class _Variables(NamedTuple):
-    """A declaration of threadgroup variables, and where it ends."""
-
-    type: str
-    names: list[tuple[str, str]]  # and dimensions
-    end: int
-
-
+@lru_cache(256)
 def write_program(name: str, signature: Signature, header: str, source: str) -> Program:
-    """C++ with msl_kernel_entry, which calls the kernel for one thread."""
+    """C++ with msl_kernel_entry, which calls the kernel for one thread.
+
+    Raises:
+        MetalCompileError: Metal forbids something that C++ does not.
+    """
     plain = re.sub(r"[^\w.-]", "_", name)
     texts = {f"{plain}.metal": source, f"{plain}.header.metal": header}
     body, before = texts
+    _check(name, texts, {before: FILE, body: KERNEL})
     parameters = [f"{p.declaration.replace('constant ', '').replace('device ', '')}" for p in signature.parameters]
     parameters += [f"{ATTRIBUTES[a][0]} {a}" for a in signature.attributes]
     cpp = f"""{_swizzles(header + source)}#include "msl.h"
 using namespace metal;
 #line 1 "{before}"
-{rewrite(header)}
+{rewrite(header, FILE)}
 #line 1 "signature"
 {signature.template_line}static void msl_kernel({", ".join(parameters)}) {{
 #line 1 "{body}"
-{rewrite(source)}
+{rewrite(source, KERNEL)}
 }}
 #line 1 "entry"
 {_entry(signature)}"""
     return Program(cpp, texts)
+
+
+def _check(name: str, texts: Mapping[str, str], outermost: Mapping[str, str]) -> None:
+    found = {(file, line): said for file, kind in outermost.items() for line, said in violations(texts[file], kind)}
+    if found:
+        raise MetalCompileError(f"kernel '{name}' does not compile:\n{listed(found, texts)}")
 
 
 def _entry(signature: Signature) -> str:
@@ -76,9 +88,13 @@ def _argument(parameter: Parameter, index: int) -> str:
     return f"{'*' if parameter.is_reference else ''}({const}{parameter.type}*)b[{index}]"
 
 
-def rewrite(source: str) -> str:
-    """A piece of the kernel's text as C++, line for line."""
+def rewrite(source: str, outermost: str, word: _Word | None = None) -> str:
+    """A piece of the kernel's text as C++, line for line.
+
+    outermost: what stands in no braces: KERNEL in a body, FILE in a header. word: what becomes of a single token.
+    """
     tokens = tokenize(source)
+    private = {} if word else private_arrays(tokens, outermost)
     out: list[str] = []
     i = depth = 0
     while i < len(tokens):
@@ -88,18 +104,20 @@ def rewrite(source: str) -> str:
         directive, end = _directive(tokens, i) if text == "#" else ("", 0)
         if end:
             out.append(directive)
-            i = end
         elif text == "[" and i + 1 < len(tokens) and tokens[i + 1].text == "[":
             end = after_brackets(tokens, i)
             out.append(_attribute(tokens[i:end]))
-            i = end
-        elif text == "threadgroup" and depth == 0 and (found := _threadgroup_variables(tokens, i + 1)):
-            out += [f"MSL_THREADGROUP({name}, {found.type}{dimensions}) " for name, dimensions in found.names]
-            out.append(_line_ends(tokens[i : found.end]))
-            i = found.end
+        elif text == "threadgroup" and depth == 0 and (found := declaration(tokens, i)):
+            end = found.end
+            out += [f"MSL_THREADGROUP({v.name}, {found.type}{v.dimensions}) " for v in found.variables]
+            out.append(_line_ends(tokens[i:end]))
+        elif i in private:
+            text, end = private[i]
+            out += [text, _line_ends(tokens[i:end])]
         else:
-            out.append(_one_token(tokens, i))
-            i += 1
+            end = i + 1
+            out.append((word or _one_token)(tokens, i))
+        i = end
     return "".join(out)
 
 
@@ -145,53 +163,6 @@ def _implies_const(tokens: Sequence[Token], i: int) -> bool:
             return False
         j = after_brackets(tokens, j) if tokens[j].text == "<" else j + 1
     return j < len(tokens) and tokens[j].text in "*&"
-
-
-def _threadgroup_variables(tokens: Sequence[Token], i: int) -> _Variables | None:
-    """What `T name[n], ...;` behind `threadgroup` declares; nothing where that is a pointer's or a reference's type."""
-    kind, i = _type(tokens, i)
-    names: list[tuple[str, str]] = []
-    while kind:
-        i = after_space(tokens, i)
-        if i >= len(tokens) or tokens[i].kind != "word":
-            break
-        name, i = tokens[i].text, after_space(tokens, i + 1)
-        start = i
-        while i < len(tokens) and tokens[i].text == "[":
-            i = after_space(tokens, after_brackets(tokens, i))
-        names.append((name, "".join(token.text for token in tokens[start:i] if token.kind != "space")))
-        if i >= len(tokens) or tokens[i].text not in ",;":
-            break
-        if tokens[i].text == ";":
-            return _Variables(kind, names, i + 1)
-        i += 1
-    return None
-
-
-def _type(tokens: Sequence[Token], i: int) -> tuple[str, int]:
-    """The type that begins at i, without its qualifiers, and where it ends."""
-    words: list[str] = []
-    is_whole = False
-    while (i := after_space(tokens, i)) < len(tokens):
-        kind, text = tokens[i]
-        if text == "<" and is_whole:
-            end = after_brackets(tokens, i)
-            words.append("".join(token.text for token in tokens[i:end]))
-            i = end
-            continue
-        if kind == "word" and text == "typename":
-            words.append("typename ")
-        elif text == "::":
-            words.append(text)
-            is_whole = False
-        elif kind == "word" and (not is_whole or (text in _SCALARS and words[-1].strip() in _SCALARS)):
-            if text not in _QUALIFIERS:
-                words.append(f"{text} " if text in _SCALARS else text)
-                is_whole = True
-        elif not (kind == "word" and text in _QUALIFIERS):
-            break
-        i += 1
-    return "".join(words).strip() if is_whole else "", i
 
 
 def _line_ends(tokens: Sequence[Token]) -> str:

@@ -4,7 +4,7 @@ import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
-__all__ = ["Token", "after_brackets", "after_space", "tokenize"]
+__all__ = ["Token", "after_brackets", "after_space", "directives", "tokenize"]
 
 _TOKEN = re.compile(
     r"""(?P<space>(?:\s|\\\n)+|//(?:\\\n|[^\n])*|/\*.*?(?:\*/|\Z))
@@ -44,3 +44,19 @@ def after_brackets(tokens: Sequence[Token], i: int) -> int:
         if depth == 0:
             break
     return i
+
+
+def directives(tokens: Sequence[Token]) -> list[bool]:
+    """For each token whether it belongs to a line for the preprocessor."""
+    found = []
+    is_directive = False
+    is_start = True  # of a line
+    for kind, text in tokens:
+        if kind == "space":
+            if "\n" in text.replace("\\\n", ""):
+                is_directive, is_start = False, True
+        else:
+            is_directive = is_directive or (text == "#" and is_start)
+            is_start = False
+        found.append(is_directive)
+    return found

@@ -40,6 +40,15 @@ BROKEN: dict[str, Broken] = {
     "private_behind": Broken(
         "array", INDEX + "float own[4];\nfor (uint k = 0; k <= 4; k++) own[k] = x[k + i];\nout[i] = own[i & 3];"
     ),
+    "private_through_pointer": Broken(
+        "bounds",
+        INDEX + "float own[4] = {};\nfill(own, i / 60);\nout[i] = own[i & 3];",
+        header="void fill(thread float* p, uint n) {\n    for (uint k = 0; k < 4 + n; k++) p[k] = k;\n}\n",
+    ),
+    "private_before": Broken(
+        "bounds",
+        INDEX + "float own[2][2], v = 1;\nthread float* p = own[0];\np[-1] = v;\nout[i] = own[1][i & 1] + p[0];",
+    ),
     "vector_element": Broken(
         "vector", INDEX + "float4 v = x[i];\nfor (uint k = 0; k < 5; k++) v[k + (i >> 6)] += 1;\nout[i] = v[0];"
     ),
@@ -183,6 +192,12 @@ REFUSED: dict[str, tuple[str, str]] = {  # source, and what is said: by g++|by c
     "swizzle": ("float2 v = 1; out[0] = v.xz.x;", "has no member named 'xz'|no member named 'xz' in 'float2'"),
     "file": ('#include "mlx/backend/metal/kernels/utils.h"\nout[0] = 0;', "there are no files to include"),
     "large_matrix": ("simdgroup_matrix<float, 16, 16> m;\nout[0] = 0;", "a simdgroup_matrix has 8 x 8 elements"),
+    "pointer_without_space": ("float* p = out;\np[0] = x[0];", "pointer without an address space: device, constant"),
+    "threadgroup_in_function": ("out[0] = 0;", "threadgroup variable 'a' in a function that is no kernel"),
+    "threadgroup_value": ("threadgroup float a[1] = {1};\nout[0] = a[0];", "'a' with an initial value"),
     "function_constant": ("out[0] = 0;", "cannot set a function constant: make it a template argument"),
 }
-REFUSED_HEADERS = {"function_constant": "constant bool causal [[function_constant(0)]];\n"}
+REFUSED_HEADERS = {
+    "function_constant": "constant bool causal [[function_constant(0)]];\n",
+    "threadgroup_in_function": "float f() { threadgroup float a[4]; return a[0]; }\n",
+}

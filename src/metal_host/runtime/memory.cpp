@@ -88,6 +88,19 @@ bool in_program(uintptr_t address) {  // the kernel's own tables
     end_with_report(1);
 }
 
+// A thread's own memory: anything but the fences around its arrays.
+void check_own(uintptr_t address, uint32_t bytes, bool writes, uintptr_t code) {
+    for (const Watched& array : watched_now()) {
+        const int64_t at = (int64_t)(address - array.start), end = at + bytes, all = array.bytes, fence = MSL_FENCE;
+        if ((at >= 0 && end <= all) || end <= -fence || at >= all + fence) continue;
+        say_access("bounds", bytes, writes, false, code);
+        say("private", "%s", array.name);
+        say("count", "%u", array.bytes / array.item);
+        const int64_t first = at < 0 || at > all ? at : all, item = array.item;  // that is not there
+        say("index", "%ld", (long)(first >= 0 ? first / item : -((item - 1 - first) / item)));
+        end_with_report(1);
+    }
+}
 }  // namespace
 
 void say_region(const Region& region, uintptr_t address) {
@@ -109,7 +122,8 @@ void say_access(const char* kind, uint32_t bytes, bool writes, bool atomic, uint
 }
 
 void check_access(uintptr_t address, uint32_t bytes, bool writes, bool atomic, bool aligned, uintptr_t code) {
-    if (address - threads.stack < STACK || threads.current < 0) return;  // a thread's own
+    if (threads.current < 0) return;
+    if (address - threads.stack < STACK) return check_own(address, bytes, writes, code);
     const uint64_t slot = (address - arena) >> slot_bits;
     if (slot >= region_count) {
         if (in_program(address)) return;

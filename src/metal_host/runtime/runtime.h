@@ -4,6 +4,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include <vector>
+
 #include "../include/msl/runtime_interface.h"
 
 // ---- the request: what runner.py writes to the file that is this program's standard input
@@ -42,10 +44,16 @@ struct Threads {  // the threads that run now
     int current;      // -1: none
     uintptr_t stack;  // where that of the current one begins
 };
+struct Watched {  // an array of a thread's own
+    uintptr_t start;
+    uint32_t bytes, item;
+    const char* name;
+};
 extern Threads threads;
 extern Request request;
 msl_thread thread_at(uint32_t group, uint32_t thread);
 uint64_t& steps_of(uint32_t thread);
+const std::vector<Watched>& watched_now();  // of the current thread
 void run_dispatch(void** pointers);
 
 // Frames of functions, as both x86-64 and arm64 lay them: the caller's frame, and where it goes on.

@@ -21,6 +21,7 @@ struct Fiber {
     int flags;      // of a barrier; -1: no barrier
     uint32_t size;  // of what it shows
     uint64_t steps;
+    std::vector<Watched> watched;
     msl_view view;
     msl_thread thread;
 };
@@ -207,6 +208,7 @@ void run_threadgroup() {
         f.thread = thread_at(threads.group, i);
         f.state = READY;
         f.steps = 0;
+        f.watched.clear();
         f.stack_pointer = new_stack(f.stack + STACK, fiber_body);
     }
     for (uint32_t i = 0; i < simdgroups.size(); i++) {
@@ -223,6 +225,15 @@ void run_threadgroup() {
 }  // namespace
 
 uint64_t& steps_of(uint32_t thread) { return fibers[thread].steps; }
+
+const std::vector<Watched>& watched_now() { return fibers[(uint32_t)threads.current].watched; }
+
+void msl_watch(void* array, size_t bytes, size_t item, const char* name) {
+    fibers[(uint32_t)threads.current].watched.push_back(
+        {reinterpret_cast<uintptr_t>(array), (uint32_t)bytes, (uint32_t)item, name});
+}
+
+void msl_unwatch() { fibers[(uint32_t)threads.current].watched.pop_back(); }
 
 // Threadgroups at the edges of the grid may be smaller than the others.
 msl_thread thread_at(uint32_t group, uint32_t thread) {

@@ -38,3 +38,32 @@ typedef _Float16 half;
     auto& name = *static_cast<std::add_pointer_t<__VA_ARGS__>>(            \
         msl_threadgroup_variable(&msl_site_of_##name, sizeof(__VA_ARGS__), \
                                  sizeof(std::remove_all_extents_t<__VA_ARGS__>), #name, msl_where::here()));
+
+// A thread's own array to which pointers lead: float x[4];   becomes   msl_fenced<float[4]> ...; auto& x = ...;
+#ifdef MSL_CHECKED
+template <class T>
+struct msl_fenced {
+    char before[MSL_FENCE];
+    T value;
+    char behind[MSL_FENCE];
+};
+template <class T>
+struct msl_watched {  // while it lives, nobody may touch the fences
+    msl_watched(msl_fenced<T>& array, const char* name) {
+        msl_watch(&array.value, sizeof(T), sizeof(std::remove_all_extents_t<T>), name);
+    }
+    ~msl_watched() { msl_unwatch(); }
+};
+#else
+struct msl_no_fence {};
+template <class T>
+struct msl_fenced {
+    msl_no_fence before;
+    T value;
+    msl_no_fence behind;
+};
+template <class T>
+struct msl_watched {
+    msl_watched(msl_fenced<T>&, const char*) {}
+};
+#endif

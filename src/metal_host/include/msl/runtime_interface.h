@@ -15,6 +15,7 @@ struct msl_where {
 #define MSL_WHERE msl_where where = msl_where::here()
 
 constexpr uint32_t MSL_LANES = 32;
+constexpr uint32_t MSL_FENCE = 64;  // bytes on each side of a thread's own array
 constexpr uint32_t MSL_SLOT = 64;  // bytes that a lane may show to the others of its simdgroup
 
 struct msl_view {  // what the lanes that take part in one operation of a simdgroup showed, one slot a lane
@@ -38,6 +39,8 @@ void msl_threadgroup_barrier(int flags, msl_where where);
 void msl_simdgroup_barrier(int flags, msl_where where);
 void msl_exchange(const void* value, uint32_t size, const char* operation, msl_where where, msl_view* view);
 void* msl_threadgroup_variable(msl_site* site, size_t bytes, size_t item, const char* name, msl_where where);
+void msl_watch(void* array, size_t bytes, size_t item, const char* name);  // until msl_unwatch, last one first
+void msl_unwatch();
 void msl_atomic(const volatile void* address, uint32_t size, bool reads, bool writes);
 void msl_fail(const char* kind, const char* operation, msl_where where);
 uint32_t msl_lane();
