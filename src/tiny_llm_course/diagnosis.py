@@ -20,14 +20,14 @@ class Diagnosis(Generic[Test]):
     """Of one task, fed with its tests in the order in which they ran.
 
     replay: runs a test with a mistake instead of the learner's code. Nothing is replayed before a test fails.
-    prepare: is called before that; where it says no, nothing is named.
+    prepare: is called with that test before; where it says no, nothing is named.
     """
 
     def __init__(
         self,
         mistakes: list[str],
         replay: Callable[[Test, str], Observation],
-        prepare: Callable[[], bool] = lambda: True,
+        prepare: Callable[[Test], bool] = lambda test: True,
     ):
         self._candidates = mistakes
         self._replay = replay
@@ -44,7 +44,7 @@ class Diagnosis(Generic[Test]):
             return
         first = not self._has_failed
         self._has_failed = True
-        if first and not self._prepare():
+        if first and not self._prepare(test):
             self._candidates = []
         if first or len(self._candidates) > 1:
             self._filter(test, seen)

@@ -20,7 +20,7 @@ from .splice import code_of
 from .syllabus import TaskId
 from .task_code import task_parts
 
-__all__ = ["CatalogueError", "compile_mistakes", "mistaken_package", "mistaken_sources"]
+__all__ = ["CatalogueError", "compile_mistakes", "is_in_metal", "mistaken_package", "mistaken_sources"]
 
 LOADERS = {
     "kernels/extension.py": '''\
@@ -100,6 +100,11 @@ def _code(reference: Path, task: TaskId) -> list[tuple[str, str]]:
         else:
             found += [(path, code_of(source, name)) for name in task_parts(source).get(task, [])]
     return found
+
+
+def is_in_metal(reference: Path, task: TaskId) -> bool:
+    """Whether a task is written in Metal, which is compiled when it runs."""
+    return any(path.endswith(".metal") for path, _ in _code(reference, task))
 
 
 def compile_mistakes(reference: Path, task: TaskId, mistakes: Sequence[Mistake], seconds: float | None = None) -> bool:
