@@ -4,14 +4,16 @@ import hashlib
 import os
 import sys
 import tempfile
+from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from pathlib import Path
 
 from .diagnostics import explain_errors
 from .errors import MetalCompileError, MetalHostError
 from .source import Program
+from .spaces import mixed_spaces
 from .store import keep_small, store
-from .toolchain import Toolchain, run_tool
+from .toolchain import Toolchain, recent_clang, run_tool
 
 __all__ = ["compile_program"]
 
@@ -60,17 +62,21 @@ def compile_program(name: str, program: Program, checked: bool, tools: Toolchain
     """
     checks = _CHECKED if checked else _PLAIN
     flags = [*_COMMON, *_NUMBERS, *_linking(), *_of_this_compiler(tools, checked), *checks]
-    found = store() / f"kernel-{_fingerprint(tools, program.cpp, *flags)}"
+    clang = recent_clang()
+    parts = (*flags, program.spaces, clang.version) if clang else flags
+    found = store() / f"kernel-{_fingerprint(tools, program.cpp, *parts)}"
     if found.exists():
         os.utime(found)  # it is in use
         return found
     objects = _runtime(tools)
-    with tempfile.TemporaryDirectory(dir=store(), prefix=".") as folder:
+    with tempfile.TemporaryDirectory(dir=store(), prefix=".") as folder, ThreadPoolExecutor(1) as beside:
         source, compiled, linked = (Path(folder) / part for part in ("kernel.cpp", "kernel.o", "kernel"))
+        mixed = beside.submit(mixed_spaces, program.spaces, program.texts, clang, Path(folder)) if clang else None
         source.write_text(program.cpp, encoding="utf-8")
         run = run_tool([*tools.command, *flags, f"-I{_HERE / 'include'}", "-c", str(source), "-o", str(compiled)])
-        if run.returncode:
-            raise MetalCompileError(f"kernel '{name}' does not compile:\n{explain_errors(run.stderr, program.texts)}")
+        problem = explain_errors(run.stderr, program.texts) if run.returncode else mixed.result() if mixed else ""
+        if problem:
+            raise MetalCompileError(f"kernel '{name}' does not compile:\n{problem}")
         run = run_tool([*tools.command, *_linking(), str(compiled), *map(str, objects), "-lm", "-o", str(linked)])
         if run.returncode:
             raise MetalHostError(f"kernel '{name}' cannot be linked:\n{run.stderr[-1000:]}")
@@ -118,6 +124,7 @@ def _of_this_compiler(tools: Toolchain, checked: bool) -> list[str]:
 @cache
 def _texts_of_package() -> str:
     files = sorted(file for part in ("include", "runtime") for file in (_HERE / part).rglob("*.*"))
+    files.append(_HERE / "spaces.py")  # on whose word a program is taken
     return "".join(file.read_text(encoding="utf-8") for file in files)
 
 

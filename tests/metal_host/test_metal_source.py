@@ -5,9 +5,9 @@ import random
 import pytest
 from metal_idioms import IDIOMS
 
+from metal_host.rewrite import rewrite
 from metal_host.rules import violations
 from metal_host.scopes import FILE, KERNEL, scopes
-from metal_host.source import rewrite
 from metal_host.tokens import tokenize
 
 CASES = {
