@@ -11,6 +11,7 @@ import numpy as np
 from .arrays import array_of, buffer_of, filled_output
 from .compiler import compile_program
 from .errors import MetalHostError
+from .observe import observer
 from .report import explain
 from .runner import INITIALISED, OUTPUT, Buffer, Options, run_program
 from .signature import Signature, TypeOrNumber, write_signature
@@ -161,10 +162,15 @@ class _Kernel:
         program = write_program(d.name, signature, d.header, d.source)
         tools = toolchain()
         compiled = compile_program(d.name, program, options.checked, tools)
-        report, results = run_program([*tools.runner, str(compiled)], buffers, grid, threadgroup, options)
-        if report:
-            raise explain(d.name, report, compiled, program.texts, buffers, tools)
-        return [_result(data, *output) for data, output in zip(results, outputs, strict=True)]
+        asking = observer()
+        if asking:
+            options = replace(options, observe=asking.kind, traced=asking.number(grid, threadgroup))
+        outcome = run_program([*tools.runner, str(compiled)], buffers, grid, threadgroup, options)
+        if asking and not (outcome.report and asking.counts):
+            asking.take(outcome.observed, compiled, program.texts, buffers, tools)
+        if outcome.report:
+            raise explain(d.name, outcome.report, compiled, program.texts, buffers, tools)
+        return [_result(data, *output) for data, output in zip(outcome.results, outputs, strict=True)]
 
     def _check_counts(self, inputs: Sequence[Any], shapes: Sequence[Any], dtypes: Sequence[Any]) -> None:
         d = self._description
@@ -211,7 +217,9 @@ def _mode() -> str:
     mode = os.environ.get("METAL_HOST", "")
     if mode not in _MODES:
         raise ValueError(f"METAL_HOST: expected plain, check or off, got {mode!r}")
-    return mode
+    if observer() and mode == "off":
+        raise MetalHostError("METAL_HOST=off: only what runs on the CPU can be counted or traced")
+    return "check" if observer() else mode
 
 
 def _options(mode: str) -> Options:

@@ -6,8 +6,8 @@ from pathlib import Path
 from string import Formatter
 
 from .diagnostics import quoted
-from .errors import MetalKernelError
-from .places import lines_of
+from .errors import MetalKernelError, Party
+from .places import Place, lines_of
 from .runner import Buffer
 from .toolchain import Toolchain
 
@@ -73,20 +73,32 @@ class _Reader(Mapping[str, str]):
 
     def place(self, prefix: str = "") -> str:
         """The line of the source, behind an indent."""
-        if self.has(f"{prefix}line"):
-            file = self[f"{prefix}file"].rsplit("/", 1)[-1]
-            return f"\n    {quoted(file, int(self[f'{prefix}line']), self._texts)}"
-        if self.has(f"{prefix}code"):
-            return f"\n    {self._line_of_code(self[f'{prefix}code'].split())}"
-        return ""
+        if not (self.has(f"{prefix}line") or self.has(f"{prefix}code")):
+            return ""
+        found = self.line(prefix)
+        if isinstance(found, str):
+            return f"\n    ({found})"
+        return f"\n    {quoted(*found, self._texts)}"
 
-    def _line_of_code(self, calls: Sequence[str]) -> str:
-        """The line of the innermost of several calls that is the kernel's own."""
+    def line(self, prefix: str) -> Place | str:
+        """The same as file and line; or why there is none."""
+        if self.has(f"{prefix}line"):
+            return self[f"{prefix}file"].rsplit("/", 1)[-1], int(self[f"{prefix}line"])
+        calls = self[f"{prefix}code"].split()
         found = lines_of(self._program, calls, self._texts, self._tools)
         if found is None:
-            return "(to see the line, install binutils)"
-        place = next((place for place in found if place), None)
-        return quoted(*place, self._texts) if place else "(between the kernel's lines)"
+            return "to see the line, install binutils"
+        return next((place for place in found if place), "between the kernel's lines")
+
+    def parties(self) -> Iterator[Party]:
+        """The threads that the report names."""
+        for prefix in ("", "other_", "absent_"):
+            if not self.has(f"{prefix}thread"):
+                continue
+            *_, x, y, z, number = map(int, self[f"{prefix}thread"].split())
+            found = self.line(prefix)
+            file, line = ("", 0) if isinstance(found, str) else found
+            yield Party(number, (x, y, z), file, line)
 
     def thread(self, prefix: str = "") -> str:
         """Which thread, in Metal's words."""
@@ -124,7 +136,7 @@ def explain(
     reader = _Reader(report, program, texts, buffers, tools)
     kind = reader["kind"]
     writer = {"race": _race, "divergent": _divergent, "output": _output}.get(kind, _other)
-    return MetalKernelError(f"kernel '{name}': {writer(reader)}", kind)
+    return MetalKernelError(f"kernel '{name}': {writer(reader)}", kind, list(reader.parties()))
 
 
 def _race(r: _Reader) -> str:

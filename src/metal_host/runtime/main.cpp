@@ -82,7 +82,9 @@ void say(const char* key, const char* format, ...) {
     report[report_size++] = '\n';
 }
 
-void say_place(const char* key, uintptr_t code) { say(key, "%lx", (unsigned long)(code - slide())); }
+uintptr_t place_of(uintptr_t code) { return code - slide(); }
+
+void say_place(const char* key, uintptr_t code) { say(key, "%lx", (unsigned long)place_of(code)); }
 
 void say_where(const char* prefix, msl_where where) {
     char key[64];
@@ -94,9 +96,9 @@ void say_where(const char* prefix, msl_where where) {
 
 void say_places(const char* key, uintptr_t code, uintptr_t frame) {
     char text[256];
-    int size = snprintf(text, sizeof text, "%lx", (unsigned long)(code - slide()));
+    int size = snprintf(text, sizeof text, "%lx", (unsigned long)place_of(code));
     for (int i = 0; i < 8 && frame - threads.stack < STACK - 16; i++, frame = caller_of(frame))
-        size += snprintf(text + size, sizeof text - (size_t)size, " %lx", (unsigned long)(return_of(frame) - slide()));
+        size += snprintf(text + size, sizeof text - (size_t)size, " %lx", (unsigned long)place_of(return_of(frame)));
     say(key, "%s", text);
 }
 
@@ -118,6 +120,7 @@ bool has_deferred_report() { return deferred_size != 0; }
 void drop_deferred_report() { deferred_size = 0; }
 
 void end_with_report(int status) {
+    tell_observed();
     if (deferred_size) memcpy(report, deferred, report_size = deferred_size);
     for (size_t done = 0; done < report_size;) {
         const ssize_t n = write(1, report + done, report_size - done);

@@ -103,6 +103,9 @@ void check_own(uintptr_t address, uint32_t bytes, bool writes, uintptr_t code) {
 }
 }  // namespace
 
+const Region& region_at(uint32_t number) { return regions[number]; }
+uint32_t regions_used() { return region_count; }
+
 void say_region(const Region& region, uintptr_t address) {
     if (region.kind == THREADGROUP)
         say("variable", "%s", region.name);
@@ -147,6 +150,7 @@ void check_access(uintptr_t address, uint32_t bytes, bool writes, bool atomic, b
         if (strcmp(problem, "unwritten") != 0) end_with_report(1);
         defer_report();  // perhaps it will be written before the next barrier
     }
+    if (request.observe) observe_access((uint32_t)slot, at, bytes, writes, atomic, code);
     if (region.kind == INPUT) return;
     check_race(region, at, bytes, writes, atomic, code);
     if (writes) memset(region.written + at, 1, bytes);

@@ -30,6 +30,8 @@ struct Region {
     const char* name;  // of a threadgroup variable
 };
 
+const Region& region_at(uint32_t number);
+uint32_t regions_used();
 void say_access(const char* kind, uint32_t bytes, bool writes, bool atomic, uintptr_t code);
 void say_region(const Region& region, uintptr_t address);
 void check_race(Region& region, uint64_t at, uint32_t bytes, bool writes, bool atomic, uintptr_t code);

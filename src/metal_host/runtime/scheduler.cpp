@@ -126,6 +126,7 @@ bool settle_barrier() {
     // Without checks, those that have ended are not waited for: so GPUs do, though Metal does not promise it.
     if (!all && request.checked) fail_divergent(*first, 0, threads.count);
     order_threadgroup(first->flags, first->where);
+    observe_barrier();
     for (uint32_t i = 0; i < threads.count; i++)
         if (fibers[i].state == AT_BARRIER) fibers[i].state = READY;
     for (auto& group : simdgroups) {
@@ -163,6 +164,7 @@ void go_to(int fiber, void** save) {
 void wait_at(State state, const char* operation, msl_where where, int flags, uint32_t size) {
     const uint32_t me = (uint32_t)threads.current;
     Fiber& f = fibers[me];
+    if (request.observe) observe_wait(operation, state == AT_BARRIER, flags >= 0, where);
     f.state = state;
     f.operation = operation;
     f.where = where;
@@ -221,6 +223,7 @@ void run_threadgroup() {
     go_to(next_fiber(), &main_stack);
     threads.current = -1;
     if (has_deferred_report()) end_with_report(1);
+    observe_end_of_threadgroup();
 }
 }  // namespace
 

@@ -107,17 +107,31 @@ struct alignas(4 * sizeof(T)) elements<T, 4> {
 };
 #undef MSL_SWIZZLE
 
+template <size_t bytes>
+struct whole {  // a type of so many bytes that the machine loads at once, if there is one
+    using type = void;
+};
+#define MSL_WHOLE(bytes, ...)                                \
+    template <>                                              \
+    struct whole<bytes> {                                    \
+        typedef __VA_ARGS__ type __attribute__((may_alias)); \
+    };
+MSL_WHOLE(2, uint16_t)
+MSL_WHOLE(4, uint32_t)
+MSL_WHOLE(8, uint64_t)
+typedef uint32_t four_words __attribute__((vector_size(16)));
+MSL_WHOLE(16, four_words)
+#undef MSL_WHOLE
+
 template <class T, int N>
 struct vec : elements<T, N> {
     using elements<T, N>::d;
 
     vec() = default;
-    MSL_INLINE vec(const vec& o) {  // not the padding of three elements
-        for (int i = 0; i < N; i++) d[i] = o.d[i];
-    }
+    MSL_INLINE vec(const vec& o) { copy(d, o.d); }
     MSL_INLINE vec& operator=(const vec& o) {
-        const vec copy(o);
-        for (int i = 0; i < N; i++) d[i] = copy.d[i];
+        const vec value(o);
+        copy(d, value.d);
         return *this;
     }
     template <class S, std::enable_if_t<std::is_convertible<S, T>::value && lanes_of<S>::n == 0, int> = 0>
@@ -163,6 +177,14 @@ struct vec : elements<T, N> {
 #undef MSL_OPERATOR
 
    private:
+    static MSL_INLINE void copy(T* to, const T* from) {  // at once, as it is loaded and stored; but no padding
+        using Whole = typename whole<N == 3 ? 0 : sizeof(T) * N>::type;
+        if constexpr (std::is_void<Whole>::value) {
+            for (int i = 0; i < N; i++) to[i] = from[i];
+        } else {
+            *(Whole*)to = *(const Whole*)from;
+        }
+    }
     template <class A>
     static constexpr int count() {
         return lanes_of<A>::n ? lanes_of<A>::n : 1;
