@@ -14,7 +14,7 @@ _PARTS = frozenset({"unsigned", "signed", "int", "short", "long", "char", "float
 _SIZED = {f"{sign}int{bits}_t" for sign in ("", "u") for bits in (8, 16, 32, 64)}
 _SHORT = {"char", "uchar", "short", "ushort", "int", "uint", "long", "ulong", "half", "bfloat", "float", "bool"}
 SCALARS = frozenset(_PARTS | _SHORT | _SIZED | {"size_t", "float16_t", "bfloat16_t"})
-VECTORS = frozenset(f"{scalar}{n}" for scalar in _SHORT for n in (2, 3, 4))
+VECTORS = frozenset(f"{packed}{scalar}{n}" for packed in ("", "packed_") for scalar in _SHORT for n in (2, 3, 4))
 _WORDS = """return else do case default goto break continue typedef using new delete throw if for while switch struct
 class union enum template namespace operator public private protected friend"""
 _NO_TYPES = frozenset(re.findall(r"\w+", _WORDS))

@@ -7,6 +7,11 @@ from pathlib import Path
 
 __all__ = ["explain_errors", "listed", "quoted"]
 
+_REASONS = {
+    "function_constant": "mx.fast.metal_kernel cannot set a function constant: make it a template argument",
+    "atomic_thread_fence": "'atomic_thread_fence' is not supported by metal_host, for which nothing orders the "
+    "threadgroups of a dispatch: take a second kernel for what needs the first one's results",
+}
 _NOT_METAL = {"double", "dynamic_cast", "typeid", "throw", "goto", "thread_local", "asm", "__asm__", "printf"}
 
 
@@ -85,6 +90,6 @@ def _refused() -> frozenset[str]:
 def _refusal(name: str) -> str:
     if name in _NOT_METAL:
         return f"Metal has no '{name}'"
-    if name == "function_constant":
-        return "mx.fast.metal_kernel cannot set a function constant: make it a template argument"
-    return f"'{name}' is not supported by metal_host"
+    if name.startswith(("texture", "depth")):
+        return f"'{name}': mx.fast.metal_kernel hands in buffers, no textures"
+    return _REASONS.get(name, f"'{name}' is not supported by metal_host")

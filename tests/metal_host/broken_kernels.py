@@ -166,8 +166,12 @@ BROKEN: dict[str, Broken] = {
 
 REFUSED: dict[str, tuple[str, str]] = {  # source, and what is said: by g++|by clang
     "double": ("out[0] = double(x[0]);", "Metal has no 'double'"),
-    "texture": ("texture2d<float> t;\nout[0] = 0;", "'texture2d' is not supported by metal_host"),
-    "packed": ("packed_float3 p;\nout[0] = 0;", "'packed_float3' is not supported by metal_host"),
+    "texture": ("texture2d<float> t;\nout[0] = 0;", "'texture2d': mx.fast.metal_kernel hands in buffers, no textures"),
+    "fence": (
+        "atomic_thread_fence(mem_flags::mem_device);\nout[0] = 0;",
+        "'atomic_thread_fence' is not supported by metal_host, for which nothing orders the threadgroups",
+    ),
+    "matrix_of_int": ("simdgroup_matrix<int, 8, 8> m;\nout[0] = 0;", "simdgroup_matrix are float, half or bfloat"),
     "matrix": ("float4x4 m;\nout[0] = 0;", "'float4x4' is not supported by metal_host"),
     "goto": ("goto end;\nend: out[0] = 0;", "Metal has no 'goto'"),
     "bfloat_from_float": (

@@ -189,6 +189,14 @@ IDIOMS: dict[str, Idiom] = {
         threadgroup=(32, 1, 1),
         tolerance=1e-6,
     ),
+    "packed": Idiom(
+        "uint i = thread_position_in_grid.x;\nconst device packed_float3* p = (const device packed_float3*)x;\n"
+        "float3 v = p[i];\npacked_float3 w = packed_float3(v.z, v.xy);\nw += 1.0f;\nw[0] *= 2;\n"
+        "((device packed_float3*)out)[i] = w * p[i] + packed_float3(p[i].x);",
+        lambda: _packed(),
+        shape=(99,),
+        grid=(33, 1, 1),
+    ),
     "int4": Idiom(
         "uint i = thread_position_in_grid.x;\nint4 v = ((const device int4*)k)[i];\nuchar4 c = uchar4(v & 255);\n"
         "((device int4*)out)[i] = (v >> 2) + int4(c) * int4(1, 2, 3, 4) - ~v + select(v, int4(7), v > int4(0));",
@@ -377,6 +385,11 @@ def _vectors() -> Any:
     x, z = z, x
     w = w * 2
     return x, y + 1, y + x, w + y
+
+
+def _packed() -> Any:
+    v = X[:99].reshape(33, 3)
+    return ((np.roll(v, 1, 1) + 1) * [2, 1, 1] * v + v[:, :1]).reshape(-1)
 
 
 def _pairs() -> Any:

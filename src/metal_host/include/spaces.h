@@ -1,5 +1,5 @@
-// Only declarations, with address spaces that are real: what a kernel may use, for clang to see which pointers it mixes.
-// Nothing is ever compiled with it (spaces.py). Where it knows less than Metal, nothing is said.
+// Only declarations, with address spaces that are real: what a kernel may use, for clang to see which pointers it
+// mixes. Nothing is ever compiled with it (spaces.py). Where it knows less than Metal, nothing is said.
 #pragma once
 #include <stddef.h>
 #include <stdint.h>
@@ -37,10 +37,10 @@ template <class T>
 struct msl_cast {};
 template <class T>
 constexpr bool msl_in_thread = true;
-#define MSL_CAST(space)                                    \
-    template <class T>                                     \
-    constexpr bool msl_in_thread<space T> = false;         \
-    template <class T, class From>                         \
+#define MSL_CAST(space)                            \
+    template <class T>                             \
+    constexpr bool msl_in_thread<space T> = false; \
+    template <class T, class From>                 \
     space T* operator%(msl_cast<space T*>, space From*);
 MSL_CAST(device)
 MSL_CAST(constant)
@@ -67,14 +67,17 @@ struct array {
 };
 }  // namespace metal
 
-#define MSL_VECTORS(T)             \
-    typedef metal::vec<T, 2> T##2; \
-    typedef metal::vec<T, 3> T##3; \
-    typedef metal::vec<T, 4> T##4; \
-    namespace metal {              \
-    using ::T##2;                  \
-    using ::T##3;                  \
-    using ::T##4;                  \
+#define MSL_VECTORS(T)                      \
+    typedef metal::vec<T, 2> T##2;          \
+    typedef metal::vec<T, 3> T##3;          \
+    typedef metal::vec<T, 4> T##4;          \
+    typedef metal::vec<T, 2> packed_##T##2; \
+    typedef metal::vec<T, 3> packed_##T##3; \
+    typedef metal::vec<T, 4> packed_##T##4; \
+    namespace metal {                       \
+    using ::T##2;                           \
+    using ::T##3;                           \
+    using ::T##4;                           \
     }
 MSL_VECTORS(bool)
 MSL_VECTORS(char)
@@ -126,8 +129,8 @@ void threadgroup_barrier(mem_flags);
 void simdgroup_barrier(mem_flags);
 
 // What has the type of its first argument. Where that is not quite so, no pointer depends on it.
-#define MSL_SAME(name)              \
-    template <class A, class... R>  \
+#define MSL_SAME(name)             \
+    template <class A, class... R> \
     A name(A, R...);
 // clang-format off
 #define MSL_FUNCTIONS(X)                                                                                              \
@@ -196,10 +199,10 @@ typedef atomic<uint> atomic_uint;
 typedef atomic<bool> atomic_bool;
 typedef atomic<float> atomic_float;
 typedef atomic<ulong> atomic_ulong;
-#define MSL_ATOMIC(name)                                      \
-    template <class T, class... A>                            \
-    T atomic_##name(const volatile device atomic<T>*, A...);  \
-    template <class T, class... A>                            \
+#define MSL_ATOMIC(name)                                     \
+    template <class T, class... A>                           \
+    T atomic_##name(const volatile device atomic<T>*, A...); \
+    template <class T, class... A>                           \
     T atomic_##name(const volatile threadgroup atomic<T>*, A...);
 MSL_ATOMIC(load_explicit)
 MSL_ATOMIC(store_explicit)
@@ -226,10 +229,10 @@ typedef simdgroup_matrix<half, 8, 8> simdgroup_half8x8;
 typedef simdgroup_matrix<bfloat, 8, 8> simdgroup_bfloat8x8;
 template <class T, int C, int R>
 simdgroup_matrix<T, C, R> make_filled_simdgroup_matrix(T);
-#define MSL_MATRIX(space)                                                              \
-    template <class T, class... A>                                                     \
-    void simdgroup_load(simdgroup_matrix<T, 8, 8>&, const space T*, ulong = 8, A...);  \
-    template <class T, class... A>                                                     \
+#define MSL_MATRIX(space)                                                             \
+    template <class T, class... A>                                                    \
+    void simdgroup_load(simdgroup_matrix<T, 8, 8>&, const space T*, ulong = 8, A...); \
+    template <class T, class... A>                                                    \
     void simdgroup_store(simdgroup_matrix<T, 8, 8>, space T*, ulong = 8, A...);
 MSL_MATRIX(device)
 MSL_MATRIX(threadgroup)
@@ -238,8 +241,7 @@ template <class D, class A, class B, class C>
 void simdgroup_multiply_accumulate(simdgroup_matrix<D, 8, 8>&, const simdgroup_matrix<A, 8, 8>&,
                                    const simdgroup_matrix<B, 8, 8>&, const simdgroup_matrix<C, 8, 8>&);
 template <class D, class A, class B>
-void simdgroup_multiply(simdgroup_matrix<D, 8, 8>&, const simdgroup_matrix<A, 8, 8>&,
-                        const simdgroup_matrix<B, 8, 8>&);
+void simdgroup_multiply(simdgroup_matrix<D, 8, 8>&, const simdgroup_matrix<A, 8, 8>&, const simdgroup_matrix<B, 8, 8>&);
 template <class T>
 simdgroup_matrix<T, 8, 8> operator*(const simdgroup_matrix<T, 8, 8>&, const simdgroup_matrix<T, 8, 8>&);
 }  // namespace metal

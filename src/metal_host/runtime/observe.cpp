@@ -1,5 +1,5 @@
-// What a checked run counts (how much memory a kernel moves, and in which pieces), and what it tells of one threadgroup,
-// event by event. It says so in lines that begin with "=", which observe.py reads.
+// What a checked run counts (how much memory a kernel moves, and in which pieces), and what it tells of one
+// threadgroup, event by event. It says so in lines that begin with "=", which observe.py reads.
 #include <stdarg.h>
 #include <stdio.h>
 #include <unistd.h>
@@ -27,7 +27,7 @@ struct Turn {  // an access of a lane. Lanes that do the same for the same time 
     uint32_t bytes;
 };
 std::vector<Traffic> traffic;
-std::vector<std::vector<Turn>> turns;               // of each simdgroup, since the last barrier
+std::vector<std::vector<Turn>> turns;                        // of each simdgroup, since the last barrier
 std::map<std::pair<uintptr_t, uint32_t>, uint32_t> counted;  // how often a thread came to a place of the code
 uint64_t barriers, simd_barriers, simd_operations, threadgroups;
 uint32_t events;
@@ -94,7 +94,8 @@ void settle_turns() {
                 k++;
             Traffic& sum = traffic[all[i].region];
             sum.together++;
-            (region_at(all[i].region).kind == THREADGROUP ? count_cycles : count_lines)(&all[i], &all[i] + (k - i), sum);
+            (region_at(all[i].region).kind == THREADGROUP ? count_cycles : count_lines)(&all[i], &all[i] + (k - i),
+                                                                                        sum);
         }
         all.clear();
     }

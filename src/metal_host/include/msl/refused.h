@@ -4,9 +4,6 @@
 #pragma GCC poison double dynamic_cast typeid throw goto thread_local asm __asm__
 #pragma GCC poison function_constant printf
 #pragma GCC poison texture1d texture1d_array texture2d texture2d_array texture3d texturecube texture_buffer depth2d
-#pragma GCC poison packed_float2 packed_float3 packed_float4 packed_half2 packed_half3 packed_half4
-#pragma GCC poison packed_uint2 packed_uint3 packed_uint4 packed_int2 packed_int3 packed_int4 packed_uchar4 packed_char4
-#pragma GCC poison packed_bfloat2 packed_bfloat3 packed_bfloat4 packed_short2 packed_short4 packed_ushort2 packed_ushort4
 #pragma GCC poison float2x2 float2x3 float2x4 float3x2 float3x3 float3x4 float4x2 float4x3 float4x4
 #pragma GCC poison half2x2 half2x3 half2x4 half3x2 half3x3 half3x4 half4x2 half4x3 half4x4
 #pragma GCC poison visible_function_table intersection_function_table acceleration_structure imageblock indirect_command_buffer

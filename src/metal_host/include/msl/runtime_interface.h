@@ -16,7 +16,7 @@ struct msl_where {
 
 constexpr uint32_t MSL_LANES = 32;
 constexpr uint32_t MSL_FENCE = 64;  // bytes on each side of a thread's own array
-constexpr uint32_t MSL_SLOT = 64;  // bytes that a lane may show to the others of its simdgroup
+constexpr uint32_t MSL_SLOT = 64;   // bytes that a lane may show to the others of its simdgroup
 
 struct msl_view {  // what the lanes that take part in one operation of a simdgroup showed, one slot a lane
     const unsigned char* slots;

@@ -1,6 +1,6 @@
 // Barriers, and the operations by which the lanes of a simdgroup look at each other's values.
 #pragma once
-#include "geometric.h"
+#include "packed.h"
 
 namespace metal {
 enum class mem_flags { mem_none = 0, mem_device = 1, mem_threadgroup = 2, mem_texture = 4 };
