@@ -36,8 +36,10 @@ class Observation:
         """Of a mismatch of numbers only the kind: the numbers themselves are in `values`, with their tolerance."""
         if self.error is None:
             return None
-        text = str(self.error)
-        return type(self.error).__name__, "" if " values differ (" in text else _VARYING.sub("...", _in_general(text))
+        kind, text = type(self.error).__name__, str(self.error)
+        if kind == "RemoteError":  # of a submission: which error that was there
+            kind, _, text = text.partition(": ")
+        return kind, "" if " values differ (" in text else _VARYING.sub("...", _in_general(text))
 
 
 def _in_general(text: str) -> str:
