@@ -61,7 +61,7 @@ def test_each_kernel_gets_what_it_deserves(graded, name):
 
 def test_an_error_is_compared_wherever_it_was_raised():
     """So a submission's mistake is named: what its process said equals what the mistake itself says here."""
-    text = "kernel 'k': data race on part[{}]: a write\n    {}.metal:{}: code\n  by thread (1, 0, 0) of the grid\n  No barrier."
+    text = "kernel 'k': data race on part[{}]: a write\n    {}.metal:{}: code\n  by thread (1, 0, 0)\n  No barrier."
     seen = Observation(error=RemoteError("KernelError: " + text.format(3, "theirs", 7)))
     assert seen.equals(Observation(error=KernelError(text.format(3, "ours", 9))))
     assert not seen.equals(Observation(error=KernelError(text.format(4, "ours", 9))))
