@@ -43,8 +43,9 @@ def _fenced(tokens: Sequence[Token], known: Declaration) -> str:
             continue
         guard = f"msl_fenced_{name}"
         first = f" = {{{{}}, {value.lstrip('= ')}, {{}}}}" if value else ""
-        parts.append(f"msl_fenced<{known.type}{dimensions}> {guard}{first}; auto& {name} = {guard}.value;")
+        parts.append(f"msl_fenced<{known.type}{dimensions}> {guard}{first};")
         parts.append(f'const msl_watched<{known.type}{dimensions}> msl_watched_{name}({guard}, "{name}");')
+        parts.append(f"auto& {name} = *msl_watched_{name}.array;")
     return " ".join(parts)
 
 

@@ -42,7 +42,7 @@ def test_rewrite(source):
 
 
 # A thread's own arrays get fences where pointers lead to them.
-FENCED = "msl_fenced<float[4]> msl_fenced_a{}; auto& a = msl_fenced_a.value; const msl_watched<float[4]> msl_watched_a"
+FENCED = "msl_fenced<float[4]> msl_fenced_a{}; const msl_watched<float[4]> msl_watched_a(msl_fenced_a, "
 PRIVATE = {
     "float a[4]; a[0] = b;": None,
     "float a[4] = {1}; f(a);": FENCED.format(" = {{}, {1}, {}}"),

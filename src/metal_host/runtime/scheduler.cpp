@@ -231,9 +231,10 @@ uint64_t& steps_of(uint32_t thread) { return fibers[thread].steps; }
 
 const std::vector<Watched>& watched_now() { return fibers[(uint32_t)threads.current].watched; }
 
-void msl_watch(void* array, size_t bytes, size_t item, const char* name) {
+void* msl_watch(void* array, size_t bytes, size_t item, const char* name) {
     fibers[(uint32_t)threads.current].watched.push_back(
         {reinterpret_cast<uintptr_t>(array), (uint32_t)bytes, (uint32_t)item, name});
+    return array;
 }
 
 void msl_unwatch() { fibers[(uint32_t)threads.current].watched.pop_back(); }

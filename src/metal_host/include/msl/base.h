@@ -49,9 +49,9 @@ struct msl_fenced {
 };
 template <class T>
 struct msl_watched {  // while it lives, nobody may touch the fences
-    msl_watched(msl_fenced<T>& array, const char* name) {
-        msl_watch(&array.value, sizeof(T), sizeof(std::remove_all_extents_t<T>), name);
-    }
+    T* array;         // from a function that the compiler cannot see into, so that it leaves no access unwatched
+    msl_watched(msl_fenced<T>& in, const char* name)
+        : array(static_cast<T*>(msl_watch(&in.value, sizeof(T), sizeof(std::remove_all_extents_t<T>), name))) {}
     ~msl_watched() { msl_unwatch(); }
 };
 #else
@@ -64,6 +64,7 @@ struct msl_fenced {
 };
 template <class T>
 struct msl_watched {
-    msl_watched(msl_fenced<T>&, const char*) {}
+    T* array;
+    msl_watched(msl_fenced<T>& in, const char*) : array(&in.value) {}
 };
 #endif

@@ -39,7 +39,7 @@ void msl_threadgroup_barrier(int flags, msl_where where);
 void msl_simdgroup_barrier(int flags, msl_where where);
 void msl_exchange(const void* value, uint32_t size, const char* operation, msl_where where, msl_view* view);
 void* msl_threadgroup_variable(msl_site* site, size_t bytes, size_t item, const char* name, msl_where where);
-void msl_watch(void* array, size_t bytes, size_t item, const char* name);  // until msl_unwatch, last one first
+void* msl_watch(void* array, size_t bytes, size_t item, const char* name);  // until msl_unwatch, last one first
 void msl_unwatch();
 void msl_atomic(const volatile void* address, uint32_t size, bool reads, bool writes);
 void msl_fail(const char* kind, const char* operation, msl_where where);
