@@ -6,7 +6,10 @@ from metal_host import counting, metal_kernel
 
 SIDE_BY_SIDE = "out[thread_position_in_grid.x] = x[thread_position_in_grid.x];"
 ROW_BY_ROW = "out[thread_position_in_grid.x] = x[128 * thread_position_in_grid.x];"
-FOUR_AT_A_TIME = "((device float4*)out)[thread_position_in_grid.x] = ((const device float4*)x)[thread_position_in_grid.x];"
+FOUR_AT_A_TIME = """
+const uint i = thread_position_in_grid.x;
+((device float4*)out)[i] = ((const device float4*)x)[i];
+"""
 
 
 def traffic(body: str, results: int):
