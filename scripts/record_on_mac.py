@@ -1,7 +1,8 @@
 """On a Mac: what Apple's compiler and GPU say of the kernels in tests/metal_host, as tests/metal_host/apple.json.
 
-For each idiom whether it compiles and how far its result is from NumPy's; for each source that metal_host refuses,
-whether Apple's compiler does too. Kernels that are broken at run time are only compiled: what they do is not defined.
+For each idiom whether it compiles and how far its result is from NumPy's; for each source that metal_host refuses, or
+must not refuse, whether Apple's compiler does too. Kernels that are broken at run time are only compiled, and return at
+once: what they do is not defined. test_metal_apple.py compares what is in the file.
 Anywhere else `--try` runs the same with metal_host, to see that this script works, and writes nothing.
 """
 
@@ -23,6 +24,7 @@ sys.path[:0] = [str(ROOT / "src"), str(TESTS)]
 from broken_kernels import BROKEN, REFUSED, REFUSED_HEADERS, X  # noqa: E402
 from metal_idioms import IDIOMS  # noqa: E402
 from test_metal_idioms import run  # noqa: E402
+from test_metal_spaces import MIXED, RIGHT  # noqa: E402
 
 from metal_host import metal_kernel  # noqa: E402
 
@@ -39,7 +41,9 @@ def main() -> int:
         "machine": f"{platform.machine()}, {platform.platform()}, MLX {mx.__version__}",  # type: ignore[attr-defined]
         "idioms": {name: _idiom(name) for name in IDIOMS},
         "refused": {name: _source(name, text, REFUSED_HEADERS.get(name, "")) for name, (text, _) in REFUSED.items()},
-        "broken": {} if is_trial else {name: _broken(name) for name in BROKEN},
+        "mixed": {name: _source(name, *MIXED[name][:2]) for name in MIXED},
+        "right": {name: _source(name, *RIGHT[name]) for name in RIGHT},
+        "broken": {name: _broken(name) for name in BROKEN},
     }
     text = json.dumps(record, indent=2, sort_keys=True)
     print(text) if is_trial else (TESTS / "apple.json").write_text(text + "\n", encoding="utf-8")
@@ -58,11 +62,12 @@ def _idiom(name: str) -> dict[str, Any]:
 
 
 def _source(name: str, source: str, header: str, **options: Any) -> dict[str, Any]:
-    """Whether a kernel compiles that is run for no thread at all."""
-    kernel = metal_kernel(name, ["x"], ["out"], source, header, **options)
-    sizes = {"grid": (0, 1, 1), "threadgroup": (1, 1, 1), "output_shapes": [(4,)], "output_dtypes": [mx.float32]}
+    """Whether a kernel compiles; it is run for one thread, which returns at once."""
+    body = f"if (threads_per_grid.x == 1) return;\n{source}"
+    kernel = metal_kernel(name, ["x"], ["out"], body, header, **options)
+    sizes = {"grid": (1, 1, 1), "threadgroup": (1, 1, 1), "output_shapes": [(64,)], "output_dtypes": [mx.float32]}
     try:
-        mx.eval(kernel(inputs=[mx.array(X)], **sizes))
+        mx.eval(kernel(inputs=[mx.array(X)], template=[("T", mx.float32)], init_value=0, **sizes))
     except (RuntimeError, ValueError) as error:
         return {"accepted": False, "said": _first_error(error)}
     return {"accepted": True}

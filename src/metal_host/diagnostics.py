@@ -75,10 +75,14 @@ def _plain(message: str, line: str) -> str:
         return _refusal(refused[1])
     if "attempt to use a poisoned identifier" in message:  # Clang does not say which
         return _refusal(next((word for word in re.findall(r"\w+", line) if word in _refused()), line))
-    message = re.sub(r" ?\[-W[^\]]*\]| ?\[with [^\]]*\]| ?\{aka [^}]*\}", "", message)
+    message = re.sub("[‘’]", "'", message)
+    message = re.sub(r"there are no arguments to '(\w+)' .*", r"'\1' was not declared in this scope", message)
+    message = re.sub(r" ?\[-[Wf][^\]]*\]| ?\[with [^\]]*\]| ?\{aka [^}]*\}", "", message)
     message = re.sub(r"metal::|std::|\(anonymous namespace\)::", "", message).replace("_Float16", "half")
     message = re.sub(r"\bvec<(\w+), ?(\d)>", r"\1\2", message)
-    return re.sub("[‘’]", "'", message.removeprefix('#error "').removesuffix('"'))
+    if message.startswith("redefinition of"):
+        message += " (metal_host does not tell functions apart by address spaces only)"
+    return message.removeprefix('#error "').removesuffix('"')
 
 
 @cache

@@ -67,6 +67,17 @@ def test_refused_source_is_named(name):
     assert f"{name}.header.metal:1: " in message or f"{name}.metal:{line}: " in message
 
 
+def test_other_words_are_plainer():
+    texts = {"k.metal": "out[0] = simd_summe(T(1));\nvoid f(float* p);", "k.header.metal": ""}
+    said = "k.metal:1:10: error: there are no arguments to ‘simd_summe’ that depend on a parameter [-fpermissive]\n"
+    said += "k.metal:2:6: error: redefinition of ‘void f(float*)’\n"
+    assert explain_errors(said, texts) == (
+        "k.metal:1: 'simd_summe' was not declared in this scope\n    out[0] = simd_summe(T(1));\n"
+        "k.metal:2: redefinition of 'void f(float*)' (metal_host does not tell functions apart by address spaces only)"
+        "\n    void f(float* p);"
+    )
+
+
 def test_words_of_clang_are_understood():
     texts = {"k.metal": "uint i = 0;\nconst double d = 1;\nout[0] = twice(x);", "k.header.metal": ""}
     said = """k.metal:2:7: error: attempt to use a poisoned identifier
