@@ -2,7 +2,6 @@
 
 import hashlib
 import os
-import sys
 import tempfile
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
@@ -61,7 +60,7 @@ def compile_program(name: str, program: Program, checked: bool, tools: Toolchain
         MetalHostError: there is no compiler, or it cannot compile our own part.
     """
     checks = _CHECKED if checked else _PLAIN
-    flags = [*_COMMON, *_NUMBERS, *_linking(), *_of_this_compiler(tools, checked), *checks]
+    flags = [*_COMMON, *_NUMBERS, *tools.linking, *_of_this_compiler(tools, checked), *checks]
     clang = recent_clang()
     parts = (*flags, program.spaces, clang.version) if clang else flags
     found = store() / f"kernel-{_fingerprint(tools, program.cpp, *parts)}"
@@ -77,7 +76,7 @@ def compile_program(name: str, program: Program, checked: bool, tools: Toolchain
         problem = explain_errors(run.stderr, program.texts) if run.returncode else mixed.result() if mixed else ""
         if problem:
             raise MetalCompileError(f"kernel '{name}' does not compile:\n{problem}")
-        run = run_tool([*tools.command, *_linking(), str(compiled), *map(str, objects), "-lm", "-o", str(linked)])
+        run = run_tool([*tools.command, *tools.linking, str(compiled), *map(str, objects), "-lm", "-o", str(linked)])
         if run.returncode:
             raise MetalHostError(f"kernel '{name}' cannot be linked:\n{run.stderr[-1000:]}")
         linked.rename(found)  # at once, for whoever else compiles or runs it
@@ -88,7 +87,7 @@ def compile_program(name: str, program: Program, checked: bool, tools: Toolchain
 def _runtime(tools: Toolchain) -> list[Path]:
     """The object files of runtime/."""
     sources = sorted((_HERE / "runtime").glob("*.cpp"))
-    flags = [*_RUNTIME, *_linking()]
+    flags = [*_RUNTIME, *tools.linking]
     folder = store() / f"runtime-{_fingerprint(tools, *flags)}"
     if not folder.exists():
         with tempfile.TemporaryDirectory(dir=store(), prefix=".") as temporary:
@@ -105,10 +104,6 @@ def _runtime(tools: Toolchain) -> list[Path]:
                     raise
     os.utime(folder)
     return [folder / f"{source.stem}.o" for source in sources]
-
-
-def _linking() -> tuple[str, ...]:
-    return () if sys.platform == "darwin" else ("-no-pie", "-fno-pie")  # code lies where its file says
 
 
 def _of_this_compiler(tools: Toolchain, checked: bool) -> list[str]:

@@ -149,7 +149,16 @@ def _race(r: _Reader) -> str:
     if r.has("barrier_flags"):
         flags = _FLAGS.get(int(r["barrier_flags"]), r["barrier_flags"])
         return text + f"  The barrier between the two has {flags}, which is not {flag}:{r.place('barrier_')}"
-    return text + f"  There is no threadgroup_barrier(mem_flags::{flag}) between the two."
+    if r["code"] == r["other_code"] and r["access"] == "write":
+        return text + "  No barrier helps where several threads write one element at once: let one of them do it."
+    text += f"  There is no threadgroup_barrier(mem_flags::{flag}) between the two."
+    if _simdgroup(r["thread"]) == _simdgroup(r["other_thread"]):
+        text += "\n  Nor do the lanes of a simdgroup, as these two are, stay in step by themselves."
+    return text
+
+
+def _simdgroup(thread: str) -> int:
+    return int(thread.split()[-1]) // 32
 
 
 def _divergent(r: _Reader) -> str:
