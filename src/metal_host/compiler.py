@@ -88,15 +88,17 @@ def _runtime(tools: Toolchain) -> list[Path]:
     """The object files of runtime/."""
     sources = sorted((_HERE / "runtime").glob("*.cpp"))
     flags = [*_RUNTIME, *tools.linking]
+    command = [*tools.command, *flags, "-c"]
     folder = store() / f"runtime-{_fingerprint(tools, *flags)}"
     if not folder.exists():
         with tempfile.TemporaryDirectory(dir=store(), prefix=".") as temporary:
             unfinished = Path(temporary) / "objects"
             unfinished.mkdir()
-            for source in sources:
-                run = run_tool([*tools.command, *flags, "-c", str(source), "-o", str(unfinished / f"{source.stem}.o")])
-                if run.returncode:
-                    raise MetalHostError(f"metal_host's runtime does not compile:\n{run.stderr[-2000:]}")
+            commands = [[*command, str(source), "-o", str(unfinished / f"{source.stem}.o")] for source in sources]
+            with ThreadPoolExecutor(os.cpu_count()) as pool:
+                failed = [run.stderr for run in pool.map(run_tool, commands) if run.returncode]
+            if failed:
+                raise MetalHostError(f"metal_host's runtime does not compile:\n{failed[0][-2000:]}")
             try:
                 unfinished.rename(folder)
             except OSError:
