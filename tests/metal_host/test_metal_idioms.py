@@ -3,7 +3,8 @@
 import mlx.core as mx
 import numpy as np
 import pytest
-from metal_idioms import IDIOMS, Idiom
+from idiom import Idiom
+from metal_idioms import IDIOMS
 
 from metal_host import metal_kernel
 

@@ -64,4 +64,20 @@ template <class T>
 using if_float = enable_if_t<is_floating_point_v<T>, int>;
 template <class T>
 using if_integer = enable_if_t<is_integral_v<T>, int>;
+
+template <size_t bytes>
+struct whole {  // a type of so many bytes that the machine loads at once, if there is one
+    using type = void;
+};
+#define MSL_WHOLE(bytes, ...)                                \
+    template <>                                              \
+    struct whole<bytes> {                                    \
+        typedef __VA_ARGS__ type __attribute__((may_alias)); \
+    };
+MSL_WHOLE(2, uint16_t)
+MSL_WHOLE(4, uint32_t)
+MSL_WHOLE(8, uint64_t)
+typedef uint32_t four_words __attribute__((vector_size(16)));
+MSL_WHOLE(16, four_words)
+#undef MSL_WHOLE
 }  // namespace metal
