@@ -392,7 +392,7 @@ def test_task_3_any_number_of_threads(impl, threads, count):
 @task_4
 def test_task_4_add_rms_norm(impl):
     inputs = Inputs(550)
-    check_norm(in_metal(impl), inputs.normal(8, 64), inputs.normal(64), residual=inputs.normal(8, 64))
+    check_norm(in_metal(impl), inputs.normal(4, 128), inputs.normal(128), residual=inputs.normal(4, 128))
 
 
 @task_4
