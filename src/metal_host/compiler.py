@@ -2,8 +2,10 @@
 
 import hashlib
 import os
+import sys
 import tempfile
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 
@@ -66,10 +68,12 @@ def compile_program(name: str, program: Program, checked: bool, tools: Toolchain
     found = store() / f"kernel-{_fingerprint(tools, program.cpp, *parts)}"
     if found.exists():
         os.utime(found)  # it is in use
+        if sys.platform == "darwin":
+            _keep_symbols(found)
         return found
     objects = _runtime(tools)
     with tempfile.TemporaryDirectory(dir=store(), prefix=".") as folder, ThreadPoolExecutor(1) as beside:
-        source, compiled, linked = (Path(folder) / part for part in ("kernel.cpp", "kernel.o", "kernel"))
+        source, compiled, linked = (Path(folder) / part for part in ("kernel.cpp", "kernel.o", found.name))
         mixed = beside.submit(mixed_spaces, program.spaces, program.texts, clang, Path(folder)) if clang else None
         source.write_text(program.cpp, encoding="utf-8")
         run = run_tool([*tools.command, *flags, f"-I{_HERE / 'include'}", "-c", str(source), "-o", str(compiled)])
@@ -79,9 +83,24 @@ def compile_program(name: str, program: Program, checked: bool, tools: Toolchain
         run = run_tool([*tools.command, *tools.linking, str(compiled), *map(str, objects), "-lm", "-o", str(linked)])
         if run.returncode:
             raise MetalHostError(f"kernel '{name}' cannot be linked:\n{run.stderr[-1000:]}")
+        if sys.platform == "darwin":
+            _extract_symbols(linked, found)
         linked.rename(found)  # at once, for whoever else compiles or runs it
     keep_small(store())
     return found
+
+
+def _extract_symbols(linked: Path, found: Path) -> None:
+    """On macOS lines stand in the object file, which does not stay."""
+    symbols = f"{linked}.dSYM"
+    run_tool(["xcrun", "dsymutil", str(linked), "-o", symbols])
+    with suppress(OSError):  # there are none, or somebody else was faster
+        os.rename(symbols, f"{found}.dSYM")
+
+
+def _keep_symbols(found: Path) -> None:
+    with suppress(OSError):
+        os.utime(f"{found}.dSYM")
 
 
 def _runtime(tools: Toolchain) -> list[Path]:

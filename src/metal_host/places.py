@@ -20,29 +20,32 @@ def lines_of(
     None in place of a line: between the kernel's lines. None instead of the list: no tool here can say it.
     """
     if sys.platform == "darwin":
-        command = ["xcrun", "atos", "-i", "-o", str(program)]
+        symbols = f"{program}.dSYM/Contents/Resources/DWARF/{program.name}"
+        parts = [_output(["xcrun", "atos", "-i", "-o", symbols, code]) for code in codes]
     elif tool := tools.addr2line():
-        command = [tool, "-a", "-i", "-e", str(program)]
+        parts = _by_address(_output([tool, "-a", "-i", "-e", str(program), *codes]))
     else:
         return None
+    return [next((p for text in part if (p := _place(text, texts))), None) for part in parts]
+
+
+def _output(command: Sequence[str]) -> list[str]:
     try:
-        addresses = "\n".join(codes)
-        run = subprocess.run(command, input=addresses, capture_output=True, text=True, errors="replace", timeout=60)
+        run = subprocess.run(command, capture_output=True, text=True, errors="replace", timeout=60)
     except (OSError, subprocess.TimeoutExpired):
-        return None
-    return [next((p for text in part if (p := _place(text, texts))), None) for part in _parts(run.stdout, len(codes))]
+        return []
+    return run.stdout.splitlines()
 
 
-def _parts(output: str, count: int) -> list[list[str]]:
-    """The lines that tell of each address: addr2line repeats it before them, atos puts an empty line behind."""
+def _by_address(output: Sequence[str]) -> list[list[str]]:
+    """The lines that tell of each address, which addr2line repeats before them."""
     parts: list[list[str]] = []
-    is_new = True
-    for text in output.splitlines():
-        if is_new or text.startswith("0x"):
+    for text in output:
+        if text.startswith("0x"):
             parts.append([])
-        is_new = not text
-        parts[-1].append(text)
-    return [*parts, *([] for _ in range(count))][:count]
+        elif parts:
+            parts[-1].append(text)
+    return parts
 
 
 def _place(text: str, texts: Mapping[str, str]) -> Place | None:
