@@ -36,16 +36,22 @@ T msl_make(A...);  // float4(x, 1)   becomes   msl_make<float4>(x, 1)
 template <class T>
 struct msl_cast {};
 template <class T>
-constexpr bool msl_in_thread = true;
-#define MSL_CAST(space)                            \
-    template <class T>                             \
-    constexpr bool msl_in_thread<space T> = false; \
-    template <class T, class From>                 \
+struct msl_without_space {
+    typedef T type;
+};
+#define MSL_CAST(space)                 \
+    template <class T>                  \
+    struct msl_without_space<space T> { \
+        typedef T type;                 \
+    };                                  \
+    template <class T, class From>      \
     space T* operator%(msl_cast<space T*>, space From*);
 MSL_CAST(device)
 MSL_CAST(constant)
 MSL_CAST(threadgroup)
 #undef MSL_CAST
+template <class T>
+constexpr bool msl_in_thread = std::is_same<T, typename msl_without_space<T>::type>::value;
 template <class T, class From, std::enable_if_t<msl_in_thread<T> && msl_in_thread<From>, int> = 0>
 T* operator%(msl_cast<T*>, From*);
 template <class To, class From, std::enable_if_t<!std::is_pointer<std::decay_t<From>>::value, int> = 0>
@@ -57,6 +63,8 @@ template <class T, int N>
 using vec = T __attribute__((ext_vector_type(N)));
 template <class T>
 constexpr bool is_floating_point_v = is_same_v<T, float> || is_same_v<T, half> || is_same_v<T, bfloat>;
+template <class T>
+using remove_addrspace_t = typename msl_without_space<T>::type;
 template <class T>
 struct is_floating_point : bool_constant<is_floating_point_v<T>> {};
 template <class T, size_t N>
