@@ -1,4 +1,4 @@
-"""The reference's C++ is formatted as .clang-format says, and its stubs compile without a warning of their own."""
+"""C++ is formatted as .clang-format says, and the stubs of the reference compile without a warning of their own."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from tiny_llm_course.stubs import make_stub
 
 ROOT = Path(__file__).resolve().parent.parent
 REFERENCE = ROOT / "src" / "tiny_llm_ref"
+METAL_HOST = ROOT / "src" / "metal_host"
 WARNINGS = [
     "-Wall",
     "-Wextra",
@@ -21,8 +22,9 @@ WARNINGS = [
 
 def main() -> int:
     files = [file for file in code_files(REFERENCE) if is_native(file)]
+    runtime = [file for part in ("include", "runtime") for file in (METAL_HOST / part).rglob("*.*")]
     formatted = subprocess.run(
-        [str(Path(sys.executable).with_name("clang-format")), "--dry-run", "--Werror", *map(str, files)]
+        [str(Path(sys.executable).with_name("clang-format")), "--dry-run", "--Werror", *map(str, [*files, *runtime])]
     )
     unfit = [file for file in files if _is_kernel(file) and not _compiles(file, files)]
     return int(bool(formatted.returncode) | bool(unfit))

@@ -11,6 +11,7 @@ import pytest
 os.environ.setdefault("MLX_ENABLE_TF32", "0")  # before mlx is imported: the tolerances are those of full float32
 os.environ["TINY_LLM_THREADS"] = "1"  # tests of threads say how many
 os.environ["TINY_LLM_KERNELS"] = "watched"  # what they write out of bounds is found, and none is replaced by its twin
+os.environ["METAL_HOST"] = "check"  # Metal runs on the CPU, on every machine, and what none may do is found
 
 import barred
 import mlx.core as mx
@@ -38,8 +39,10 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 @pytest.fixture(params=list(DEVICES), autouse=len(DEVICES) > 1)
-def device(request: pytest.FixtureRequest) -> Iterator[None]:
-    """On a machine with a GPU, every test runs on the CPU and on the GPU."""
+def device(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """On a machine with a GPU, every test runs on the CPU and on the GPU, kernels in Metal as well."""
+    if request.param == "gpu":
+        monkeypatch.setenv("METAL_HOST", "off")
     before = mx.default_device()
     mx.set_default_device(DEVICES[request.param])
     yield

@@ -16,6 +16,7 @@ task_1 = pytest.mark.task("w2d2.1")
 task_2 = pytest.mark.task("w2d2.2")
 task_3 = pytest.mark.task("w2d2.3")
 task_4 = pytest.mark.task("w2d2.4")
+task_5 = pytest.mark.task("w2d2.5")
 
 # ------------------------------------------------------------------------------------------ task 1: what a step costs
 
@@ -159,10 +160,12 @@ def test_task_1_impossible_lengths(impl, L, S):
         cost_of(impl, STORY, L, S)
 
 
-# ---------------------------------------------------------------------------------------------- tasks 2 to 4: softmax
+# ---------------------------------------------------------------------------------------------- tasks 2 to 5: softmax
 
 SIZES = [*range(1, 66), 1000]  # of rows: below, at and above every width of a vector
 UNEVEN = [33, 5, 97, 16]
+SIZES_IN_METAL = [1, 3, 4, 5, 97, 127, 128, 129, 130, 257, 1000, 4101]  # around a simdgroup's and a threadgroup's step
+UNEVEN_IN_METAL = [4101, 5, 97, 300]
 
 
 def assert_softmax(got, x, dtype=mx.float32):
@@ -190,21 +193,21 @@ def extremes(S):
     return mx.array(np.stack(rows).astype(np.float32))
 
 
-def check_sizes(softmax, dtype):
-    for S in SIZES:
+def check_sizes(softmax, dtype, sizes=SIZES):
+    for S in sizes:
         x = rows_of(S, dtype)
         assert_softmax(softmax(x), x, dtype)
 
 
-def check_extremes(softmax):
-    for S in UNEVEN:
+def check_extremes(softmax, sizes=UNEVEN):
+    for S in sizes:
         x = extremes(S)
         assert_softmax(softmax(x), x)
 
 
-def check_hidden(softmax):
+def check_hidden(softmax, sizes=UNEVEN):
     """-inf, as a mask adds it."""
-    for S in UNEVEN:
+    for S in sizes:
         x = array64(Inputs(210 + S).normal(5, S))
         x[0, 1:] = -math.inf  # one is left, at the start
         x[1, :-1] = -math.inf  # at the end
@@ -215,8 +218,8 @@ def check_hidden(softmax):
         assert_softmax(softmax(x), x)
 
 
-def check_nan(softmax):
-    for S in UNEVEN:
+def check_nan(softmax, sizes=UNEVEN):
+    for S in sizes:
         for place in (0, S // 2, S - 1):
             x = array64(Inputs(220 + S).normal(3, S))
             x[1, place] = math.nan
@@ -225,9 +228,9 @@ def check_nan(softmax):
             assert_close(got[::2], oracles.softmax(x[::2]))
 
 
-def check_equal_numbers(softmax, dtype):
+def check_equal_numbers(softmax, dtype, sizes=(257, 5000)):
     """Each is 1 / S. In 16 bits a sum of ones stays at 256 or 2048, so it is kept in float32."""
-    for S in (257, 5000):
+    for S in sizes:
         x = mx.full((2, S), 1.5, dtype)
         assert_softmax(softmax(x), x, dtype)
 
@@ -401,3 +404,51 @@ def test_task_4_parts_in_turns(impl, interrupted):
 @task_4
 def test_task_4_shapes(impl):
     check_shapes(impl.kernels.softmax.softmax)
+
+
+@task_5
+def test_task_5_softmax(impl):
+    x = Inputs(258).normal(4, 96)
+    assert_close(impl.kernels.softmax.softmax_metal(x), oracles.softmax(array64(x)))
+
+
+@task_5
+@over_dtypes
+def test_task_5_rows_of_every_size(impl, dtype):
+    """A row is as long as it likes: shorter than a simdgroup, longer than a threadgroup can take at once."""
+    check_sizes(impl.kernels.softmax.softmax_metal, dtype, SIZES_IN_METAL)
+
+
+@task_5
+def test_task_5_extreme_numbers(impl):
+    """The largest number of the whole row is subtracted, whichever simdgroup has found it."""
+    check_extremes(impl.kernels.softmax.softmax_metal, UNEVEN_IN_METAL)
+
+
+@task_5
+def test_task_5_hidden_by_a_mask(impl):
+    """exp(-inf) is 0: what a mask hides gets nothing, and the others share 1."""
+    check_hidden(impl.kernels.softmax.softmax_metal, UNEVEN_IN_METAL)
+
+
+@task_5
+def test_task_5_nan_stays_in_its_row(impl):
+    """A row with a NaN is NaN throughout, and no other row is."""
+    check_nan(impl.kernels.softmax.softmax_metal, UNEVEN_IN_METAL)
+
+
+@task_5
+@over_dtypes
+def test_task_5_long_rows_of_equal_numbers(impl, dtype):
+    """The arithmetic is float32, whatever x is: float16 has nothing beyond 65,504."""
+    check_equal_numbers(impl.kernels.softmax.softmax_metal, dtype, (257, 66000))
+
+
+@task_5
+def test_task_5_shapes(impl):
+    check_shapes(impl.kernels.softmax.softmax_metal)
+
+
+@task_5
+def test_task_5_views(impl):
+    check_strides(impl.kernels.softmax.softmax_metal)

@@ -1,4 +1,4 @@
-"""Week 2 Day 4: a quantised matrix times a few vectors, one weight at a time, with vectors, with threads."""
+"""Week 2 Day 4: a quantised matrix times a few vectors: one weight at a time, with vectors, with threads, in Metal."""
 
 import mlx.core as mx
 import numpy as np
@@ -9,25 +9,27 @@ from quantized import ROUNDED_ONCE, Matrix, assert_product, matrix, rows
 task_1 = pytest.mark.task("w2d4.1")
 task_2 = pytest.mark.task("w2d4.2")
 task_3 = pytest.mark.task("w2d4.3")
+task_4 = pytest.mark.task("w2d4.4")
 
 over_bits = pytest.mark.parametrize("bits", [4, 2, 8])
 over_threads = pytest.mark.parametrize("count", [1, 2, 3, 8])
 
 GROUPS = [1, 2, 3, 4, 5, 7, 8, 9, 16, 17, 33]  # in a row: they fill vectors and blocks of any size, or do not
+GROUPS_IN_METAL = [1, 2, 5, 33]  # a lane has one chunk of 32 weights or several, or none
 ROWS = [1, 3, 17, 65]
 
 
-def check_sizes(product, bits):
+def check_sizes(product, bits, all_groups=GROUPS):
     for group_size in (64, 32, 128):
-        for i, groups in enumerate(GROUPS):
+        for i, groups in enumerate(all_groups):
             I = groups * group_size
             w = matrix(400 + i, ROWS[i % 3], I, bits, group_size)
             assert_product(product, rows(440 + i, 1 + i % 2, I), w)
 
 
-def check_dtypes(product, dtype):
-    for scales_dtype in DTYPES:
-        for bits in (2, 4, 8):
+def check_dtypes(product, dtype, scales_dtypes=DTYPES, all_bits=(2, 4, 8)):
+    for scales_dtype in scales_dtypes:
+        for bits in all_bits:
             w = matrix(401, 17, 448, bits, 64, scales_dtype)
             assert_product(product, rows(402, 3, 448, dtype=dtype), w, dtype)
 
@@ -227,3 +229,58 @@ def test_task_3_shapes(impl):
 @task_3
 def test_task_3_views(impl):
     check_views(impl.kernels.quantized_matvec.quantized_matvec)
+
+
+@task_4
+def test_task_4_product(impl):
+    assert_product(impl.kernels.quantized_matvec.quantized_matvec_metal, rows(437, 1, 64), matrix(438, 8, 64))
+
+
+@task_4
+@over_bits
+def test_task_4_bits_and_groups(impl, bits):
+    """A row may be too short for all lanes, or so long that they go on; a group has one to four chunks."""
+    check_sizes(impl.kernels.quantized_matvec.quantized_matvec_metal, bits, GROUPS_IN_METAL)
+
+
+@task_4
+@over_dtypes
+def test_task_4_dtypes(impl, dtype):
+    """The arithmetic is float32: numbers of 16 bits are not computed with, but as float."""
+    check_dtypes(impl.kernels.quantized_matvec.quantized_matvec_metal, dtype, [dtype], [4])
+
+
+@task_4
+def test_task_4_scales_of_another_dtype(impl):
+    check_dtypes(impl.kernels.quantized_matvec.quantized_matvec_metal, mx.float32, [mx.float16], [4])
+
+
+@task_4
+@over_dtypes
+def test_task_4_long_rows(impl, dtype):
+    """The sum is a float: in 16 bits it loses digits with each addition."""
+    check_long_rows(impl.kernels.quantized_matvec.quantized_matvec_metal, dtype)
+
+
+@task_4
+def test_task_4_any_number_of_rows(impl):
+    """The last simdgroup may have fewer than four rows of W, or none; each row of x meets all of them."""
+    for O in (1, 2, 4, 5, 7, 8, 9, 13, 33):
+        for M in (1, 3):
+            x, w = rows(439 + O, M, 96), matrix(450 + O, O, 96, group_size=32)
+            assert_product(impl.kernels.quantized_matvec.quantized_matvec_metal, x, w)
+
+
+@task_4
+def test_task_4_outliers(impl):
+    check_outliers(impl.kernels.quantized_matvec.quantized_matvec_metal)
+
+
+@task_4
+def test_task_4_shapes(impl):
+    check_shapes(impl.kernels.quantized_matvec.quantized_matvec_metal)
+
+
+@task_4
+def test_task_4_views(impl):
+    check_views(impl.kernels.quantized_matvec.quantized_matvec_metal)

@@ -1,4 +1,4 @@
-"""Week 2 Day 5: fused kernels: RMSNorm with the residual sum, RoPE without tables, SwiGLU."""
+"""Week 2 Day 5: fused kernels: RMSNorm with the residual sum, RoPE without tables, SwiGLU; the same in Metal."""
 
 import math
 
@@ -11,101 +11,93 @@ from helpers import Inputs, array64, assert_close, over_dtypes
 task_1 = pytest.mark.task("w2d5.1")
 task_2 = pytest.mark.task("w2d5.2")
 task_3 = pytest.mark.task("w2d5.3")
+task_4 = pytest.mark.task("w2d5.4")
+task_5 = pytest.mark.task("w2d5.5")
+task_6 = pytest.mark.task("w2d5.6")
 
 SIZES = [*range(1, 66), 1000]  # of rows: below, at and above every width of a vector
+SIZES_IN_METAL = [1, 3, 4, 31, 127, 128, 129, 300]  # for a part of a simdgroup, all of it, several of them
 HEAD_SIZES = [2, 6, 8, 16, 22, 32, 34, 64, 66, 80, 96, 128, 130, 256]
 SUM_TOLERANCE = {mx.float32: 1e-6, mx.float16: 1e-3, mx.bfloat16: 8e-3}  # of one addition, rounded
 
 over_layouts = pytest.mark.parametrize("traditional", [False, True], ids=["halves", "neighbours"])
+over_shapes = pytest.mark.parametrize(
+    "shape", [(7,), (1,), (1, 1), (2, 3, 4, 5), (64, 1), (0, 5), (2, 0, 5), (3, 0)], ids=str
+)
 over_threads = pytest.mark.parametrize("count", [1, 2, 3, 8])
 
 
-def check_norm(impl, x, weight, eps=1e-5, residual=None, dtype=mx.float32, tolerance=None):
+def on_cpu(impl):
+    """RMSNorm alone, and behind the sum."""
+    return impl.kernels.rms_norm.rms_norm, impl.kernels.rms_norm.add_rms_norm
+
+
+def in_metal(impl):
+    return impl.kernels.rms_norm.rms_norm_metal, impl.kernels.rms_norm.add_rms_norm_metal
+
+
+def check_norm(kernels, x, weight, eps=1e-5, residual=None, dtype=mx.float32, tolerance=None):
     """RMSNorm alone or, with a residual, behind the sum."""
+    rms_norm, add_rms_norm = kernels
     if residual is None:
-        got, total = impl.kernels.rms_norm.rms_norm(x, weight, eps), array64(x)
+        got, total = rms_norm(x, weight, eps), array64(x)
     else:
-        sum_, got = impl.kernels.rms_norm.add_rms_norm(x, residual, weight, eps)
+        sum_, got = add_rms_norm(x, residual, weight, eps)
         total = array64(x) + array64(residual)
         assert_close(sum_, total, dtype=dtype, tolerance=SUM_TOLERANCE[dtype])
     assert_close(got, oracles.rms_norm(total, array64(weight), eps), dtype=dtype, tolerance=tolerance)
 
 
-@task_1
-def test_task_1_add_rms_norm(impl):
-    inputs = Inputs(500)
-    check_norm(impl, inputs.normal(8, 64), inputs.normal(64), residual=inputs.normal(8, 64))
-
-
-@task_1
-@over_dtypes
-def test_task_1_rows_of_every_size(impl, dtype):
-    """What is left behind the last whole vector belongs to the row as well: to the sum, the mean, and the result."""
-    for E in SIZES:
+def check_norm_sizes(kernels, dtype, sizes=SIZES):
+    for E in sizes:
         inputs = Inputs(501 + E, dtype)
         x, residual = inputs.normal(3, E, scale=3), inputs.normal(3, E, shift=1)
-        check_norm(impl, x, inputs.normal(E), residual=residual, dtype=dtype)
+        check_norm(kernels, x, inputs.normal(E), residual=residual, dtype=dtype)
 
 
-@task_1
-@over_dtypes
-def test_task_1_without_residual(impl, dtype):
-    """Without residual, x itself is normalised."""
-    for E in SIZES:
+def check_norm_alone(kernels, dtype, sizes=SIZES):
+    for E in sizes:
         inputs = Inputs(502 + E, dtype)
-        check_norm(impl, inputs.normal(3, E, scale=3, shift=1), inputs.normal(E, shift=1), dtype=dtype)
+        check_norm(kernels, inputs.normal(3, E, scale=3, shift=1), inputs.normal(E, shift=1), dtype=dtype)
 
 
-@task_1
-@pytest.mark.parametrize("eps", [0.0, 1e-6, 1e-2, 1.0])
-def test_task_1_eps(impl, eps):
-    """On small numbers it shows where eps is added: to the mean square, before the root."""
+def check_eps(kernels, eps):
     inputs = Inputs(503)
     x, residual, weight = inputs.normal(2, 50, scale=0.01), inputs.normal(2, 50, scale=0.01), inputs.normal(50)
-    check_norm(impl, x, weight, eps, residual)
-    check_norm(impl, x, weight, eps)
+    check_norm(kernels, x, weight, eps, residual)
+    check_norm(kernels, x, weight, eps)
 
 
-@task_1
-def test_task_1_half_precision_does_not_overflow(impl):
-    """300^2 is beyond float16: squares are float32."""
+def check_large_halves(kernels):
     inputs = Inputs(504, mx.float16)
     x, residual, weight = inputs.normal(2, 50, scale=1000), inputs.normal(2, 50, scale=1000), inputs.normal(50)
-    check_norm(impl, x, weight, residual=residual, dtype=mx.float16)
+    check_norm(kernels, x, weight, residual=residual, dtype=mx.float16)
 
 
-@task_1
-def test_task_1_half_precision_does_not_underflow(impl):
-    """0.0001^2 is zero in float16."""
+def check_small_halves(kernels):
     inputs = Inputs(505, mx.float16)
     x, residual, weight = inputs.normal(2, 50, scale=1e-4), inputs.normal(2, 50, scale=1e-4), inputs.normal(50)
-    check_norm(impl, x, weight, 1e-9, residual, dtype=mx.float16)
+    check_norm(kernels, x, weight, 1e-9, residual, dtype=mx.float16)
 
 
-@task_1
-@over_dtypes
-def test_task_1_long_rows(impl, dtype):
-    """Sums of 5,003 squares: accumulated in 16 bits they would stop growing."""
+def check_long_norms(kernels, dtype):
     inputs = Inputs(506, dtype)
     x, residual, weight = inputs.normal(2, 5003, shift=1), inputs.normal(2, 5003, shift=1), inputs.normal(5003)
-    check_norm(impl, x, weight, residual=residual, dtype=dtype)
+    check_norm(kernels, x, weight, residual=residual, dtype=dtype)
 
 
-@task_1
-@pytest.mark.parametrize("shape", [(7,), (1,), (1, 1), (2, 3, 4, 5), (64, 1), (0, 5), (2, 0, 5), (3, 0)], ids=str)
-def test_task_1_shapes(impl, shape):
+def check_norm_shape(kernels, shape):
     inputs = Inputs(507)
     x, residual, weight = inputs.normal(*shape), inputs.normal(*shape), inputs.normal(shape[-1])
     if x.size:
-        check_norm(impl, x, weight, residual=residual)
+        check_norm(kernels, x, weight, residual=residual)
     else:
-        for got in impl.kernels.rms_norm.add_rms_norm(x, residual, weight, 1e-5):
+        for got in kernels[1](x, residual, weight, 1e-5):
             assert_close(got, np.zeros(shape))
 
 
-@task_1
-def test_task_1_views(impl):
-    """Rows that do not lie one behind the other in memory, and a residual that lies otherwise than x."""
+def check_norm_views(kernels):
+    rms_norm, add_rms_norm = kernels
     inputs = Inputs(508)
     big, residual, weights = inputs.normal(6, 40, 40), inputs.normal(6, 40, 40), inputs.normal(80)
     broadcast = mx.broadcast_to(big[:1], (3, 40, 40))
@@ -113,10 +105,68 @@ def test_task_1_views(impl):
         rows, E = view.shape[1:]
         added = residual[: len(view), :rows, :E]
         x, given = array64(view), (view, added, weights[: 2 * E : 2])
-        total, got = impl.kernels.rms_norm.add_rms_norm(*given, 1e-5)
+        total, got = add_rms_norm(*given, 1e-5)
         assert_close(total, x + array64(added))
         assert_close(got, oracles.rms_norm(x + array64(added), array64(given[2]), 1e-5))
-        assert_close(impl.kernels.rms_norm.rms_norm(view, given[2], 1e-5), oracles.rms_norm(x, array64(given[2]), 1e-5))
+        assert_close(rms_norm(view, given[2], 1e-5), oracles.rms_norm(x, array64(given[2]), 1e-5))
+
+
+@task_1
+def test_task_1_add_rms_norm(impl):
+    inputs = Inputs(500)
+    check_norm(on_cpu(impl), inputs.normal(8, 64), inputs.normal(64), residual=inputs.normal(8, 64))
+
+
+@task_1
+@over_dtypes
+def test_task_1_rows_of_every_size(impl, dtype):
+    """What is left behind the last whole vector belongs to the row as well: to the sum, the mean, and the result."""
+    check_norm_sizes(on_cpu(impl), dtype)
+
+
+@task_1
+@over_dtypes
+def test_task_1_without_residual(impl, dtype):
+    """Without residual, x itself is normalised."""
+    check_norm_alone(on_cpu(impl), dtype)
+
+
+@task_1
+@pytest.mark.parametrize("eps", [0.0, 1e-6, 1e-2, 1.0])
+def test_task_1_eps(impl, eps):
+    """On small numbers it shows where eps is added: to the mean square, before the root."""
+    check_eps(on_cpu(impl), eps)
+
+
+@task_1
+def test_task_1_half_precision_does_not_overflow(impl):
+    """300^2 is beyond float16: squares are float32."""
+    check_large_halves(on_cpu(impl))
+
+
+@task_1
+def test_task_1_half_precision_does_not_underflow(impl):
+    """0.0001^2 is zero in float16."""
+    check_small_halves(on_cpu(impl))
+
+
+@task_1
+@over_dtypes
+def test_task_1_long_rows(impl, dtype):
+    """Sums of 5,003 squares: accumulated in 16 bits they would stop growing."""
+    check_long_norms(on_cpu(impl), dtype)
+
+
+@task_1
+@over_shapes
+def test_task_1_shapes(impl, shape):
+    check_norm_shape(on_cpu(impl), shape)
+
+
+@task_1
+def test_task_1_views(impl):
+    """Rows that do not lie one behind the other in memory, and a residual that lies otherwise than x."""
+    check_norm_views(on_cpu(impl))
 
 
 @task_1
@@ -124,10 +174,10 @@ def test_task_1_views(impl):
 def test_task_1_any_number_of_threads(impl, threads, count):
     inputs = Inputs(509)
     x, residual, weight = inputs.normal(500, 200), inputs.normal(500, 200), inputs.normal(200)
-    check_norm(impl, x[:1], weight)
+    check_norm(on_cpu(impl), x[:1], weight)
     threads(count)
-    check_norm(impl, x, weight, residual=residual)
-    check_norm(impl, x, weight)
+    check_norm(on_cpu(impl), x, weight, residual=residual)
+    check_norm(on_cpu(impl), x, weight)
 
 
 @task_1
@@ -142,14 +192,39 @@ def expected_rope(x, offset, base, traditional):
     return oracles.rope(array64(x), starts[:, None] + np.arange(x.shape[1]), base, traditional)
 
 
-def check_rope(impl, x, offset, base=10000.0, traditional=False, dtype=mx.float32):
-    got = impl.kernels.rope.rope(x, offset, base, traditional)
-    assert_close(got, expected_rope(x, offset, base, traditional), dtype=dtype)
+def check_rope(rope, x, offset, base=10000.0, traditional=False, dtype=mx.float32):
+    assert_close(rope(x, offset, base, traditional), expected_rope(x, offset, base, traditional), dtype=dtype)
+
+
+def check_offsets(rope, traditional):
+    x = Inputs(523).normal(3, 4, 2, 48)
+    for offset in (0, 1, 250, mx.array(17), mx.array([3, 0, 11]), mx.array([3, 0, 11], mx.int64)):
+        check_rope(rope, x, offset, traditional=traditional)
+    check_rope(rope, x[:, :1], mx.array([100, 2, 31], mx.uint32), traditional=traditional)
+
+
+def check_far_positions(rope, offset, traditional):
+    x = Inputs(524).normal(2, 3, 2, 128)
+    check_rope(rope, x, offset, 1000000.0, traditional)
+    check_rope(rope, x, mx.array([offset, 5]), 10000.0, traditional)
+
+
+def check_rope_sizes(rope, traditional):
+    for shape in [(1, 1, 1, 2), (1, 1, 14, 64), (4, 1, 3, 20), (1, 9, 1, 40), (0, 3, 2, 8), (2, 0, 2, 8), (2, 3, 0, 8)]:
+        check_rope(rope, Inputs(525).normal(*shape), 11, traditional=traditional)
+
+
+def check_rope_views(rope, traditional):
+    inputs = Inputs(526)
+    joined, by_heads = inputs.normal(2, 5, 9, 36), inputs.normal(2, 3, 5, 36)
+    views = [joined[:, :, 3:6], joined[:, 1::2, ::4], by_heads.swapaxes(1, 2), joined[..., ::-2], joined[..., 4:20]]
+    for x in views:
+        check_rope(rope, x, mx.array([6, 60]), traditional=traditional)
 
 
 @task_2
 def test_task_2_rope(impl):
-    check_rope(impl, Inputs(520).normal(1, 5, 2, 64), 3)
+    check_rope(impl.kernels.rope.rope, Inputs(520).normal(1, 5, 2, 64), 3)
 
 
 @task_2
@@ -158,24 +233,22 @@ def test_task_2_rope(impl):
 def test_task_2_heads_of_every_size(impl, dtype, traditional):
     """Half a head need not be whole vectors."""
     for D in HEAD_SIZES:
-        check_rope(impl, Inputs(521 + D, dtype).normal(2, 3, 5, D), 7, traditional=traditional, dtype=dtype)
+        x = Inputs(521 + D, dtype).normal(2, 3, 5, D)
+        check_rope(impl.kernels.rope.rope, x, 7, traditional=traditional, dtype=dtype)
 
 
 @task_2
 @over_layouts
 @pytest.mark.parametrize("base", [100.0, 10000.0, 500000.0, 1000000.0])
 def test_task_2_bases(impl, base, traditional):
-    check_rope(impl, Inputs(522).normal(2, 4, 3, 80), 9, base, traditional)
+    check_rope(impl.kernels.rope.rope, Inputs(522).normal(2, 4, 3, 80), 9, base, traditional)
 
 
 @task_2
 @over_layouts
 def test_task_2_offsets(impl, traditional):
     """One position for all rows, or one for each, of any integer dtype."""
-    x = Inputs(523).normal(3, 4, 2, 48)
-    for offset in (0, 1, 250, mx.array(17), mx.array([3, 0, 11]), mx.array([3, 0, 11], mx.int64)):
-        check_rope(impl, x, offset, traditional=traditional)
-    check_rope(impl, x[:, :1], mx.array([100, 2, 31], mx.uint32), traditional=traditional)
+    check_offsets(impl.kernels.rope.rope, traditional)
 
 
 @task_2
@@ -183,38 +256,30 @@ def test_task_2_offsets(impl, traditional):
 @pytest.mark.parametrize("offset", [4242, 40000, 1000000])
 def test_task_2_far_positions(impl, offset, traditional):
     """Thousands of turns leave a float too few digits: take whole turns off before the angle becomes a float."""
-    x = Inputs(524).normal(2, 3, 2, 128)
-    check_rope(impl, x, offset, 1000000.0, traditional)
-    check_rope(impl, x, mx.array([offset, 5]), 10000.0, traditional)
+    check_far_positions(impl.kernels.rope.rope, offset, traditional)
 
 
 @task_2
 @over_layouts
 def test_task_2_sizes(impl, traditional):
-    for shape in [(1, 1, 1, 2), (1, 1, 14, 64), (4, 1, 3, 20), (1, 9, 1, 40), (0, 3, 2, 8), (2, 0, 2, 8), (2, 3, 0, 8)]:
-        x = Inputs(525).normal(*shape)
-        check_rope(impl, x, 11, traditional=traditional)
+    check_rope_sizes(impl.kernels.rope.rope, traditional)
 
 
 @task_2
 @over_layouts
 def test_task_2_views(impl, traditional):
     """Heads that are part of a longer row, or lie behind each other with all their positions."""
-    inputs = Inputs(526)
-    joined, by_heads = inputs.normal(2, 5, 9, 36), inputs.normal(2, 3, 5, 36)
-    views = [joined[:, :, 3:6], joined[:, 1::2, ::4], by_heads.swapaxes(1, 2), joined[..., ::-2], joined[..., 4:20]]
-    for x in views:
-        check_rope(impl, x, mx.array([6, 60]), traditional=traditional)
+    check_rope_views(impl.kernels.rope.rope, traditional)
 
 
 @task_2
 @over_threads
 def test_task_2_any_number_of_threads(impl, threads, count):
     x = Inputs(527).normal(2, 150, 4, 32)
-    check_rope(impl, x[:, :1], 4)
+    check_rope(impl.kernels.rope.rope, x[:, :1], 4)
     threads(count)
-    check_rope(impl, x, mx.array([1000, 3]))
-    check_rope(impl, x, 77, traditional=True)
+    check_rope(impl.kernels.rope.rope, x, mx.array([1000, 3]))
+    check_rope(impl.kernels.rope.rope, x, 77, traditional=True)
 
 
 @task_2
@@ -225,75 +290,93 @@ def test_task_2_equals_mlx(impl, traditional):
     assert_close(impl.kernels.rope.rope(x, 3, 1000000.0, traditional), theirs.swapaxes(1, 2), tolerance=1e-4)
 
 
-def check_swiglu(impl, gate, up, dtype=mx.float32):
+def check_swiglu(swiglu, gate, up, dtype=mx.float32, tolerance=None):
     expected = oracles.silu(array64(gate)) * array64(up)
-    assert_close(impl.kernels.swiglu.swiglu(gate, up), expected, dtype=dtype)
+    assert_close(swiglu(gate, up), expected, dtype=dtype, tolerance=tolerance)
+
+
+def check_swiglu_sizes(swiglu, dtype, sizes=SIZES):
+    for I in sizes:
+        inputs = Inputs(541 + I, dtype)
+        check_swiglu(swiglu, inputs.normal(3, I, scale=3), inputs.normal(3, I), dtype)
+
+
+def check_far_out(swiglu, dtype):
+    numbers = np.array([-600, -200, -100, -89, -88, -20, -12, -1, 0, 1, 12, 20, 87, 88, 89, 100, 200, 600])
+    gate = mx.array(np.repeat(numbers, 5)).astype(dtype)
+    up = Inputs(542, dtype).normal(gate.size)
+    for size in range(gate.size, 0, -7):  # each number once in whole vectors, once behind them
+        check_swiglu(swiglu, gate[-size:], up[-size:], dtype)
+        check_swiglu(swiglu, gate[:size], up[:size], dtype)
+
+
+def check_nan(swiglu):
+    inputs = Inputs(543)
+    for place in (0, 20, 36):
+        gate, up = (array64(inputs.normal(2, 37)) for _ in range(2))
+        gate[1, place] = math.nan
+        got = swiglu(mx.array(gate, mx.float32), mx.array(up, mx.float32))
+        assert_close(mx.isnan(got).astype(mx.float32), np.isnan(gate))
+        assert_close(got[:1], oracles.silu(gate[:1]) * up[:1])
+
+
+def check_rounded_once(swiglu):
+    inputs = Inputs(544, mx.bfloat16)
+    check_swiglu(swiglu, inputs.normal(4, 200, scale=5), inputs.normal(4, 200, scale=5), mx.bfloat16, 4e-3)
+
+
+def check_swiglu_views(swiglu):
+    inputs = Inputs(546)
+    joined, other = inputs.normal(2, 5, 74), inputs.normal(5, 2, 37)
+    gate, up = joined[..., :37], joined[..., 37:]
+    check_swiglu(swiglu, gate, up)
+    check_swiglu(swiglu, gate, other.swapaxes(0, 1))
+    check_swiglu(swiglu, other[:, ::-1, ::-1], other)
+    check_swiglu(swiglu, joined[..., ::2], mx.broadcast_to(up[:1, :1], gate.shape))
 
 
 @task_3
 def test_task_3_swiglu(impl):
     inputs = Inputs(540)
-    check_swiglu(impl, inputs.normal(8, 64), inputs.normal(8, 64))
+    check_swiglu(impl.kernels.swiglu.swiglu, inputs.normal(8, 64), inputs.normal(8, 64))
 
 
 @task_3
 @over_dtypes
 def test_task_3_rows_of_every_size(impl, dtype):
     """What is left behind the last whole vector belongs to the row as well."""
-    for I in SIZES:
-        inputs = Inputs(541 + I, dtype)
-        check_swiglu(impl, inputs.normal(3, I, scale=3), inputs.normal(3, I), dtype)
+    check_swiglu_sizes(impl.kernels.swiglu.swiglu, dtype)
 
 
 @task_3
 @over_dtypes
 def test_task_3_far_out(impl, dtype):
     """Where e^x is infinite or zero, silu(x) is nearly x or 0."""
-    numbers = np.array([-600, -200, -100, -89, -88, -20, -12, -1, 0, 1, 12, 20, 87, 88, 89, 100, 200, 600])
-    gate = mx.array(np.repeat(numbers, 5)).astype(dtype)
-    up = Inputs(542, dtype).normal(gate.size)
-    for size in range(gate.size, 0, -7):  # each number once in whole vectors, once behind them
-        check_swiglu(impl, gate[-size:], up[-size:], dtype)
-        check_swiglu(impl, gate[:size], up[:size], dtype)
+    check_far_out(impl.kernels.swiglu.swiglu, dtype)
 
 
 @task_3
 def test_task_3_nan_stays_where_it_is(impl):
-    inputs = Inputs(543)
-    for place in (0, 20, 36):
-        gate, up = (array64(inputs.normal(2, 37)) for _ in range(2))
-        gate[1, place] = math.nan
-        got = impl.kernels.swiglu.swiglu(mx.array(gate, mx.float32), mx.array(up, mx.float32))
-        assert_close(mx.isnan(got).astype(mx.float32), np.isnan(gate))
-        assert_close(got[:1], oracles.silu(gate[:1]) * up[:1])
+    check_nan(impl.kernels.swiglu.swiglu)
 
 
 @task_3
 def test_task_3_half_precision_in_between(impl):
     """Only the result is rounded to 16 bits, not what it is computed from."""
-    inputs = Inputs(544, mx.bfloat16)
-    gate, up = inputs.normal(4, 200, scale=5), inputs.normal(4, 200, scale=5)
-    expected = oracles.silu(array64(gate)) * array64(up)
-    assert_close(impl.kernels.swiglu.swiglu(gate, up), expected, dtype=mx.bfloat16, tolerance=4e-3)
+    check_rounded_once(impl.kernels.swiglu.swiglu)
 
 
 @task_3
-@pytest.mark.parametrize("shape", [(7,), (1,), (1, 1), (2, 3, 4, 5), (64, 1), (0, 5), (2, 0, 5), (3, 0)], ids=str)
+@over_shapes
 def test_task_3_shapes(impl, shape):
     inputs = Inputs(545)
-    check_swiglu(impl, inputs.normal(*shape), inputs.normal(*shape))
+    check_swiglu(impl.kernels.swiglu.swiglu, inputs.normal(*shape), inputs.normal(*shape))
 
 
 @task_3
 def test_task_3_views(impl):
     """Two halves of one product, and rows that do not lie one behind the other."""
-    inputs = Inputs(546)
-    joined, other = inputs.normal(2, 5, 74), inputs.normal(5, 2, 37)
-    gate, up = joined[..., :37], joined[..., 37:]
-    check_swiglu(impl, gate, up)
-    check_swiglu(impl, gate, other.swapaxes(0, 1))
-    check_swiglu(impl, other[:, ::-1, ::-1], other)
-    check_swiglu(impl, joined[..., ::2], mx.broadcast_to(up[:1, :1], gate.shape))
+    check_swiglu_views(impl.kernels.swiglu.swiglu)
 
 
 @task_3
@@ -301,6 +384,167 @@ def test_task_3_views(impl):
 def test_task_3_any_number_of_threads(impl, threads, count):
     inputs = Inputs(547)
     gate, up = inputs.normal(300, 333), inputs.normal(300, 333)
-    check_swiglu(impl, gate[:1], up[:1])
+    check_swiglu(impl.kernels.swiglu.swiglu, gate[:1], up[:1])
     threads(count)
-    check_swiglu(impl, gate, up)
+    check_swiglu(impl.kernels.swiglu.swiglu, gate, up)
+
+
+@task_4
+def test_task_4_add_rms_norm(impl):
+    inputs = Inputs(550)
+    check_norm(in_metal(impl), inputs.normal(4, 128), inputs.normal(128), residual=inputs.normal(4, 128))
+
+
+@task_4
+@over_dtypes
+def test_task_4_rows_of_every_size(impl, dtype):
+    """Each thread has four numbers, or the last few of a row, or none; a row has one simdgroup, or several."""
+    check_norm_sizes(in_metal(impl), dtype, SIZES_IN_METAL)
+
+
+@task_4
+def test_task_4_without_residual(impl):
+    """Without residual, x itself is normalised."""
+    check_norm_alone(in_metal(impl), mx.float32, SIZES_IN_METAL)
+
+
+@task_4
+@pytest.mark.parametrize("eps", [0.0, 1e-2, 1.0])
+def test_task_4_eps(impl, eps):
+    """On small numbers it shows where eps is added: to the mean square, before the root."""
+    check_eps(in_metal(impl), eps)
+
+
+@task_4
+def test_task_4_half_precision_does_not_overflow(impl):
+    """300^2 is beyond float16: squares are float32, and so is their sum."""
+    check_large_halves(in_metal(impl))
+
+
+@task_4
+def test_task_4_half_precision_does_not_underflow(impl):
+    """0.0001^2 is zero in float16."""
+    check_small_halves(in_metal(impl))
+
+
+@task_4
+@over_dtypes
+def test_task_4_long_rows(impl, dtype):
+    """1,024 threads have 4,096 numbers at a time: in a longer row some go on."""
+    check_long_norms(in_metal(impl), dtype)
+
+
+@task_4
+def test_task_4_shapes(impl):
+    for shape in [(7,), (1, 1), (2, 3, 4, 5), (0, 5), (3, 0)]:
+        check_norm_shape(in_metal(impl), shape)
+
+
+@task_4
+def test_task_4_views(impl):
+    check_norm_views(in_metal(impl))
+
+
+@task_5
+def test_task_5_rope(impl):
+    check_rope(impl.kernels.rope.rope_metal, Inputs(551).normal(1, 5, 4, 64), 3)
+
+
+@task_5
+@over_layouts
+@over_dtypes
+def test_task_5_heads_of_every_size(impl, dtype, traditional):
+    """A thread may have four heads, or what is left of them."""
+    for D in (6, 64, 130):
+        for H in (1, 4, 6):
+            x = Inputs(552 + D + H, dtype).normal(2, 3, H, D)
+            check_rope(impl.kernels.rope.rope_metal, x, 7, traditional=traditional, dtype=dtype)
+
+
+@task_5
+@over_layouts
+@pytest.mark.parametrize("base", [100.0, 1000000.0])
+def test_task_5_bases(impl, base, traditional):
+    check_rope(impl.kernels.rope.rope_metal, Inputs(553).normal(2, 4, 3, 80), 9, base, traditional)
+
+
+@task_5
+@over_layouts
+def test_task_5_offsets(impl, traditional):
+    """One position for all rows, or one for each, of any integer dtype."""
+    check_offsets(impl.kernels.rope.rope_metal, traditional)
+
+
+@task_5
+@over_layouts
+@pytest.mark.parametrize("offset", [4242, 40000, 1000000])
+def test_task_5_far_positions(impl, offset, traditional):
+    """Thousands of turns leave a float too few digits: let whole turns overflow before the angle becomes a float."""
+    check_far_positions(impl.kernels.rope.rope_metal, offset, traditional)
+
+
+@task_5
+@pytest.mark.parametrize("position", [0, 1, 999, 40959, 2**20 - 1])
+def test_task_5_sines_and_cosines(impl, position):
+    """Right to 1e-6: what (1, 0) is turned to."""
+    x = np.zeros((1, 1, 1, 128), np.float32)
+    x[..., :64] = 1
+    got = impl.kernels.rope.rope_metal(mx.array(x), position, 10000.0)
+    assert_close(got, oracles.rope(x.astype(np.float64), np.array([[position]]), 10000.0, False), tolerance=1e-6)
+
+
+@task_5
+@over_layouts
+def test_task_5_sizes(impl, traditional):
+    check_rope_sizes(impl.kernels.rope.rope_metal, traditional)
+
+
+@task_5
+@over_layouts
+def test_task_5_views(impl, traditional):
+    """Heads that are part of a longer row, or lie behind each other with all their positions."""
+    check_rope_views(impl.kernels.rope.rope_metal, traditional)
+
+
+@task_6
+def test_task_6_swiglu(impl):
+    inputs = Inputs(560)
+    check_swiglu(impl.kernels.swiglu.swiglu_metal, inputs.normal(2, 64), inputs.normal(2, 64))
+
+
+@task_6
+@over_dtypes
+def test_task_6_sizes(impl, dtype):
+    """The last thread may have less than four numbers, and a grid has many threadgroups."""
+    check_swiglu_sizes(impl.kernels.swiglu.swiglu_metal, dtype, [1, 2, 3, 4, 5, 43, 1000])
+
+
+@task_6
+@over_dtypes
+def test_task_6_far_out(impl, dtype):
+    """Where e^x is infinite or zero, silu(x) is nearly x or 0."""
+    check_far_out(impl.kernels.swiglu.swiglu_metal, dtype)
+
+
+@task_6
+def test_task_6_nan_stays_where_it_is(impl):
+    check_nan(impl.kernels.swiglu.swiglu_metal)
+
+
+@task_6
+def test_task_6_half_precision_in_between(impl):
+    """Only the result is rounded to 16 bits, not what it is computed from."""
+    check_rounded_once(impl.kernels.swiglu.swiglu_metal)
+
+
+@task_6
+def test_task_6_shapes(impl):
+    for shape in [(7,), (1, 1), (2, 3, 4, 5), (0, 5), (2, 0, 5), (3, 0)]:
+        inputs = Inputs(561)
+        check_swiglu(impl.kernels.swiglu.swiglu_metal, inputs.normal(*shape), inputs.normal(*shape))
+
+
+@task_6
+def test_task_6_views(impl):
+    """Two halves of one product, and rows that do not lie one behind the other."""
+    check_swiglu_views(impl.kernels.swiglu.swiglu_metal)

@@ -1,4 +1,4 @@
-"""Week 2 Day 6: many vectors times a quantised matrix: a tile in registers; panels, edges, threads."""
+"""Week 2 Day 6: many vectors times a quantised matrix: a tile in registers; panels, edges, threads; tiles in Metal."""
 
 import mlx.core as mx
 import numpy as np
@@ -8,6 +8,7 @@ from quantized import ROUNDED_ONCE, Matrix, assert_product, matrix, rows
 
 task_1 = pytest.mark.task("w2d6.1")
 task_2 = pytest.mark.task("w2d6.2")
+task_3 = pytest.mark.task("w2d6.3")
 
 over_bits = pytest.mark.parametrize("bits", [4, 2, 8])
 over_threads = pytest.mark.parametrize("count", [1, 2, 3, 8])
@@ -194,3 +195,83 @@ def test_task_2_equals_mlx(impl, bits):
     packed = mx.quantize(weight, 64, bits)
     got = impl.kernels.quantized_matmul.quantized_matmul(x, *packed, 64, bits)
     assert_close(got, mx.quantized_matmul(x, *packed, group_size=64, bits=bits), tolerance=1e-4)
+
+
+@task_3
+def test_task_3_product(impl):
+    """A whole tile of the result, from one load of x and W."""
+    assert_product(impl.kernels.quantized_matmul.quantized_matmul_metal, rows(670, 32, 32), matrix(671, 32, 32, 4, 32))
+
+
+@task_3
+@over_bits
+def test_task_3_bits_and_groups(impl, bits):
+    """A group has one, two or four tiles of 32 numbers, a row one group or several."""
+    for i, (group_size, groups) in enumerate([(64, 1), (64, 3), (32, 2), (32, 5), (128, 2)]):
+        I = group_size * groups
+        w = matrix(672 + i, [9, 40][i % 2], I, bits, group_size)
+        assert_product(impl.kernels.quantized_matmul.quantized_matmul_metal, rows(677 + i, 9, I), w)
+
+
+@task_3
+@pytest.mark.parametrize("O", [1, 7, 31, 33, 64, 65])
+def test_task_3_edges(impl, O):
+    """The last tile of a row or column may be part of one. What lies behind it is neither read nor written."""
+    for M in (1, 9, 31, 32, 33, 65):
+        w = matrix(682, O, 64)
+        assert_product(impl.kernels.quantized_matmul.quantized_matmul_metal, rows(683 + M, M, 64), w)
+
+
+@task_3
+@over_dtypes
+def test_task_3_dtypes(impl, dtype):
+    """The arithmetic is float32: only the result is rounded to the dtype of x."""
+    w = matrix(684, 40, 448, dtype=dtype)
+    assert_product(impl.kernels.quantized_matmul.quantized_matmul_metal, rows(685, 19, 448, dtype=dtype), w, dtype)
+
+
+@task_3
+def test_task_3_scales_of_another_dtype(impl):
+    w = matrix(686, 17, 192, dtype=mx.float16)
+    assert_product(impl.kernels.quantized_matmul.quantized_matmul_metal, rows(687, 19, 192), w)
+
+
+@task_3
+@over_dtypes
+def test_task_3_long_rows(impl, dtype):
+    """Products of one sign: a sum that is kept in 16 bits stands still before it is complete."""
+    w = Matrix(matrix(688, 9, 1984).packed, mx.full((9, 31), 1 / 16, dtype), mx.ones((9, 31), dtype))
+    assert_product(impl.kernels.quantized_matmul.quantized_matmul_metal, mx.full((9, 1984), 1 / 128, dtype), w, dtype)
+
+
+@task_3
+def test_task_3_outliers(impl):
+    """One row of x, one row of W, and one group of it are much larger than the others."""
+    w, x = matrix(689, 36, 192), array64(rows(690, 35, 192))
+    x[17] *= 1000
+    scales = array64(w.scales)
+    scales[19] *= 100
+    scales[33, 1] = 300
+    large = Matrix(w.packed, mx.array(scales.astype(np.float32)), w.biases)
+    got = impl.kernels.quantized_matmul.quantized_matmul_metal
+    assert_product(got, mx.array(x.astype(np.float32)), large, tolerance=1e-4)
+
+
+@task_3
+def test_task_3_shapes(impl):
+    w = matrix(691, 9, 192)
+    for batch in [(), (1,), (2, 3), (3, 11), (0,), (2, 0, 3)]:
+        assert_product(impl.kernels.quantized_matmul.quantized_matmul_metal, rows(692, *batch, 192), w)
+    for O, I in [(0, 64), (3, 0), (0, 0)]:
+        assert_product(impl.kernels.quantized_matmul.quantized_matmul_metal, rows(693, 2, I), matrix(694, O, I))
+
+
+@task_3
+def test_task_3_views(impl):
+    """Arrays whose numbers do not lie one behind the other in memory."""
+    product, w, x = impl.kernels.quantized_matmul.quantized_matmul_metal, matrix(695, 36, 256), rows(696, 20, 512)
+    third = Matrix(w.packed[::-3], w.scales[::-3], w.biases[::-3])
+    half = Matrix(w.packed[:, 8:24], w.scales[:, 1:3], w.biases[:, 1:3])
+    for view in (x[:, ::2], x[::-3, 256:], mx.broadcast_to(x[0, :256], (17, 256))):
+        assert_product(product, view, third)
+    assert_product(product, x[:, 100:228], half)

@@ -1,4 +1,5 @@
-"""Week 2 Day 7: FlashAttention: online softmax in Python; a kernel for prompts; keys shared out for decoding."""
+"""Week 2 Day 7: FlashAttention: online softmax in Python; a kernel for prompts; keys shared out for decoding; both in
+Metal."""
 
 import math
 
@@ -11,6 +12,8 @@ from helpers import Inputs, array64, assert_close, assert_unchanged, over_dtypes
 task_1 = pytest.mark.task("w2d7.1")
 task_2 = pytest.mark.task("w2d7.2")
 task_3 = pytest.mark.task("w2d7.3")
+task_4 = pytest.mark.task("w2d7.4")
+task_5 = pytest.mark.task("w2d7.5")
 
 over_masks = pytest.mark.parametrize("mask", [None, "causal"])
 over_threads = pytest.mark.parametrize("count", [1, 2, 3, 8])
@@ -247,14 +250,14 @@ def check_views(attend, L, S):
     check(attend, q, k[:, :, :S], mx.broadcast_to(turned[1][:, :1], (2, 2, S, 20)))
 
 
-def check_far_scores(attend, L, S):
+def check_far_scores(attend, L, S, **sizes):
     """Scores whose exponentials are infinite or 0, unless the largest is subtracted first, wherever it stands."""
     for by in (9.0, -9.0):
-        q, k, v = growing(Inputs(721), 2, L=L, S=S, by=by)
+        q, k, v = growing(Inputs(721), 2, L=L, S=S, by=by, **sizes)
         for mask in (None, "causal"):
             check(attend, q, k, v, mask=mask, tolerance=2e-3)
-    q, k, v = qkv(Inputs(722), 2, L=L, S=S)
-    first = mx.zeros(8)
+    q, k, v = qkv(Inputs(722), 2, L=L, S=S, **sizes)
+    first = mx.zeros(q.shape[-1])
     first[0] = 1
     check(attend, q + 100 * first, k - 60 * first, v, mask="causal", tolerance=2e-3)  # all are about -2,000
 
@@ -530,3 +533,174 @@ def test_task_3_behind_a_cache(impl):
         got = cache.layers[0].attend(q[:, :, part], k[:, :, part], v[:, :, part], 0.4)
         assert_close(got, expected[:, :, part])
         cache.advance(length)
+
+
+# The same two in Metal. Most tests have heads of 20 numbers, since a kernel is compiled for each size.
+
+HEADS_IN_METAL = [(1, 1), (4, 4), (6, 2), (5, 1)]
+
+
+@task_4
+def test_task_4_attention(impl):
+    """A block of 32 queries, one of 16 keys, all of which they see."""
+    q, k, v = qkv(Inputs(770), 1, H_q=2, H_kv=2, L=32, S=16, D=32)
+    check(impl.kernels.attention.flash_attention_metal, q, k, v)
+
+
+@task_4
+@over_masks
+@pytest.mark.parametrize(("L", "S"), [(9, 9), (32, 32), (33, 33), (31, 47), (20, 100), (65, 70)])
+def test_task_4_sizes(impl, L, S, mask):
+    """Any number of queries and keys: the last block of either need not be full."""
+    q, k, v = qkv(Inputs(771), 1, H_q=2, H_kv=1, L=L, S=S, D=20)
+    check(impl.kernels.attention.flash_attention_metal, q, k, v, mask=mask)
+
+
+@task_4
+@pytest.mark.parametrize(("D", "dtype"), [(5, mx.float16), (64, mx.bfloat16), (136, mx.float32)], ids=str)
+def test_task_4_head_sizes(impl, D, dtype):
+    """Also such as no 8 divides. From 129 numbers on, a block has 8 keys."""
+    q, k, v = qkv(Inputs(772, dtype), 1, L=20, S=50, D=D)
+    check(impl.kernels.attention.flash_attention_metal, q, k, v, mask="causal")
+
+
+@task_4
+@pytest.mark.parametrize(("H_q", "H_kv"), HEADS_IN_METAL)
+def test_task_4_heads(impl, H_q, H_kv):
+    """Query head h reads key/value head h // (H_q / H_kv)."""
+    q, k, v = qkv(Inputs(773), 2, H_q=H_q, H_kv=H_kv, L=10, S=20, D=20)
+    check(impl.kernels.attention.flash_attention_metal, q, k, v, mask="causal")
+
+
+@task_4
+@pytest.mark.parametrize("batch", [(), (3,), (2, 3)], ids=str)
+def test_task_4_batches(impl, batch):
+    q, k, v = qkv(Inputs(774), *batch, L=10, S=20, D=20)
+    check(impl.kernels.attention.flash_attention_metal, q, k, v, mask="causal")
+
+
+@task_4
+@over_scales
+def test_task_4_given_scale(impl, scale):
+    q, k, v = qkv(Inputs(775), 1, L=10, S=30, D=20)
+    check(impl.kernels.attention.flash_attention_metal, q, k, v, scale, "causal")
+
+
+@task_4
+def test_task_4_far_scores(impl):
+    """Scores whose exponentials are infinite or 0, unless the largest is subtracted first, wherever it stands."""
+    check_far_scores(impl.kernels.attention.flash_attention_metal, 33, 50, D=20)
+
+
+@task_4
+def test_task_4_long(impl):
+    """500 keys in 16 bits: sums are float32 throughout."""
+    q, k, v = qkv(Inputs(776, mx.bfloat16), H_q=2, H_kv=1, L=40, S=500, D=64)
+    check(impl.kernels.attention.flash_attention_metal, q * 0.1, k, v + 1, mask="causal", tolerance=5e-3)
+
+
+@task_4
+def test_task_4_views(impl):
+    """Arrays whose numbers do not lie one behind the other in memory; nothing behind the last position is read."""
+    check_views(impl.kernels.attention.flash_attention_metal, 12, 35)
+
+
+@task_4
+def test_task_4_nothing_to_do(impl):
+    attend = impl.kernels.attention.flash_attention_metal
+    check(attend, *qkv(Inputs(777), L=9, S=9, D=20))
+    assert_close(attend(*qkv(Inputs(778), 0, L=9, S=9)), np.zeros((0, 4, 9, 8)))
+
+
+@task_4
+def test_task_4_left_to_mlx(impl):
+    """Masks that are arrays and heads of more than 256 numbers, as the docstring says."""
+    inputs = Inputs(779)
+    q, k, v = qkv(inputs, L=9, S=12, D=20)
+    check(impl.kernels.attention.flash_attention_metal, q, k, v)
+    check(impl.kernels.attention.flash_attention_metal, q, k, v, mask=inputs.normal(9, 12, scale=2))
+    check(impl.kernels.attention.flash_attention_metal, *qkv(inputs, L=9, S=12, D=260), mask="causal")
+
+
+@task_5
+def test_task_5_attention(impl):
+    """One token, and fewer keys than a part has."""
+    q, k, v = qkv(Inputs(780), 1, H_q=2, H_kv=2, L=1, S=32, D=32)
+    check(impl.kernels.attention.flash_attention_metal, q, k, v)
+
+
+@task_5
+@over_masks
+@pytest.mark.parametrize("S", [1, 2, 31, 33, 63, 64, 65, 96, 128, 150])
+def test_task_5_one_query(impl, S, mask):
+    """Any number of keys: the last part need not be full, nor its last 32 keys."""
+    q, k, v = qkv(Inputs(781), 2, L=1, S=S, D=20)
+    check(impl.kernels.attention.flash_attention_metal, q, k, v, mask=mask)
+
+
+@task_5
+@over_masks
+@pytest.mark.parametrize(("L", "S"), [(2, 2), (2, 65), (3, 66), (4, 64), (8, 8), (8, 100), (7, 130)])
+def test_task_5_several_queries(impl, L, S, mask):
+    """Of the last part some queries may see no key at all."""
+    q, k, v = qkv(Inputs(782), 2, L=L, S=S, D=20)
+    check(impl.kernels.attention.flash_attention_metal, q, k, v, mask=mask)
+
+
+@task_5
+@pytest.mark.parametrize(("D", "dtype"), [(5, mx.float16), (64, mx.bfloat16), (136, mx.float32)], ids=str)
+def test_task_5_head_sizes(impl, D, dtype):
+    """A lane has several neighbouring numbers of a row, or one, or none."""
+    q, k, v = qkv(Inputs(783, dtype), 1, L=2, S=80, D=D)
+    check(impl.kernels.attention.flash_attention_metal, q, k, v, mask="causal")
+
+
+@task_5
+@pytest.mark.parametrize("L", [1, 3])
+@pytest.mark.parametrize(("H_q", "H_kv"), HEADS_IN_METAL)
+def test_task_5_heads(impl, H_q, H_kv, L):
+    """Query head h reads key/value head h // (H_q / H_kv)."""
+    q, k, v = qkv(Inputs(784), 2, H_q=H_q, H_kv=H_kv, L=L, S=70, D=20)
+    check(impl.kernels.attention.flash_attention_metal, q, k, v, mask="causal")
+
+
+@task_5
+@pytest.mark.parametrize("batch", [(), (3,), (2, 3)], ids=str)
+def test_task_5_batches(impl, batch):
+    q, k, v = qkv(Inputs(785), *batch, L=2, S=70, D=20)
+    check(impl.kernels.attention.flash_attention_metal, q, k, v, mask="causal")
+
+
+@task_5
+@over_scales
+def test_task_5_given_scale(impl, scale):
+    q, k, v = qkv(Inputs(786), 2, L=2, S=70, D=20)
+    check(impl.kernels.attention.flash_attention_metal, q, k, v, scale, "causal")
+
+
+@task_5
+@pytest.mark.parametrize("L", [1, 4])
+def test_task_5_far_scores(impl, L):
+    """Scores whose exponentials are infinite or 0, unless the largest is subtracted first, in whatever part it is."""
+    check_far_scores(impl.kernels.attention.flash_attention_metal, L, 150, D=20)
+
+
+@task_5
+def test_task_5_long(impl):
+    """1,000 keys in 16 bits: sums are float32 throughout."""
+    q, k, v = qkv(Inputs(787, mx.bfloat16), H_q=2, H_kv=1, L=1, S=1000, D=64)
+    check(impl.kernels.attention.flash_attention_metal, q * 0.1, k, v + 1, mask="causal", tolerance=5e-3)
+
+
+@task_5
+@pytest.mark.parametrize("L", [1, 6])
+def test_task_5_views(impl, L):
+    """Arrays whose numbers do not lie one behind the other in memory; nothing behind the last position is read."""
+    check_views(impl.kernels.attention.flash_attention_metal, L, 75)
+
+
+@task_5
+def test_task_5_nothing_to_do(impl):
+    attend = impl.kernels.attention.flash_attention_metal
+    for q, k, v in (qkv(Inputs(788), 2, L=0, S=0), qkv(Inputs(789), 0, L=1), qkv(Inputs(790), 2, L=0, S=5)):
+        assert_close(attend(q, k, v, None, "causal"), np.zeros(q.shape))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from time import monotonic
 from typing import Generic, TypeVar
 
 from .recording import Observation
@@ -12,6 +13,7 @@ __all__ = ["Diagnosis"]
 Test = TypeVar("Test")
 
 MAX_REPLAYS = 400  # a second or two
+MAX_SECONDS = 5  # kernels in Metal are compiled when they run; what was compiled is there the next time
 
 
 class Diagnosis(Generic[Test]):
@@ -19,19 +21,20 @@ class Diagnosis(Generic[Test]):
 
     replay: runs a test with a mistake instead of the learner's code, or with none. Nothing is replayed before a test
         fails. Where it goes as with no mistake, the machine is at fault, and nothing is named.
-    prepare: is called before that; where it says no, nothing is named.
+    prepare: is called with that test before; where it says no, nothing is named.
     """
 
     def __init__(
         self,
         mistakes: list[str],
         replay: Callable[[Test, str | None], Observation],
-        prepare: Callable[[], bool] = lambda: True,
+        prepare: Callable[[Test], bool] = lambda test: True,
     ):
         self._candidates = mistakes
         self._replay = replay
         self._prepare = prepare
         self._replays = 0
+        self._seconds = 0.0  # of all replays
         self._passed: list[tuple[Test, Observation]] = []
         self._has_failed = False
 
@@ -42,7 +45,7 @@ class Diagnosis(Generic[Test]):
             return
         first = not self._has_failed
         self._has_failed = True
-        if first and (not self._prepare() or seen.equals(self._replay(test, None))):
+        if first and (not self._prepare(test) or seen.equals(self._replay(test, None))):
             self._candidates = []
         if first or len(self._candidates) > 1:
             self._filter(test, seen)
@@ -58,4 +61,13 @@ class Diagnosis(Generic[Test]):
     def _filter(self, test: Test, seen: Observation) -> None:
         self._replays += len(self._candidates)
         if self._replays <= MAX_REPLAYS:
-            self._candidates = [name for name in self._candidates if seen.equals(self._replay(test, name))]
+            found = [name for name in self._candidates if self._explains(name, test, seen)]
+            self._candidates = found if self._seconds < MAX_SECONDS else []
+
+    def _explains(self, name: str, test: Test, seen: Observation) -> bool:
+        if self._seconds >= MAX_SECONDS:
+            return False
+        start = monotonic()
+        replayed = self._replay(test, name)
+        self._seconds += monotonic() - start
+        return seen.equals(replayed)

@@ -20,10 +20,10 @@ from .splice import code_of
 from .syllabus import TaskId
 from .task_code import task_parts
 
-__all__ = ["CatalogueError", "compile_mistakes", "mistaken_package", "mistaken_sources"]
+__all__ = ["CatalogueError", "compile_mistakes", "is_in_metal", "mistaken_package", "mistaken_sources"]
 
-EXTENSION = "kernels/extension.py"
-LOADER = '''\
+LOADERS = {
+    "kernels/extension.py": '''\
 """Loads the kernels that the mistake changes, and the reference's."""
 
 from functools import cache
@@ -35,11 +35,26 @@ from tiny_llm_ref.kernels.extension import *  # noqa: F403
 
 @cache
 def kernel(file, name, *tasks):
-    if file in {changed}:
-        source = Path({changed}[file])
+    if (changed := f"{file}.cpp") in {changed}:
+        source = Path({changed}[changed])
         return extension.load(source, name, source.parent, {flags})
     return extension.kernel(file, name)
-'''
+''',
+    "kernels/metal.py": '''\
+"""Reads the Metal that the mistake changes, and the reference's."""
+
+from pathlib import Path
+
+from tiny_llm_ref.kernels import metal as reference
+from tiny_llm_ref.kernels.metal import *  # noqa: F403
+
+
+def metal(file, name, inputs, outputs, *tasks):
+    if (changed := f"{file}.metal") in {changed}:
+        return reference.MetalKernel(Path({changed}[changed]), name, inputs, outputs)
+    return reference.metal(file, name, inputs, outputs)
+''',
+}
 QUICKLY = ("-O1",)  # half the time of -O3
 
 
@@ -87,11 +102,17 @@ def _code(reference: Path, task: TaskId) -> list[tuple[str, str]]:
     return found
 
 
+def is_in_metal(reference: Path, task: TaskId) -> bool:
+    """Whether a task is written in Metal, which is compiled when it runs."""
+    return any(path.endswith(".metal") for path, _ in _code(reference, task))
+
+
 def compile_mistakes(reference: Path, task: TaskId, mistakes: Sequence[Mistake], seconds: float | None = None) -> bool:
     """Compile what mistakes change in C++, several at once. Whether all is done in that time; what is done is kept."""
-    if not any(is_native(path) for path, _ in _code(reference, task)):
+    if not any(path.endswith(".cpp") for path, _ in _code(reference, task)):
         return True
     files = [file for mistake in mistakes for file in _native_files(reference, task, mistake).values()]
+    files = [file for file in files if file.suffix == ".cpp"]
     pool = ThreadPoolExecutor(os.cpu_count())
     done, late = wait([pool.submit(_compile, file) for file in files], seconds)
     pool.shutdown(wait=not late, cancel_futures=True)
@@ -107,15 +128,15 @@ def _compile(file: Path) -> None:
 
 
 def _native_files(reference: Path, task: TaskId, mistake: Mistake) -> dict[str, Path]:
-    """The files of C++ that a mistake changes, by name without suffix. They lie beside the reference's libraries."""
+    """The files of C++ and Metal that a mistake changes, by name. They lie beside the reference's libraries."""
     found = {}
     for path, text in mistaken_sources(reference, task, mistake).items():
-        if path.endswith(".cpp"):
+        if is_native(path):
             name = Path(path).name
             file = reference / "kernels" / BUILT / "mistakes" / f"{task}_{mistake.id}_{name}"
             if not file.exists() or file.read_text(encoding="utf-8") != text:
                 write_whole(file, text.encode())
-            found[Path(path).stem] = file
+            found[name] = file
     return found
 
 
@@ -124,8 +145,9 @@ def mistaken_package(reference: Path, task: TaskId, mistake: Mistake) -> str:
     name = f"mistaken_{task}_{mistake.id}".replace(".", "_").replace("-", "_")
     if not any(isinstance(finder, _Finder) and finder.package == name for finder in sys.meta_path):
         changed = mistaken_sources(reference, task, mistake)
-        native = {stem: str(file) for stem, file in _native_files(reference, task, mistake).items()}
-        changed[EXTENSION] = LOADER.replace("{changed}", repr(native)).replace("{flags}", repr(QUICKLY))
+        native = {file_name: str(file) for file_name, file in _native_files(reference, task, mistake).items()}
+        for path, loader in LOADERS.items():
+            changed[path] = loader.replace("{changed}", repr(native)).replace("{flags}", repr(QUICKLY))
         sys.meta_path.insert(0, _Finder(name, reference, changed))
     return name
 

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import importlib
+import os
 import traceback
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor, wait
 from types import ModuleType
 from typing import Any, TypeAlias
 
 import pytest
 
 from .catalogue import Mistake
-from .mistaken import compile_mistakes, mistaken_package
+from .mistaken import compile_mistakes, is_in_metal, mistaken_package
 from .recording import Observation, observe
 from .syllabus import TaskId
 from .workspace import ROOT
@@ -19,6 +21,8 @@ from .workspace import ROOT
 __all__ = ["Package", "Test", "prepare", "replay", "task_of", "test_of"]
 
 Test: TypeAlias = tuple[Callable[..., Any], dict[str, Any]]  # function, arguments
+
+REFERENCE = ROOT / "src" / "tiny_llm_ref"
 
 
 class Package:
@@ -52,13 +56,19 @@ def test_of(item: pytest.Function) -> Test:
     return item.obj, {name: item.funcargs[name] for name in item._fixtureinfo.argnames if name in item.funcargs}
 
 
-def prepare(task: TaskId, mistakes: Sequence[Mistake], seconds: float | None = None) -> bool:
-    """Before tests are replayed: whether all that these mistakes change in C++ is compiled, in that time."""
-    return compile_mistakes(ROOT / "src" / "tiny_llm_ref", task, mistakes, seconds)
+def prepare(task: TaskId, mistakes: Sequence[Mistake], seconds: float | None = None, test: Test | None = None) -> bool:
+    """Before tests are replayed: whether all that these mistakes change in C++ is compiled, in that time; or in Metal,
+    as far as this test runs it."""
+    if test is None or not is_in_metal(REFERENCE, task):
+        return compile_mistakes(REFERENCE, task, mistakes, seconds)
+    pool = ThreadPoolExecutor(os.cpu_count())
+    _, late = wait([pool.submit(replay, test, task, mistake) for mistake in mistakes], seconds)
+    pool.shutdown(wait=not late, cancel_futures=True)
+    return not late
 
 
 def replay(test: Test, task: TaskId, mistake: Mistake | None) -> Observation:
     """Run a test with the reference, in which a mistake was made or none, as the package under test."""
     function, arguments = test
-    name = mistaken_package(ROOT / "src" / "tiny_llm_ref", task, mistake) if mistake else "tiny_llm_ref"
+    name = mistaken_package(REFERENCE, task, mistake) if mistake else REFERENCE.name
     return observe(function, arguments | {"impl": Package(name)})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -35,17 +36,26 @@ class Observation:
         """Of a mismatch of numbers only the kind: the numbers themselves are in `values`, with their tolerance."""
         if self.error is None:
             return None
-        text = str(self.error)
-        return type(self.error).__name__, "" if " values differ (" in text else _VARYING.sub("...", text)
+        kind, text = type(self.error).__name__, str(self.error)
+        if kind == "RemoteError":  # of a submission: which error that was there
+            kind, _, text = text.partition(": ")
+        return kind, "" if " values differ (" in text else _VARYING.sub("...", _in_general(text))
+
+
+def _in_general(text: str) -> str:
+    """Of metal_host's report of a kernel, what does not depend on how that is written: no lines and no threads."""
+    if not text.startswith("kernel '"):
+        return text
+    return re.sub(r"\n.*\.metal:\d+:.*|\n  by thread .*|(\n |,) such as thread .*", "", text)
 
 
 _VARYING = re.compile(r"\b(tiny_llm_ref|tiny_llm|mistaken_\w+)\b|\b0x[0-9a-f]+")  # package and address of an object
-_active: list[Observation] = []
+_active = threading.local()  # its `observations`: tests may be replayed in several threads
 
 
 def record(values: np.ndarray, dtype: str, tolerance: float) -> None:
     """Called by the tests' comparisons with what the code under test gave."""
-    for observation in _active:
+    for observation in _observations():
         observation.values.append((values, dtype, tolerance))
 
 
@@ -53,11 +63,16 @@ def record(values: np.ndarray, dtype: str, tolerance: float) -> None:
 def recording() -> Iterator[Observation]:
     """Keep what is compared in the block. How the block ends is the caller's to note."""
     observation = Observation()
-    _active.append(observation)
+    _observations().append(observation)
     try:
         yield observation
     finally:
-        _active.remove(observation)
+        _observations().remove(observation)
+
+
+def _observations() -> list[Observation]:
+    found: list[Observation] = _active.__dict__.setdefault("observations", [])
+    return found
 
 
 def observe(function: Callable[..., Any], arguments: dict[str, Any]) -> Observation:

@@ -29,7 +29,7 @@ from .workspace import ROOT, Workspace
 SEEN = pytest.StashKey[Observation]()
 
 MAX_MESSAGE = 10_000  # characters
-COMPILE_SECONDS = 5  # that naming a mistake in C++ may take; what was compiled is there the next time
+COMPILE_SECONDS = 5  # that naming a mistake in C++ or Metal may take; what was compiled is there the next time
 
 Arguments: TypeAlias = dict[str, Any]
 
@@ -163,7 +163,7 @@ class _Course:
             self._diagnoses[task] = Diagnosis(
                 list(mistakes),
                 lambda test, id: replay(test, task, mistakes[id] if id else None),
-                lambda: prepare(task, list(mistakes.values()), COMPILE_SECONDS),
+                lambda test: prepare(task, list(mistakes.values()), COMPILE_SECONDS, test),
             )
         self._diagnoses[task].add(test_of(item), item.stash[SEEN])
 

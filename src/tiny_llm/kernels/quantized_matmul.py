@@ -1,13 +1,20 @@
-"""Many vectors times a quantised matrix, a tile at a time: what a model computes for a prompt."""
+"""Many vectors times a quantised matrix, a tile at a time, on the CPU and on a GPU: what a model computes for a
+prompt."""
+
+import math
 
 import mlx.core as mx
 import numpy as np
 
 from . import ops
 from .extension import kernel
+from .metal import metal, uses_metal
 from .quantized_matvec import check_product
 
-__all__ = ["matmul_tile", "quantized_matmul", "tile_shape"]
+__all__ = ["matmul_tile", "quantized_matmul", "quantized_matmul_metal", "tile_shape"]
+
+_METAL_TASK = "w2d6.3"
+_TILE, _THREADS = 32, 128  # rows of x and of W for a threadgroup in Metal, and its threads
 
 
 def tile_shape() -> tuple[int, int]:
@@ -37,12 +44,16 @@ def quantized_matmul(
 ) -> mx.array:
     """x W^T, with W packed by `quantize`: tiles of the result, shared out among threads.
 
+    Where the default device is a GPU, `quantized_matmul_metal`, once that is written.
+
     Shapes: x: N.. x I, packed: O x (I * bits / 32) uint32, scales and biases: O x (I / group_size) -> N.. x O.
     The dtype is that of x; the arithmetic is float32. scales and biases have a dtype of their own.
 
     Raises:
         ValueError: a shape or dtype is not as above, or no such bits or group_size.
     """
+    if uses_metal("quantized_matmul", _METAL_TASK):
+        return quantized_matmul_metal(x, packed, scales, biases, group_size, bits)
     check_product(x, packed, scales, biases, group_size, bits)
     run = kernel("quantized_matmul", "quantized_matmul", "w2d6.1", "w2d6.2")
     if run is None:
@@ -52,6 +63,25 @@ def quantized_matmul(
         return mx.zeros(shape, x.dtype)
     inputs = [mx.contiguous(array) for array in (x.reshape(-1, x.shape[-1]), packed, scales, biases)]
     return run(inputs, [((x.size // x.shape[-1], packed.shape[0]), x.dtype)], [bits, group_size])[0].reshape(shape)
+
+
+def quantized_matmul_metal(
+    x: mx.array, packed: mx.array, scales: mx.array, biases: mx.array, group_size: int = 64, bits: int = 4
+) -> mx.array:
+    """A tile of the result by a threadgroup, on a GPU, or by metal_host where there is none.
+
+    Otherwise as `quantized_matmul`.
+    """
+    check_product(x, packed, scales, biases, group_size, bits)
+    names = ["x", "packed", "scales", "biases", "O"]
+    run = metal("quantized_matmul", "quantized_matmul", names, ["out"], _METAL_TASK)
+    M, O = math.prod(x.shape[:-1]), packed.shape[0]
+    if x.size == 0 or packed.size == 0:
+        return mx.zeros((*x.shape[:-1], O), x.dtype)
+    inputs = [x.reshape(M, -1), packed, scales, biases, mx.array(O, mx.uint32)]
+    grid, group = (_THREADS * -(-O // _TILE), -(-M // _TILE), 1), (_THREADS, 1, 1)
+    (out,) = run(inputs, [((M, O), x.dtype)], grid, group, [("T", x.dtype), ("bits", bits)])
+    return out.reshape(*x.shape[:-1], O)
 
 
 def _check_tile(x: mx.array, w: mx.array) -> None:

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import os
-import socket
 import subprocess
-import sys
 import tempfile
 from collections.abc import Callable
 from functools import cache
@@ -16,12 +13,15 @@ import mlx.core as mx
 import pytest
 
 from ..packages import task_of
+from .metal import MetalRunner
+from .processes import start
 from .remote import Connection, GoneError
 
 START_SECONDS = 60  # that a new process has for its imports, on a busy machine
 MAX_DEATHS = 3  # of a submission's process; after that its tests fail without a new one
 MEMORY = 2**32  # bytes
 PACKAGES = ("kernels",)  # of the course's package
+MODULE = "tiny_llm_course.grading.worker"
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -85,6 +85,7 @@ class Worker:
         self._connection: Connection | None = None  # while there is a process
         self._folder = tempfile.TemporaryDirectory()
         self._deaths = 0
+        self._metal = MetalRunner(self._folder.name, self._memory)
 
     def begin(self, task: str) -> Connection:
         """The connection, for a test that begins."""
@@ -106,6 +107,7 @@ class Worker:
 
     def end(self) -> None:
         """Kill the process."""
+        self._metal.end()
         if self._process is not None:
             self._process.kill()
             self._process.wait()
@@ -115,33 +117,11 @@ class Worker:
     def _start(self) -> None:
         if self._deaths >= MAX_DEATHS:
             raise GoneError(f"the submission's process ended or hung {self._deaths} times; it was not started again")
-        ours, theirs = socket.socketpair()
-        ours.settimeout(max(self._patience, START_SECONDS))  # until it has answered first
-        source = Path(__file__).parents[2]
-        command = [sys.executable, "-m", "tiny_llm_course.grading.worker", str(theirs.fileno()), str(self._submission)]
-        environment = {
-            "PATH": os.defpath,
-            "HOME": self._folder.name,
-            "TMPDIR": self._folder.name,
-            "PYTHONPATH": str(source),
-            "PYTHONDONTWRITEBYTECODE": "1",
-            "MLX_ENABLE_TF32": "0",
-            "HF_HUB_OFFLINE": "1",
-            "TINY_LLM_KERNELS": "watched",
-        }
-        if compiler := os.environ.get("CXX"):  # with which its kernels were compiled
-            environment["CXX"] = compiler
-        self._process = subprocess.Popen(
-            [*command, str(self._tests), str(self._memory)],
-            cwd=self._folder.name,
-            env=environment,
-            pass_fds=[theirs.fileno()],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-        )
-        theirs.close()
-        self._connection = Connection(ours, is_open=False)
+        patience = max(self._patience, START_SECONDS)  # until it has answered first
+        arguments = [str(self._submission), str(self._tests), str(self._memory)]
+        folder = self._folder.name
+        self._process, self._connection = start(MODULE, arguments, folder, patience, TINY_LLM_KERNELS="watched")
+        self._connection.commands = {"metal": self._metal.run}
 
 
 WORKER = pytest.StashKey[Worker]()

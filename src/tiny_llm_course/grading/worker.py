@@ -6,12 +6,9 @@ hook, which Python code cannot remove. CONTRIBUTING.md says what this stops and 
 
 from __future__ import annotations
 
-import ctypes
 import importlib
 import importlib.util
 import os
-import resource
-import signal
 import socket
 import sys
 from collections.abc import Callable
@@ -20,7 +17,6 @@ from typing import Any
 
 from tiny_llm_course.workspace import ROOT
 
-PR_SET_PDEATHSIG = 1
 FORBIDDEN = (  # what a submission may not do, and the audit events that say that it is about to
     ("start a process", "os.fork os.forkpty os.exec os.posix_spawn os.spawn os.system subprocess.Popen pty.spawn"),
     ("send a signal", "os.kill os.killpg signal.pthread_kill"),
@@ -41,14 +37,16 @@ def main() -> None:
     import mlx.core as mx
     import mlx_lm.tokenizer_utils  # noqa: F401  what a submission may need is there before the doors close
 
+    from tiny_llm_course.grading.metal import elsewhere
+    from tiny_llm_course.grading.processes import limit
     from tiny_llm_course.grading.remote import Connection
     from tiny_llm_course.syllabus import TaskId
 
     sys.path[:0] = [str(folder), str(hidden)]
     barred = importlib.import_module("barred")
     barred.install("tiny_llm")
-    _load_bridge(folder / "tiny_llm" / "kernels")
     connection = Connection(stream, is_open=True, home=folder)
+    _load_bridge(folder / "tiny_llm" / "kernels", elsewhere(connection, lambda: mx.default_device().type == mx.gpu))
     bars: list[Any] = []
 
     def begin(task: str, device: str) -> None:
@@ -64,7 +62,7 @@ def main() -> None:
         "begin": begin,
         "module": lambda name: importlib.import_module(f"tiny_llm.{name}"),
     }
-    _limit(int(memory))
+    limit(int(memory), 0)  # not a byte into any file
     for name in MLX_WRITERS:  # they write files without a word to the audit hook
         setattr(mx, name, _refuse)
     for name in [name for name in sys.modules if name.partition(".")[0] in IMPORTS]:
@@ -74,9 +72,9 @@ def main() -> None:
     os._exit(0)  # threads of the submission are not waited for
 
 
-def _load_bridge(kernels: Path) -> None:
+def _load_bridge(kernels: Path, metal_kernel: Callable[..., Any]) -> None:
     """The course's own modules that run kernels, before the doors close, and none of the submission's with them."""
-    for name in ("compiler", "extension"):
+    for name in ("compiler", "extension", "metal"):
         file = kernels / f"{name}.py"
         if not file.exists():
             return
@@ -85,15 +83,10 @@ def _load_bridge(kernels: Path) -> None:
         assert spec.loader
         module = sys.modules[f"tiny_llm.kernels.{name}"] = importlib.util.module_from_spec(spec)
         spec.loader.exec_module(module)
-        module.get_ready()
-
-
-def _limit(memory: int) -> None:
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))  # not a byte into any file
-    if sys.platform == "linux":  # macOS has neither
-        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)  # it ends with the judge
-        resource.setrlimit(resource.RLIMIT_DATA, (memory, memory))
+        if name == "metal":
+            vars(module)["metal_kernel"] = metal_kernel
+        else:
+            module.get_ready()
 
 
 def _refuse(*args: object, **kwargs: object) -> None:

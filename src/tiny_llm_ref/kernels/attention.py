@@ -1,4 +1,4 @@
-"""FlashAttention: attention whose L x S scores are never in memory as a whole."""
+"""FlashAttention: attention whose L x S scores are never in memory as a whole, on the CPU and on a GPU."""
 
 import math
 
@@ -6,10 +6,17 @@ import mlx.core as mx
 
 from . import ops
 from .extension import kernel
+from .metal import MetalKernel, metal, uses_metal
 
-__all__ = ["attention_online", "flash_attention"]
+__all__ = ["attention_online", "flash_attention", "flash_attention_metal"]
 
 _FEW = 32  # queries: with more of them, blocks of queries are the better way
+_BLOCK_TASK, _PART_TASK = "w2d7.4", "w2d7.5"  # in Metal, to which the rest belongs, too
+_FEW_IN_METAL = 8
+_LARGEST = 256  # numbers in a head: its blocks have to fit into threadgroup memory
+_QUERIES, _THREADS = 32, 128  # of a block, by a threadgroup
+_PART, _ROWS = 64, 8  # keys of a part, queries of a threadgroup
+_INPUTS, _FOUND = ("query", "key", "value", "scale", "causal"), ("maxima", "totals", "sums")
 
 
 def attention_online(
@@ -72,13 +79,16 @@ def flash_attention(
     decoding, the keys are shared out among threads.
 
     Keys and values are read where they are: of a view into a longer cache nothing is copied. For a mask that is an
-    array, which no step of generation has, MLX's own operations do the work.
+    array, which no step of generation has, MLX's own operations do the work. Where the default device is a GPU,
+    `flash_attention_metal`, once that is written.
     Source: Dao et al. 2022, "FlashAttention", arXiv:2205.14135; Dao et al. 2023, "Flash-Decoding for long-context
     inference".
 
     Raises:
         ValueError: as `attention_online`.
     """
+    if uses_metal("attention", _PART_TASK if query.shape[-2] <= _FEW_IN_METAL else _BLOCK_TASK):
+        return flash_attention_metal(query, key, value, scale, mask)
     _check_inputs(query, key, value, mask)
     scale = 1 / math.sqrt(query.shape[-1]) if scale is None else scale
     few = query.shape[-2] <= _FEW
@@ -86,6 +96,56 @@ def flash_attention(
     if run is None or isinstance(mask, mx.array):
         return ops.attention(query, key, value, scale, mask)
     return run([query, key, value], [(query.shape, query.dtype)], [scale, mask is not None])[0]
+
+
+def flash_attention_metal(
+    query: mx.array,
+    key: mx.array,
+    value: mx.array,
+    scale: float | None = None,
+    mask: mx.array | str | None = None,
+) -> mx.array:
+    """Grouped attention on a GPU, or by metal_host where there is none: up to 8 queries by parts of the keys, which a
+    second pass joins; more of them in blocks.
+
+    Otherwise as `flash_attention`, but keys and values are copied first where their rows do not follow one another in
+    memory. For heads of more than 256 numbers, MLX's own operations do the work, too.
+    """
+    _check_inputs(query, key, value, mask)
+    few = query.shape[-2] <= _FEW_IN_METAL
+    run = (
+        metal("attention", "attend_part", _INPUTS, _FOUND, _PART_TASK)
+        if few
+        else metal("attention", "attend_blocks", [*_INPUTS, "group"], ["out"], _BLOCK_TASK)
+    )
+    scale = 1 / math.sqrt(query.shape[-1]) if scale is None else scale
+    if query.size == 0 or isinstance(mask, mx.array) or query.shape[-1] > _LARGEST:
+        return ops.attention(query, key, value, scale, mask)
+    rows = [x.reshape(-1, *x.shape[-2:]) for x in (query, key, value)]  # N.. as further heads
+    inputs = [*rows, mx.array(scale, mx.float32), mx.array(mask is not None)]
+    return (_attend_parts if few else _attend_blocks)(run, inputs).reshape(query.shape)
+
+
+def _attend_blocks(run: MetalKernel, inputs: list[mx.array]) -> mx.array:
+    query, key = inputs[:2]
+    heads, L, D = query.shape
+    group = mx.array(heads // key.shape[0], mx.uint32)
+    grid, threads = (_THREADS * -(-L // _QUERIES), heads, 1), (_THREADS, 1, 1)
+    out = [(query.shape, query.dtype)]
+    return run([*inputs, group], out, grid, threads, [("T", query.dtype), ("D", D)])[0]
+
+
+def _attend_parts(run: MetalKernel, inputs: list[mx.array]) -> mx.array:
+    query, key = inputs[:2]
+    heads, L, D = query.shape
+    kv_heads, S = key.shape[:2]
+    parts, rows = -(-S // _PART), heads * L // kv_heads
+    found = [((heads * L, parts, *last), mx.float32) for last in ((), (), (D,))]
+    grid, threads = (32 * parts, rows, kv_heads), (32, min(rows, _ROWS), 1)
+    of_parts = run(inputs, found, grid, threads, [("T", query.dtype), ("D", D)])
+    join = metal("attention", "join_parts", _FOUND, ["out"])
+    out = [((heads * L, D), query.dtype)]
+    return join(of_parts, out, (D, heads * L, 1), (min(D, 32), 1, 1), [("T", query.dtype)])[0]
 
 
 def _check_inputs(query: mx.array, key: mx.array, value: mx.array, mask: mx.array | str | None) -> None:

@@ -25,12 +25,14 @@ __all__ = [
     "Kernel",
     "KernelError",
     "bridge",
+    "check_written",
     "get_ready",
     "interrupt_parts",
     "is_written",
     "kernel",
     "kernel_without_twin",
     "load",
+    "mode",
     "set_threads",
     "shared_parts",
     "threads",
@@ -55,7 +57,7 @@ class Kernel:
         self._name = name
         self._address = address
         self._bridge = bridge
-        self._is_watched = _mode() == "watched"
+        self._is_watched = mode() == "watched"
 
     def __call__(
         self, inputs: Sequence[mx.array], outputs: Sequence[_Output], numbers: Sequence[float] = ()
@@ -92,12 +94,12 @@ def kernel(file: str, name: str, *tasks: str) -> Kernel | None:
     """
     source = _HERE / f"{file}.cpp"
     for task in tasks:
-        _check_written(source, task)
-    if _mode() == "off":
+        check_written(source, task)
+    if mode() == "off":
         return None
     if bridge() is None:
         problem = f"{_why_not()}: {_build_command()}"
-        if _mode() == "watched":
+        if mode() == "watched":
             raise KernelError(problem)
         _warn(f"{problem} (until then MLX's own operations do the kernels' work)")
         return None
@@ -106,7 +108,7 @@ def kernel(file: str, name: str, *tasks: str) -> Kernel | None:
 
 def kernel_without_twin(file: str, name: str) -> Kernel:
     """As `kernel`. Raises KernelError where that gives None."""
-    if _mode() == "off" or bridge() is None:
+    if mode() == "off" or bridge() is None:
         raise KernelError(f"{_why_not()}: {_build_command()}")
     found = kernel(file, name)
     assert found is not None
@@ -138,7 +140,7 @@ def bridge() -> ModuleType | None:
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     module.set_threads(_thread_count())
-    module.watch(_mode() == "watched")
+    module.watch(mode() == "watched")
     return module
 
 
@@ -172,7 +174,8 @@ def is_written(source: Path, task: str) -> bool:
     return _stub(source, task) is None
 
 
-def _check_written(source: Path, task: str) -> None:
+def check_written(source: Path, task: str) -> None:
+    """Raise the NotImplementedError of a task's stub, if that is all that a file holds of it."""
     if (stub := _stub(source, task)) is not None:
         raise NotImplementedError(stub)
 
@@ -222,7 +225,7 @@ def _mlx_version() -> str:
 
 
 def _why_not() -> str:
-    if _mode() == "off":
+    if mode() == "off":
         return "TINY_LLM_KERNELS is off; to build kernels"
     if _bridge_file() is None:
         return "the kernels' bridge to MLX is not built; to build it"
@@ -243,7 +246,8 @@ def _warn(text: str) -> None:
 
 
 @cache
-def _mode() -> str:
+def mode() -> str:
+    """The environment's TINY_LLM_KERNELS."""
     mode = os.environ.get("TINY_LLM_KERNELS", "")
     if mode not in _MODES:
         raise ValueError(f"TINY_LLM_KERNELS: expected off or watched, got {mode!r}")

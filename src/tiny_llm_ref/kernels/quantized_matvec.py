@@ -1,11 +1,24 @@
-"""A quantised matrix times a few vectors, in three steps of speed: what a model computes for each new token."""
+"""A quantised matrix times a few vectors, in three steps of speed on the CPU, and on a GPU: what a model computes for
+each new token."""
+
+import math
 
 import mlx.core as mx
 
 from . import ops
 from .extension import kernel
+from .metal import metal, uses_metal
 
-__all__ = ["check_product", "quantized_matvec", "quantized_matvec_scalar", "quantized_matvec_vector"]
+__all__ = [
+    "check_product",
+    "quantized_matvec",
+    "quantized_matvec_metal",
+    "quantized_matvec_scalar",
+    "quantized_matvec_vector",
+]
+
+_METAL_TASK = "w2d4.4"
+_ROWS, _SIMDGROUPS = 4, 2  # rows of W for a simdgroup, simdgroups of a threadgroup
 
 
 def quantized_matvec_scalar(
@@ -35,8 +48,31 @@ def quantized_matvec(
     """Several weights at a time, and rows of W shared out among threads. Otherwise as `quantized_matvec_scalar`.
 
     Made for few rows of x: each is computed by itself. `quantized_matmul` is faster from about eight rows on.
+    Where the default device is a GPU, `quantized_matvec_metal`, once that is written.
     """
+    if uses_metal("quantized_matvec", _METAL_TASK):
+        return quantized_matvec_metal(x, packed, scales, biases, group_size, bits)
     return _run(x, packed, scales, biases, group_size, bits, "quantized_matvec", "w2d4.2", "w2d4.3")
+
+
+def quantized_matvec_metal(
+    x: mx.array, packed: mx.array, scales: mx.array, biases: mx.array, group_size: int = 64, bits: int = 4
+) -> mx.array:
+    """Some rows of W by a simdgroup, on a GPU, or by metal_host where there is none.
+
+    Otherwise as `quantized_matvec_scalar`.
+    """
+    check_product(x, packed, scales, biases, group_size, bits)
+    names = ["x", "packed", "scales", "biases", "O"]
+    run = metal("quantized_matvec", "quantized_matvec", names, ["out"], _METAL_TASK)
+    M, O = math.prod(x.shape[:-1]), packed.shape[0]
+    if x.size == 0 or packed.size == 0:
+        return mx.zeros((*x.shape[:-1], O), x.dtype)
+    inputs = [x.reshape(M, -1), packed, scales, biases, mx.array(O, mx.uint32)]
+    threads = 32 * _SIMDGROUPS
+    grid, group = (threads * -(-O // (_ROWS * _SIMDGROUPS)), M, 1), (threads, 1, 1)
+    (out,) = run(inputs, [((M, O), x.dtype)], grid, group, [("T", x.dtype), ("bits", bits)])
+    return out.reshape(*x.shape[:-1], O)
 
 
 def _run(

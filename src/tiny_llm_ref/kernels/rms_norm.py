@@ -1,13 +1,16 @@
-"""RMSNorm in one pass over memory, alone and with the residual sum before it."""
+"""RMSNorm in one pass over memory, alone and with the residual sum before it, on the CPU and on a GPU."""
+
+import math
 
 import mlx.core as mx
 
 from . import ops
 from .extension import kernel
+from .metal import metal, uses_metal
 
-__all__ = ["add_rms_norm", "rms_norm"]
+__all__ = ["add_rms_norm", "add_rms_norm_metal", "rms_norm", "rms_norm_metal"]
 
-_TASK = "w2d5.1"
+_TASK, _METAL_TASK = "w2d5.1", "w2d5.4"
 
 
 def rms_norm(x: mx.array, weight: mx.array, eps: float) -> mx.array:
@@ -15,9 +18,13 @@ def rms_norm(x: mx.array, weight: mx.array, eps: float) -> mx.array:
 
     Shapes: x: N.. x E, weight: E -> N.. x E. Both are of one dtype, which is kept; the arithmetic is float32.
 
+    Where the default device is a GPU, `rms_norm_metal`, once that is written.
+
     Raises:
         ValueError: weight is not of shape E, or the dtypes are not one float dtype.
     """
+    if uses_metal("rms_norm", _METAL_TASK):
+        return rms_norm_metal(x, weight, eps)
     _check_weight(x, weight)
     run = kernel("rms_norm", "rms_norm", _TASK)
     return ops.rms_norm(x, weight, eps) if run is None else run([x, weight], [(x.shape, x.dtype)], [eps])[0]
@@ -28,9 +35,13 @@ def add_rms_norm(x: mx.array, residual: mx.array, weight: mx.array, eps: float) 
 
     Shapes: x and residual: N.. x E, weight: E -> N.. x E twice. Otherwise as `rms_norm`.
 
+    Where the default device is a GPU, `add_rms_norm_metal`, once that is written.
+
     Raises:
         ValueError: x and residual differ in shape or dtype; else as `rms_norm`.
     """
+    if uses_metal("rms_norm", _METAL_TASK):
+        return add_rms_norm_metal(x, residual, weight, eps)
     _check_alike("residual", residual, x)
     _check_weight(x, weight)
     run = kernel("rms_norm", "add_rms_norm", _TASK)
@@ -38,6 +49,35 @@ def add_rms_norm(x: mx.array, residual: mx.array, weight: mx.array, eps: float) 
         return ops.add_rms_norm(x, residual, weight, eps)
     total, normed = run([x, residual, weight], [(x.shape, x.dtype)] * 2, [eps])
     return total, normed
+
+
+def rms_norm_metal(x: mx.array, weight: mx.array, eps: float) -> mx.array:
+    """A row by a threadgroup, on a GPU, or by metal_host where there is none. Otherwise as `rms_norm`."""
+    _check_weight(x, weight)
+    return _run_metal("rms_norm", {"x": x}, weight, eps, ["out"])[0]
+
+
+def add_rms_norm_metal(x: mx.array, residual: mx.array, weight: mx.array, eps: float) -> tuple[mx.array, mx.array]:
+    """A row by a threadgroup, on a GPU, or by metal_host where there is none. Otherwise as `add_rms_norm`."""
+    _check_alike("residual", residual, x)
+    _check_weight(x, weight)
+    total, normed = _run_metal("add_rms_norm", {"x": x, "residual": residual}, weight, eps, ["total", "out"])
+    return total, normed
+
+
+def _run_metal(
+    name: str, arrays: dict[str, mx.array], weight: mx.array, eps: float, outputs: list[str]
+) -> list[mx.array]:
+    run = metal("rms_norm", name, [*arrays, "weight", "eps"], outputs, _METAL_TASK)
+    shape, n = arrays["x"].shape, weight.size
+    rows = math.prod(shape[:-1])
+    if rows * n == 0:
+        return [mx.zeros(shape, weight.dtype)] * len(outputs)
+    threads = min(32 * -(-n // 128), 1024)  # of a threadgroup, each with 4 numbers at a time
+    inputs: list[mx.array | float] = [*(x.reshape(rows, n) for x in arrays.values()), weight.reshape(1, n), eps]
+    results = [((rows, n), weight.dtype)] * len(outputs)
+    found = run(inputs, results, (threads, rows, 1), (threads, 1, 1), [("T", weight.dtype)])
+    return [result.reshape(shape) for result in found]
 
 
 def _check_weight(x: mx.array, weight: mx.array) -> None:

@@ -1,11 +1,19 @@
-"""RoPE in one pass over memory, with no table of sines and cosines."""
+"""RoPE in one pass over memory, with no table of sines and cosines, on the CPU and on a GPU."""
+
+import math
+from functools import cache
 
 import mlx.core as mx
+import numpy as np
 
 from . import ops
 from .extension import kernel
+from .metal import metal, uses_metal
 
-__all__ = ["rope"]
+__all__ = ["rope", "rope_metal"]
+
+_METAL_TASK = "w2d5.5"
+_HEADS = 4  # for a thread
 
 
 def rope(x: mx.array, offset: int | mx.array, base: float, traditional: bool = False) -> mx.array:
@@ -15,19 +23,49 @@ def rope(x: mx.array, offset: int | mx.array, base: float, traditional: bool = F
     Shapes: x: B x L x H x D -> the same. The dtype is kept; the arithmetic is float32. Sines and cosines are right to
     1e-6 at every position up to 2^20: an angle in float32 would be off by 0.002 at position 40,000.
     offset: position of the first token, or an integer array of B: one for each row (0-d: one for all).
+    Where the default device is a GPU, `rope_metal`, once that is written.
 
     Raises:
         ValueError: x is not B x L x H x D with D even, or not of a float dtype; offsets are not integers, one for each
             row.
     """
-    _check_input(x)
-    offsets = mx.array(offset)
-    _check_offsets(offsets, x.shape[0])
+    if uses_metal("rope", _METAL_TASK):
+        return rope_metal(x, offset, base, traditional)
+    offsets = _offsets(x, offset)
     run = kernel("rope", "rope", "w2d5.2")
-    offsets = mx.broadcast_to(offsets.astype(mx.int32), x.shape[:1])
     if run is None:
         return ops.rope(x, offsets, base, traditional)
     return run([x, offsets], [(x.shape, x.dtype)], [base, traditional])[0]
+
+
+def rope_metal(x: mx.array, offset: int | mx.array, base: float, traditional: bool = False) -> mx.array:
+    """A pair of a few heads by a thread, on a GPU, or by metal_host where there is none. Otherwise as `rope`."""
+    offsets = _offsets(x, offset)
+    run = metal("rope", "rope", ["x", "offsets", "frequency", "traditional"], ["out"], _METAL_TASK)
+    if x.size == 0:
+        return x
+    B, L, H, D = x.shape
+    inputs: list[mx.array | float] = [x, offsets, _frequencies(D, base), traditional]
+    grid, group = (D // 2, B * L, -(-H // _HEADS)), (32, 8, 1)
+    return run(inputs, [(x.shape, x.dtype)], grid, group, [("T", x.dtype)])[0]
+
+
+@cache
+def _frequencies(D: int, base: float) -> mx.array:
+    """Of each pair, how far it turns from one position to the next, in turns times 2^64.
+
+    Shapes: 1 x (D / 2), of uint64.
+    """
+    turns = float(base) ** (-np.arange(0, D, 2) / D) / (2 * math.pi)
+    return mx.array((turns * 2.0**64).astype(np.uint64)[None])
+
+
+def _offsets(x: mx.array, offset: int | mx.array) -> mx.array:
+    """The first position of each row, of int32."""
+    _check_input(x)
+    offsets = mx.array(offset)
+    _check_offsets(offsets, x.shape[0])
+    return mx.broadcast_to(offsets.astype(mx.int32), x.shape[:1])
 
 
 def _check_input(x: mx.array) -> None:

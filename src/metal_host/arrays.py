@@ -1,0 +1,75 @@
+"""MLX's arrays as bytes, and back."""
+
+import ctypes
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import mlx.core as mx
+import numpy as np
+from numpy.lib.array_utils import byte_bounds
+
+from .errors import MetalHostError
+from .runner import Buffer
+from .signature import Parameter
+
+__all__ = ["array_of", "buffer_of", "filled_output"]
+
+_Bytes = np.ndarray[Any, np.dtype[np.uint8]]
+
+
+def array_of(x: Any) -> mx.array:
+    """An input as MLX takes it: an array, or a number."""
+    array = x if isinstance(x, mx.array) else mx.array(x)
+    if array.dtype == mx.complex64:
+        raise MetalHostError("complex64 is not supported by metal_host")
+    return array
+
+
+def buffer_of(parameter: Parameter, array: mx.array, is_contiguous: bool) -> Buffer:
+    """What a parameter that is no output points at."""
+    values = _numpy(array)
+    if is_contiguous:
+        values = np.ascontiguousarray(values).reshape(array.shape)
+    about: dict[str, Any] = {
+        "shape": lambda: np.array(values.shape, np.int32),
+        "strides": lambda: np.array(values.strides, np.int64) // values.itemsize,
+        "ndim": lambda: np.array([values.ndim], np.int32),
+    }
+    if parameter.about:
+        values = about[parameter.about]()
+    data, origin = _memory_of(values)
+    return Buffer(parameter.name, parameter.type, data, values.itemsize, origin=origin)
+
+
+def filled_output(shape: Sequence[int], dtype: mx.Dtype, value: float | None) -> tuple[_Bytes, int]:
+    """Bytes for an output, with their initial value if there is one; and the size of an element."""
+    if value is None:
+        return np.zeros(math.prod(shape) * dtype.size, np.uint8), dtype.size
+    return _bytes(np.ascontiguousarray(_numpy(mx.full(shape, value, dtype)))), dtype.size
+
+
+def _numpy(array: mx.array) -> "np.ndarray[Any, np.dtype[Any]]":
+    """The same memory, if MLX lets us see it; bfloat16 as 16 bits."""
+    try:
+        return np.array(array.view(mx.uint16) if array.dtype == mx.bfloat16 else array, copy=False)
+    except ValueError as error:
+        if "function transformations" not in str(error):
+            raise
+        raise MetalHostError(
+            "on the CPU a kernel computes at once: not within mx.compile (mx.disable_compile() turns that off), and "
+            "not within mx.vmap (write the kernel for one dimension more)"
+        ) from None
+
+
+def _memory_of(values: "np.ndarray[Any, np.dtype[Any]]") -> tuple[_Bytes, int]:
+    """All bytes between the first and the last element in memory, and which of them begins the element [0, 0, ...]."""
+    if values.flags.c_contiguous or values.size == 0:
+        return _bytes(values), 0
+    low, high = byte_bounds(values)
+    start = values.__array_interface__["data"][0]
+    return np.frombuffer(ctypes.string_at(low, high - low), np.uint8), start - low
+
+
+def _bytes(values: "np.ndarray[Any, np.dtype[Any]]") -> _Bytes:
+    return values.reshape(-1).view(np.uint8) if values.size else np.zeros(0, np.uint8)

@@ -1,0 +1,149 @@
+"""Compiles kernels and the runtime, each once, with the machine's C++ compiler."""
+
+import hashlib
+import os
+import sys
+import tempfile
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from functools import cache
+from pathlib import Path
+
+from .diagnostics import explain_errors
+from .errors import MetalCompileError, MetalHostError
+from .source import Program
+from .spaces import mixed_spaces
+from .store import keep_small, store
+from .toolchain import Toolchain, recent_clang, run_tool
+
+__all__ = ["compile_program"]
+
+_HERE = Path(__file__).parent
+_COMMON = (
+    "-std=c++17",
+    "-g1",
+    "-gdwarf-4",
+    "-fno-elide-type",
+    "-fno-omit-frame-pointer",
+    "-fno-exceptions",
+    "-fno-rtti",
+    "-fsigned-char",
+    "-fwrapv",
+    "-fno-strict-aliasing",
+    "-fno-finite-loops",
+)
+_NUMBERS = ("-ffp-contract=off", "-fno-math-errno")
+_FAULTS = "bounds,alignment,integer-divide-by-zero"
+_RUNTIME = ("-std=c++17", "-O2", "-fno-exceptions", "-fno-rtti", "-fno-omit-frame-pointer", "-fno-sanitize=all")
+_PLAIN = ("-O2", "-fno-sanitize=all")
+_CHECKED = (
+    "-O1",
+    "-DMSL_CHECKED",
+    f"-fsanitize={_FAULTS}",
+    f"-fno-sanitize-recover={_FAULTS}",
+    "-fsanitize-coverage=trace-pc",
+    "-ftrivial-auto-var-init=pattern",
+    "-Werror=uninitialized",
+)
+
+_CHECKED_BY_CLANG = (
+    *("-Xclang", "-fsanitize=thread"),  # not for the driver, which would want its library
+    *("-mllvm", "-tsan-instrument-func-entry-exit=0"),
+    *("-mllvm", "-tsan-handle-cxx-exceptions=0"),
+    *("-mllvm", "-tsan-instrument-read-before-write=1"),
+)
+
+
+def compile_program(name: str, program: Program, checked: bool, tools: Toolchain) -> Path:
+    """The program that runs a kernel, compiled if that was not done before.
+
+    Raises:
+        MetalCompileError: the kernel has an error.
+        MetalHostError: there is no compiler, or it cannot compile our own part.
+    """
+    checks = _CHECKED if checked else _PLAIN
+    flags = [*_COMMON, *_NUMBERS, *tools.linking, *_of_this_compiler(tools, checked), *checks]
+    clang = recent_clang()
+    parts = (*flags, program.spaces, clang.version) if clang else flags
+    found = store() / f"kernel-{_fingerprint(tools, program.cpp, *parts)}"
+    if found.exists():
+        os.utime(found)  # it is in use
+        if sys.platform == "darwin":
+            _keep_symbols(found)
+        return found
+    objects = _runtime(tools)
+    with tempfile.TemporaryDirectory(dir=store(), prefix=".") as folder, ThreadPoolExecutor(1) as beside:
+        source, compiled, linked = (Path(folder) / part for part in ("kernel.cpp", "kernel.o", found.name))
+        mixed = beside.submit(mixed_spaces, program.spaces, program.texts, clang, Path(folder)) if clang else None
+        source.write_text(program.cpp, encoding="utf-8")
+        run = run_tool([*tools.command, *flags, f"-I{_HERE / 'include'}", "-c", str(source), "-o", str(compiled)])
+        problem = explain_errors(run.stderr, program.texts) if run.returncode else mixed.result() if mixed else ""
+        if problem:
+            raise MetalCompileError(f"kernel '{name}' does not compile:\n{problem}")
+        run = run_tool([*tools.command, *tools.linking, str(compiled), *map(str, objects), "-lm", "-o", str(linked)])
+        if run.returncode:
+            raise MetalHostError(f"kernel '{name}' cannot be linked:\n{run.stderr[-1000:]}")
+        if sys.platform == "darwin":
+            _extract_symbols(linked, found)
+        linked.rename(found)  # at once, for whoever else compiles or runs it
+    keep_small(store())
+    return found
+
+
+def _extract_symbols(linked: Path, found: Path) -> None:
+    """On macOS lines stand in the object file, which does not stay."""
+    symbols = f"{linked}.dSYM"
+    run_tool(["xcrun", "dsymutil", str(linked), "-o", symbols])
+    with suppress(OSError):  # there are none, or somebody else was faster
+        os.rename(symbols, f"{found}.dSYM")
+
+
+def _keep_symbols(found: Path) -> None:
+    with suppress(OSError):
+        os.utime(f"{found}.dSYM")
+
+
+def _runtime(tools: Toolchain) -> list[Path]:
+    """The object files of runtime/."""
+    sources = sorted((_HERE / "runtime").glob("*.cpp"))
+    flags = [*_RUNTIME, *tools.linking]
+    command = [*tools.command, *flags, "-c"]
+    folder = store() / f"runtime-{_fingerprint(tools, *flags)}"
+    if not folder.exists():
+        with tempfile.TemporaryDirectory(dir=store(), prefix=".") as temporary:
+            unfinished = Path(temporary) / "objects"
+            unfinished.mkdir()
+            commands = [[*command, str(source), "-o", str(unfinished / f"{source.stem}.o")] for source in sources]
+            with ThreadPoolExecutor(os.cpu_count()) as pool:
+                failed = [run.stderr for run in pool.map(run_tool, commands) if run.returncode]
+            if failed:
+                raise MetalHostError(f"metal_host's runtime does not compile:\n{failed[0][-2000:]}")
+            try:
+                unfinished.rename(folder)
+            except OSError:
+                if not folder.exists():  # otherwise somebody else was faster
+                    raise
+    os.utime(folder)
+    return [folder / f"{source.stem}.o" for source in sources]
+
+
+def _of_this_compiler(tools: Toolchain, checked: bool) -> list[str]:
+    """So that half is rounded after each operation; and, for a checked run, without calls that we do not need."""
+    flags = ["-mf16c"] if tools.has_half else []
+    if tools.is_clang:
+        flags += ["-Xclang", "-ffloat16-excess-precision=none", "-Wno-everything"]
+        return [*flags, *(_CHECKED_BY_CLANG if checked else [])]
+    flags += ["-fexcess-precision=16", "-fmax-errors=20"]
+    return flags + (["-fsanitize=thread", "--param", "tsan-instrument-func-entry-exit=0"] if checked else [])
+
+
+@cache
+def _texts_of_package() -> str:
+    files = sorted(file for part in ("include", "runtime") for file in (_HERE / part).rglob("*.*"))
+    files.append(_HERE / "spaces.py")  # on whose word a program is taken
+    return "".join(file.read_text(encoding="utf-8") for file in files)
+
+
+def _fingerprint(tools: Toolchain, *parts: str) -> str:
+    text = "\0".join([*parts, *tools.command, tools.version, tools.triple, _texts_of_package()])
+    return hashlib.sha256(text.encode()).hexdigest()[:24]

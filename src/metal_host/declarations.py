@@ -1,0 +1,96 @@
+"""Declarations of variables, as far as tokens can tell."""
+
+import re
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from .tokens import Token, after_brackets, after_space
+
+__all__ = ["QUALIFIERS", "SCALARS", "SPACES", "VECTORS", "Declaration", "Variable", "declaration"]
+
+SPACES = frozenset({"device", "constant", "thread", "threadgroup"})
+QUALIFIERS = SPACES | {"const", "volatile", "static", "constexpr"}
+_PARTS = frozenset({"unsigned", "signed", "int", "short", "long", "char", "float", "half", "bool"})
+_SIZED = {f"{sign}int{bits}_t" for sign in ("", "u") for bits in (8, 16, 32, 64)}
+_SHORT = {"char", "uchar", "short", "ushort", "int", "uint", "long", "ulong", "half", "bfloat", "float", "bool"}
+SCALARS = frozenset(_PARTS | _SHORT | _SIZED | {"size_t", "float16_t", "bfloat16_t"})
+VECTORS = frozenset(f"{packed}{scalar}{n}" for packed in ("", "packed_") for scalar in _SHORT for n in (2, 3, 4))
+_WORDS = """return else do case default goto break continue typedef using new delete throw if for while switch struct
+class union enum template namespace operator public private protected friend"""
+_NO_TYPES = frozenset(re.findall(r"\w+", _WORDS))
+
+
+class Variable(NamedTuple):
+    name: str
+    dimensions: str  # such as [4][8]
+    value: str  # what it is initialised with
+
+
+class Declaration(NamedTuple):
+    """type: without qualifiers. end: the index behind its semicolon."""
+
+    type: str
+    qualifiers: frozenset[str]
+    variables: list[Variable]
+    end: int
+
+
+def declaration(tokens: Sequence[Token], i: int) -> Declaration | None:
+    """`T name[n] = value, ...;` at i; nothing if it is something else, also pointers and references."""
+    type_, qualifiers, i = _type(tokens, i)
+    variables: list[Variable] = []
+    while type_:
+        i = after_space(tokens, i)
+        if i >= len(tokens) or tokens[i].kind != "word":
+            break
+        name, start = tokens[i].text, i + 1
+        i = after_space(tokens, i + 1)
+        while i < len(tokens) and tokens[i].text == "[":
+            i = after_space(tokens, after_brackets(tokens, i))
+        dimensions = "".join(token.text for token in tokens[start:i] if token.kind != "space")
+        start = i
+        if i < len(tokens) and tokens[i].text in ("=", "{"):
+            i = _after_value(tokens, i)
+        variables.append(Variable(name, dimensions, "".join(token.text for token in tokens[start:i])))
+        if i >= len(tokens) or tokens[i].text not in ",;":
+            break
+        if tokens[i].text == ";":
+            return Declaration(type_, qualifiers, variables, i + 1)
+        i += 1
+    return None
+
+
+def _after_value(tokens: Sequence[Token], i: int) -> int:
+    while i < len(tokens) and tokens[i].text not in (",", ";"):
+        i = after_brackets(tokens, i) if tokens[i].text in ("(", "[", "{") else i + 1
+    return i
+
+
+def _type(tokens: Sequence[Token], i: int) -> tuple[str, frozenset[str], int]:
+    """The type that begins at i, its qualifiers, and where it ends."""
+    words: list[str] = []
+    qualifiers: set[str] = set()
+    is_whole = False
+    while (i := after_space(tokens, i)) < len(tokens):
+        kind, text = tokens[i]
+        if text == "<" and is_whole:
+            end = after_brackets(tokens, i)
+            words.append("".join(token.text for token in tokens[i:end]))
+            i = end
+            continue
+        if kind == "word" and text in QUALIFIERS:
+            qualifiers.add(text)
+        elif kind == "word" and text == "typename":
+            words.append("typename ")
+        elif text == "::":
+            words.append(text)
+            is_whole = False
+        elif kind == "word" and (not is_whole or (text in _PARTS and words[-1].strip() in _PARTS)):
+            if text in _NO_TYPES:
+                return "", frozenset(), i
+            words.append(f"{text} " if text in _PARTS else text)
+            is_whole = True
+        else:
+            break
+        i += 1
+    return "".join(words).strip() if is_whole else "", frozenset(qualifiers), i

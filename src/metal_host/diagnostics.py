@@ -1,0 +1,99 @@
+"""What a compiler says, cut to a kernel's own lines."""
+
+import re
+from collections.abc import Iterator, Mapping
+from functools import cache
+from pathlib import Path
+
+__all__ = ["explain_errors", "listed", "quoted"]
+
+_REASONS = {
+    "function_constant": "mx.fast.metal_kernel cannot set a function constant: make it a template argument",
+    "atomic_thread_fence": "'atomic_thread_fence' is not supported by metal_host, for which nothing orders the "
+    "threadgroups of a dispatch: take a second kernel for what needs the first one's results",
+}
+_NOT_METAL = {"double", "dynamic_cast", "typeid", "throw", "goto", "thread_local", "asm", "__asm__", "printf"}
+
+
+def explain_errors(output: str, texts: Mapping[str, str]) -> str:
+    """The first errors: place, message, line of the source. texts: the kernel's, by the names of their files."""
+    found: dict[tuple[str, int], str] = {}
+    for file, line, message in _errors(output.splitlines(), texts):
+        found.setdefault((file, line), _plain(message, _text(file, line, texts, "")))
+    own = {place: message for place, message in found.items() if place[0] in texts}
+    return listed(own or found, texts) or output[-1000:]
+
+
+def listed(found: Mapping[tuple[str, int], str], texts: Mapping[str, str], most: int = 3) -> str:
+    """What was found at places, file and line; and their text. texts: the kernel's, by the names of their files."""
+    parts = [f"{f}:{n}: {said}{_text(f, n, texts, chr(10) + '    ')}" for (f, n), said in list(found.items())[:most]]
+    more = [f"and {len(found) - most} more"] if len(found) > most else []
+    return "\n".join([*parts, *more])
+
+
+def quoted(file: str, line: int, texts: Mapping[str, str]) -> str:
+    """A place and its text: "name.metal:3: x = y;"."""
+    return f"{file}:{line}:{_text(file, line, texts, ' ')}"
+
+
+def _text(file: str, line: int, texts: Mapping[str, str], before: str) -> str:
+    lines = texts.get(file, "").splitlines()
+    return f"{before}{lines[line - 1].strip()}" if 0 < line <= len(lines) else ""
+
+
+def _errors(lines: list[str], texts: Mapping[str, str]) -> Iterator[tuple[str, int, str]]:
+    """File, line and message of each error. Of one in our headers, the kernel's line that leads there."""
+    led_from: tuple[str, int] | None = None
+    for number, text in enumerate(lines):
+        if "In instantiation of" in text or "In substitution of" in text:
+            led_from = None
+        match = re.match(r"(.+?):(\d+):(?:\d+:)? +(.*)", text)
+        if match is None:
+            continue
+        file, line, said = match[1].rsplit("/", 1)[-1], int(match[2]), match[3]
+        if file in texts and said.startswith("required") and led_from is None:
+            led_from = (file, line)
+        elif error := re.match(r"(?:fatal )?error: (.*)", said):
+            place = (file, line) if file in texts else led_from or _noted(lines[number + 1 :], texts) or (file, line)
+            yield *place, error[1]
+
+
+def _noted(lines: list[str], texts: Mapping[str, str]) -> tuple[str, int] | None:
+    """Where Clang says, behind an error in another file, that it comes from."""
+    for text in lines:
+        if " error: " in text:
+            return None
+        match = re.match(r"(?:.*/)?(.+?):(\d+):\d+: note: in instantiation of", text)
+        if match and match[1] in texts:
+            return match[1], int(match[2])
+    return None
+
+
+def _plain(message: str, line: str) -> str:
+    """In words of Metal, without what templates and namespaces add."""
+    if refused := re.search(r"attempt to use poisoned \"(\w+)\"", message):
+        return _refusal(refused[1])
+    if "attempt to use a poisoned identifier" in message:  # Clang does not say which
+        return _refusal(next((word for word in re.findall(r"\w+", line) if word in _refused()), line))
+    message = re.sub("[‘’]", "'", message)
+    message = re.sub(r"there are no arguments to '(\w+)' .*", r"'\1' was not declared in this scope", message)
+    message = re.sub(r" ?\[-[Wf][^\]]*\]| ?\[with [^\]]*\]| ?\{aka [^}]*\}", "", message)
+    message = re.sub(r"metal::|std::|\(anonymous namespace\)::", "", message).replace("_Float16", "half")
+    message = re.sub(r"\bvec<(\w+), ?(\d)>", r"\1\2", message)
+    if message.startswith("redefinition of"):
+        message += " (metal_host does not tell functions apart by address spaces only)"
+    return message.removeprefix('#error "').removesuffix('"')
+
+
+@cache
+def _refused() -> frozenset[str]:
+    text = (Path(__file__).parent / "include" / "msl" / "refused.h").read_text(encoding="utf-8")
+    return frozenset(" ".join(re.findall(r"#pragma GCC poison (.*)", text)).split())
+
+
+def _refusal(name: str) -> str:
+    if name in _NOT_METAL:
+        return f"Metal has no '{name}'"
+    if name.startswith(("texture", "depth")):
+        return f"'{name}': mx.fast.metal_kernel hands in buffers, no textures"
+    return _REASONS.get(name, f"'{name}' is not supported by metal_host")

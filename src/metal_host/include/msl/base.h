@@ -1,0 +1,70 @@
+// Words of the language that mean nothing on a CPU, scalar types, and what the runtime offers to the other headers.
+#pragma once
+#include <stddef.h>
+#include <stdint.h>
+
+#include <type_traits>
+
+#include "runtime_interface.h"
+
+#if !defined(__clang__) && (!defined(__FLT16_MAX__) || (defined(__aarch64__) && __GNUC__ < 13))
+#error "kernels need a compiler that has _Float16: g++ 12 or later (on arm64 13), or clang 16 or later"
+#endif
+
+#define device
+#define constant  // source.py puts const in its place where it matters
+#define thread
+#define threadgroup
+#define kernel
+#define METAL_FUNC inline __attribute__((always_inline))
+#define __METAL__ 1
+#ifndef __METAL_VERSION__
+#define __METAL_VERSION__ 310
+#endif
+
+// Whose loads and stores are the kernel's own, and are checked; and whose are ours, and are not.
+#define MSL_INLINE inline __attribute__((always_inline))
+#define MSL_OURS inline __attribute__((no_sanitize("thread")))
+
+typedef unsigned char uchar;
+typedef unsigned short ushort;
+typedef unsigned int uint;
+typedef unsigned long ulong;
+typedef _Float16 half;
+
+// threadgroup float x[32];   becomes   MSL_THREADGROUP(x, float[32])
+#define MSL_THREADGROUP(name, ...)                                         \
+    static msl_site msl_site_of_##name;                                    \
+    auto& name = *static_cast<std::add_pointer_t<__VA_ARGS__>>(            \
+        msl_threadgroup_variable(&msl_site_of_##name, sizeof(__VA_ARGS__), \
+                                 sizeof(std::remove_all_extents_t<__VA_ARGS__>), #name, msl_where::here()));
+
+// A thread's own array to which pointers lead: float x[4];   becomes   msl_fenced<float[4]> ...; auto& x = ...;
+#ifdef MSL_CHECKED
+template <class T>
+struct msl_fenced {
+    char before[MSL_FENCE];
+    T value;
+    char behind[MSL_FENCE];
+};
+template <class T>
+struct msl_watched {  // while it lives, nobody may touch the fences
+    T* array;         // from a function that the compiler cannot see into, so that it leaves no access unwatched
+    msl_watched(msl_fenced<T>& in, const char* name)
+        : array(static_cast<T*>(msl_watch(&in.value, sizeof(T), sizeof(std::remove_all_extents_t<T>), name))) {}
+    ~msl_watched() { msl_unwatch(); }
+};
+#else
+struct msl_no_fence {};
+template <class T>
+struct msl_fenced {
+    msl_no_fence before;
+    T value;
+    msl_no_fence behind;
+};
+template <class T>
+struct msl_watched {
+    T* array;
+    msl_watched(msl_fenced<T>& in, const char*) : array(&in.value) {}
+};
+#endif

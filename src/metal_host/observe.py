@@ -1,0 +1,182 @@
+"""Looks on while a kernel runs: how much memory it moves, and in which pieces; or what each thread does, in order."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+
+from .places import lines_of
+from .runner import Buffer
+from .toolchain import Toolchain
+
+__all__ = ["NOTHING", "Counts", "Event", "Observer", "Traffic", "counting", "observer", "tracing"]
+
+NOTHING, COUNTS, TRACE = range(3)  # what the runtime is asked to observe
+_ACCESSES = {"r": "read", "w": "write", "ar": "atomic read", "aw": "atomic write"}
+
+
+@dataclass
+class Traffic:
+    """What went to and from one buffer or threadgroup variable.
+
+    read, written: bytes, each time that a thread moved them. distinct_read, distinct_written: each byte once a call.
+    reads, writes: accesses of threads; wide: those of them that move 16 bytes or more.
+    together: accesses of simdgroups: what its lanes do at the same place in the text, for the same time, is one.
+    lines: into how many lines of 64 bytes those fall, for a buffer; as few as possible is coalesced.
+    cycles: what those take, for a threadgroup variable, if its memory has 32 banks of 4 bytes, each of which gives one
+    word at a time; conflicts: how many fewer would do if the words of an access lay in as many banks as there are.
+    """
+
+    read: int = 0
+    written: int = 0
+    reads: int = 0
+    writes: int = 0
+    wide: int = 0
+    distinct_read: int = 0
+    distinct_written: int = 0
+    together: int = 0
+    lines: int = 0
+    cycles: int = 0
+    conflicts: int = 0
+
+    def add(self, numbers: Sequence[int]) -> None:
+        for entry, number in zip(fields(self), numbers, strict=True):
+            setattr(self, entry.name, getattr(self, entry.name) + number)
+
+
+@dataclass
+class Counts:
+    """What kernels did, all calls together.
+
+    buffers: by the names of inputs and outputs; variables: threadgroup variables, by theirs.
+    barriers: of threadgroups, each counted once for a threadgroup; those of simdgroups and their operations, for each
+    lane.
+    """
+
+    calls: int = 0
+    threadgroups: int = 0
+    barriers: int = 0
+    simd_barriers: int = 0
+    simd_operations: int = 0
+    buffers: dict[str, Traffic] = field(default_factory=dict)
+    variables: dict[str, Traffic] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Event:
+    """What one thread of the traced threadgroup did.
+
+    thread: its number in the threadgroup. kind: "read", "write", "atomic read", "atomic write" or "wait".
+    name: of the buffer or threadgroup variable; of the barrier or operation of a simdgroup that it waits at.
+    offset, size: in bytes, from where the kernel's pointer points. file, line: of the kernel's text; "" and 0 if it is
+    not known.
+    """
+
+    thread: int
+    kind: str
+    name: str
+    offset: int
+    size: int
+    file: str
+    line: int
+
+
+@dataclass
+class Observer:
+    """Who asked for what. threadgroup: which one is traced."""
+
+    counts: Counts | None = None
+    events: list[Event] | None = None
+    threadgroup: tuple[int, int, int] = (0, 0, 0)
+
+    @property
+    def kind(self) -> int:
+        return COUNTS if self.counts is not None else TRACE
+
+    def number(self, grid: Sequence[int], threadgroup: Sequence[int]) -> int:
+        """The traced threadgroup's, counted as the runtime does."""
+        number = 0
+        for size, of_one, at in reversed(list(zip(grid, threadgroup, self.threadgroup, strict=True))):
+            number = number * -(-size // max(1, min(size, of_one))) + at
+        return number
+
+    def take(
+        self,
+        lines: Sequence[str],
+        program: Path,
+        texts: Mapping[str, str],
+        buffers: Sequence[Buffer],
+        tools: Toolchain,
+    ) -> None:
+        """Adds what one run told."""
+        told = [line.split() for line in lines]
+        names = [b.name for b in buffers] + [words[2] for words in told if words[0] == "variable"]
+        if self.counts is not None:
+            _add_counts(self.counts, told, names, len(buffers))
+        if self.events is not None:
+            codes = sorted({words[6] for words in told if words[0] == "access"})
+            places = dict(zip(codes, lines_of(program, codes, texts, tools) or [], strict=False))
+            origins = [b.origin for b in buffers] + [0] * len(names)
+            for words in told:
+                if words[0] == "access":
+                    region = int(words[3])
+                    file, line = places.get(words[6]) or ("", 0)
+                    offset = int(words[4]) - origins[region]
+                    kind = _ACCESSES[words[2]]
+                    self.events.append(Event(int(words[1]), kind, names[region], offset, int(words[5]), file, line))
+                elif words[0] == "wait":
+                    self.events.append(Event(int(words[1]), "wait", words[2], 0, 0, words[4], int(words[3])))
+
+
+_observer: ContextVar[Observer | None] = ContextVar("metal_host_observer", default=None)
+
+
+def observer() -> Observer | None:
+    """Who looks on now, in this thread."""
+    return _observer.get()
+
+
+@contextmanager
+def counting() -> Iterator[Counts]:
+    """Counts what all kernels do that this thread calls within; they run on the CPU, and checked.
+
+    `with counting() as counts: ...; counts.buffers["x"].read`. It is a model of a GPU: what its caches do, how it joins
+    accesses, and what its banks are, differs between GPUs; and what a compiler knows already it does not read again. A
+    kernel that is complained of is not counted.
+    """
+    counts = Counts()
+    token = _observer.set(Observer(counts=counts))
+    try:
+        yield counts
+    finally:
+        _observer.reset(token)
+
+
+@contextmanager
+def tracing(threadgroup: tuple[int, int, int] = (0, 0, 0)) -> Iterator[list[Event]]:
+    """Notes what the threads of one threadgroup do, in all kernels that this thread calls within, as `counting` does.
+
+    The events are in the order in which they happened here: a thread runs until it waits, so that threads do not take
+    turns as on a GPU. Of a kernel that is complained of, they end where that was. No more than 100,000 are kept a call.
+    """
+    events: list[Event] = []
+    token = _observer.set(Observer(events=events, threadgroup=threadgroup))
+    try:
+        yield events
+    finally:
+        _observer.reset(token)
+
+
+def _add_counts(counts: Counts, told: Sequence[Sequence[str]], names: Sequence[str], buffers: int) -> None:
+    counts.calls += 1
+    for kind, *rest in told:
+        if kind == "run":
+            counts.threadgroups += int(rest[0])
+            counts.barriers += int(rest[1])
+            counts.simd_barriers += int(rest[2])
+            counts.simd_operations += int(rest[3])
+        elif kind == "count":
+            number = int(rest[0])
+            group = counts.buffers if number < buffers else counts.variables
+            group.setdefault(names[number], Traffic()).add([int(n) for n in rest[1:]])

@@ -1,0 +1,55 @@
+"""From addresses of a program's code to lines of the kernel's text."""
+
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from .toolchain import Toolchain
+
+__all__ = ["Place", "lines_of"]
+
+Place = tuple[str, int]  # a file and a line of it
+
+
+def lines_of(
+    program: Path, codes: Sequence[str], texts: Mapping[str, str], tools: Toolchain
+) -> list[Place | None] | None:
+    """For each address (hexadecimal) the innermost line of the kernel's own text that it comes from.
+
+    None in place of a line: between the kernel's lines. None instead of the list: no tool here can say it.
+    """
+    if sys.platform == "darwin":
+        symbols = f"{program}.dSYM/Contents/Resources/DWARF/{program.name}"
+        parts = [_output(["xcrun", "atos", "-i", "-o", symbols, code]) for code in codes]
+    elif tool := tools.addr2line():
+        parts = _by_address(_output([tool, "-a", "-i", "-e", str(program), *codes]))
+    else:
+        return None
+    return [next((p for text in part if (p := _place(text, texts))), None) for part in parts]
+
+
+def _output(command: Sequence[str]) -> list[str]:
+    try:
+        run = subprocess.run(command, capture_output=True, text=True, errors="replace", timeout=60)
+    except (OSError, subprocess.TimeoutExpired):
+        return []
+    return run.stdout.splitlines()
+
+
+def _by_address(output: Sequence[str]) -> list[list[str]]:
+    """The lines that tell of each address, which addr2line repeats before them."""
+    parts: list[list[str]] = []
+    for text in output:
+        if text.startswith("0x"):
+            parts.append([])
+        elif parts:
+            parts[-1].append(text)
+    return parts
+
+
+def _place(text: str, texts: Mapping[str, str]) -> Place | None:
+    """Out of addr2line's "/tmp/x/name.metal:3 (discriminator 1)" or atos' "f (in kernel) (name.metal:3)"."""
+    file, _, line = text.partition(" (d")[0].rstrip(")").rpartition(":")
+    file = file.rsplit("/", 1)[-1].rsplit("(", 1)[-1]
+    return (file, int(line)) if file in texts and line.isdigit() else None

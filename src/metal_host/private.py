@@ -1,0 +1,82 @@
+"""A thread's own arrays, where pointers lead to them: they get fences around them, which a checked run watches.
+
+An array that is only ever indexed needs none: the compiler itself checks the index.
+"""
+
+from collections.abc import Sequence
+
+from .declarations import Declaration, Variable, declaration
+from .scopes import FUNCTION, KERNEL, scopes
+from .tokens import Token, after_brackets, after_space, directives
+
+__all__ = ["private_arrays"]
+
+_NOT_OWN = {"const", "constexpr", "constant", "static", "volatile", "device", "threadgroup"}
+
+
+def private_arrays(tokens: Sequence[Token], outermost: str) -> dict[int, tuple[str, int]]:
+    """By the index of a declaration's first token: what to write instead, and where the declaration ends."""
+    within = scopes(tokens, outermost)
+    in_directive = directives(tokens)
+    found = {}
+    is_start = outermost == KERNEL  # of a statement
+    for i, (kind, text) in enumerate(tokens):
+        if kind == "space" or in_directive[i]:
+            continue
+        if is_start and kind == "word" and within[i] in (FUNCTION, KERNEL):
+            known = declaration(tokens, i)
+            if (
+                known
+                and not _NOT_OWN & known.qualifiers
+                and any(_is_led_to(tokens, known.end, v) for v in known.variables)
+            ):
+                found[i] = (_fenced(tokens, known), known.end)
+        is_start = kind == "sign" and text in "{};"
+    return found
+
+
+def _fenced(tokens: Sequence[Token], known: Declaration) -> str:
+    parts = []
+    for name, dimensions, value in known.variables:
+        if not _is_led_to(tokens, known.end, Variable(name, dimensions, value)):
+            parts.append(f"{known.type} {name}{dimensions}{value};")
+            continue
+        guard = f"msl_fenced_{name}"
+        first = f" = {{{{}}, {value.lstrip('= ')}, {{}}}}" if value else ""
+        parts.append(f"msl_fenced<{known.type}{dimensions}> {guard}{first};")
+        parts.append(f'const msl_watched<{known.type}{dimensions}> msl_watched_{name}({guard}, "{name}");')
+        parts.append(f"auto& {name} = *msl_watched_{name}.array;")
+    return " ".join(parts)
+
+
+def _is_led_to(tokens: Sequence[Token], start: int, variable: Variable) -> bool:
+    """Whether the text behind a declaration of an array uses it otherwise than with all its indices."""
+    if not variable.dimensions or "[]" in variable.dimensions:
+        return False
+    depth = _count(variable.dimensions)
+    for i in range(start, len(tokens)):
+        if tokens[i].text == variable.name and (_indices(tokens, i + 1) < depth or _is_address(tokens, i)):
+            return True
+    return False
+
+
+def _count(dimensions: str) -> int:
+    level = count = 0
+    for letter in dimensions:
+        count += letter == "[" and level == 0
+        level += (letter == "[") - (letter == "]")
+    return count
+
+
+def _indices(tokens: Sequence[Token], i: int) -> int:
+    count = 0
+    i = after_space(tokens, i)
+    while i < len(tokens) and tokens[i].text == "[":
+        count += 1
+        i = after_space(tokens, after_brackets(tokens, i))
+    return count
+
+
+def _is_address(tokens: Sequence[Token], i: int) -> bool:
+    before = [token.text for token in tokens[max(0, i - 3) : i] if token.kind != "space"]
+    return before[-1:] == ["&"] and before[-2:-1] not in (["&"], [")"], ["]"])

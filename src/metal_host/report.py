@@ -1,0 +1,190 @@
+"""From the runtime's report to a message for whoever wrote the kernel."""
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from string import Formatter
+
+from .diagnostics import quoted
+from .errors import MetalKernelError, Party
+from .places import Place, lines_of
+from .runner import Buffer
+from .toolchain import Toolchain
+
+__all__ = ["explain"]
+
+_FLAGS = {0: "mem_none", 1: "mem_device", 2: "mem_threadgroup", 3: "mem_device | mem_threadgroup"}
+_MESSAGES = {
+    "bounds": "out of bounds: {an_access} of {element}; {memory}",
+    "array": "out of bounds: index {index} of an array of type {type}",
+    "vector": "out of bounds: an element that the vector does not have",
+    "wild": "{an_access} of {bytes} bytes at an address that belongs to no buffer",
+    "crash": "access to an address that belongs to no buffer",
+    "alignment": "misaligned: {an_access} of {bytes} bytes at byte {byte}; {memory}",
+    "misaligned": "misaligned: a pointer to what needs {alignment} bytes of alignment is {byte} off",
+    "input": "write to {element}: inputs do not change",
+    "unwritten": "read of {element}, which nothing has written; {memory}",
+    "division": "division of an integer by zero",
+    "endless": "a thread has run {steps} steps and does not end",
+    "time": "it does not end: {seconds} seconds have passed (METAL_HOST_SECONDS may allow more)",
+    "stack": "a thread's own variables need too much memory, or a function calls itself without end",
+    "threadgroup_memory": "{bytes} bytes of threadgroup memory with '{variable}': {limit} are there",
+    "inactive": "{operation} reads the value of a lane that takes no part in it",
+    "not_all": "{operation} without all 32 lanes of the simdgroup",
+    "memory": "its buffers do not fit into memory",
+    "ended": "its process has ended with status {status}",
+}
+
+
+class _Reader(Mapping[str, str]):
+    """Looks things up in a report: what it says, and what follows from that."""
+
+    def __init__(
+        self,
+        report: Mapping[str, str],
+        program: Path,
+        texts: Mapping[str, str],
+        buffers: Sequence[Buffer],
+        tools: Toolchain,
+    ):
+        self.report = report
+        self._program = program
+        self._texts = texts
+        self._buffers = buffers
+        self._tools = tools
+
+    def __getitem__(self, key: str) -> str:
+        derived: dict[str, Callable[[], str]] = {
+            "element": self.element,
+            "memory": self.memory,
+            "an_access": lambda: _article(self["access"]),
+            "type": lambda: re.sub(r".*\(aka ('.*')\)", r"\1", self.report["type"]).replace(" [", "["),
+        }
+        return derived[key]() if key in derived else self.report.get(key, "?")
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.report)
+
+    def __len__(self) -> int:
+        return len(self.report)
+
+    def has(self, key: str) -> bool:
+        return key in self.report
+
+    def place(self, prefix: str = "") -> str:
+        """The line of the source, behind an indent."""
+        if not (self.has(f"{prefix}line") or self.has(f"{prefix}code")):
+            return ""
+        found = self.line(prefix)
+        if isinstance(found, str):
+            return f"\n    ({found})"
+        return f"\n    {quoted(*found, self._texts)}"
+
+    def line(self, prefix: str) -> Place | str:
+        """The same as file and line; or why there is none."""
+        if self.has(f"{prefix}line"):
+            return self[f"{prefix}file"].rsplit("/", 1)[-1], int(self[f"{prefix}line"])
+        calls = self[f"{prefix}code"].split()
+        found = lines_of(self._program, calls, self._texts, self._tools)
+        if found is None:
+            return "to see the line, install binutils"
+        return next((place for place in found if place), "between the kernel's lines")
+
+    def parties(self) -> Iterator[Party]:
+        """The threads that the report names."""
+        for prefix in ("", "other_", "absent_"):
+            if not self.has(f"{prefix}thread"):
+                continue
+            *_, x, y, z, number = map(int, self[f"{prefix}thread"].split())
+            found = self.line(prefix)
+            file, line = ("", 0) if isinstance(found, str) else found
+            yield Party(number, (x, y, z), file, line)
+
+    def thread(self, prefix: str = "") -> str:
+        """Which thread, in Metal's words."""
+        if not self.has(f"{prefix}thread"):
+            return "?"
+        x, y, z, gx, gy, gz, number = map(int, self[f"{prefix}thread"].split())
+        where = f"simdgroup {number // 32}, lane {number % 32}"
+        return f"thread ({x}, {y}, {z}) of the grid: number {number} of threadgroup ({gx}, {gy}, {gz}), {where}"
+
+    def memory(self) -> str:
+        """The buffer or variable, its size and type."""
+        if self.has("variable"):
+            return f"threadgroup variable '{self['variable']}' has {_counted(self['count'])}"
+        if self.has("private"):
+            return f"the thread's own array '{self['private']}' has {_counted(self['count'])}"
+        buffer = self._buffers[int(self["buffer"])]
+        kind = ("input", "output", "output")[buffer.kind]
+        return f"{kind} '{buffer.name}' has {_counted(self['count'])} of type {buffer.type}"
+
+    def element(self) -> str:
+        names = (self[key] for key in ("variable", "private") if self.has(key))
+        name = next(names, None) or self._buffers[int(self["buffer"])].name
+        return f"{name}[{self['index']}]"
+
+
+def explain(
+    name: str,
+    report: Mapping[str, str],
+    program: Path,
+    texts: Mapping[str, str],
+    buffers: Sequence[Buffer],
+    tools: Toolchain,
+) -> MetalKernelError:
+    """The error that tells what a report says."""
+    reader = _Reader(report, program, texts, buffers, tools)
+    kind = reader["kind"]
+    writer = {"race": _race, "divergent": _divergent, "output": _output}.get(kind, _other)
+    return MetalKernelError(f"kernel '{name}': {writer(reader)}", kind, list(reader.parties()))
+
+
+def _race(r: _Reader) -> str:
+    text = f"data race on {r.element()}: {_article(r['access'])}{r.place()}\n  by {r.thread()}\n"
+    text += f"  and {_article(r['other_access'])}{r.place('other_')}\n  by "
+    text += f"{r.thread('other_')}\n"
+    if r["groups"] != "1":
+        return text + "  Nothing orders the threadgroups of a dispatch; atomic operations may meet."
+    flag = "mem_threadgroup" if r.has("variable") else "mem_device"
+    if r.has("barrier_flags"):
+        flags = _FLAGS.get(int(r["barrier_flags"]), r["barrier_flags"])
+        return text + f"  The barrier between the two has {flags}, which is not {flag}:{r.place('barrier_')}"
+    if r["code"] == r["other_code"] and r["access"] == "write":
+        return text + "  No barrier helps where several threads write one element at once: let one of them do it."
+    text += f"  There is no threadgroup_barrier(mem_flags::{flag}) between the two."
+    if _simdgroup(r["thread"]) == _simdgroup(r["other_thread"]):
+        text += "\n  Nor do the lanes of a simdgroup, as these two are, stay in step by themselves."
+    return text
+
+
+def _simdgroup(thread: str) -> int:
+    return int(thread.split()[-1]) // 32
+
+
+def _divergent(r: _Reader) -> str:
+    whole = "threadgroup" if r["operation"] == "threadgroup_barrier" else "simdgroup"
+    text = f"{r['operation']} that not all threads of the {whole} reach: {r['waiting']} of {r['threads']} wait at it"
+    text += f"{r.place()}\n  such as {r.thread()}"
+    if r.has("absent_thread"):
+        text += f"\n  while {r['finished']} have ended, such as {r.thread('absent_')}"
+    if r.has("other_thread"):
+        text += f"\n  while others wait at another {r['other_operation']}{r.place('other_')}"
+        text += f"\n  such as {r.thread('other_')}"
+    return text
+
+
+def _output(r: _Reader) -> str:
+    return f"{_counted(r['missing'])} that no thread wrote: the first is {r.element()}; {r.memory()}"
+
+
+def _other(r: _Reader) -> str:
+    text = Formatter().vformat(_MESSAGES.get(r["kind"], "{kind}"), (), r) + r.place()
+    return f"{text}\n  by {r.thread()}" if r.has("thread") else text
+
+
+def _article(what: str) -> str:
+    return f"{'an' if what[:1] in 'aeiou' else 'a'} {what}"
+
+
+def _counted(number: str) -> str:
+    return f"{number} element{'' if number == '1' else 's'}"

@@ -1,0 +1,133 @@
+"""Runs a compiled kernel in a process of its own, so that nothing that it does can harm the one that asked for it.
+
+The request, with all buffers, is a file without a name that both map into their memory; the answer is a few lines.
+"""
+
+import mmap
+import struct
+import subprocess
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from .errors import MetalHostError
+
+__all__ = ["INITIALISED", "INPUT", "OUTPUT", "Buffer", "Options", "Outcome", "run_program"]
+
+INPUT, OUTPUT, INITIALISED = range(3)  # what a buffer is; an initialised output has values before the kernel runs
+_HEADER = struct.Struct("=10IQ4I")
+_BUFFER = struct.Struct("=3Q2I")
+_PAGE = 1 << 14
+_SLACK = 20  # how much longer than its own limit a process may need on a busy machine, as a factor
+
+
+@dataclass(frozen=True)
+class Buffer:
+    """Memory of a kernel. origin: the byte of it at which the kernel's pointer points."""
+
+    name: str
+    type: str
+    data: "np.ndarray[Any, np.dtype[np.uint8]]"
+    item: int
+    kind: int = INPUT
+    origin: int = 0
+
+
+@dataclass(frozen=True)
+class Options:
+    """How to run.
+
+    order: of threads and threadgroups: forward, backward, or at random (0, 1, 2), by a seed.
+    steps: basic blocks that one thread may run, in a checked run.
+    seconds: of the processor's time that a run may take.
+    observe: nothing, counts, or the events of the threadgroup number `traced` (0, 1, 2).
+    """
+
+    checked: bool
+    order: int = 0
+    seed: int = 0
+    steps: int = 50_000_000
+    seconds: int = 30
+    threadgroup_bytes: int = 32768
+    observe: int = 0
+    traced: int = 0
+
+
+class Outcome(NamedTuple):
+    """What a run left.
+
+    report: of a problem; empty if all was well. observed: lines for observe.py. results: the bytes of all buffers that
+    are no inputs.
+    """
+
+    report: dict[str, str]
+    observed: list[str]
+    results: list[bytes]
+
+
+def run_program(
+    command: Sequence[str], buffers: Sequence[Buffer], grid: Sequence[int], threadgroup: Sequence[int], options: Options
+) -> Outcome:
+    """Runs a kernel for a whole grid.
+
+    command: the compiled program, behind what runs it if it is one for another machine.
+    """
+    offsets, size = _places(buffers)
+    with tempfile.TemporaryFile(prefix="metal_host-") as file:
+        file.truncate(size)
+        with mmap.mmap(file.fileno(), size) as memory:
+            _write_request(memory, buffers, offsets, grid, threadgroup, options)
+            report, observed = _run(command, file.fileno(), options.seconds)
+            places = zip(buffers, offsets, strict=True)
+            return Outcome(report, observed, [memory[at : at + b.data.size] for b, at in places if b.kind != INPUT])
+
+
+def _places(buffers: Sequence[Buffer]) -> tuple[list[int], int]:
+    size = _aligned(_HEADER.size + _BUFFER.size * len(buffers))
+    offsets = []
+    for buffer in buffers:
+        offsets.append(size)
+        size += _aligned(buffer.data.size)
+    return offsets, size
+
+
+def _aligned(size: int) -> int:
+    return -(-size // _PAGE) * _PAGE
+
+
+def _write_request(
+    memory: mmap.mmap,
+    buffers: Sequence[Buffer],
+    offsets: Sequence[int],
+    grid: Sequence[int],
+    threadgroup: Sequence[int],
+    options: Options,
+) -> None:
+    numbers = (int(options.checked), len(buffers), *grid, *threadgroup, options.order, options.seed)
+    limits = (options.steps, options.seconds, options.threadgroup_bytes, options.observe, options.traced)
+    memory[: _HEADER.size] = _HEADER.pack(*numbers, *limits)
+    for i, (buffer, offset) in enumerate(zip(buffers, offsets, strict=True)):
+        at = _HEADER.size + i * _BUFFER.size
+        entry = _BUFFER.pack(offset, buffer.data.size, buffer.origin, buffer.item, buffer.kind)
+        memory[at : at + _BUFFER.size] = entry
+        if buffer.kind != OUTPUT:
+            memory[offset : offset + buffer.data.size] = buffer.data.tobytes()
+
+
+def _run(command: Sequence[str], request: int, seconds: int) -> tuple[dict[str, str], list[str]]:
+    try:
+        run = subprocess.run(
+            command, stdin=request, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, timeout=seconds * _SLACK
+        )
+    except subprocess.TimeoutExpired:
+        return {"kind": "time", "seconds": str(seconds * _SLACK)}, []
+    except OSError as error:
+        raise MetalHostError(f"a compiled kernel cannot be started: {error}") from None
+    lines = run.stdout.decode(errors="replace").splitlines()
+    report = {key: value for key, _, value in (line.partition(" ") for line in lines) if key != "=" and value}
+    if run.returncode and not report:
+        report = {"kind": "ended", "status": str(run.returncode)}
+    return report, [line[2:] for line in lines if line.startswith("= ")]

@@ -1,0 +1,60 @@
+"""What the braces of a piece of source mean, as far as tokens can tell."""
+
+from collections.abc import Sequence
+
+from .tokens import Token
+
+__all__ = ["FILE", "FUNCTION", "KERNEL", "TYPE", "VALUE", "scopes"]
+
+FILE, TYPE, FUNCTION, KERNEL, VALUE = "file", "type", "function", "kernel", "value"
+
+_TYPES = {"struct", "class", "union", "enum"}
+_BEHIND_PARAMETERS = {"const", "thread", "device", "constant", "threadgroup", "noexcept", "override"}
+
+
+def scopes(tokens: Sequence[Token], outermost: str) -> list[str]:
+    """For each token what the innermost braces around it hold; those of a namespace do not count."""
+    found: list[str] = []
+    stack = [outermost]
+    words: list[str] = []  # of the statement so far, without what stands in parentheses
+    depth = 0
+    for kind, text in tokens:
+        if text == "{" and kind == "sign":
+            found.append(stack[-1])
+            stack.append(VALUE if depth else _kind(words, stack[-1]))
+            words = []
+            continue
+        if text == "}" and kind == "sign":
+            words = ["="] if stack[-1] == VALUE else []  # behind a value the statement goes on
+            if len(stack) > 1:
+                stack.pop()
+            found.append(stack[-1])
+            continue
+        found.append(stack[-1])
+        if kind == "space":
+            continue
+        if text in ("(", ")") and kind == "sign":
+            depth = max(0, depth + (1 if text == "(" else -1))
+        if text == ";" and depth == 0:
+            words = []
+        elif depth == 0:
+            words.append(text)
+    return found
+
+
+def _kind(words: list[str], around: str) -> str:
+    """What the brace behind these words of a statement opens."""
+    last = len(words)
+    while last and words[last - 1] in _BEHIND_PARAMETERS:
+        last -= 1
+    is_behind_parameters = last > 0 and words[last - 1] == ")"
+    if around == VALUE or (words and not is_behind_parameters and "=" in words):
+        return VALUE
+    if around in (FUNCTION, KERNEL):
+        is_block = not words or is_behind_parameters or words[-1] in ("else", "do", ":", "->")
+        return around if is_block else TYPE if _TYPES & set(words) else VALUE
+    if is_behind_parameters:
+        return KERNEL if "kernel" in words else FUNCTION
+    if "namespace" in words or words[:1] == ["extern"]:
+        return FILE
+    return TYPE if _TYPES & set(words) else VALUE

@@ -1,0 +1,149 @@
+"""From a kernel's Metal source to C++ that the machine's compiler takes.
+
+Nearly all of the language is the business of the headers in include/; rewrite.py does what no header can. For clang to
+look at the address spaces (spaces.py), there is a second text, in which they are real.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from itertools import pairwise
+from typing import NamedTuple
+
+from .declarations import SPACES, VECTORS
+from .diagnostics import listed
+from .errors import MetalCompileError
+from .rewrite import on_cpu, rewrite
+from .rules import violations
+from .scopes import FILE, KERNEL
+from .signature import ATTRIBUTES, Parameter, Signature
+from .tokens import Token, after_brackets, after_space, tokenize
+
+__all__ = ["Program", "write_program"]
+
+_BEFORE_CAST = {"=", "(", ",", "[", "{", ";", "+", "?", ":", "return"}
+_SWIZZLE = re.compile(r"[xyzw]{2,4}|[rgba]{2,4}")
+
+
+class Program(NamedTuple):
+    """C++ to run, and C++ whose address spaces are real; the texts of which their lines come, by the names of files."""
+
+    cpp: str
+    spaces: str
+    texts: dict[str, str]
+
+
+@lru_cache(256)
+def write_program(name: str, signature: Signature, header: str, source: str) -> Program:
+    """C++ with msl_kernel_entry, which calls the kernel for one thread.
+
+    Raises:
+        MetalCompileError: Metal forbids something that C++ does not.
+    """
+    plain = re.sub(r"[^\w.-]", "_", name)
+    texts = {f"{plain}.metal": source, f"{plain}.header.metal": header}
+    body, before = texts
+    _check(name, texts, {before: FILE, body: KERNEL})
+    parameters = [f"{p.declaration.replace('constant ', '').replace('device ', '')}" for p in signature.parameters]
+    parameters += [f"{ATTRIBUTES[a][0]} {a}" for a in signature.attributes]
+    cpp = f"""{_swizzles(header + source)}#include "msl.h"
+using namespace metal;
+#line 1 "{before}"
+{rewrite(header, FILE)}
+#line 1 "signature"
+{signature.template_line}static void msl_kernel({", ".join(parameters)}) {{
+#line 1 "{body}"
+{rewrite(source, KERNEL)}
+}}
+#line 1 "entry"
+{_entry(signature)}"""
+    return Program(cpp, _with_spaces(signature, texts), texts)
+
+
+def _check(name: str, texts: Mapping[str, str], outermost: Mapping[str, str]) -> None:
+    found = {(file, line): said for file, kind in outermost.items() for line, said in violations(texts[file], kind)}
+    if found:
+        raise MetalCompileError(f"kernel '{name}' does not compile:\n{listed(found, texts)}")
+
+
+def _with_spaces(signature: Signature, texts: Mapping[str, str]) -> str:
+    """For clang to look at, and never compiled."""
+    (body, source), (before, header) = texts.items()
+    parameters = [p.declaration for p in signature.parameters]
+    parameters += [f"{ATTRIBUTES[a][0]} {a}" for a in signature.attributes]
+    return f"""#include "spaces.h"
+using namespace metal;
+#line 1 "{before}"
+{rewrite(header, FILE, _with_space)}
+#line 1 "signature"
+{signature.template_line}static void msl_kernel({", ".join(parameters)}) {{
+#line 1 "{body}"
+{rewrite(source, KERNEL, _with_space)}
+}}
+#line 1 "entry"
+auto* msl_kernel_entry = &msl_kernel{signature.template_values};
+"""
+
+
+def _with_space(tokens: Sequence[Token], i: int) -> str:
+    """What becomes of a token: constant stays; vectors are made, and pointers cast, by functions of spaces.h."""
+    text = on_cpu(tokens, i)
+    if tokens[i].text == "constant" and text != "constant":
+        return f"{text} constant"
+    if _end_of_cast(tokens, i):
+        return "msl_cast<"
+    if text == ")" and _end_of_cast(tokens, _opening(tokens, i)) == i > 0:
+        return ">() % "
+    behind = after_space(tokens, i + 1)
+    is_called = behind < len(tokens) and tokens[behind].text == "("
+    return f"msl_make<{text}>" if is_called and tokens[i].kind == "word" and text in VECTORS else text
+
+
+def _end_of_cast(tokens: Sequence[Token], i: int) -> int:
+    """Where `(device T*)` ends that begins at i; 0 if there is none, or one that a sign before it applies to."""
+    if tokens[i].text != "(":
+        return 0
+    end = after_brackets(tokens, i) - 1
+    words = [token.text for token in tokens[i + 1 : end] if token.kind != "space"]
+    before = next((token.text for token in reversed(tokens[:i]) if token.kind != "space"), "")
+    behind = after_space(tokens, end + 1)
+    is_operand = behind < len(tokens) and (tokens[behind].kind == "word" or tokens[behind].text in ("(", "&"))
+    is_pointer = words[-1:] == ["*"] and words.count("*") == 1 and SPACES & set(words)
+    return end if is_pointer and is_operand and before in _BEFORE_CAST else 0
+
+
+def _opening(tokens: Sequence[Token], i: int) -> int:
+    return next((k for k in range(i - 1, -1, -1) if tokens[k].text in "()"), 0)
+
+
+def _entry(signature: Signature) -> str:
+    arguments = [_argument(p, i) for i, p in enumerate(signature.parameters)]
+    for attribute in signature.attributes:
+        kind, where = ATTRIBUTES[attribute]
+        if kind == "uint3":
+            arguments.append(f"uint3({where}[0], {where}[1], {where}[2])" if where else "uint3(0u)")
+        else:
+            arguments.append(f"uint({where})")
+    call = f"msl_kernel{signature.template_values}({', '.join(arguments)})"
+    ours = 'extern "C" __attribute__((no_sanitize("thread")))'
+    return f"{ours} void msl_kernel_entry(void** b, const msl_thread* t) {{ {call}; }}\n"
+
+
+def _argument(parameter: Parameter, index: int) -> str:
+    const = "" if parameter.is_output else "const "
+    return f"{'*' if parameter.is_reference else ''}({const}{parameter.type}*)b[{index}]"
+
+
+def _swizzles(source: str) -> str:
+    """Definitions for include/msl/vector.h."""
+    tokens = [token for token in tokenize(source) if token.kind != "space"]
+    used = {b.text for a, b in pairwise(tokens) if a.text == "." and _SWIZZLE.fullmatch(b.text)}
+    lines = []
+    for size in (2, 3, 4):
+        entries = []
+        for name in sorted(used):
+            letters = "xyzw" if name[0] in "xyzw" else "rgba"
+            if all(letter in letters[:size] for letter in name):
+                entries.append(f"MSL_SWIZZLE({name}, {', '.join(str(letters.index(letter)) for letter in name)})")
+        lines.append(f"#define MSL_SWIZZLES_{size} {' '.join(entries)}\n")
+    return "".join(lines)

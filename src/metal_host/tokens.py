@@ -1,0 +1,62 @@
+"""Cuts Metal source into tokens. Put together again they are the source, to the letter."""
+
+import re
+from collections.abc import Sequence
+from typing import NamedTuple
+
+__all__ = ["Token", "after_brackets", "after_space", "directives", "tokenize"]
+
+_TOKEN = re.compile(
+    r"""(?P<space>(?:\s|\\\n)+|//(?:\\\n|[^\n])*|/\*.*?(?:\*/|\Z))
+      | (?P<string>"(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])*')
+      | (?P<number>\.?\d(?:[eEpP][+-]|'?[\w.])*)
+      | (?P<word>[A-Za-z_]\w*)
+      | (?P<sign>::|.)""",
+    re.VERBOSE | re.DOTALL,
+)
+_OPENING, _CLOSING = "([{<", ")]}>"
+
+
+class Token(NamedTuple):
+    kind: str  # space (with comments), string, number, word or sign
+    text: str
+
+
+def tokenize(source: str) -> list[Token]:
+    return [Token(str(match.lastgroup), match.group()) for match in _TOKEN.finditer(source)]
+
+
+def after_space(tokens: Sequence[Token], i: int) -> int:
+    """The index of the first token from i on that is no space; the number of tokens if there is none."""
+    while i < len(tokens) and tokens[i].kind == "space":
+        i += 1
+    return i
+
+
+def after_brackets(tokens: Sequence[Token], i: int) -> int:
+    """The index behind the bracket that closes the one at i; the number of tokens if it is never closed."""
+    opening = tokens[i].text
+    closing = _CLOSING[_OPENING.index(opening)]
+    depth = 0
+    while i < len(tokens):
+        depth += (tokens[i].text == opening) - (tokens[i].text == closing)
+        i += 1
+        if depth == 0:
+            break
+    return i
+
+
+def directives(tokens: Sequence[Token]) -> list[bool]:
+    """For each token whether it belongs to a line for the preprocessor."""
+    found = []
+    is_directive = False
+    is_start = True  # of a line
+    for kind, text in tokens:
+        if kind == "space":
+            if "\n" in text.replace("\\\n", ""):
+                is_directive, is_start = False, True
+        else:
+            is_directive = is_directive or (text == "#" and is_start)
+            is_start = False
+        found.append(is_directive)
+    return found

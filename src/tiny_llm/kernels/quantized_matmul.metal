@@ -1,0 +1,31 @@
+// Many vectors times a quantised matrix, a tile of the result at a time: y = x W^T, with W packed as quantize.py says.
+//
+// x: M rows of I numbers of type T. packed, scales and biases: O rows each. out: M rows of O numbers of type T.
+// bits: 2, 4 or 8. A threadgroup has four simdgroups and makes a tile of TILE x TILE numbers of out.
+
+constant constexpr uint TILE = 32;          // rows of x, rows of W, and numbers of each at a time: all of one group
+constant constexpr uint STRIDE = TILE + 4;  // numbers from row to row: so rows begin in different banks
+constant constexpr uint SHARE = 8;          // numbers of a row for a thread to load, and to write
+constant constexpr uint HALF = TILE / 2;    // a simdgroup has a quarter of the tile: HALF x HALF sums
+constant constexpr uint SIDE = 8;           // of a simdgroup_float8x8
+
+// Level i of a row of packed words.
+template <int bits>
+uint level(const device uint* row, uint i) {
+    const uint per_word = 32 / bits;
+    return row[i / per_word] >> (i % per_word * bits) & ((1u << bits) - 1);
+}
+
+KERNEL(quantized_matmul) {
+    const uint M = x_shape[0], I = x_shape[1], words = packed_shape[1], groups = scales_shape[1];  // of a row
+    const uint top = threadgroup_position_in_grid.y * TILE, left = threadgroup_position_in_grid.x * TILE;
+    const uint row = thread_index_in_threadgroup / 4, first = thread_index_in_threadgroup % 4 * SHARE;
+    const uint simdgroup = simdgroup_index_in_threadgroup;
+
+    threadgroup float tile_x[TILE * STRIDE], tile_w[TILE * STRIDE];
+    // task w2d6.3 begin
+    // Week 2 Day 6 Task 3: what belongs here is yours to write.
+    // Chapter: A tiled quantised matrix product.
+    // Test: pdm run test --week 2 --day 6 -- -k task_3
+    // task w2d6.3 end
+}

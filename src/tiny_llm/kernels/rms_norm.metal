@@ -1,0 +1,57 @@
+// RMSNorm, and the residual sum before it, of each row by a threadgroup of its own.
+//
+// x, residual, total and out: rows of n numbers of type T. weight: n of them. The row is the threadgroup's y.
+
+constant constexpr uint MOST_SIMDGROUPS = 32;  // of a threadgroup
+
+// Four numbers from i on, as float; behind the row's end 0, which changes no sum. A thread takes four neighbours at a
+// time, since one load of 16 bytes is cheaper than four of 4.
+template <typename T>
+float4 load4(const device T* row, uint i, uint n) {
+    if (i + 4 <= n) return float4(row[i], row[i + 1], row[i + 2], row[i + 3]);
+    float4 numbers = 0;
+    for (uint k = 0; i + k < n; k++) numbers[k] = row[i + k];
+    return numbers;
+}
+
+template <typename T>
+void store4(device T* row, uint i, uint n, float4 numbers) {
+    for (uint k = 0; k < 4 && i + k < n; k++) row[i + k] = T(numbers[k]);
+}
+
+float sum4(float4 v) { return v.x + v.y + v.z + v.w; }
+
+// What a thread knows of itself: where its first four numbers stand, how far on the next ones, and where it belongs.
+struct Thread {
+    uint first, step, lane, simdgroup, simdgroups;
+};
+
+// One row: total = x + residual, out = total / sqrt(mean(total^2) + eps) * weight. Without residual (null), x is the
+// total, and nothing is written there. found: what each simdgroup has found, for all to read.
+template <typename T>
+void add_rms_norm_row(const device T* x, const device T* residual, const device T* weight, device T* total,
+                      device T* out, uint n, float eps, threadgroup float* found, Thread me) {
+    // task w2d5.4 begin
+    // Week 2 Day 5 Task 4: what belongs here is yours to write.
+    // Chapter: Fused kernels.
+    // Test: pdm run test --week 2 --day 5 -- -k task_4
+    // task w2d5.4 end
+}
+
+KERNEL(rms_norm) {
+    const uint n = x_shape[1];
+    const ulong row = ulong(threadgroup_position_in_grid.y) * n;
+    const Thread me = {4 * thread_index_in_threadgroup, 4 * threads_per_threadgroup.x, thread_index_in_simdgroup,
+                       simdgroup_index_in_threadgroup, simdgroups_per_threadgroup};
+    threadgroup float found[MOST_SIMDGROUPS];
+    add_rms_norm_row<T>(x + row, nullptr, weight, nullptr, out + row, n, eps, found, me);
+}
+
+KERNEL(add_rms_norm) {
+    const uint n = x_shape[1];
+    const ulong row = ulong(threadgroup_position_in_grid.y) * n;
+    const Thread me = {4 * thread_index_in_threadgroup, 4 * threads_per_threadgroup.x, thread_index_in_simdgroup,
+                       simdgroup_index_in_threadgroup, simdgroups_per_threadgroup};
+    threadgroup float found[MOST_SIMDGROUPS];
+    add_rms_norm_row<T>(x + row, residual + row, weight, total + row, out + row, n, eps, found, me);
+}

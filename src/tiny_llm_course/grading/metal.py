@@ -1,0 +1,106 @@
+"""Kernels in Metal of a submission, which may start no process: `python metal.py SOCKET MEMORY` runs them for it.
+
+A kernel is machine code here, as one in C++ is (kernels.py): the limits of the system on memory and the size of files
+hold for it, and it can include no file.
+"""
+
+from __future__ import annotations
+
+import socket
+import subprocess
+import sys
+from collections.abc import Callable
+from typing import Any, TypeAlias
+
+from .processes import limit, start
+from .remote import Connection, GoneError
+
+__all__ = ["MetalRunner", "elsewhere"]
+
+SECONDS = 90  # that a kernel may take, compiled from the start on a busy machine
+FILE = 2**26  # bytes
+ARGUMENTS = ("inputs", "output_shapes", "output_dtypes", "grid", "threadgroup", "template")  # of a kernel's call
+
+Answer: TypeAlias = tuple[tuple[Any, ...], str, str]  # results; the error's type and text, if there was one
+
+
+class MetalRunner:
+    """The judge's side: the process, from the first kernel on."""
+
+    def __init__(self, folder: str, memory: int):
+        self._folder = folder
+        self._memory = memory
+        self._process: subprocess.Popen[bytes] | None = None
+        self._connection: Connection | None = None
+
+    def run(self, *request: Any) -> Answer:
+        """What `elsewhere` asks for, on the submission's behalf."""
+        if self._connection is None or self._connection.is_broken:
+            self.end()
+            environment = {"METAL_HOST": "check", "METAL_HOST_CACHE": f"{self._folder}/metal"}
+            environment["METAL_HOST_SECONDS"] = "2"  # of the processor's time, which tests do not need by far
+            arguments = [str(self._memory)]
+            self._process, self._connection = start(__name__, arguments, self._folder, SECONDS, **environment)
+        try:
+            answer: Answer = self._connection.request("run", *request)
+            return answer
+        except GoneError as error:
+            self.end()
+            return (), "MetalHostError", str(error)
+
+    def end(self) -> None:
+        """Kill the process."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+        self._process = self._connection = None
+
+
+def elsewhere(connection: Connection, on_gpu: Callable[[], bool]) -> Callable[..., Callable[..., Any]]:
+    """The submission's side: a metal_kernel that runs in the judge's process, unless a GPU runs it."""
+    import metal_host
+
+    def metal_kernel(*description: Any) -> Callable[..., Any]:
+        def run(**call: Any) -> list[Any]:
+            if on_gpu():
+                return metal_host.metal_kernel(*description)(**call)
+            request = [_tuples(call[name]) for name in ARGUMENTS]
+            results, kind, text = connection.request("metal", _tuples(description), *request)
+            if kind == "MetalKernelError":
+                raise metal_host.MetalKernelError(text, "")
+            if kind:
+                raise getattr(metal_host, kind, ValueError)(text)
+            return list(results)
+
+        return run
+
+    return metal_kernel
+
+
+def _run(description: Any, *request: Any) -> Answer:
+    import metal_host
+
+    try:
+        kernel = metal_host.metal_kernel(*description)
+        return tuple(kernel(**dict(zip(ARGUMENTS, request, strict=True)))), "", ""
+    except (metal_host.MetalHostError, ValueError, TypeError) as error:
+        return (), type(error).__name__, str(error)
+
+
+def _tuples(value: Any) -> Any:
+    """With tuples for lists, which the connection passes on as they are, whatever is in them."""
+    return tuple(map(_tuples, value)) if isinstance(value, list | tuple) else value
+
+
+def main() -> None:
+    number, memory = sys.argv[1:]
+    import metal_host  # noqa: F401  before there are limits
+
+    connection = Connection(socket.socket(fileno=int(number)), is_open=True)
+    connection.commands = {"run": _run}
+    limit(int(memory), FILE)
+    connection.serve()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,168 @@
+// FlashAttention: softmax(Q K^T * scale) V, whose L x S scores are never in memory as a whole.
+//
+// query and out: heads of L rows of D numbers of type T; key and value: heads of S rows, each for `group` heads of
+// queries. causal: whether the L queries are the last L of S positions, and see nothing behind their own.
+
+constant constexpr uint SIDE = 8;  // of a simdgroup_float8x8, and queries of a simdgroup
+constant constexpr uint QUERIES = 32;  // of a threadgroup
+constant constexpr uint LANES = 32;
+constant constexpr uint THREADS = QUERIES / SIDE * LANES;
+constant constexpr uint PART = 64;  // keys for a simdgroup, where the keys are shared out
+
+// Number d of a row that has D of them, and zeros behind.
+template <uint D, typename T>
+float number(const device T* row, uint d) {
+    return D % LANES == 0 || d < D ? float(row[d]) : 0;
+}
+
+// Where in a simdgroup_float8x8 the two numbers of a lane stand: in this row, in this column and the next. Apple's
+// documents do not say it, but MLX's own kernels count on it.
+uint row_of(uint lane) { return (lane / 4 & 4) + lane / 2 % 4; }
+uint column_of(uint lane) { return (lane / 4 & 2) * 2 + lane % 2 * 2; }
+
+// Over a row of such matrices: over the four lanes that have a part of it.
+float max_of_row(float x) {
+    x = max(x, simd_shuffle_xor(x, 1));
+    return max(x, simd_shuffle_xor(x, 8));
+}
+float sum_of_row(float x) {
+    x += simd_shuffle_xor(x, 1);
+    return x + simd_shuffle_xor(x, 8);
+}
+
+// COUNT rows as float, by all threads; zeros for rows that do not exist, and behind the D numbers of a row.
+template <uint COUNT, uint D, uint STRIDE, typename T>
+void load_rows(const device T* rows, uint existing, threadgroup float* to, uint t) {
+    constexpr uint WIDTH = (D + SIDE - 1) / SIDE * SIDE;
+    for (uint i = t; i < COUNT * WIDTH; i += THREADS) {
+        const uint j = i / WIDTH, d = i % WIDTH;
+        to[j * STRIDE + d] = j < existing && d < D ? float(rows[j * D + d]) : 0;
+    }
+}
+
+// QUERIES queries of a head by a threadgroup, for all keys that they see, a block of KEYS keys at a time.
+KERNEL(attend_blocks) {
+    constexpr uint KEYS = D > 128 ? 8 : 16;  // what fits into 32 KiB, with their values
+    constexpr uint COLUMNS = (D + SIDE - 1) / SIDE, STRIDE = COLUMNS * SIDE + 4;  // 4 more: rows begin in other banks
+    const uint L = query_shape[1], S = key_shape[1];
+    const uint lane = thread_index_in_simdgroup, column = column_of(lane);
+    const uint head = threadgroup_position_in_grid.y, first_query = threadgroup_position_in_grid.x * QUERIES;
+    const uint i = first_query + simdgroup_index_in_threadgroup * SIDE + row_of(lane);  // the lane's query
+    const uint sees = causal ? S - L + min(i + 1, L) : S;                               // keys, from the first on
+    const uint any_sees = causal ? S - L + min(first_query + QUERIES, L) : S;           // the same for the last query
+    const device T* keys = key + head / group * S * D;
+    const device T* values = value + head / group * S * D;
+
+    threadgroup float key_block[KEYS * STRIDE], value_block[KEYS * STRIDE];
+    simdgroup_float8x8 queries[COLUMNS], sums[COLUMNS], block;
+    for (uint c = 0; c < COLUMNS; c++)
+        for (uint e = 0; e < 2; e++) {
+            const uint d = c * SIDE + column + e;
+            queries[c].thread_elements()[e] = i < L && d < D ? scale * query[(head * L + i) * D + d] : 0;
+            sums[c].thread_elements()[e] = 0;
+        }
+    float largest = -INFINITY, total = 0;
+    // task w2d7.4 begin
+    for (uint first = 0; first < any_sees; first += KEYS) {
+        load_rows<KEYS, D, STRIDE>(keys + first * D, S - first, key_block, thread_index_in_threadgroup);
+        load_rows<KEYS, D, STRIDE>(values + first * D, S - first, value_block, thread_index_in_threadgroup);
+        threadgroup_barrier(mem_flags::mem_threadgroup);
+
+        simdgroup_float8x8 scores[KEYS / SIDE];
+        float most = largest;
+        for (uint j = 0; j < KEYS / SIDE; j++) {
+            scores[j] = simdgroup_float8x8(0);
+            for (uint c = 0; c < COLUMNS; c++) {
+                simdgroup_load(block, key_block + j * SIDE * STRIDE + c * SIDE, STRIDE, 0, true);  // K^T
+                simdgroup_multiply_accumulate(scores[j], queries[c], block, scores[j]);
+            }
+            for (uint e = 0; e < 2; e++) {
+                if (first + j * SIDE + column + e >= sees) scores[j].thread_elements()[e] = -INFINITY;
+                most = max(most, scores[j].thread_elements()[e]);
+            }
+        }
+        most = max_of_row(most);
+
+        float sum = 0;
+        for (uint j = 0; j < KEYS / SIDE; j++)
+            for (uint e = 0; e < 2; e++) {
+                const float weight = exp(scores[j].thread_elements()[e] - most);
+                scores[j].thread_elements()[e] = weight;
+                sum += weight;
+            }
+        const float kept = exp(largest - most);
+        total = total * kept + sum_of_row(sum);
+        largest = most;
+
+        for (uint c = 0; c < COLUMNS; c++) {
+            for (uint e = 0; e < 2; e++) sums[c].thread_elements()[e] *= kept;
+            for (uint j = 0; j < KEYS / SIDE; j++) {
+                simdgroup_load(block, value_block + j * SIDE * STRIDE + c * SIDE, STRIDE);
+                simdgroup_multiply_accumulate(sums[c], scores[j], block, sums[c]);
+            }
+        }
+        threadgroup_barrier(mem_flags::mem_threadgroup);
+    }
+    for (uint c = 0; c < COLUMNS; c++)
+        for (uint e = 0; e < 2; e++) {
+            const uint d = c * SIDE + column + e;
+            if (i < L && d < D) out[(head * L + i) * D + d] = T(sums[c].thread_elements()[e] / total);
+        }
+    // task w2d7.4 end
+}
+
+// A query and one part of the keys, by a simdgroup. Row r of a head of keys is query r % L of its head r / L of queries.
+// What a row has of a part: the largest score, the sum of exp(score - largest), and that of the values times these.
+KERNEL(attend_part) {
+    constexpr uint SHARE = (D + LANES - 1) / LANES;  // neighbours in a row, for a lane
+    const uint L = query_shape[1], S = key_shape[1], part = threadgroup_position_in_grid.x;
+    const uint head = thread_position_in_grid.z, row = head * threads_per_grid.y + thread_position_in_grid.y;
+    const uint place = row * threadgroups_per_grid.x + part;  // of what is found
+    const uint lane = thread_index_in_simdgroup, first_number = lane * SHARE;
+    const uint sees = causal ? S - L + row % L + 1 : S;  // keys, from the first on
+    const device T* keys = key + head * S * D;
+    const device T* values = value + head * S * D;
+
+    float numbers[SHARE], sum[SHARE] = {}, largest = -INFINITY, total = 0;
+    for (uint i = 0; i < SHARE; i++) numbers[i] = scale * number<D>(query + row * D, first_number + i);
+    // task w2d7.5 begin
+    const uint end = min((part + 1) * PART, sees);
+    for (uint first = part * PART; first < end; first += LANES) {
+        const uint count = min(LANES, end - first);
+        float score = -INFINITY;  // of the lane's key, which is first + lane
+        for (uint j = 0; j < count; j++) {
+            float dot = 0;
+            for (uint i = 0; i < SHARE; i++) dot += numbers[i] * number<D>(keys + (first + j) * D, first_number + i);
+            dot = simd_sum(dot);
+            if (lane == j) score = dot;
+        }
+        const float most = max(largest, simd_max(score));
+        const float weight = exp(score - most), kept = exp(largest - most);
+        total = total * kept + simd_sum(weight);
+        largest = most;
+        for (uint i = 0; i < SHARE; i++) sum[i] *= kept;
+        for (uint j = 0; j < count; j++) {
+            const float of_key = simd_broadcast(weight, j);
+            for (uint i = 0; i < SHARE; i++) sum[i] += of_key * number<D>(values + (first + j) * D, first_number + i);
+        }
+    }
+    if (lane == 0) {
+        maxima[place] = largest;
+        totals[place] = total;
+    }
+    for (uint i = 0; i < SHARE && first_number + i < D; i++) sums[place * D + first_number + i] = sum[i];
+    // task w2d7.5 end
+}
+
+// The result's number d of a row, by a thread: what the row has of all parts.
+KERNEL(join_parts) {
+    const uint parts = sums_shape[1], D = sums_shape[2], row = thread_position_in_grid.y, d = thread_position_in_grid.x;
+    float largest = -INFINITY, total = 0, sum = 0;
+    for (uint i = row * parts; i < (row + 1) * parts; i++) largest = max(largest, maxima[i]);
+    for (uint i = row * parts; i < (row + 1) * parts; i++) {
+        const float kept = exp(maxima[i] - largest);  // 0 for a part of which the query sees nothing
+        total += totals[i] * kept;
+        sum += sums[i * D + d] * kept;
+    }
+    out[row * D + d] = T(sum / total);
+}

@@ -1,0 +1,58 @@
+// Many vectors times a quantised matrix, a tile of the result at a time: y = x W^T, with W packed as quantize.py says.
+//
+// x: M rows of I numbers of type T. packed, scales and biases: O rows each. out: M rows of O numbers of type T.
+// bits: 2, 4 or 8. A threadgroup has four simdgroups and makes a tile of TILE x TILE numbers of out.
+
+constant constexpr uint TILE = 32;          // rows of x, rows of W, and numbers of each at a time: all of one group
+constant constexpr uint STRIDE = TILE + 4;  // numbers from row to row: so rows begin in different banks
+constant constexpr uint SHARE = 8;          // numbers of a row for a thread to load, and to write
+constant constexpr uint HALF = TILE / 2;    // a simdgroup has a quarter of the tile: HALF x HALF sums
+constant constexpr uint SIDE = 8;           // of a simdgroup_float8x8
+
+// Level i of a row of packed words.
+template <int bits>
+uint level(const device uint* row, uint i) {
+    const uint per_word = 32 / bits;
+    return row[i / per_word] >> (i % per_word * bits) & ((1u << bits) - 1);
+}
+
+KERNEL(quantized_matmul) {
+    const uint M = x_shape[0], I = x_shape[1], words = packed_shape[1], groups = scales_shape[1];  // of a row
+    const uint top = threadgroup_position_in_grid.y * TILE, left = threadgroup_position_in_grid.x * TILE;
+    const uint row = thread_index_in_threadgroup / 4, first = thread_index_in_threadgroup % 4 * SHARE;
+    const uint simdgroup = simdgroup_index_in_threadgroup;
+
+    threadgroup float tile_x[TILE * STRIDE], tile_w[TILE * STRIDE];
+    // task w2d6.3 begin
+    const device T* from = x + min(top + row, M - 1) * I;  // behind the last row the last one again, for nobody
+    const uint w_row = min(left + row, O - 1);
+    const uint down = simdgroup / 2 * HALF, right = simdgroup % 2 * HALF;
+    simdgroup_float8x8 sums[2][2], a[2], b[2];
+    for (uint i = 0; i < 2; i++)
+        for (uint j = 0; j < 2; j++) sums[i][j] = simdgroup_float8x8(0);
+    for (uint k = 0; k < I; k += TILE) {
+        const uint group = w_row * groups + k / (I / groups);
+        const float scale = scales[group], bias = biases[group];
+        for (uint i = first; i < first + SHARE; i++) {
+            tile_x[row * STRIDE + i] = from[k + i];
+            tile_w[row * STRIDE + i] = scale * level<bits>(packed + w_row * words, k + i) + bias;
+        }
+        threadgroup_barrier(mem_flags::mem_threadgroup);
+        for (uint step = 0; step < TILE; step += SIDE) {
+            for (uint i = 0; i < 2; i++) {
+                simdgroup_load(a[i], tile_x + (down + i * SIDE) * STRIDE + step, STRIDE);
+                simdgroup_load(b[i], tile_w + (right + i * SIDE) * STRIDE + step, STRIDE, 0, true);  // W^T
+            }
+            for (uint i = 0; i < 2; i++)
+                for (uint j = 0; j < 2; j++) simdgroup_multiply_accumulate(sums[i][j], a[i], b[j], sums[i][j]);
+        }
+        threadgroup_barrier(mem_flags::mem_threadgroup);
+    }
+    for (uint i = 0; i < 2; i++)
+        for (uint j = 0; j < 2; j++)
+            simdgroup_store(sums[i][j], tile_x + (down + i * SIDE) * STRIDE + right + j * SIDE, STRIDE);
+    threadgroup_barrier(mem_flags::mem_threadgroup);
+    for (uint i = first; i < first + SHARE; i++)
+        if (top + row < M && left + i < O) out[(top + row) * O + left + i] = T(tile_x[row * STRIDE + i]);
+    // task w2d6.3 end
+}

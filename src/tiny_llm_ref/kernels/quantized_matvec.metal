@@ -1,0 +1,50 @@
+// A quantised matrix times a few vectors: y = x W^T, with W packed as quantize.py says.
+//
+// x: rows of I numbers of type T, one of which is the threadgroup's y. packed, scales and biases: O rows each.
+// out: rows of O numbers of type T. bits: 2, 4 or 8.
+
+constant constexpr uint ROWS = 4;    // of W for a simdgroup: what it has loaded of x serves all of them
+constant constexpr uint CHUNK = 32;  // weights, for a lane at a time: all of one group, since no group has fewer
+constant constexpr uint LANES = 32;
+
+// The words of a chunk, aligned as they lie in memory: so 16 bytes are loaded at a time.
+template <int bits>
+struct alignas(4 * bits) Words {
+    uint word[bits];
+
+    uint level(uint i) const {
+        const uint per_word = 32 / bits;
+        return word[i / per_word] >> (i % per_word * bits) & ((1u << bits) - 1);
+    }
+};
+
+KERNEL(quantized_matvec) {
+    const uint I = x_shape[1], chunks = I / CHUNK, groups = scales_shape[1];  // in a row
+    const uint m = threadgroup_position_in_grid.y, lane = thread_index_in_simdgroup;
+    const uint simdgroup = threadgroup_position_in_grid.x * simdgroups_per_threadgroup + simdgroup_index_in_threadgroup;
+    const uint first = simdgroup * ROWS;  // of its rows of W
+    const device Words<bits>* words = (const device Words<bits>*)packed;
+
+    // task w2d4.4 begin
+    float total[ROWS] = {};
+    for (uint chunk = lane; chunk < chunks; chunk += LANES) {
+        float numbers[CHUNK], sum = 0;
+        for (uint i = 0; i < CHUNK; i++) {
+            numbers[i] = x[m * I + chunk * CHUNK + i];
+            sum += numbers[i];
+        }
+        for (uint r = 0; r < ROWS; r++) {
+            const uint row = min(first + r, O - 1);  // behind the last row the last one again, to be written by nobody
+            const Words<bits> w = words[row * chunks + chunk];
+            float dot = 0;
+            for (uint i = 0; i < CHUNK; i++) dot += numbers[i] * w.level(i);
+            const uint group = row * groups + chunk / (chunks / groups);
+            total[r] += scales[group] * dot + biases[group] * sum;
+        }
+    }
+    for (uint r = 0; r < ROWS; r++) {
+        const float result = simd_sum(total[r]);
+        if (lane == 0 && first + r < O) out[m * O + first + r] = T(result);
+    }
+    // task w2d4.4 end
+}

@@ -1,0 +1,52 @@
+// Softmax of each row, by a threadgroup of its own.
+//
+// x and out: rows of n numbers of type T. The row is the threadgroup's y.
+
+constant constexpr uint MOST_SIMDGROUPS = 32;  // of a threadgroup
+
+// Four numbers from i on, as float; behind the row's end -INFINITY, whose exponential is 0. A thread takes four
+// neighbours at a time, since one load of 16 bytes is cheaper than four of 4.
+template <typename T>
+float4 load4(const device T* row, uint i, uint n) {
+    if (i + 4 <= n) return float4(row[i], row[i + 1], row[i + 2], row[i + 3]);
+    float4 numbers = -INFINITY;
+    for (uint k = 0; i + k < n; k++) numbers[k] = row[i + k];
+    return numbers;
+}
+
+template <typename T>
+void store4(device T* row, uint i, uint n, float4 numbers) {
+    for (uint k = 0; k < 4 && i + k < n; k++) row[i + k] = T(numbers[k]);
+}
+
+float max4(float4 v) { return max(max(v.x, v.y), max(v.z, v.w)); }
+float sum4(float4 v) { return v.x + v.y + v.z + v.w; }
+
+KERNEL(softmax) {
+    const uint n = x_shape[1], row = threadgroup_position_in_grid.y;
+    const device T* from = x + ulong(row) * n;
+    device T* to = out + ulong(row) * n;
+    const uint lane = thread_index_in_simdgroup, simdgroup = simdgroup_index_in_threadgroup;
+    const uint first = 4 * thread_index_in_threadgroup, step = 4 * threads_per_threadgroup.x;
+
+    // What each simdgroup has found, for all to read.
+    threadgroup float largest[MOST_SIMDGROUPS], total[MOST_SIMDGROUPS];
+    // task w2d2.5 begin
+    float4 larger = -INFINITY;
+    for (uint i = first; i < n; i += step) larger = max(larger, load4(from, i, n));
+    float most = simd_max(max4(larger));
+    if (lane == 0) largest[simdgroup] = most;
+    threadgroup_barrier(mem_flags::mem_threadgroup);
+    most = simd_max(lane < simdgroups_per_threadgroup ? largest[lane] : -INFINITY);
+
+    float4 sums = 0;
+    for (uint i = first; i < n; i += step) sums += exp(load4(from, i, n) - most);
+    float sum = simd_sum(sum4(sums));
+    if (lane == 0) total[simdgroup] = sum;
+    threadgroup_barrier(mem_flags::mem_threadgroup);
+    sum = simd_sum(lane < simdgroups_per_threadgroup ? total[lane] : 0);
+
+    const float share = 1 / sum;
+    for (uint i = first; i < n; i += step) store4(to, i, n, exp(load4(from, i, n) - most) * share);
+    // task w2d2.5 end
+}

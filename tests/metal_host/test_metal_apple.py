@@ -1,0 +1,41 @@
+"""What a Mac has recorded (scripts/record_on_mac.py) is what metal_host says; until then, nobody knows."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from broken_kernels import BROKEN, REFUSED
+from metal_idioms import IDIOMS
+from test_metal_spaces import MIXED, RIGHT
+
+RECORD = Path(__file__).with_name("apple.json")
+# metal_host refuses these where Apple's compiler need not.
+STRICTER = {"fence", "own_unwritten", "texture", "matrix", "function_constant"}
+# Broken when they run, as metal_host sees it; Apple's compiler finds it before.
+EARLIER = {"too_deep", "too_much_threadgroup"}
+
+
+@pytest.fixture(scope="module")
+def record() -> Any:
+    if not RECORD.exists():
+        pytest.skip("no Mac has run these kernels: scripts/record_on_mac.py")
+    return json.loads(RECORD.read_text(encoding="utf-8"))
+
+
+@pytest.mark.parametrize("name", IDIOMS)
+def test_idiom_is_right_on_a_gpu(name, record):
+    assert record["idioms"][name].get("right"), record["idioms"][name]
+
+
+@pytest.mark.parametrize(
+    ("part", "name", "is_accepted"),
+    [
+        *(("refused", name, False) for name in REFUSED if name not in STRICTER),
+        *(("mixed", name, False) for name in MIXED),
+        *(("right", name, True) for name in RIGHT),
+        *(("broken", name, name not in EARLIER) for name in BROKEN),
+    ],
+)
+def test_apples_compiler_agrees(part, name, is_accepted, record):
+    assert record[part][name]["accepted"] == is_accepted, record[part][name]

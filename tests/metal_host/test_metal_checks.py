@@ -1,0 +1,91 @@
+"""Each kind of mistake is found and named: METAL_HOST_WRITE=1 writes the golden messages anew."""
+
+import os
+from pathlib import Path
+
+import mlx.core as mx
+import numpy as np
+import pytest
+from broken_kernels import BROKEN, REFUSED, REFUSED_HEADERS, X
+
+from metal_host import MetalCompileError, MetalKernelError, metal_kernel
+from metal_host.diagnostics import explain_errors
+
+GOLDEN = Path(__file__).with_name("messages.txt")
+
+
+@pytest.fixture(autouse=True)
+def checked(monkeypatch):
+    monkeypatch.setenv("METAL_HOST", "check")
+    monkeypatch.setenv("METAL_HOST_SECONDS", "20" if "METAL_HOST_RUN" in os.environ else "2")  # qemu is slow
+
+
+def run(name, broken, **more):
+    kernel = metal_kernel(name, list(broken.inputs), ["out"], broken.source, broken.header, **broken.options)
+    inputs = [mx.array(x) if isinstance(x, np.ndarray) else x for x in broken.inputs.values()]
+    grid, threadgroup = (broken.n, 1, 1), (broken.group, 1, 1)
+    sizes = {"output_shapes": [(broken.out,)], "output_dtypes": [mx.float32]}
+    return kernel(inputs=inputs, grid=grid, threadgroup=threadgroup, init_value=broken.init_value, **sizes, **more)
+
+
+def golden():
+    parts = GOLDEN.read_text(encoding="utf-8").split("\n\n") if GOLDEN.exists() else []
+    return dict(part.strip().split("\n", 1) for part in parts if part.strip())
+
+
+@pytest.mark.parametrize("name", BROKEN)
+def test_broken_kernel_is_named(name):
+    with pytest.raises(MetalKernelError) as found:
+        run(name, BROKEN[name])
+    assert found.value.kind == BROKEN[name].kind, str(found.value)
+    if os.environ.get("METAL_HOST_WRITE"):
+        messages = golden() | {f"# {name}": str(found.value)}
+        ordered = [f"# {key}" for key in BROKEN if f"# {key}" in messages]
+        GOLDEN.write_text("\n\n".join(f"{key}\n{messages[key]}" for key in ordered) + "\n", encoding="utf-8")
+    expected = golden()[f"# {name}"]
+    if name == "too_deep":  # compilers differ in which of the function's lines first touches its stack
+        assert str(found.value).splitlines()[0] == expected.splitlines()[0]
+    else:
+        assert str(found.value) == expected
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_refused_source_is_named(name):
+    source, said = REFUSED[name]
+    kernel = metal_kernel(name, ["x"], ["out"], source, REFUSED_HEADERS.get(name, ""))
+    with pytest.raises(MetalCompileError) as found:
+        kernel(
+            inputs=[mx.array(X)],
+            grid=(1, 1, 1),
+            threadgroup=(1, 1, 1),
+            output_shapes=[(4,)],
+            output_dtypes=[mx.float32],
+        )
+    message = str(found.value)
+    assert any(words in message for words in said.split("|")), message
+    line = 2 if name == "own_unwritten" else 1
+    assert f"{name}.header.metal:1: " in message or f"{name}.metal:{line}: " in message
+
+
+def test_other_words_are_plainer():
+    texts = {"k.metal": "out[0] = simd_summe(T(1));\nvoid f(float* p);", "k.header.metal": ""}
+    said = "k.metal:1:10: error: there are no arguments to ‘simd_summe’ that depend on a parameter [-fpermissive]\n"
+    said += "k.metal:2:6: error: redefinition of ‘void f(float*)’\n"
+    assert explain_errors(said, texts) == (
+        "k.metal:1: 'simd_summe' was not declared in this scope\n    out[0] = simd_summe(T(1));\n"
+        "k.metal:2: redefinition of 'void f(float*)' (metal_host does not tell functions apart by address spaces only)"
+        "\n    void f(float* p);"
+    )
+
+
+def test_words_of_clang_are_understood():
+    texts = {"k.metal": "uint i = 0;\nconst double d = 1;\nout[0] = twice(x);", "k.header.metal": ""}
+    said = """k.metal:2:7: error: attempt to use a poisoned identifier
+    2 | const double d = 1;
+/p/include/msl/math.h:9:5: error: no matching function for call to 'metal::exp'
+k.metal:3:10: note: in instantiation of function template specialization 'twice<float>' requested here
+"""
+    assert explain_errors(said, texts) == (
+        "k.metal:2: Metal has no 'double'\n    const double d = 1;\n"
+        "k.metal:3: no matching function for call to 'exp'\n    out[0] = twice(x);"
+    )

@@ -1,0 +1,124 @@
+"""What is counted of a kernel, and what is told of a threadgroup, is what can be worked out by hand."""
+
+import threading
+
+import mlx.core as mx
+import pytest
+
+from metal_host import MetalHostError, MetalKernelError, Traffic, counting, metal_kernel, tracing
+
+INDEX = "uint i = thread_position_in_grid.x, t = thread_position_in_threadgroup.x;\n"
+TILE = INDEX + "threadgroup float tile[1024];\n"
+BARRIER = "threadgroup_barrier(mem_flags::mem_threadgroup);\n"
+
+
+def call(source, n=64, group=64, out=64, size=64):
+    kernel = metal_kernel("observed", ["x"], ["out"], source)
+    sizes = {"grid": (n, 1, 1), "threadgroup": (group, 1, 1), "output_shapes": [(out,)]}
+    return kernel(inputs=[mx.arange(size).astype(mx.float32)], output_dtypes=[mx.float32], **sizes)[0]
+
+
+def counts_of(source, **sizes):
+    with counting() as counts:
+        call(source, **sizes)
+    return counts
+
+
+def test_each_thread_one_element():
+    counts = counts_of(INDEX + "out[i] = x[i];")
+    assert (counts.calls, counts.threadgroups, counts.barriers) == (1, 1, 0)
+    # two simdgroups, each of which reads 128 bytes: two lines
+    assert counts.buffers["x"] == Traffic(read=256, reads=64, distinct_read=256, together=2, lines=4)
+    assert counts.buffers["out"] == Traffic(written=256, writes=64, distinct_written=256, together=2, lines=4)
+
+
+def test_sixteen_bytes_at_once():
+    counts = counts_of(INDEX + "((device float4*)out)[i] = 2.0f * ((const device float4*)x)[i];", n=16)
+    assert counts.buffers["x"] == Traffic(read=256, reads=16, wide=16, distinct_read=256, together=1, lines=4)
+    assert counts.buffers["out"].wide == 16
+
+
+@pytest.mark.parametrize(("stride", "lines"), [(1, 2), (2, 4), (16, 32)])
+def test_lines_of_a_simdgroup(stride, lines):
+    counts = counts_of(INDEX + f"out[i] = x[{stride} * i];", n=32, group=32, out=32, size=32 * stride)
+    assert counts.buffers["x"].together == 1
+    assert counts.buffers["x"].lines == lines
+
+
+def test_bytes_that_are_read_again_count_once_as_distinct():
+    counts = counts_of(INDEX + "float sum = 0;\nfor (uint k = 0; k < 8; k++) sum += x[k];\nout[i] = sum;")
+    x = counts.buffers["x"]
+    assert (x.read, x.distinct_read, x.together, x.lines) == (64 * 32, 32, 16, 16)
+
+
+@pytest.mark.parametrize(("stride", "ways"), [(1, 1), (2, 2), (8, 8), (32, 32), (33, 1)])
+def test_bank_conflicts(stride, ways):
+    counts = counts_of(
+        INDEX + f"threadgroup float tile[1056];\ntile[{stride} * t] = x[i];\n{BARRIER}out[i] = tile[{stride} * t];",
+        n=32,
+        group=32,
+        out=32,
+    )
+    tile = counts.variables["tile"]
+    assert (tile.together, tile.cycles, tile.conflicts) == (2, 2 * ways, 2 * (ways - 1))
+
+
+def test_one_word_for_all_is_no_conflict():
+    counts = counts_of(TILE + "if (t == 0) tile[0] = x[0];\n" + BARRIER + "out[i] = tile[0];")
+    assert counts.variables["tile"].conflicts == 0
+    assert counts.barriers == 1
+
+
+def test_loops_and_calls_add_up():
+    source = TILE + "for (uint k = 0; k < 3; k++) {\n" + BARRIER + "tile[t] = x[i];\n}\n"
+    source += BARRIER + "out[i] = simd_sum(tile[t]);"
+    with counting() as counts:
+        call(source, n=128, out=128, size=128)
+        call(source, n=64)
+    assert (counts.calls, counts.threadgroups, counts.barriers, counts.simd_operations) == (2, 3, 12, 192)
+    assert counts.variables["tile"].writes == 3 * 192
+    assert counts.variables["tile"].together == 4 * 6
+
+
+def test_only_within_and_in_this_thread(monkeypatch):
+    other = threading.Thread(target=call, args=(INDEX + "out[i] = x[i];",))
+    with counting() as counts:
+        other.start()
+        other.join()
+    call(INDEX + "out[i] = x[i];")
+    assert counts.calls == 0
+    monkeypatch.setenv("METAL_HOST", "off")
+    with counting(), pytest.raises(MetalHostError, match="only what runs on the CPU can be counted"):
+        call(INDEX + "out[i] = x[i];")
+
+
+def test_trace():
+    source = INDEX + "threadgroup float tile[4];\ntile[t] = x[i];\n" + BARRIER + "out[i] = simd_sum(tile[3 - t]);"
+    with tracing((1, 0, 0)) as events:
+        call(source, n=8, group=4, out=8)
+    of_two = [(e.kind, e.name, e.offset, e.size, e.line) for e in events if e.thread == 2]
+    assert of_two == [
+        ("read", "x", 24, 4, 3),
+        ("write", "tile", 8, 4, 3),
+        ("wait", "threadgroup_barrier", 0, 0, 4),
+        ("read", "tile", 4, 4, 5),
+        ("wait", "simd_sum", 0, 0, 5),
+        ("write", "out", 24, 4, 5),
+    ]
+    assert {e.file for e in events} == {"observed.metal"}
+    assert len(events) == 24
+
+
+def test_trace_ends_at_a_race():
+    with tracing() as events, pytest.raises(MetalKernelError) as found:
+        call(INDEX + "threadgroup float tile[64];\ntile[t] = x[i];\nout[i] = tile[63 - t];")
+    mine, other = found.value.parties
+    assert (mine.thread, mine.line, other.thread, other.line) == (32, 3, 31, 4)
+    last = events[-1]
+    assert (last.thread, last.kind, last.name, last.line) == (32, "write", "tile", 3)
+
+
+def test_trace_has_a_limit():
+    with tracing() as events:
+        call(INDEX + "float sum = 0;\nfor (uint k = 0; k < 4096; k++) sum += x[k & 63];\nout[i] = sum;")
+    assert len(events) == 100_000

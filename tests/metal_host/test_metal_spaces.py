@@ -1,0 +1,84 @@
+"""What Apple's compiler refuses because of address spaces is refused, where there is a clang to see it."""
+
+import mlx.core as mx
+import pytest
+from broken_kernels import X
+
+from metal_host import MetalCompileError, metal_kernel
+from metal_host.toolchain import recent_clang
+
+TILE = "threadgroup float tile[64];\ntile[0] = x[0];\n"
+FILL = "void fill(threadgroup float* p) { p[0] = 1; }\n"
+GET = "template <typename T> T get(const device T* p, uint i) { return p[i]; }\n"
+FIRST = "template <typename T> struct First { const device T* from; T get() const { return from[0]; } };\n"
+
+MIXED = {  # body, header, and which types are named
+    "threadgroup_to_device": (TILE + "device float* p = tile;\nout[0] = p[0];", "", ("device float *", "threadgroup")),
+    "device_to_threadgroup": ("threadgroup float* p = out;\np[0] = 1;", "", ("threadgroup float *", "device float *")),
+    "own_to_device": (
+        "float own[4] = {};\ndevice float* p = own;\nout[0] = p[0];",
+        "",
+        ("device float *", "float[4]"),
+    ),
+    "device_to_own": ("thread float* p = out;\np[0] = 1;", "", ("float *", "device float *")),
+    "template_to_own": ("thread T* p = out;\np[0] = 1;", "", ("float *", "device float *")),
+    "assigned": (
+        "const device float* p = x;\n" + TILE + "p = tile;\nout[0] = p[0];",
+        "",
+        ("device float", "threadgr"),
+    ),
+    "argument": ("fill(out);", FILL, ("fill", "device", "threadgroup")),
+    "template_argument": (TILE + "out[0] = get(tile, 0);", GET, ("get", "device", "threadgroup")),
+    "cast": ("out[0] = ((threadgroup float4*)x)[0].x;", "", ("device float", "threadgroup float4 *")),
+    "cast_of_tile": (
+        TILE + "out[0] = ((device half2*)tile)[0].x;",
+        "",
+        ("cast of 'threadgroup float[64]' to 'device",),
+    ),
+    "reference": ("thread const float& first = x[0];\nout[0] = first;", "", ("const float", "device float")),
+    "member": (TILE + "First<float> f;\nf.from = tile;\nout[0] = f.get();", FIRST, ("device float", "threadgroup")),
+    "automatic": ("device float v = x[0];\nout[0] = v;", "", ("automatic variable", "address space")),
+    "constant_to_device": ("const device int* p = x_shape;\nout[0] = p[0];", "", ("device int", "constant int")),
+    "atomic_of_own": (
+        "atomic<int> n;\natomic_fetch_add_explicit(&n, 1, memory_order_relaxed);\nout[0] = 0;",
+        "",
+        ("atomic_fetch_add_explicit", "device"),
+    ),
+}
+RIGHT = {
+    "constant": ("constant float* w = WEIGHTS;\nout[0] = w[1];", "constant float WEIGHTS[2] = {1, 2};\n"),
+    "struct": ("Pair p = ((const device Pair*)x)[0];\nout[0] = p.a + p.b;", "struct Pair { float a, b; };\n"),
+    "casts": (
+        TILE + "const threadgroup uint* p = (const threadgroup uint*)tile;\n"
+        "out[0] = *(device float*)(x + 1) + ((const device float2*)(x + 2 * p[0]))->y + ((const device float*)x - x);",
+        "",
+    ),
+    "auto": (TILE + "auto p = &tile[0];\nauto q = x + 1;\nout[0] = *p + *q;", ""),
+    "null": ("const device float* p = nullptr;\nout[0] = p ? p[0] : get(x, 0);", GET),
+    "overloaded": (TILE + "fill(tile);\nfill(out);", FILL + "void fill(device float* p) { p[0] = 1; }\n"),
+}
+
+
+@pytest.fixture(autouse=True)
+def clang():
+    if recent_clang() is None:
+        pytest.skip("no clang of version 16 or later: METAL_HOST_CLANG may name one")
+
+
+def compile_only(name, source, header):
+    kernel = metal_kernel(name, ["x"], ["out"], source, header)
+    sizes = {"grid": (0, 1, 1), "threadgroup": (1, 1, 1), "output_shapes": [(4,)], "output_dtypes": [mx.float32]}
+    kernel(inputs=[mx.array(X)], template=[("T", mx.float32)], init_value=0, **sizes)
+
+
+@pytest.mark.parametrize("name", MIXED)
+def test_mixed_spaces_are_refused(name):
+    source, header, words = MIXED[name]
+    with pytest.raises(MetalCompileError, match=rf"{name}(\.header)?\.metal:\d+: ") as found:
+        compile_only(name, source, header)
+    assert all(word in str(found.value) for word in words), str(found.value)
+
+
+@pytest.mark.parametrize("name", [name for name in RIGHT if name != "overloaded"])  # which g++ and clang cannot
+def test_right_spaces_are_not(name):
+    compile_only(name, *RIGHT[name])

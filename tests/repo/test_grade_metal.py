@@ -1,0 +1,68 @@
+"""`tiny-llm grade` with kernels in Metal: run on the submission's behalf, and watched as in any test."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+from tiny_llm_course.catalogue import entry_of
+from tiny_llm_course.grading.remote import RemoteError
+from tiny_llm_course.mistaken import mistaken_sources
+from tiny_llm_course.packages import REFERENCE
+from tiny_llm_course.recording import Observation
+from tiny_llm_course.syllabus import TaskId
+from tiny_llm_ref.kernels.compiler import CompileError
+from tiny_llm_ref.kernels.extension import KernelError
+
+TASK = TaskId.parse("w2d4.4")
+NAME = "kernels/quantized_matvec.metal"
+RIGHT = (REFERENCE / NAME).read_text()
+LINE = RIGHT.partition("float dot")[0].count("\n") + 1
+RACES, LEFT_OUT = (entry_of(TASK).mistake(id) for id in ("all-lanes-write", "last-rows-left-out"))
+pytestmark = pytest.mark.xdist_group("grade")
+
+# What a submission's file holds, how many points it gets, what is said of it.
+SUBMITTED = {
+    "is right": (RIGHT, 1, ""),
+    "races": (mistaken_sources(REFERENCE, TASK, RACES)[NAME], 0, "data race on out[0]"),
+    "leaves rows out": (mistaken_sources(REFERENCE, TASK, LEFT_OUT)[NAME], 0, "that no thread wrote"),
+    "does not compile": (RIGHT.replace("float dot", "flaot dot"), 0, f"quantized_matvec.metal:{LINE}: 'flaot' was not"),
+    "reads other files": (RIGHT.replace("KERNEL", '#include "/etc/passwd"\n\nKERNEL', 1), 0, "expected a section"),
+}
+
+
+@pytest.fixture(scope="module")
+def graded(tmp_path_factory):
+    """All of them graded in one run, with a file of the course itself beside them that is not taken."""
+    folder = tmp_path_factory.mktemp("class")
+    for name, (source, _, _) in SUBMITTED.items():
+        kernels = folder / "submissions" / name / "src" / "tiny_llm" / "kernels"
+        kernels.mkdir(parents=True)
+        (folder / "submissions" / name / "src" / "tiny_llm" / "basics.py").write_text("raise SystemExit\n")
+        (folder / "submissions" / name / "src" / "tiny_llm" / NAME).write_text(source)
+        (kernels / "metal.py").write_text("raise SystemExit\n")
+    out = folder / "grades.json"
+    command = [sys.executable, "-m", "tiny_llm_course", "grade", str(folder / "submissions"), "--week", "2", "--day"]
+    run = subprocess.run([*command, "4", "--format", "json", "--out", str(out)], capture_output=True, text=True)
+    assert run.returncode == 0, run.stderr
+    return {entry["name"]: entry for entry in json.loads(out.read_text())["grades"]}
+
+
+@pytest.mark.parametrize("name", SUBMITTED)
+def test_each_kernel_gets_what_it_deserves(graded, name):
+    _, points, message = SUBMITTED[name]
+    entry = graded[name]
+    task = entry["tasks"][-1]
+    assert entry["points"] == points
+    assert (task["task"], task["outcome"]) == (str(TASK), "solved" if points else "failed")
+    assert message in task["message"] + entry["problem"]
+
+
+def test_an_error_is_compared_wherever_it_was_raised():
+    """So a submission's mistake is named: what its process said equals what the mistake itself says here."""
+    text = "kernel 'k': data race on part[{}]: a write\n    {}.metal:{}: code\n  by thread (1, 0, 0)\n  No barrier."
+    seen = Observation(error=RemoteError("KernelError: " + text.format(3, "theirs", 7)))
+    assert seen.equals(Observation(error=KernelError(text.format(3, "ours", 9))))
+    assert not seen.equals(Observation(error=KernelError(text.format(4, "ours", 9))))
+    assert not seen.equals(Observation(error=CompileError(text.format(3, "ours", 9))))

@@ -1,0 +1,152 @@
+"""Kernels in Metal: how a file is cut into sections, what errors say, when a door takes them; their stubs compile."""
+
+from pathlib import Path
+from types import SimpleNamespace
+
+import mlx.core as mx
+import numpy as np
+import pytest
+
+from tiny_llm_course.stubs import make_stub
+from tiny_llm_ref.kernels import metal, ops, quantized_matvec, softmax
+from tiny_llm_ref.kernels.compiler import CompileError
+from tiny_llm_ref.kernels.extension import KernelError
+
+REFERENCE = Path(metal.__file__).parent
+TEXT = """\
+// Two kernels.
+
+template <typename T>
+T twice(T x) {
+    return 2 * x;
+}
+
+KERNEL(double_it) {
+    // task w2d2.5 begin
+    const uint i = thread_position_in_grid.x;
+    if (i < threads_per_grid.x) {
+        out[i] = twice(x[i]);
+    }
+    // task w2d2.5 end
+}
+
+KERNEL(halve) {
+    out[thread_position_in_grid.x] = x[thread_position_in_grid.x] / 2;
+}
+"""
+
+
+@pytest.fixture
+def file(tmp_path, monkeypatch):
+    """A file of Metal in a folder of its own, which the seam takes for that of the kernels."""
+    monkeypatch.setattr(metal, "_HERE", tmp_path)
+    file = tmp_path / "two.metal"
+    file.write_text(TEXT)
+    return file
+
+
+def run(x, name="double_it"):
+    return metal.metal("two", name, ["x"], ["out"], "w2d2.5")([x], [(x.shape, x.dtype)], (x.size, 1, 1), (32, 1, 1))[0]
+
+
+def test_sections_share_the_header(file):
+    x = mx.arange(40.0)
+    assert run(x).tolist() == (2 * x).tolist()
+    assert run(x, "halve").tolist() == (x / 2).tolist()
+
+
+@pytest.mark.parametrize("shape", [(1, 1), (2, 3), (1, 1, 7), (3,), (7, 1)])
+def test_few_elements(file, shape):
+    """They are `device` memory like others, if they have two axes; and nothing but them is computed."""
+    x = mx.random.normal(shape)
+    assert run(x).tolist() == (2 * x).tolist()
+
+
+def test_an_edited_file_is_read_again(file):
+    x = mx.arange(40.0)
+    run(x)
+    file.write_text(TEXT.replace("2 * x", "x + x + x"))
+    assert run(x).tolist() == (3 * x).tolist()
+
+
+def test_what_is_not_written_is_said_before_anything_is_compiled(file):
+    file.write_text(make_stub(TEXT, filename="two.metal").replace("twice", "("))
+    with pytest.raises(NotImplementedError, match=r"^Week 2 Day 2 Task 5: what belongs here is yours to write\."):
+        run(mx.zeros(40))
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "error", "said"),
+    [
+        (
+            "KERNEL(double_it)",
+            "KERNEL(duoble_it)",
+            CompileError,
+            r"a section `KERNEL\(double_it\) \{`.*found KERNEL\(duoble",
+        ),
+        ("return 2 *", "retrun 2 *", CompileError, r"[^.]two\.metal:5: 'retrun'"),
+        ("twice(x[i])", "twice(y[i])", CompileError, r"[^.]two\.metal:12: 'y' was not declared"),
+        (
+            "x[i]",
+            "x[i + 1]",
+            KernelError,
+            r"out of bounds: a read of x\[40\].*\n +[^ ]*two\.metal:12: out\[i\]",
+        ),
+        ("return 2 * x;", "return 2 / int(x);", KernelError, r"division.*\n +[^ ]*two\.metal:5: return 2"),
+    ],
+)
+def test_errors_name_the_line_of_the_file(file, old, new, error, said):
+    file.write_text(TEXT.replace(old, new, 1))
+    with pytest.raises(error, match=f"(?s){said}"):
+        run(mx.arange(40.0))
+
+
+DOORS = [
+    (softmax, "softmax", lambda run: run(mx.ones((3, 50)))),
+    (quantized_matvec, "quantized_matvec", lambda run: run(mx.ones((1, 64)), *mx.quantize(mx.ones((3, 64))))),
+]
+each_door = pytest.mark.parametrize(("module", "name", "call"), DOORS, ids=[name for _, name, _ in DOORS])
+
+
+@each_door
+def test_a_stub_compiles(module, name, call, tmp_path, monkeypatch):
+    """It runs and writes nothing: it would be refused, if it did not say that it is a stub."""
+    for source in REFERENCE.glob("*.metal"):
+        stub = make_stub(source.read_text(encoding="utf-8"), filename=source.name)
+        (tmp_path / source.name).write_text(stub.replace(" is yours to write", ""), encoding="utf-8")
+    monkeypatch.setattr(metal, "_HERE", tmp_path)
+    monkeypatch.setattr(metal, "check_written", lambda source, task: None)
+    with pytest.raises(KernelError, match="no thread wrote"):
+        call(getattr(module, f"{name}_metal"))
+
+
+@each_door
+def test_a_door_takes_metal_on_a_gpu(module, name, call, monkeypatch):
+    monkeypatch.setattr(module, "kernel", lambda *_: pytest.fail("took the CPU's body"))
+    monkeypatch.setattr(module, "uses_metal", lambda *_: True)
+    got = call(getattr(module, name))
+    twin = ops.softmax if name == "softmax" else lambda *arguments: ops.quantized_matmul(*arguments, 64, 4)
+    np.testing.assert_allclose(np.array(got), np.array(call(twin)), rtol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("has_metal", "device", "mode", "task", "expected"),
+    [
+        (True, mx.gpu, "", "w2d2.5", True),
+        (False, mx.gpu, "", "w2d2.5", False),
+        (True, mx.cpu, "", "w2d2.5", False),
+        (True, mx.gpu, "off", "w2d2.5", False),
+        (True, mx.gpu, "watched", "w2d2.5", False),
+    ],
+)
+def test_when_metal_is_used(file, monkeypatch, has_metal, device, mode, task, expected):
+    fake = SimpleNamespace(
+        metal=SimpleNamespace(is_available=lambda: has_metal),
+        default_device=lambda: SimpleNamespace(type=device),
+        gpu=mx.gpu,
+    )
+    monkeypatch.setattr(metal, "mx", fake)
+    monkeypatch.setattr(metal, "mode", lambda: mode)
+    assert metal.uses_metal("two", task) is expected
+    file.write_text(make_stub(TEXT, filename="two.metal"))
+    assert not metal.uses_metal("two", task)
