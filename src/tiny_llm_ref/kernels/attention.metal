@@ -3,11 +3,11 @@
 // query and out: heads of L rows of D numbers of type T; key and value: heads of S rows, each for `group` heads of
 // queries. causal: whether the L queries are the last L of S positions, and see nothing behind their own.
 
-constant constexpr uint SIDE = 8;  // of a simdgroup_float8x8, and queries of a simdgroup
-constant constexpr uint QUERIES = 32;  // of a threadgroup
 constant constexpr uint LANES = 32;
-constant constexpr uint THREADS = QUERIES / SIDE * LANES;
-constant constexpr uint PART = 64;  // keys for a simdgroup, where the keys are shared out
+constant constexpr uint SIDE = 8;                          // of a simdgroup_float8x8, and queries of a simdgroup
+constant constexpr uint QUERIES = 32;                      // of a threadgroup that has a block of them
+constant constexpr uint THREADS = QUERIES / SIDE * LANES;  // of such a threadgroup
+constant constexpr uint PART = 64;                         // keys for a simdgroup, where keys are shared out
 
 // Number d of a row that has D of them, and zeros behind.
 template <uint D, typename T>
@@ -111,7 +111,7 @@ KERNEL(attend_blocks) {
     // task w2d7.4 end
 }
 
-// A query and one part of the keys, by a simdgroup. Row r of a head of keys is query r % L of its head r / L of queries.
+// A row and one part of the keys, by a simdgroup. Row r of a head of keys is query r % L of its head r / L of queries.
 // What a row has of a part: the largest score, the sum of exp(score - largest), and that of the values times these.
 KERNEL(attend_part) {
     constexpr uint SHARE = (D + LANES - 1) / LANES;  // neighbours in a row, for a lane
