@@ -14,7 +14,7 @@ import typer
 from ..engine import check_threads, set_threads
 from ..files import write_whole
 from ..language import Lang, Messages
-from ..problems import reporting, say
+from ..problems import CommandError, reporting, say
 from ..session import PACKAGES, package_of
 from ..syllabus import select_days, select_task
 from ..terminal import left, right, show, wrapped
@@ -37,14 +37,23 @@ def bench(
     threads: Annotated[
         int | None, typer.Option(metavar="N", help="On how many threads. Default: TINY_LLM_THREADS, or all processors.")
     ] = None,
+    device: Annotated[
+        str, typer.Option(metavar="cpu|gpu", help="Kernels in C++, or those in Metal, in a table to show to others.")
+    ] = "cpu",
     save: Annotated[Path | None, typer.Option(metavar="FILE", help="Write what was measured, as JSON.")] = None,
     lang: Lang = None,
 ) -> None:
     """Measure your kernels of week 2, beside MLX's operations and the course's fastest. Takes some minutes."""
     with reporting():
+        words, package = Messages(lang), package_of(impl)
+        if device not in ("cpu", "gpu"):
+            raise CommandError(f"--device: expected cpu or gpu, got {device}")
+        command = f"tiny-llm bench --impl {impl}" + " --smoke" * smoke + " --device gpu" * (device == "gpu")
+        if device == "gpu":
+            _bench_gpu(package, smoke, kernels, model, save, command, words)
+            return
         from .measuring import measure  # here, so that other commands do not wait for MLX
 
-        words, package = Messages(lang), package_of(impl)
         if threads is not None:
             check_threads(threads)
             set_threads(package, threads)
@@ -52,7 +61,19 @@ def bench(
             found = measure(package, smoke, kernels, model, step)
         _show(found, words)
         if save is not None:
-            _save(save, found, f"tiny-llm bench --impl {impl}" + " --smoke" * smoke)
+            _save(save, found, command)
+
+
+def _bench_gpu(
+    package: str, smoke: bool, kernels: bool, model: bool, save: Path | None, command: str, words: Messages
+) -> None:
+    from .gpu import measure_gpu, table
+
+    with _progress(words) as step:
+        found = measure_gpu(package, smoke, kernels, model, step)
+    show(table(found, about(command, "mlx", "mlx-lm")))
+    if save is not None:
+        _save(save, found, command)
 
 
 @contextmanager

@@ -1,4 +1,7 @@
-"""Each kernel's ladder: its twin, MLX's own operation, every step that is a task, and what the course gives."""
+"""Each kernel's ladder: its twin, MLX's own operation, every step that is a task, and what the course gives.
+
+On a GPU the ladder is short: twin, MLX's own, and the kernel in Metal.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +15,7 @@ import mlx.core as mx
 __all__ = ["CASES", "Case", "Rung", "cases"]
 
 Limit: TypeAlias = Literal["bandwidth", "arithmetic"]
+Device: TypeAlias = Literal["cpu", "gpu"]
 Size: TypeAlias = dict[str, int]
 
 # Qwen3-0.6B's; a layer's weights are taken so often that no cache holds them all.
@@ -22,11 +26,12 @@ BASE, EPS = 1e6, 1e-6
 
 @dataclass(frozen=True)
 class Rung:
-    """One way to compute it. limit: what it runs against."""
+    """One way to compute it. limit: what it runs against. device: on which it runs; None: on the default one."""
 
     name: str  # twin, mlx, tuned or a task's id
     run: Callable[[], Any]
     limit: Limit | None = None
+    device: Device | None = "cpu"
 
 
 @dataclass(frozen=True)
@@ -39,6 +44,10 @@ class Case:
     times: int = 1
     bytes: float = 0
     operations: float = 0
+
+    def on(self, device: Device) -> list[Rung]:
+        """The rungs that this device has."""
+        return [rung for rung in self.rungs if rung.device in (None, device)]
 
 
 def cases(package: str, is_small: bool) -> Iterator[Case]:
@@ -55,10 +64,11 @@ def _softmax(package: str, size: Size) -> Case:
         "softmax",
         f"{x.shape[0]} x {x.shape[1]}",
         [
-            Rung("twin", lambda: ops.softmax(x)),
+            Rung("twin", lambda: ops.softmax(x), device=None),
             Rung("w2d2.2", lambda: door.softmax_scalar(x)),
             Rung("w2d2.3", lambda: door.softmax_vector(x)),
             Rung("w2d2.4", lambda: door.softmax(x)),
+            Rung("w2d2.5", lambda: door.softmax_metal(x), device="gpu"),
         ],
     )
 
@@ -75,11 +85,12 @@ def _matvec(package: str, size: Size) -> Case:
         "quantized_matvec",
         f"1 x {size['E']}, {size['I']} x {size['E']}",
         [
-            Rung("twin", each(ops.quantized_matmul), "bandwidth"),
-            Rung("mlx", each(_mlx_product), "bandwidth"),
+            Rung("twin", each(ops.quantized_matmul), "bandwidth", device=None),
+            Rung("mlx", each(_mlx_product), "bandwidth", device=None),
             Rung("w2d4.1", each(door.quantized_matvec_scalar), "bandwidth"),
             Rung("w2d4.2", each(door.quantized_matvec_vector), "bandwidth"),
             Rung("w2d4.3", each(door.quantized_matvec), "bandwidth"),
+            Rung("w2d4.4", each(door.quantized_matvec_metal), "bandwidth", "gpu"),
             Rung("tuned", lambda: [_packed(package).packed_matmul(x, panels) for panels in packed()], "bandwidth"),
         ],
         times=len(weights),
@@ -99,9 +110,10 @@ def _rms_norm(package: str, size: Size) -> Case:
         "rms_norm",
         f"{size['L']} x {size['E']}",
         [
-            Rung("twin", lambda: ops.add_rms_norm(x, residual, weight, EPS)),
-            Rung("mlx", mlx),
+            Rung("twin", lambda: ops.add_rms_norm(x, residual, weight, EPS), device=None),
+            Rung("mlx", mlx, device=None),
             Rung("w2d5.1", lambda: door.add_rms_norm(x, residual, weight, EPS)),
+            Rung("w2d5.4", lambda: door.add_rms_norm_metal(x, residual, weight, EPS), device="gpu"),
         ],
     )
 
@@ -117,9 +129,10 @@ def _rope(package: str, size: Size) -> Case:
         "rope",
         " x ".join(map(str, x.shape)),
         [
-            Rung("twin", lambda: ops.rope(x, mx.array([size["S"]]), BASE, False)),
-            Rung("mlx", mlx),
+            Rung("twin", lambda: ops.rope(x, mx.array([size["S"]]), BASE, False), device=None),
+            Rung("mlx", mlx, device=None),
             Rung("w2d5.2", lambda: door.rope(x, size["S"], BASE)),
+            Rung("w2d5.5", lambda: door.rope_metal(x, size["S"], BASE), device="gpu"),
         ],
     )
 
@@ -131,9 +144,10 @@ def _swiglu(package: str, size: Size) -> Case:
         "swiglu",
         f"{size['L']} x {size['I']}",
         [
-            Rung("twin", lambda: ops.swiglu(gate, up)),
-            Rung("mlx", lambda: gate * mx.sigmoid(gate) * up),
+            Rung("twin", lambda: ops.swiglu(gate, up), device=None),
+            Rung("mlx", lambda: gate * mx.sigmoid(gate) * up, device=None),
             Rung("w2d5.3", lambda: door.swiglu(gate, up)),
+            Rung("w2d5.6", lambda: door.swiglu_metal(gate, up), device="gpu"),
         ],
     )
 
@@ -146,9 +160,10 @@ def _matmul(package: str, size: Size) -> Case:
         "quantized_matmul",
         f"{size['L']} x {size['E']}, {size['I']} x {size['E']}",
         [
-            Rung("twin", lambda: ops.quantized_matmul(x, *weight, 64, 4), "arithmetic"),
-            Rung("mlx", lambda: _mlx_product(x, *weight, 64, 4), "arithmetic"),
+            Rung("twin", lambda: ops.quantized_matmul(x, *weight, 64, 4), "arithmetic", device=None),
+            Rung("mlx", lambda: _mlx_product(x, *weight, 64, 4), "arithmetic", device=None),
             Rung("w2d6.2", lambda: door.quantized_matmul(x, *weight, 64, 4), "arithmetic"),
+            Rung("w2d6.3", lambda: door.quantized_matmul_metal(x, *weight, 64, 4), "arithmetic", "gpu"),
             Rung("tuned", lambda: _packed(package).packed_matmul(x, packed()[0]), "arithmetic"),
         ],
         operations=2 * size["L"] * size["E"] * size["I"],
@@ -164,10 +179,11 @@ def _attention_of_a_prompt(package: str, size: Size) -> Case:
         "attention",
         f"L = S = {L}",
         [
-            Rung("twin", lambda: ops.attention(q, k, v, scale, "causal"), "arithmetic"),
-            Rung("mlx", lambda: mlx(q, k, v, scale=scale, mask="causal"), "arithmetic"),
+            Rung("twin", lambda: ops.attention(q, k, v, scale, "causal"), "arithmetic", device=None),
+            Rung("mlx", lambda: mlx(q, k, v, scale=scale, mask="causal"), "arithmetic", device=None),
             Rung("w2d7.1", lambda: door.attention_online(q, k, v, scale, "causal"), "arithmetic"),
             Rung("w2d7.2", lambda: door.flash_attention(q, k, v, scale, "causal"), "arithmetic"),
+            Rung("w2d7.4", lambda: door.flash_attention_metal(q, k, v, scale, "causal"), "arithmetic", "gpu"),
         ],
         operations=2 * size["H_q"] * L * (L + 1) * size["D"],  # two products of half of all pairs
     )
@@ -186,10 +202,11 @@ def _attention_of_a_token(package: str, size: Size) -> Case:
         "attention",
         f"L = 1, S = {S}",
         [
-            Rung("twin", each(lambda q, k, v: ops.attention(q, k, v, scale)), "bandwidth"),
-            Rung("mlx", each(lambda q, k, v: mlx(q, k, v, scale=scale)), "bandwidth"),
+            Rung("twin", each(lambda q, k, v: ops.attention(q, k, v, scale)), "bandwidth", device=None),
+            Rung("mlx", each(lambda q, k, v: mlx(q, k, v, scale=scale)), "bandwidth", device=None),
             Rung("w2d7.1", each(lambda q, k, v: door.attention_online(q, k, v, scale)), "bandwidth"),
             Rung("w2d7.3", each(lambda q, k, v: door.flash_attention(q, k, v, scale)), "bandwidth"),
+            Rung("w2d7.5", each(lambda q, k, v: door.flash_attention_metal(q, k, v, scale)), "bandwidth", "gpu"),
         ],
         times=len(stored),
         bytes=2 * size["H_kv"] * S * size["D"] * 2,

@@ -14,7 +14,7 @@ from .kernels import CASES, cases
 from .models import STAGES, Stage, make_stage
 from .timing import shortest
 
-__all__ = ["measure"]
+__all__ = ["OPEN", "measure", "model_speeds", "seconds_of"]
 
 Row: TypeAlias = dict[str, Any]
 Step: TypeAlias = Callable[[str, int, int], None]  # what is measured next, how much of how much is done
@@ -30,6 +30,7 @@ def measure(package: str, is_small: bool, of_kernels: bool, of_model: bool, step
     Raises:
         CommandError: no kernels are built.
     """
+    mx.set_default_device(mx.cpu)
     speeds = measure_speeds(package)
     return {
         "threads": speeds.threads,
@@ -41,11 +42,11 @@ def measure(package: str, is_small: bool, of_kernels: bool, of_model: bool, step
 
 def _kernels(package: str, is_small: bool, speeds: Any, step: Step) -> Iterator[Row]:
     for done, case in enumerate(cases(package, is_small)):
-        for rung in case.rungs:
+        for rung in case.on("cpu"):
             step(f"{case.kernel} {rung.name}", done, len(CASES))
             row: Row = {"kernel": case.kernel, "sizes": case.sizes, "rung": rung.name, "seconds": OPEN, "limit": None}
             with suppress(NotImplementedError):  # a stub
-                row["seconds"] = _seconds(rung.run, is_small) / case.times
+                row["seconds"] = seconds_of(rung.run, is_small) / case.times
                 if rung.limit == "bandwidth":
                     row["limit"] = case.bytes / speeds.bandwidth / row["seconds"]
                 if rung.limit == "arithmetic":
@@ -54,25 +55,31 @@ def _kernels(package: str, is_small: bool, speeds: Any, step: Step) -> Iterator[
 
 
 def _models(package: str, is_small: bool, step: Step) -> Iterator[Row]:
+    for done, name in enumerate(STAGES):
+        step(f"model {name}", done, len(STAGES))
+        yield {"stage": name} | model_speeds(partial(make_stage, name, package, is_small), is_small)
+
+
+def model_speeds(make: Callable[[], Stage], is_small: bool) -> Row:
+    """Tokens per second that a model reads and writes; None where a stub, or the package, is missing that it needs."""
     length = SMOKE_PROMPT if is_small else PROMPT
     tokens = mx.random.randint(0, 256, (1, length + 1))
     prompt, last = tokens[:, :length], tokens[:, length:]
-    for done, name in enumerate(STAGES):
-        step(f"model {name}", done, len(STAGES))
-        row: Row = {"stage": name, "prompt": length, "prefill": OPEN, "decode": OPEN}
-        with suppress(NotImplementedError):  # a stub
-            stage = make_stage(name, package, is_small)
-            logits, cache = stage.prefill(prompt)
-            mx.eval(logits)  # else the first token would wait for the prompt
-            decode = 1 / _seconds(partial(stage.decode, last, cache), is_small)
-            prefill = length / _seconds(partial(_logits, stage, prompt), is_small)
-            row |= {"prefill": prefill, "decode": decode}
-        yield row
+    row: Row = {"prompt": length, "prefill": OPEN, "decode": OPEN}
+    with suppress(NotImplementedError, ImportError):
+        stage = make()
+        logits, cache = stage.prefill(prompt)
+        mx.eval(logits)  # else the first token would wait for the prompt
+        decode = 1 / seconds_of(partial(stage.decode, last, cache), is_small)
+        prefill = length / seconds_of(partial(_logits, stage, prompt), is_small)
+        row |= {"prefill": prefill, "decode": decode}
+    return row
 
 
 def _logits(stage: Stage, prompt: mx.array) -> mx.array:
     return stage.prefill(prompt)[0]
 
 
-def _seconds(work: Callable[[], Any], is_small: bool) -> float:
+def seconds_of(work: Callable[[], Any], is_small: bool) -> float:
+    """The shortest of many runs."""
     return shortest(work, SMOKE_SECONDS if is_small else SECONDS)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from importlib import import_module
-from typing import Any
+from typing import Any, cast
 
 import mlx.core as mx
 
@@ -13,7 +13,7 @@ from tiny_llm_models.untrained import QWEN3_0_6B, untrained_config
 
 from ..engine import is_written, open_stubs
 
-__all__ = ["STAGES", "Stage", "make_stage", "random_model"]
+__all__ = ["STAGES", "Stage", "make_stage", "mlx_lm_stage", "random_model"]
 
 SMALL = untrained_config(
     "qwen3",
@@ -75,6 +75,30 @@ def make_stage(name: str, package: str, is_small: bool) -> Stage:
     kernels = [kernel for day, kernels in KERNELS.items() if day <= int(name[-1]) for kernel in kernels]
     import_module(f"{package}.optimise").optimise(model, kernels)
     return _with_cache(package, model, has_flash=name == "w2d7")
+
+
+def mlx_lm_stage(is_small: bool) -> Stage:
+    """mlx-lm's model of the same sizes, quantised in the same way. Raises ImportError where there is no mlx-lm."""
+    import mlx.nn
+    from mlx_lm.models.cache import make_prompt_cache, trim_prompt_cache
+    from mlx_lm.models.qwen3 import Model, ModelArgs
+
+    from_dict, nn = cast(Any, ModelArgs).from_dict, cast(Any, mlx.nn)
+    model = Model(from_dict((SMALL if is_small else QWEN3_0_6B) | {"rope_scaling": None}))
+    model.set_dtype(mx.bfloat16)
+    nn.quantize(model, **QUANTIZATION)
+    mx.eval(model.parameters())
+
+    def prefill(tokens: mx.array) -> tuple[mx.array, Any]:
+        cache = make_prompt_cache(model)
+        return model(tokens, cache=cache)[:, -1], cache
+
+    def decode(token: mx.array, cache: Any) -> mx.array:
+        found: mx.array = model(token, cache=cache)[:, -1]
+        trim_prompt_cache(cache, 1)
+        return found
+
+    return Stage(prefill, decode)
 
 
 def _without_cache(model: Any) -> Stage:
