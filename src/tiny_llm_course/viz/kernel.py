@@ -10,10 +10,11 @@ from ..language import Messages
 from ..problems import CommandError
 from ..terminal import left, right, show
 from .kernel_call import Call, Sizes, call_in
+from .kernel_drawing import draw_kernel, title_of
 from .kernel_steps import Step, folded, steps_of
 from .output import Output
 
-__all__ = ["draw_call", "kernel_picture", "show_kernel"]
+__all__ = ["show_kernel"]
 
 MOST_STEPS = 24  # that are printed
 _COLUMNS = ("read", "distinct_read", "written", "distinct_written", "lines", "conflicts")
@@ -30,7 +31,7 @@ def show_kernel(output: Output, script: Path, number: int, threadgroup: str) -> 
         raise CommandError(f"{script}: expected a Python script, and found none")
     call, problem = call_in(script, number, _position(threadgroup))
     say = output.say
-    show("\n" + _title(call, say), bold=True)
+    show("\n" + title_of(call, say), bold=True)
     show(say("viz_kernel_call", number=number, calls=call.of) + "\n", dim=True)
     show(_steps_text(steps_of(call), say))
     if call.error:
@@ -38,27 +39,9 @@ def show_kernel(output: Output, script: Path, number: int, threadgroup: str) -> 
     if call.counts:
         show("\n" + _counts_text(call.counts, say))
     show()
-    output.file("kernel.svg", draw_call(call, say).encode())
+    output.file("kernel.svg", draw_kernel(call, say).encode())
     if problem:
         raise problem
-
-
-def kernel_picture(script: Path, say: Messages, number: int = 1) -> str:
-    """The same picture, SVG."""
-    call, problem = call_in(script, number, (0, 0, 0))
-    if problem:
-        raise problem
-    return draw_call(call, say)
-
-
-def draw_call(call: Call, say: Messages) -> str:
-    from .kernel_drawing import draw_kernel
-
-    return draw_kernel(call, _title(call, say), say)
-
-
-def _title(call: Call, say: Messages) -> str:
-    return say("viz_kernel_title", name=call.name, at=call.at, threads=call.threads)
 
 
 def _steps_text(steps: list[Step], say: Messages) -> str:

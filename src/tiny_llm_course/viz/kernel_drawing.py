@@ -16,7 +16,7 @@ from .kernel_plan import MARGIN, SMALL, Column, Part, Plan
 from .kernel_steps import LANES, Row, Wait, index_text
 from .svg import Sheet, text_width
 
-__all__ = ["draw_kernel"]
+__all__ = ["draw_kernel", "title_of"]
 
 INK, DIM, PALE, BAND, RED = "#1b1d22", "#5d6470", "#c4c9d1", "#f3f4f6", "#d00000"
 COLOURS = ("#0072b2", "#00795a", "#8f6400", "#7b4fae", "#b0437f", "#3b6f8f", "#555b66")  # white is readable on them
@@ -25,9 +25,13 @@ _RACE = {"fill": "none", "stroke": RED, "stroke_width": 2.5, "stroke_linejoin": 
 MOST_EVENTS = 100_000  # that metal_host tells of a call
 
 
-def draw_kernel(call: Call, title: str, say: Messages) -> str:
+def title_of(call: Call, say: Messages) -> str:
+    return say("viz_kernel_title", name=call.name, at=call.at, threads=call.threads)
+
+
+def draw_kernel(call: Call, say: Messages) -> str:
     """SVG."""
-    drawing = _Drawing(Plan(call, say), say)
+    drawing, title = _Drawing(Plan(call, say), say), title_of(call, say)
     drawing.head(title)
     for number, step in enumerate(drawing.plan.steps):
         if isinstance(step, int):
