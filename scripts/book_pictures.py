@@ -42,13 +42,18 @@ def main() -> None:
 
 
 def draw_all(module: str, book: Path) -> None:
-    """A function draws into pyplot's current figure, or returns an SVG's text."""
+    """A function draws into pyplot's current figure, or returns an SVG's text, or one for each language."""
     plt.rcParams.update(import_module("style").STYLE)
     for draw in import_module(module).PICTURES:
         picture = picture_of(module, draw.__name__, book)
         picture.parent.mkdir(parents=True, exist_ok=True)
-        if svg := draw():
-            picture.write_text(svg, encoding="utf-8")
+        drawn = draw()
+        if isinstance(drawn, dict):
+            for language, svg in drawn.items():
+                ending = ".svg" if language == "en" else f".{language}.svg"
+                picture.with_suffix(ending).write_text(svg, encoding="utf-8")
+        elif drawn:
+            picture.write_text(drawn, encoding="utf-8")
         else:
             plt.savefig(picture, metadata={"Date": None}, bbox_inches="tight", dpi=150)
             plt.close()
@@ -72,8 +77,8 @@ def visualise(chapter: str, book: Path) -> None:
 
 
 def picture_of(module: str, name: str, book: Path) -> Path:
-    """week_0 draws week_0/images/NAME.svg, week_1_day_2 draws week_1/images/d2_NAME.svg."""
-    week, day = re.fullmatch(r"(week_\d+)(?:_day_(\d+))?", module).groups()
+    """week_0 and week_0_x draw week_0/images/NAME.svg, week_1_day_2 draws week_1/images/d2_NAME.svg."""
+    week, day = re.fullmatch(r"(week_\d+)(?:_day_(\d+)|_[a-z]+)?", module).groups()
     return book / week / "images" / f"{f'd{day}_' if day else ''}{name}.svg"
 
 

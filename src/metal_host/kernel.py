@@ -96,7 +96,9 @@ class _Kernel:
             buffers = self._buffers(signature, arrays, outputs, init_value)
             return self._run(signature, buffers, outputs, grid, threadgroup, _options(mode))
 
-        return _without_derivative(self._description.name, compute)(*arrays)
+        results = _without_derivative(self._description.name, compute)(*arrays)
+        mx.eval(results)  # at once, and so also for other threads to see
+        return results
 
     def _on_metal(self, inputs: Any, outputs: Any, grid: Any, threadgroup: Any, *rest: Any) -> list[mx.array]:
         template, init_value, verbose, stream = rest

@@ -142,7 +142,7 @@ def explain(
 def _race(r: _Reader) -> str:
     text = f"data race on {r.element()}: {_article(r['access'])}{r.place()}\n  by {r.thread()}\n"
     text += f"  and {_article(r['other_access'])}{r.place('other_')}\n  by "
-    text += f"{r.thread('other_')}\n"
+    text += f"{r.thread('other_')}{_closeness(r)}\n"
     if r["groups"] != "1":
         return text + "  Nothing orders the threadgroups of a dispatch; atomic operations may meet."
     flag = "mem_threadgroup" if r.has("variable") else "mem_device"
@@ -151,14 +151,13 @@ def _race(r: _Reader) -> str:
         return text + f"  The barrier between the two has {flags}, which is not {flag}:{r.place('barrier_')}"
     if r["code"] == r["other_code"] and r["access"] == "write":
         return text + "  No barrier helps where several threads write one element at once: let one of them do it."
-    text += f"  There is no threadgroup_barrier(mem_flags::{flag}) between the two."
-    if _simdgroup(r["thread"]) == _simdgroup(r["other_thread"]):
-        text += "\n  Nor do the lanes of a simdgroup, as these two are, stay in step by themselves."
-    return text
+    return text + f"  There is no threadgroup_barrier(mem_flags::{flag}) between the two."
 
 
-def _simdgroup(thread: str) -> int:
-    return int(thread.split()[-1]) // 32
+def _closeness(r: _Reader) -> str:
+    mine, other = (r[key].split() for key in ("thread", "other_thread"))
+    is_same = mine[3:6] == other[3:6] and int(mine[6]) // 32 == int(other[6]) // 32
+    return ": the same simdgroup, but its lanes need not stay in step" if is_same else ""
 
 
 def _divergent(r: _Reader) -> str:

@@ -144,6 +144,14 @@ def test_threads_at_once():
     assert found == [True] * 18
 
 
+def test_results_of_other_threads():
+    found = []
+    worker = threading.Thread(target=lambda: found.append(call()))
+    worker.start()
+    worker.join()
+    assert found[0].tolist() == [2.0 * i for i in range(8)]
+
+
 def test_processes_build_at_once_and_leave_nothing_else(tmp_path):
     temporary = tmp_path / "tmp"
     temporary.mkdir()

@@ -56,7 +56,7 @@ def _frequencies(D: int, base: float) -> mx.array:
 
     Shapes: 1 x (D / 2), of uint64.
     """
-    turns = float(base) ** (-np.arange(0, D, 2) / D) / (2 * math.pi)
+    turns = float(base) ** (-np.arange(0, D, 2) / D) / (2 * math.pi) % 1  # of a base below 1 there may be more
     return mx.array((turns * 2.0**64).astype(np.uint64)[None])
 
 

@@ -15,7 +15,7 @@ from ..text import DEFAULT_MODEL, Impl, MinP, Model, Temp, TopK, TopP
 __all__ = ["app"]
 
 app = typer.Typer(
-    help="Draw what happens inside of a model: pictures, and a few lines of text.",
+    help="Draw what happens inside of a model, or of a kernel: pictures, and a few lines of text.",
     no_args_is_help=True,
     add_completion=False,
 )
@@ -102,3 +102,19 @@ def sampling(
 
         settings = {"temperature": temp, "top_k": top_k, "top_p": top_p, "min_p": min_p}
         show_sampling(Output(out, Messages(lang)), model, impl, prompt, tokens, settings)
+
+
+@app.command()
+def kernel(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="A Python script that runs kernels in Metal.")],
+    call: Annotated[int, typer.Option(metavar="N", help="Which kernel call of the script. The first is 1.")] = 1,
+    threadgroup: Annotated[str, typer.Option(metavar="X,Y,Z", help="The threadgroup to show.")] = "0,0,0",
+    out: Out = HERE,
+    lang: Lang = None,
+) -> None:
+    """What each thread of a threadgroup reads and writes between barriers; the two that race are red."""
+    with reporting():
+        from .kernel import show_kernel
+        from .output import Output
+
+        show_kernel(Output(out, Messages(lang)), file, call, threadgroup)

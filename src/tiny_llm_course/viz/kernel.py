@@ -1,0 +1,108 @@
+"""`tiny-llm viz kernel`: what the threads of one threadgroup read and write, and where they wait for each other."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from metal_host import Counts, MetalKernelError
+
+from ..language import Messages
+from ..problems import CommandError
+from ..terminal import left, right, show
+from .kernel_call import Call, Sizes, call_in
+from .kernel_drawing import draw_kernel, title_of
+from .kernel_steps import Step, folded, steps_of
+from .output import Output
+
+__all__ = ["show_kernel"]
+
+MOST_STEPS = 24  # that are printed
+_COLUMNS = ("read", "distinct_read", "written", "distinct_written", "lines", "conflicts")
+
+
+def show_kernel(output: Output, script: Path, number: int, threadgroup: str) -> None:
+    """Run the script; print what the threads of the kernel's threadgroup did and what was counted, and draw it.
+
+    number: which of its kernel calls. threadgroup: such as "0,0,0".
+    """
+    if number < 1:
+        raise CommandError(f"--call: expected a number from 1 on, got {number}")
+    if not script.is_file():
+        raise CommandError(f"{script}: expected a Python script, and found none")
+    call, problem = call_in(script, number, _position(threadgroup))
+    say = output.say
+    show("\n" + title_of(call, say), bold=True)
+    show(say("viz_kernel_call", number=number, calls=call.of) + "\n", dim=True)
+    show(_steps_text(steps_of(call), say))
+    if call.error:
+        show("\n" + _error_text(call, call.error, say), fg="red")
+    if call.counts:
+        show("\n" + _counts_text(call.counts, say))
+    show()
+    output.file("kernel.svg", draw_kernel(call, say).encode())
+    if problem:
+        raise problem
+
+
+def _steps_text(steps: list[Step], say: Messages) -> str:
+    """How many threads read and wrote what in each step, and what they wait at."""
+    texts = [say("viz_kernel_steps")]
+    for part in folded(list(enumerate(steps, 1)), MOST_STEPS, lambda _: False):
+        if isinstance(part, list):
+            texts.append(f"   …  {say('viz_kernel_more_steps', count=len(part))}")
+        else:
+            texts.append(f"{part[0]:4}  {say('viz_kernel_and').join(_step_texts(part[1], say))}")
+    return "\n".join(texts) if steps else say("viz_kernel_nothing")
+
+
+def _step_texts(step: Step, say: Messages) -> list[str]:
+    threads: dict[str, set[int]] = {}
+    for row in step.rows:
+        what = say(f"viz_kernel_row_{row.kind.replace(' ', '_')}", name=row.name)
+        threads.setdefault(what, set()).update(row.cells)
+    for wait in step.waits:
+        threads.setdefault(wait.name, set()).update(wait.threads)
+    return [f"{what}: {len(those)}" for what, those in threads.items()]
+
+
+def _error_text(call: Call, error: MetalKernelError, say: Messages) -> str:
+    lines = [say("viz_kernel_cut"), str(error)]
+    elsewhere = [party.threadgroup for party in error.parties if party.threadgroup != call.at]
+    if elsewhere and len(elsewhere) == len(error.parties):
+        lines.append(say("viz_kernel_elsewhere", option=",".join(map(str, elsewhere[0]))))
+    return "\n".join(lines)
+
+
+def _counts_text(counts: Counts, say: Messages) -> str:
+    """A table of all threadgroups' traffic, and how often they waited."""
+    rows = [["", *(say(f"viz_kernel_{column}") for column in _COLUMNS)]]
+    for group, kind in ((counts.buffers, "device"), (counts.variables, "threadgroup")):
+        for name, traffic in group.items():
+            if not traffic.read + traffic.written:
+                continue
+            hidden = "conflicts" if kind == "device" else "lines"
+            numbers = ["" if c == hidden else f"{getattr(traffic, c):,}" for c in _COLUMNS]
+            rows.append([f"{name} ({kind})", *numbers])
+    widths = [max(map(_width, column)) for column in zip(*rows, strict=True)]
+    lines = ["  ".join([left(row[0], widths[0]), *map(right, row[1:], widths[1:])]).rstrip() for row in rows]
+    said = say(
+        "viz_kernel_counts",
+        threadgroups=counts.threadgroups,
+        barriers=counts.barriers,
+        operations=counts.simd_operations + counts.simd_barriers,
+    )
+    return "\n".join([said, *lines])
+
+
+def _width(text: str) -> int:
+    from rich.cells import cell_len
+
+    return cell_len(text)
+
+
+def _position(text: str) -> Sizes:
+    parts = [part.strip() for part in text.split(",")]
+    if len(parts) > 3 or not all(part.isdecimal() for part in parts):
+        raise CommandError(f"--threadgroup: expected three numbers such as 0,0,0, got {text!r}")
+    x, y, z = (*map(int, parts), 0, 0, 0)[:3]
+    return x, y, z
