@@ -3,11 +3,15 @@
 import json
 import re
 
+import mlx.core as mx
 import pytest
 from learner import Clone
 from typer.testing import CliRunner
 
 from tiny_llm_course.__main__ import app
+from tiny_llm_course.bench.gpu import measure_gpu, table
+from tiny_llm_course.bench.kernels import CASES
+from tiny_llm_course.bench.machine import about
 from tiny_llm_course.bench.timing import LEAST, shortest
 
 pytestmark = pytest.mark.xdist_group("kernels")
@@ -94,3 +98,52 @@ def test_shortest():
     assert len(runs) == 1
     shortest(lambda: runs.append(1), 1e-3)
     assert len(runs) > LEAST
+
+
+def test_kernels_in_metal_without_a_gpu(monkeypatch, tmp_path):
+    """They run, nothing is measured, and both are said."""
+    monkeypatch.setenv("TINY_LLM_KERNELS", "")
+    save = tmp_path / "found.json"
+    run = CliRunner().invoke(app, ["bench", "--impl", "ref", "--device", "gpu", "--save", str(save)])
+    assert run.exit_code == 0, run.output
+    found = json.loads(save.read_text())
+    if found["device"]:
+        pytest.skip("there is a GPU")
+    assert run.stdout.startswith("`tiny-llm bench --impl ref --device gpu` on no GPU; ")
+    assert sum("| runs |" in line for line in run.stdout.splitlines()) == len(CASES)
+    assert "Not measured: there is no GPU that MLX can use." in run.stdout
+    assert all(row["runs"] and row["seconds"] is None for row in found["kernels"])
+    assert found["model"] == []
+
+
+def test_kernels_in_metal_that_are_not_written(clone):
+    run = clone.run("bench", "--device", "gpu", TINY_LLM_KERNELS="")
+    assert run.returncode == 0, run.stderr
+    assert run.stdout.count("to be written") == len(CASES)
+
+
+def test_what_a_gpu_would_show(monkeypatch):
+    """On the processor, which is told to be a GPU: twins, MLX's own and metal_host are measured, models and mlx-lm."""
+    monkeypatch.setenv("TINY_LLM_KERNELS", "")
+    monkeypatch.setattr(mx, "is_available", lambda device: True)
+    monkeypatch.setattr(mx, "set_default_device", lambda device: None)
+    monkeypatch.setattr(mx, "device_info", lambda: {"device_name": "A processor"})
+    steps = []
+    found = measure_gpu("tiny_llm_ref", True, True, True, lambda *step: steps.append(step))
+    assert all(row["seconds"] > 0 for row in found["kernels"])
+    assert [row["stage"] for row in found["model"]] == ["w2d1", "w2d3", "w2d7", "mlx-lm"]
+    assert all(row["prefill"] > 0 and row["decode"] > 0 for row in found["model"])
+    assert len(steps) == len(found["kernels"]) + len(found["model"])
+    shown = table(found, about("a command", "mlx"))
+    assert "MLX reads memory at" in shown
+    assert re.search(r"\| quantized_matvec, .* \| [\d,.]+ \| [\d,.]+ \| [\d,.]+ \| \d\.\d\d \| \d+% \|", shown)
+    assert re.search(r"\| mlx-lm \| [\d,.]+ \| [\d,.]+ \|", shown)
+    assert "Not measured" not in shown
+    found["model"][-1] |= {"prefill": None, "decode": None}
+    assert "Not measured: mlx-lm, which is not installed" in table(found, about("a command", "mlx"))
+
+
+def test_a_device_that_is_none():
+    run = CliRunner().invoke(app, ["bench", "--device", "tpu"])
+    assert run.exit_code == 2
+    assert "--device: expected cpu or gpu, got tpu" in run.stderr
