@@ -240,6 +240,15 @@ def test_more_than_a_page_holds(tmp_path: Path) -> None:
     assert_readable(svg)
 
 
+def test_more_than_is_noted(tmp_path: Path) -> None:
+    body = "float s = 0; for (int k = 0; k < 4000; k++) s += x[k & 31]; out[t] = s;"
+    text, svg = drawn(written(tmp_path, f'run("long", "{body}", 32, 32)'), tmp_path, "--lang", "en")
+    limit = "Only the first 100,000 accesses and waits were noted."
+    assert limit in text
+    assert limit in texts_in(svg)
+    assert "read x: 25, write out: 24" in text
+
+
 def test_what_is_left_out() -> None:
     def is_seven(n: int) -> bool:
         return n == 7
@@ -254,6 +263,25 @@ def test_a_script_finds_what_it_would_find_alone(tmp_path: Path) -> None:
     script = written(tmp_path, "import sys, beside", "print(__name__, sys.argv)", 'run("a", "out[t] = x[t];", 4, 4)')
     text, _ = drawn(script, tmp_path)
     assert text.startswith(f"__main__ {[str(script)]}\n")
+
+
+def test_a_script_may_count_what_is_drawn(tmp_path: Path) -> None:
+    script = ROOT / "book" / "week_2" / "gpu_lines.py"
+    for number in (1, 3):
+        text, _ = drawn(script, tmp_path, "--call", number)
+        assert re.search(r"\nside by side +128 +2 +100%\nrow by row +128 +32 +6%\n", text)
+
+
+def test_the_kernels_error_may_be_raised_as_another(tmp_path: Path) -> None:
+    lines = [
+        "try:",
+        '    run("mirror", body, 128, 128)',
+        "except RuntimeError:",
+        "    raise ValueError('ours') from None",
+    ]
+    call, problem = call_in(written(tmp_path, MIRROR, *lines), 1, (0, 0, 0))
+    assert call.error
+    assert (call.error.kind, problem) == ("race", None)
 
 
 def test_an_error_behind_the_kernel_is_shown_as_well(tmp_path: Path) -> None:
