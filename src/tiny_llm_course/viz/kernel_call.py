@@ -98,14 +98,19 @@ def call_in(script: Path, number: int, at: Sizes) -> tuple[Call, CommandError | 
     if recorder.failed:
         raise _ScriptError(script, recorder.failed)
     if recorder.found is None:
-        called = f"the script called {recorder.calls or 'none'}: expected one by metal_host.metal_kernel, and evaluated"
-        raise problem or CommandError(f"{script}: no kernel call of number {number}; {called}")
+        raise problem or CommandError(_too_few(script, number, recorder.calls))
     call = replace(recorder.found, of=recorder.calls)
     if not all(0 <= one < count for one, count in zip(at, call.threadgroups, strict=True)):
         last = ",".join(str(count - 1) for count in call.threadgroups)
         got = ",".join(map(str, at))
         raise CommandError(f"--threadgroup: expected 0,0,0 to {last}, those of kernel {call.name}, got {got}")
     return call, problem
+
+
+def _too_few(script: Path, number: int, calls: int) -> str:
+    if calls:
+        return f"--call: expected 1 to {calls}, the kernel calls of {script}, got {number}"
+    return f"{script}: expected a script that calls a kernel made by metal_host.metal_kernel, and it called none"
 
 
 class _Recorder:
