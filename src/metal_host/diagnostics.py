@@ -59,11 +59,11 @@ def _errors(lines: list[str], texts: Mapping[str, str]) -> Iterator[tuple[str, i
 
 
 def _noted(lines: list[str], texts: Mapping[str, str]) -> tuple[str, int] | None:
-    """Where Clang says, behind an error in another file, that it comes from."""
+    """Where a compiler says, behind an error in another file, that it comes from: a template's use, or a macro's."""
     for text in lines:
         if " error: " in text:
             return None
-        match = re.match(r"(?:.*/)?(.+?):(\d+):\d+: note: in instantiation of", text)
+        match = re.match(r"(?:.*/)?(.+?):(\d+):\d+: note: in (instantiation|expansion) of", text)
         if match and match[1] in texts:
             return match[1], int(match[2])
     return None
@@ -75,6 +75,8 @@ def _plain(message: str, line: str) -> str:
         return _refusal(refused[1])
     if "attempt to use a poisoned identifier" in message:  # Clang does not say which
         return _refusal(next((word for word in re.findall(r"\w+", line) if word in _refused()), line))
+    if "msl_where" in message and (name := re.search(r"\b(simd|quad|simdgroup|threadgroup)_\w+", line)):
+        return f"'{name[0]}' is a function of Metal, and cannot be declared"
     message = re.sub("[‘’]", "'", message)
     message = re.sub(r"there are no arguments to '(\w+)' .*", r"'\1' was not declared in this scope", message)
     message = re.sub(r" ?\[-[Wf][^\]]*\]| ?\[with [^\]]*\]| ?\{aka [^}]*\}", "", message)

@@ -180,6 +180,7 @@ REFUSED: dict[str, tuple[str, str]] = {  # source, and what is said: by g++|by c
     ),
     "own_unwritten": ("float v;\nout[0] = v + x[0];", "'v' is used uninitialized|variable 'v' is uninitialized"),
     "typing_error": ("out[0] = x[0]\nout[1] = 1;", "expected ';'"),
+    "own_simd_sum": ("int simd_sum(float) = 1;\nout[0] = 0;", "'simd_sum' is a function of Metal"),
     "unknown_name": (
         "out[0] = simd_summe(x[0]);",
         "'simd_summe' was not declared in this scope|use of undeclared identifier 'simd_summe'",

@@ -129,19 +129,32 @@ def barriers(kernel):
     return len(found)
 
 
-@pytest.mark.parametrize(("kernel", "number"), [(k, n) for k in RUNS for n in range(barriers(k))])
-def test_dropped_barrier_is_found(kernel, number):
-    def without(text):
+def without_barrier(kernel, number):
+    def mutate(text):
         at = text.index(f"void {kernel}(")
         for _ in range(number + 1):
             at = text.index("_barrier(mem_flags::mem_threadgroup);", at + 1)
         start = text.rindex("\n", 0, at)
         return text[:start] + text[text.index("\n", at) :]
 
+    return mutate
+
+
+@pytest.mark.parametrize(("kernel", "number"), [(k, n) for k in RUNS for n in range(barriers(k))])
+def test_dropped_barrier_is_found(kernel, number):
     runner, options = RUNS[kernel]
     with pytest.raises(MetalKernelError) as found:
-        runner(kernel, without, **options)
+        runner(kernel, without_barrier(kernel, number), **options)
     assert found.value.kind in ("race", "unwritten")
+
+
+# Both are named and not used: one is not in the wheel, of the other metal_host has nothing.
+MISSING = "template <int BM, class... A> bool schedule_row_tile(const A&...) { return false; }\n"
+MISSING += "struct complex64_t { float real, imag; complex64_t(float r, float i = 0) : real(r), imag(i) {} };\n"
+
+
+def quantized(mutate=str):
+    return MISSING + header("quantized_utils.h", "steel/gemm/gemm.h", "quantized.h", mutate=mutate)
 
 
 @pytest.mark.usefixtures("order")
@@ -155,12 +168,36 @@ def test_quantized_matvec():
         "nullptr, nullptr, nullptr, nullptr, threadgroup_position_in_grid, simdgroup_index_in_threadgroup, "
         "thread_index_in_simdgroup);"
     )
-    # Both are named and not used: one is not in the wheel, of the other metal_host has nothing.
-    missing = "template <int BM, class... A> bool schedule_row_tile(const A&...) { return false; }\n"
-    missing += "struct complex64_t { float real, imag; complex64_t(float r, float i = 0) : real(r), imag(i) {} };\n"
-    head = missing + header("quantized_utils.h", "steel/gemm/gemm.h", "quantized.h")
     inputs = {"w": w, "scales": scales, "biases": biases, "x": x, "columns": columns, "rows": rows}
-    out = run("qmv", call, head, inputs, (rows,), (32, 2 * rows // 8, 1), (32, 2, 1))
+    out = run("qmv", call, quantized(), inputs, (rows,), (32, 2 * rows // 8, 1), (32, 2, 1))
     np.testing.assert_allclose(
         out, np.array(mx.quantized_matmul(x[None], w, scales, biases, True, 64, 4))[0], atol=1e-4
     )
+
+
+def quantized_matmul(mutate=str, m=40, n=64, k=64):
+    """Tiles in threadgroup memory, products of 8 x 8 matrices; the last tile of x is not full."""
+    w, scales, biases = mx.quantize(mx.array(RANDOM.standard_normal((n, k)).astype(np.float32)), 64, 4)
+    x = RANDOM.standard_normal((m, k)).astype(np.float32)
+    call = (
+        "affine_qmm_t<float, 64, 4, true, false>(w, scales, biases, x, out, k, n, m, k, "
+        "nullptr, nullptr, k, nullptr, nullptr, nullptr, nullptr, "
+        f"threadgroup_position_in_grid, thread_index_in_threadgroup, {LANE.split(', ')[1]}, {LANE.split(', ')[0]});"
+    )
+    inputs = {"w": w, "scales": scales, "biases": biases, "x": x, "k": k, "n": n, "m": m}
+    out = run("qmm", call, quantized(mutate), inputs, (m, n), (32 * n // 32, 2 * -(-m // 32), 2), (32, 2, 2))
+    np.testing.assert_allclose(out, x @ np.array(mx.dequantize(w, scales, biases, 64, 4)).T, atol=1e-4)
+
+
+@pytest.mark.usefixtures("order")
+def test_quantized_matmul():
+    quantized_matmul()
+
+
+@pytest.mark.parametrize(
+    "number", [2, 3, 6, 7]
+)  # those that these sizes come to: around loads of the two kinds of tiles
+def test_dropped_barrier_of_the_product_is_found(number):
+    with pytest.raises(MetalKernelError) as found:
+        quantized_matmul(without_barrier("qmm_t_impl", number))
+    assert found.value.kind in ("race", "unwritten")

@@ -106,7 +106,7 @@ def test_the_books_script(language: str, tmp_path: Path) -> None:
     assert_readable(svg)
     shown = texts_in(svg)
     assert shown.count("threadgroup_barrier(mem_flags::mem_threadgroup);") == 7
-    assert {"0", "6", "31", "32", "38", "63", "0,32", "0–1"} <= set(shown)
+    assert {"0", "6", "31", "32", "38", "63", "0, 32", "0–1"} <= set(shown)
     assert "30" not in shown
     assert RED not in svg
 
@@ -240,6 +240,15 @@ def test_more_than_a_page_holds(tmp_path: Path) -> None:
     assert_readable(svg)
 
 
+def test_more_than_is_noted(tmp_path: Path) -> None:
+    body = "float s = 0; for (int k = 0; k < 4000; k++) s += x[k & 31]; out[t] = s;"
+    text, svg = drawn(written(tmp_path, f'run("long", "{body}", 32, 32)'), tmp_path, "--lang", "en")
+    limit = "Only the first 100,000 accesses and waits were noted."
+    assert limit in text
+    assert limit in texts_in(svg)
+    assert "read x: 25, write out: 24" in text
+
+
 def test_what_is_left_out() -> None:
     def is_seven(n: int) -> bool:
         return n == 7
@@ -254,6 +263,25 @@ def test_a_script_finds_what_it_would_find_alone(tmp_path: Path) -> None:
     script = written(tmp_path, "import sys, beside", "print(__name__, sys.argv)", 'run("a", "out[t] = x[t];", 4, 4)')
     text, _ = drawn(script, tmp_path)
     assert text.startswith(f"__main__ {[str(script)]}\n")
+
+
+def test_a_script_may_count_what_is_drawn(tmp_path: Path) -> None:
+    script = ROOT / "book" / "week_2" / "gpu_lines.py"
+    for number in (1, 3):
+        text, _ = drawn(script, tmp_path, "--call", number)
+        assert re.search(r"\nside by side +128 +2 +100%\nrow by row +128 +32 +6%\n", text)
+
+
+def test_the_kernels_error_may_be_raised_as_another(tmp_path: Path) -> None:
+    lines = [
+        "try:",
+        '    run("mirror", body, 128, 128)',
+        "except RuntimeError:",
+        "    raise ValueError('ours') from None",
+    ]
+    call, problem = call_in(written(tmp_path, MIRROR, *lines), 1, (0, 0, 0))
+    assert call.error
+    assert (call.error.kind, problem) == ("race", None)
 
 
 def test_an_error_behind_the_kernel_is_shown_as_well(tmp_path: Path) -> None:
@@ -274,7 +302,10 @@ WRONG = {
         "error: {script}:7: MetalCompileError: kernel 'a' does not compile:\na.metal:2: 'y' ",
     ),
     "run('a', 'out[t] = x[t];', 4, 2048)": (1, "error: {script}:7: ValueError: Thread group size (2048) is greater"),
-    "print(1)": (2, "error: {script}: no kernel call of number 1; the script called none: expected one by "),
+    "print(1)": (
+        2,
+        "error: {script}: expected a script that calls a kernel made by metal_host.metal_kernel, and it called none",
+    ),
 }
 
 
@@ -297,8 +328,8 @@ def test_a_kernel_that_does_not_compile_is_told_though_the_script_goes_on(tmp_pa
 
 def test_a_call_beyond_the_last(tmp_path: Path) -> None:
     result = invoke(SUM, "--call", 3, "--out", tmp_path)
-    assert result.exit_code == 2
-    assert "no kernel call of number 3; the script called 2" in result.stderr
+    message = f"error: --call: expected 1 to 2, the kernel calls of {SUM}, got 3\n"
+    assert (result.exit_code, result.stderr) == (2, message)
     assert list(tmp_path.iterdir()) == []
 
 

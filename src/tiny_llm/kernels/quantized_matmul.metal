@@ -5,22 +5,28 @@
 
 constant constexpr uint TILE = 32;          // rows of x, rows of W, and numbers of each at a time: all of one group
 constant constexpr uint STRIDE = TILE + 4;  // numbers from row to row: so rows begin in different banks
-constant constexpr uint SHARE = 8;          // numbers of a row for a thread to load, and to write
-constant constexpr uint HALF = TILE / 2;    // a simdgroup has a quarter of the tile: HALF x HALF sums
-constant constexpr uint SIDE = 8;           // of a simdgroup_float8x8
+constant constexpr uint SIMDGROUPS = 4;
+constant constexpr uint SHARE = 8;        // weights of a row for a thread to unpack
+constant constexpr uint HALF = TILE / 2;  // a simdgroup has a quarter of the tile: HALF x HALF sums
+constant constexpr uint SIDE = 8;         // of a simdgroup_float8x8
 
-// Level i of a row of packed words.
+// SHARE levels as they lie in memory: so they are loaded at once.
 template <int bits>
-uint level(const device uint* row, uint i) {
-    const uint per_word = 32 / bits;
-    return row[i / per_word] >> (i % per_word * bits) & ((1u << bits) - 1);
-}
+struct alignas(bits) Levels {
+    uchar byte[bits];
+
+    uint level(uint i) const {
+        const uint per_byte = 8 / bits;
+        return byte[i / per_byte] >> (i % per_byte * bits) & ((1u << bits) - 1);
+    }
+};
 
 KERNEL(quantized_matmul) {
-    const uint M = x_shape[0], I = x_shape[1], words = packed_shape[1], groups = scales_shape[1];  // of a row
+    const uint M = x_shape[0], I = x_shape[1], groups = scales_shape[1];  // I and groups: of a row
     const uint top = threadgroup_position_in_grid.y * TILE, left = threadgroup_position_in_grid.x * TILE;
-    const uint row = thread_index_in_threadgroup / 4, first = thread_index_in_threadgroup % 4 * SHARE;
-    const uint simdgroup = simdgroup_index_in_threadgroup;
+    const uint simdgroup = simdgroup_index_in_threadgroup, lane = thread_index_in_simdgroup;
+    const uint t = thread_index_in_threadgroup, row = t / 4, first = t % 4 * SHARE;  // of the thread's weights
+    const device Levels<bits>* levels = (const device Levels<bits>*)packed;
 
     threadgroup float tile_x[TILE * STRIDE], tile_w[TILE * STRIDE];
     // task w2d6.3 begin

@@ -34,6 +34,8 @@ def show_kernel(output: Output, script: Path, number: int, threadgroup: str) -> 
     show("\n" + title_of(call, say), bold=True)
     show(say("viz_kernel_call", number=number, calls=call.of) + "\n", dim=True)
     show(_steps_text(steps_of(call), say))
+    if call.is_cut:
+        show(say("viz_kernel_limit", count=len(call.events)), fg="yellow")
     if call.error:
         show("\n" + _error_text(call, call.error, say), fg="red")
     if call.counts:

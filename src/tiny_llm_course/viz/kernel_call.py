@@ -19,6 +19,7 @@ import mlx.core as mx
 from metal_host import Counts, Event, MetalKernelError, counting, tracing
 from metal_host import kernel as kernels
 from metal_host.arrays import array_of
+from metal_host.observe import observer
 
 from ..problems import CommandError
 
@@ -27,6 +28,7 @@ __all__ = ["Call", "Sizes", "call_in"]
 Sizes: TypeAlias = tuple[int, int, int]
 _Run: TypeAlias = Callable[..., list[mx.array]]
 
+_MOST_EVENTS = 100_000  # that metal_host tells of a call
 _ABOUT = {"shape": 4, "strides": 8, "ndim": 4}  # bytes of a number that a body gets about an input
 _BYTES = {"bool": 1, "char": 1, "short": 2, "half": 2, "bfloat": 2, "int": 4, "float": 4, "long": 8}
 
@@ -37,7 +39,8 @@ class Call:
 
     of: how many calls the script made. at: the position of the threadgroup among all. texts: lines of the kernel's
     source, by names of files. items: bytes of an element of each buffer and threadgroup variable. buffers: which of
-    these names lie in device memory. error: what ended it. counts: of all threadgroups, if nothing did.
+    these names lie in device memory; about: of them those that are told of an input, such as x_shape. error: what ended
+    it. counts: of all threadgroups, if nothing did.
     """
 
     name: str
@@ -49,6 +52,7 @@ class Call:
     texts: Mapping[str, Sequence[str]]
     items: Mapping[str, int]
     buffers: frozenset[str]
+    about: frozenset[str]
     events: Sequence[Event]
     error: MetalKernelError | None
     counts: Counts | None
@@ -64,6 +68,11 @@ class Call:
         """Of this threadgroup; one at the grid's end may be smaller."""
         sizes = zip(self.grid, self.threadgroup, self.at, strict=True)
         return math.prod(max(0, min(size, n - at * size)) for n, size, at in sizes)
+
+    @property
+    def is_cut(self) -> bool:
+        """Whether there were more events than are told."""
+        return len(self.events) >= _MOST_EVENTS
 
     def line(self, file: str, line: int) -> str:
         """A line of the source; "" if it is not known."""
@@ -89,14 +98,19 @@ def call_in(script: Path, number: int, at: Sizes) -> tuple[Call, CommandError | 
     if recorder.failed:
         raise _ScriptError(script, recorder.failed)
     if recorder.found is None:
-        called = f"the script called {recorder.calls or 'none'}: expected one by metal_host.metal_kernel, and evaluated"
-        raise problem or CommandError(f"{script}: no kernel call of number {number}; {called}")
+        raise problem or CommandError(_too_few(script, number, recorder.calls))
     call = replace(recorder.found, of=recorder.calls)
     if not all(0 <= one < count for one, count in zip(at, call.threadgroups, strict=True)):
         last = ",".join(str(count - 1) for count in call.threadgroups)
         got = ",".join(map(str, at))
         raise CommandError(f"--threadgroup: expected 0,0,0 to {last}, those of kernel {call.name}, got {got}")
     return call, problem
+
+
+def _too_few(script: Path, number: int, calls: int) -> str:
+    if calls:
+        return f"--call: expected 1 to {calls}, the kernel calls of {script}, got {number}"
+    return f"{script}: expected a script that calls a kernel made by metal_host.metal_kernel, and it called none"
 
 
 class _Recorder:
@@ -147,7 +161,7 @@ class _Recorder:
         with counting() as counts:
             original(kernel, **{**arguments, "verbose": False})
         self.found = self._call(kernel, arguments, events, None, counts)
-        return results
+        return original(kernel, **arguments) if observer() else results  # the script itself counts or traces
 
     def _call(
         self,
@@ -160,7 +174,8 @@ class _Recorder:
         told = kernel._description
         inputs = [array_of(x).dtype for x in arguments["inputs"]]
         items = {name: dtype.size for name, dtype in zip(told.input_names, inputs, strict=True)}
-        items |= {f"{name}_{about}": size for name in told.input_names for about, size in _ABOUT.items()}
+        about = {f"{name}_{about}": size for name in told.input_names for about, size in _ABOUT.items()}
+        items |= about
         items |= {name: t.size for name, t in zip(told.output_names, arguments["output_dtypes"], strict=True)}
         types = {name: value.size for name, value in arguments.get("template") or [] if isinstance(value, mx.Dtype)}
         variables = {event.name for event in events if event.kind != "wait"} - set(items)
@@ -174,6 +189,7 @@ class _Recorder:
             _texts(told),
             items | {name: _item(name, told.source, types, events) for name in variables},
             frozenset(items),
+            frozenset(about),
             events,
             error,
             counts,

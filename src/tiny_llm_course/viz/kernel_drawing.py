@@ -6,7 +6,7 @@ import math
 import textwrap
 from collections.abc import Callable, Sequence
 from functools import partial
-from itertools import groupby
+from itertools import cycle, groupby
 
 from metal_host import Event
 
@@ -19,10 +19,9 @@ from .svg import Sheet, text_width
 __all__ = ["draw_kernel", "title_of"]
 
 INK, DIM, PALE, BAND, RED = "#1b1d22", "#5d6470", "#c4c9d1", "#f3f4f6", "#d00000"
-COLOURS = ("#0072b2", "#00795a", "#8f6400", "#7b4fae", "#b0437f", "#3b6f8f", "#555b66")  # white is readable on them
+COLOURS = ("#0072b2", "#00795a", "#8f6400", "#7b4fae", "#b0437f", "#5f7000", "#007785", "#5a5fd6")  # behind white
 ROW, BOX, LINE = 25.0, 18.0, 15.0
 _RACE = {"fill": "none", "stroke": RED, "stroke_width": 2.5, "stroke_linejoin": "round"}
-MOST_EVENTS = 100_000  # that metal_host tells of a call
 
 
 def title_of(call: Call, say: Messages) -> str:
@@ -55,7 +54,7 @@ class _Drawing:
         self._y = MARGIN
         self._width = max(plan.right + MARGIN, 660.0)
         names = dict.fromkeys(event.name for event in plan.call.events if event.kind != "wait")
-        self._colours = {name: COLOURS[i % len(COLOURS)] for i, name in enumerate(names)}
+        self._colours = dict(zip((n for n in names if n not in plan.call.about), cycle(COLOURS), strict=False))
         self._red: list[tuple[float, float, float]] = []  # middles and widths of the boxes in red
 
     def svg(self, title: str) -> str:
@@ -131,7 +130,7 @@ class _Drawing:
             self._sheet.text(MARGIN + 42, y, str(line.line), SMALL, "end", fill=DIM, mono=True)
             self._sheet.text(MARGIN + 50, y, self.plan.source(line), SMALL, fill=INK, mono=True)
         weight = "bold" if isinstance(line, Wait) else "normal"
-        colour = INK if isinstance(line, Wait) else self._colours[line.name]
+        colour = INK if isinstance(line, Wait) else self._colour(line)
         self._sheet.text(self.plan.label_x + 12, y, self.plan.label(line), SMALL, fill=colour, font_weight=weight)
 
     def _cell(self, row: Row, column: Column) -> None:
@@ -144,7 +143,10 @@ class _Drawing:
         if events:
             is_red = any(map(self.plan.is_red, events))
             self._red += [(column.x, y, column.width)] if is_red else []
-            self._box(row, column.x, y, column.width - 8, events, RED if is_red else self._colours[row.name])
+            self._box(row, column.x, y, column.width - 8, events, RED if is_red else self._colour(row))
+
+    def _colour(self, row: Row) -> str:
+        return self._colours.get(row.name, DIM)
 
     def _box(self, row: Row, x: float, y: float, width: float, events: Sequence[Event], colour: str) -> None:
         is_write, is_device = row.kind.endswith("write"), row.name in self._call.buffers
@@ -216,7 +218,7 @@ class _Drawing:
         notes = [say("viz_kernel_elements")]
         notes += [say("viz_kernel_more_threads", count=hidden, threads=self._call.threads)] if hidden else []
         notes += [say("viz_kernel_nothing")] if not self._call.events else []
-        notes += [say("viz_kernel_limit", count=MOST_EVENTS)] if len(self._call.events) == MOST_EVENTS else []
+        notes += [say("viz_kernel_limit", count=len(self._call.events))] if self._call.is_cut else []
         for text in notes:
             self._sheet.text(MARGIN, self._y, text, SMALL, fill=DIM)
             self._y += LINE

@@ -56,7 +56,7 @@ class Plan:
         self.left = self.label_x + 24 + max((text_width(self.label(line), SMALL) for line in shown), default=40)
         cells = chain.from_iterable(line.cells.values() for line in shown if isinstance(line, Row))
         widest = max((text_width(index_text(call, cell), SMALL) for cell in cells), default=0)
-        self.columns = self._placed(self.left, max(widest + 20, 32))
+        self.columns = self._placed(self.left, max(widest + 18, 32))
         self.right = self.columns[-1].x + self.columns[-1].width / 2 if self.columns else self.left
 
     def is_red(self, event: Event) -> bool:

@@ -136,13 +136,13 @@ def _meet(a: Event, b: Event) -> bool:
 
 
 def index_text(call: Call, events: Iterable[Event]) -> str:
-    """Which elements: "3", "0–3", "0,32", or the first and the last of many: "0…96"."""
+    """Which elements: "3", "0–3", "0, 32", or the first and the last of many: "0…96"."""
     elements = sorted({i for event in events for i in call.elements(event)})
     starts = [i for k, i in enumerate(elements) if k == 0 or elements[k - 1] != i - 1]
     ends = [i for k, i in enumerate(elements) if k + 1 == len(elements) or elements[k + 1] != i + 1]
     if len(starts) > 2:
         return f"{starts[0]}…{ends[-1]}"
-    return ",".join(str(a) if a == b else f"{a}–{b}" for a, b in zip(starts, ends, strict=True))
+    return ", ".join(str(a) if a == b else f"{a}–{b}" for a, b in zip(starts, ends, strict=True))
 
 
 def folded(items: Sequence[_T], most: int, is_wanted: Callable[[_T], bool]) -> list[_T | list[_T]]:

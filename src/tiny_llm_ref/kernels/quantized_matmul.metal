@@ -5,38 +5,43 @@
 
 constant constexpr uint TILE = 32;          // rows of x, rows of W, and numbers of each at a time: all of one group
 constant constexpr uint STRIDE = TILE + 4;  // numbers from row to row: so rows begin in different banks
-constant constexpr uint SHARE = 8;          // numbers of a row for a thread to load, and to write
-constant constexpr uint HALF = TILE / 2;    // a simdgroup has a quarter of the tile: HALF x HALF sums
-constant constexpr uint SIDE = 8;           // of a simdgroup_float8x8
+constant constexpr uint SIMDGROUPS = 4;
+constant constexpr uint SHARE = 8;        // weights of a row for a thread to unpack
+constant constexpr uint HALF = TILE / 2;  // a simdgroup has a quarter of the tile: HALF x HALF sums
+constant constexpr uint SIDE = 8;         // of a simdgroup_float8x8
 
-// Level i of a row of packed words.
+// SHARE levels as they lie in memory: so they are loaded at once.
 template <int bits>
-uint level(const device uint* row, uint i) {
-    const uint per_word = 32 / bits;
-    return row[i / per_word] >> (i % per_word * bits) & ((1u << bits) - 1);
-}
+struct alignas(bits) Levels {
+    uchar byte[bits];
+
+    uint level(uint i) const {
+        const uint per_byte = 8 / bits;
+        return byte[i / per_byte] >> (i % per_byte * bits) & ((1u << bits) - 1);
+    }
+};
 
 KERNEL(quantized_matmul) {
-    const uint M = x_shape[0], I = x_shape[1], words = packed_shape[1], groups = scales_shape[1];  // of a row
+    const uint M = x_shape[0], I = x_shape[1], groups = scales_shape[1];  // I and groups: of a row
     const uint top = threadgroup_position_in_grid.y * TILE, left = threadgroup_position_in_grid.x * TILE;
-    const uint row = thread_index_in_threadgroup / 4, first = thread_index_in_threadgroup % 4 * SHARE;
-    const uint simdgroup = simdgroup_index_in_threadgroup;
+    const uint simdgroup = simdgroup_index_in_threadgroup, lane = thread_index_in_simdgroup;
+    const uint t = thread_index_in_threadgroup, row = t / 4, first = t % 4 * SHARE;  // of the thread's weights
+    const device Levels<bits>* levels = (const device Levels<bits>*)packed;
 
     threadgroup float tile_x[TILE * STRIDE], tile_w[TILE * STRIDE];
     // task w2d6.3 begin
-    const device T* from = x + min(top + row, M - 1) * I;  // behind the last row the last one again, for nobody
-    const uint w_row = min(left + row, O - 1);
+    const uint w_row = min(left + row, O - 1);  // behind the last row the last one again, for nobody
     const uint down = simdgroup / 2 * HALF, right = simdgroup % 2 * HALF;
     simdgroup_float8x8 sums[2][2], a[2], b[2];
     for (uint i = 0; i < 2; i++)
         for (uint j = 0; j < 2; j++) sums[i][j] = simdgroup_float8x8(0);
     for (uint k = 0; k < I; k += TILE) {
+        for (uint r = simdgroup; r < TILE; r += SIMDGROUPS)
+            tile_x[r * STRIDE + lane] = x[min(top + r, M - 1) * I + k + lane];
         const uint group = w_row * groups + k / (I / groups);
         const float scale = scales[group], bias = biases[group];
-        for (uint i = first; i < first + SHARE; i++) {
-            tile_x[row * STRIDE + i] = from[k + i];
-            tile_w[row * STRIDE + i] = scale * level<bits>(packed + w_row * words, k + i) + bias;
-        }
+        const Levels<bits> of_row = levels[(w_row * I + k + first) / SHARE];
+        for (uint i = 0; i < SHARE; i++) tile_w[row * STRIDE + first + i] = scale * of_row.level(i) + bias;
         threadgroup_barrier(mem_flags::mem_threadgroup);
         for (uint step = 0; step < TILE; step += SIDE) {
             for (uint i = 0; i < 2; i++) {
@@ -52,7 +57,7 @@ KERNEL(quantized_matmul) {
         for (uint j = 0; j < 2; j++)
             simdgroup_store(sums[i][j], tile_x + (down + i * SIDE) * STRIDE + right + j * SIDE, STRIDE);
     threadgroup_barrier(mem_flags::mem_threadgroup);
-    for (uint i = first; i < first + SHARE; i++)
-        if (top + row < M && left + i < O) out[(top + row) * O + left + i] = T(tile_x[row * STRIDE + i]);
+    for (uint r = simdgroup; r < TILE; r += SIMDGROUPS)
+        if (top + r < M && left + lane < O) out[(top + r) * O + left + lane] = T(tile_x[r * STRIDE + lane]);
     // task w2d6.3 end
 }
