@@ -51,7 +51,7 @@ def _fenced(tokens: Sequence[Token], known: Declaration) -> str:
 
 def _is_led_to(tokens: Sequence[Token], start: int, variable: Variable) -> bool:
     """Whether the text behind a declaration of an array uses it otherwise than with all its indices."""
-    if not variable.dimensions or "[]" in variable.dimensions:
+    if not variable.dimensions or "[]" in variable.dimensions or ">" in variable.dimensions:  # no template's argument
         return False
     depth = _count(variable.dimensions)
     for i in range(start, len(tokens)):

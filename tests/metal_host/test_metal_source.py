@@ -52,6 +52,7 @@ PRIVATE = {
     "float a[2][4]; f(a[1]);": "msl_fenced<float[2][4]> msl_fenced_a;",
     "const float a[4] = {}; f(a);": None,
     "float a[] = {1, 2}; f(a);": None,
+    "float a[n > 2 ? 2 : 1]; f(a);": None,
     "return a[1];": None,
     "struct S { float a[4]; }; f(a);": None,
 }
