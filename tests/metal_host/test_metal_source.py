@@ -46,6 +46,7 @@ FENCED = "msl_fenced<float[4]> msl_fenced_a{}; const msl_watched<float[4]> msl_w
 PRIVATE = {
     "float a[4]; a[0] = b;": None,
     "float a[4] = {1}; f(a);": FENCED.format(" = {{}, {1}, {}}"),
+    "float a[4] = {.5,  // half\n 1.0}; f(a);": FENCED.format(" = {{}, {.5f,   1.0f}, {}}"),
     "thread float a[4]; p = &a[1];": FENCED.format(""),
     "float a[4]; x = y && a[1];": None,
     "float v = 0, a[4]; f(a + 1);": "float v= 0; " + FENCED.format(""),
@@ -63,6 +64,7 @@ def test_private_arrays_get_fences(source):
     expected = PRIVATE[source]
     found = rewrite(source, KERNEL)
     assert found == source if expected is None else found.startswith(expected)
+    assert found.count("\n") == source.count("\n")
 
 
 BODY, HEADER = KERNEL, FILE
