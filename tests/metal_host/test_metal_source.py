@@ -80,6 +80,8 @@ FORBIDDEN = {
     ("void f() { threadgroup float a[4], b; }", HEADER): "threadgroup variable 'a' in a function that is no kernel",
     ("struct S { threadgroup float a[4]; };", HEADER): "threadgroup variable 'a' in a type",
     ("struct S { threadgroup float* a; threadgroup T& b; };", HEADER): "",
+    ("template <int N = 4> struct S { threadgroup float a[N]; };", HEADER): "threadgroup variable 'a' in a type",
+    ("struct S s = {1, {2}};\nauto v = S{1};\nthreadgroup float a[4];", BODY): "",
     ("threadgroup float a[2] = {1, 2};", BODY): "threadgroup variable 'a' with an initial value",
     ("float* p = x;", BODY): "pointer without an address space: device, constant, threadgroup or thread float*",
     ("for (const half4 *p = x; ; ) {}", BODY): "pointer without an address space",
