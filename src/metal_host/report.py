@@ -157,7 +157,7 @@ def _race(r: _Reader) -> str:
 def _closeness(r: _Reader) -> str:
     mine, other = (r[key].split() for key in ("thread", "other_thread"))
     is_same = mine[3:6] == other[3:6] and int(mine[6]) // 32 == int(other[6]) // 32
-    return ": the same simdgroup, but its lanes need not stay in step" if is_same else ""
+    return " (the same simdgroup)" if is_same else ""
 
 
 def _divergent(r: _Reader) -> str:

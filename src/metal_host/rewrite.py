@@ -3,26 +3,25 @@ a suffix, which are float in Metal; const, where `constant` implies it; and a th
 """
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from .declarations import declaration
-from .private import private_arrays
+from .private import Word, private_arrays
 from .tokens import Token, after_brackets, after_space, tokenize
 
 __all__ = ["on_cpu", "rewrite"]
 
 _FLOAT = re.compile(r"(?:\d[\d']*\.[\d']*|\.\d[\d']*|\d[\d']*(?=[eE]))(?:[eE][+-]?\d+)?|0[xX][\da-fA-F.]+[pP][+-]?\d+")
 _SHORT = re.compile(r"((?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)(h|H|bf|BF)")
-_Word = Callable[[Sequence[Token], int], str]
 
 
-def rewrite(source: str, outermost: str, word: _Word | None = None) -> str:
+def rewrite(source: str, outermost: str, word: Word | None = None) -> str:
     """A piece of the kernel's text as C++, line for line.
 
     outermost: what stands in no braces: KERNEL in a body, FILE in a header. word: what becomes of a single token.
     """
     tokens = tokenize(source)
-    private = {} if word else private_arrays(tokens, outermost)
+    private = {} if word else private_arrays(tokens, outermost, on_cpu)
     out: list[str] = []
     i = depth = 0
     while i < len(tokens):

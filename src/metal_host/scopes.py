@@ -48,7 +48,7 @@ def _kind(words: list[str], around: str) -> str:
     while last and words[last - 1] in _BEHIND_PARAMETERS:
         last -= 1
     is_behind_parameters = last > 0 and words[last - 1] == ")"
-    if around == VALUE or (words and not is_behind_parameters and "=" in words):
+    if around == VALUE or words[-1:] == ["="]:
         return VALUE
     if around in (FUNCTION, KERNEL):
         is_block = not words or is_behind_parameters or words[-1] in ("else", "do", ":", "->")

@@ -12,7 +12,7 @@ from .errors import MetalHostError
 __all__ = ["keep_small", "store"]
 
 _KEPT = 400  # of the newest entries, some 80 KB each
-_STALE = 3600  # seconds: others are removed that nobody has used for so long
+_STALE = 600  # seconds: others are removed that nobody has used for so long
 
 
 def store() -> Path:

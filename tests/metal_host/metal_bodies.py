@@ -99,7 +99,8 @@ template <typename T> inline float weighted(const device T* from, constant float
 HELPED = """
 uint i = thread_position_in_grid.x;
 Sum<float, 2> sum;
-thread float parts[] = {weighted(x, weights[1], i), SQUARE(1.5)};
+thread float parts[2] = {weighted(x, weights[1], i),  // of 0.5
+                         SQUARE(1.5)};
 sum.add(parts, 2);
 out[i] = sum.total() * weights[LAST];
 """

@@ -46,12 +46,14 @@ FENCED = "msl_fenced<float[4]> msl_fenced_a{}; const msl_watched<float[4]> msl_w
 PRIVATE = {
     "float a[4]; a[0] = b;": None,
     "float a[4] = {1}; f(a);": FENCED.format(" = {{}, {1}, {}}"),
+    "float a[4] = {.5,  // half\n 1.0}; f(a);": FENCED.format(" = {{}, {.5f,   1.0f}, {}}"),
     "thread float a[4]; p = &a[1];": FENCED.format(""),
     "float a[4]; x = y && a[1];": None,
     "float v = 0, a[4]; f(a + 1);": "float v= 0; " + FENCED.format(""),
     "float a[2][4]; f(a[1]);": "msl_fenced<float[2][4]> msl_fenced_a;",
     "const float a[4] = {}; f(a);": None,
     "float a[] = {1, 2}; f(a);": None,
+    "float a[n > 2 ? 2 : 1]; f(a);": None,
     "return a[1];": None,
     "struct S { float a[4]; }; f(a);": None,
 }
@@ -62,6 +64,7 @@ def test_private_arrays_get_fences(source):
     expected = PRIVATE[source]
     found = rewrite(source, KERNEL)
     assert found == source if expected is None else found.startswith(expected)
+    assert found.count("\n") == source.count("\n")
 
 
 BODY, HEADER = KERNEL, FILE
@@ -77,6 +80,8 @@ FORBIDDEN = {
     ("void f() { threadgroup float a[4], b; }", HEADER): "threadgroup variable 'a' in a function that is no kernel",
     ("struct S { threadgroup float a[4]; };", HEADER): "threadgroup variable 'a' in a type",
     ("struct S { threadgroup float* a; threadgroup T& b; };", HEADER): "",
+    ("template <int N = 4> struct S { threadgroup float a[N]; };", HEADER): "threadgroup variable 'a' in a type",
+    ("struct S s = {1, {2}};\nauto v = S{1};\nthreadgroup float a[4];", BODY): "",
     ("threadgroup float a[2] = {1, 2};", BODY): "threadgroup variable 'a' with an initial value",
     ("float* p = x;", BODY): "pointer without an address space: device, constant, threadgroup or thread float*",
     ("for (const half4 *p = x; ; ) {}", BODY): "pointer without an address space",
