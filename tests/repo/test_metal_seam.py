@@ -1,5 +1,6 @@
 """Kernels in Metal: how a file is cut into sections, what errors say, when a door takes them; their stubs compile."""
 
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -8,7 +9,17 @@ import numpy as np
 import pytest
 
 from tiny_llm_course.stubs import make_stub
-from tiny_llm_ref.kernels import metal, ops, quantized_matvec, softmax
+from tiny_llm_ref.kernels import (
+    attention,
+    metal,
+    ops,
+    quantized_matmul,
+    quantized_matvec,
+    rms_norm,
+    rope,
+    softmax,
+    swiglu,
+)
 from tiny_llm_ref.kernels.compiler import CompileError
 from tiny_llm_ref.kernels.extension import KernelError
 
@@ -101,15 +112,33 @@ def test_errors_name_the_line_of_the_file(file, old, new, error, said):
         run(mx.arange(40.0))
 
 
-DOORS = [
-    (softmax, "softmax", lambda run: run(mx.ones((3, 50)))),
-    (quantized_matvec, "quantized_matvec", lambda run: run(mx.ones((1, 64)), *mx.quantize(mx.ones((3, 64))))),
-]
-each_door = pytest.mark.parametrize(("module", "name", "call"), DOORS, ids=[name for _, name, _ in DOORS])
+X, W = mx.arange(150.0).reshape(3, 50) / 100, mx.quantize(mx.arange(192.0).reshape(3, 64) / 100)
+DOORS = {  # module, name of the door, arguments, twin
+    "softmax": (softmax, "softmax", (X,), ops.softmax),
+    "matvec": (
+        quantized_matvec,
+        "quantized_matvec",
+        (mx.ones((1, 64)), *W),
+        partial(ops.quantized_matmul, group_size=64, bits=4),
+    ),
+    "matmul": (
+        quantized_matmul,
+        "quantized_matmul",
+        (mx.ones((9, 64)), *W),
+        partial(ops.quantized_matmul, group_size=64, bits=4),
+    ),
+    "rms_norm": (rms_norm, "rms_norm", (X, mx.ones(50), 1e-5), ops.rms_norm),
+    "add_rms_norm": (rms_norm, "add_rms_norm", (X, X, mx.ones(50), 1e-5), ops.add_rms_norm),
+    "rope": (rope, "rope", (mx.ones((1, 3, 2, 8)), mx.array([5]), 1e4, False), ops.rope),
+    "swiglu": (swiglu, "swiglu", (X, X), ops.swiglu),
+    "blocks": (attention, "flash_attention", (mx.ones((2, 9, 8)), *[mx.ones((1, 9, 8))] * 2, 0.5, None), ops.attention),
+    "parts": (attention, "flash_attention", (mx.ones((2, 1, 8)), *[mx.ones((1, 9, 8))] * 2, 0.5, None), ops.attention),
+}
+each_door = pytest.mark.parametrize(("module", "name", "arguments", "twin"), DOORS.values(), ids=DOORS)
 
 
 @each_door
-def test_a_stub_compiles(module, name, call, tmp_path, monkeypatch):
+def test_a_stub_compiles(module, name, arguments, twin, tmp_path, monkeypatch):
     """It runs and writes nothing: it would be refused, if it did not say that it is a stub."""
     for source in REFERENCE.glob("*.metal"):
         stub = make_stub(source.read_text(encoding="utf-8"), filename=source.name)
@@ -117,16 +146,16 @@ def test_a_stub_compiles(module, name, call, tmp_path, monkeypatch):
     monkeypatch.setattr(metal, "_HERE", tmp_path)
     monkeypatch.setattr(metal, "check_written", lambda source, task: None)
     with pytest.raises(KernelError, match="no thread wrote"):
-        call(getattr(module, f"{name}_metal"))
+        getattr(module, f"{name}_metal")(*arguments)
 
 
 @each_door
-def test_a_door_takes_metal_on_a_gpu(module, name, call, monkeypatch):
+def test_a_door_takes_metal_on_a_gpu(module, name, arguments, twin, monkeypatch):
     monkeypatch.setattr(module, "kernel", lambda *_: pytest.fail("took the CPU's body"))
     monkeypatch.setattr(module, "uses_metal", lambda *_: True)
-    got = call(getattr(module, name))
-    twin = ops.softmax if name == "softmax" else lambda *arguments: ops.quantized_matmul(*arguments, 64, 4)
-    np.testing.assert_allclose(np.array(got), np.array(call(twin)), rtol=1e-5)
+    got, expected = getattr(module, name)(*arguments), twin(*arguments)
+    for one, other in zip(*([x] if isinstance(x, mx.array) else x for x in (got, expected)), strict=True):
+        np.testing.assert_allclose(np.array(one), np.array(other), rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.parametrize(
