@@ -139,18 +139,22 @@ def explain(
     return MetalKernelError(f"kernel '{name}': {writer(reader)}", kind, list(reader.parties()))
 
 
+_PAST_END = "Or does an index run past the end of its row?"
+
+
 def _race(r: _Reader) -> str:
     text = f"data race on {r.element()}: {_article(r['access'])}{r.place()}\n  by {r.thread()}\n"
     text += f"  and {_article(r['other_access'])}{r.place('other_')}\n  by "
     text += f"{r.thread('other_')}{_closeness(r)}\n"
     if r["groups"] != "1":
-        return text + "  Nothing orders the threadgroups of a dispatch; atomic operations may meet."
+        return text + f"  Nothing orders the threadgroups of a dispatch; atomic operations may meet. {_PAST_END}"
     flag = "mem_threadgroup" if r.has("variable") else "mem_device"
     if r.has("barrier_flags"):
         flags = _FLAGS.get(int(r["barrier_flags"]), r["barrier_flags"])
         return text + f"  The barrier between the two has {flags}, which is not {flag}:{r.place('barrier_')}"
     if r["code"] == r["other_code"] and r["access"] == "write":
-        return text + "  No barrier helps where several threads write one element at once: let one of them do it."
+        said = "No barrier helps where several threads write one element at once: let one of them do it."
+        return f"{text}  {said}" if r.has("variable") else f"{text}  {said} {_PAST_END}"
     return text + f"  There is no threadgroup_barrier(mem_flags::{flag}) between the two."
 
 

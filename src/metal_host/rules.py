@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 
 from .declarations import QUALIFIERS, SCALARS, SPACES, VECTORS, declaration
 from .scopes import FILE, KERNEL, TYPE, scopes
-from .tokens import Token, after_space, directives, tokenize
+from .tokens import Token, after_brackets, after_space, directives, tokenize
 
 __all__ = ["violations"]
 
@@ -12,12 +12,17 @@ _SPACES = "device, constant, threadgroup or thread"
 _BEFORE_TYPE = QUALIFIERS | {"inline", "METAL_FUNC", "typename", "struct", "unsigned", "signed", "metal", "::"}
 
 
-def violations(source: str, outermost: str) -> Iterator[tuple[int, str]]:
-    """Lines, and what is wrong there. outermost: what stands in no braces: KERNEL in a body, FILE in a header."""
+def violations(source: str, outermost: str, before: str = "") -> Iterator[tuple[int, str]]:
+    """Lines, and what is wrong there.
+
+    outermost: what stands in no braces: KERNEL in a body, FILE in a header. before: text that names further types.
+    """
     tokens = tokenize(source)
     in_directive = directives(tokens)
     within = scopes(tokens, outermost)
-    types = SCALARS | VECTORS | _own_types(tokens)
+    types = SCALARS | VECTORS | _own_types(tokens) | _own_types(tokenize(before))
+    if "if" not in {tokens[i + 1].text for i, token in enumerate(tokens[:-1]) if token.text == "#"}:
+        yield from _brackets(tokens)
     line = 1
     for i, token in enumerate(tokens):
         if token.kind == "word" and not in_directive[i]:
@@ -28,10 +33,30 @@ def violations(source: str, outermost: str) -> Iterator[tuple[int, str]]:
         line += token.text.count("\n")
 
 
+def _brackets(tokens: Sequence[Token]) -> Iterator[tuple[int, str]]:
+    """The first one without a partner. A compiler finds that out far behind it, where our text begins."""
+    open_: list[tuple[int, str]] = []
+    line = 1
+    for kind, text in tokens:
+        if kind == "sign" and text in "([{":
+            open_.append((line, text))
+        if kind == "sign" and text in ")]}" and (not open_ or open_.pop()[1] + text not in ("()", "[]", "{}")):
+            yield line, f"'{text}' without its partner"
+            return
+        line += text.count("\n")
+    if open_:
+        yield open_[-1][0], f"'{open_[-1][1]}' that is never closed"
+
+
 def _own_types(tokens: Sequence[Token]) -> set[str]:
-    """Names of structs that are no templates."""
+    """Names of structs and of types that are a template's parameters."""
     plain = [token.text for token in tokens if token.kind != "space"]
-    return {plain[i + 1] for i, text in enumerate(plain[:-2]) if text == "struct" and plain[i + 2] == "{"}
+    return {name for text, name, next_ in zip(plain, plain[1:], plain[2:], strict=False) if _names(text, next_)}
+
+
+def _names(text: str, next_: str) -> bool:
+    """Whether a type's name stands between the two."""
+    return (text == "struct" and next_ == "{") or (text in ("typename", "class") and next_ in (",", ">", "="))
 
 
 def _threadgroup_variable(tokens: Sequence[Token], i: int, scope: str) -> str:
@@ -57,6 +82,8 @@ def _is_in_parentheses(tokens: Sequence[Token], i: int) -> bool:
 def _no_space(tokens: Sequence[Token], i: int) -> str:
     """Whether the type at i is that of a pointer or a reference that has no address space."""
     behind = after_space(tokens, i + 1)
+    if behind < len(tokens) and tokens[behind].text == "<":
+        behind = after_space(tokens, after_brackets(tokens, behind))
     words = []
     while behind < len(tokens) and tokens[behind].text in QUALIFIERS:
         words.append(tokens[behind].text)

@@ -43,7 +43,7 @@ def write_program(name: str, signature: Signature, header: str, source: str) -> 
     plain = re.sub(r"[^\w.-]", "_", name)
     texts = {f"{plain}.metal": source, f"{plain}.header.metal": header}
     body, before = texts
-    _check(name, texts, {before: FILE, body: KERNEL})
+    _check(name, texts, {before: FILE, body: KERNEL}, signature.template_line + header)
     parameters = [f"{p.declaration.replace('constant ', '').replace('device ', '')}" for p in signature.parameters]
     parameters += [f"{ATTRIBUTES[a][0]} {a}" for a in signature.attributes]
     cpp = f"""{_swizzles(header + source)}#include "msl.h"
@@ -60,8 +60,11 @@ using namespace metal;
     return Program(cpp, _with_spaces(signature, texts), texts)
 
 
-def _check(name: str, texts: Mapping[str, str], outermost: Mapping[str, str]) -> None:
-    found = {(file, line): said for file, kind in outermost.items() for line, said in violations(texts[file], kind)}
+def _check(name: str, texts: Mapping[str, str], outermost: Mapping[str, str], before: str) -> None:
+    """before: text that names types of the kernel's."""
+    found = {
+        (file, line): said for file, kind in outermost.items() for line, said in violations(texts[file], kind, before)
+    }
     if found:
         raise MetalCompileError(f"kernel '{name}' does not compile:\n{listed(found, texts)}")
 

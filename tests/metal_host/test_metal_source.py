@@ -90,6 +90,16 @@ FORBIDDEN = {
     ("struct S { int n; };\nint f(S& s) { return s.n; }", HEADER): "2: reference without an address space",
     ("void f(thread int& n, device const uint32_t* p, float4 const thread& v, constant S& s) {}", HEADER): "",
     ("out[i] = float(a) * b & c; auto p = x; T* q; float4 v[2]; as_type<float>(y) * 2;", BODY): "",
+    ("if (i < 3) {\n    out[i] = (x[i];\n}", BODY): "3: '}' without its partner",
+    ("for (;;) {\n    if (i) {\n        out[i] = 1;\n}", BODY): "1: '{' that is never closed",
+    ("#if A\nif (i) {\n#else\n{\n#endif\n}", BODY): "",
+    ("out[i] = x[i]; // (\nconst char c = '{'; /* [ */", BODY): "",
+    (
+        "template <typename T, uint n>\nT f(const T* p, uint i) { return p[i]; }",
+        HEADER,
+    ): "2: pointer without an address",
+    ("template <class A = float>\nvoid f(thread A& a) { A* b = &a; }", HEADER): "2: pointer without an address space",
+    ("template <int b> struct W { int n; };\nint f(const W<4>& w) { return w.n; }", HEADER): "2: reference without an",
     ("template <typename T> struct is_pointer<device T*> {}; using P = float_t<float*>;", HEADER): "",
     ("#define F float* p; threadgroup int a = 1\n// float* p\n", BODY): "",
 }
