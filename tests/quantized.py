@@ -10,7 +10,7 @@ import mlx.core as mx
 import numpy as np
 from helpers import Inputs, array64, assert_close
 
-__all__ = ["ROUNDED_ONCE", "Matrix", "assert_product", "matrix", "rows"]
+__all__ = ["ROUNDED_ONCE", "Matrix", "assert_product", "assert_product_in_turns", "matrix", "rows"]
 
 ROUNDED_ONCE = {mx.float32: 1e-5, mx.float16: 6e-4, mx.bfloat16: 4.5e-3}  # sums in float32, then one rounding
 
@@ -59,3 +59,15 @@ def assert_product(
     __tracebackhide__ = True
     got = product(x, *w.arguments)
     assert_close(got, array64(x) @ w.dense.T, dtype=dtype, tolerance=tolerance or ROUNDED_ONCE[dtype])
+
+
+def assert_product_in_turns(
+    product: Callable[..., Any], interrupted: Callable[[], None], x: mx.array, w: Matrix
+) -> None:
+    """Fail unless product(x, w) is x W^T each time that a part is stopped until all others are done."""
+    __tracebackhide__ = True
+    product(x[:1], *w.arguments)
+    interrupted()
+    expected = array64(x) @ w.dense.T
+    for _ in range(16):
+        assert_close(product(x, *w.arguments), expected, tolerance=ROUNDED_ONCE[mx.float32])

@@ -10,7 +10,7 @@ from .places import lines_of
 from .runner import Buffer
 from .toolchain import Toolchain
 
-__all__ = ["NOTHING", "Counts", "Event", "Observer", "Traffic", "counting", "observer", "tracing"]
+__all__ = ["NOTHING", "Counts", "Event", "Observer", "Traffic", "counting", "observer", "threadgroups_of", "tracing"]
 
 NOTHING, COUNTS, TRACE = range(3)  # what the runtime is asked to observe
 _ACCESSES = {"r": "read", "w": "write", "ar": "atomic read", "aw": "atomic write"}
@@ -97,8 +97,8 @@ class Observer:
     def number(self, grid: Sequence[int], threadgroup: Sequence[int]) -> int:
         """The traced threadgroup's, counted as the runtime does."""
         number = 0
-        for size, of_one, at in reversed(list(zip(grid, threadgroup, self.threadgroup, strict=True))):
-            number = number * -(-size // max(1, min(size, of_one))) + at
+        for count, at in zip(reversed(threadgroups_of(grid, threadgroup)), reversed(self.threadgroup), strict=True):
+            number = number * count + at
         return number
 
     def take(
@@ -127,6 +127,12 @@ class Observer:
                     self.events.append(Event(int(words[1]), kind, names[region], offset, int(words[5]), file, line))
                 elif words[0] == "wait":
                     self.events.append(Event(int(words[1]), "wait", words[2], 0, 0, words[4], int(words[3])))
+
+
+def threadgroups_of(grid: Sequence[int], threadgroup: Sequence[int]) -> tuple[int, int, int]:
+    """How many there are along each axis."""
+    x, y, z = (-(-size // max(1, min(size, of_one))) for size, of_one in zip(grid, threadgroup, strict=True))
+    return x, y, z
 
 
 _observer: ContextVar[Observer | None] = ContextVar("metal_host_observer", default=None)

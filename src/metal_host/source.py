@@ -19,7 +19,7 @@ from .scopes import FILE, KERNEL
 from .signature import ATTRIBUTES, Parameter, Signature
 from .tokens import Token, after_brackets, after_space, tokenize
 
-__all__ = ["Program", "write_program"]
+__all__ = ["Program", "texts_of", "write_program"]
 
 _BEFORE_CAST = {"=", "(", ",", "[", "{", ";", "+", "?", ":", "return"}
 _SWIZZLE = re.compile(r"[xyzw]{2,4}|[rgba]{2,4}")
@@ -40,8 +40,7 @@ def write_program(name: str, signature: Signature, header: str, source: str) -> 
     Raises:
         MetalCompileError: Metal forbids something that C++ does not.
     """
-    plain = re.sub(r"[^\w.-]", "_", name)
-    texts = {f"{plain}.metal": source, f"{plain}.header.metal": header}
+    texts = texts_of(name, header, source)
     body, before = texts
     _check(name, texts, {before: FILE, body: KERNEL}, signature.template_line + header)
     parameters = [f"{p.declaration.replace('constant ', '').replace('device ', '')}" for p in signature.parameters]
@@ -58,6 +57,12 @@ using namespace metal;
 #line 1 "entry"
 {_entry(signature)}"""
     return Program(cpp, _with_spaces(signature, texts), texts)
+
+
+def texts_of(name: str, header: str, source: str) -> dict[str, str]:
+    """Body and header of a kernel, by the names that messages give them."""
+    plain = re.sub(r"[^\w.-]", "_", name)
+    return {f"{plain}.metal": source, f"{plain}.header.metal": header}
 
 
 def _check(name: str, texts: Mapping[str, str], outermost: Mapping[str, str], before: str) -> None:

@@ -7,6 +7,7 @@
 #include <type_traits>
 
 #include "msl/constants.h"
+#include "msl/numbers.h"
 
 #define device __attribute__((address_space(1)))
 #define constant __attribute__((address_space(2)))
@@ -88,17 +89,7 @@ struct array {
     using ::T##4;                           \
     }
 MSL_VECTORS(bool)
-MSL_VECTORS(char)
-MSL_VECTORS(uchar)
-MSL_VECTORS(short)
-MSL_VECTORS(ushort)
-MSL_VECTORS(int)
-MSL_VECTORS(uint)
-MSL_VECTORS(long)
-MSL_VECTORS(ulong)
-MSL_VECTORS(half)
-MSL_VECTORS(bfloat)
-MSL_VECTORS(float)
+MSL_EACH_NUMBER(MSL_VECTORS)
 #undef MSL_VECTORS
 
 template <class T, class A>

@@ -1,15 +1,13 @@
 """Many vectors times a quantised matrix, a tile at a time, on the CPU and on a GPU: what a model computes for a
 prompt."""
 
-import math
-
 import mlx.core as mx
 import numpy as np
 
 from . import ops
 from .extension import kernel
-from .metal import metal, uses_metal
-from .quantized_matvec import check_product
+from .metal import uses_metal
+from .quantized_matvec import check_product, product_metal
 
 __all__ = ["matmul_tile", "quantized_matmul", "quantized_matmul_metal", "tile_shape"]
 
@@ -72,16 +70,8 @@ def quantized_matmul_metal(
 
     Otherwise as `quantized_matmul`.
     """
-    check_product(x, packed, scales, biases, group_size, bits)
-    names = ["x", "packed", "scales", "biases", "O"]
-    run = metal("quantized_matmul", "quantized_matmul", names, ["out"], _METAL_TASK)
-    M, O = math.prod(x.shape[:-1]), packed.shape[0]
-    if x.size == 0 or packed.size == 0:
-        return mx.zeros((*x.shape[:-1], O), x.dtype)
-    inputs = [x.reshape(M, -1), packed, scales, biases, mx.array(O, mx.uint32)]
-    grid, group = (_THREADS * -(-O // _TILE), -(-M // _TILE), 1), (_THREADS, 1, 1)
-    (out,) = run(inputs, [((M, O), x.dtype)], grid, group, [("T", x.dtype), ("bits", bits)])
-    return out.reshape(*x.shape[:-1], O)
+    tile = (_TILE, _TILE)
+    return product_metal("quantized_matmul", _METAL_TASK, x, packed, scales, biases, group_size, bits, tile, _THREADS)
 
 
 def _check_tile(x: mx.array, w: mx.array) -> None:

@@ -11,6 +11,7 @@ from .metal import metal, uses_metal
 
 __all__ = [
     "check_product",
+    "product_metal",
     "quantized_matvec",
     "quantized_matvec_metal",
     "quantized_matvec_scalar",
@@ -62,15 +63,32 @@ def quantized_matvec_metal(
 
     Otherwise as `quantized_matvec_scalar`.
     """
+    tile = (1, _ROWS * _SIMDGROUPS)
+    return product_metal(
+        "quantized_matvec", _METAL_TASK, x, packed, scales, biases, group_size, bits, tile, 32 * _SIMDGROUPS
+    )
+
+
+def product_metal(
+    name: str,
+    task: str,
+    x: mx.array,
+    packed: mx.array,
+    scales: mx.array,
+    biases: mx.array,
+    group_size: int,
+    bits: int,
+    tile: tuple[int, int],
+    threads: int,
+) -> mx.array:
+    """A product by the Metal of a file and section `name`. tile: rows of x and of W for a threadgroup of `threads`."""
     check_product(x, packed, scales, biases, group_size, bits)
-    names = ["x", "packed", "scales", "biases", "O"]
-    run = metal("quantized_matvec", "quantized_matvec", names, ["out"], _METAL_TASK)
+    run = metal(name, name, ["x", "packed", "scales", "biases", "O"], ["out"], task)
     M, O = math.prod(x.shape[:-1]), packed.shape[0]
     if x.size == 0 or packed.size == 0:
         return mx.zeros((*x.shape[:-1], O), x.dtype)
     inputs = [x.reshape(M, -1), packed, scales, biases, mx.array(O, mx.uint32)]
-    threads = 32 * _SIMDGROUPS
-    grid, group = (threads * -(-O // (_ROWS * _SIMDGROUPS)), M, 1), (threads, 1, 1)
+    grid, group = (threads * -(-O // tile[1]), -(-M // tile[0]), 1), (threads, 1, 1)
     (out,) = run(inputs, [((M, O), x.dtype)], grid, group, [("T", x.dtype), ("bits", bits)])
     return out.reshape(*x.shape[:-1], O)
 

@@ -5,15 +5,14 @@ Without a GPU nothing is measured. Each kernel is then run once, small, by metal
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import suppress
+from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple, TypeAlias
 
 import mlx.core as mx
 
-from .kernels import CASES, Case, Rung, cases
-from .measuring import OPEN, model_speeds, seconds_of
+from .kernels import Case, Rung
+from .measuring import kernel_rows, model_rows, seconds_of, share_of_limit
 from .models import Stage, make_stage, mlx_lm_stage
 
 __all__ = ["measure_gpu", "table"]
@@ -38,12 +37,30 @@ def measure_gpu(package: str, is_small: bool, of_kernels: bool, of_model: bool, 
     has_gpu = mx.is_available(mx.gpu)
     mx.set_default_device(mx.gpu if has_gpu else mx.cpu)
     limits = _limits(is_small) if has_gpu else None
+
+    def measured(case: Case, rung: Rung) -> Row:
+        if limits is None:
+            mx.eval(rung.run())
+            return {"runs": True}
+        seconds = seconds_of(rung.run, is_small) / case.times
+        return {"runs": True, "seconds": seconds, "limit": share_of_limit(case, rung, seconds, *limits)}
+
+    make = partial(_stage, package, is_small)
     return {
         "device": str(mx.device_info()["device_name"]) if has_gpu else None,
         "limits": limits._asdict() if limits else None,
-        "kernels": list(_kernels(package, is_small, limits, step)) if of_kernels else [],
-        "model": list(_models(package, is_small, step)) if of_model and has_gpu else [],
+        "kernels": list(kernel_rows(package, is_small or not has_gpu, "gpu", measured, step)) if of_kernels else [],
+        "model": list(model_rows(STAGES, make, is_small, step)) if of_model and has_gpu else [],
     }
+
+
+def _stage(package: str, is_small: bool, name: str) -> Stage:
+    if name != "mlx-lm":
+        return make_stage(package, is_small, name)
+    try:
+        return mlx_lm_stage(is_small)
+    except ImportError:
+        raise NotImplementedError("mlx-lm is not installed") from None
 
 
 def _limits(is_small: bool) -> Limits:
@@ -54,32 +71,6 @@ def _limits(is_small: bool) -> Limits:
     return Limits(
         array.nbytes / seconds_of(array.max, is_small), 2 * side**3 / seconds_of(lambda: matrix @ matrix, is_small)
     )
-
-
-def _kernels(package: str, is_small: bool, limits: Limits | None, step: Step) -> Iterator[Row]:
-    for done, case in enumerate(cases(package, is_small or limits is None)):
-        for rung in case.on("gpu"):
-            step(f"{case.kernel} {rung.name}", done, len(CASES))
-            row: Row = {"kernel": case.kernel, "sizes": case.sizes, "rung": rung.name, "seconds": OPEN, "limit": None}
-            with suppress(NotImplementedError):  # a stub
-                row |= _measured(case, rung, is_small, limits)
-            yield row
-
-
-def _measured(case: Case, rung: Rung, is_small: bool, limits: Limits | None) -> Row:
-    if limits is None:
-        mx.eval(rung.run())
-        return {"runs": True}
-    seconds = seconds_of(rung.run, is_small) / case.times
-    of = {"bandwidth": case.bytes / limits.bandwidth, "arithmetic": case.operations / limits.bfloat16}
-    return {"runs": True, "seconds": seconds, "limit": of[rung.limit] / seconds if rung.limit else None}
-
-
-def _models(package: str, is_small: bool, step: Step) -> Iterator[Row]:
-    for done, name in enumerate(STAGES):
-        step(f"model {name}", done, len(STAGES))
-        make: Callable[[], Stage] = partial(make_stage, name, package, is_small)
-        yield {"stage": name} | model_speeds(partial(mlx_lm_stage, is_small) if name == "mlx-lm" else make, is_small)
 
 
 def table(found: dict[str, Any], machine: dict[str, Any]) -> str:

@@ -12,7 +12,7 @@ from typing import Any, Literal, TypeAlias
 
 import mlx.core as mx
 
-__all__ = ["CASES", "Case", "Rung", "cases"]
+__all__ = ["CASES", "Case", "Device", "Rung", "cases"]
 
 Limit: TypeAlias = Literal["bandwidth", "arithmetic"]
 Device: TypeAlias = Literal["cpu", "gpu"]

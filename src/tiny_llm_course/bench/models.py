@@ -63,7 +63,7 @@ def random_model(package: str, is_small: bool, is_quantised: bool = True) -> Any
     return module["models"].build_model(config, found)
 
 
-def make_stage(name: str, package: str, is_small: bool) -> Stage:
+def make_stage(package: str, is_small: bool, name: str) -> Stage:
     """The model as it is at this stage. Raises NotImplementedError if what it needs is still to be written."""
     if name in ("week 1", "w2d1"):
         model = random_model(package, is_small, is_quantised=False)

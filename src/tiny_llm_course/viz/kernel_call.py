@@ -19,7 +19,8 @@ import mlx.core as mx
 from metal_host import Counts, Event, MetalKernelError, counting, tracing
 from metal_host import kernel as kernels
 from metal_host.arrays import array_of
-from metal_host.observe import observer
+from metal_host.observe import observer, threadgroups_of
+from metal_host.source import texts_of
 
 from ..problems import CommandError
 
@@ -60,8 +61,7 @@ class Call:
     @property
     def threadgroups(self) -> Sizes:
         """How many there are along each axis."""
-        x, y, z = (-(-n // max(1, min(n, size))) for n, size in zip(self.grid, self.threadgroup, strict=True))
-        return x, y, z
+        return threadgroups_of(self.grid, self.threadgroup)
 
     @property
     def threads(self) -> int:
@@ -186,7 +186,7 @@ class _Recorder:
             arguments["grid"],
             arguments["threadgroup"],
             self._at,
-            _texts(told),
+            {file: text.splitlines() for file, text in texts_of(told.name, told.header, told.source).items()},
             items | {name: _item(name, told.source, types, events) for name in variables},
             frozenset(items),
             frozenset(about),
@@ -194,12 +194,6 @@ class _Recorder:
             error,
             counts,
         )
-
-
-def _texts(told: Any) -> dict[str, list[str]]:
-    """By the names that metal_host gives them."""
-    plain = re.sub(r"[^\w.-]", "_", told.name)
-    return {f"{plain}.metal": told.source.splitlines(), f"{plain}.header.metal": told.header.splitlines()}
 
 
 def _item(name: str, source: str, types: Mapping[str, int], events: Sequence[Event]) -> int:

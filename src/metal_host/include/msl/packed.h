@@ -85,15 +85,5 @@ struct lanes_of<packed_vec<U, N>> {
     typedef metal::packed_vec<T, 2> packed_##T##2; \
     typedef metal::packed_vec<T, 3> packed_##T##3; \
     typedef metal::packed_vec<T, 4> packed_##T##4;
-MSL_PACKED(char)
-MSL_PACKED(uchar)
-MSL_PACKED(short)
-MSL_PACKED(ushort)
-MSL_PACKED(int)
-MSL_PACKED(uint)
-MSL_PACKED(long)
-MSL_PACKED(ulong)
-MSL_PACKED(half)
-MSL_PACKED(bfloat)
-MSL_PACKED(float)
+MSL_EACH_NUMBER(MSL_PACKED)
 #undef MSL_PACKED

@@ -1,5 +1,6 @@
 // vec<T, N>, its swizzles, and arithmetic element by element.
 #pragma once
+#include "numbers.h"
 #include "traits.h"
 
 // source.py defines these with the swizzles that the kernel uses: MSL_SWIZZLE(name, indices...) each.
@@ -267,17 +268,7 @@ MSL_INLINE auto each(F f, const A& a) {
     using ::T##4;                  \
     }
 MSL_VECTORS(bool)
-MSL_VECTORS(char)
-MSL_VECTORS(uchar)
-MSL_VECTORS(short)
-MSL_VECTORS(ushort)
-MSL_VECTORS(int)
-MSL_VECTORS(uint)
-MSL_VECTORS(long)
-MSL_VECTORS(ulong)
-MSL_VECTORS(half)
-MSL_VECTORS(bfloat)
-MSL_VECTORS(float)
+MSL_EACH_NUMBER(MSL_VECTORS)
 #undef MSL_VECTORS
 
 template <class To, class From>
