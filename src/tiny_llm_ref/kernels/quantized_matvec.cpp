@@ -184,8 +184,8 @@ class Rows {
     const Activations& x_;
     const Dot dot_;
     const uint32_t* packed_ = nullptr;
-    int64_t room_ = 0;  // rows that scales_ and biases_ hold
-    Buffer scales_{0}, biases_{0};
+    int64_t room_ = AT_ONCE;  // rows that scales_ and biases_ hold
+    Buffer scales_{room_ * p_.groups}, biases_{room_ * p_.groups};
 };
 
 // All rows of W times all rows of x, shared out among threads.
