@@ -29,6 +29,7 @@ def array_of(x: Any) -> mx.array:
 def buffer_of(parameter: Parameter, array: mx.array, is_contiguous: bool) -> Buffer:
     """What a parameter that is no output points at."""
     values = _numpy(array)
+    copied = 0 if values.flags.c_contiguous or not is_contiguous else values.nbytes
     if is_contiguous:
         values = np.ascontiguousarray(values).reshape(array.shape)
     about: dict[str, Any] = {
@@ -37,9 +38,9 @@ def buffer_of(parameter: Parameter, array: mx.array, is_contiguous: bool) -> Buf
         "ndim": lambda: np.array([values.ndim], np.int32),
     }
     if parameter.about:
-        values = about[parameter.about]()
-    data, origin = _memory_of(values)
-    return Buffer(parameter.name, parameter.type, data, values.itemsize, origin=origin)
+        values, copied = about[parameter.about](), 0
+    data, origin, gaps = _memory_of(values)
+    return Buffer(parameter.name, parameter.type, data, values.itemsize, origin=origin, gaps=gaps, copied=copied)
 
 
 def filled_output(shape: Sequence[int], dtype: mx.Dtype, value: float | None) -> tuple[_Bytes, int]:
@@ -62,13 +63,17 @@ def _numpy(array: mx.array) -> "np.ndarray[Any, np.dtype[Any]]":
         ) from None
 
 
-def _memory_of(values: "np.ndarray[Any, np.dtype[Any]]") -> tuple[_Bytes, int]:
-    """All bytes between the first and the last element in memory, and which of them begins the element [0, 0, ...]."""
+def _memory_of(values: "np.ndarray[Any, np.dtype[Any]]") -> tuple[_Bytes, int, _Bytes | None]:
+    """All bytes between the first and the last element in memory; which of them begins the element [0, 0, ...]; and,
+    for each, whether it is no element's, if some are not."""
     if values.flags.c_contiguous or values.size == 0:
-        return _bytes(values), 0
+        return _bytes(values), 0, None
     low, high = byte_bounds(values)
     start = values.__array_interface__["data"][0]
-    return np.frombuffer(ctypes.string_at(low, high - low), np.uint8), start - low
+    gaps = np.ones(high - low, np.uint8)
+    elements: Any = np.ndarray(values.shape, f"V{values.itemsize}", gaps, start - low, values.strides)
+    elements[...] = bytes(values.itemsize)
+    return np.frombuffer(ctypes.string_at(low, high - low), np.uint8), start - low, gaps if gaps.any() else None
 
 
 def _bytes(values: "np.ndarray[Any, np.dtype[Any]]") -> _Bytes:

@@ -26,6 +26,7 @@ class Traffic:
     lines: into how many lines of 64 bytes those fall, for a buffer; as few as possible is coalesced.
     cycles: what those take, for a threadgroup variable, if its memory has 32 banks of 4 bytes, each of which gives one
     word at a time; conflicts: how many fewer would do if the words of an access lay in as many banks as there are.
+    copied: bytes of an input that were copied before, since its rows had to follow one another and did not.
     """
 
     read: int = 0
@@ -39,8 +40,10 @@ class Traffic:
     lines: int = 0
     cycles: int = 0
     conflicts: int = 0
+    copied: int = 0
 
     def add(self, numbers: Sequence[int]) -> None:
+        """All of them, in their order."""
         for entry, number in zip(fields(self), numbers, strict=True):
             setattr(self, entry.name, getattr(self, entry.name) + number)
 
@@ -113,7 +116,7 @@ class Observer:
         told = [line.split() for line in lines]
         names = [b.name for b in buffers] + [words[2] for words in told if words[0] == "variable"]
         if self.counts is not None:
-            _add_counts(self.counts, told, names, len(buffers))
+            _add_counts(self.counts, told, names, [b.copied for b in buffers])
         if self.events is not None:
             codes = sorted({words[6] for words in told if words[0] == "access"})
             places = dict(zip(codes, lines_of(program, codes, texts, tools) or [], strict=False))
@@ -174,7 +177,7 @@ def tracing(threadgroup: tuple[int, int, int] = (0, 0, 0)) -> Iterator[list[Even
         _observer.reset(token)
 
 
-def _add_counts(counts: Counts, told: Sequence[Sequence[str]], names: Sequence[str], buffers: int) -> None:
+def _add_counts(counts: Counts, told: Sequence[Sequence[str]], names: Sequence[str], copied: Sequence[int]) -> None:
     counts.calls += 1
     for kind, *rest in told:
         if kind == "run":
@@ -184,5 +187,6 @@ def _add_counts(counts: Counts, told: Sequence[Sequence[str]], names: Sequence[s
             counts.simd_operations += int(rest[3])
         elif kind == "count":
             number = int(rest[0])
-            group = counts.buffers if number < buffers else counts.variables
-            group.setdefault(names[number], Traffic()).add([int(n) for n in rest[1:]])
+            is_buffer = number < len(copied)
+            traffic = (counts.buffers if is_buffer else counts.variables).setdefault(names[number], Traffic())
+            traffic.add([*(int(n) for n in rest[1:]), copied[number] if is_buffer else 0])

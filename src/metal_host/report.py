@@ -16,6 +16,7 @@ __all__ = ["explain"]
 _FLAGS = {0: "mem_none", 1: "mem_device", 2: "mem_threadgroup", 3: "mem_device | mem_threadgroup"}
 _MESSAGES = {
     "bounds": "out of bounds: {an_access} of {element}; {memory}",
+    "gap": "out of bounds: {an_access} of {element}, which lies between the elements of a view",
     "array": "out of bounds: index {index} of an array of type {type}",
     "vector": "out of bounds: an element that the vector does not have",
     "wild": "{an_access} of {bytes} bytes at an address that belongs to no buffer",

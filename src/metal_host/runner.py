@@ -19,14 +19,18 @@ __all__ = ["INITIALISED", "INPUT", "OUTPUT", "Buffer", "Options", "Outcome", "ru
 
 INPUT, OUTPUT, INITIALISED = range(3)  # what a buffer is; an initialised output has values before the kernel runs
 _HEADER = struct.Struct("=10IQ4I")
-_BUFFER = struct.Struct("=3Q2I")
+_BUFFER = struct.Struct("=4Q2I")
 _PAGE = 1 << 14
 _SLACK = 20  # how much longer than its own limit a process may need on a busy machine, as a factor
 
 
 @dataclass(frozen=True)
 class Buffer:
-    """Memory of a kernel. origin: the byte of it at which the kernel's pointer points."""
+    """Memory of a kernel. origin: the byte of it at which the kernel's pointer points.
+
+    gaps: of an input that is a view, for each byte whether it lies between elements. copied: how many bytes were copied
+    for it, since its rows had to follow one another and did not.
+    """
 
     name: str
     type: str
@@ -34,6 +38,8 @@ class Buffer:
     item: int
     kind: int = INPUT
     origin: int = 0
+    gaps: "np.ndarray[Any, np.dtype[np.uint8]] | None" = None
+    copied: int = 0
 
 
 @dataclass(frozen=True)
@@ -90,7 +96,7 @@ def _places(buffers: Sequence[Buffer]) -> tuple[list[int], int]:
     offsets = []
     for buffer in buffers:
         offsets.append(size)
-        size += _aligned(buffer.data.size)
+        size += _aligned(buffer.data.size) * (1 if buffer.gaps is None else 2)
     return offsets, size
 
 
@@ -111,10 +117,13 @@ def _write_request(
     memory[: _HEADER.size] = _HEADER.pack(*numbers, *limits)
     for i, (buffer, offset) in enumerate(zip(buffers, offsets, strict=True)):
         at = _HEADER.size + i * _BUFFER.size
-        entry = _BUFFER.pack(offset, buffer.data.size, buffer.origin, buffer.item, buffer.kind)
+        gaps = 0 if buffer.gaps is None else offset + _aligned(buffer.data.size)
+        entry = _BUFFER.pack(offset, buffer.data.size, buffer.origin, gaps, buffer.item, buffer.kind)
         memory[at : at + _BUFFER.size] = entry
         if buffer.kind != OUTPUT:
             memory[offset : offset + buffer.data.size] = buffer.data.tobytes()
+        if buffer.gaps is not None:
+            memory[gaps : gaps + buffer.data.size] = buffer.gaps.tobytes()
 
 
 def _run(command: Sequence[str], request: int, seconds: int) -> tuple[dict[str, str], list[str]]:

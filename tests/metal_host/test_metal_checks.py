@@ -49,6 +49,17 @@ def test_broken_kernel_is_named(name):
         assert str(found.value) == expected
 
 
+@pytest.mark.parametrize(("reads", "said"), [("x[i * x_strides[0] + 5]", "x[5], which lies"), ("x[i * 8 + 8]", "x[32]; ")])
+def test_what_a_view_leaves_out_is_not_read(reads, said):
+    """Between its rows is memory that belongs to somebody, and behind the last one as well."""
+    view = mx.arange(64).reshape(8, 8)[1:5, 1:6]
+    kernel = metal_kernel("gap", ["x"], ["out"], f"uint i = thread_position_in_grid.x;\nout[i] = {reads};", "", False)
+    sizes = {"grid": (4, 1, 1), "threadgroup": (4, 1, 1), "output_shapes": [(4,)], "output_dtypes": [mx.int32]}
+    with pytest.raises(MetalKernelError, match="out of bounds: a read of ") as found:
+        kernel(inputs=[view], **sizes)
+    assert said in str(found.value)
+
+
 @pytest.mark.parametrize("name", REFUSED)
 def test_refused_source_is_named(name):
     source, said = REFUSED[name]

@@ -63,6 +63,20 @@ def test_bank_conflicts(stride, ways):
     assert (tile.together, tile.cycles, tile.conflicts) == (2, 2 * ways, 2 * (ways - 1))
 
 
+def test_copies_of_inputs_are_counted():
+    """Such as MLX makes of a view, unless the kernel takes it as it lies."""
+    x = mx.arange(64).reshape(4, 16).astype(mx.float32)
+    for contiguous, copied in ((True, 128), (False, 0)):
+        source = "uint i = thread_position_in_grid.x;\nout[i] = x[i / 8 * x_strides[0] + i % 8];"
+        kernel = metal_kernel("view", ["x"], ["out"], source, "", contiguous)
+        with counting() as counts:
+            sizes = {"grid": (32, 1, 1), "threadgroup": (32, 1, 1), "output_shapes": [(4, 8)]}
+            out = kernel(inputs=[x[:, :8]], output_dtypes=[mx.float32], **sizes)[0]
+        assert mx.array_equal(out, x[:, :8])
+        assert (counts.buffers["x"].read, counts.buffers["x"].copied) == (128, copied)
+        assert counts.buffers["out"].copied == 0
+
+
 def test_one_word_for_all_is_no_conflict():
     counts = counts_of(TILE + "if (t == 0) tile[0] = x[0];\n" + BARRIER + "out[i] = tile[0];")
     assert counts.variables["tile"].conflicts == 0

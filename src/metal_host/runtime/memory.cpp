@@ -27,7 +27,7 @@ Region& add_region(uint64_t bytes, uint32_t item, uint32_t kind) {
     if (region_count == MOST_REGIONS) out_of_memory();
     Region& region = regions[region_count];
     char* base = reinterpret_cast<char*>(arena + ((uint64_t)region_count++ << slot_bits) + MARGIN);
-    region = {base, bytes, 0, item, kind, item < 4 ? item : 4, nullptr, nullptr, ""};
+    region = {base, bytes, 0, item, kind, item < 4 ? item : 4, nullptr, nullptr, nullptr, ""};
     if (bytes && mprotect(base, (bytes + 65535) & ~65535ull, PROT_READ | PROT_WRITE)) out_of_memory();
     if (request.checked && kind != INPUT) {
         region.cells = static_cast<Cell*>(calloc(bytes / region.granule + 1, sizeof(Cell)));
@@ -137,6 +137,8 @@ void check_access(uintptr_t address, uint32_t bytes, bool writes, bool atomic, b
     const char* problem = nullptr;
     if (at >= region.bytes || at + bytes > region.bytes)
         problem = "bounds";
+    else if (region.gaps && memchr(region.gaps + at, 1, bytes))
+        problem = "gap";
     else if (aligned && at & (bytes - 1))
         problem = "alignment";
     else if (writes && region.kind == INPUT)
@@ -162,6 +164,7 @@ void prepare_memory(const Buffer* buffers, char* file, void** pointers) {
         const Buffer& buffer = buffers[i];
         Region& region = add_region(buffer.bytes, buffer.item, buffer.kind);
         region.origin = buffer.origin;
+        region.gaps = buffer.gaps ? file + buffer.gaps : nullptr;
         pointers[i] = region.base + buffer.origin;
         if (buffer.kind == OUTPUT)
             memset(region.base, 0xff, buffer.bytes);  // NaN, or -1

@@ -27,6 +27,7 @@ struct Region {
     uint32_t item, kind, granule;  // granule: the bytes for which one cell stands
     Cell* cells;
     uint8_t* written;  // for each byte
+    const char* gaps;  // for each byte of a view, whether it is no element's; nullptr: all are
     const char* name;  // of a threadgroup variable
 };
 

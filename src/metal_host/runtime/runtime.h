@@ -13,6 +13,7 @@ enum Kind : uint32_t { INPUT, OUTPUT, FILLED_OUTPUT, THREADGROUP };  // of memor
 struct Buffer {
     uint64_t offset, bytes;  // in the file
     uint64_t origin;         // where the kernel's pointer points, in bytes from the start
+    uint64_t gaps;           // where in the file it says which bytes are no element's; 0: all are
     uint32_t item, kind;
 };
 struct Request {
