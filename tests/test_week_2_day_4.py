@@ -3,6 +3,7 @@
 import mlx.core as mx
 import numpy as np
 import pytest
+from coalesced import assert_coalesced, counted
 from helpers import DTYPES, Inputs, array64, assert_close, over_dtypes
 from quantized import Matrix, assert_product, assert_product_in_turns, matrix, rows
 
@@ -280,3 +281,13 @@ def test_task_4_shapes(impl):
 @task_4
 def test_task_4_views(impl):
     check_views(impl.kernels.quantized_matvec.quantized_matvec_metal)
+
+
+@task_4
+def test_task_4_neighbours_read_neighbours(impl):
+    """Of W, which comes from memory, the lanes of a simdgroup load what lies side by side: coalesced."""
+    x, w = rows(460, 1, 4096), matrix(461, 8, 4096)
+    with counted() as counts:
+        assert_product(impl.kernels.quantized_matvec.quantized_matvec_metal, x, w)
+    advice = "Let all lanes share a row of W: lane l takes the chunks l, l + 32, l + 64 and so on."
+    assert_coalesced(counts, "packed", advice)

@@ -3,6 +3,7 @@
 import mlx.core as mx
 import numpy as np
 import pytest
+from coalesced import assert_coalesced, counted
 from helpers import DTYPES, Inputs, array64, assert_close, over_dtypes
 from quantized import Matrix, assert_product, assert_product_in_turns, matrix, rows
 
@@ -269,3 +270,14 @@ def test_task_3_views(impl):
     for view in (x[:, ::2], x[::-3, 256:], mx.broadcast_to(x[0, :256], (17, 256))):
         assert_product(product, view, third)
     assert_product(product, x[:, 100:228], half)
+
+
+@task_3
+def test_task_3_neighbours_read_neighbours(impl):
+    """The lanes of a simdgroup load and store what lies side by side: coalesced."""
+    x, w = rows(697, 32, 256, dtype=mx.float16), matrix(698, 32, 256)
+    with counted() as counts:
+        assert_product(impl.kernels.quantized_matmul.quantized_matmul_metal, x, w, mx.float16)
+    assert_coalesced(counts, "x", "Give a simdgroup a row of x, and each of its lanes a number of it.")
+    assert_coalesced(counts, "packed", "Let a few lanes share a row of W: `row` and `first` give four of them to each.")
+    assert_coalesced(counts, "out", "Give a simdgroup a row of the tile, and each of its lanes a number of it.")

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass, field, fields
+from dataclasses import astuple, dataclass, field, fields
 from pathlib import Path
 
 from .places import lines_of
@@ -64,6 +64,14 @@ class Counts:
     simd_operations: int = 0
     buffers: dict[str, Traffic] = field(default_factory=dict)
     variables: dict[str, Traffic] = field(default_factory=dict)
+
+    def add(self, other: "Counts") -> None:
+        """What another process has counted, for instance."""
+        for name in ("calls", "threadgroups", "barriers", "simd_barriers", "simd_operations"):
+            setattr(self, name, getattr(self, name) + getattr(other, name))
+        for group, added in ((self.buffers, other.buffers), (self.variables, other.variables)):
+            for key, traffic in added.items():
+                group.setdefault(key, Traffic()).add(astuple(traffic))
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,9 @@ TASK = TaskId.parse("w2d4.4")
 NAME = "kernels/quantized_matvec.metal"
 RIGHT = (REFERENCE / NAME).read_text()
 LINE = RIGHT.partition("float dot")[0].count("\n") + 1
-RACES, LEFT_OUT = (entry_of(TASK).mistake(id) for id in ("all-lanes-write", "last-rows-left-out"))
+RACES, LEFT_OUT, APART = (
+    entry_of(TASK).mistake(id) for id in ("all-lanes-write", "last-rows-left-out", "a-run-for-each-lane")
+)
 pytestmark = pytest.mark.xdist_group("grade")
 
 # What a submission's file holds, how many points it gets, what is said of it.
@@ -27,6 +29,7 @@ SUBMITTED = {
     "is right": (RIGHT, 1, ""),
     "races": (mistaken_sources(REFERENCE, TASK, RACES)[NAME], 0, "data race on out[0]"),
     "leaves rows out": (mistaken_sources(REFERENCE, TASK, LEFT_OUT)[NAME], 0, "that no thread wrote"),
+    "reads far apart": (mistaken_sources(REFERENCE, TASK, APART)[NAME], 0, "touches 32 lines of 64 bytes"),
     "does not compile": (RIGHT.replace("float dot", "flaot dot"), 0, f"quantized_matvec.metal:{LINE}: 'flaot' was not"),
     "reads other files": (RIGHT.replace("KERNEL", '#include "/etc/passwd"\n\nKERNEL', 1), 0, "expected a section"),
 }

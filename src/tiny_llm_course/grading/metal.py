@@ -10,18 +10,24 @@ import socket
 import subprocess
 import sys
 from collections.abc import Callable
-from typing import Any, TypeAlias
+from contextlib import nullcontext
+from dataclasses import astuple, fields
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 from .processes import limit, start
 from .remote import Connection, GoneError
 
 __all__ = ["MetalRunner", "elsewhere"]
 
+if TYPE_CHECKING:
+    from metal_host import Counts
+
 SECONDS = 90  # that a kernel may take, compiled from the start on a busy machine
 FILE = 2**26  # bytes
 ARGUMENTS = ("inputs", "output_shapes", "output_dtypes", "grid", "threadgroup", "template")  # of a kernel's call
 
 Answer: TypeAlias = tuple[tuple[Any, ...], str, str]  # results; the error's type and text, if there was one
+Counted: TypeAlias = tuple[tuple[int, ...], dict[str, tuple[int, ...]], dict[str, tuple[int, ...]]]  # Counts' fields
 
 
 class MetalRunner:
@@ -34,7 +40,11 @@ class MetalRunner:
         self._connection: Connection | None = None
 
     def run(self, *request: Any) -> Answer:
-        """What `elsewhere` asks for, on the submission's behalf."""
+        """What `elsewhere` asks for, on the submission's behalf. If the test counts, with what was counted."""
+        from metal_host.observe import observer
+
+        test = observer()
+        counts = test.counts if test else None
         if self._connection is None or self._connection.is_broken:
             self.end()
             environment = {"METAL_HOST": "check", "METAL_HOST_CACHE": f"{self._folder}/metal"}
@@ -42,8 +52,10 @@ class MetalRunner:
             arguments = [str(self._memory)]
             self._process, self._connection = start(__name__, arguments, self._folder, SECONDS, **environment)
         try:
-            answer: Answer = self._connection.request("run", *request)
-            return answer
+            answer, counted = self._connection.request("run", counts is not None, *request)
+            if counts is not None:
+                counts.add(_counts(*counted))
+            return cast(Answer, answer)
         except GoneError as error:
             self.end()
             return (), "MetalHostError", str(error)
@@ -77,14 +89,25 @@ def elsewhere(connection: Connection, on_gpu: Callable[[], bool]) -> Callable[..
     return metal_kernel
 
 
-def _run(description: Any, *request: Any) -> Answer:
+def _run(is_counted: bool, description: Any, *request: Any) -> tuple[Answer, Counted]:
     import metal_host
 
-    try:
-        kernel = metal_host.metal_kernel(*description)
-        return tuple(kernel(**dict(zip(ARGUMENTS, request, strict=True)))), "", ""
-    except (metal_host.MetalHostError, ValueError, TypeError) as error:
-        return (), type(error).__name__, str(error)
+    with metal_host.counting() if is_counted else nullcontext(metal_host.Counts()) as counts:
+        try:
+            kernel = metal_host.metal_kernel(*description)
+            answer: Answer = tuple(kernel(**dict(zip(ARGUMENTS, request, strict=True)))), "", ""
+        except (metal_host.MetalHostError, ValueError, TypeError) as error:
+            answer = (), type(error).__name__, str(error)
+    *numbers, buffers, variables = (getattr(counts, entry.name) for entry in fields(counts))
+    traffic = [{name: astuple(one) for name, one in group.items()} for group in (buffers, variables)]
+    return answer, (tuple(numbers), traffic[0], traffic[1])
+
+
+def _counts(numbers: Any, buffers: Any, variables: Any) -> Counts:
+    """Of a process that answers with plain values."""
+    from metal_host import Counts, Traffic
+
+    return Counts(*numbers, *({name: Traffic(*one) for name, one in group.items()} for group in (buffers, variables)))
 
 
 def _tuples(value: Any) -> Any:
