@@ -49,10 +49,10 @@ from tiny_llm_ref.kernels import metal as reference
 from tiny_llm_ref.kernels.metal import *  # noqa: F403
 
 
-def metal(file, name, inputs, outputs, *tasks):
+def metal(file, name, inputs, outputs, *tasks, **options):
     if (changed := f"{file}.metal") in {changed}:
-        return reference.MetalKernel(Path({changed}[changed]), name, inputs, outputs)
-    return reference.metal(file, name, inputs, outputs)
+        return reference.MetalKernel(Path({changed}[changed]), name, inputs, outputs, **options)
+    return reference.metal(file, name, inputs, outputs, **options)
 ''',
 }
 QUICKLY = ("-O1",)  # half the time of -O3

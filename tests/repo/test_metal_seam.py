@@ -8,6 +8,7 @@ import mlx.core as mx
 import numpy as np
 import pytest
 
+from metal_host import counting
 from tiny_llm_course.stubs import make_stub
 from tiny_llm_ref.kernels import (
     attention,
@@ -156,6 +157,25 @@ def test_a_door_takes_metal_on_a_gpu(module, name, arguments, twin, monkeypatch)
     got, expected = getattr(module, name)(*arguments), twin(*arguments)
     for one, other in zip(*([x] if isinstance(x, mx.array) else x for x in (got, expected)), strict=True):
         np.testing.assert_allclose(np.array(one), np.array(other), rtol=1e-5, atol=1e-6)
+
+
+def place_of(array):
+    return np.array(array, copy=False).__array_interface__["data"][0]
+
+
+@pytest.mark.parametrize("L", [1, 12])
+def test_attention_copies_nothing_of_a_cache(monkeypatch, L):
+    """A cache grows in steps, so that keys and values are views of it: kernels get its own memory, and take it so."""
+    monkeypatch.setenv("METAL_HOST", "check")
+    query, caches = mx.ones((2, 4, L, 16)), [mx.ones((2, 2, 64, 16)) for _ in range(2)]
+    handed, call = [], metal.MetalKernel.__call__
+    monkeypatch.setattr(metal.MetalKernel, "__call__", lambda *given: handed.append(given[1]) or call(*given))
+    with counting() as counts:
+        out = attention.flash_attention_metal(query, *(cache[:, :, :40] for cache in caches))
+    assert mx.allclose(out, query)
+    assert [place_of(x) for x in handed[0][1:3]] == [place_of(cache) for cache in caches]
+    for name in ("key", "value"):
+        assert (counts.buffers[name].copied, counts.buffers[name].distinct_read) == (0, 2 * 2 * 40 * 16 * 4)
 
 
 @pytest.mark.parametrize(

@@ -32,13 +32,17 @@ _Stamp: TypeAlias = tuple[int, int]  # of a file: when it was written, and its s
 
 
 class MetalKernel:
-    """A section of a file of Metal, as an operation on MLX arrays."""
+    """A section of a file of Metal, as an operation on MLX arrays.
 
-    def __init__(self, source: Path, name: str, inputs: Sequence[str], outputs: Sequence[str]):
+    contiguous: whether the inputs' rows have to follow one another; those of others are copied. If not, the body finds
+    its numbers by strides such as `x_strides`, in elements.
+    """
+
+    def __init__(self, source: Path, name: str, inputs: Sequence[str], outputs: Sequence[str], contiguous: bool = True):
         header, body = _parts(source, name)
         self._place = os.path.relpath(source)
         self._name = name
-        self._run: Callable[..., list[mx.array]] = metal_kernel(name, inputs, outputs, body, header)
+        self._run: Callable[..., list[mx.array]] = metal_kernel(name, inputs, outputs, body, header, contiguous)
 
     def __call__(
         self,
@@ -78,17 +82,20 @@ class MetalKernel:
         return re.sub(rf"\b{self._name}\.(header\.)?metal(?=:\d)", lambda match: self._place, str(error))
 
 
-def metal(file: str, name: str, inputs: Sequence[str], outputs: Sequence[str], *tasks: str) -> MetalKernel:
+def metal(
+    file: str, name: str, inputs: Sequence[str], outputs: Sequence[str], *tasks: str, contiguous: bool = True
+) -> MetalKernel:
     """The section `name` of file.metal; it is read again when the file has changed.
 
     inputs, outputs: what the body calls them. tasks: whose regions in the file have to be written for this section.
+    contiguous: as for MetalKernel.
 
     Raises:
         NotImplementedError: one is still to be written.
         CompileError: the file has no such section.
     """
     source = _HERE / f"{file}.metal"
-    return _metal(source, _stamp(source), name, tuple(inputs), tuple(outputs), tasks)
+    return _metal(source, _stamp(source), name, tuple(inputs), tuple(outputs), tasks, contiguous)
 
 
 @cache
@@ -99,10 +106,11 @@ def _metal(
     inputs: tuple[str, ...],
     outputs: tuple[str, ...],
     tasks: tuple[str, ...],
+    contiguous: bool,
 ) -> MetalKernel:
     for task in tasks:
         check_written(source, task)
-    return MetalKernel(source, name, inputs, outputs)
+    return MetalKernel(source, name, inputs, outputs, contiguous)
 
 
 def uses_metal(file: str, *tasks: str) -> bool:

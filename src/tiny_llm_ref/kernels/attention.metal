@@ -1,7 +1,9 @@
 // FlashAttention: softmax(Q K^T * scale) V, whose L x S scores are never in memory as a whole.
 //
 // query and out: heads of L rows of D numbers of type T; key and value: heads of S rows, each for `group` heads of
-// queries. causal: whether the L queries are the last L of S positions, and see nothing behind their own.
+// queries. They lie where they are: strides, in numbers, say how far apart heads, rows and numbers of a row are. out has
+// none, its rows follow one another. causal: whether the L queries are the last L of S positions, and see nothing behind
+// their own.
 
 constant constexpr uint LANES = 32;
 constant constexpr uint SIDE = 8;                          // of a simdgroup_float8x8, and queries of a simdgroup
@@ -9,10 +11,10 @@ constant constexpr uint QUERIES = 32;                      // of a threadgroup t
 constant constexpr uint THREADS = QUERIES / SIDE * LANES;  // of such a threadgroup
 constant constexpr uint PART = 64;                         // keys for a simdgroup, where keys are shared out
 
-// Number d of a row that has D of them, and zeros behind.
+// Number d of row j of a head, whose rows have D of them, and zeros behind.
 template <uint D, typename T>
-float number(const device T* row, uint d) {
-    return D % LANES == 0 || d < D ? float(row[d]) : 0;
+float number(const device T* head, const constant int64_t* strides, uint j, uint d) {
+    return D % LANES == 0 || d < D ? float(head[j * strides[1] + d * strides[2]]) : 0;
 }
 
 // Where in a simdgroup_float8x8 the two numbers of a lane stand: in this row, in this column and the next. Apple's
@@ -30,13 +32,15 @@ float sum_of_row(float x) {
     return x + simd_shuffle_xor(x, 8);
 }
 
-// COUNT rows as float, by all threads; zeros for rows that do not exist, and behind the D numbers of a row.
+// COUNT of a head's S rows as float, from the row `first` on, by all threads; zeros for rows that do not exist, and
+// behind the D numbers of a row.
 template <uint COUNT, uint D, uint STRIDE, typename T>
-void load_rows(const device T* rows, uint existing, threadgroup float* to, uint t) {
+void load_rows(
+    const device T* head, const constant int64_t* strides, uint first, uint S, threadgroup float* to, uint t) {
     constexpr uint WIDTH = (D + SIDE - 1) / SIDE * SIDE;
     for (uint i = t; i < COUNT * WIDTH; i += THREADS) {
         const uint j = i / WIDTH, d = i % WIDTH;
-        to[j * STRIDE + d] = j < existing && d < D ? float(rows[j * D + d]) : 0;
+        to[j * STRIDE + d] = first + j < S && d < D ? float(head[(first + j) * strides[1] + d * strides[2]]) : 0;
     }
 }
 
@@ -50,22 +54,23 @@ KERNEL(attend_blocks) {
     const uint i = first_query + simdgroup_index_in_threadgroup * SIDE + row_of(lane);  // the lane's query
     const uint sees = causal ? S - L + min(i + 1, L) : S;                               // keys, from the first on
     const uint any_sees = causal ? S - L + min(first_query + QUERIES, L) : S;           // the same for the last query
-    const device T* keys = key + head / group * S * D;
-    const device T* values = value + head / group * S * D;
 
     threadgroup float key_block[KEYS * STRIDE], value_block[KEYS * STRIDE];
     simdgroup_float8x8 queries[COLUMNS], sums[COLUMNS], block;
     for (uint c = 0; c < COLUMNS; c++)
         for (uint e = 0; e < 2; e++) {
             const uint d = c * SIDE + column + e;
-            queries[c].thread_elements()[e] = i < L && d < D ? scale * query[(head * L + i) * D + d] : 0;
+            const device T* place = query + head * query_strides[0] + i * query_strides[1] + d * query_strides[2];
+            queries[c].thread_elements()[e] = i < L && d < D ? scale * *place : 0;
             sums[c].thread_elements()[e] = 0;
         }
     float largest = -INFINITY, total = 0;
     // task w2d7.4 begin
+    const device T* keys = key + head / group * key_strides[0];
+    const device T* values = value + head / group * value_strides[0];
     for (uint first = 0; first < any_sees; first += KEYS) {
-        load_rows<KEYS, D, STRIDE>(keys + first * D, S - first, key_block, thread_index_in_threadgroup);
-        load_rows<KEYS, D, STRIDE>(values + first * D, S - first, value_block, thread_index_in_threadgroup);
+        load_rows<KEYS, D, STRIDE>(keys, key_strides, first, S, key_block, thread_index_in_threadgroup);
+        load_rows<KEYS, D, STRIDE>(values, value_strides, first, S, value_block, thread_index_in_threadgroup);
         threadgroup_barrier(mem_flags::mem_threadgroup);
 
         simdgroup_float8x8 scores[KEYS / SIDE];
@@ -120,19 +125,21 @@ KERNEL(attend_part) {
     const uint place = row * threadgroups_per_grid.x + part;  // of what is found
     const uint lane = thread_index_in_simdgroup, first_number = lane * SHARE;
     const uint sees = causal ? S - L + row % L + 1 : S;  // keys, from the first on
-    const device T* keys = key + head * S * D;
-    const device T* values = value + head * S * D;
+    const device T* queries = query + row / L * query_strides[0];
 
     float numbers[SHARE], sum[SHARE] = {}, largest = -INFINITY, total = 0;
-    for (uint i = 0; i < SHARE; i++) numbers[i] = scale * number<D>(query + row * D, first_number + i);
+    for (uint i = 0; i < SHARE; i++) numbers[i] = scale * number<D>(queries, query_strides, row % L, first_number + i);
     // task w2d7.5 begin
+    const device T* keys = key + head * key_strides[0];
+    const device T* values = value + head * value_strides[0];
     const uint end = min((part + 1) * PART, sees);
     for (uint first = part * PART; first < end; first += LANES) {
         const uint count = min(LANES, end - first);
         float score = -INFINITY;  // of the lane's key, which is first + lane
         for (uint j = 0; j < count; j++) {
             float dot = 0;
-            for (uint i = 0; i < SHARE; i++) dot += numbers[i] * number<D>(keys + (first + j) * D, first_number + i);
+            for (uint i = 0; i < SHARE; i++)
+                dot += numbers[i] * number<D>(keys, key_strides, first + j, first_number + i);
             dot = simd_sum(dot);
             if (lane == j) score = dot;
         }
@@ -143,7 +150,8 @@ KERNEL(attend_part) {
         for (uint i = 0; i < SHARE; i++) sum[i] *= kept;
         for (uint j = 0; j < count; j++) {
             const float of_key = simd_broadcast(weight, j);
-            for (uint i = 0; i < SHARE; i++) sum[i] += of_key * number<D>(values + (first + j) * D, first_number + i);
+            for (uint i = 0; i < SHARE; i++)
+                sum[i] += of_key * number<D>(values, value_strides, first + j, first_number + i);
         }
     }
     if (lane == 0) {

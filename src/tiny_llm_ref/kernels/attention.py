@@ -108,15 +108,15 @@ def flash_attention_metal(
     """Grouped attention on a GPU, or by metal_host where there is none: up to 8 queries by parts of the keys, which a
     second pass joins; more of them in blocks.
 
-    Otherwise as `flash_attention`, but keys and values are copied first where their rows do not follow one another in
-    memory. For heads of more than 256 numbers, MLX's own operations do the work, too.
+    Otherwise as `flash_attention`: nothing is copied of a view into a longer cache, nor of any other view whose N.. and
+    heads lie as one axis does. For heads of more than 256 numbers, MLX's own operations do the work, too.
     """
     _check_inputs(query, key, value, mask)
     few = query.shape[-2] <= _FEW_IN_METAL
     run = (
-        metal("attention", "attend_part", _INPUTS, _FOUND, _PART_TASK)
+        metal("attention", "attend_part", _INPUTS, _FOUND, _PART_TASK, contiguous=False)
         if few
-        else metal("attention", "attend_blocks", [*_INPUTS, "group"], ["out"], _BLOCK_TASK)
+        else metal("attention", "attend_blocks", [*_INPUTS, "group"], ["out"], _BLOCK_TASK, contiguous=False)
     )
     scale = 1 / math.sqrt(query.shape[-1]) if scale is None else scale
     if query.size == 0 or isinstance(mask, mx.array) or query.shape[-1] > _LARGEST:
