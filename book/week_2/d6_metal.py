@@ -13,6 +13,10 @@ for kernel in quantized_matvec_metal, quantized_matmul_metal:
     with counting() as counts:
         mx.eval(kernel(x, *parts))
     print(f"{kernel.__name__}: threadgroups {counts.threadgroups}, barriers {counts.barriers}")
-    for name, traffic in (counts.buffers | counts.variables).items():
+    for name, traffic in counts.buffers.items():
         if not name.endswith(("O", "_shape")):
-            print(f"    {name:8}{traffic.read:12,} read{traffic.written:12,} written")
+            print(f"    {name:8}{traffic.read:12,} read{traffic.written:12,} written", end="")
+            print(f"{traffic.lines / traffic.together:6.1f} lines an access")
+    for name, traffic in counts.variables.items():
+        print(f"    {name:8}{traffic.read:12,} read{traffic.written:12,} written", end="")
+        print(f"{traffic.cycles:8,} cycles, {traffic.conflicts:,} of them conflicts")

@@ -7,10 +7,11 @@ from tiny_llm.kernels.attention import flash_attention_metal
 
 for L, S in (256, 256), (1, 1000):
     query = mx.random.normal((2, L, 64)).astype(mx.bfloat16)
-    key, value = (mx.random.normal((1, S, 64)).astype(mx.bfloat16) for _ in range(2))
+    caches = [mx.random.normal((1, 1024, 64)).astype(mx.bfloat16) for _ in range(2)]
+    key, value = (cache[:, :S] for cache in caches)
     with counting() as counts:
         mx.eval(flash_attention_metal(query, key, value, mask="causal"))
     print(f"L {L}, S {S}: calls {counts.calls}, threadgroups {counts.threadgroups}, barriers {counts.barriers}")
     for name, traffic in (counts.buffers | counts.variables).items():
-        if traffic.distinct_read + traffic.distinct_written > 16:  # not numbers that all threads read
+        if traffic.distinct_read + traffic.distinct_written > 24:  # no constants, which all threads read
             print(f"    {name:12}{traffic.read:11,} read{traffic.written:11,} written")
