@@ -49,7 +49,9 @@ def test_broken_kernel_is_named(name):
         assert str(found.value) == expected
 
 
-@pytest.mark.parametrize(("reads", "said"), [("x[i * x_strides[0] + 5]", "x[5], which lies"), ("x[i * 8 + 8]", "x[32]; ")])
+@pytest.mark.parametrize(
+    ("reads", "said"), [("x[i * x_strides[0] + 5]", "x[5], which lies"), ("x[i * 8 + 8]", "x[32]; ")]
+)
 def test_what_a_view_leaves_out_is_not_read(reads, said):
     """Between its rows is memory that belongs to somebody, and behind the last one as well."""
     view = mx.arange(64).reshape(8, 8)[1:5, 1:6]

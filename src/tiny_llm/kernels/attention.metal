@@ -1,9 +1,8 @@
 // FlashAttention: softmax(Q K^T * scale) V, whose L x S scores are never in memory as a whole.
 //
 // query and out: heads of L rows of D numbers of type T; key and value: heads of S rows, each for `group` heads of
-// queries. They lie where they are: strides, in numbers, say how far apart heads, rows and numbers of a row are. out has
-// none, its rows follow one another. causal: whether the L queries are the last L of S positions, and see nothing behind
-// their own.
+// queries. Inputs may be views: strides say how far apart two heads, two rows and two numbers of a row are, counted in
+// numbers. causal: whether the L queries are the last L of S positions, and see nothing behind their own.
 
 constant constexpr uint LANES = 32;
 constant constexpr uint SIDE = 8;                          // of a simdgroup_float8x8, and queries of a simdgroup
@@ -35,8 +34,8 @@ float sum_of_row(float x) {
 // COUNT of a head's S rows as float, from the row `first` on, by all threads; zeros for rows that do not exist, and
 // behind the D numbers of a row.
 template <uint COUNT, uint D, uint STRIDE, typename T>
-void load_rows(
-    const device T* head, const constant int64_t* strides, uint first, uint S, threadgroup float* to, uint t) {
+void load_rows(const device T* head, const constant int64_t* strides, uint first, uint S, threadgroup float* to,
+               uint t) {
     constexpr uint WIDTH = (D + SIDE - 1) / SIDE * SIDE;
     for (uint i = t; i < COUNT * WIDTH; i += THREADS) {
         const uint j = i / WIDTH, d = i % WIDTH;
