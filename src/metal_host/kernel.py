@@ -38,7 +38,8 @@ def metal_kernel(
 
     The environment's METAL_HOST may be `plain` or `check`: on the CPU in any case, in `check` with everything looked
     at that a kernel can do wrong; or `off`: MLX's own in any case. On the CPU a call computes at once, and therefore
-    not within mx.compile or mx.vmap.
+    not within mx.compile or mx.vmap. Of a view that is not copied (`ensure_row_contiguous=False`) a checked kernel may
+    read the elements only, and nothing between them.
 
     Raises:
         MetalCompileError: the source does not compile (when the kernel is called).
