@@ -32,6 +32,7 @@ _COMMON = (
     "-fno-strict-aliasing",
     "-fno-finite-loops",
 )
+_REFUSED = ("-Werror=vla",)  # what Metal's compiler refuses, and these would take
 _NUMBERS = ("-ffp-contract=off", "-fno-math-errno")
 _FAULTS = "bounds,alignment,integer-divide-by-zero"
 _RUNTIME = ("-std=c++17", "-O2", "-fno-exceptions", "-fno-rtti", "-fno-omit-frame-pointer", "-fno-sanitize=all")
@@ -131,9 +132,9 @@ def _of_this_compiler(tools: Toolchain, checked: bool) -> list[str]:
     """So that half is rounded after each operation; and, for a checked run, without calls that we do not need."""
     flags = ["-mf16c"] if tools.has_half else []
     if tools.is_clang:
-        flags += ["-Xclang", "-ffloat16-excess-precision=none", "-Wno-everything"]
+        flags += ["-Xclang", "-ffloat16-excess-precision=none", "-Wno-everything", *_REFUSED]
         return [*flags, *(_CHECKED_BY_CLANG if checked else [])]
-    flags += ["-fexcess-precision=16", "-fmax-errors=20"]
+    flags += ["-fexcess-precision=16", "-fmax-errors=20", *_REFUSED]
     return flags + (["-fsanitize=thread", "--param", "tsan-instrument-func-entry-exit=0"] if checked else [])
 
 

@@ -13,7 +13,11 @@ namespace metal {
         return each([](auto e) { return name(e); }, a);                 \
     }
 #define MSL_F2(name, expression)                                                            \
-    MSL_INLINE float name(float x, float y) { return expression; }                          \
+    MSL_INLINE float name(float x, float y) {                                               \
+        msl_need_set({x});                                                                  \
+        msl_need_set({y});                                                                  \
+        return expression;                                                                  \
+    }                                                                                       \
     MSL_INLINE half name(half x, half y) { return (half)name((float)x, (float)y); }         \
     MSL_INLINE bfloat name(bfloat x, bfloat y) { return (bfloat)name((float)x, (float)y); } \
     template <class A, class B, enable_if_t<both<A, B>::fit(), int> = 0>                    \
