@@ -80,6 +80,8 @@ def _plain(message: str, line: str) -> str:
         return _refusal(next((word for word in re.findall(r"\w+", line) if word in _refused()), line))
     if "msl_where" in message and (name := re.search(r"\b(simd|quad|simdgroup|threadgroup)_\w+", line)):
         return f"'{name[0]}' is a function of Metal, and cannot be declared"
+    if twice := re.search(r"redefinition .*msl_site_of_(\w+)|redeclaration .*msl_site_of_(\w+)", message):
+        return f"a second threadgroup variable '{twice[1] or twice[2]}'"
     if re.search(r"\[-W.*vla", message):
         return "an array's size must be known when the kernel is compiled: Metal has no arrays of variable length"
     message = re.sub("[‘’]", "'", message)

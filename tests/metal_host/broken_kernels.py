@@ -246,6 +246,10 @@ REFUSED: dict[str, tuple[str, str]] = {  # source, and what is said: by g++|by c
     "pointer_without_space": ("float* p = out;\np[0] = x[0];", "pointer without an address space: device, constant"),
     "threadgroup_in_function": ("out[0] = 0;", "threadgroup variable 'a' in a function that is no kernel"),
     "threadgroup_value": ("threadgroup float a[1] = {1};\nout[0] = a[0];", "'a' with an initial value"),
+    "declared_twice": (
+        "threadgroup float a[4]; threadgroup half a[4];\nout[0] = 0;",
+        "a second threadgroup variable 'a'",
+    ),
     "variable_length": (
         "float own[x_shape[0]];\nown[0] = x[0];\nout[0] = own[0];",
         "Metal has no arrays of variable len",

@@ -179,6 +179,6 @@ void tell_observed() {
         tell("\n");
     }
     for (uint32_t i = request.buffers; request.observe != NOTHING && i < regions_used(); i++)
-        tell("= variable %u %s\n", i, region_at(i).name);
+        tell("= variable %u %u %s\n", i, region_at(i).item, region_at(i).name);
     flush();
 }
