@@ -80,8 +80,8 @@ class Event:
 
     thread: its number in the threadgroup. kind: "read", "write", "atomic read", "atomic write" or "wait".
     name: of the buffer or threadgroup variable; of the barrier or operation of a simdgroup that it waits at.
-    offset, size: in bytes, from where the kernel's pointer points. item: bytes of an element of that memory; a vector is
-    one. file, line: of the kernel's text; "" and 0 if it is not known.
+    offset, size: in bytes, from where the kernel's pointer points. item: bytes of an element there; a vector is one.
+    file, line: of the kernel's text; "" and 0 if it is not known.
     """
 
     thread: int

@@ -154,8 +154,8 @@ BROKEN: dict[str, Broken] = {
     "unset_max": Broken(
         "unset", GROWN + "for (uint k = 0; k < 4; k++) own[k] = max(own[k], x[k + i]);\nout[i] = own[i & 3];"
     ),
-    "unset_bfloat": Broken(
-        "unset", INDEX + "bfloat own[4];\nfor (uint k = 0; k < i; k++) own[k & 3] = bfloat(1);\nout[i] = own[i & 3];"
+    "unset_half": Broken(
+        "unset", INDEX + "half own[4];\nfor (uint k = 0; k < i; k++) own[k & 3] = half(1);\nout[i] = own[i & 3];"
     ),
     "unset_index": Broken(
         "bounds", INDEX + "int own[4];\nfor (uint k = 0; k < i; k++) own[k & 3] = k;\nout[i] = x[own[i & 3]];"
@@ -166,7 +166,9 @@ BROKEN: dict[str, Broken] = {
     ),
     "null_pointer": Broken("null", INDEX + "const device float* p = i < 60 ? x : nullptr;\nout[i] = p[i];"),
     # in functions that a header gives
-    "header_null": Broken("null", INDEX + "const device float* p = nullptr;\nout[i] = pair(p, i);", header=PAIR),
+    "header_null": Broken(
+        "null", INDEX + "const device float* p = i < 50 ? x : nullptr;\nout[i] = pair(p, i);", header=PAIR
+    ),
     "header_array": Broken(
         "array",
         INDEX + "out[i] = pick(i);",

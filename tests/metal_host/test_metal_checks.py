@@ -43,10 +43,11 @@ def test_broken_kernel_is_named(name):
         ordered = [f"# {key}" for key in BROKEN if f"# {key}" in messages]
         GOLDEN.write_text("\n\n".join(f"{key}\n{messages[key]}" for key in ordered) + "\n", encoding="utf-8")
     expected = golden()[f"# {name}"].replace(" 2 seconds ", f" {os.environ['METAL_HOST_SECONDS']} seconds ")
+    said = str(found.value).replace("-1431655766", "-16843010")  # what clang puts where nothing was set, and g++
     if name == "too_deep":  # compilers differ in which of the function's lines first touches its stack
-        assert str(found.value).splitlines()[0] == expected.splitlines()[0]
+        assert said.splitlines()[0] == expected.splitlines()[0]
     else:
-        assert str(found.value) == expected
+        assert said == expected
 
 
 UNSET_IS_RIGHT = {  # what nobody uses may be unset, and what was handed in may look like it
@@ -55,6 +56,7 @@ UNSET_IS_RIGHT = {  # what nobody uses may be unset, and what was handed in may 
     "out[i] = simd_shuffle(own[0], 2 * (i % 16) + 1);",
     "branch": "float v;\nif (i < 10) v = x[i];\nout[i] = i < 10 ? v : 0;",
     "copied": "out[i] = x[i];",
+    "lowest": "bfloat4 v = numeric_limits<bfloat>::lowest();\nout[i] = max(v / bfloat(2), v).x;",
 }
 
 

@@ -11,11 +11,13 @@ struct Patterns {  // of an element, as bits
     uint32_t bits[4];  // up to a 0
 };
 
+// None that kernels may well compute: not what a float becomes as bfloat, half of the lowest number; nor clang's
+// bfloat.
 #ifdef __clang__
 constexpr uintptr_t POINTER = 0xaaaaaaaaaaaaaaaa;
 const Patterns PATTERNS[] = {
-    {0, {}},           {4, {0xffffffff, 0xffffe000, 0xaaaa0000}},  // NaN; the same of a half, and of a bfloat
-    {2, {0xffff}},     {2, {0xffff, 0xaaaa}},
+    {0, {}},           {4, {0xffffffff, 0xffffe000}},  // NaN; and the same of a half
+    {2, {0xffff}},     {2, {0xffff}},
     {4, {0xaaaaaaaa}},
 };
 #else
@@ -24,7 +26,7 @@ const Patterns PATTERNS[] = {
     {0, {}},
     {4, {0xfefefefe, 0xff7efefe, 0xfefe0000, 0xffdfc000}},  // also twice as much; a bfloat; and a half, which is NaN
     {2, {0xfefe}},
-    {2, {0xfefe, 0xfeff, 0xff7f}},  // also a float and twice as much, rounded
+    {2, {0xfefe}},
     {4, {0xfefefefe}},
 };
 #endif

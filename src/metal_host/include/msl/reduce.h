@@ -15,10 +15,12 @@ MSL_OURS T reduced(const exchange<T>& all, uint32_t first, uint32_t count, F f) 
 
 template <class T>
 MSL_OURS void msl_need_set(const T& value, const char* operation, msl_where where) {
+    bool is_unset;
     if constexpr (lanes_of<T>::n > 0)
-        msl_need_set(value.d, operation, where);
+        is_unset = msl_is_unset(value.d);
     else
-        msl_need_set({value}, operation, where);
+        is_unset = msl_is_unset({value});
+    if (is_unset) msl_fail("unset", operation, where);
 }
 
 #define MSL_OURS_LAMBDA __attribute__((no_sanitize("thread")))

@@ -4,27 +4,33 @@
 #include "traits.h"
 
 namespace metal {
-#ifdef __clang__  // NaN; but bfloat is an integer to the compiler
-constexpr uint32_t msl_unset_float = 0xffffffff;
-constexpr uint16_t msl_unset_half = 0xffff, msl_unset_bfloat = 0xaaaa;
+template <class T>
+constexpr uint32_t msl_unset = 0;  // it is not known
+#ifdef __clang__                   // NaN
+template <>
+constexpr uint32_t msl_unset<float> = 0xffffffff;
+template <>
+constexpr uint32_t msl_unset<half> = 0xffff;
 #else
-constexpr uint32_t msl_unset_float = 0xfefefefe;  // -1.69e38: what is added to it vanishes
-constexpr uint16_t msl_unset_half = 0xfefe, msl_unset_bfloat = 0xfefe;
+template <>
+constexpr uint32_t msl_unset<float> = 0xfefefefe;  // -1.69e38: what is added to it vanishes
+template <>
+constexpr uint32_t msl_unset<half> = 0xfefe;
+template <>
+constexpr uint32_t msl_unset<bfloat> = 0xfefe;
 #endif
 
-// Ends the run if all of the numbers are unset: of a vector, single elements may be, as long as nobody uses them.
+// Whether all of the numbers are unset: of a vector, single elements may be, as long as nobody uses them.
 template <class T, int N>
-MSL_INLINE void msl_need_set(const T (&numbers)[N], const char* operation = "", msl_where where = {"", 0, 0}) {
+MSL_INLINE bool msl_is_unset(const T (&numbers)[N]) {
 #ifdef MSL_CHECKED
-    if constexpr (is_floating_point_v<T>) {
+    if constexpr (msl_unset<T> != 0) {
         using Bits = conditional_t<sizeof(T) == 4, uint32_t, uint16_t>;
-        constexpr Bits unset = is_same_v<T, float>  ? msl_unset_float
-                               : is_same_v<T, half> ? msl_unset_half
-                                                    : msl_unset_bfloat;
         Bits different = 0;
-        for (int i = 0; i < N; i++) different |= __builtin_bit_cast(Bits, numbers[i]) ^ unset;
-        if (!different) msl_fail("unset", operation, where);
+        for (int i = 0; i < N; i++) different |= __builtin_bit_cast(Bits, numbers[i]) ^ (Bits)msl_unset<T>;
+        return !different;
     }
 #endif
+    return false;
 }
 }  // namespace metal

@@ -212,8 +212,7 @@ struct both {  // the operands of a binary operation, at least one of which is a
     MSL_INLINE auto operator op(const A& a, const B& b) {                \
         using X = both<A, B>;                                            \
         const typename X::Vector p(a), q(b);                             \
-        msl_need_set(p.d);                                               \
-        msl_need_set(q.d);                                               \
+        if (msl_is_unset(p.d)) msl_fail("unset", "", {"", 0, 0});        \
         vec<R, X::n> r;                                                  \
         for (int i = 0; i < X::n; i++) r.d[i] = (R)(p.d[i] op q.d[i]);   \
         return r;                                                        \
