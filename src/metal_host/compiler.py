@@ -21,6 +21,7 @@ __all__ = ["compile_program"]
 _HERE = Path(__file__).parent
 _COMMON = (
     "-std=c++17",
+    "-pipe",
     "-g1",
     "-gdwarf-4",
     "-fno-elide-type",
@@ -31,7 +32,9 @@ _COMMON = (
     "-fwrapv",
     "-fno-strict-aliasing",
     "-fno-finite-loops",
+    "-fno-delete-null-pointer-checks",  # so that an access through one happens
 )
+_REFUSED = ("-Werror=vla",)  # what Metal's compiler refuses, and these would take
 _NUMBERS = ("-ffp-contract=off", "-fno-math-errno")
 _FAULTS = "bounds,alignment,integer-divide-by-zero"
 _RUNTIME = ("-std=c++17", "-O2", "-fno-exceptions", "-fno-rtti", "-fno-omit-frame-pointer", "-fno-sanitize=all")
@@ -71,16 +74,17 @@ def compile_program(name: str, program: Program, checked: bool, tools: Toolchain
         if sys.platform == "darwin":
             _keep_symbols(found)
         return found
-    objects = _runtime(tools)
-    with tempfile.TemporaryDirectory(dir=store(), prefix=".") as folder, ThreadPoolExecutor(1) as beside:
+    with tempfile.TemporaryDirectory(dir=store(), prefix=".") as folder, ThreadPoolExecutor(2) as beside:
         source, compiled, linked = (Path(folder) / part for part in ("kernel.cpp", "kernel.o", found.name))
+        runtime = beside.submit(_runtime, tools)
         mixed = beside.submit(mixed_spaces, program.spaces, program.texts, clang, Path(folder)) if clang else None
         source.write_text(program.cpp, encoding="utf-8")
         run = run_tool([*tools.command, *flags, f"-I{_HERE / 'include'}", "-c", str(source), "-o", str(compiled)])
         problem = explain_errors(run.stderr, program.texts) if run.returncode else mixed.result() if mixed else ""
         if problem:
             raise MetalCompileError(f"kernel '{name}' does not compile:\n{problem}")
-        run = run_tool([*tools.command, *tools.linking, str(compiled), *map(str, objects), "-lm", "-o", str(linked)])
+        objects = [compiled, *runtime.result()]
+        run = run_tool([*tools.command, *tools.linking, *map(str, objects), "-lm", "-o", str(linked)])
         if run.returncode:
             raise MetalHostError(f"kernel '{name}' cannot be linked:\n{run.stderr[-1000:]}")
         if sys.platform == "darwin":
@@ -131,9 +135,9 @@ def _of_this_compiler(tools: Toolchain, checked: bool) -> list[str]:
     """So that half is rounded after each operation; and, for a checked run, without calls that we do not need."""
     flags = ["-mf16c"] if tools.has_half else []
     if tools.is_clang:
-        flags += ["-Xclang", "-ffloat16-excess-precision=none", "-Wno-everything"]
+        flags += ["-Xclang", "-ffloat16-excess-precision=none", "-Wno-everything", *_REFUSED]
         return [*flags, *(_CHECKED_BY_CLANG if checked else [])]
-    flags += ["-fexcess-precision=16", "-fmax-errors=20"]
+    flags += ["-fexcess-precision=16", "-fmax-errors=20", *_REFUSED]
     return flags + (["-fsanitize=thread", "--param", "tsan-instrument-func-entry-exit=0"] if checked else [])
 
 

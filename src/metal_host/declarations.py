@@ -82,6 +82,9 @@ def _type(tokens: Sequence[Token], i: int) -> tuple[str, frozenset[str], int]:
             words.append(_in_one_line(tokens[i:end]))
             i = end
             continue
+        if text == "alignas" and qualifiers & SPACES:  # where they lie, all things are aligned
+            i = after_brackets(tokens, after_space(tokens, i + 1))
+            continue
         if kind == "word" and text in QUALIFIERS:
             qualifiers.add(text)
         elif kind == "word" and text == "typename":

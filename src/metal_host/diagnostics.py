@@ -45,8 +45,11 @@ def _errors(lines: list[str], texts: Mapping[str, str]) -> Iterator[tuple[str, i
     """File, line and message of each error. Of one in our headers, the kernel's line that leads there."""
     led_from: tuple[str, int] | None = None
     for number, text in enumerate(lines):
-        if "In instantiation of" in text or "In substitution of" in text:
+        if re.search(r"In (instantiation|substitution) of|In ([\w ]+ )?function ", text):
             led_from = None
+        inlined = re.search(r"inlined from .* at (?:.*/)?([^/:]+):(\d+):", text)
+        if inlined and inlined[1] in texts and led_from is None:
+            led_from = (inlined[1], int(inlined[2]))
         match = re.match(r"(.+?):(\d+):(?:\d+:)? +(.*)", text)
         if match is None:
             continue
@@ -77,7 +80,12 @@ def _plain(message: str, line: str) -> str:
         return _refusal(next((word for word in re.findall(r"\w+", line) if word in _refused()), line))
     if "msl_where" in message and (name := re.search(r"\b(simd|quad|simdgroup|threadgroup)_\w+", line)):
         return f"'{name[0]}' is a function of Metal, and cannot be declared"
+    if twice := re.search(r"redefinition .*msl_site_of_(\w+)|redeclaration .*msl_site_of_(\w+)", message):
+        return f"a second threadgroup variable '{twice[1] or twice[2]}'"
+    if re.search(r"\[-W.*vla", message):
+        return "an array's size must be known when the kernel is compiled: Metal has no arrays of variable length"
     message = re.sub("[‘’]", "'", message)
+    message = re.sub(r"'(\w+)[^']*?(\.\w+|::[xyzw])?' (?=(is|may be) used uninit)", _variable, message)
     message = re.sub(r"there are no arguments to '(\w+)' .*", r"'\1' was not declared in this scope", message)
     message = re.sub(r" ?\[-[Wf][^\]]*\]| ?\[with [^\]]*\]| ?\{aka [^}]*\}", "", message)
     message = re.sub(r"metal::|std::|\(anonymous namespace\)::", "", message).replace("_Float16", "half")
@@ -85,6 +93,11 @@ def _plain(message: str, line: str) -> str:
     if message.startswith("redefinition of"):
         message += " (metal_host does not tell functions apart by address spaces only)"
     return message.removeprefix('#error "').removesuffix('"')
+
+
+def _variable(match: "re.Match[str]") -> str:
+    """A variable that nobody has set, without what lies between it and its element."""
+    return f"'{match[1]}{(match[2] or '').replace('::', '.')}' "
 
 
 @cache

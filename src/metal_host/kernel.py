@@ -3,19 +3,21 @@
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, cast
 
 import mlx.core as mx
 import numpy as np
 
 from .arrays import array_of, buffer_of, filled_output
+from .calls import KernelCall, watcher
 from .compiler import compile_program
 from .errors import MetalHostError
 from .observe import observer
 from .report import explain
 from .runner import INITIALISED, OUTPUT, Buffer, Options, run_program
 from .signature import Signature, TypeOrNumber, write_signature
-from .source import write_program
+from .source import texts_of, write_program
 from .toolchain import toolchain
 
 __all__ = ["metal_kernel"]
@@ -81,6 +83,42 @@ class _Kernel:
         stream: Any = None,
     ) -> list[mx.array]:
         """Run it. What the arguments mean: `mx.fast.metal_kernel`."""
+        run = partial(
+            self._call,
+            inputs=inputs,
+            output_shapes=output_shapes,
+            output_dtypes=output_dtypes,
+            grid=grid,
+            threadgroup=threadgroup,
+            template=template,
+            init_value=init_value,
+            verbose=verbose,
+            stream=stream,
+        )
+        watched_by = watcher()
+        if watched_by is None:
+            return run()
+        d = self._description
+        texts = texts_of(d.name, d.header, d.source)
+
+        def signature() -> Signature:
+            return self._signature([array_of(x) for x in inputs], output_dtypes, template or [])
+
+        return watched_by(KernelCall(d.name, grid, threadgroup, texts, run, signature))
+
+    def _call(
+        self,
+        *,
+        inputs: Sequence[Any],
+        output_shapes: Sequence[Sequence[int]],
+        output_dtypes: Sequence[mx.Dtype],
+        grid: tuple[int, int, int],
+        threadgroup: tuple[int, int, int],
+        template: Sequence[tuple[str, TypeOrNumber]] | None,
+        init_value: float | None,
+        verbose: bool,
+        stream: Any,
+    ) -> list[mx.array]:
         mode = _mode()
         outputs = list(zip([tuple(shape) for shape in output_shapes], output_dtypes, strict=False))
         if mode == "off" or (not mode and mx.metal.is_available()):

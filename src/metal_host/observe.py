@@ -6,11 +6,22 @@ from contextvars import ContextVar
 from dataclasses import astuple, dataclass, field, fields
 from pathlib import Path
 
-from .places import lines_of
+from .places import Place, lines_of
 from .runner import Buffer
 from .toolchain import Toolchain
 
-__all__ = ["NOTHING", "Counts", "Event", "Observer", "Traffic", "counting", "observer", "threadgroups_of", "tracing"]
+__all__ = [
+    "NOTHING",
+    "Counts",
+    "Event",
+    "Observer",
+    "Trace",
+    "Traffic",
+    "counting",
+    "observer",
+    "threadgroups_of",
+    "tracing",
+]
 
 NOTHING, COUNTS, TRACE = range(3)  # what the runtime is asked to observe
 _ACCESSES = {"r": "read", "w": "write", "ar": "atomic read", "aw": "atomic write"}
@@ -80,8 +91,8 @@ class Event:
 
     thread: its number in the threadgroup. kind: "read", "write", "atomic read", "atomic write" or "wait".
     name: of the buffer or threadgroup variable; of the barrier or operation of a simdgroup that it waits at.
-    offset, size: in bytes, from where the kernel's pointer points. file, line: of the kernel's text; "" and 0 if it is
-    not known.
+    offset, size: in bytes, from where the kernel's pointer points. item: bytes of an element there; a vector is one.
+    file, line: of the kernel's text; "" and 0 if it is not known.
     """
 
     thread: int
@@ -89,8 +100,15 @@ class Event:
     name: str
     offset: int
     size: int
+    item: int
     file: str
     line: int
+
+
+class Trace(list[Event]):
+    """Events in the order in which they happened here. is_cut: whether there were more than are kept."""
+
+    is_cut = False
 
 
 @dataclass
@@ -98,7 +116,7 @@ class Observer:
     """Who asked for what. threadgroup: which one is traced."""
 
     counts: Counts | None = None
-    events: list[Event] | None = None
+    events: Trace | None = None
     threadgroup: tuple[int, int, int] = (0, 0, 0)
 
     @property
@@ -122,22 +140,32 @@ class Observer:
     ) -> None:
         """Adds what one run told."""
         told = [line.split() for line in lines]
-        names = [b.name for b in buffers] + [words[2] for words in told if words[0] == "variable"]
+        variables = [words[2:] for words in told if words[0] == "variable"]
+        names = [b.name for b in buffers] + [name for _, name in variables]
         if self.counts is not None:
             _add_counts(self.counts, told, names, [b.copied for b in buffers])
         if self.events is not None:
+            items = [b.item for b in buffers] + [int(item) for item, _ in variables]
+            origins = [b.origin for b in buffers] + [0] * len(variables)
             codes = sorted({words[6] for words in told if words[0] == "access"})
             places = dict(zip(codes, lines_of(program, codes, texts, tools) or [], strict=False))
-            origins = [b.origin for b in buffers] + [0] * len(names)
-            for words in told:
-                if words[0] == "access":
-                    region = int(words[3])
-                    file, line = places.get(words[6]) or ("", 0)
-                    offset = int(words[4]) - origins[region]
-                    kind = _ACCESSES[words[2]]
-                    self.events.append(Event(int(words[1]), kind, names[region], offset, int(words[5]), file, line))
-                elif words[0] == "wait":
-                    self.events.append(Event(int(words[1]), "wait", words[2], 0, 0, words[4], int(words[3])))
+            self.events.is_cut |= ["more"] in told
+            self.events += _events(told, list(zip(names, items, origins, strict=True)), places)
+
+
+def _events(
+    told: Sequence[Sequence[str]], regions: Sequence[tuple[str, int, int]], places: Mapping[str, Place | None]
+) -> Iterator[Event]:
+    """regions: name, bytes of an element, and origin of each buffer and variable."""
+    for kind, *words in told:
+        if kind == "access":
+            thread, access, region, at, size, code = words
+            name, item, origin = regions[int(region)]
+            file, line = places.get(code) or ("", 0)
+            yield Event(int(thread), _ACCESSES[access], name, int(at) - origin, int(size), item, file, line)
+        elif kind == "wait":
+            thread, operation, at, in_file = words
+            yield Event(int(thread), "wait", operation, 0, 0, 1, in_file, int(at))
 
 
 def threadgroups_of(grid: Sequence[int], threadgroup: Sequence[int]) -> tuple[int, int, int]:
@@ -171,13 +199,13 @@ def counting() -> Iterator[Counts]:
 
 
 @contextmanager
-def tracing(threadgroup: tuple[int, int, int] = (0, 0, 0)) -> Iterator[list[Event]]:
+def tracing(threadgroup: tuple[int, int, int] = (0, 0, 0)) -> Iterator[Trace]:
     """Notes what the threads of one threadgroup do, in all kernels that this thread calls within, as `counting` does.
 
     The events are in the order in which they happened here: a thread runs until it waits, so that threads do not take
     turns as on a GPU. Of a kernel that is complained of, they end where that was. No more than 100,000 are kept a call.
     """
-    events: list[Event] = []
+    events = Trace()
     token = _observer.set(Observer(events=events, threadgroup=threadgroup))
     try:
         yield events

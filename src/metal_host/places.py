@@ -7,7 +7,7 @@ from pathlib import Path
 
 from .toolchain import Toolchain
 
-__all__ = ["Place", "lines_of"]
+__all__ = ["Place", "calls_of", "lines_of"]
 
 Place = tuple[str, int]  # a file and a line of it
 
@@ -19,6 +19,15 @@ def lines_of(
 
     None in place of a line: between the kernel's lines. None instead of the list: no tool here can say it.
     """
+    found = calls_of(program, codes, texts, tools)
+    return None if found is None else [next(iter(calls), None) for calls in found]
+
+
+def calls_of(
+    program: Path, codes: Sequence[str], texts: Mapping[str, str], tools: Toolchain
+) -> list[list[Place]] | None:
+    """The same, and behind each line those that its function was called from, as far as the compiler has put the
+    function in their place."""
     if sys.platform == "darwin":
         symbols = f"{program}.dSYM/Contents/Resources/DWARF/{program.name}"
         parts = [_output(["xcrun", "atos", "-i", "-o", symbols, code]) for code in codes]
@@ -26,7 +35,7 @@ def lines_of(
         parts = _by_address(_output([tool, "-a", "-i", "-e", str(program), *codes]))
     else:
         return None
-    return [next((p for text in part if (p := _place(text, texts))), None) for part in parts]
+    return [[place for text in part if (place := _place(text, texts))] for part in parts]
 
 
 def _output(command: Sequence[str]) -> list[str]:

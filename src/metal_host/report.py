@@ -7,7 +7,7 @@ from string import Formatter
 
 from .diagnostics import quoted
 from .errors import MetalKernelError, Party
-from .places import Place, lines_of
+from .places import Place, calls_of
 from .runner import Buffer
 from .toolchain import Toolchain
 
@@ -20,6 +20,8 @@ _MESSAGES = {
     "array": "out of bounds: index {index} of an array of type {type}",
     "vector": "out of bounds: an element that the vector does not have",
     "wild": "{an_access} of {bytes} bytes at an address that belongs to no buffer",
+    "null": "{an_access} through a null pointer",
+    "unset_pointer": "{an_access} through a pointer that nobody has set",
     "crash": "access to an address that belongs to no buffer",
     "alignment": "misaligned: {an_access} of {bytes} bytes at byte {byte}; {memory}",
     "misaligned": "misaligned: a pointer to what needs {alignment} bytes of alignment is {byte} off",
@@ -53,6 +55,7 @@ class _Reader(Mapping[str, str]):
         self._texts = texts
         self._buffers = buffers
         self._tools = tools
+        self._known: dict[str, list[Place] | None] = {}
 
     def __getitem__(self, key: str) -> str:
         derived: dict[str, Callable[[], str]] = {
@@ -73,23 +76,31 @@ class _Reader(Mapping[str, str]):
         return key in self.report
 
     def place(self, prefix: str = "") -> str:
-        """The line of the source, behind an indent."""
+        """The line of the source, behind an indent; and of a function in the header, the body's line that led there."""
         if not (self.has(f"{prefix}line") or self.has(f"{prefix}code")):
             return ""
         found = self.line(prefix)
         if isinstance(found, str):
             return f"\n    ({found})"
-        return f"\n    {quoted(*found, self._texts)}"
+        body = next(iter(self._texts))
+        caller = next((place for place in self._calls(prefix) or [] if place[0] == body), None)
+        text = f"\n    {quoted(*found, self._texts)}"
+        return text + (f"\n    called from {quoted(*caller, self._texts)}" if caller and found[0] != body else "")
 
     def line(self, prefix: str) -> Place | str:
-        """The same as file and line; or why there is none."""
+        """The same as file and line, without what led there; or why there is none."""
         if self.has(f"{prefix}line"):
             return self[f"{prefix}file"].rsplit("/", 1)[-1], int(self[f"{prefix}line"])
-        calls = self[f"{prefix}code"].split()
-        found = lines_of(self._program, calls, self._texts, self._tools)
-        if found is None:
-            return "to see the line, install binutils"
-        return next((place for place in found if place), "between the kernel's lines")
+        found = self._calls(prefix)
+        return "to see the line, install binutils" if found is None else next(iter(found), "between the kernel's lines")
+
+    def _calls(self, prefix: str) -> list[Place] | None:
+        """Lines of the kernel's, the innermost first; None if no tool can say it."""
+        codes = self[f"{prefix}code"]
+        if codes not in self._known:
+            found = calls_of(self._program, codes.split(), self._texts, self._tools)
+            self._known[codes] = None if found is None else [place for calls in found for place in calls]
+        return self._known[codes]
 
     def parties(self) -> Iterator[Party]:
         """The threads that the report names."""
@@ -136,7 +147,7 @@ def explain(
     """The error that tells what a report says."""
     reader = _Reader(report, program, texts, buffers, tools)
     kind = reader["kind"]
-    writer = {"race": _race, "divergent": _divergent, "output": _output}.get(kind, _other)
+    writer = {"race": _race, "divergent": _divergent, "output": _output, "unset": _unset}.get(kind, _other)
     return MetalKernelError(f"kernel '{name}': {writer(reader)}", kind, list(reader.parties()))
 
 
@@ -153,7 +164,7 @@ def _race(r: _Reader) -> str:
     if r.has("barrier_flags"):
         flags = _FLAGS.get(int(r["barrier_flags"]), r["barrier_flags"])
         return text + f"  The barrier between the two has {flags}, which is not {flag}:{r.place('barrier_')}"
-    if r["code"] == r["other_code"] and r["access"] == "write":
+    if r["code"].split()[0] == r["other_code"] and r["access"] == "write":
         said = "No barrier helps where several threads write one element at once: let one of them do it."
         return f"{text}  {said}" if r.has("variable") else f"{text}  {said} {_PAST_END}"
     return text + f"  There is no threadgroup_barrier(mem_flags::{flag}) between the two."
@@ -181,9 +192,26 @@ def _output(r: _Reader) -> str:
     return f"{_counted(r['missing'])} that no thread wrote: the first is {r.element()}; {r.memory()}"
 
 
+def _unset(r: _Reader) -> str:
+    if r.has("index"):
+        what = f"{r.element()} got the value of a variable that nobody has set; {r.memory()}"
+    elif r.has("operation"):
+        what = f"{r['operation']} of a variable that nobody has set"
+    else:
+        what = "use of a variable that nobody has set"
+    return f"{what}{r.place()}\n  by {r.thread()}"
+
+
 def _other(r: _Reader) -> str:
     text = Formatter().vformat(_MESSAGES.get(r["kind"], "{kind}"), (), r) + r.place()
+    if r.has("index") and _is_unset(int(r["index"])):
+        text += "\n  The index is a variable that nobody has set."
     return f"{text}\n  by {r.thread()}" if r.has("thread") else text
+
+
+def _is_unset(index: int) -> bool:
+    """Whether it is what a compiler fills variables with in a checked run, or one of the next elements."""
+    return any(0 <= index % (1 << 32) - pattern < 1 << 16 for pattern in (0xFEFEFEFE, 0xAAAAAAAA))
 
 
 def _article(what: str) -> str:

@@ -51,6 +51,9 @@ def _brackets(tokens: Sequence[Token]) -> Iterator[tuple[int, str]]:
 def _own_types(tokens: Sequence[Token]) -> set[str]:
     """Names of structs and of types that are a template's parameters."""
     plain = [token.text for token in tokens if token.kind != "space"]
+    while "alignas" in plain:  # struct alignas(16) Name {
+        start = plain.index("alignas")
+        plain[start : plain.index(")", start) + 1 if ")" in plain[start:] else None] = []
     return {name for text, name, next_ in zip(plain, plain[1:], plain[2:], strict=False) if _names(text, next_)}
 
 

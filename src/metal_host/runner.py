@@ -19,7 +19,10 @@ __all__ = ["INITIALISED", "INPUT", "OUTPUT", "Buffer", "Options", "Outcome", "ru
 
 INPUT, OUTPUT, INITIALISED = range(3)  # what a buffer is; an initialised output has values before the kernel runs
 _HEADER = struct.Struct("=10IQ4I")
-_BUFFER = struct.Struct("=4Q2I")
+_BUFFER = struct.Struct("=4Q3I4x")
+_NUMBERS = {"float": 1, "float16_t": 2, "bfloat16_t": 3} | dict.fromkeys(
+    ("int32_t", "uint32_t", "int64_t", "uint64_t"), 4
+)
 _PAGE = 1 << 14
 _SLACK = 20  # how much longer than its own limit a process may need on a busy machine, as a factor
 
@@ -40,6 +43,11 @@ class Buffer:
     origin: int = 0
     gaps: "np.ndarray[Any, np.dtype[np.uint8]] | None" = None
     copied: int = 0
+
+    @property
+    def number(self) -> int:
+        """What its elements are, in the runtime's words."""
+        return _NUMBERS.get(self.type.removeprefix("atomic<").removesuffix(">"), 0)
 
 
 @dataclass(frozen=True)
@@ -118,7 +126,7 @@ def _write_request(
     for i, (buffer, offset) in enumerate(zip(buffers, offsets, strict=True)):
         at = _HEADER.size + i * _BUFFER.size
         gaps = 0 if buffer.gaps is None else offset + _aligned(buffer.data.size)
-        entry = _BUFFER.pack(offset, buffer.data.size, buffer.origin, gaps, buffer.item, buffer.kind)
+        entry = _BUFFER.pack(offset, buffer.data.size, buffer.origin, gaps, buffer.item, buffer.kind, buffer.number)
         memory[at : at + _BUFFER.size] = entry
         if buffer.kind != OUTPUT:
             memory[offset : offset + buffer.data.size] = buffer.data.tobytes()

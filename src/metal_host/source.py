@@ -96,6 +96,8 @@ auto* msl_kernel_entry = &msl_kernel{signature.template_values};
 def _with_space(tokens: Sequence[Token], i: int) -> str:
     """What becomes of a token: constant stays; vectors are made, and pointers cast, by functions of spaces.h."""
     text = on_cpu(tokens, i)
+    if tokens[i].text in SPACES and _is_of_method(tokens, i):
+        return ""  # which only Metal's compiler takes
     if tokens[i].text == "constant" and text != "constant":
         return f"{text} constant"
     if _end_of_cast(tokens, i):
@@ -105,6 +107,14 @@ def _with_space(tokens: Sequence[Token], i: int) -> str:
     behind = after_space(tokens, i + 1)
     is_called = behind < len(tokens) and tokens[behind].text == "("
     return f"msl_make<{text}>" if is_called and tokens[i].kind == "word" and text in VECTORS else text
+
+
+def _is_of_method(tokens: Sequence[Token], i: int) -> bool:
+    """Whether the address space at i is that of a method's object: `int f() const device {`."""
+    before = [token.text for token in tokens[max(0, i - 4) : i] if token.kind != "space"]
+    behind = after_space(tokens, i + 1)
+    is_end = behind < len(tokens) and tokens[behind].text in ("{", ";", ":", "=", "const")
+    return is_end and (before[-1:] == [")"] or before[-2:] == [")", "const"])
 
 
 def _end_of_cast(tokens: Sequence[Token], i: int) -> int:

@@ -19,6 +19,8 @@ _FLAGS = ("-std=c++17", "-fsyntax-only", "-w", "-ferror-limit=0", "-fno-color-di
 _QUOTED = re.compile(r"'([^']*)'")
 _NUMBERED = re.compile(r"__attribute__\(\(address_space\((\d)\)\)\)|address space '?(\d)'?")
 _MISPLACED = re.compile(r"(automatic variable|field) .*qualified with an address space")
+_OF_METHOD = re.compile(r"cannot initialize object parameter of type|'this' argument to member function")
+_QUALIFIED = re.compile(r"\)\s*(const\s+)?(device|constant|threadgroup)(\s+const)?\s*[{;:=]")  # int f() const device {
 _NAMES = {"0": "thread", "1": "device", "2": "constant", "3": "threadgroup"}
 
 
@@ -27,15 +29,37 @@ def mixed_spaces(source: str, texts: Mapping[str, str], clang: Toolchain, folder
     file = folder / "spaces.cpp"
     file.write_text(source, encoding="utf-8")
     said = run_tool([*clang.command, *_FLAGS, f"-I{_INCLUDE}", str(file)]).stderr
-    return listed(dict(_relevant(said.splitlines(), texts)), texts)
+    found = dict(_relevant(said.splitlines(), texts))
+    # Clang does not know methods for objects in other address spaces than the thread's: who has some may call them.
+    if not any(map(_QUALIFIED.search, texts.values())):
+        found = dict(_methods(said.splitlines(), texts)) | found
+    return listed(found, texts)
 
 
-def _relevant(lines: Sequence[str], texts: Mapping[str, str]) -> Iterator[tuple[tuple[str, int], str]]:
+_Said = Iterator[tuple[tuple[str, int], str]]  # a place, and what clang has against it
+
+
+def _errors(lines: Sequence[str], texts: Mapping[str, str]) -> Iterator[tuple[int, tuple[str, int], str]]:
+    """Those in the kernel's text: the number of the line that says it, place, message."""
     for number, text in enumerate(lines):
         match = re.match(r"(?:.*/)?(.+?):(\d+):\d+: error: (.*)", text)
-        if match is None or match[1] not in texts:
+        if match and match[1] in texts:
+            yield number, (match[1], int(match[2])), match[3]
+
+
+def _methods(lines: Sequence[str], texts: Mapping[str, str]) -> _Said:
+    """Calls of methods, which take the thread's own objects (from Metal 4.1 on also others), of other objects."""
+    for _, place, said in _errors(lines, texts):
+        space = next((word for word in re.findall(r"\w+", _named(said)) if word in SPACES), "")
+        if _OF_METHOD.match(said) and space:
+            hint = f"copy the object, or write `const {space}` behind the method's parameters"
+            yield place, f"a method of the thread's own objects, called of one in the address space {space}: {hint}"
+
+
+def _relevant(lines: Sequence[str], texts: Mapping[str, str]) -> _Said:
+    for number, place, said in _errors(lines, texts):
+        if _OF_METHOD.match(said):
             continue
-        place, said = (match[1], int(match[2])), match[3]
         if _MISPLACED.match(said) or _differ(said):
             yield place, _named(said)
         elif said.startswith("no matching function"):

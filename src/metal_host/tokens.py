@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import NamedTuple
 
 __all__ = ["Token", "after_brackets", "after_space", "directives", "tokenize"]
@@ -22,8 +23,9 @@ class Token(NamedTuple):
     text: str
 
 
-def tokenize(source: str) -> list[Token]:
-    return [Token(str(match.lastgroup), match.group()) for match in _TOKEN.finditer(source)]
+@lru_cache(16)  # several passes go over the same header
+def tokenize(source: str) -> tuple[Token, ...]:
+    return tuple(Token(str(match.lastgroup), match.group()) for match in _TOKEN.finditer(source))
 
 
 def after_space(tokens: Sequence[Token], i: int) -> int:

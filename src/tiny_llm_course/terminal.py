@@ -6,6 +6,7 @@ import os
 import shutil
 import sys
 import textwrap
+from itertools import groupby
 from typing import Any
 
 import typer
@@ -32,12 +33,36 @@ def as_called(text: str) -> str:
 
 
 def wrapped(text: str) -> str:
-    """Long lines of words broken to the terminal's width. Japanese has no spaces: a terminal breaks it well itself."""
+    """Long lines broken to the terminal's width. Code, which is a part with an indented line, keeps its indents: what a
+    line has too much stands further in. Japanese prose has no spaces: a terminal breaks it well itself."""
     width = min(shutil.get_terminal_size().columns, 100)
+    lines = text.removesuffix("\n").splitlines(keepends=True)
+    parts = ("".join(group) for _, group in groupby(lines, key=lambda line: not line.strip()))
+    return "".join(_wrapped(part, width) for part in parts)
+
+
+def _wrapped(part: str, width: int) -> str:
+    lines = part.split("\n")
+    if any(line[:1] == " " for line in lines if line.strip()):
+        return "\n".join(_hanging(line, width) for line in lines)
     return "\n".join(
-        textwrap.fill(line, width) if len(line) > width and line.count(" ") > len(line) / 12 else line
-        for line in text.splitlines()
+        textwrap.fill(line, width) if len(line) > width and line.count(" ") > len(line) / 12 else line for line in lines
     )
+
+
+def _hanging(line: str, width: int) -> str:
+    """Broken where there are spaces; a word that is too long stays whole."""
+    if _columns(line) <= width:
+        return line
+    words = line.split(" ")  # of which those at its front are empty
+    indent = len(line) - len(line.lstrip(" "))
+    lines = [line[:indent] + words[indent]]
+    for word in words[indent + 1 :]:
+        if _columns(lines[-1]) + 1 + _columns(word) <= width:
+            lines[-1] += f" {word}"
+        elif word:
+            lines.append(" " * (indent + 8) + word)  # further than a body of the line's own
+    return "\n".join(lines)
 
 
 def left(text: str, width: int) -> str:
@@ -51,9 +76,16 @@ def right(text: str, width: int) -> str:
 
 
 def _blanks(text: str, width: int) -> str:
+    return " " * (width - _columns(text))
+
+
+def _columns(text: str) -> int:
+    """Of a terminal, of which a Japanese character takes two."""
+    if text.isascii():
+        return len(text)
     from rich.cells import cell_len  # here, so that commands without tables start sooner
 
-    return " " * (width - cell_len(text))
+    return cell_len(text)
 
 
 def bar(solved: int, skipped: int, count: int) -> str:

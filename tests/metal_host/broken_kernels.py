@@ -25,6 +25,9 @@ INDEX = "uint i = thread_position_in_grid.x, t = thread_position_in_threadgroup.
 LANE = "uint i = thread_position_in_grid.x, lane = thread_index_in_simdgroup;\n"
 TILE = INDEX + "threadgroup float tile[64];\n"
 BARRIER = "threadgroup_barrier(mem_flags::mem_threadgroup);\n"
+GROWN = INDEX + "float own[4];\nfor (uint k = 0; k < i; k++) own[k & 3] += x[k];\n"  # from what nobody has set
+PAIR = "float one(const device float* p, uint i) {\n    return p[i];\n}\n"
+PAIR += "float pair(const device float* p, uint i) {\n    return one(p, i) + one(p, i + 1);\n}\n"
 ATOMIC = {"options": {"atomic_outputs": True}, "init_value": 0}
 
 BROKEN: dict[str, Broken] = {
@@ -57,7 +60,9 @@ BROKEN: dict[str, Broken] = {
         INDEX + "out[i] = get(x, i);",
         header="inline float get(const device float* p, uint i) {\n    return p[2 * i + 2];\n}\n",
     ),
-    "wild_pointer": Broken("wild", INDEX + "const device float* p = (const device float*)(8 * (i + 1));\nout[i] = *p;"),
+    "wild_pointer": Broken(
+        "wild", INDEX + "const device float* p = (const device float*)(8 * (i + (1ul << 40)));\nout[i] = *p;"
+    ),
     "matrix_behind": Broken(
         "bounds", "simdgroup_float8x8 m;\nsimdgroup_load(m, x + 9, 16);\nsimdgroup_store(m, out);", 32, 32
     ),
@@ -142,6 +147,49 @@ BROKEN: dict[str, Broken] = {
     "missing_outputs": Broken("output", INDEX + "if (i % 3) out[i] = x[i];"),
     "missing_tail": Broken("output", INDEX + "out[i] = x[i];", 60),
     "missing_half_element": Broken("output", INDEX + "((device half*)out)[2 * i] = half(x[i]);"),
+    # what nobody has set
+    "unset_array": Broken("unset", GROWN + "out[i] = own[i & 3];"),
+    "unset_sum": Broken("unset", GROWN + "out[i] = simd_sum(own[i & 3]);"),
+    "unset_vector": Broken("unset", INDEX + "float4 sum;\nfor (uint k = 0; k < i; k++) sum += x[k];\nout[i] = sum.x;"),
+    "unset_max": Broken(
+        "unset", GROWN + "for (uint k = 0; k < 4; k++) own[k] = max(own[k], x[k + i]);\nout[i] = own[i & 3];"
+    ),
+    "unset_half": Broken(
+        "unset", INDEX + "half own[4];\nfor (uint k = 0; k < i; k++) own[k & 3] = half(1);\nout[i] = own[i & 3];"
+    ),
+    "unset_index": Broken(
+        "bounds", INDEX + "int own[4];\nfor (uint k = 0; k < i; k++) own[k & 3] = k;\nout[i] = x[own[i & 3]];"
+    ),
+    "unset_pointer": Broken(
+        "unset_pointer",
+        INDEX + "const device float* own[2];\nfor (uint k = 0; k < i; k++) own[k & 1] = x;\nout[i] = own[i & 1][3];",
+    ),
+    "null_pointer": Broken("null", INDEX + "const device float* p = i < 60 ? x : nullptr;\nout[i] = p[i];"),
+    # in functions that a header gives
+    "header_null": Broken(
+        "null", INDEX + "const device float* p = i < 50 ? x : nullptr;\nout[i] = pair(p, i);", header=PAIR
+    ),
+    "header_array": Broken(
+        "array",
+        INDEX + "out[i] = pick(i);",
+        header="float pick(uint i) {\n    float own[4] = {1, 2, 3, 4};\n    return own[i];\n}\n",
+    ),
+    "header_barrier": Broken(
+        "divergent",
+        INDEX + "if (t < 40)\n    meet();\nout[i] = x[i];",
+        header=f"void meet() {{\n    {BARRIER}}}\n",
+    ),
+    "header_race": Broken(
+        "race",
+        TILE + "put(tile, t);\nout[i] = get(tile, t);",
+        header="void put(threadgroup float* p, uint t) {\n    p[t] = t;\n}\n"
+        "float get(threadgroup float* p, uint t) {\n    return p[63 - t];\n}\n",
+    ),
+    "header_shuffle": Broken(
+        "inactive",
+        LANE + "float v = 0;\nif (lane < 16)\n    v = next(x[i]);\nout[i] = v;",
+        header="float next(float v) {\n    return simd_shuffle_down(v, 8);\n}\n",
+    ),
     # and the rest
     "misaligned": Broken("misaligned", INDEX + "out[i] = ((const device float4*)(x + i))->x;"),
     "misaligned_half": Broken("misaligned", INDEX + "((device uint*)((device char*)out + 1))[0] = i;", 1, 1),
@@ -200,6 +248,14 @@ REFUSED: dict[str, tuple[str, str]] = {  # source, and what is said: by g++|by c
     "pointer_without_space": ("float* p = out;\np[0] = x[0];", "pointer without an address space: device, constant"),
     "threadgroup_in_function": ("out[0] = 0;", "threadgroup variable 'a' in a function that is no kernel"),
     "threadgroup_value": ("threadgroup float a[1] = {1};\nout[0] = a[0];", "'a' with an initial value"),
+    "declared_twice": (
+        "threadgroup float a[4]; threadgroup half a[4];\nout[0] = 0;",
+        "a second threadgroup variable 'a'",
+    ),
+    "variable_length": (
+        "float own[x_shape[0]];\nown[0] = x[0];\nout[0] = own[0];",
+        "Metal has no arrays of variable len",
+    ),
     "function_constant": ("out[0] = 0;", "cannot set a function constant: make it a template argument"),
 }
 REFUSED_HEADERS = {

@@ -141,8 +141,16 @@ IDIOMS: dict[str, Idiom] = {
     ),
     "int4": Idiom(
         "uint i = thread_position_in_grid.x;\nint4 v = ((const device int4*)k)[i];\nuchar4 c = uchar4(v & 255);\n"
-        "((device int4*)out)[i] = (v >> 2) + int4(c) * int4(1, 2, 3, 4) - ~v + select(v, int4(7), v > int4(0));",
-        lambda: (I >> 2) + (I & 255) * np.tile([1, 2, 3, 4], N // 4) - ~I + np.where(I > 0, 7, I),
+        "((device int4*)out)[i] = (v >> 2) + int4(c) * int4(1, 2, 3, 4) - ~v + select(v, int4(7), v > int4(0))"
+        " + min(v, 5) + max(int4(c), v);",
+        lambda: (
+            (I >> 2)
+            + (I & 255) * np.tile([1, 2, 3, 4], N // 4)
+            - ~I
+            + np.where(I > 0, 7, I)
+            + np.minimum(I, 5)
+            + np.maximum(I & 255, I)
+        ),
         grid=(N // 4, 1, 1),
         **INT,
     ),

@@ -5,7 +5,7 @@ import threading
 import mlx.core as mx
 import pytest
 
-from metal_host import MetalHostError, MetalKernelError, Traffic, counting, metal_kernel, tracing
+from metal_host import MetalHostError, MetalKernelError, Traffic, counting, metal_kernel, tracing, watching
 
 INDEX = "uint i = thread_position_in_grid.x, t = thread_position_in_threadgroup.x;\n"
 TILE = INDEX + "threadgroup float tile[1024];\n"
@@ -136,3 +136,34 @@ def test_trace_has_a_limit():
     with tracing() as events:
         call(INDEX + "float sum = 0;\nfor (uint k = 0; k < 4096; k++) sum += x[k & 63];\nout[i] = sum;")
     assert len(events) == 100_000
+    assert events.is_cut
+
+
+def test_elements_are_as_large_as_declared():
+    source = INDEX + "threadgroup half a[4];\nthreadgroup float4 b[4];\nthreadgroup uchar c[4];\n"
+    source += "a[t] = x[i];\nb[t].y = x[i];\nc[t] = 1;\nout[i] = x_shape[0];"
+    with tracing() as events:
+        call(source, n=4, group=4, out=4)
+    assert {e.name: e.item for e in events} == {"x": 4, "a": 2, "b": 16, "c": 1, "x_shape": 4, "out": 4}
+    assert not events.is_cut
+
+
+def test_whoever_watches_makes_the_calls():
+    calls = []
+
+    def twice(made):
+        calls.append(made)
+        with tracing() as events:
+            made.run()
+        assert len(events) == 6
+        return made.run()
+
+    with watching(twice):
+        result = call(INDEX + "out[i] = x[i] + x_shape[0];", n=4, group=2, out=4, size=8)
+    assert result.tolist() == [8, 9, 10, 11]
+    (made,) = calls
+    assert (made.name, made.grid, made.threadgroup) == ("observed", (4, 1, 1), (2, 1, 1))
+    assert made.spaces == {"x": "device", "x_shape": "constant", "out": "device"}
+    assert list(made.texts) == ["observed.metal", "observed.header.metal"]
+    call(INDEX + "out[i] = x[i];")
+    assert len(calls) == 1

@@ -11,6 +11,8 @@ TILE = "threadgroup float tile[64];\ntile[0] = x[0];\n"
 FILL = "void fill(threadgroup float* p) { p[0] = 1; }\n"
 GET = "template <typename T> T get(const device T* p, uint i) { return p[i]; }\n"
 FIRST = "template <typename T> struct First { const device T* from; T get() const { return from[0]; } };\n"
+LEVELS = "struct alignas(16) Levels {{ uint n[4]; uint level(uint i) const{} {{ return n[i]; }} }};\n"
+OF_DEVICE = "const device Levels* levels = (const device Levels*)x;\n"
 
 MIXED = {  # body, header, and which types are named
     "threadgroup_to_device": (TILE + "device float* p = tile;\nout[0] = p[0];", "", ("device float *", "threadgroup")),
@@ -36,13 +38,33 @@ MIXED = {  # body, header, and which types are named
         ("cast of 'threadgroup float[64]' to 'device",),
     ),
     "reference": ("thread const float& first = x[0];\nout[0] = first;", "", ("const float", "device float")),
-    "member": (TILE + "First<float> f;\nf.from = tile;\nout[0] = f.get();", FIRST, ("device float", "threadgroup")),
+    "of_template": (
+        TILE + "First<float> f;\nf.from = tile;\nout[0] = f.get();",
+        FIRST,
+        ("device float", "threadgroup"),
+    ),
     "automatic": ("device float v = x[0];\nout[0] = v;", "", ("automatic variable", "address space")),
     "constant_to_device": ("const device int* p = x_shape;\nout[0] = p[0];", "", ("device int", "constant int")),
     "atomic_of_own": (
         "atomic<int> n;\natomic_fetch_add_explicit(&n, 1, memory_order_relaxed);\nout[0] = 0;",
         "",
         ("atomic_fetch_add_explicit", "device"),
+    ),
+    "method": (OF_DEVICE + "out[0] = levels->level(1);", LEVELS.format(""), ("address space device: copy the object",)),
+    "method_of_reference": (
+        OF_DEVICE + "const device Levels& of_row = levels[1];\nout[0] = of_row.level(1);",
+        LEVELS.format(""),
+        ("address space device: copy the object",),
+    ),
+    "method_of_tile": (
+        "threadgroup Levels tile[2];\ntile[0].n[1] = 1;\nout[0] = tile[0].level(1);",
+        LEVELS.format(""),
+        ("address space threadgroup: copy the object",),
+    ),
+    "member": (
+        OF_DEVICE + "const thread uint* n = levels->n;\nout[0] = n[1];",
+        LEVELS.format(""),
+        ("uint *", "device uint[4]"),
     ),
 }
 RIGHT = {
@@ -55,6 +77,9 @@ RIGHT = {
     ),
     "auto": (TILE + "auto p = &tile[0];\nauto q = x + 1;\nout[0] = *p + *q;", ""),
     "null": ("const device float* p = nullptr;\nout[0] = p ? p[0] : get(x, 0);", GET),
+    "copied": (OF_DEVICE + "const Levels own = levels[1];\nout[0] = own.level(1);", LEVELS.format("")),
+    "method_of_device": (OF_DEVICE + "out[0] = levels->level(1);", LEVELS.format(" device")),
+    "method_of_thread": (OF_DEVICE + "Levels own = levels[1];\nout[0] = own.level(1);", LEVELS.format(" thread")),
     "overloaded": (TILE + "fill(tile);\nfill(out);", FILL + "void fill(device float* p) { p[0] = 1; }\n"),
 }
 

@@ -95,23 +95,10 @@ MSL_EACH_NUMBER(MSL_VECTORS)
 template <class T, class A>
 T as_type(A);
 
+MSL_USING_NUMBERS
+#undef MSL_USING_NUMBERS
 namespace metal {
 using ::as_type;
-using ::bfloat;
-using ::half;
-using ::int16_t;
-using ::int32_t;
-using ::int64_t;
-using ::int8_t;
-using ::size_t;
-using ::uchar;
-using ::uint;
-using ::uint16_t;
-using ::uint32_t;
-using ::uint64_t;
-using ::uint8_t;
-using ::ulong;
-using ::ushort;
 template <class T>
 struct numeric_limits {
     static constexpr int digits = 8 * sizeof(T);

@@ -29,9 +29,10 @@ struct Misaligned {
     uint8_t log_alignment, access;
 };
 
-[[noreturn]] void fail_at(const char* kind, const Place& place) {
+[[noreturn]] void fail_at(const char* kind, const Place& place, uintptr_t code, uintptr_t frame) {
     say("kind", "%s", kind);
     say_where("", {place.file, (int)place.line, 0});
+    say_places("code", code, frame);
     say_current_thread();
     end_with_report(1);
 }
@@ -82,7 +83,7 @@ void __sanitizer_cov_trace_pc() {  // once for each basic block: a loop without 
     if (threads.current < 0 || ++steps_of((uint32_t)threads.current) <= request.steps) return;
     say("kind", "endless");
     say("steps", "%lu", (unsigned long)request.steps);
-    say_places("code", CODE, FRAME);
+    say_places("code", CODE, caller_of(FRAME));
     say_current_thread();
     end_with_report(1);
 }
@@ -90,13 +91,17 @@ void __sanitizer_cov_trace_pc() {  // once for each basic block: a loop without 
 void __ubsan_handle_out_of_bounds_abort(OutOfBounds* data, uintptr_t index) {
     say("index", "%ld", (long)(int64_t)index);
     say("type", "%s", data->array->name);
-    fail_at("array", data->place);
+    fail_at("array", data->place, CODE, caller_of(FRAME));
 }
-void __ubsan_handle_divrem_overflow_abort(Place* place, uintptr_t, uintptr_t) { fail_at("division", *place); }
+void __ubsan_handle_divrem_overflow_abort(Place* place, uintptr_t, uintptr_t) {
+    fail_at("division", *place, CODE, caller_of(FRAME));
+}
 void __ubsan_handle_type_mismatch_v1_abort(Misaligned* data, uintptr_t address) {
+    say("access", "access");
+    if (is_unset_pointer(address)) fail_at("unset_pointer", data->place, CODE, caller_of(FRAME));
     say("alignment", "%u", 1u << data->log_alignment);
     say("byte", "%lu", (unsigned long)(address & ((1ull << data->log_alignment) - 1)));
-    fail_at("misaligned", data->place);
+    fail_at("misaligned", data->place, CODE, caller_of(FRAME));
 }
 }
 
@@ -110,10 +115,8 @@ void msl_atomic(const volatile void* address, uint32_t size, bool reads, bool wr
 void msl_fail(const char* kind, const char* operation, msl_where where) {
     say("kind", "%s", kind);
     say("operation", "%s", operation);
-    if (where.line)
-        say_where("", where);
-    else
-        say_places("code", CODE, FRAME);
+    if (where.line) say_where("", where);
+    say_places("code", CODE, caller_of(FRAME));
     say_current_thread();
     end_with_report(1);
 }

@@ -10,8 +10,6 @@
 #include <ucontext.h>
 #include <unistd.h>
 
-#include <vector>
-
 #include "runtime.h"
 
 #ifdef __APPLE__
@@ -46,8 +44,11 @@ void on_signal(int signal, siginfo_t* info, void* context) {
         say("kind", "time");
     else if (signal == SIGFPE)
         say("kind", "division");
+    else if (info->si_code > 0 && info->si_code < 0x80 && is_null(reinterpret_cast<uintptr_t>(info->si_addr)))
+        say("kind", "null");  // code 0x80: of an address that cannot be, 0 is told
     else
         say("kind", "%s", guard < 1 << 16 ? "stack" : "crash");
+    say("access", "access");
     say("seconds", "%u", request.seconds);
     say_interrupted(context);
     if (threads.current >= 0) say_current_thread();
@@ -102,6 +103,12 @@ void say_places(const char* key, uintptr_t code, uintptr_t frame) {
     say(key, "%s", text);
 }
 
+void say_calls(const char* key, uintptr_t code) {
+    uintptr_t frame = FRAME;
+    while (frame - threads.stack < STACK - 16 && return_of(frame) != code) frame = caller_of(frame);
+    say_places(key, code, frame - threads.stack < STACK - 16 ? caller_of(frame) : 0);
+}
+
 void say_current_thread() { say_thread("", threads.group, (uint32_t)threads.current); }
 
 void say_thread(const char* prefix, uint32_t group, uint32_t thread) {
@@ -137,12 +144,13 @@ int main() {
     if (mapped == MAP_FAILED) return 2;
     char* file = static_cast<char*>(mapped);
     memcpy(&request, file, sizeof request);
-    std::vector<Buffer> buffers(request.buffers);
+    List<Buffer> buffers(request.buffers);
     memcpy(buffers.data(), file + sizeof request, request.buffers * sizeof(Buffer));
-    std::vector<void*> pointers(request.buffers);
+    List<void*> pointers(request.buffers);
     catch_signals();
     prepare_memory(buffers.data(), file, pointers.data());
     run_dispatch(pointers.data());
     take_outputs_back(file, buffers.data());
+    check_outputs_are_set(buffers.data());
     end_with_report(0);
 }

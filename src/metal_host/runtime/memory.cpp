@@ -18,11 +18,6 @@ uint64_t threadgroup_bytes;
 uintptr_t arena;
 int slot_bits;
 
-[[noreturn]] void out_of_memory() {
-    say("kind", "memory");
-    end_with_report(1);
-}
-
 Region& add_region(uint64_t bytes, uint32_t item, uint32_t kind) {
     if (region_count == MOST_REGIONS) out_of_memory();
     Region& region = regions[region_count];
@@ -53,14 +48,11 @@ int64_t element(const Region& region, uintptr_t address) {
     return byte >= 0 ? byte / region.item : -((-byte + region.item - 1) / region.item);
 }
 
-// An unsigned index below 0 is 4 thousand million elements further on.
+// An unsigned index below 0 is 4 thousand million elements further on. And one that nobody has set may lead anywhere.
 const Region* wrapped_region(uintptr_t address, int64_t& index) {
     for (uint32_t i = 0; i < region_count; i++) {
-        const uint64_t at = (address - reinterpret_cast<uintptr_t>(regions[i].base)) / regions[i].item;
-        if (at < 1ull << 32 && at >= (1ull << 32) - 65536) {
-            index = (int64_t)at;
-            return &regions[i];
-        }
+        index = element(regions[i], address);
+        if ((index < 1ll << 32 && index >= (1ll << 32) - 65536) || is_unset_index(index)) return &regions[i];
     }
     return nullptr;
 }
@@ -80,7 +72,8 @@ bool in_program(uintptr_t address) {  // the kernel's own tables
 [[noreturn]] void fail_wild(uintptr_t address, uint32_t bytes, bool writes, bool atomic, uintptr_t code) {
     int64_t index = 0;
     const Region* region = wrapped_region(address, index);
-    say_access(region ? "bounds" : "wild", bytes, writes, atomic, code);
+    const char* where = is_null(address) ? "null" : is_unset_pointer(address) ? "unset_pointer" : "wild";
+    say_access(region ? "bounds" : where, bytes, writes, atomic, code);
     if (region) {
         say_region(*region, address);
         say("index", "%ld", (long)index);
@@ -103,6 +96,11 @@ void check_own(uintptr_t address, uint32_t bytes, bool writes, uintptr_t code) {
 }
 }  // namespace
 
+void out_of_memory() {
+    say("kind", "memory");
+    end_with_report(1);
+}
+
 const Region& region_at(uint32_t number) { return regions[number]; }
 uint32_t regions_used() { return region_count; }
 
@@ -120,7 +118,7 @@ void say_access(const char* kind, uint32_t bytes, bool writes, bool atomic, uint
     say("kind", "%s", kind);
     say("access", "%s%s", atomic ? "atomic " : "", writes ? "write" : "read");
     say("bytes", "%u", bytes);
-    say_place("code", code);
+    say_calls("code", code);
     say_current_thread();
 }
 
@@ -135,6 +133,8 @@ void check_access(uintptr_t address, uint32_t bytes, bool writes, bool atomic, b
     Region& region = regions[slot];
     const uint64_t at = address - reinterpret_cast<uintptr_t>(region.base);
     const char* problem = nullptr;
+    int64_t index;
+    if (at >= region.bytes && wrapped_region(address, index)) fail_wild(address, bytes, writes, atomic, code);
     if (at >= region.bytes || at + bytes > region.bytes)
         problem = "bounds";
     else if (region.gaps && memchr(region.gaps + at, 1, bytes))

@@ -2,12 +2,8 @@
 // threadgroup, event by event. It says so in lines that begin with "=", which observe.py reads.
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <unistd.h>
-
-#include <algorithm>
-#include <map>
-#include <string>
-#include <tuple>
 
 #include "memory.h"
 
@@ -18,7 +14,7 @@ constexpr uint32_t LINE = 64, BANKS = 32, BANK = 4, MOST_EVENTS = 100000;
 struct Traffic {
     uint64_t read, written, reads, writes, wide;  // in bytes, and in accesses of a thread
     uint64_t together, lines, cycles, least;      // of a simdgroup, whose lanes do the same at once
-    std::vector<bool> was_read, was_written;      // for each byte
+    List<bool> was_read, was_written;             // for each byte
 };
 struct Turn {  // an access of a lane. Lanes that do the same for the same time do it together.
     uintptr_t code;
@@ -26,31 +22,36 @@ struct Turn {  // an access of a lane. Lanes that do the same for the same time 
     uint64_t at;
     uint32_t bytes;
 };
-std::vector<Traffic> traffic;
-std::vector<std::vector<Turn>> turns;                        // of each simdgroup, since the last barrier
-std::map<std::pair<uintptr_t, uint32_t>, uint32_t> counted;  // how often a thread came to a place of the code
+struct Visits {  // of a thread to a place of the code
+    uintptr_t code;
+    uint32_t count;
+};
+List<Traffic> traffic;
+List<List<Turn>> turns;     // of each simdgroup, since the last barrier
+List<List<Visits>> visits;  // of each thread
 uint64_t barriers, simd_barriers, simd_operations, threadgroups;
 uint32_t events;
-std::string said;
+char said[1 << 16];
+size_t said_size;
 
 void flush() {
-    for (size_t done = 0; done < said.size();) {
-        const ssize_t n = write(1, said.data() + done, said.size() - done);
+    for (size_t done = 0; done < said_size;) {
+        const ssize_t n = write(1, said + done, said_size - done);
         if (n <= 0) break;
         done += (size_t)n;
     }
-    said.clear();
+    said_size = 0;
 }
 
 void tell(const char* format, ...) __attribute__((format(printf, 1, 2)));
 void tell(const char* format, ...) {
-    char line[1024];
+    constexpr size_t LONGEST = 1024;
+    if (said_size + LONGEST > sizeof said) flush();
     va_list values;
     va_start(values, format);
-    vsnprintf(line, sizeof line, format, values);
+    const size_t size = (size_t)vsnprintf(said + said_size, LONGEST, format, values);
     va_end(values);
-    said += line;
-    if (said.size() > 1 << 16) flush();
+    said_size += size < LONGEST ? size : LONGEST - 1;
 }
 
 bool is_traced() {
@@ -59,35 +60,60 @@ bool is_traced() {
     return events++ < MOST_EVENTS;
 }
 
-uint64_t different(std::vector<uint64_t>& values) {
-    std::sort(values.begin(), values.end());
-    return (uint64_t)(std::unique(values.begin(), values.end()) - values.begin());
+int compare(uint64_t a, uint64_t b) { return a < b ? -1 : a > b; }
+
+uint64_t different(List<uint64_t>& values) {  // and sorted, at the front
+    qsort(values.data(), values.size(), sizeof values[0],
+          [](const void* a, const void* b) { return compare(*(const uint64_t*)a, *(const uint64_t*)b); });
+    size_t count = 0;
+    for (size_t i = 0; i < values.size(); i++)
+        if (i == 0 || values[i] != values[i - 1]) values[count++] = values[i];
+    return count;
+}
+
+int compare_turns(const void* a, const void* b) {
+    const auto &x = *(const Turn*)a, &y = *(const Turn*)b;
+    if (x.code != y.code) return compare(x.code, y.code);
+    return x.turn != y.turn ? compare(x.turn, y.turn) : compare(x.region, y.region);
+}
+
+uint32_t next_turn(uint32_t thread, uintptr_t code) {
+    if (visits.size() <= thread) visits.resize(thread + 1);
+    for (Visits& one : visits[thread])
+        if (one.code == code) return one.count++;
+    visits[thread].push({code, 1});
+    return 0;
+}
+
+uint64_t marked(const List<bool>& bytes) {
+    uint64_t count = 0;
+    for (bool byte : bytes) count += byte;
+    return count;
 }
 
 // Threadgroup memory hands out one word of each bank at a time.
 void count_cycles(const Turn* first, const Turn* last, Traffic& sum) {
-    std::vector<uint64_t> words;
+    List<uint64_t> words;
     for (const Turn* t = first; t < last; t++)
-        for (uint64_t word = t->at / BANK; word <= (t->at + t->bytes - 1) / BANK; word++) words.push_back(word);
+        for (uint64_t word = t->at / BANK; word <= (t->at + t->bytes - 1) / BANK; word++) words.push(word);
     words.resize(different(words));
-    uint64_t of_bank[BANKS] = {};
-    for (uint64_t word : words) of_bank[word % BANKS]++;
-    sum.cycles += *std::max_element(of_bank, of_bank + BANKS);
+    uint64_t of_bank[BANKS] = {}, most = 0;
+    for (uint64_t word : words)
+        if (++of_bank[word % BANKS] > most) most = of_bank[word % BANKS];
+    sum.cycles += most;
     sum.least += (words.size() + BANKS - 1) / BANKS;
 }
 
 void count_lines(const Turn* first, const Turn* last, Traffic& sum) {
-    std::vector<uint64_t> lines;
+    List<uint64_t> lines;
     for (const Turn* t = first; t < last; t++)
-        for (uint64_t line = t->at / LINE; line <= (t->at + t->bytes - 1) / LINE; line++) lines.push_back(line);
+        for (uint64_t line = t->at / LINE; line <= (t->at + t->bytes - 1) / LINE; line++) lines.push(line);
     sum.lines += different(lines);
 }
 
 void settle_turns() {
     for (auto& all : turns) {
-        std::sort(all.begin(), all.end(), [](const Turn& a, const Turn& b) {
-            return std::tie(a.code, a.turn, a.region) < std::tie(b.code, b.turn, b.region);
-        });
+        qsort(all.data(), all.size(), sizeof(Turn), compare_turns);
         for (size_t i = 0, k = 0; i < all.size(); i = k) {
             while (k < all.size() && all[k].code == all[i].code && all[k].turn == all[i].turn &&
                    all[k].region == all[i].region)
@@ -111,13 +137,13 @@ void observe_access(uint32_t region, uint64_t at, uint32_t bytes, bool writes, b
     Traffic& sum = traffic[region];
     auto& touched = writes ? sum.was_written : sum.was_read;
     touched.resize(region_at(region).bytes);
-    std::fill_n(touched.begin() + (ptrdiff_t)at, bytes, true);
+    for (uint32_t i = 0; i < bytes; i++) touched[at + i] = true;
     (writes ? sum.written : sum.read) += bytes;
     (writes ? sum.writes : sum.reads)++;
     sum.wide += bytes >= 16;
     const uint32_t me = (uint32_t)threads.current;
     if (turns.size() <= me / MSL_LANES) turns.resize(me / MSL_LANES + 1);
-    turns[me / MSL_LANES].push_back({code, counted[{code, me}]++, region, at, bytes});
+    turns[me / MSL_LANES].push({code, next_turn(me, code), region, at, bytes});
 }
 
 void observe_wait(const char* operation, bool is_threadgroup, bool is_barrier, msl_where where) {
@@ -136,7 +162,7 @@ void observe_end_of_threadgroup() {
     if (request.observe != COUNT) return;
     threadgroups++;
     settle_turns();
-    counted.clear();
+    for (auto& of_thread : visits) of_thread.clear();
 }
 
 void tell_observed() {
@@ -145,22 +171,14 @@ void tell_observed() {
              (unsigned long)simd_barriers, (unsigned long)simd_operations);
     for (uint32_t i = 0; i < traffic.size() && request.observe == COUNT; i++) {
         const Traffic& t = traffic[i];
-        const uint64_t numbers[] = {t.read,
-                                    t.written,
-                                    t.reads,
-                                    t.writes,
-                                    t.wide,
-                                    (uint64_t)std::count(t.was_read.begin(), t.was_read.end(), true),
-                                    (uint64_t)std::count(t.was_written.begin(), t.was_written.end(), true),
-                                    t.together,
-                                    t.lines,
-                                    t.cycles,
-                                    t.cycles - t.least};
+        const uint64_t numbers[] = {
+            t.read,     t.written, t.reads,  t.writes,          t.wide, marked(t.was_read), marked(t.was_written),
+            t.together, t.lines,   t.cycles, t.cycles - t.least};
         tell("= count %u", i);
         for (uint64_t number : numbers) tell(" %lu", (unsigned long)number);
         tell("\n");
     }
     for (uint32_t i = request.buffers; request.observe != NOTHING && i < regions_used(); i++)
-        tell("= variable %u %s\n", i, region_at(i).name);
+        tell("= variable %u %u %s\n", i, region_at(i).item, region_at(i).name);
     flush();
 }

@@ -1,6 +1,4 @@
 // Two accesses to the same bytes race if one of them writes, they are not both atomic, and nothing orders them.
-#include <vector>
-
 #include "memory.h"
 
 namespace {
@@ -8,7 +6,7 @@ struct Epochs {  // how often accesses to device and to threadgroup memory were 
     uint32_t device, threadgroup;
 };
 Epochs now = {1, 1};
-std::vector<Epochs> simd_now;
+List<Epochs> simd_now;
 uint32_t barriers_passed;
 struct {
     int flags;
@@ -103,7 +101,8 @@ void begin_epoch() {
     now.device++;
     now.threadgroup++;
     barriers_passed++;
-    simd_now.assign((threads.count + MSL_LANES - 1) / MSL_LANES, {1, 1});
+    simd_now.resize((threads.count + MSL_LANES - 1) / MSL_LANES);
+    for (Epochs& epochs : simd_now) epochs = {1, 1};
 }
 
 void order_threadgroup(int flags, msl_where where) {

@@ -4,9 +4,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include <vector>
-
 #include "../include/msl/runtime_interface.h"
+#include "list.h"
 
 // ---- the request: what runner.py writes to the file that is this program's standard input
 enum Kind : uint32_t { INPUT, OUTPUT, FILLED_OUTPUT, THREADGROUP };  // of memory; a filled output has initial values
@@ -15,6 +14,7 @@ struct Buffer {
     uint64_t origin;         // where the kernel's pointer points, in bytes from the start
     uint64_t gaps;           // where in the file it says which bytes are no element's; 0: all are
     uint32_t item, kind;
+    msl_number number;  // what its elements are
 };
 struct Request {
     uint32_t checked, buffers;
@@ -30,6 +30,7 @@ void say(const char* key, const char* format, ...) __attribute__((format(printf,
 uintptr_t place_of(uintptr_t code);  // in the program's file
 void say_place(const char* key, uintptr_t code);
 void say_places(const char* key, uintptr_t code, uintptr_t frame);  // and where that was called from
+void say_calls(const char* key, uintptr_t code);                    // the same, of a function that has called us
 void say_where(const char* prefix, msl_where where);
 void say_thread(const char* prefix, uint32_t group, uint32_t thread);
 void say_current_thread();
@@ -56,7 +57,7 @@ extern Threads threads;
 extern Request request;
 msl_thread thread_at(uint32_t group, uint32_t thread);
 uint64_t& steps_of(uint32_t thread);
-const std::vector<Watched>& watched_now();  // of the current thread
+const List<Watched>& watched_now();  // of the current thread
 void run_dispatch(void** pointers);
 
 // Frames of functions, as both x86-64 and arm64 lay them: the caller's frame, and where it goes on.
@@ -65,12 +66,17 @@ inline uintptr_t return_of(uintptr_t frame) { return reinterpret_cast<uintptr_t*
 #define FRAME reinterpret_cast<uintptr_t>(__builtin_frame_address(0))
 
 // ---- memory
+inline bool is_null(uintptr_t address) { return address < 4 << 20; }  // or an element of what does not exist
 void prepare_memory(const Buffer* buffers, char* file, void** pointers);
+[[noreturn]] void out_of_memory();
 void begin_threadgroup();
 void order_threadgroup(int flags, msl_where where);
 void order_simdgroup(uint32_t simdgroup, int flags);
 void check_access(uintptr_t address, uint32_t bytes, bool writes, bool atomic, bool aligned, uintptr_t code);
 void take_outputs_back(char* file, const Buffer* buffers);
+bool is_unset_pointer(uintptr_t address);
+bool is_unset_index(int64_t index);
+void check_outputs_are_set(const Buffer* buffers);
 
 // ---- what is observed besides
 void observe_access(uint32_t region, uint64_t at, uint32_t bytes, bool writes, bool atomic, uintptr_t code);

@@ -3,8 +3,6 @@
 #include <string.h>
 #include <sys/mman.h>
 
-#include <vector>
-
 #include "runtime.h"
 #include "switch.h"
 
@@ -18,10 +16,11 @@ struct Fiber {
     State state;
     const char* operation;  // that it waits at
     msl_where where;
-    int flags;      // of a barrier; -1: no barrier
-    uint32_t size;  // of what it shows
+    uintptr_t code, frame;  // of the function that called
+    int flags;              // of a barrier; -1: no barrier
+    uint32_t size;          // of what it shows
     uint64_t steps;
-    std::vector<Watched> watched;
+    List<Watched> watched;
     msl_view view;
     msl_thread thread;
 };
@@ -29,8 +28,8 @@ struct Simdgroup {
     uint32_t ready, at_simd, at_barrier, done, live;  // a bit for each lane
     alignas(16) unsigned char shown[MSL_LANES][MSL_SLOT], seen[MSL_LANES][MSL_SLOT];
 };
-std::vector<Fiber> fibers;
-std::vector<Simdgroup> simdgroups;
+List<Fiber> fibers;
+List<Simdgroup> simdgroups;
 void* main_stack;
 void** arguments;
 uint32_t dice = 1;
@@ -56,10 +55,16 @@ bool same_place(const Fiber& a, const Fiber& b) {
            same_text(a.where.file, b.where.file);
 }
 
+void say_place_of(const char* prefix, const Fiber& f) {
+    say_where(prefix, f.where);
+    threads.stack = reinterpret_cast<uintptr_t>(f.stack);
+    say_places(*prefix ? "other_code" : "code", f.code, f.frame);
+}
+
 void say_barrier(const char* kind, const Fiber& at, uint32_t waiting, uint32_t finished, uint32_t all) {
     say("kind", "%s", kind);
     say("operation", "%s", at.operation);
-    say_where("", at.where);
+    say_place_of("", at);
     say_thread("", threads.group, at.thread.index);
     say("waiting", "%u", waiting);
     say("finished", "%u", finished);
@@ -84,7 +89,7 @@ void say_barrier(const char* kind, const Fiber& at, uint32_t waiting, uint32_t f
     if (absent) say_thread("absent_", threads.group, absent->thread.index);
     if (elsewhere) {
         say("other_operation", "%s", elsewhere->operation);
-        say_where("other_", elsewhere->where);
+        say_place_of("other_", *elsewhere);
         say_thread("other_", threads.group, elsewhere->thread.index);
     }
     end_with_report(1);
@@ -168,6 +173,8 @@ void wait_at(State state, const char* operation, msl_where where, int flags, uin
     f.state = state;
     f.operation = operation;
     f.where = where;
+    f.code = return_of(FRAME);
+    f.frame = caller_of(FRAME);
     f.flags = flags;
     f.size = size;
     Simdgroup& group = simdgroups[me / MSL_LANES];
@@ -187,10 +194,7 @@ void fiber_body() {
 char* allocate_stack() {
     constexpr size_t GUARD = 1 << 16;  // a whole number of pages everywhere
     void* memory = mmap(nullptr, STACK + GUARD, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANON | MAP_NORESERVE, -1, 0);
-    if (memory == MAP_FAILED) {
-        say("kind", "memory");
-        end_with_report(1);
-    }
+    if (memory == MAP_FAILED) out_of_memory();
     mprotect(memory, GUARD, PROT_NONE);
     return static_cast<char*>(memory) + GUARD;
 }
@@ -229,15 +233,15 @@ void run_threadgroup() {
 
 uint64_t& steps_of(uint32_t thread) { return fibers[thread].steps; }
 
-const std::vector<Watched>& watched_now() { return fibers[(uint32_t)threads.current].watched; }
+const List<Watched>& watched_now() { return fibers[(uint32_t)threads.current].watched; }
 
 void* msl_watch(void* array, size_t bytes, size_t item, const char* name) {
-    fibers[(uint32_t)threads.current].watched.push_back(
+    fibers[(uint32_t)threads.current].watched.push(
         {reinterpret_cast<uintptr_t>(array), (uint32_t)bytes, (uint32_t)item, name});
     return array;
 }
 
-void msl_unwatch() { fibers[(uint32_t)threads.current].watched.pop_back(); }
+void msl_unwatch() { fibers[(uint32_t)threads.current].watched.pop(); }
 
 // Threadgroups at the edges of the grid may be smaller than the others.
 msl_thread thread_at(uint32_t group, uint32_t thread) {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
 from metal_host import Counts, MetalKernelError
@@ -29,17 +30,19 @@ def show_kernel(output: Output, script: Path, number: int, threadgroup: str) -> 
         raise CommandError(f"--call: expected a number from 1 on, got {number}")
     if not script.is_file():
         raise CommandError(f"{script}: expected a Python script, and found none")
-    call, problem = call_in(script, number, _position(threadgroup))
+    at = _position(threadgroup)
+    show(f"$ python {script}", dim=True)  # what it prints comes now
+    call, problem = call_in(script, number, at)
     say = output.say
     show("\n" + title_of(call, say), bold=True)
     show(say("viz_kernel_call", number=number, calls=call.of) + "\n", dim=True)
     show(_steps_text(steps_of(call), say))
-    if call.is_cut:
+    if call.events.is_cut:
         show(say("viz_kernel_limit", count=len(call.events)), fg="yellow")
     if call.error:
         show("\n" + _error_text(call, call.error, say), fg="red")
     if call.counts:
-        show("\n" + _counts_text(call.counts, say))
+        show("\n" + _counts_text(call.counts, call.spaces, say))
     show()
     output.file("kernel.svg", draw_kernel(call, say).encode())
     if problem:
@@ -75,16 +78,15 @@ def _error_text(call: Call, error: MetalKernelError, say: Messages) -> str:
     return "\n".join(lines)
 
 
-def _counts_text(counts: Counts, say: Messages) -> str:
+def _counts_text(counts: Counts, spaces: Mapping[str, str], say: Messages) -> str:
     """A table of all threadgroups' traffic, and how often they waited."""
     rows = [["", *(say(f"viz_kernel_{column}") for column in _COLUMNS)]]
-    for group, kind in ((counts.buffers, "device"), (counts.variables, "threadgroup")):
+    for group, hidden in ((counts.buffers, "conflicts"), (counts.variables, "lines")):
         for name, traffic in group.items():
             if not traffic.read + traffic.written:
                 continue
-            hidden = "conflicts" if kind == "device" else "lines"
             numbers = ["" if c == hidden else f"{getattr(traffic, c):,}" for c in _COLUMNS]
-            rows.append([f"{name} ({kind})", *numbers])
+            rows.append([f"{name} ({spaces.get(name, 'threadgroup')})", *numbers])
     widths = [max(map(_width, column)) for column in zip(*rows, strict=True)]
     lines = ["  ".join([left(row[0], widths[0]), *map(right, row[1:], widths[1:])]).rstrip() for row in rows]
     said = say(

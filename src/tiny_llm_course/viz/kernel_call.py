@@ -3,35 +3,25 @@
 from __future__ import annotations
 
 import math
-import re
 import runpy
 import sys
 import traceback
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import TypeAlias
 from unittest import mock
 
 import mlx.core as mx
 
-from metal_host import Counts, Event, MetalKernelError, counting, tracing
-from metal_host import kernel as kernels
-from metal_host.arrays import array_of
-from metal_host.observe import observer, threadgroups_of
-from metal_host.source import texts_of
+from metal_host import Counts, Event, KernelCall, MetalKernelError, Trace, counting, threadgroups_of, tracing, watching
 
 from ..problems import CommandError
 
 __all__ = ["Call", "Sizes", "call_in"]
 
 Sizes: TypeAlias = tuple[int, int, int]
-_Run: TypeAlias = Callable[..., list[mx.array]]
-
-_MOST_EVENTS = 100_000  # that metal_host tells of a call
-_ABOUT = {"shape": 4, "strides": 8, "ndim": 4}  # bytes of a number that a body gets about an input
-_BYTES = {"bool": 1, "char": 1, "short": 2, "half": 2, "bfloat": 2, "int": 4, "float": 4, "long": 8}
 
 
 @dataclass(frozen=True)
@@ -39,9 +29,9 @@ class Call:
     """A kernel's call, and what one of its threadgroups did.
 
     of: how many calls the script made. at: the position of the threadgroup among all. texts: lines of the kernel's
-    source, by names of files. items: bytes of an element of each buffer and threadgroup variable. buffers: which of
-    these names lie in device memory; about: of them those that are told of an input, such as x_shape. error: what ended
-    it. counts: of all threadgroups, if nothing did.
+    source, by names of files. spaces: "device" or "constant" for each buffer; all else is threadgroup memory. about:
+    those of them that are told of an input, such as x_shape. error: what ended it. counts: of all threadgroups, if
+    nothing did.
     """
 
     name: str
@@ -51,10 +41,9 @@ class Call:
     threadgroup: Sizes
     at: Sizes
     texts: Mapping[str, Sequence[str]]
-    items: Mapping[str, int]
-    buffers: frozenset[str]
+    spaces: Mapping[str, str]
     about: frozenset[str]
-    events: Sequence[Event]
+    events: Trace
     error: MetalKernelError | None
     counts: Counts | None
 
@@ -69,11 +58,6 @@ class Call:
         sizes = zip(self.grid, self.threadgroup, self.at, strict=True)
         return math.prod(max(0, min(size, n - at * size)) for n, size, at in sizes)
 
-    @property
-    def is_cut(self) -> bool:
-        """Whether there were more events than are told."""
-        return len(self.events) >= _MOST_EVENTS
-
     def line(self, file: str, line: int) -> str:
         """A line of the source; "" if it is not known."""
         lines = self.texts.get(file, ())
@@ -81,8 +65,7 @@ class Call:
 
     def elements(self, event: Event) -> range:
         """Of its buffer or variable."""
-        item = self.items[event.name]
-        return range(event.offset // item, (event.offset + event.size - 1) // item + 1)
+        return range(event.offset // event.item, (event.offset + event.size - 1) // event.item + 1)
 
 
 def call_in(script: Path, number: int, at: Sizes) -> tuple[Call, CommandError | None]:
@@ -125,15 +108,7 @@ class _Recorder:
 
     def run(self, script: Path) -> CommandError | None:
         """What the script failed with, if it is not the kernel that was looked at."""
-        original: _Run = kernels._Kernel.__call__
-
-        def watched(kernel: Any, **arguments: Any) -> list[mx.array]:
-            self.calls += 1
-            if self.calls != self._number:
-                return original(kernel, **arguments)
-            return self._watch(original, kernel, arguments)
-
-        with mock.patch.object(kernels._Kernel, "__call__", watched), _as_main(script):
+        with watching(self._make), _as_main(script):
             try:
                 runpy.run_path(str(script), run_name="__main__")
             except SystemExit as end:
@@ -142,71 +117,47 @@ class _Recorder:
                 return None if self._is_kernels(error) else _ScriptError(script, error)
         return None
 
+    def _make(self, call: KernelCall) -> list[mx.array]:
+        self.calls += 1
+        if self.calls == self._number:
+            self._look_at(call)
+        return call.run()  # as the script asks for it, which may itself count or trace
+
     def _is_kernels(self, error: BaseException | None) -> bool:
         """Whether it is the kernel's error, or was raised where that was handled."""
         while error and not (self.found and error is self.found.error):
             error = error.__context__
         return error is not None
 
-    def _watch(self, original: _Run, kernel: Any, arguments: Mapping[str, Any]) -> list[mx.array]:
+    def _look_at(self, call: KernelCall) -> None:
         with tracing(self._at) as events:
             try:
-                results = original(kernel, **arguments)
+                call.run(verbose=False)
             except MetalKernelError as error:
-                self.found = self._call(kernel, arguments, events, error, None)
+                self.found = self._call(call, events, error, None)
                 raise
             except Exception as error:
                 self.failed = error
                 raise
         with counting() as counts:
-            original(kernel, **{**arguments, "verbose": False})
-        self.found = self._call(kernel, arguments, events, None, counts)
-        return original(kernel, **arguments) if observer() else results  # the script itself counts or traces
+            call.run(verbose=False)
+        self.found = self._call(call, events, None, counts)
 
-    def _call(
-        self,
-        kernel: Any,
-        arguments: Mapping[str, Any],
-        events: Sequence[Event],
-        error: MetalKernelError | None,
-        counts: Counts | None,
-    ) -> Call:
-        told = kernel._description
-        inputs = [array_of(x).dtype for x in arguments["inputs"]]
-        items = {name: dtype.size for name, dtype in zip(told.input_names, inputs, strict=True)}
-        about = {f"{name}_{about}": size for name in told.input_names for about, size in _ABOUT.items()}
-        items |= about
-        items |= {name: t.size for name, t in zip(told.output_names, arguments["output_dtypes"], strict=True)}
-        types = {name: value.size for name, value in arguments.get("template") or [] if isinstance(value, mx.Dtype)}
-        variables = {event.name for event in events if event.kind != "wait"} - set(items)
+    def _call(self, call: KernelCall, events: Trace, error: MetalKernelError | None, counts: Counts | None) -> Call:
         return Call(
-            told.name,
+            call.name,
             self._number,
             self.calls,
-            arguments["grid"],
-            arguments["threadgroup"],
+            call.grid,
+            call.threadgroup,
             self._at,
-            {file: text.splitlines() for file, text in texts_of(told.name, told.header, told.source).items()},
-            items | {name: _item(name, told.source, types, events) for name in variables},
-            frozenset(items),
-            frozenset(about),
+            {file: text.splitlines() for file, text in call.texts.items()},
+            call.spaces,
+            frozenset(parameter.name for parameter in call.signature().parameters if parameter.about),
             events,
             error,
             counts,
         )
-
-
-def _item(name: str, source: str, types: Mapping[str, int], events: Sequence[Event]) -> int:
-    """Bytes of an element of a threadgroup variable: of its declared type, or the least that a thread moved."""
-    declared = re.search(rf"\bthreadgroup\s+(?:const\s+)?(\w+)\s+[^;]*?\b{name}\b", source)
-    kind = declared[1] if declared else ""
-    if kind in types:
-        return types[kind]
-    if sized := re.fullmatch(r"(?:u?int|b?float)(8|16|32|64)_t", kind):
-        return int(sized[1]) // 8
-    if (plain := re.fullmatch(r"u?([a-z]+?)([234]?)", kind)) and plain[1] in _BYTES:
-        return _BYTES[plain[1]] * {"": 1, "2": 2, "3": 4, "4": 4}[plain[2]]
-    return min(event.size for event in events if event.name == name)
 
 
 class _ScriptError(CommandError):

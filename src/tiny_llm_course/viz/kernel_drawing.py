@@ -149,7 +149,7 @@ class _Drawing:
         return self._colours.get(row.name, DIM)
 
     def _box(self, row: Row, x: float, y: float, width: float, events: Sequence[Event], colour: str) -> None:
-        is_write, is_device = row.kind.endswith("write"), row.name in self._call.buffers
+        is_write, is_device = row.kind.endswith("write"), row.name in self._call.spaces
         self._shape(x, y, width, colour, is_write, is_device)
         text = index_text(self._call, events)
         self._sheet.text(x, y, text, SMALL, "middle", fill="#ffffff" if is_write else colour)
@@ -218,7 +218,7 @@ class _Drawing:
         notes = [say("viz_kernel_elements")]
         notes += [say("viz_kernel_more_threads", count=hidden, threads=self._call.threads)] if hidden else []
         notes += [say("viz_kernel_nothing")] if not self._call.events else []
-        notes += [say("viz_kernel_limit", count=len(self._call.events))] if self._call.is_cut else []
+        notes += [say("viz_kernel_limit", count=len(self._call.events))] if self._call.events.is_cut else []
         for text in notes:
             self._sheet.text(MARGIN, self._y, text, SMALL, fill=DIM)
             self._y += LINE
@@ -235,7 +235,7 @@ class _Drawing:
             (False, False, "read_threadgroup"),
             (True, False, "write_threadgroup"),
         ):
-            if any(r.kind.endswith("write") == is_write and (r.name in self._call.buffers) == is_device for r in rows):
+            if any(r.kind.endswith("write") == is_write and (r.name in self._call.spaces) == is_device for r in rows):
                 draw = partial(self._sample, is_write=is_write, is_device=is_device)
                 found.append((30, draw, say(f"viz_kernel_legend_{meaning}")))
         for is_barrier, meaning in ((True, "barrier"), (False, "operation")):

@@ -16,6 +16,17 @@ MSL_MIN_MAX(uint)
 MSL_MIN_MAX(long)
 MSL_MIN_MAX(ulong)
 #undef MSL_MIN_MAX
+#define MSL_MIN_MAX(name)                                                                                         \
+    template <class A, class B, enable_if_t<both<A, B>::fit() && is_integral_v<typename both<A, B>::T>, int> = 0> \
+    MSL_INLINE auto name(const A& a, const B& b) {                                                                \
+        const typename both<A, B>::Vector p(a), q(b);                                                             \
+        typename both<A, B>::Vector r;                                                                            \
+        for (int i = 0; i < both<A, B>::n; i++) r.d[i] = name(p.d[i], q.d[i]);                                    \
+        return r;                                                                                                 \
+    }
+MSL_MIN_MAX(min)
+MSL_MIN_MAX(max)
+#undef MSL_MIN_MAX
 
 template <class T>
 MSL_INLINE T max3(T a, T b, T c) {

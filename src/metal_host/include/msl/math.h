@@ -65,11 +65,31 @@ MSL_F2(copysign, __builtin_copysignf(x, y))
 MSL_F2(fdim, __builtin_fdimf(x, y))
 MSL_F2(step, y < x ? 0.0f : 1.0f)
 MSL_F2(nextafter, __builtin_nextafterf(x, y))
-MSL_F2(fmin, __builtin_fminf(x, y))
-MSL_F2(fmax, __builtin_fmaxf(x, y))
-MSL_F2(min, __builtin_fminf(x, y))
-MSL_F2(max, __builtin_fmaxf(x, y))
 MSL_F2(divide, x / y)
+
+// What is chosen looks right, also if the other one was never set.
+#define MSL_CHOICE(name, expression)                                                                  \
+    MSL_F2(msl_##name, expression)                                                                    \
+    template <class T>                                                                                \
+    MSL_INLINE T msl_set_##name(T x, T y) {                                                           \
+        if (msl_is_unset({x}) | msl_is_unset({y})) msl_fail("unset", "", {"", 0, 0});                 \
+        return msl_##name(x, y);                                                                      \
+    }                                                                                                 \
+    MSL_INLINE float name(float x, float y) { return msl_set_##name(x, y); }                          \
+    MSL_INLINE half name(half x, half y) { return msl_set_##name(x, y); }                             \
+    MSL_INLINE bfloat name(bfloat x, bfloat y) { return msl_set_##name(x, y); }                       \
+    template <class A, class B,                                                                       \
+              enable_if_t<both<A, B>::fit() && is_floating_point_v<typename both<A, B>::T>, int> = 0> \
+    MSL_INLINE auto name(const A& a, const B& b) {                                                    \
+        const typename both<A, B>::Vector p(a), q(b);                                                 \
+        if (msl_is_unset(p.d) | msl_is_unset(q.d)) msl_fail("unset", "", {"", 0, 0});                 \
+        return msl_##name(p, q);                                                                      \
+    }
+MSL_CHOICE(fmin, __builtin_fminf(x, y))
+MSL_CHOICE(fmax, __builtin_fmaxf(x, y))
+MSL_CHOICE(min, __builtin_fminf(x, y))
+MSL_CHOICE(max, __builtin_fmaxf(x, y))
+#undef MSL_CHOICE
 #undef MSL_F2
 
 #define MSL_IS(name)                                    \

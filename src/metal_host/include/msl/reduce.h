@@ -13,15 +13,27 @@ MSL_OURS T reduced(const exchange<T>& all, uint32_t first, uint32_t count, F f) 
     return f(reduced(all, first, half_count, f), reduced(all, first + half_count, half_count, f));
 }
 
+template <class T>
+MSL_OURS void msl_need_set(const T& value, const char* operation, msl_where where) {
+    bool is_unset;
+    if constexpr (lanes_of<T>::n > 0)
+        is_unset = msl_is_unset(value.d);
+    else
+        is_unset = msl_is_unset({value});
+    if (is_unset) msl_fail("unset", operation, where);
+}
+
 #define MSL_OURS_LAMBDA __attribute__((no_sanitize("thread")))
 #define MSL_REDUCE(name, expression)                                                                        \
     template <class T>                                                                                      \
     MSL_OURS T simd_##name(T value, MSL_WHERE) {                                                            \
+        msl_need_set(value, "simd_" #name, where);                                                          \
         const exchange<T> all(value, "simd_" #name, where);                                                 \
         return reduced(all, 0, 32, [](T a, T b) MSL_OURS_LAMBDA { return (T)(expression); });               \
     }                                                                                                       \
     template <class T>                                                                                      \
     MSL_OURS T quad_##name(T value, MSL_WHERE) {                                                            \
+        msl_need_set(value, "quad_" #name, where);                                                          \
         const exchange<T> all(value, "quad_" #name, where);                                                 \
         return reduced(all, all.lane() & ~3u, 4, [](T a, T b) MSL_OURS_LAMBDA { return (T)(expression); }); \
     }
@@ -37,6 +49,7 @@ MSL_REDUCE(xor, a ^ b)
 #define MSL_PREFIX(name, op, start)                            \
     template <class T>                                         \
     MSL_OURS T name(T value, MSL_WHERE) {                      \
+        msl_need_set(value, #name, where);                     \
         const exchange<T> all(value, #name, where);            \
         T result = (T)(start);                                 \
         for (uint32_t i = 0; i < MSL_END; i++)                 \

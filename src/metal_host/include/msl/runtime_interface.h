@@ -18,6 +18,9 @@ constexpr uint32_t MSL_LANES = 32;
 constexpr uint32_t MSL_FENCE = 64;  // bytes on each side of a thread's own array
 constexpr uint32_t MSL_SLOT = 64;   // bytes that a lane may show to the others of its simdgroup
 
+// Numbers of which is known what a variable holds that nobody has set; words: integers of 4 or 8 bytes.
+enum msl_number : uint32_t { MSL_OTHER, MSL_FLOAT, MSL_HALF, MSL_BFLOAT, MSL_WORDS };
+
 struct msl_view {  // what the lanes that take part in one operation of a simdgroup showed, one slot a lane
     const unsigned char* slots;
     uint32_t active;
@@ -42,6 +45,6 @@ void* msl_threadgroup_variable(msl_site* site, size_t bytes, size_t item, const 
 void* msl_watch(void* array, size_t bytes, size_t item, const char* name);  // until msl_unwatch, last one first
 void msl_unwatch();
 void msl_atomic(const volatile void* address, uint32_t size, bool reads, bool writes);
-void msl_fail(const char* kind, const char* operation, msl_where where);
+[[noreturn]] void msl_fail(const char* kind, const char* operation, msl_where where);
 uint32_t msl_lane();
 }

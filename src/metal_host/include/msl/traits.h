@@ -1,24 +1,12 @@
 // Metal's own copies of the C++ library's traits.
 #pragma once
 #include "bfloat.h"
+#include "numbers.h"
 
+MSL_USING_NUMBERS
+#undef MSL_USING_NUMBERS
 namespace metal {
-using ::bfloat;
-using ::half;
-using ::int16_t;
-using ::int32_t;
-using ::int64_t;
-using ::int8_t;
 using ::ptrdiff_t;
-using ::size_t;
-using ::uchar;
-using ::uint;
-using ::uint16_t;
-using ::uint32_t;
-using ::uint64_t;
-using ::uint8_t;
-using ::ulong;
-using ::ushort;
 using std::bool_constant;
 using std::conditional;
 using std::conditional_t;

@@ -1,7 +1,7 @@
 // vec<T, N>, its swizzles, and arithmetic element by element.
 #pragma once
 #include "numbers.h"
-#include "traits.h"
+#include "unset.h"
 
 // source.py defines these with the swizzles that the kernel uses: MSL_SWIZZLE(name, indices...) each.
 #ifndef MSL_SWIZZLES_2
@@ -212,6 +212,7 @@ struct both {  // the operands of a binary operation, at least one of which is a
     MSL_INLINE auto operator op(const A& a, const B& b) {                \
         using X = both<A, B>;                                            \
         const typename X::Vector p(a), q(b);                             \
+        if (msl_is_unset(p.d)) msl_fail("unset", "", {"", 0, 0});        \
         vec<R, X::n> r;                                                  \
         for (int i = 0; i < X::n; i++) r.d[i] = (R)(p.d[i] op q.d[i]);   \
         return r;                                                        \
