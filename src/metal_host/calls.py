@@ -4,13 +4,13 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import mlx.core as mx
 
 from .signature import Signature
 
-__all__ = ["KernelCall", "Watcher", "watcher", "watching"]
+__all__ = ["KernelCall", "Watcher", "unwatched", "watcher", "watching"]
 
 
 @dataclass(frozen=True)
@@ -44,10 +44,19 @@ def watcher() -> Watcher | None:
 
 
 @contextmanager
-def watching(by: Watcher) -> Iterator[None]:
-    """Hands over every call of a kernel that this thread makes within. What `by` returns is what the caller gets."""
+def watching(by: Watcher | None) -> Iterator[None]:
+    """Hands over every call of a kernel that this thread makes within. What `by` returns is what the caller gets.
+
+    None: nobody watches.
+    """
     token = _watcher.set(by)
     try:
         yield
     finally:
         _watcher.reset(token)
+
+
+def unwatched(kernel: Callable[..., list[mx.array]], **arguments: Any) -> list[mx.array]:
+    """What a kernel gives, where nobody watches."""
+    with watching(None):
+        return kernel(**arguments)

@@ -10,7 +10,7 @@ import mlx.core as mx
 import numpy as np
 
 from .arrays import array_of, buffer_of, filled_output
-from .calls import KernelCall, watcher
+from .calls import KernelCall, unwatched, watcher
 from .compiler import compile_program
 from .errors import MetalHostError
 from .observe import observer
@@ -83,42 +83,10 @@ class _Kernel:
         stream: Any = None,
     ) -> list[mx.array]:
         """Run it. What the arguments mean: `mx.fast.metal_kernel`."""
-        run = partial(
-            self._call,
-            inputs=inputs,
-            output_shapes=output_shapes,
-            output_dtypes=output_dtypes,
-            grid=grid,
-            threadgroup=threadgroup,
-            template=template,
-            init_value=init_value,
-            verbose=verbose,
-            stream=stream,
-        )
-        watched_by = watcher()
-        if watched_by is None:
-            return run()
-        d = self._description
-        texts = texts_of(d.name, d.header, d.source)
-
-        def signature() -> Signature:
-            return self._signature([array_of(x) for x in inputs], output_dtypes, template or [])
-
-        return watched_by(KernelCall(d.name, grid, threadgroup, texts, run, signature))
-
-    def _call(
-        self,
-        *,
-        inputs: Sequence[Any],
-        output_shapes: Sequence[Sequence[int]],
-        output_dtypes: Sequence[mx.Dtype],
-        grid: tuple[int, int, int],
-        threadgroup: tuple[int, int, int],
-        template: Sequence[tuple[str, TypeOrNumber]] | None,
-        init_value: float | None,
-        verbose: bool,
-        stream: Any,
-    ) -> list[mx.array]:
+        if (watched_by := watcher()) is not None:
+            what: dict[str, Any] = {"inputs": inputs, "output_shapes": output_shapes, "output_dtypes": output_dtypes}
+            how: dict[str, Any] = {"template": template, "init_value": init_value, "verbose": verbose, "stream": stream}
+            return watched_by(self._told(grid=grid, threadgroup=threadgroup, **what, **how))
         mode = _mode()
         outputs = list(zip([tuple(shape) for shape in output_shapes], output_dtypes, strict=False))
         if mode == "off" or (not mode and mx.metal.is_available()):
@@ -138,6 +106,18 @@ class _Kernel:
         results = _without_derivative(self._description.name, compute)(*arrays)
         mx.eval(results)  # at once, and so also for other threads to see
         return results
+
+    def _told(self, **arguments: Any) -> KernelCall:
+        """This call, for somebody else to make."""
+        d = self._description
+
+        def signature() -> Signature:
+            arrays = [array_of(x) for x in arguments["inputs"]]
+            return self._signature(arrays, arguments["output_dtypes"], arguments["template"] or [])
+
+        texts = texts_of(d.name, d.header, d.source)
+        run = partial(unwatched, self, **arguments)
+        return KernelCall(d.name, arguments["grid"], arguments["threadgroup"], texts, run, signature)
 
     def _on_metal(self, inputs: Any, outputs: Any, grid: Any, threadgroup: Any, *rest: Any) -> list[mx.array]:
         template, init_value, verbose, stream = rest
