@@ -1,0 +1,163 @@
+"""The engine: takes requests, and serves them step by step."""
+
+from collections.abc import Iterator, Sequence
+from itertools import accumulate
+from typing import Protocol
+
+import mlx.core as mx
+
+from ..qwen2 import CausalLM
+from .batch import Batch
+from .cache import RequestCache
+from .request import Request, Status
+from .scheduler import Scheduler
+
+__all__ = ["Engine", "Observer", "batch_logits", "next_token"]
+
+
+class Observer(Protocol):
+    """Whoever wants to know what an engine does."""
+
+    def on_step(self, engine: "Engine", batch: Batch, touched: Sequence[Request]) -> None:
+        """A step is over, which computed this batch; these requests got tokens, or are over."""
+
+    def on_abort(self, engine: "Engine", request: Request) -> None:
+        """A request was aborted, between two steps."""
+
+
+def batch_logits(model: CausalLM, batch: Batch, cache: RequestCache) -> list[mx.array]:
+    """Run the model once on all tokens of a batch; score what comes after those that are to be scored, and no others.
+
+    `cache.step` makes the cache that the model gets: each token is a row of its own, in the order of the chunks.
+    Shapes: model.hidden gets T x 1, and model.logits N x 1 x E, where N tokens are scored -> of each chunk, scored x V.
+
+    Task: w3d1.4
+    """
+    raise NotImplementedError(
+        "Week 3 Day 1 Task 4: batch_logits is yours to write. "
+        "Chapter: Continuous batching. "
+        "Test: pdm run test --week 3 --day 1 -- -k task_4"
+    )
+
+
+def next_token(request: Request, logits: mx.array) -> int:
+    """What a request's own sampler chooses.
+
+    Shapes: logits: 1 x V, after all tokens of the request.
+    """
+    return int(request.sampler(logits, mx.array([request.tokens]))[0])
+
+
+class Engine:
+    """Serves the requests of a scheduler with a model.
+
+    Requests may be added and aborted between any two steps. observers: are told of each step and abort. is_checked:
+    after each step, look whether scheduler and cache are as they have to be.
+    """
+
+    def __init__(
+        self,
+        model: CausalLM,
+        scheduler: Scheduler,
+        observers: Sequence[Observer] = (),
+        is_checked: bool = False,
+    ):
+        self.model = model
+        self.scheduler = scheduler
+        self.max_length = min(model.config.max_position_embeddings, scheduler.cache.capacity)
+        self._observers, self._is_checked = observers, is_checked
+
+    @property
+    def has_work(self) -> bool:
+        """Whether a request waits or runs."""
+        return any(True for _ in self.scheduler)
+
+    def add(self, request: Request) -> None:
+        """Take one more request, which the next steps serve.
+
+        Raises:
+            ValueError: one with the same id is being served; this one is over; its prompt has an id outside of the
+                vocabulary, or leaves no room in the model's context or in the cache.
+        """
+        self._check_new(request)
+        self.scheduler.add(request)
+
+    def abort(self, id: str) -> Request | None:
+        """Nobody wants this request any more: it is over, and its room is free, at once. None: there is no such."""
+        request = self.scheduler.find(id)
+        if request is not None:
+            self.scheduler.remove(request)
+            request.finish("abort")
+            for observer in self._observers:
+                observer.on_abort(self, request)
+        return request
+
+    def step(self) -> list[Request]:
+        """Compute one batch. Returns the requests that got a token, or are over, in the order of the batch.
+
+        A request whose own sampling fails is over, with that error; all others go on. Where the model fails, no request
+        has changed, and the next step tries again.
+        """
+        batch = self.plan()
+        try:
+            logits = batch_logits(self.model, batch, self.scheduler.cache) if batch.chunks else []
+            mx.eval(logits)
+        except BaseException:
+            self._undo(batch)
+            raise
+        touched = self.settle(batch, logits)
+        for observer in self._observers:
+            observer.on_step(self, batch, touched)
+        if self._is_checked:
+            self.check_integrity()
+        return touched
+
+    def plan(self) -> Batch:
+        """What the next step computes; the cache has made room for it."""
+        return self.scheduler.schedule()
+
+    def settle(self, batch: Batch, logits: Sequence[mx.array]) -> list[Request]:
+        """Give each request that was scored its next token; take those that are over out of scheduler and cache.
+
+        `next_token` chooses the token, and `Request.add` takes it, with the model's eos_token_ids and this engine's
+        max_length. If either raises an exception, the request is finished with "error" and that exception, and the
+        others get what they would get without it. Returns the requests that were scored, in the order of the batch.
+        Shapes: logits: for each chunk, scored x V, where scored is 0 or 1.
+
+        Task: w3d1.4
+        """
+        raise NotImplementedError(
+            "Week 3 Day 1 Task 4: Engine.settle is yours to write. "
+            "Chapter: Continuous batching. "
+            "Test: pdm run test --week 3 --day 1 -- -k task_4"
+        )
+
+    def _undo(self, batch: Batch) -> None:
+        for chunk in batch.chunks:
+            self.scheduler.cache.trim(chunk.request.id, len(chunk.tokens))
+
+    def _check_new(self, request: Request) -> None:
+        vocab_size, prompt = self.model.config.vocab_size, request.prompt
+        if self.scheduler.find(request.id) is not None:
+            raise ValueError(f"id: expected one that no other request has, got {request.id!r} again")
+        if request.status is not Status.WAITING or request.output:
+            raise ValueError(f"request {request.id!r}: expected a new one, got one that was served before")
+        if not all(0 <= token < vocab_size for token in prompt):
+            raise ValueError(
+                f"prompt: expected token ids from 0 to {vocab_size - 1}, got {min(prompt)} to {max(prompt)}"
+            )
+        if len(prompt) >= self.max_length:
+            raise ValueError(
+                f"prompt: expected fewer than {self.max_length} tokens, for which there is room, got {len(prompt)}"
+            )
+
+    def run(self) -> Iterator[Request]:
+        """Step until nothing is left to do; yield each request when it is over."""
+        while self.has_work:
+            for request in self.step():
+                if request.finish_reason is not None:
+                    yield request
+
+    def check_integrity(self) -> None:
+        """Raise AssertionError unless scheduler and cache are as they have to be between two steps."""
+        self.scheduler.check_integrity()

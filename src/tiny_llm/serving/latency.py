@@ -1,0 +1,95 @@
+"""How long requests wait: for their first token, and from one token to the next."""
+
+import math
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+
+from .batch import Batch
+from .engine import Engine
+from .request import Request
+
+__all__ = ["Latencies", "Recorder", "StepRecord", "latencies", "percentile"]
+
+
+@dataclass(frozen=True)
+class Latencies:
+    """Of one request, in seconds.
+
+    first: from its arrival to its first token. between: from each token to the next one.
+    """
+
+    first: float
+    between: Sequence[float]
+
+
+def latencies(arrival: float, token_times: Sequence[float]) -> Latencies:
+    """What a client waited that sent a request at `arrival`, and got its tokens at these times: one or more, in order.
+
+    Task: w3d2.2
+    """
+    raise NotImplementedError(
+        "Week 3 Day 2 Task 2: latencies is yours to write. "
+        "Chapter: Chunked prefill. "
+        "Test: pdm run test --week 3 --day 2 -- -k task_2"
+    )
+
+
+def percentile(values: Sequence[float], percent: float) -> float:
+    """The smallest of the values that at least `percent` per cent of them do not exceed (nearest rank).
+
+    percent: from 0 to 100; 0 gives the smallest value, 100 the largest.
+
+    Raises:
+        ValueError: there are no values, or `percent` is out of range. `_check_percent` below raises it.
+
+    Task: w3d2.2
+    """
+    raise NotImplementedError(
+        "Week 3 Day 2 Task 2: percentile is yours to write. "
+        "Chapter: Chunked prefill. "
+        "Test: pdm run test --week 3 --day 2 -- -k task_2"
+    )
+
+
+@dataclass(frozen=True)
+class StepRecord:
+    """A step that is over. time: when it was. tokens: of each request in it, how many were computed."""
+
+    time: float
+    tokens: dict[str, int]
+
+
+@dataclass
+class Recorder:
+    """An observer that notes when a request came (`arrive`), and when each of its tokens was there."""
+
+    clock: Callable[[], float] = time.perf_counter
+    arrivals: dict[str, float] = field(default_factory=dict)
+    token_times: dict[str, list[float]] = field(default_factory=dict)
+    steps: list[StepRecord] = field(default_factory=list)
+
+    def arrive(self, request: Request) -> None:
+        """A request came now."""
+        self.arrivals[request.id] = self.clock()
+        self.token_times[request.id] = []
+
+    def on_step(self, engine: Engine, batch: Batch, touched: Sequence[Request]) -> None:
+        now = self.clock()
+        self.steps.append(StepRecord(now, {chunk.request.id: len(chunk.tokens) for chunk in batch.chunks}))
+        for request in touched:
+            times = self.token_times.setdefault(request.id, [])
+            times += [now] * (len(request.output) - len(times))
+
+    def on_abort(self, engine: Engine, request: Request) -> None:
+        """What there was of it stays recorded."""
+
+    def of(self, request: Request) -> Latencies:
+        """What was noted of a request that came by `arrive` and has a token."""
+        return latencies(self.arrivals[request.id], self.token_times[request.id])
+
+
+def _check_percent(values: Sequence[float], percent: float) -> None:
+    if not values or not 0 <= percent <= 100:
+        raise ValueError(f"expected values, and per cent from 0 to 100, got {len(values)} values and {percent}")

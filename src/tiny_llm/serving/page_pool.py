@@ -1,0 +1,99 @@
+"""Pages: memory in pieces of one size, which are handed out, shared and given back."""
+
+from collections.abc import Mapping, Sequence
+
+__all__ = ["OutOfPagesError", "PagePool"]
+
+
+class OutOfPagesError(RuntimeError):
+    """There are fewer free pages than are needed."""
+
+
+class PagePool:
+    """Counts who holds which page. What is in a page, others know.
+
+    num_pages: they are named 0 to num_pages - 1. page_size: positions in a page.
+    """
+
+    def __init__(self, num_pages: int, page_size: int = 16):
+        _check_sizes(num_pages, page_size)
+        self.num_pages, self.page_size = num_pages, page_size
+        self._free = list(reversed(range(num_pages)))
+        self._holders = [0] * num_pages
+
+    @property
+    def num_free(self) -> int:
+        """How many pages nobody holds."""
+        return len(self._free)
+
+    def holders(self, page: int) -> int:
+        """How many hold a page: 0 where it is free."""
+        return self._holders[page]
+
+    def pages_for(self, length: int) -> int:
+        """How many pages so many positions need."""
+        return -(-length // self.page_size)
+
+    def allocate(self, count: int) -> list[int]:
+        """Take `count` pages that nobody holds; each has one holder then. All of them, or none.
+
+        Raises:
+            OutOfPagesError: there are fewer. Nothing has changed then.
+
+        Task: w3d3.1
+        """
+        raise NotImplementedError(
+            "Week 3 Day 3 Task 1: PagePool.allocate is yours to write. "
+            "Chapter: A paged KV cache. "
+            "Test: pdm run test --week 3 --day 3 -- -k task_1"
+        )
+
+    def share(self, pages: Sequence[int]) -> None:
+        """Each of these pages has one holder more.
+
+        Raises:
+            ValueError: a page is free, so that there is nothing to share. `_check_held` below raises it; nothing has
+                changed then.
+
+        Task: w3d3.1
+        """
+        raise NotImplementedError(
+            "Week 3 Day 3 Task 1: PagePool.share is yours to write. "
+            "Chapter: A paged KV cache. "
+            "Test: pdm run test --week 3 --day 3 -- -k task_1"
+        )
+
+    def release(self, pages: Sequence[int]) -> None:
+        """Each of these pages has one holder less; without a holder it is free again.
+
+        Raises:
+            ValueError: a page is free already, or would be released more often than it is held. `_check_held` below
+                raises it; nothing has changed then.
+
+        Task: w3d3.1
+        """
+        raise NotImplementedError(
+            "Week 3 Day 3 Task 1: PagePool.release is yours to write. "
+            "Chapter: A paged KV cache. "
+            "Test: pdm run test --week 3 --day 3 -- -k task_1"
+        )
+
+    def check_integrity(self, held: Mapping[int, int]) -> None:
+        """Raise AssertionError unless exactly these pages are held, by so many each, and all others are free once."""
+        found = {page: count for page, count in enumerate(self._holders) if count}
+        assert found == held, f"holders of pages: counted {found}, there are {dict(held)}"
+        free = sorted(self._free)
+        expected = [page for page in range(self.num_pages) if page not in found]
+        assert free == expected, f"free pages: listed {free}, expected {expected}"
+
+
+def _check_sizes(num_pages: int, page_size: int) -> None:
+    if num_pages < 1 or page_size < 1:
+        raise ValueError(f"expected one page or more, of one position or more, got {num_pages} of {page_size}")
+
+
+def _check_held(pages: Sequence[int], holders: Sequence[int]) -> None:
+    for page in pages:
+        if not 0 <= page < len(holders) or pages.count(page) > holders[page]:
+            named = holders[page] if 0 <= page < len(holders) else 0
+            raise ValueError(f"page {page}: expected one that is held {pages.count(page)} times or more, got {named}")

@@ -1,0 +1,151 @@
+"""A request: what somebody asked for, what there is of it by now, and when it is over."""
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import Literal, TypeAlias
+
+from ..generate import Decoder, Sampler, StopStrings, StreamingDetokenizer
+from ..sampler import make_sampler
+
+__all__ = ["FinishReason", "Request", "SamplingParams", "Status", "TextStream"]
+
+FinishReason: TypeAlias = Literal["stop", "length", "abort", "error"]
+
+
+class Status(Enum):
+    """Where a request stands: not in the cache, in the cache, over."""
+
+    WAITING = "waiting"
+    RUNNING = "running"
+    FINISHED = "finished"
+
+
+@dataclass(frozen=True)
+class SamplingParams:
+    """How a request's tokens are chosen, and what ends it. Each request has its own.
+
+    max_tokens: of the output, at least one. temperature to seed: as in `make_sampler`, which checks them.
+    stop: strings before which the text is cut. stop_token_ids: tokens that end the output, as those of the model do.
+    ignore_eos: the model's own ends do not count.
+
+    Raises:
+        ValueError: max_tokens is less than 1; `stop` is one string, or has an empty one.
+    """
+
+    max_tokens: int = 256
+    temperature: float = 0.0
+    top_k: int = 0
+    top_p: float = 1.0
+    min_p: float = 0.0
+    repetition_penalty: float = 1.0
+    seed: int | None = None
+    stop: Sequence[str] = ()
+    stop_token_ids: Collection[int] = ()
+    ignore_eos: bool = False
+
+    def __post_init__(self) -> None:
+        if self.max_tokens < 1:
+            raise ValueError(f"max_tokens: expected 1 or more, got {self.max_tokens}")
+        StopStrings(self.stop)
+
+    @property
+    def is_greedy(self) -> bool:
+        """Whether the likeliest token is taken, whatever came before."""
+        return self.temperature == 0 and self.repetition_penalty == 1
+
+    def sampler(self) -> Sampler:
+        """A sampler with a random state of its own. Raises ValueError where a number is out of its range."""
+        return make_sampler(
+            self.temperature, self.top_k, self.top_p, self.min_p, self.repetition_penalty, seed=self.seed
+        )
+
+
+class TextStream:
+    """A request's text, as its tokens come: without half characters, cut before the first stop string.
+
+    text: what is certain by now. found: whether there was a stop string.
+    """
+
+    def __init__(self, tokenizer: Decoder, stop: Sequence[str] = ()):
+        self.text = ""
+        self._detokenizer, self._stops = StreamingDetokenizer(tokenizer), StopStrings(stop)
+
+    @property
+    def found(self) -> bool:
+        return self._stops.found
+
+    def add(self, token: int) -> None:
+        """Take the next token."""
+        self.text += self._stops.add(self._detokenizer.add(token))
+
+    def finish(self) -> None:
+        """There are no more: add what was held back."""
+        if not self.found:
+            self.text += self._stops.add(self._detokenizer.finish())
+            self.text += self._stops.finish()
+
+
+class Request:
+    """A prompt, and what is generated for it.
+
+    id: a name of its own. prompt, output: token ids. text: where the output becomes text, or None if nobody needs it.
+    finish_reason: why it is over: "stop" (one of its ends came), "length" (it got all tokens that it may have), "abort"
+    (nobody wants it any more), "error" (`error` says what went wrong); None before.
+
+    Raises:
+        ValueError: the prompt is empty, a number of `params` is out of its range, or there are stop strings and no text
+            to find them in.
+    """
+
+    def __init__(
+        self,
+        id: str,
+        prompt: Sequence[int],
+        params: SamplingParams | None = None,
+        text: TextStream | None = None,
+    ):
+        self.id = id
+        self.prompt = tuple(prompt)
+        self.params = SamplingParams() if params is None else params
+        self.text = text
+        _check_request(self)
+        self.sampler = self.params.sampler()
+        self.output: list[int] = []
+        self.status = Status.WAITING
+        self.finish_reason: FinishReason | None = None
+        self.error: Exception | None = None
+
+    @property
+    def tokens(self) -> list[int]:
+        """Prompt and output."""
+        return [*self.prompt, *self.output]
+
+    def add(self, token: int, eos_token_ids: Collection[int], max_length: int) -> None:
+        """Take the next token, which is one more of the output; or the end, and then the request is finished.
+
+        It ends with "stop" at one of eos_token_ids, unless the request ignores them, or of its own stop_token_ids: that
+        token is in neither output nor text. It ends with "stop", too, where the text has come to a stop string: the
+        token that completed it is in the output. It ends with "length" where the output has max_tokens tokens, or
+        prompt and output together have max_length. Where there is more than one reason, "stop" counts.
+
+        Task: w3d1.1
+        """
+        raise NotImplementedError(
+            "Week 3 Day 1 Task 1: Request.add is yours to write. "
+            "Chapter: Continuous batching. "
+            "Test: pdm run test --week 3 --day 1 -- -k task_1"
+        )
+
+    def finish(self, reason: FinishReason, error: Exception | None = None) -> None:
+        """It is over, for this reason; there is no more text to come."""
+        self.status, self.finish_reason, self.error = Status.FINISHED, reason, error
+        if self.text is not None:
+            self.text.finish()
+
+
+def _check_request(request: Request) -> None:
+    if not request.prompt:
+        raise ValueError("prompt: expected at least one token, got none")
+    if request.params.stop and request.text is None:
+        raise ValueError("stop: expected a TextStream, in whose text stop strings are found, got none")

@@ -1,0 +1,54 @@
+"""A scheduler for a cache that may run out of room: the newest request then gives way, and is computed again later."""
+
+from .batch import Batch, Chunk
+from .chunked_scheduler import ChunkedScheduler
+from .request import Request, Status
+
+__all__ = ["PreemptingScheduler"]
+
+
+class PreemptingScheduler(ChunkedScheduler):
+    """As `ChunkedScheduler`, for a cache in which a running request may find no room for its next tokens.
+
+    A preempted request loses what is stored of it, and keeps prompt and output: it waits again, before all others, and
+    once there is room, all its tokens are computed anew.
+
+    Source: Kwon et al. 2023, "Efficient Memory Management for Large Language Model Serving with PagedAttention",
+    section 4.5, arXiv:2309.06180.
+    """
+
+    def preempt(self, request: Request) -> None:
+        """Stop a running request: it leaves the cache, and is the first of those that wait, with the status WAITING.
+
+        Task: w3d3.4
+        """
+        self.running.remove(request)
+        self.cache.close(request.id)
+        request.status = Status.WAITING
+        self.waiting.appendleft(request)
+
+    def schedule(self) -> Batch:
+        """As in `ChunkedScheduler`; but where there is no room for a chunk, the newest of all running requests is
+        preempted, and again, until there is room, be it the request itself for which there was none.
+
+        A chunk that a preempted request had in this step is taken back. The batch names who was preempted, in that
+        order. In a step that preempts, no waiting request begins.
+
+        Task: w3d3.4
+        """
+        chunks: list[Chunk] = []
+        preempted: list[Request] = []
+        for request in sorted(self.running, key=lambda request: self.pending(request) > 1):
+            if request in preempted:
+                continue
+            count = min(self.pending(request), self.left(chunks))
+            while request not in preempted and not self.cache.can_extend(request.id, count):
+                newest = self.running[-1]
+                self.preempt(newest)
+                preempted.append(newest)
+                chunks = [chunk for chunk in chunks if chunk.request is not newest]
+            if count and request not in preempted:
+                chunks.append(self.take(request, count))
+        while not preempted and self.left(chunks) and (begun := self.begin()):
+            chunks.append(self.take(begun, min(self.pending(begun), self.left(chunks))))
+        return Batch(chunks, [request.id for request in preempted])
