@@ -7,7 +7,7 @@ from typing import Protocol
 import mlx.core as mx
 
 from ..qwen2 import CausalLM
-from .batch import Batch
+from .batch import Batch, Chunk
 from .cache import RequestCache
 from .request import Request, Status
 from .scheduler import Scheduler
@@ -117,12 +117,13 @@ class Engine:
         return self.scheduler.schedule()
 
     def settle(self, batch: Batch, logits: Sequence[mx.array]) -> list[Request]:
-        """Give each request that was scored its next token; take those that are over out of scheduler and cache.
+        """Give each request that was scored its next tokens; take those that are over out of the scheduler.
 
-        `next_token` chooses the token, and `Request.add` takes it, with the model's eos_token_ids and this engine's
-        max_length. If either raises an exception, the request is finished with "error" and that exception, and the
-        others get what they would get without it. Returns the requests that were scored, in the order of the batch.
-        Shapes: logits: for each chunk, scored x V, where scored is 0 or 1.
+        `next_tokens` chooses them, and `Request.add` takes one after the other, with the model's eos_token_ids and this
+        engine's max_length, until the request is over. If either raises an exception, the request is finished with
+        "error" and that exception, and the others get what they would get without it. Returns the requests that were
+        scored, in the order of the batch.
+        Shapes: logits: for each chunk, scored x V.
 
         Task: w3d1.4
         """
@@ -150,6 +151,10 @@ class Engine:
             raise ValueError(
                 f"prompt: expected fewer than {self.max_length} tokens, for which there is room, got {len(prompt)}"
             )
+
+    def next_tokens(self, chunk: Chunk, logits: mx.array) -> list[int]:
+        """What comes next for the request of a chunk that was scored after its last token: one token here."""
+        return [next_token(chunk.request, logits)]
 
     def run(self) -> Iterator[Request]:
         """Step until nothing is left to do; yield each request when it is over."""

@@ -10,7 +10,7 @@ from ..attention import scaled_dot_product_attention_grouped
 from ..kv_cache import Attention
 from .batch import Chunk
 from .batched_cache import Span, attend_each
-from .cache import RowsLayer, StepCache
+from .cache import StepCache
 from .page_pool import PagePool
 
 __all__ = ["PageRows", "PagedKVCache", "PagedKVCacheLayer"]
@@ -70,6 +70,14 @@ class PagedKVCacheLayer:
             "Test: pdm run test --week 3 --day 3 -- -k task_3"
         )
 
+    def copy_page(self, source: int, target: int) -> None:
+        """Write what is in one page over what is in another."""
+        for stored in (self.keys, self.values):
+            if stored is not None:
+                page = mx.contiguous(stored[source])
+                mx.eval(page)  # so that nobody reads the old array any more, and it need not be copied
+                stored[target] = page
+
     def attend(self, query: mx.array, key: mx.array, value: mx.array, scale: float | None, rows: PageRows) -> mx.array:
         """As `RowsLayer` says."""
         self.store(key, value, rows.pages, rows.slots)
@@ -92,11 +100,11 @@ class PagedKVCache:
     ):
         self.pool = pool
         self.capacity = pool.num_pages * pool.page_size
-        self.layers: Sequence[RowsLayer[PageRows]] = self.make_layers(num_layers, attention)
+        self.layers = self.make_layers(num_layers, attention)
         self.tables: dict[str, list[int]] = {}
         self._lengths: dict[str, int] = {}
 
-    def make_layers(self, num_layers: int, attention: Attention) -> Sequence[RowsLayer[PageRows]]:
+    def make_layers(self, num_layers: int, attention: Attention) -> Sequence[PagedKVCacheLayer]:
         """The layers that this cache consists of."""
         pool = self.pool
         return [PagedKVCacheLayer(pool.num_pages, pool.page_size, attention) for _ in range(num_layers)]

@@ -5,6 +5,8 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Literal, TypeAlias
 
+import numpy as np
+
 from ..generate import Decoder, Sampler, StopStrings, StreamingDetokenizer
 from ..sampler import make_sampler
 
@@ -92,6 +94,8 @@ class Request:
     id: a name of its own. prompt, output: token ids. text: where the output becomes text, or None if nobody needs it.
     finish_reason: why it is over: "stop" (one of its ends came), "length" (it got all tokens that it may have), "abort"
     (nobody wants it any more), "error" (`error` says what went wrong); None before.
+    random: for whoever draws for this request, besides its sampler. num_drafted, num_accepted: how many tokens were
+    guessed for it, and how many of these were right (day 6).
 
     Raises:
         ValueError: the prompt is empty, a number of `params` is out of its range, or there are stop strings and no text
@@ -115,6 +119,8 @@ class Request:
         self.status = Status.WAITING
         self.finish_reason: FinishReason | None = None
         self.error: Exception | None = None
+        self.random = np.random.default_rng(self.params.seed)
+        self.num_drafted = self.num_accepted = 0
 
     @property
     def tokens(self) -> list[int]:

@@ -1,0 +1,115 @@
+"""A paged cache that finds the beginning of a prompt among what was computed before, for whichever request."""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+
+from ..attention import scaled_dot_product_attention_grouped
+from ..kv_cache import Attention
+from .batch import Chunk
+from .cache import StepCache
+from .page_pool import PagePool
+from .paged_cache import PagedKVCache, PageRows
+from .prefix_tree import PrefixTree
+
+__all__ = ["PrefixPagedKVCache"]
+
+
+class PrefixPagedKVCache(PagedKVCache):
+    """A `PagedKVCache` whose pages are found again by their tokens, while a request runs and after it is over.
+
+    Pages that only the tree holds are as good as free: they are given up, the least recently used first, when pages are
+    needed. A page that somebody else holds, too, is never written: whoever has to write into it gets a copy first
+    (copy-on-write).
+    tree: what is known.
+    """
+
+    def __init__(
+        self,
+        num_layers: int,
+        pool: PagePool,
+        attention: Attention = scaled_dot_product_attention_grouped,
+    ):
+        super().__init__(num_layers, pool, attention)
+        self.tree = PrefixTree(pool)
+        self._tokens: dict[str, list[int]] = {}
+        self._computed: dict[str, int] = {}  # of a request's tokens, how many had been in a step
+        self._remembered: dict[str, int] = {}  # and how many of its pages are in the tree
+
+    def can_open(self, tokens: Sequence[int]) -> bool:
+        pages, length = self.tree.match(tokens[:-1])
+        whole = length // self.pool.page_size
+        unused = sum(self.pool.holders(page) == 1 for page in pages)  # which will no longer be free
+        needed = self.pool.pages_for(len(tokens)) - whole
+        return needed <= self.pool.num_free + self.tree.num_evictable - unused
+
+    def open(self, id: str, tokens: Sequence[int]) -> None:
+        """A request comes: it shares the pages of the longest known beginning of its tokens, the last token left out,
+        since the model has to run on one at least. `length` counts what was found.
+
+        Task: w3d5.4
+        """
+        raise NotImplementedError(
+            "Week 3 Day 5 Task 4: PrefixPagedKVCache.open is yours to write. "
+            "Chapter: A prefix cache. "
+            "Test: pdm run test --week 3 --day 5 -- -k task_4"
+        )
+
+    def is_shared(self, id: str) -> bool:
+        """Whether the next position of a request would be written into a page that somebody else holds, too."""
+        return self._lengths[id] % self.pool.page_size > 0 and self.pool.holders(self.tables[id][-1]) > 1
+
+    def missing(self, id: str, count: int) -> int:
+        """As in `PagedKVCache`, and one more where the last page has to be copied."""
+        return super().missing(id, count) + (count > 0 and self.is_shared(id))
+
+    def can_extend(self, id: str, count: int) -> bool:
+        missing = self.missing(id, count)
+        return missing <= self.pool.num_free or missing <= self.pool.num_free + self.tree.num_evictable
+
+    def extend(self, id: str, tokens: Sequence[int]) -> None:
+        """As in `PagedKVCache`; if pages are missing, the tree gives up as many, and if the last page is shared, a copy
+        takes its place: in all layers, before anything is written into it.
+
+        Raises:
+            OutOfPagesError: of the pool. No page has a holder more or less then, besides those that the tree gave up.
+
+        Task: w3d5.4
+        """
+        raise NotImplementedError(
+            "Week 3 Day 5 Task 4: PrefixPagedKVCache.extend is yours to write. "
+            "Chapter: A prefix cache. "
+            "Test: pdm run test --week 3 --day 5 -- -k task_4"
+        )
+
+    def trim(self, id: str, count: int) -> None:
+        super().trim(id, count)
+        del self._tokens[id][self._lengths[id] :]
+        self._computed[id] = min(self._computed[id], self._lengths[id])
+        self._remembered[id] = min(self._remembered[id], self._computed[id] // self.pool.page_size)
+
+    def close(self, id: str) -> None:
+        self._remember(id)
+        super().close(id)
+        del self._tokens[id], self._computed[id], self._remembered[id]
+
+    def step(self, chunks: Sequence[Chunk]) -> StepCache[PageRows]:
+        """As in `PagedKVCache`. What was computed before this step can be found from now on."""
+        for chunk in chunks:
+            self._remember(chunk.request.id)
+            self._computed[chunk.request.id] = chunk.end
+        return super().step(chunks)
+
+    def _remember(self, id: str) -> None:
+        """Into the tree with what was computed of a request: what a planned step has yet to compute is left out."""
+        whole = self._computed[id] // self.pool.page_size
+        if whole > self._remembered[id]:
+            self.tables[id] = self.tree.insert(self._tokens[id][: self._computed[id]], self.tables[id])
+            self._remembered[id] = whole
+
+    def check_integrity(self, lengths: Mapping[str, int]) -> None:
+        super().check_integrity(lengths)
+        self.tree.check_integrity()
+        assert {id: len(tokens) for id, tokens in self._tokens.items()} == lengths
+
+    def held(self) -> Mapping[int, int]:
+        return Counter(super().held()) + Counter(node.page for node in self.tree.root)

@@ -1,0 +1,126 @@
+"""Drafters: they guess cheaply what the model is likely to say next."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+
+from ..qwen2 import CausalLM
+from .batch import Batch, Chunk
+from .cache import RequestCache
+from .distributions import Probabilities, draw, probabilities
+from .engine import batch_logits
+from .prefix_tree import common
+from .request import Request
+
+__all__ = ["Draft", "Drafter", "ModelDrafter", "NGramDrafter", "propose_by_ngram"]
+
+
+@dataclass(frozen=True)
+class Draft:
+    """Tokens that may come next. probabilities: the row that each was drawn from, k x V; None: they were not drawn."""
+
+    tokens: Sequence[int]
+    probabilities: Probabilities | None = None
+
+
+class Drafter(Protocol):
+    """Guesses for several requests at a time."""
+
+    def propose(self, wanted: Sequence[tuple[Request, int]]) -> list[Draft]:
+        """For each request at most so many tokens that may follow all its tokens so far: none is allowed, too."""
+
+    def forget(self, id: str) -> None:
+        """A request is over."""
+
+
+def propose_by_ngram(tokens: Sequence[int], count: int, longest: int = 3) -> list[int]:
+    """What followed the last time that the text's last tokens stood in it before.
+
+    First the last `longest` tokens are looked up, then one less, down to one. The latest place counts at which they
+    stand before the end; up to `count` tokens behind it are the guess. Nothing, if even the last token is new, or if
+    `count` is 0.
+    Source: Saxena 2023, "Prompt Lookup Decoding".
+
+    Task: w3d6.2
+    """
+    for n in range(min(longest, len(tokens) - 1), 0, -1):
+        pattern = list(tokens[-n:])
+        for start in range(len(tokens) - n - 1, -1, -1):
+            if list(tokens[start : start + n]) == pattern:
+                return list(tokens[start + n : start + n + count])
+    return []
+
+
+class NGramDrafter:
+    """Guesses by `propose_by_ngram`: it needs no model, and is right where a text repeats itself."""
+
+    def __init__(self, longest: int = 3):
+        self.longest = longest
+
+    def propose(self, wanted: Sequence[tuple[Request, int]]) -> list[Draft]:
+        return [Draft(propose_by_ngram(request.tokens, count, self.longest)) for request, count in wanted]
+
+    def forget(self, id: str) -> None:
+        """Nothing is kept."""
+
+
+class ModelDrafter:
+    """Guesses by a smaller model with the same vocabulary, and a cache of its own."""
+
+    def __init__(self, model: CausalLM, cache: RequestCache):
+        self.model, self.cache = model, cache
+        self._stored: dict[str, list[int]] = {}  # of each request, the tokens whose keys and values are in the cache
+
+    def propose(self, wanted: Sequence[tuple[Request, int]]) -> list[Draft]:
+        """Up to so many tokens for each request, each drawn by the request's own parameters and `random`.
+
+        First `align` makes what is stored of each request true. The first guess comes from the tokens that are not
+        stored, each further one from the guess before it: all requests together, in one pass of the model for each
+        guess. The last guess is not run. A request for which the cache has no room gets none.
+
+        Task: w3d6.3
+        """
+        guesses: list[list[int]] = [[] for _ in wanted]
+        rows: list[list[Probabilities]] = [[] for _ in wanted]
+        open_ = [i for i, (request, count) in enumerate(wanted) if count and self.align(request, count)]
+        while open_:
+            texts = [wanted[i][0].tokens + guesses[i] for i in open_]
+            chunks = [self.take(wanted[i][0], text) for i, text in zip(open_, texts, strict=True)]
+            scores = batch_logits(self.model, Batch(chunks), self.cache)
+            for i, text, logits in zip(open_, texts, scores, strict=True):
+                request, _ = wanted[i]
+                rows[i].append(probabilities(request.params, logits, [text]))
+                guesses[i].append(draw(rows[i][-1][0], request.random))
+            open_ = [i for i in open_ if len(guesses[i]) < wanted[i][1]]
+        return [
+            Draft(tokens, np.concatenate(found) if found else None) for tokens, found in zip(guesses, rows, strict=True)
+        ]
+
+    def align(self, request: Request, count: int) -> bool:
+        """Trim what is stored of a request to what is still true: what it has in common with the request's tokens from
+        the beginning on, never the last of them. False: there is no room for the rest and `count - 1` guesses."""
+        tokens = request.tokens
+        if request.id not in self._stored:
+            if not self.cache.can_open(tokens):
+                return False
+            self.cache.open(request.id, tokens)
+            self._stored[request.id] = tokens[: self.cache.length(request.id)]
+        stored = self._stored[request.id]
+        kept = min(common(stored, tokens), len(tokens) - 1)
+        self.cache.trim(request.id, len(stored) - kept)
+        del stored[kept:]
+        return self.cache.can_extend(request.id, len(tokens) - kept + count - 1)
+
+    def take(self, request: Request, text: Sequence[int]) -> Chunk:
+        """A chunk of all tokens of a text that are not stored, scored after the last."""
+        stored = self._stored[request.id]
+        start, tokens = len(stored), list(text[len(stored) :])
+        self.cache.extend(request.id, tokens)
+        stored += tokens
+        return Chunk(request, tokens, start, scored=1)
+
+    def forget(self, id: str) -> None:
+        if self._stored.pop(id, None) is not None:
+            self.cache.close(id)

@@ -1,0 +1,149 @@
+"""A tree of pages by the tokens that are in them, and by all tokens before: what was computed once is found again."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterator, Sequence
+from itertools import takewhile
+
+from .page_pool import PagePool
+
+__all__ = ["Node", "PrefixTree"]
+
+
+class Node:
+    """A page full of tokens, which follow those of its ancestors. The root has no tokens and no page.
+
+    tokens: exactly those whose keys and values are in the page. children: by their tokens. last_used: the later, the
+    greater.
+    """
+
+    def __init__(self, tokens: tuple[int, ...], page: int, parent: Node | None):
+        self.tokens, self.page, self.parent = tokens, page, parent
+        self.children: dict[tuple[int, ...], Node] = {}
+        self.last_used = 0
+
+    def __iter__(self) -> Iterator[Node]:
+        """All nodes below, parents first."""
+        for child in self.children.values():
+            yield child
+            yield from child
+
+
+class PrefixTree:
+    """Finds the pages of a text's beginning. It is one of the holders of each page that it knows.
+
+    A request that holds a page of the tree holds those of all ancestors as well. So a page that only the tree holds has
+    no descendant that anybody else holds.
+
+    Source: Zheng et al. 2024, "SGLang: Efficient Execution of Structured Language Model Programs", section 3,
+    arXiv:2312.07104.
+    """
+
+    def __init__(self, pool: PagePool):
+        self.pool = pool
+        self.root = Node((), -1, None)
+        self._time = 0
+
+    def touch(self, node: Node) -> None:
+        """It is used now, later than all others so far."""
+        self._time += 1
+        node.last_used = self._time
+
+    def match(self, tokens: Sequence[int]) -> tuple[list[int], int]:
+        """The pages of the longest known beginning of a text, in order, and how many positions of it they hold.
+
+        A whole page counts where it and all before it have exactly the text's tokens. Of those that could come next,
+        the one with the longest common beginning, of one token or more, is the last page: of it only those positions
+        count. Each node that is found is touched, parents first. No page gets a new holder.
+
+        Task: w3d5.1
+        """
+        pages: list[int] = []
+        node, length, size = self.root, 0, self.pool.page_size
+        while child := node.children.get(tuple(tokens[length : length + size])):
+            node = child
+            self.touch(node)
+            pages.append(node.page)
+            length += size
+        rest = tokens[length:]
+        best = max(node.children.values(), key=lambda child: common(child.tokens, rest), default=None)
+        if best is not None and (found := common(best.tokens, rest)):
+            self.touch(best)
+            pages.append(best.page)
+            length += found
+        return pages, length
+
+    def insert(self, tokens: Sequence[int], pages: Sequence[int]) -> list[int]:
+        """Remember the whole pages of a text. Returns the pages that its holder is to use from now on.
+
+        tokens: from the text's beginning. pages: what its holder has, at least one for each page_size tokens; tokens
+        behind the last whole page are left out, and so are pages.
+        What is not known yet becomes a node, and its page has the tree as one more holder. What is known keeps its
+        page: where the holder has another one with the same tokens, that is released, and the tree's page is shared in
+        its place. Each node on the way is touched, parents first.
+
+        Task: w3d5.2
+        """
+        node, size, used = self.root, self.pool.page_size, list(pages)
+        for i in range(len(tokens) // size):
+            key = tuple(tokens[i * size : (i + 1) * size])
+            if key not in node.children:
+                node.children[key] = Node(key, used[i], node)
+                self.pool.share([used[i]])
+            node = node.children[key]
+            self.touch(node)
+            if node.page != used[i]:
+                self.pool.share([node.page])
+                self.pool.release([used[i]])
+                used[i] = node.page
+        return used
+
+    @property
+    def num_evictable(self) -> int:
+        """How many pages only the tree holds."""
+        return sum(self.pool.holders(node.page) == 1 for node in self.root)
+
+    def evict(self, count: int) -> int:
+        """Give back `count` pages that only the tree holds, or as many as there are: the least recently used first.
+
+        Always a leaf goes, so that no node loses its ancestors; a parent may go after its last child. Returns how many
+        pages are free now that were not before.
+
+        Task: w3d5.3
+        """
+        leaves = [(node.last_used, node) for node in self.root if self._is_evictable(node)]
+        heapq.heapify(leaves)
+        evicted = 0
+        while leaves and evicted < count:
+            _, node = heapq.heappop(leaves)
+            parent = node.parent
+            assert parent is not None
+            del parent.children[node.tokens]
+            self.pool.release([node.page])
+            evicted += 1
+            if parent is not self.root and self._is_evictable(parent):
+                heapq.heappush(leaves, (parent.last_used, parent))
+        return evicted
+
+    def _is_evictable(self, node: Node) -> bool:
+        return not node.children and self.pool.holders(node.page) == 1
+
+    def check_integrity(self) -> None:
+        """Raise AssertionError unless each node stands where its tokens say, with a page of its own that is held."""
+        nodes = list(self.root)
+        pages = [node.page for node in nodes]
+        assert len(set(pages)) == len(pages), f"a page is in two nodes: {sorted(pages)}"
+        for node in nodes:
+            assert node.parent is not None
+            assert node.parent.children.get(node.tokens) is node, "a node is not where its tokens say"
+            assert len(node.tokens) == self.pool.page_size
+            assert self.pool.holders(node.page) >= 1, f"page {node.page} is in the tree, and free"
+            if node.parent is not self.root:
+                alone = self.pool.holders(node.parent.page) == 1
+                assert not alone or self.pool.holders(node.page) == 1, "a page is held, and the one before it is not"
+
+
+def common(a: Sequence[int], b: Sequence[int]) -> int:
+    """How many tokens two texts have in common from the beginning on."""
+    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(a, b, strict=False)))
