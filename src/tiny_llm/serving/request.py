@@ -144,9 +144,10 @@ class Request:
         )
 
     def finish(self, reason: FinishReason, error: Exception | None = None) -> None:
-        """It is over, for this reason; there is no more text to come."""
+        """It is over, for this reason; there is no more text to come. After an error the text stays as it is: it may
+        have been the text that failed."""
         self.status, self.finish_reason, self.error = Status.FINISHED, reason, error
-        if self.text is not None:
+        if self.text is not None and error is None:
             self.text.finish()
 
 
