@@ -8,6 +8,7 @@ from typing import Any
 import typer
 
 from . import build_ext, doctor, export, lessons, roofline, running, solutions, text, trace, update, viz, watch
+from .batch import batch
 from .bench.command import bench
 from .grading import commands
 from .problems import say
@@ -41,6 +42,7 @@ app.command()(commands.report)
 app.command()(export.export)
 app.command()(text.generate)
 app.command()(text.chat)
+app.command()(batch)
 
 to_pytest = {"ignore_unknown_options": True, "allow_extra_args": True}
 app.command("test", context_settings=to_pytest)(running.run)

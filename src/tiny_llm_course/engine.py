@@ -74,10 +74,13 @@ class Engine:
 
     def cache(self) -> Any:
         """An empty KV cache, whose attention is a kernel if the layers are."""
-        layers, KVCache = len(self.model.layers), self._module("kv_cache").KVCache
+        return self._module("kv_cache").KVCache(len(self.model.layers), **self.attention())
+
+    def attention(self) -> dict[str, Any]:
+        """What a cache is made with so that its attention is a kernel, if the layers are and it is written."""
         if self._wanted.layers == "plain" or not self._is_written(_ATTENTION):
-            return KVCache(layers)
-        return KVCache(layers, attention=self._module("kernels.attention").flash_attention)
+            return {}
+        return {"attention": self._module("kernels.attention").flash_attention}
 
     def _module(self, name: str) -> Any:
         return import_module(f"{self._wanted.package}.{name}")

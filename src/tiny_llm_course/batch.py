@@ -1,0 +1,243 @@
+"""`tiny-llm batch`: a file of requests, served together; results in another file, as they come."""
+
+from __future__ import annotations
+
+import sys
+from collections import deque
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from time import perf_counter
+from typing import Annotated, Any
+
+import typer
+
+from .batch_input import BatchRequest, read_requests
+from .batch_results import Results
+from .engine import LAYERS, Wanted
+from .language import Lang, Messages
+from .problems import CommandError, is_learners, reporting, say
+from .run_record import RunRecorder
+from .serving import KINDS, Options, Serving
+from .session import DEFAULT_IMPL, package_of
+from .text import DEFAULT_MODEL, Bits, Dtype, Impl, Layers, Model, Threads
+
+__all__ = ["batch"]
+
+MOST_EMPTY = 3  # steps without a token, one behind the other: more means that there will never be one
+
+
+def batch(
+    file: Annotated[
+        Path,
+        typer.Argument(
+            metavar="FILE.jsonl",
+            help='A request on each line: {"prompt": TEXT} is written on, {"messages": [{"role": "user", "content": '
+            'TEXT}]} is answered. Besides: "id", "max_tokens", "temperature", "top_k", "top_p", "min_p", '
+            '"repetition_penalty", "seed", "stop", "stop_token_ids", "ignore_eos". Default: 256 tokens, the likeliest.',
+        ),
+    ],
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Where results are added, each as soon as it is there. Requests that have one are skipped. Default: "
+            "FILE.out.jsonl beside the requests.",
+        ),
+    ] = None,
+    model: Model = DEFAULT_MODEL,
+    impl: Impl = DEFAULT_IMPL,
+    dtype: Dtype = None,
+    bits: Bits = None,
+    layers: Layers = LAYERS[0],
+    threads: Threads = None,
+    max_running: Annotated[int, typer.Option(metavar="N", help="How many requests run at the same time.")] = 16,
+    token_budget: Annotated[
+        int, typer.Option(metavar="N", help="How many tokens a step computes at most, of all requests.")
+    ] = 256,
+    cache: Annotated[
+        str | None,
+        typer.Option(
+            metavar="|".join(kind.name for kind in KINDS),
+            help="Where keys and values are kept. Default: the furthest of these that is written.",
+        ),
+    ] = None,
+    pages: Annotated[
+        int | None,
+        typer.Option(
+            metavar="N",
+            help="How many pages the cache has. Default: enough for all that run, and a quarter of the memory at most.",
+        ),
+    ] = None,
+    page_size: Annotated[int, typer.Option(metavar="N", help="How many positions a page has.")] = 16,
+    check: Annotated[bool, typer.Option("--check", help="Check scheduler and cache after each step.")] = False,
+    record: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Write what each step did, for `viz schedule`. A former file is replaced."),
+    ] = None,
+    lang: Lang = None,
+) -> None:
+    """Serve a file of requests together, a result for each. After an interruption, it goes on where it was."""
+    with reporting():
+        words = Messages(lang)
+        wanted = Wanted(package_of(impl), model, dtype, bits, layers, threads)
+        options = Options(wanted, max_running, token_budget, cache, pages, page_size, check)
+        requests = read_requests(file, words)
+        out = file.with_name(f"{file.name.removesuffix('.jsonl')}.out.jsonl") if out is None else out
+        _check_files(file, out, record, words)
+        with Results(out, [request.id for request in requests], words) as results:
+            left = [request for request in requests if request.id not in results.done]
+            if len(left) < len(requests):
+                say(words("batch_goes_on", done=len(requests) - len(left), count=len(requests), file=out))
+            if left:
+                _serve(Serving(options, words), left, results, record, words, len(requests))
+
+
+def _check_files(file: Path, out: Path, record: Path | None, words: Messages) -> None:
+    named = [path for path in (file, out, record) if path is not None]
+    if len({path.resolve() for path in named}) < len(named):
+        raise CommandError(words("batch_same_file"))
+    for path in named[1:]:
+        if not path.parent.is_dir():
+            raise CommandError(words("batch_no_folder", file=path))
+
+
+def _serve(
+    serving: Serving,
+    requests: Sequence[BatchRequest],
+    results: Results,
+    record: Path | None,
+    words: Messages,
+    count: int,
+) -> None:
+    run = _Run(serving, results, words)
+    run.encode(requests)
+    recorder = RunRecorder(run.about(), lambda: len(run.queue)) if record else None
+    try:
+        with _board(len(requests), words) as show:
+            run.go([recorder] if recorder else [], show)
+    except KeyboardInterrupt:
+        say("\n" + words("batch_interrupted", done=len(results.done), count=count, file=results.path))
+        raise typer.Exit(130) from None
+    finally:
+        if recorder and record:
+            recorder.write(record)
+    said = words("batch_done", count=len(requests), tokens=run.tokens, seconds=f"{run.seconds:.1f}", speed=run.speed)
+    say(f"{said} {words('viz_wrote', file=results.path)}")
+    if results.num_errors:
+        say(words("batch_errors", count=results.num_errors), style="yellow")
+
+
+@dataclass
+class _Run:
+    """Requests on their way through an engine. queue: those that the engine does not know of yet, with their tokens."""
+
+    serving: Serving
+    results: Results
+    words: Messages
+    queue: deque[tuple[BatchRequest, list[int]]] = field(default_factory=deque)
+    ended: int = 0  # tokens of requests that are over
+    start: float = field(default_factory=perf_counter)
+    engine: Any = None
+    empty: int = 0  # steps without a token
+
+    def encode(self, requests: Sequence[BatchRequest]) -> None:
+        for request in requests:
+            try:
+                self.queue.append((request, self.serving.encode(request.prompt)))
+            except ValueError as error:
+                self._refuse(request, 0, error)
+
+    def about(self) -> dict[str, Any]:
+        options = self.serving.options
+        sizes = {"max_running": options.max_running, "token_budget": options.token_budget}
+        return {"model": options.wanted.model, "cache": self.serving.kind.name, **sizes}
+
+    def go(self, observers: Sequence[Any], show: Any) -> None:
+        """Until each request has a result. show: gets the state after each step."""
+        if not self.queue:
+            return
+        longest = max(len(tokens) + request.params.get("max_tokens", 256) for request, tokens in self.queue)
+        self.engine = self.serving.engine(longest, [*observers, self])
+        self.start = perf_counter()
+        while self.queue or self.engine.has_work:
+            self._feed()
+            for request in self.engine.step() if self.engine.has_work else []:
+                if request.finish_reason is not None:
+                    self._write(request)
+            show(self)
+
+    def on_step(self, engine: Any, batch: Any, touched: Sequence[Any]) -> None:
+        """As an observer: whether there is anything that goes on."""
+        self.empty = 0 if batch.chunks or batch.preempted else self.empty + 1
+        if self.empty > MOST_EMPTY:
+            raise CommandError(self.words("batch_stuck", waiting=len(engine.scheduler.waiting)), exit_code=1)
+
+    def on_abort(self, engine: Any, request: Any) -> None:
+        """Nobody does that here."""
+
+    @property
+    def waiting(self) -> int:
+        return len(self.engine.scheduler.waiting) + len(self.queue)
+
+    @property
+    def tokens(self) -> int:
+        """That were generated so far."""
+        return self.ended + sum(len(request.output) for request in self.engine.scheduler) if self.engine else 0
+
+    @property
+    def seconds(self) -> float:
+        return perf_counter() - self.start
+
+    @property
+    def speed(self) -> str:
+        return f"{self.tokens / self.seconds:.1f} tok/s"
+
+    def _feed(self) -> None:
+        """Not all at once: whoever looks for a request in an engine looks at all of them."""
+        while self.queue and len(self.engine.scheduler.waiting) < 2 * self.serving.options.max_running:
+            asked, tokens = self.queue.popleft()
+            try:
+                self.engine.add(self.serving.request(asked.id, tokens, asked.params))
+            except ValueError as error:
+                if is_learners(error):
+                    raise
+                self._refuse(asked, len(tokens), error)
+
+    def _refuse(self, asked: BatchRequest, length: int, error: ValueError) -> None:
+        self.results.add(_result(asked.id, "", "error", length, 0) | {"error": str(error)})
+
+    def _write(self, request: Any) -> None:
+        """A result; but what is wrong with a learner's own code is wrong for all requests, and is shown."""
+        if request.error is not None and (is_learners(request.error) or isinstance(request.error, NotImplementedError)):
+            raise request.error
+        self.ended += len(request.output)
+        result = _result(request.id, request.text.text, request.finish_reason, len(request.prompt), len(request.output))
+        if request.error is not None:
+            result["error"] = f"{type(request.error).__name__}: {request.error}"
+        self.results.add(result)
+
+
+def _result(id: str, text: str, reason: str, prompt: int, output: int) -> dict[str, Any]:
+    usage = {"prompt_tokens": prompt, "completion_tokens": output, "total_tokens": prompt + output}
+    return {"id": id, "text": text, "finish_reason": reason, "usage": usage}
+
+
+@contextmanager
+def _board(count: int, words: Messages) -> Iterator[Any]:
+    """A bar on stderr, where that is a terminal, and what shows a run there."""
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+
+    columns = (BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[state]}", markup=False))
+    with Progress(*columns, console=Console(stderr=True), disable=not sys.stderr.isatty(), transient=True) as progress:
+        bar = progress.add_task("", total=count, state="")
+
+        def show(run: _Run) -> None:
+            state = words(
+                "batch_state", speed=run.speed, running=len(run.engine.scheduler.running), waiting=run.waiting
+            )
+            progress.update(bar, completed=count - run.waiting - len(run.engine.scheduler.running), state=state)
+
+        yield show

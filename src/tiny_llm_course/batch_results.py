@@ -1,0 +1,117 @@
+"""The results of `tiny-llm batch`: a file that grows by a line whenever a request is over, whatever may happen."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import stat
+from collections.abc import Collection, Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from .language import Messages
+from .problems import CommandError, say
+
+__all__ = ["Results"]
+
+_BEGINNING = b'{"id": "'  # of each line
+
+
+class Results:
+    """Results in a file, of which those that are there already count. Use it in `with`.
+
+    A line is in the file, and on the disk, before `add` returns. What was cut short by a crash, only the last line can
+    be, is cut off. done: the ids that have a result. num_errors: how many of them are errors.
+
+    Raises:
+        CommandError: the file is used by another `batch`, or holds anything else than results of these requests.
+    """
+
+    def __init__(self, path: Path, ids: Collection[str], words: Messages):
+        self.path, self._words = path, words
+        self._is_new = not path.exists()
+        if not self._is_new and not stat.S_ISREG(path.stat().st_mode):
+            raise CommandError(words("batch_out_no_file", file=path))
+        self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o666)
+        self.done: set[str] = set()
+        self.num_errors = 0
+        try:
+            self._lock()
+            self._read(set(ids))
+        except BaseException:
+            os.close(self._descriptor)
+            raise
+
+    def add(self, result: Mapping[str, Any]) -> None:
+        """Write a result: {"id": ..., ...}."""
+        line = (json.dumps(result, ensure_ascii=False) + "\n").encode("utf-8", "replace")
+        try:
+            while line:
+                line = line[os.write(self._descriptor, line) :]
+            os.fsync(self._descriptor)
+        except OSError as error:
+            raise CommandError(f"--out: {self.path}: {error.strerror}", exit_code=1) from None
+        self._note(result)
+
+    def __enter__(self) -> Results:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._is_new and not self.done:
+            self.path.unlink(missing_ok=True)
+        os.close(self._descriptor)
+
+    def _note(self, result: Mapping[str, Any]) -> None:
+        self.done.add(result["id"])
+        self.num_errors += "error" in result
+
+    def _lock(self) -> None:
+        try:
+            fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)  # the system ends it with the process
+        except BlockingIOError:
+            raise CommandError(self._words("batch_out_used", file=self.path), exit_code=1) from None
+        except OSError:  # a file system without locks
+            return
+
+    def _read(self, ids: set[str]) -> None:
+        whole, newline, half = self.path.read_bytes().rpartition(b"\n")
+        lines = whole.split(b"\n") if newline else []
+        for number, line in enumerate(lines, start=1):
+            self._take(number, line, ids)
+        if half and not _is_cut(half):
+            self._take(len(lines) + 1, half, ids)
+            os.write(self._descriptor, b"\n")
+        elif half:
+            os.ftruncate(self._descriptor, len(whole) + len(newline))
+            say(self._words("batch_out_cut", file=self.path))
+
+    def _take(self, number: int, line: bytes, ids: set[str]) -> None:
+        result = _result(line)
+        if result is None:
+            raise CommandError(self._words("batch_out_no_results", file=self.path, line=number))
+        if result["id"] not in ids:
+            raise CommandError(self._words("batch_out_other", file=self.path, line=number, id=result["id"]))
+        self._note(result)
+
+
+def _is_cut(half: bytes) -> bool:
+    """Whether it is the beginning of a line of ours, and not all of a line, of whomever."""
+    try:
+        json.loads(half)
+    except (ValueError, RecursionError):
+        return half[: len(_BEGINNING)] == _BEGINNING[: len(half)]
+    return False
+
+
+def _result(line: bytes) -> dict[str, Any] | None:
+    """A line's result; None if it is none."""
+    try:
+        found = json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+    is_result = isinstance(found, dict) and isinstance(found.get("id"), str) and {"text", "finish_reason"} <= {*found}
+    return found if is_result else None

@@ -1,0 +1,182 @@
+"""What serves many requests at the same time: a loaded model, and week 3's cache, scheduler and engine."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from importlib import import_module
+from importlib.util import find_spec
+from typing import Any
+
+from .engine import Engine, Wanted, open_stubs
+from .language import Messages
+from .problems import CommandError, say
+from .unsolved import Stub
+
+__all__ = ["KINDS", "Kind", "Options", "Serving", "kinds_of", "missing"]
+
+MEMORY = 4  # a cache gets one part of so many of the machine's memory at most
+NUMBER = 4  # bytes of a number in the cache, at most
+_NOT_RUN = ("latency",)  # files in which tasks of week 3 may wait: no request needs them
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A cache of week 3. days: of the week, those whose tasks it runs on."""
+
+    name: str
+    module: str
+    cache: str
+    days: tuple[int, ...]
+
+
+KINDS = (  # in the order of the course
+    Kind("slots", "batched_cache", "BatchedKVCache", (1,)),
+    Kind("pages", "paged_cache", "PagedKVCache", (1, 3)),
+    Kind("kernel-pages", "kernel_pages", "KernelPagedKVCache", (1, 3, 4)),
+    Kind("prefix", "prefix_cache", "PrefixPagedKVCache", (1, 3, 5)),
+)
+
+
+@dataclass(frozen=True)
+class Options:
+    """How requests are served.
+
+    cache: of KINDS, or None for the furthest that is written. pages: None for as many as the requests need.
+
+    Raises:
+        CommandError: an option is out of range.
+    """
+
+    wanted: Wanted
+    max_running: int = 16
+    token_budget: int = 256
+    cache: str | None = None
+    pages: int | None = None
+    page_size: int = 16
+    is_checked: bool = False
+
+    def __post_init__(self) -> None:
+        for name, value in (("max-running", self.max_running), ("page-size", self.page_size), ("pages", self.pages)):
+            if value is not None and value < 1:
+                raise CommandError(f"--{name}: expected 1 or more, got {value}")
+        if self.token_budget < self.max_running:
+            raise CommandError(
+                f"--token-budget: expected at least {self.max_running}, one for each request that runs "
+                f"(--max-running), got {self.token_budget}"
+            )
+        known = [kind.name for kind in kinds_of(self.wanted.package)]
+        if self.cache not in (None, *known):
+            raise CommandError(f"--cache: expected one of {', '.join(known)}, got {self.cache!r}")
+        if self.cache == "slots" and self.pages is not None:
+            raise CommandError("--pages: expected a cache in pages, got --cache slots; leave one of them out")
+
+
+class Serving:
+    """A loaded model, and what serves requests with it. Says on stderr what was chosen.
+
+    context: how many tokens a request may have, prompt and output. kind: of the cache.
+    """
+
+    def __init__(self, options: Options, words: Messages):
+        self.options, self._words = options, words
+        self._package = options.wanted.package
+        self._open = open_stubs(self._package)
+        self.kind = self._choose()
+        self._loaded = Engine(options.wanted)
+        self.model, self.tokenizer = self._loaded.model, self._loaded.tokenizer
+        self.context: int = self.model.config.max_position_embeddings
+
+    def encode(self, prompt: str | Sequence[Mapping[str, str]]) -> list[int]:
+        """The tokens of a text as it is, or of messages that are to be answered.
+
+        Raises:
+            ValueError: there are messages, and no chat template, or one that refuses them.
+        """
+        if isinstance(prompt, str):
+            return list(self.tokenizer.encode(prompt))
+        if not self.tokenizer.has_chat_template:
+            raise ValueError("messages: expected a prompt, since this checkpoint has no chat template")
+        from jinja2 import TemplateError
+
+        try:
+            return list(self.tokenizer.apply_chat_template(list(prompt), add_generation_prompt=True))
+        except TemplateError as error:
+            raise ValueError(f"messages: the checkpoint's chat template refuses them: {error}") from None
+
+    def request(self, id: str, tokens: Sequence[int], params: Mapping[str, Any]) -> Any:
+        """A request of the package. Raises a ValueError where its own checks do. params: of `SamplingParams`."""
+        module = self._module("request")
+        settings = module.SamplingParams(**params)
+        return module.Request(id, tokens, settings, module.TextStream(self.tokenizer, settings.stop))
+
+    def engine(self, longest: int | None = None, observers: Sequence[Any] = ()) -> Any:
+        """A new engine with an empty cache. longest: how many tokens a request has at most, prompt and output."""
+        cache = self._cache(min(longest or self.context, self.context))
+        scheduler = self._scheduler(cache)
+        return self._module("engine").Engine(self.model, scheduler, observers, is_checked=self.options.is_checked)
+
+    def _module(self, name: str) -> Any:
+        return import_module(f"{self._package}.serving.{name}")
+
+    def _choose(self) -> Kind:
+        """What was asked for, or the furthest cache that is written."""
+        kinds = kinds_of(self._package)
+        waiting = {kind: missing(self._open, kind.days) for kind in kinds}
+        written = [kind for kind in kinds if not waiting[kind]]
+        asked = [kind for kind in kinds if kind.name == self.options.cache] or written[-1:] or kinds[:1]
+        kind = asked[0]
+        if stub := waiting[kind]:
+            raise CommandError(self._words("serving_open", name=kind.name, **_place(stub)), exit_code=1)
+        if self.options.cache is None and kind is not kinds[-1]:
+            listed = ", ".join(f"{other.name} ({stub.task})" for other, stub in waiting.items() if stub)
+            say(self._words("serving_not_written", names=listed, name=kind.name))
+        return kind
+
+    def _cache(self, longest: int) -> Any:
+        options, config = self.options, self.model.config
+        make, layers = getattr(self._module(self.kind.module), self.kind.cache), len(self.model.layers)
+        position = 2 * layers * config.num_key_value_heads * config.head_dim * NUMBER  # bytes
+        room = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // MEMORY // position
+        if self.kind.name == "slots":
+            capacity = max(2, min(longest, room // options.max_running))
+            self._tell("slots", capacity < longest, count=options.max_running, size=capacity)
+            return make(layers, options.max_running, capacity, **self._loaded.attention())
+        needed = -(-longest // options.page_size) * options.max_running
+        pages = options.pages or max(1, min(needed, room // options.page_size))
+        self._tell("pages", options.pages is None and pages < needed, count=pages, size=options.page_size)
+        return make(layers, self._module("page_pool").PagePool(pages, options.page_size), **self._loaded.attention())
+
+    def _tell(self, unit: str, is_cut: bool, count: int, size: int) -> None:
+        said = self._words(f"serving_{unit}", name=self.kind.name, count=count, size=size, positions=count * size)
+        say(said + (self._words("serving_memory", part=MEMORY) if is_cut else ""))
+
+    def _scheduler(self, cache: Any) -> Any:
+        options = self.options
+        if self.kind.name != "slots":
+            make = self._module("preempting_scheduler").PreemptingScheduler
+        elif not (stub := missing(self._open, (2,))):
+            make = self._module("chunked_scheduler").ChunkedScheduler
+        else:
+            say(self._words("serving_whole_prompts", task=stub.task))
+            return self._module("scheduler").Scheduler(cache, options.max_running)
+        return make(cache, options.max_running, options.token_budget)
+
+
+def kinds_of(package: str) -> list[Kind]:
+    """The caches that a package has, be they written or stubs."""
+    if find_spec(f"{package}.serving") is None:
+        raise CommandError(f"{package} has no package `serving`: it is week 3's; update the course", exit_code=1)
+    return [kind for kind in KINDS if find_spec(f"{package}.serving.{kind.module}") is not None]
+
+
+def missing(stubs: Sequence[Stub], days: Sequence[int]) -> Stub | None:
+    """The first of these stubs that requests would meet on these days of week 3. Kernels do without bodies in Metal."""
+    needed = (stub for stub in stubs if stub.task.week == 3 and stub.task.day in days)
+    return next((stub for stub in needed if stub.file.suffix != ".metal" and stub.file.stem not in _NOT_RUN), None)
+
+
+def _place(stub: Stub) -> dict[str, object]:
+    file = f"{os.path.relpath(stub.file)}:{stub.line}"
+    return {"task": stub.task, "file": file, "command": stub.task.test_command}
