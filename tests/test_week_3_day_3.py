@@ -1,0 +1,1028 @@
+"""Week 3 Day 3: a paged KV cache."""
+
+from collections import Counter
+
+import mlx.core as mx
+import numpy as np
+import oracles
+import pytest
+from helpers import Inputs, array64, assert_close, assert_unchanged, over_dtypes
+
+from tiny_llm_models.untrained import untrained_config, write_untrained
+
+task_1 = pytest.mark.task("w3d3.1")
+task_2 = pytest.mark.task("w3d3.2")
+task_3 = pytest.mark.task("w3d3.3")
+task_4 = pytest.mark.task("w3d3.4")
+
+
+def refused(call):
+    """Fail unless a call is refused with a ValueError, or with an assertion."""
+    with pytest.raises((ValueError, AssertionError)):
+        call()
+
+
+def out_of_pages(call):
+    """Fail unless a call raises an OutOfPagesError: that is what who asks for pages waits for."""
+    try:
+        call()
+    except NotImplementedError:
+        raise
+    except Exception as error:
+        name = f"{type(error).__name__}: {error}"
+        assert "OutOfPagesError" in name, f"expected an OutOfPagesError, got {name}"
+    else:
+        pytest.fail("expected an OutOfPagesError, got no error at all", pytrace=False)
+
+
+# ------------------------------------------------------------------------------------------ task 1: a pool of pages
+
+
+def new_pool(impl, num_pages, page_size=4):
+    return impl.serving.page_pool.PagePool(num_pages, page_size)
+
+
+def counted(pool):
+    """How many pages are free, and how many hold each page."""
+    return pool.num_free, [pool.holders(page) for page in range(pool.num_pages)]
+
+
+@task_1
+def test_task_1_take_and_give_back(impl):
+    pool = new_pool(impl, 8)
+    pages = pool.allocate(3)
+    assert (len(pages), pool.num_free) == (3, 5), "pages that were handed out, and free pages"
+    pool.release(pages)
+    assert pool.num_free == 8, "all pages are free again"
+
+
+@task_1
+def test_task_1_each_page_has_one_holder(impl):
+    """No page is handed out twice."""
+    pool = new_pool(impl, 8)
+    pages = []
+    for count in (2, 1, 4):
+        pages += pool.allocate(count)
+        assert len(set(pages)) == len(pages), "a page was handed out that is held already"
+        assert set(pages) <= set(range(8)), "pages are named 0 to num_pages - 1"
+        assert counted(pool) == (8 - len(pages), [pages.count(page) for page in range(8)])
+        pool.check_integrity(Counter(pages))
+
+
+@task_1
+def test_task_1_all_of_them_or_none(impl):
+    """Where there are fewer pages: an OutOfPagesError, and nothing has changed."""
+    pool = new_pool(impl, 5)
+    pages = pool.allocate(3)
+    for count in (3, 4, 100):
+        out_of_pages(lambda: pool.allocate(count))  # noqa: B023
+        assert counted(pool) == (2, [pages.count(page) for page in range(5)]), "a refused call changes nothing"
+    pages += pool.allocate(2)
+    assert sorted(pages) == [0, 1, 2, 3, 4], "as many as there are can be had"
+    out_of_pages(lambda: pool.allocate(1))
+
+
+@task_1
+def test_task_1_no_pages(impl):
+    """Whoever needs none gets none, of an empty pool as well."""
+    pool = new_pool(impl, 3)
+    for taken in (2, 1):
+        pool.allocate(taken)
+        before = counted(pool)
+        got = list(pool.allocate(0))
+        assert got == [], "zero pages were asked for"
+        pool.share([])
+        pool.release([])
+        assert counted(pool) == before
+
+
+@task_1
+def test_task_1_pages_are_used_again(impl):
+    pool = new_pool(impl, 4)
+    pages = pool.allocate(4)
+    for count in (1, 3, 4, 2):
+        back, pages = pages[:count], pages[count:]
+        pool.release(back)
+        assert counted(pool) == (count, [pages.count(page) for page in range(4)])
+        pages += pool.allocate(count)
+        assert sorted(pages) == [0, 1, 2, 3], "each page is held once"
+        pool.check_integrity(Counter(pages))
+
+
+@task_1
+def test_task_1_one_holder_more_one_holder_less(impl):
+    """A page that several hold is free when the last of them has released it."""
+    pool = new_pool(impl, 6)
+    a, b, c = pool.allocate(3)
+    steps = [
+        (pool.share, [b, c], {a: 1, b: 2, c: 2}),
+        (pool.share, [c], {a: 1, b: 2, c: 3}),
+        (pool.share, [c], {a: 1, b: 2, c: 4}),
+        (pool.release, [a, b, c], {b: 1, c: 3}),
+        (pool.release, [c], {b: 1, c: 2}),
+        (pool.release, [c, b], {c: 1}),
+        (pool.share, [c], {c: 2}),
+        (pool.release, [c], {c: 1}),
+        (pool.release, [c], {}),
+    ]
+    for number, (call, pages, held) in enumerate(steps, start=1):
+        call(pages)
+        expected = 6 - len(held), [held.get(page, 0) for page in range(6)]
+        assert counted(pool) == expected, f"free pages and holders after call {number}"
+        pool.check_integrity(held)
+    assert sorted(pool.allocate(6)) == [0, 1, 2, 3, 4, 5]
+
+
+@task_1
+def test_task_1_a_page_twice_in_one_call(impl):
+    """Two that hold it release it together."""
+    pool = new_pool(impl, 3)
+    (page,) = pool.allocate(1)
+    pool.share([page])
+    pool.share([page])
+    pool.release([page, page])
+    assert (pool.num_free, pool.holders(page)) == (2, 1), "three held it, and two of them released it"
+    pool.share([page])
+    pool.release([page, page])
+    assert (pool.num_free, pool.holders(page)) == (3, 0), "two held it, and both released it"
+    pool.check_integrity({})
+
+
+@task_1
+def test_task_1_what_is_free_cannot_be_shared(impl):
+    """A ValueError, and nothing has changed. The given `_check_held` raises it: call it first."""
+    pool = new_pool(impl, 4)
+    pages = pool.allocate(2)
+    (free, *_) = (page for page in range(4) if page not in pages)
+    before = counted(pool)
+    for wrong in ([free], [*pages, free], [pages[0], 4], [-1]):
+        refused(lambda: pool.share(wrong))  # noqa: B023
+        assert counted(pool) == before, "a refused call changes nothing"
+    pool.check_integrity(Counter(pages))
+
+
+@task_1
+def test_task_1_what_is_free_cannot_be_released(impl):
+    """Nor a page more often than it is held. A page that is twice in the list of free ones would get two owners."""
+    pool = new_pool(impl, 4)
+    a, b = pool.allocate(2)
+    pool.share([b])
+    (free, *_) = (page for page in range(4) if page not in (a, b))
+    before = counted(pool)
+    for wrong in ([free], [a, free], [a, a], [b, a, b, b], [a, 4], [-1]):
+        refused(lambda: pool.release(wrong))  # noqa: B023
+        assert counted(pool) == before, "a refused call changes nothing"
+    pool.release([b, a])
+    refused(lambda: pool.release([a]))
+    pool.check_integrity({b: 1})
+
+
+@task_1
+def test_task_1_lists_belong_to_the_caller(impl):
+    """Those that are handed in are not changed, and those that are handed out may be."""
+    pool = new_pool(impl, 6)
+    pages = pool.allocate(4)
+    kept = list(pages)
+    pool.share(pages)
+    pool.release(pages)
+    assert pages == kept, "the caller's list was changed"
+    pages.clear()
+    pool.release(tuple(kept[:2]))
+    pool.check_integrity(Counter(kept[2:]))
+    others = pool.allocate(4)
+    others.append(kept[2])
+    assert sorted(others + kept[3:]) == [0, 1, 2, 3, 4, 5]
+
+
+@task_1
+def test_task_1_by_chance(impl):
+    """Calls in any order, beside a naive count."""
+    random = np.random.RandomState(1)
+    pool, held = new_pool(impl, 9), Counter()
+    for number in range(300):
+        pages = [page for page in held.elements() if random.rand() < 0.4]
+        match random.randint(3):
+            case 0:
+                count, free = int(random.randint(4)), 9 - len(held)
+                if count > free:
+                    out_of_pages(lambda: pool.allocate(count))  # noqa: B023
+                else:
+                    held.update(pool.allocate(count))
+            case 1:
+                pages = sorted(set(pages))
+                pool.share(pages)
+                held.update(pages)
+            case 2:
+                pool.release(pages)
+                held -= Counter(pages)
+        expected = 9 - len(held), [held[page] for page in range(9)]
+        assert counted(pool) == expected, f"free pages and holders after {number + 1} calls"
+        pool.check_integrity(dict(held))
+
+
+# --------------------------------------------------------------------------------------------- task 2: page tables
+
+
+def paged(impl, num_pages, page_size=4, num_layers=1):
+    return impl.serving.paged_cache.PagedKVCache(num_layers, new_pool(impl, num_pages, page_size))
+
+
+def begin(cache, id, length):
+    """A request that has so many tokens, all of them stored."""
+    tokens = list(range(length))
+    cache.open(id, tokens)
+    if tokens:
+        cache.extend(id, tokens)
+
+
+def pages_of(length, page_size=4):
+    """How many pages so many positions need: counted, not computed."""
+    return len({position // page_size for position in range(length)})
+
+
+def seen(cache, *ids):
+    """Of each request its length and its pages; then how many pages are free."""
+    return [(cache.length(id), list(cache.tables[id])) for id in ids], cache.pool.num_free
+
+
+@task_2
+def test_task_2_a_prompt(impl):
+    cache = paged(impl, 8)
+    begin(cache, "a", 6)
+    assert (cache.length("a"), len(cache.tables["a"]), cache.pool.num_free) == (6, 2, 6), "6 positions, 4 in a page"
+    cache.close("a")
+    assert cache.pool.num_free == 8, "a request that left holds no page"
+
+
+@task_2
+@pytest.mark.parametrize("length", [0, 1, 3, 4, 5, 8])
+def test_task_2_missing(impl, length):
+    """Pages besides those that are there: none, as long as the last page has room."""
+    cache = paged(impl, 8)
+    begin(cache, "a", length)
+    before = seen(cache, "a")
+    got = [cache.missing("a", count) for count in range(14)]
+    expected = [pages_of(length + count) - pages_of(length) for count in range(14)]
+    assert got == expected, f"pages for 0 to 13 more positions, where {length} are stored and a page has 4"
+    assert seen(cache, "a") == before, "who asks takes nothing"
+
+
+@task_2
+@pytest.mark.parametrize("page_size", [1, 3, 4, 16])
+def test_task_2_one_position_after_the_other(impl, page_size):
+    """A page is taken when the last one is full, and comes behind those that are there."""
+    cache = paged(impl, 12, page_size)
+    cache.open("a", [5])
+    table = []
+    for length in range(1, 13):
+        cache.extend("a", [length])
+        before, table = table, list(cache.tables["a"])
+        assert (cache.length("a"), len(table)) == (length, pages_of(length, page_size)), "positions, and their pages"
+        assert table[: len(before)] == before, "pages stay where they are: the new one comes at the end"
+        cache.check_integrity({"a": length})
+
+
+@task_2
+def test_task_2_several_requests(impl):
+    """Each has pages of its own, wherever they lie."""
+    cache = paged(impl, 12)
+    lengths = {"a": 0, "b": 0, "c": 0}
+    for id in lengths:
+        cache.open(id, [1])
+    tables = {id: [] for id in lengths}
+    for id, count in [("a", 3), ("b", 9), ("a", 2), ("c", 1), ("a", 4), ("b", 3), ("c", 8), ("b", 1), ("a", 1)]:
+        cache.extend(id, [7] * count)
+        lengths[id] += count
+        for other, before in tables.items():
+            after = list(cache.tables[other])
+            assert after[: len(before)] == before, f"pages of {other!r} changed when {id!r} got {count} positions"
+            assert len(after) == pages_of(lengths[other]), f"pages of {other!r}, which has {lengths[other]} positions"
+            tables[other] = after
+        cache.check_integrity(lengths)
+
+
+@task_2
+def test_task_2_out_of_pages(impl):
+    """The pool's OutOfPagesError, and nothing has changed."""
+    cache = paged(impl, 4)
+    begin(cache, "a", 5)
+    begin(cache, "b", 3)
+    before = seen(cache, "a", "b")
+    for id, count in (("a", 8), ("b", 6), ("b", 100)):
+        assert not cache.can_extend(id, count)
+        out_of_pages(lambda: cache.extend(id, [7] * count))  # noqa: B023
+        assert seen(cache, "a", "b") == before, "lengths, tables and free pages after a refused call"
+        cache.check_integrity({"a": 5, "b": 3})
+    cache.extend("a", [7] * 7)
+    cache.extend("b", [7])
+    assert [cache.can_extend(id, count) for id in "ab" for count in (0, 1)] == [True, False] * 2, "all pages are full"
+    cache.check_integrity({"a": 12, "b": 4})
+
+
+@task_2
+@pytest.mark.parametrize(
+    ("length", "count"), [(6, 1), (6, 2), (6, 3), (6, 6), (9, 1), (9, 5), (9, 6), (8, 4), (8, 0), (7, 0), (1, 1)]
+)
+def test_task_2_trim(impl, length, count):
+    """Pages in which a position is left are kept, all behind them are free."""
+    cache = paged(impl, 8)
+    begin(cache, "a", length)
+    begin(cache, "b", 2)
+    table = list(cache.tables["a"])
+    cache.trim("a", count)
+    kept = table[: pages_of(length - count)]
+    expected = (length - count, kept)
+    assert (cache.length("a"), list(cache.tables["a"])) == expected, "positions that are left, and their pages"
+    cache.check_integrity({"a": length - count, "b": 2})
+    for more in (1, 6):
+        cache.extend("a", [7] * more)
+        assert list(cache.tables["a"])[: len(kept)] == kept, "after trimming it goes on behind what is left"
+    cache.check_integrity({"a": length - count + 7, "b": 2})
+
+
+@task_2
+def test_task_2_close(impl):
+    """All its pages are free at once, and its name too."""
+    cache = paged(impl, 6)
+    begin(cache, "a", 9)
+    begin(cache, "b", 5)
+    cache.close("a")
+    cache.check_integrity({"b": 5})
+    assert "a" not in cache.tables, "a request that left has no table"
+    begin(cache, "c", 16)
+    cache.check_integrity({"b": 5, "c": 16})
+    cache.close("b")
+    begin(cache, "a", 2)
+    cache.check_integrity({"a": 2, "c": 16})
+    cache.open("d", [1])
+    cache.close("d")
+    cache.check_integrity({"a": 2, "c": 16})
+
+
+@task_2
+def test_task_2_pages_that_others_hold_too(impl):
+    """Who gives a page back is one holder less. It is not free while somebody else holds it."""
+    cache = paged(impl, 6)
+    begin(cache, "a", 9)
+    table = list(cache.tables["a"])
+    cache.pool.share(table)
+    cache.trim("a", 5)
+    held = [cache.pool.holders(page) for page in table]
+    assert (held, cache.pool.num_free) == ([2, 1, 1], 3), "holders of its pages after `trim`, and free pages"
+    cache.close("a")
+    held = [cache.pool.holders(page) for page in table]
+    assert (held, cache.pool.num_free) == ([1, 1, 1], 3), "holders of its pages after `close`, and free pages"
+
+
+@task_2
+def test_task_2_by_chance(impl):
+    """Requests come, grow, shrink and leave: nothing is lost, nothing is held twice, and a page a request is the most
+    that is not full."""
+    random = np.random.RandomState(2)
+    cache, lengths = paged(impl, 20, page_size=3), {}
+    for number in range(300):
+        id, count = "abcdef"[random.randint(6)], int(random.randint(8))
+        free = 20 - sum(pages_of(length, 3) for length in lengths.values())
+        if id not in lengths:
+            cache.open(id, [1])
+            lengths[id] = 0
+        elif random.rand() < 0.6:
+            missing = pages_of(lengths[id] + count, 3) - pages_of(lengths[id], 3)
+            if missing > free:
+                out_of_pages(lambda: cache.extend(id, [7] * count))  # noqa: B023
+            else:
+                cache.extend(id, [7] * count)
+                lengths[id] += count
+        elif random.rand() < 0.7:
+            count = min(count, lengths[id])
+            cache.trim(id, count)
+            lengths[id] -= count
+        else:
+            cache.close(id)
+            del lengths[id]
+        cache.check_integrity(lengths)
+        free = 20 - sum(pages_of(length, 3) for length in lengths.values())
+        assert cache.pool.num_free == free, f"free pages after {number + 1} calls"
+
+
+# ---------------------------------------------------------------------------- task 3: keys and values in pages
+
+H_Q, H_KV, HEAD_DIM = 6, 2, 5
+
+
+def new_layer(impl, num_pages, page_size):
+    return impl.serving.paged_cache.PagedKVCacheLayer(num_pages, page_size)
+
+
+def rows(inputs, T, H_kv=H_KV):
+    """Keys and values of T rows, T x H_kv x 1 x D."""
+    return inputs.normal(T, H_kv, 1, HEAD_DIM), inputs.normal(T, H_kv, 1, HEAD_DIM)
+
+
+class Written:
+    """A layer, and what it has to hold: of each place a key and a value."""
+
+    def __init__(self, impl, inputs, num_pages, page_size):
+        self.layer = new_layer(impl, num_pages, page_size)
+        self.inputs, self.page_size = inputs, page_size
+        self.places = {}
+
+    def store(self, places):
+        """places: pairs of a page and a place within it."""
+        key, value = rows(self.inputs, len(places))
+        pages, slots = (mx.array(list(numbers)) for numbers in zip(*places, strict=True))
+        self.layer.store(key, value, pages, slots)
+        for t, place in enumerate(places):
+            self.places[place] = array64(key)[t, :, 0], array64(value)[t, :, 0]
+
+    def check(self):
+        """All that was written is in the arrays, each key and value in its place."""
+        for array, of in ((self.layer.keys, 0), (self.layer.values, 1)):
+            pages, slots = (np.array(numbers) for numbers in zip(*self.places, strict=True))
+            expected = np.array([stored[of] for stored in self.places.values()])
+            assert_close(array[mx.array(pages), :, mx.array(slots)], expected, dtype=self.inputs.dtype, tolerance=0)
+
+    def check_gathered(self, table, length):
+        places = [(table[position // self.page_size], position % self.page_size) for position in range(length)]
+        got = self.layer.gather(table, length)
+        for array, of in zip(got, (0, 1), strict=True):
+            expected = np.stack([self.places[place][of] for place in places], axis=1)[None]
+            assert_close(array, expected, dtype=self.inputs.dtype, tolerance=0)
+
+
+@task_3
+def test_task_3_one_page(impl):
+    layer = new_layer(impl, 3, 4)
+    key, value = rows(Inputs(1), 3, H_kv=1)
+    layer.store(key, value, mx.array([0, 0, 0]), mx.array([0, 1, 2]))
+    keys, values = layer.gather([0], 3)
+    assert_close(keys, array64(key).reshape(1, 1, 3, HEAD_DIM), tolerance=0)
+    assert_close(values, array64(value).reshape(1, 1, 3, HEAD_DIM), tolerance=0)
+
+
+@task_3
+@over_dtypes
+def test_task_3_each_row_in_its_place(impl, dtype):
+    """Rows of one step go to pages of several requests; what is elsewhere stays."""
+    written = Written(impl, Inputs(2, dtype), num_pages=5, page_size=3)
+    for places in (
+        [(1, 0), (1, 1), (4, 0)],
+        [(3, 2)],
+        [(0, 0), (0, 1), (0, 2), (2, 0)],
+        [(1, 2), (4, 1)],
+    ):
+        written.store(places)
+        written.check()
+    shape = (5, H_KV, 3, HEAD_DIM)
+    got = written.layer.keys.shape, written.layer.values.shape
+    assert got == (shape, shape), "keys and values: P x H_kv x page_size x D"
+
+
+@task_3
+def test_task_3_over_what_was_there(impl):
+    """A page is handed out again: the new owner writes over what the last one left."""
+    written = Written(impl, Inputs(3), num_pages=3, page_size=2)
+    written.store([(0, 0), (0, 1), (2, 0), (2, 1)])
+    written.store([(2, 0), (0, 1)])
+    written.check()
+    written.check_gathered([0, 2], 4)
+
+
+@task_3
+@over_dtypes
+@pytest.mark.parametrize(
+    ("table", "length"),
+    [([2], 3), ([2, 3], 4), ([4, 0, 2], 7), ([4, 0, 2], 9), ([1, 3, 0, 2], 5), ([3, 1, 4, 0, 2], 1), ([0, 4, 1], 8)],
+    ids=str,
+)
+def test_task_3_gather(impl, table, length, dtype):
+    """Pages in the order of the table, up to `length`, though there may be more of them."""
+    written = Written(impl, Inputs(4, dtype), num_pages=5, page_size=3)
+    written.store([(page, slot) for page in range(5) for slot in range(3)])
+    before = list(table)
+    written.check_gathered(table, length)
+    assert table == before, "the table is the cache's, and was changed"
+
+
+@task_3
+def test_task_3_what_was_gathered_stays(impl):
+    """Copies: later writes do not change them, nor does writing into them change what is stored."""
+    written = Written(impl, Inputs(5), num_pages=3, page_size=2)
+    places = [(0, 0), (0, 1), (1, 0), (1, 1)]
+    written.store(places)
+    keys, values = written.layer.gather([1, 0], 4)
+    before = [array64(keys), array64(values)]
+    written.store(places)
+    assert_close(keys, before[0], tolerance=0)
+    assert_close(values, before[1], tolerance=0)
+    keys[:] = 0
+    written.check()
+
+
+@task_3
+def test_task_3_leaves_its_inputs_alone(impl):
+    layer = new_layer(impl, 1, 3)
+    key, value = rows(Inputs(6), 3)
+    before = [array64(key), array64(value)]
+    places = mx.array([0, 0, 0]), mx.array([0, 1, 2])
+    layer.store(key, value, *places)
+    layer.store(*rows(Inputs(7), 3), *places)
+    assert_unchanged(before, key, value)
+
+
+class Recorder:
+    """A layer that keeps what it is told of the rows, and attends to nothing."""
+
+    def __init__(self):
+        self.seen = []
+
+    def attend(self, query, key, value, scale, place):
+        spans = [(span.first, span.last, span.length) for span in place.spans]
+        tables = [list(table) for table in place.tables]
+        self.seen.append((place.pages.tolist(), place.slots.tolist(), spans, tables, scale))
+        return query
+
+
+def chunks_of(impl, cache, takes):
+    """A chunk of so many tokens for each of these requests, for which the cache makes room."""
+    found = []
+    for id, count in takes:
+        start = cache.length(id)
+        cache.extend(id, [7] * count)
+        request = impl.serving.request.Request(id, [7])
+        found.append(impl.serving.batch.Chunk(request, (7,) * count, start, 1))
+    return tuple(found)
+
+
+STEPS = [  # of each, how many tokens of which requests
+    [("a", 5)],
+    [("b", 1), ("a", 1)],
+    [("a", 2), ("c", 7), ("b", 1)],
+    [("b", 1), ("c", 1)],
+    [("c", 4), ("b", 9), ("a", 1)],
+    [("a", 1)],
+]
+
+
+def opened(impl, num_layers=1, page_size=3):
+    """A cache with three requests, whose pages lie between each other."""
+    cache = paged(impl, 14, page_size, num_layers)
+    for id in "cab":
+        cache.open(id, [1])
+    return cache
+
+
+@task_3
+def test_task_3_where_each_row_belongs(impl):
+    """Page and place of each row, by its position; and of each chunk which rows it has, and its request's table."""
+    cache = opened(impl)
+    for number, takes in enumerate(STEPS):
+        recorder = Recorder()
+        cache.layers = [recorder]
+        chunks = chunks_of(impl, cache, takes)
+        step = cache.step(chunks)
+        query = mx.zeros((sum(count for _, count in takes), 1, 1, 1))
+        step.layers[0].attend(query, query, query, 0.5)
+        places, spans = [], []
+        for id, count in takes:
+            length = cache.length(id)
+            table = list(cache.tables[id])
+            places += [(table[position // 3], position % 3) for position in range(length - count, length)]
+            first = spans[-1][1] if spans else 0
+            spans.append((first, first + count, length))
+        pages, slots, *rest = recorder.seen[0]
+        got = list(zip(pages, slots, strict=True))
+        assert got == places, f"pages and slots of the rows of step {number + 1}"
+        assert rest == [spans, [list(cache.tables[id]) for id, _ in takes], 0.5], "spans, tables and scale"
+
+
+@task_3
+def test_task_3_the_positions_of_a_step(impl):
+    """Each row has its own, which RoPE gets."""
+    cache = opened(impl)
+    for takes in STEPS:
+        step = cache.step(chunks_of(impl, cache, takes))
+        expected = [p for id, count in takes for p in range(cache.length(id) - count, cache.length(id))]
+        assert step.layers[0].offset.tolist() == expected
+        step.advance(1)
+
+
+@task_3
+@pytest.mark.parametrize("scale", [None, 0.3])
+@pytest.mark.parametrize("page_size", [1, 3, 16])
+def test_task_3_each_attends_to_its_own(impl, page_size, scale):
+    """All layers, all steps: a row sees what is stored of its request up to its own position, and nothing else."""
+    inputs = Inputs(8)
+    cache = paged(impl, 40, page_size, num_layers=2)
+    stored = {id: [[] for _ in cache.layers] for id in "bca"}
+    for id in stored:
+        cache.open(id, [1])
+    for takes in STEPS:
+        step = cache.step(chunks_of(impl, cache, takes))
+        T = sum(count for _, count in takes)
+        for number, layer in enumerate(step.layers):
+            query, (key, value) = inputs.normal(T, H_Q, 1, HEAD_DIM), rows(inputs, T)
+            q, k, v = (array64(array)[:, :, 0] for array in (query, key, value))  # each T, heads, D
+            expected, first = [], 0
+            for id, count in takes:
+                here = slice(first, first + count)
+                first += count
+                stored[id][number] += [(k[t], v[t]) for t in range(here.start, here.stop)]
+                keys, values = (np.stack(arrays, axis=1) for arrays in zip(*stored[id][number], strict=True))
+                mask = oracles.causal_mask(count, keys.shape[1])
+                attended = oracles.grouped_attention(q[here].swapaxes(0, 1), keys, values, scale, mask)
+                expected.append(attended.swapaxes(0, 1))
+            assert_close(layer.attend(query, key, value, scale), np.concatenate(expected)[:, :, None])
+
+
+def new_model(impl, folder):
+    config = untrained_config("qwen3", num_hidden_layers=2)
+    shapes = impl.weights.expected_shapes(impl.config.ModelConfig.from_hf(config))
+    write_untrained(folder, config, shapes, seed=3)
+    return impl.models.load_model(folder)
+
+
+SAMPLING = [
+    {"max_tokens": 9},
+    {"max_tokens": 12, "temperature": 1.0, "seed": 5},
+    {"max_tokens": 4, "temperature": 0.8, "top_k": 20, "seed": 6},
+    {"max_tokens": 15, "repetition_penalty": 1.3},
+    {"max_tokens": 1},
+    {"max_tokens": 10, "temperature": 1.2, "top_p": 0.9, "seed": 7},
+]
+
+
+def requests_of(impl, lengths):
+    """Requests with prompts of these lengths, each with its own way to choose tokens."""
+    serving = impl.serving.request
+    prompts = [np.array(Inputs(40 + i).tokens(length, vocab_size=256)).tolist() for i, length in enumerate(lengths)]
+    return [
+        serving.Request(f"r{i}", prompt, serving.SamplingParams(**SAMPLING[i % len(SAMPLING)]))
+        for i, prompt in enumerate(prompts)
+    ]
+
+
+def alone(impl, model, request):
+    """What a request gets that nobody shares the model with: week 2's loop."""
+    params = request.params
+    sampler = impl.sampler.make_sampler(
+        params.temperature, params.top_k, params.top_p, 0.0, params.repetition_penalty, seed=params.seed
+    )
+    eos_token_ids = model.config.eos_token_ids
+    return list(impl.generate.generate(model, list(request.prompt), sampler, params.max_tokens, eos_token_ids))
+
+
+def check_alone(impl, model, requests):
+    """Each has got what it gets alone, token for token."""
+    for request in requests:
+        got, expected = list(request.output), alone(impl, model, request)
+        assert got == expected, f"output of {request.id!r}, and what it gets alone"
+
+
+@task_3
+@pytest.mark.parametrize("page_size", [1, 4, 16])
+def test_task_3_token_for_token(impl, tmp_path, page_size):
+    """Requests that share a step get what each gets alone."""
+    model = new_model(impl, tmp_path)
+    cache = paged(impl, 160 // page_size, page_size, num_layers=len(model.layers))
+    engine = impl.serving.engine.Engine(model, impl.serving.scheduler.Scheduler(cache, 3), is_checked=True)
+    requests = requests_of(impl, [7, 16, 1, 20])
+    for request in requests:
+        engine.add(request)
+    for _ in range(60):
+        if engine.has_work:
+            engine.step()
+    check_alone(impl, model, requests)
+    cache.check_integrity({})
+
+
+# ------------------------------------------------------------------------------------- task 4: when pages run out
+
+
+class Plan:
+    """A scheduler, a cache in pages, and no model: whoever is scored gets the token 7."""
+
+    def __init__(self, impl, num_pages, prompts, max_running=8, token_budget=64, cache=None):
+        self.cache = cache or paged(impl, num_pages)
+        scheduler = impl.serving.preempting_scheduler.PreemptingScheduler
+        self.scheduler = scheduler(self.cache, max_running, token_budget)
+        self.requests = {}
+        self.elsewhere = []  # pages that somebody else holds
+        for id, length in zip("abcdefgh", prompts, strict=False):
+            params = impl.serving.request.SamplingParams(max_tokens=1000, seed=1)
+            self.requests[id] = impl.serving.request.Request(id, [1] * length, params)
+            self.scheduler.add(self.requests[id])
+
+    def take_elsewhere(self, count):
+        self.elsewhere = self.cache.pool.allocate(count)
+
+    def step(self):
+        """The next step: of each chunk its request, start, tokens and whether it is scored; then who was preempted."""
+        batch = self.scheduler.schedule()
+        chunks = [(chunk.request.id, chunk.start, len(chunk.tokens), chunk.scored) for chunk in batch.chunks]
+        for chunk in batch.chunks:
+            if chunk.scored:
+                chunk.request.add(7, (), 10_000)
+        if self.elsewhere:  # of these, no cache knows
+            self.cache.pool.release(self.elsewhere)
+        self.scheduler.check_integrity()
+        if self.elsewhere:
+            self.take_elsewhere(len(self.elsewhere))
+        return chunks, list(batch.preempted)
+
+    def finish(self, id):
+        self.scheduler.remove(self.requests[id])
+
+    @property
+    def running(self):
+        return [request.id for request in self.scheduler.running]
+
+    @property
+    def waiting(self):
+        return [request.id for request in self.scheduler.waiting]
+
+
+@task_4
+def test_task_4_the_newest_makes_room(impl):
+    plan = Plan(impl, 4, [4, 4])
+    assert plan.step() == ([("a", 0, 4, 1), ("b", 0, 4, 1)], [])
+    for position in (4, 5, 6, 7):
+        assert plan.step() == ([("a", position, 1, 1), ("b", position, 1, 1)], []), "there is room for both"
+    chunks, _ = plan.step()
+    assert chunks == [("a", 8, 1, 1)], "no page is free: the newest gives way"
+    assert (plan.running, plan.waiting) == (["a"], ["b"])
+
+
+@task_4
+def test_task_4_preempt(impl):
+    """It leaves the cache, keeps prompt and output, and is the first of those that wait."""
+    plan = Plan(impl, 10, [5, 6, 7, 3], max_running=3)
+    plan.step()
+    plan.step()
+    b = plan.requests["b"]
+    plan.scheduler.preempt(b)
+    got = plan.running, plan.waiting, b.status.value, list(b.prompt), list(b.output), b.finish_reason
+    assert got == (["a", "c"], ["b", "d"], "waiting", [1] * 6, [7, 7], None), "running, waiting, and what is left of it"
+    plan.scheduler.check_integrity()
+    free = plan.cache.pool.num_free
+    assert free == 10 - pages_of(6) - pages_of(8), "pages that are free once it has left"
+    plan.scheduler.preempt(plan.requests["a"])
+    assert (plan.running, plan.waiting) == (["c"], ["a", "b", "d"])
+    plan.scheduler.check_integrity()
+
+
+@task_4
+def test_task_4_what_was_preempted_is_computed_anew(impl):
+    """As soon as there is room: all its tokens, its output too. Then it goes on."""
+    plan = Plan(impl, 4, [4, 4])
+    for _ in range(6):
+        plan.step()
+    assert (plan.running, plan.waiting) == (["a"], ["b"])
+    for start in (9, 10, 11):
+        assert plan.step() == ([("a", start, 1, 1)], []), "one page is free, and b needs three"
+    plan.finish("a")
+    b = plan.requests["b"]
+    assert plan.step() == ([("b", 0, 9, 1)], []), "prompt and output, scored after the last"
+    assert plan.step() == ([("b", 9, 1, 1)], [])
+    assert list(b.output) == [7] * 7, "five before it was preempted, two after"
+
+
+@task_4
+def test_task_4_the_newest_may_be_the_one_that_asks(impl):
+    """Then it has no chunk. The others have theirs."""
+    plan = Plan(impl, 5, [4, 4, 4])
+    plan.step()
+    assert plan.step() == ([("a", 4, 1, 1), ("b", 4, 1, 1)], ["c"]), "two pages were free, and three were needed"
+    assert (plan.running, plan.waiting) == (["a", "b"], ["c"])
+    assert plan.step() == ([("a", 5, 1, 1), ("b", 5, 1, 1)], []), "one page is free: c needs two, and waits"
+
+
+@task_4
+def test_task_4_several_requests_need_room(impl):
+    """For each of them the newest gives way. They wait in the order in which they came, before all others."""
+    plan = Plan(impl, 4, [4, 4, 4, 4, 1], max_running=4)
+    plan.step()
+    assert plan.step() == ([("a", 4, 1, 1), ("b", 4, 1, 1)], ["d", "c"]), "who was preempted, in that order"
+    assert (plan.running, plan.waiting) == (["a", "b"], ["c", "d", "e"])
+
+
+@task_4
+def test_task_4_one_request_needs_much_room(impl):
+    """One after the other is preempted, until there is room; chunks that they had in this step are taken back."""
+    plan = Plan(impl, 8, [11, 2, 1, 1, 2])
+    plan.step()
+    plan.cache.trim("a", 11)  # all of it is pending again
+    plan.take_elsewhere(4)
+    assert plan.cache.pool.num_free == 0
+    expected = [("b", 2, 1, 1), ("a", 0, 12, 1)], ["e", "d", "c"]
+    assert plan.step() == expected, "a needs three pages: one of e, one of d, one of c"
+    assert (plan.running, plan.waiting) == (["a", "b"], ["c", "d", "e"])
+
+
+@task_4
+def test_task_4_room_for_the_chunk_is_enough(impl):
+    """Not for all that is pending: what does not fit into this step's budget needs no room yet."""
+    plan = Plan(impl, 4, [4, 12], max_running=2, token_budget=5)
+    assert plan.step() == ([("a", 0, 4, 1), ("b", 0, 1, 0)], [])
+    assert plan.step() == ([("a", 4, 1, 1), ("b", 1, 4, 0)], []), "b has room for four tokens more, not for eleven"
+    assert plan.step() == ([("a", 5, 1, 1)], ["b"]), "b is the newest, and has no room for the next four"
+
+
+@task_4
+def test_task_4_nothing_left_of_the_budget(impl):
+    """Who gets no tokens in a step needs no room, has no chunk and goes on running."""
+    plan = Plan(impl, 7, [5, 9, 5], max_running=3, token_budget=3)
+    starts = [("a", 0, 3, 0)], [("a", 3, 2, 1), ("b", 0, 1, 0)], [("a", 5, 1, 1), ("b", 1, 2, 0)]
+    for chunks in starts:
+        assert plan.step() == (chunks, [])
+    for start in (3, 5):
+        assert plan.step()[0][1] == ("b", start, 2, 0)
+    plan.cache.trim("a", 4)  # four tokens of it are pending, with the newest five
+    assert plan.step() == ([("a", 4, 3, 0)], []), "b runs, and nothing of the budget is left for it"
+    assert plan.running == ["a", "b"]
+
+
+class Positions:
+    """A cache that counts positions, and takes everybody in: as if all that they need were stored already."""
+
+    def __init__(self, capacity):
+        self.capacity = capacity
+        self.lengths = {}
+
+    def length(self, id):
+        return self.lengths[id]
+
+    def can_open(self, tokens):
+        return True
+
+    def open(self, id, tokens):
+        self.lengths[id] = 0
+
+    def can_extend(self, id, count):
+        return sum(self.lengths.values()) + count <= self.capacity
+
+    def extend(self, id, tokens):
+        self.lengths[id] += len(tokens)
+
+    def close(self, id):
+        del self.lengths[id]
+
+    def check_integrity(self, lengths):
+        assert self.lengths == dict(lengths), "what is stored of those that run"
+
+
+@task_4
+def test_task_4_no_request_begins_in_a_step_that_preempts(impl):
+    """It would take the room that was made, and might be the one that has just made it."""
+    plan = Plan(impl, 0, [3, 3, 1], max_running=2, cache=Positions(6))
+    assert plan.step() == ([("a", 0, 3, 1), ("b", 0, 3, 1)], [])
+    assert plan.step() == ([("a", 3, 1, 1)], ["b"]), "two positions are free, and nobody begins"
+    assert (plan.running, plan.waiting) == (["a"], ["b", "c"])
+
+
+class Counts:
+    """What the docstrings say of a scheduler, with nothing but numbers."""
+
+    def __init__(self, num_pages, max_running, token_budget, prompts):
+        self.num_pages, self.max_running, self.token_budget = num_pages, max_running, token_budget
+        self.tokens = dict(prompts)
+        self.waiting, self.running, self.stored = list(prompts), [], {}
+
+    def has_room(self, id, length):
+        others = sum(pages_of(stored) for other, stored in self.stored.items() if other != id)
+        return others + pages_of(length) <= self.num_pages
+
+    def step(self):
+        self.chunks, preempted = {}, []
+        ones = [id for id in self.running if self.tokens[id] - self.stored[id] == 1]
+        for id in ones + [id for id in self.running if id not in ones]:
+            if id in preempted:
+                continue
+            count = self.count(id)
+            while id in self.running and not self.has_room(id, self.stored[id] + count):
+                preempted.append(self.running.pop())
+                self.waiting.insert(0, preempted[-1])
+                self.chunks.pop(preempted[-1], None)
+                del self.stored[preempted[-1]]
+            if id in self.running:
+                self.take(id, count)
+        while not preempted and self.waiting and len(self.running) < self.max_running:
+            id = self.waiting[0]
+            if not self.has_room(id, self.tokens[id]) or self.token_budget == self.used():
+                break
+            self.running.append(self.waiting.pop(0))
+            self.stored[id] = 0
+            self.take(id, self.count(id))
+        chunks = []
+        for id, (start, count) in self.chunks.items():
+            scored = int(self.stored[id] == self.tokens[id])
+            self.tokens[id] += scored
+            chunks.append((id, start, count, scored))
+        return chunks, preempted
+
+    def used(self):
+        return sum(count for _, count in self.chunks.values())
+
+    def count(self, id):
+        return min(self.tokens[id] - self.stored[id], self.token_budget - self.used())
+
+    def take(self, id, count):
+        if count:
+            self.chunks[id] = self.stored[id], count
+            self.stored[id] += count
+
+
+@task_4
+@pytest.mark.parametrize(
+    ("num_pages", "max_running", "token_budget"), [(12, 8, 8), (9, 4, 16), (8, 8, 64), (14, 3, 5), (40, 6, 6)]
+)
+def test_task_4_step_by_step(impl, num_pages, max_running, token_budget):
+    """Eight requests until the last is over, beside a count of what each step has to be."""
+    random = np.random.RandomState(num_pages)
+    prompts = [int(length) for length in random.randint(1, 20, 8)]
+    ends = dict(zip("abcdefgh", (length + int(random.randint(1, 12)) for length in prompts), strict=True))
+    plan = Plan(impl, num_pages, prompts, max_running, token_budget)
+    counts = Counts(num_pages, max_running, token_budget, dict(zip(ends, prompts, strict=True)))
+    times = 0
+    for number in range(400):
+        if not counts.running and not counts.waiting:
+            break
+        expected = counts.step()
+        got = plan.step()
+        assert got == expected, f"chunks and preempted requests of step {number + 1}"
+        assert (plan.running, plan.waiting) == (counts.running, counts.waiting), f"after step {number + 1}"
+        times += len(expected[1])
+        for id in [id for id in counts.running if counts.tokens[id] == ends[id]]:
+            plan.finish(id)
+            counts.running.remove(id)
+            del counts.stored[id]
+    assert not plan.running
+    assert not plan.waiting
+    assert (times > 0) == (num_pages < 40), "all but the last of these pools are too small"
+    plan.cache.check_integrity({})
+
+
+class Watch:
+    """An observer that notes who was preempted."""
+
+    def __init__(self):
+        self.preempted = []
+
+    def on_step(self, engine, batch, touched):
+        self.preempted += list(batch.preempted)
+
+    def on_abort(self, engine, request):
+        """Nothing to note."""
+
+
+@pytest.mark.parametrize("token_budget", [4, 64])
+@pytest.mark.parametrize(("num_pages", "page_size"), [(8, 4), (34, 1)])
+@task_4
+def test_task_4_token_for_token(impl, tmp_path, num_pages, page_size, token_budget):
+    """With few pages, requests are preempted. Each gets what it gets alone, drawn tokens too, and comes to an end."""
+    model = new_model(impl, tmp_path)
+    cache = paged(impl, num_pages, page_size, num_layers=len(model.layers))
+    scheduler = impl.serving.preempting_scheduler.PreemptingScheduler(cache, 4, token_budget)
+    watch = Watch()
+    engine = impl.serving.engine.Engine(model, scheduler, (watch,), is_checked=True)
+    requests = requests_of(impl, [7, 12, 3, 17, 1, 9])
+    for request in requests:
+        engine.add(request)
+    for _ in range(200):
+        if engine.has_work:
+            engine.step()
+    assert [request.finish_reason for request in requests] == ["length"] * 6, "after 200 steps all are over"
+    check_alone(impl, model, requests)
+    assert len(watch.preempted) > 1, "this pool is too small for all of them"
+    cache.check_integrity({})
+
+
+@task_4
+def test_task_4_aborted(impl, tmp_path):
+    """Running or preempted: its pages are free at once, and the others get what they get alone."""
+    model = new_model(impl, tmp_path)
+    cache = paged(impl, 8, 4, num_layers=len(model.layers))
+    scheduler = impl.serving.preempting_scheduler.PreemptingScheduler(cache, 4, 64)
+    engine = impl.serving.engine.Engine(model, scheduler, is_checked=True)
+    requests = requests_of(impl, [7, 12, 3, 17, 1, 9])
+    for request in requests:
+        engine.add(request)
+    preempted = None
+    for _ in range(50):
+        engine.step()
+        preempted = next((request for request in scheduler.waiting if request.output), None)
+        if preempted is not None:
+            break
+    assert preempted is not None, "one of these requests has to be preempted after its first token"
+    oldest = next(iter(scheduler.running))
+    free, pages = cache.pool.num_free, len(cache.tables[oldest.id])
+    engine.abort(preempted.id)
+    assert cache.pool.num_free == free, "who waits has no pages"
+    engine.abort(oldest.id)
+    assert cache.pool.num_free == free + pages, "free pages, once the oldest is aborted"
+    engine.check_integrity()
+    for _ in range(200):
+        if engine.has_work:
+            engine.step()
+    check_alone(impl, model, [r for r in requests if r.id not in (preempted.id, oldest.id)])
+    cache.check_integrity({})
