@@ -75,9 +75,9 @@ class ModelDrafter:
     def propose(self, wanted: Sequence[tuple[Request, int]]) -> list[Draft]:
         """Up to so many tokens for each request, each drawn by the request's own parameters and `random`.
 
-        First `align` makes what is stored of each request true. The first guess comes from the tokens that are not
-        stored, each further one from the guess before it: all requests together, in one pass of the model for each
-        guess. The last guess is not run. A request for which the cache has no room gets none.
+        `take` gives the chunk from which a request's next guess comes: all its tokens that are not stored yet, later
+        the guess before. All requests together, in one pass of the model for each guess. The last guess is not run.
+        Where `take` finds no room, a request has the guesses that it has by then.
 
         Task: w3d6.3
         """
@@ -87,28 +87,33 @@ class ModelDrafter:
             "Test: pdm run test --week 3 --day 6 -- -k task_3"
         )
 
-    def align(self, request: Request, count: int) -> bool:
-        """Trim what is stored of a request to what is still true: what it has in common with the request's tokens from
-        the beginning on, never the last of them. False: there is no room for the rest and `count - 1` guesses."""
-        tokens = request.tokens
-        if request.id not in self._stored:
-            if not self.cache.can_open(tokens):
-                return False
-            self.cache.open(request.id, tokens)
-            self._stored[request.id] = tokens[: self.cache.length(request.id)]
+    def take(self, request: Request, guesses: Sequence[int]) -> Chunk | None:
+        """A chunk of all that is not stored of a request's tokens and these guesses, scored after the last. None: for
+        so many tokens the model has no context, or the cache no room."""
+        text = request.tokens + list(guesses)
+        if len(text) > self.model.config.max_position_embeddings or not self.align(request, text):
+            return None
         stored = self._stored[request.id]
-        kept = min(common(stored, tokens), len(tokens) - 1)
-        self.cache.trim(request.id, len(stored) - kept)
-        del stored[kept:]
-        return self.cache.can_extend(request.id, len(tokens) - kept + count - 1)
-
-    def take(self, request: Request, text: Sequence[int]) -> Chunk:
-        """A chunk of all tokens of a text that are not stored, scored after the last."""
-        stored = self._stored[request.id]
-        start, tokens = len(stored), list(text[len(stored) :])
+        start, tokens = len(stored), text[len(stored) :]
+        if not self.cache.can_extend(request.id, len(tokens)):
+            return None
         self.cache.extend(request.id, tokens)
         stored += tokens
         return Chunk(request, tokens, start, scored=1)
+
+    def align(self, request: Request, text: Sequence[int]) -> bool:
+        """Trim what is stored of a request to what is still true: what it has in common with the text from the
+        beginning on, never the last token of it. False: the cache has no room for one more request."""
+        if request.id not in self._stored:
+            if not self.cache.can_open(text):
+                return False
+            self.cache.open(request.id, text)
+            self._stored[request.id] = list(text[: self.cache.length(request.id)])
+        stored = self._stored[request.id]
+        kept = min(common(stored, text), len(text) - 1)
+        self.cache.trim(request.id, len(stored) - kept)
+        del stored[kept:]
+        return True
 
     def forget(self, id: str) -> None:
         if self._stored.pop(id, None) is not None:

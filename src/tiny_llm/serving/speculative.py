@@ -41,8 +41,8 @@ def accept(target: Probabilities, draft: Draft, random: np.random.Generator) -> 
 class SpeculativeEngine(Engine):
     """An engine that adds guesses to what a step computes, and gets several tokens from a step where they are right.
 
-    drafter: who guesses. num_drafts: how many tokens at most, for each request and step. drafts: by request, the guesses
-    of the step at hand.
+    drafter: who guesses. num_drafts: how many tokens at most, for each request and step. drafts: by request, what was
+    guessed for the step at hand.
     """
 
     def __init__(
@@ -69,8 +69,10 @@ class SpeculativeEngine(Engine):
         batch = super().plan()
         try:
             self.propose([chunk.request for chunk in batch.chunks if chunk.scored])
-        except BaseException:
+        except BaseException:  # what the drafter has stored may be half of what it means to have
             self._undo(batch)
+            for chunk in batch.chunks:
+                self.drafter.forget(chunk.request.id)
             raise
         return replace(batch, chunks=[self.with_draft(chunk) if chunk.scored else chunk for chunk in batch.chunks])
 
