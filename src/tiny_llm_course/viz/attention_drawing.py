@@ -41,7 +41,7 @@ def draw_one(seen: Attention, say: Messages) -> bytes:
         if L <= NUMBERED:
             _write_numbers(axes, seen.chosen)
         _add_scale(drawn.figure, image, axes, say)
-    return drawn.png
+    return drawn.data
 
 
 def draw_all(seen: Attention, say: Messages) -> bytes:
@@ -64,7 +64,7 @@ def draw_all(seen: Attention, say: Messages) -> bytes:
         axes.tick_params(length=0)
         axes.spines[:].set_visible(False)
         _add_scale(drawn.figure, image, axes, say)
-    return drawn.png
+    return drawn.data
 
 
 def _show(axes: Any, weights: Array) -> Any:

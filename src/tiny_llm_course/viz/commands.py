@@ -118,3 +118,22 @@ def kernel(
         from .output import Output
 
         show_kernel(Output(out, Messages(lang)), file, call, threadgroup)
+
+
+@app.command()
+def schedule(
+    file: Annotated[Path, typer.Argument(metavar="RUN.json", help="A run that `tiny-llm batch --record` wrote.")],
+    out: Annotated[
+        Path,
+        typer.Option(
+            metavar="FILE|FOLDER",
+            help="A file that ends in .png, .svg or .html, or a folder, in which a picture and a page are written.",
+        ),
+    ] = HERE,
+    lang: Lang = None,
+) -> None:
+    """Which requests each step of an engine served: prefill, decode and preemptions, who waited, and pages."""
+    with reporting():
+        from .schedule import show_schedule
+
+        show_schedule(file, out, Messages(lang))

@@ -33,6 +33,7 @@ _STYLE: Any = {
     "ytick.color": DIM,
     "xtick.labelcolor": INK,
     "ytick.labelcolor": INK,
+    "svg.hashsalt": "tiny-llm",  # the same picture is the same file
     "figure.constrained_layout.use": True,
     "figure.constrained_layout.w_pad": 0.1,
     "figure.constrained_layout.h_pad": 0.08,
@@ -40,24 +41,24 @@ _STYLE: Any = {
 
 
 class Picture:
-    """A figure to draw on, and its PNG once it is drawn."""
+    """A figure to draw on, and its file once it is drawn."""
 
     def __init__(self, figure: Any):
         self.figure = figure
-        self.png = b""
+        self.data = b""
 
 
 @contextmanager
-def picture(width: float, height: float, title: str) -> Iterator[Picture]:
-    """A figure of this size in inches; when the block ends, `png` is set."""
+def picture(width: float, height: float, title: str, format: str = "png") -> Iterator[Picture]:
+    """A figure of this size in inches; when the block ends, `data` is set. format: png, or svg with text as shapes."""
     _add_font()
     with matplotlib.rc_context(_STYLE):
         drawn = Picture(Figure(figsize=(width, height), dpi=DPI))
         drawn.figure.suptitle(drawable(title), fontsize=12, fontweight="normal")
         yield drawn
         data = io.BytesIO()
-        drawn.figure.savefig(data, format="png")
-        drawn.png = data.getvalue()
+        drawn.figure.savefig(data, format=format, metadata={"Date": None} if format == "svg" else None)
+        drawn.data = data.getvalue()
 
 
 def drawable(text: str) -> str:

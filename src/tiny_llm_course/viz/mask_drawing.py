@@ -33,7 +33,7 @@ def draw_mask(causal: Mask, lengths: list[int], title: str, say: Messages) -> by
             row[0].set_ylabel(say("viz_query_position"))
         for axes in grid[-1]:
             axes.set_xlabel(say("viz_key_position"))
-    return drawn.png
+    return drawn.data
 
 
 def _draw(axes: Any, mask: Mask, name: str) -> None:

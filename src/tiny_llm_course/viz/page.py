@@ -14,7 +14,7 @@ import numpy as np
 from ..language import Messages
 from .subject import Array, Attention
 
-__all__ = ["attention_page"]
+__all__ = ["attention_page", "filled"]
 
 _PARTS = Path(__file__).parent / "page"
 STEPS = 250  # a weight is a byte: this for 1
@@ -37,7 +37,7 @@ def attention_page(seen: Attention, say: Messages) -> str:
         "weights": b64encode(_as_bytes(seen.weights)).decode(),
         "texts": {name: say(f"viz_page_{name}", **_HOLES) for name in _TEXTS},
     }
-    return _filled("attention.html", say.language, say("viz_page_attention"), data)
+    return filled("attention", say.language, say("viz_page_attention"), data)
 
 
 def _as_bytes(weights: Array) -> bytes:
@@ -46,15 +46,16 @@ def _as_bytes(weights: Array) -> bytes:
     return encoded
 
 
-def _filled(name: str, language: str, title: str, data: dict[str, Any]) -> str:
+def filled(name: str, language: str, title: str, data: dict[str, Any]) -> str:
+    """The template of this name with its style and script, and the data as JSON."""
     parts = {
         "language": language,
         "title": escape(title),
-        "style": _read("attention.css"),
-        "script": _read("attention.js"),
+        "style": _read(f"{name}.css"),
+        "script": _read(f"{name}.js"),
         "data": json.dumps(data).replace("<", "\\u003c"),  # no text can end the script element that holds it
     }
-    return re.sub(r"\{\{(\w+)\}\}", lambda match: parts[match[1]], _read(name))
+    return re.sub(r"\{\{(\w+)\}\}", lambda match: parts[match[1]], _read(f"{name}.html"))
 
 
 def _read(name: str) -> str:

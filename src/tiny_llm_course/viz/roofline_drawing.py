@@ -52,4 +52,4 @@ def draw_roofline(speeds: Any, points: list[Point], say: Messages) -> bytes:
         axes.set_xlabel(say("roofline_intensity"))
         axes.set_ylabel("GFLOP/s")
         axes.grid(alpha=0.25, which="both", lw=0.4)
-    return drawn.png
+    return drawn.data

@@ -25,7 +25,7 @@ def draw_rope(turns: Turns, say: Messages) -> bytes:
         _draw_clocks(rows[0], turns, say)
         _draw_cosines(rows[1], turns, say)
         _draw_scores(rows[2].add_subplot(), turns, say)
-    return drawn.png
+    return drawn.data
 
 
 def _draw_clocks(figure: Any, turns: Turns, say: Messages) -> None:

@@ -35,7 +35,7 @@ def draw_sampling(
         panels[0].invert_yaxis()
         panels[0].set_xlim(0, 1.35 * max(map(max, columns)))
         panels[0].xaxis.set_major_formatter(PercentFormatter(1, decimals=0))
-    return drawn.png
+    return drawn.data
 
 
 def _draw(axes: Any, shares: Any, before: Any) -> None:

@@ -1,0 +1,57 @@
+"""`tiny-llm viz schedule`: which requests an engine served in which step, and what they waited for."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+
+from ..language import Messages
+from ..problems import CommandError
+from ..terminal import left, right, show
+from .output import Output
+from .schedule_page import schedule_page
+from .schedule_run import KINDS, Run, read_run
+
+__all__ = ["show_schedule"]
+
+FORMATS = (".png", ".svg", ".html")
+
+
+def show_schedule(file: Path, out: Path, say: Messages) -> None:
+    """Print what a recorded run was like, and draw it. out: a file of one of FORMATS, or a folder for two of them."""
+    if out.suffix and out.suffix not in FORMATS and not out.is_dir():
+        raise CommandError(f"--out: expected a folder, or a file that ends in {', '.join(FORMATS)}, got {out}")
+    run = read_run(file, say)
+    show(run.title(say), bold=True)
+    show(_text(run, say) + "\n")
+    is_file = out.suffix in FORMATS and not out.is_dir()
+    output = Output(out.parent if is_file else out, say)
+    for name in (out.name,) if is_file else ("schedule.png", "schedule.html"):
+        if name.endswith(".html"):
+            output.file(name, schedule_page(run, say).encode())
+        else:
+            output.picture(name, partial(_draw, run, say, name[-3:]))
+
+
+def _draw(run: Run, say: Messages, format: str) -> bytes:
+    from .schedule_drawing import draw_schedule
+
+    return draw_schedule(run, say, format)
+
+
+def _text(run: Run, say: Messages) -> str:
+    """A table of numbers: how many steps, tokens and events there were."""
+    tokens = {kind: sum(w.length for step in run.steps for w in step.work if w.kind == kind) for kind in KINDS}
+    rows = [
+        ("viz_schedule_requests", f"{len(run.prompts):,}"),
+        ("viz_schedule_steps", f"{len(run.steps):,}"),
+        *((f"viz_schedule_{kind}", f"{count:,}") for kind, count in tokens.items()),
+        ("viz_schedule_preempted", f"{sum(len(step.preempted) for step in run.steps):,}"),
+        ("viz_schedule_aborted", f"{sum(len(step.aborted) for step in run.steps) + len(run.late):,}"),
+        ("viz_schedule_most_running", f"{max(step.running for step in run.steps):,}"),
+        ("viz_schedule_most_waiting", f"{max(step.waiting for step in run.steps):,}"),
+    ]
+    if run.pages is not None:
+        most = max(step.pages_used or 0 for step in run.steps)
+        rows.append(("viz_schedule_most_pages", f"{most:,} / {run.pages:,}"))
+    return "\n".join(f"  {left(say(key), 44)} {right(value, 12)}" for key, value in rows)

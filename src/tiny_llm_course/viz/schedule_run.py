@@ -1,0 +1,247 @@
+"""A recorded run of an engine: read from the file that `tiny-llm batch --record` wrote, and laid out in lanes."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ..language import Messages
+from ..problems import CommandError
+from ..run_record import FORMAT, VERSION
+
+__all__ = ["KINDS", "Place", "Run", "Span", "Step", "Work", "read_run"]
+
+KINDS = ("prefill", "decode", "again")  # of work; the last: once more what a preemption lost
+SHOWN = 40  # characters of a value that is wrong
+
+
+@dataclass(frozen=True)
+class Work:
+    """What a step computed of a request: positions `start` to `start + length`."""
+
+    id: str
+    start: int
+    length: int
+    scored: int
+    kind: str
+    lane: int
+
+
+@dataclass(frozen=True)
+class Place:
+    """Something that happened to a request. lane: None where it did not run. why: it is over."""
+
+    id: str
+    lane: int | None
+    why: str = ""
+
+
+@dataclass(frozen=True)
+class Step:
+    """time: when it was over. preempted: before anything was computed. finished: after it. aborted: before the step."""
+
+    time: float
+    work: list[Work]
+    preempted: list[Place]
+    finished: list[Place]
+    aborted: list[Place]
+    running: int
+    waiting: int
+    pages_used: int | None
+    pages_kept: int
+
+
+@dataclass(frozen=True)
+class Span:
+    """A request was in a lane from the step `first` on, and no longer in the step `last`."""
+
+    id: str
+    lane: int
+    first: int
+    last: int
+
+
+@dataclass(frozen=True)
+class Run:
+    """Steps and requests. pages: how many there are, or None. lanes: how many requests ran at the same time at most.
+
+    late: aborted after the last step.
+    """
+
+    about: dict[str, Any]
+    pages: int | None
+    prompts: dict[str, int]
+    steps: list[Step]
+    spans: list[Span]
+    late: list[Place]
+    lanes: int
+
+    def title(self, say: Messages) -> str:
+        return say("viz_schedule_title", model=self.about["model"], cache=self.about["cache"])
+
+
+def read_run(file: Path, words: Messages) -> Run:
+    """Raises a CommandError if it is not what it should be, which says where."""
+    try:
+        data = json.loads(file.read_text(encoding="utf-8"))
+    except (ValueError, RecursionError):
+        data = None
+    if not isinstance(data, dict) or data.get("format") != FORMAT:
+        raise CommandError(words("viz_schedule_no_run", file=file))
+    if data.get("version") != VERSION:
+        raise CommandError(words("viz_schedule_version", file=file, version=_shown(data.get("version")), known=VERSION))
+    try:
+        _check(data)
+    except _RunError as problem:
+        where, expects, got = problem.args
+        expected = words(f"viz_schedule_{expects}")
+        raise CommandError(words("viz_schedule_wrong", file=file, where=where, expected=expected, got=got)) from None
+    return _Layout(data).run()
+
+
+class _RunError(Exception):
+    """Where, what was expected, what came."""
+
+
+def _whole(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 2**53  # as JavaScript counts
+
+
+def _seconds(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value) and value >= 0
+
+
+_EXPECTED: dict[str, Callable[[Any], bool]] = {
+    "text": lambda value: isinstance(value, str) and not any("\ud800" <= letter <= "\udfff" for letter in value),
+    "whole": _whole,
+    "positive": lambda value: _whole(value) and value > 0,
+    "seconds": _seconds,
+    "list": lambda value: isinstance(value, list),
+    "object": lambda value: isinstance(value, dict),
+    "some": lambda value: isinstance(value, list) and value != [],
+}
+
+
+def _get(entry: Any, name: str, where: str, expects: str) -> Any:
+    """A value of an object, of the kind that is expected."""
+    value = entry.get(name) if isinstance(entry, dict) else None
+    if not _EXPECTED[expects](value):
+        raise _RunError(f"{where}.{name}".lstrip("."), expects, _shown(value))
+    return value
+
+
+def _items(entry: Any, name: str, where: str, expects: str = "list") -> Iterator[tuple[str, Any]]:
+    """The elements of a list, and what each is called."""
+    for number, item in enumerate(_get(entry, name, where, expects)):
+        yield f"{where}.{name}[{number}]".lstrip("."), item
+
+
+def _check(data: dict[str, Any]) -> None:
+    _get(data, "model", "", "text"), _get(data, "cache", "", "text")
+    if data.get("pages") is not None:
+        _get(data["pages"], "count", "pages", "positive"), _get(data["pages"], "size", "pages", "positive")
+    requests = _get(data, "requests", "", "object")
+    for id, request in requests.items():
+        _get(request, "prompt", f"requests[{_shown(id)}]", "whole")
+    before = 0.0
+    for where, step in _items(data, "steps", "", "some"):
+        if _get(step, "time", where, "seconds") < before:
+            raise _RunError(f"{where}.time", "later", _shown(step["time"]))
+        before = step["time"]
+        _check_step(where, step, requests, data.get("pages") is not None)
+    for where, aborted in _items(data, "aborted", ""):
+        _get(aborted, "id", where, "text"), _get(aborted, "step", where, "whole")
+
+
+def _check_step(where: str, step: Any, requests: dict[str, Any], has_pages: bool) -> None:
+    for name in ("running", "waiting", *(("pages_used", "pages_kept") if has_pages else ())):
+        _get(step, name, where, "whole")
+    seen: set[str] = set()
+    for place, chunk in _items(step, "chunks", where):
+        if _get(chunk, "id", place, "text") not in requests or chunk["id"] in seen:
+            raise _RunError(f"{place}.id", "known", _shown(chunk["id"]))
+        seen.add(chunk["id"])
+        _get(chunk, "start", place, "whole"), _get(chunk, "length", place, "positive")
+        _get(chunk, "scored", place, "whole")
+    for place, id in _items(step, "preempted", where):
+        if not _EXPECTED["text"](id):
+            raise _RunError(place, "text", _shown(id))
+    for id, why in _get(step, "finished", where, "object").items():
+        if not _EXPECTED["text"](why):
+            raise _RunError(f"{where}.finished[{_shown(id)}]", "text", _shown(why))
+
+
+def _shown(value: object) -> str:
+    text = json.dumps(value, ensure_ascii=True)
+    return text if len(text) <= SHOWN else text[: SHOWN - 1] + "…"
+
+
+class _Layout:
+    """Gives each request the lowest free lane while it runs."""
+
+    def __init__(self, data: dict[str, Any]):
+        self._data = data
+        self._lanes: dict[str, tuple[int, int]] = {}  # of those that run: lane, and the step in which they came there
+        self._reached: dict[str, int] = {}  # how many positions were computed
+        self._lost: dict[str, int] = {}  # by a preemption
+        self._spans: list[Span] = []
+        self._most = 0
+
+    def run(self) -> Run:
+        data = self._data
+        steps = [self._step(number, step) for number, step in enumerate(data["steps"])]
+        late = self._aborted(len(steps), is_last=True)
+        for id in list(self._lanes):
+            self._leave(id, len(steps))
+        about = {name: data.get(name) for name in ("model", "cache", "max_running", "token_budget")}
+        prompts = {id: request["prompt"] for id, request in data["requests"].items()}
+        pages = data["pages"]["count"] if data.get("pages") else None
+        return Run(about, pages, prompts, steps, self._spans, late, self._most)
+
+    def _step(self, number: int, step: dict[str, Any]) -> Step:
+        aborted = self._aborted(number)
+        preempted = [Place(id, self._leave(id, number)) for id in step["preempted"]]
+        for place in preempted:
+            self._lost[place.id] = self._reached.get(place.id, 0)
+        work = [self._work(number, chunk) for chunk in step["chunks"]]
+        finished = [Place(id, self._leave(id, number + 1), why) for id, why in step["finished"].items()]
+        pages = step.get("pages_used") if self._data.get("pages") else None
+        return Step(
+            step["time"],
+            work,
+            preempted,
+            finished,
+            aborted,
+            step["running"],
+            step["waiting"],
+            pages,
+            step.get("pages_kept", 0),
+        )
+
+    def _work(self, number: int, chunk: dict[str, Any]) -> Work:
+        id, start, length = chunk["id"], chunk["start"], chunk["length"]
+        if id not in self._lanes:
+            taken = {lane for lane, _ in self._lanes.values()}
+            lane = next(lane for lane in range(len(taken) + 1) if lane not in taken)
+            self._lanes[id] = lane, number
+            self._most = max(self._most, lane + 1)
+        is_again = start < self._lost.get(id, 0)
+        kind = "again" if is_again else "prefill" if start < self._data["requests"][id]["prompt"] else "decode"
+        self._reached[id] = max(self._reached.get(id, 0), start + length)
+        return Work(id, start, length, chunk["scored"], kind, self._lanes[id][0])
+
+    def _aborted(self, number: int, is_last: bool = False) -> list[Place]:
+        found = [a["id"] for a in self._data["aborted"] if a["step"] == number or (is_last and a["step"] > number)]
+        return [Place(id, self._leave(id, number), "abort") for id in found]
+
+    def _leave(self, id: str, number: int) -> int | None:
+        """The lane that a request had until this step; None if it did not run."""
+        if id not in self._lanes:
+            return None
+        lane, first = self._lanes.pop(id)
+        self._spans.append(Span(id, lane, first, number))
+        return lane
