@@ -23,6 +23,7 @@ TOKENS = mx.array(np.random.RandomState(0).randint(0, 256, (1, 50)))
 WIDE = {"hidden_size": 192, "intermediate_size": 320, "num_attention_heads": 6, "num_key_value_heads": 2}
 MODELS = ["story", "story-qwen2", "wide"]  # of the last, H_q * D is 384 and not E
 GENEROUS = {mx.float32: 1e-4, mx.bfloat16: 0.02}  # root mean square of the error, as a part of the logits'
+TUNED = 0.03  # where a processor has fast products of 8-bit numbers only, x is rounded to these
 
 
 @pytest.fixture
@@ -93,7 +94,7 @@ def test_tuned_model(name):
     for pieces in ([50], [1, 8, 9, 32], [40, *[1] * 10]):
         logits = in_pieces(model, *pieces)
         assert logits.dtype == mx.bfloat16
-        assert error(logits, expected) < GENEROUS[mx.bfloat16]
+        assert error(logits, expected) < TUNED
 
 
 @pytest.mark.parametrize("dtype", [mx.float32, mx.bfloat16], ids=str)
