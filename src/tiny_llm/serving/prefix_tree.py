@@ -25,9 +25,11 @@ class Node:
 
     def __iter__(self) -> Iterator[Node]:
         """All nodes below, parents first."""
-        for child in self.children.values():
-            yield child
-            yield from child
+        found = list(self.children.values())
+        while found:
+            node = found.pop()
+            yield node
+            found += node.children.values()
 
 
 class PrefixTree:
@@ -89,6 +91,7 @@ class PrefixTree:
 
     def evict(self, count: int) -> int:
         """Give back `count` pages that only the tree holds, or as many as there are: the least recently used first.
+        None where `count` is 0 or less.
 
         Always a leaf goes, so that no node loses its ancestors; a parent may go after its last child. Returns how many
         pages are free now that were not before.

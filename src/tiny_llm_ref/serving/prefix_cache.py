@@ -36,20 +36,34 @@ class PrefixPagedKVCache(PagedKVCache):
         self._remembered: dict[str, int] = {}  # and how many of its pages are in the tree
 
     def can_open(self, tokens: Sequence[int]) -> bool:
-        pages, length = self.tree.match(tokens[:-1])
-        whole = length // self.pool.page_size
-        unused = sum(self.pool.holders(page) == 1 for page in pages)  # which will no longer be free
-        needed = self.pool.pages_for(len(tokens)) - whole
+        return self.has_room(len(tokens), *self.affordable(len(tokens), *self.tree.match(tokens[:-1])))
+
+    def has_room(self, count: int, pages: Sequence[int], length: int) -> bool:
+        """Whether there is room for `count` tokens, if these pages are shared, which hold the first `length`."""
+        needed = self.pool.pages_for(count) - length // self.pool.page_size  # a copy of the last one, too
+        unused = sum(self.pool.holders(page) == 1 for page in pages)  # which will no longer be as good as free
         return needed <= self.pool.num_free + self.tree.num_evictable - unused
+
+    def affordable(self, count: int, pages: list[int], length: int) -> tuple[list[int], int]:
+        """Of what `match` found for a request of `count` tokens, what it can share, and how many positions that holds.
+
+        All of it, unless there is no room: then whole pages only. For a page that is found in part is held while it is
+        copied. Without this, a request that needs the whole pool would wait for that page for ever.
+        """
+        if self.has_room(count, pages, length):
+            return pages, length
+        whole = length // self.pool.page_size
+        return pages[:whole], whole * self.pool.page_size
 
     def open(self, id: str, tokens: Sequence[int]) -> None:
         """A request comes: it shares the pages of the longest known beginning of its tokens, the last token left out,
-        since the model has to run on one at least. `length` counts what was found.
+        since the model has to run on one at least. Of what is found, it takes what `affordable` says. `length` counts
+        the positions that these pages hold.
 
         Task: w3d5.4
         """
         super().open(id, tokens)
-        pages, length = self.tree.match(tokens[:-1])
+        pages, length = self.affordable(len(tokens), *self.tree.match(tokens[:-1]))
         self.pool.share(pages)
         self.tables[id], self._lengths[id] = pages, length
         self._tokens[id] = list(tokens[:length])

@@ -1,0 +1,1210 @@
+"""Week 3 Day 5: a prefix cache."""
+
+import zlib
+
+import mlx.core as mx
+import numpy as np
+import pytest
+from helpers import Inputs, assert_close
+
+from tiny_llm_models.untrained import untrained_config, write_untrained
+
+task_1 = pytest.mark.task("w3d5.1")
+task_2 = pytest.mark.task("w3d5.2")
+task_3 = pytest.mark.task("w3d5.3")
+task_4 = pytest.mark.task("w3d5.4")
+
+MODULUS = 2**61 - 1  # two Python ints that differ by this number have the same hash; so have -1 and -2
+
+
+def new_tree(impl, page_size=4, num_pages=24):
+    return impl.serving.prefix_tree.PrefixTree(impl.serving.page_pool.PagePool(num_pages, page_size))
+
+
+def text_of(node):
+    """All tokens up to the end of a node's page, from the beginning of the text."""
+    text = ()
+    while node.parent is not None:
+        text, node = tuple(node.tokens) + text, node.parent
+    return text
+
+
+def pages_of(tree):
+    """Of each text that the tree knows, its last page."""
+    return {text_of(node): node.page for node in tree.root}
+
+
+def by_use(tree):
+    """All texts that the tree knows, the least recently used first."""
+    return [text_of(node) for node in sorted(tree.root, key=lambda node: node.last_used)]
+
+
+def ones_common(a, b):
+    """How many tokens two texts have in common from the beginning on."""
+    different = [i for i, (x, y) in enumerate(zip(a, b, strict=False)) if x != y]
+    return different[0] if different else min(len(a), len(b))
+
+
+# ------------------------------------------------------------------------------- task 1: what is known of a text
+
+
+class Planted:
+    """A tree whose nodes were put in by hand, and the text of each page."""
+
+    def __init__(self, impl, *texts, page_size=4, num_pages=24):
+        self.node = impl.serving.prefix_tree.Node
+        self.tree = new_tree(impl, page_size, num_pages)
+        self.nodes, self.texts = {(): self.tree.root}, {}
+        for text in texts:
+            self.plant(text)
+
+    def plant(self, text):
+        """The whole pages of a text: each new node has a page that only the tree holds."""
+        size = self.tree.pool.page_size
+        for end in range(size, len(text) + 1, size):
+            before, known = tuple(text[: end - size]), tuple(text[:end])
+            if known not in self.nodes:
+                (page,) = self.tree.pool.allocate(1)
+                self.nodes[known], self.texts[page] = self.node(known[-size:], page, self.nodes[before]), known
+                beside = [other for other in self.nodes if len(other) == end and other[:-size] == before]
+                self.nodes[before].children = {other[-size:]: self.nodes[other] for other in beside}
+            self.tree.touch(self.nodes[known])
+
+    def match(self, text):
+        """Of each page that is found, the last tokens of its text; and how many positions are."""
+        pages, length = self.tree.match(text)
+        return [self.texts[page] for page in pages], length
+
+    def expected(self, text):
+        """The naive search: among all texts that are known, page by page. If several are as good, the first."""
+        size, found = self.tree.pool.page_size, []
+        while (known := tuple(text[: (len(found) + 1) * size])) in self.nodes and len(known) == (len(found) + 1) * size:
+            found.append(known)
+        whole = len(found) * size
+        after = [other for other in self.nodes if len(other) == whole + size and other[:whole] == tuple(text[:whole])]
+        counts = [ones_common(other[whole:], text[whole:]) for other in after]
+        if max(counts, default=0) == 0:
+            return found, whole
+        return [*found, after[counts.index(max(counts))]], whole + max(counts)
+
+
+@task_1
+def test_task_1_two_pages(impl):
+    planted = Planted(impl, (1, 2, 3, 4, 5, 6, 7, 8))
+    got = planted.match((1, 2, 3, 4, 5, 6, 7, 8, 9, 10))
+    assert got == ([(1, 2, 3, 4), (1, 2, 3, 4, 5, 6, 7, 8)], 8), "texts of the pages, and positions that are known"
+
+
+@task_1
+@pytest.mark.parametrize("page_size", [1, 3, 4, 16])
+def test_task_1_beginnings_of_all_lengths(impl, page_size):
+    """Of the last page only as many positions count as the text has."""
+    text = [*range(50, 50 + 2 * page_size)]
+    planted = Planted(impl, text, page_size=page_size)
+    for length in range(2 * page_size + 1):
+        pages, found = planted.match(text[:length])
+        assert found == length, f"positions that are known of the first {length} tokens"
+        expected = len(range(0, length, page_size))
+        assert len(pages) == expected, f"pages of {length} positions, {page_size} in a page"
+
+
+@task_1
+@pytest.mark.parametrize("text", [(), (7,), (2, 3, 4, 5), (0, 1, 2, 3, 4), (9,) * 12], ids=str)
+def test_task_1_nothing_is_known(impl, text):
+    for known in ([], [(1, 2, 3, 4, 5, 6, 7, 8)]):
+        got = Planted(impl, *known).match(text)
+        assert got == ([], 0), "no page, and no position"
+
+
+@task_1
+def test_task_1_what_is_before_counts(impl):
+    """The same page of tokens behind another beginning is another page: its keys and values come from all before."""
+    a, b, c, same = (1, 2, 3, 4), (1, 2, 3, 5), (6, 6, 6, 6), (7, 7, 7, 7)
+    planted = Planted(impl, a + same + a, c + same + b)
+    expected = {
+        a + same: ([a, a + same], 8),
+        c + same + a: ([c, c + same, c + same + b], 11),
+        a + same + b: ([a, a + same, a + same + a], 11),
+        b + same: ([a], 3),
+        same + a: ([], 0),
+        c + a: ([c], 4),
+    }
+    for text, found in expected.items():
+        assert planted.match(text) == found, f"known of {text}"
+
+
+@task_1
+def test_task_1_a_page_in_part(impl):
+    """The one with the longest common beginning, of all that could come next; and the text ends there."""
+    texts = [(1, 2, 9, 9), (1, 2, 3, 9, 1, 1, 1, 1), (1, 9, 3, 4), (8, 2, 3, 4)]
+    planted = Planted(impl, *texts)
+    for text, page, length in [
+        ((1, 2, 3, 4, 1, 1, 1, 1), (1, 2, 3, 9), 3),
+        ((1, 2, 3), (1, 2, 3, 9), 3),
+        ((8, 3, 2, 9), (8, 2, 3, 4), 1),
+        ((1, 9, 9, 9), (1, 9, 3, 4), 2),
+        ((8, 9), (8, 2, 3, 4), 1),
+    ]:
+        assert planted.match(text) == ([page], length), f"known of {text}"
+    got = planted.match((1, 2, 3, 9, 1, 1, 2, 1, 1))
+    assert got == ([(1, 2, 3, 9), (1, 2, 3, 9, 1, 1, 1, 1)], 6), "a page in part, behind a whole one"
+
+
+@task_1
+def test_task_1_more_in_common_behind_the_first_difference(impl):
+    """Only the beginning counts, not how many tokens are the same."""
+    planted = Planted(impl, (1, 9, 3, 4), (1, 2, 9, 9))
+    got = planted.match((1, 2, 3, 4))
+    assert got == ([(1, 2, 9, 9)], 2), "the longest common beginning"
+
+
+@task_1
+def test_task_1_nothing_changes_hands(impl):
+    """Who is told which pages there are is no holder of them yet, and may do with the list what he likes."""
+    text = (1, 2, 3, 4, 5, 6, 7, 8)
+    planted = Planted(impl, text)
+    pages, _ = planted.tree.match([*text, 9])
+    pages.clear()
+    holders = [planted.tree.pool.holders(node.page) for node in planted.tree.root]
+    assert holders == [1, 1], "holders of the pages: the tree, and nobody else"
+    assert planted.match(text) == ([text[:4], text], 8), "what was found before is found again"
+    planted.tree.check_integrity()
+
+
+@task_1
+def test_task_1_what_is_found_is_used(impl):
+    """Pages in part as well: they are touched, parents first, and nothing else is."""
+    a, b, c = (1, 2, 3, 4), (1, 2, 3, 4, 5, 6, 7, 8), (9, 9, 9, 9)
+    planted = Planted(impl, b, c, (7, 7, 7, 7))
+    for text, order in [
+        ((5, 5), [a, b, c, (7, 7, 7, 7)]),
+        ((*a, 0), [b, c, (7, 7, 7, 7), a]),
+        ((9, 9), [b, (7, 7, 7, 7), a, c]),
+        ((*a, 5, 6, 0), [(7, 7, 7, 7), c, a, b]),
+        ((7,) * 9, [c, a, b, (7, 7, 7, 7)]),
+        (b, [c, (7, 7, 7, 7), a, b]),
+    ]:
+        planted.tree.match(text)
+        assert by_use(planted.tree) == order, f"texts by their last use, after {text}"
+
+
+@task_1
+@pytest.mark.parametrize(("token", "other"), [(5, 5 + MODULUS), (0, MODULUS), (-1, -2)], ids=["5", "0", "-1"])
+def test_task_1_tokens_with_the_same_hash(impl, token, other):
+    """They are other tokens. Whoever compares hashes only gives away somebody else's text."""
+    assert hash(token) == hash(other)
+    assert hash((1, 2, 3, token)) == hash((1, 2, 3, other))
+    planted = Planted(impl, (1, 2, 3, token, 6, 6, 6, 6))
+    got = planted.match((1, 2, 3, other, 6, 6, 6, 6))
+    assert got == ([(1, 2, 3, token)], 3), "the fourth token differs"
+    got = Planted(impl, (token,) * 4).match((other,) * 4)
+    assert got == ([], 0), "all tokens differ"
+
+
+@task_1
+def test_task_1_any_sequence(impl):
+    """A list or a tuple, which stays as it is."""
+    text = [1, 2, 3, 4, 5, 6]
+    planted = Planted(impl, (1, 2, 3, 4, 5, 6, 7, 8))
+    expected = [(1, 2, 3, 4), (1, 2, 3, 4, 5, 6, 7, 8)], 6
+    assert planted.match(text) == expected, "of a list"
+    assert planted.match(tuple(text)) == expected, "of a tuple"
+    assert text == [1, 2, 3, 4, 5, 6], "the caller's list was changed"
+
+
+@task_1
+def test_task_1_a_long_text(impl):
+    """Of 1,500 pages: deeper than functions may call themselves."""
+    planted = Planted(impl, page_size=1, num_pages=1500)
+    text, node = tuple(range(1500)), planted.tree.root
+    for token, page in zip(text, planted.tree.pool.allocate(1500), strict=True):
+        child = planted.node((token,), page, node)
+        node.children = {(token,): child}
+        node = child
+    pages, length = planted.tree.match([*text, 7])
+    assert (len(pages), length) == (1500, 1500), "pages, and positions"
+
+
+@task_1
+@pytest.mark.parametrize(("page_size", "seed"), [(1, 1), (2, 2), (3, 3), (4, 4)])
+def test_task_1_by_chance(impl, page_size, seed):
+    """Texts of few different tokens, beside the naive search. Of pages that are as good, any will do."""
+    random = np.random.RandomState(seed)
+    planted = Planted(impl, page_size=page_size, num_pages=200)
+    for number in range(60):
+        text = random.randint(0, 3, random.randint(1, 10)).tolist()
+        (expected, length), (got, found) = planted.expected(text), planted.match(text)
+        assert found == length, f"positions that are known of {text}"
+        assert len(got) == len(expected), f"pages that hold {length} positions of {text}"
+        for i, page in enumerate(got):
+            ends = min(len(page), length)
+            assert page[:ends] == tuple(text[:ends]), f"page {i} of those that are found holds other tokens"
+        if number % 3 == 0 and len(planted.texts) < 150:
+            planted.plant(text)
+
+
+# --------------------------------------------------------------------------------------- task 2: remembering pages
+
+
+class Owner:
+    """Holders of pages, who put texts into a tree. "2.0" is the name of the first page that the second holder had."""
+
+    def __init__(self, impl, page_size=4, num_pages=24):
+        self.tree = new_tree(impl, page_size, num_pages)
+        self.pool = self.tree.pool
+        self.pages, self.names, self.count = {}, {}, 0
+
+    def allocate(self, count):
+        """One more holder, of so many pages. Returns their names."""
+        self.count += 1
+        names = [f"{self.count}.{i}" for i in range(count)]
+        for name, page in zip(names, self.pool.allocate(count), strict=True):
+            self.pages[name], self.names[page] = page, name
+        return names
+
+    def insert(self, tokens, count=None):
+        """By one more holder, which has as many pages as it needs, or `count`. Returns those that it is to use."""
+        needed = len(range(0, len(tokens), self.pool.page_size))
+        return self.insert_again(tokens, self.allocate(needed if count is None else count))
+
+    def insert_again(self, tokens, names):
+        return [self.names[page] for page in self.tree.insert(tokens, [self.pages[name] for name in names])]
+
+    def release(self, names):
+        self.pool.release([self.pages[name] for name in names])
+
+    def holders(self, *names):
+        return [self.pool.holders(self.pages[name]) for name in names]
+
+    def match(self, tokens):
+        pages, length = self.tree.match(tokens)
+        return [self.names[page] for page in pages], length
+
+    @property
+    def known(self):
+        """Of each text that the tree knows, its last page."""
+        return {text: self.names[page] for text, page in pages_of(self.tree).items()}
+
+
+@task_2
+def test_task_2_a_new_text(impl):
+    owner = Owner(impl)
+    got = owner.insert((1, 2, 3, 4, 5, 6, 7, 8))
+    assert got == ["1.0", "1.1"], "of a text that nobody knows, the holder keeps its pages"
+    assert owner.match((1, 2, 3, 4, 5, 6, 7, 8, 9)) == (["1.0", "1.1"], 8), "its pages are found"
+
+
+@task_2
+def test_task_2_the_tree_is_one_more_holder(impl):
+    """Of each page that it takes: they stay when their first holder leaves."""
+    owner = Owner(impl)
+    got = owner.insert((1, 2, 3, 4, 5, 6, 7, 8))
+    assert owner.holders("1.0", "1.1") == [2, 2], "the holder, and the tree"
+    owner.release(got)
+    assert owner.holders("1.0", "1.1") == [1, 1], "the tree"
+    assert owner.pool.num_free == 22, "what the tree holds is not free"
+    owner.tree.check_integrity()
+
+
+@task_2
+@pytest.mark.parametrize("page_size", [1, 3, 4])
+@pytest.mark.parametrize("length", [0, 1, 3, 4, 5, 11, 12, 13])
+def test_task_2_whole_pages_only(impl, page_size, length):
+    """Nobody knows yet what the last page will hold when it is full."""
+    owner = Owner(impl, page_size)
+    text = tuple(range(70, 70 + length))
+    got = owner.insert(text)
+    names = [f"1.{i}" for i in range(len(range(0, length, page_size)))]
+    assert got == names, "pages of the holder"
+    whole = length // page_size
+    expected = {text[: (i + 1) * page_size]: names[i] for i in range(whole)}
+    assert owner.known == expected, "each full page, with the text up to its end"
+    assert owner.holders(*names) == [2] * whole + [1] * (len(names) - whole), "holders of the pages"
+    owner.tree.check_integrity()
+
+
+@task_2
+def test_task_2_more_pages_than_tokens(impl):
+    """A request may have pages for what is to come: they are its own, and are returned with the others."""
+    owner = Owner(impl)
+    got = owner.insert((1, 2, 3, 4, 5, 6), count=4)
+    assert got == ["1.0", "1.1", "1.2", "1.3"], "all pages of the holder, in their order"
+    assert owner.holders(*got) == [2, 1, 1, 1], "the tree holds the page that is full"
+    got = owner.insert((1, 2, 3, 4, 5, 6), count=4)
+    assert got == ["1.0", "2.1", "2.2", "2.3"], "the page that the tree knew, then its own"
+    assert owner.holders("1.0", "2.0", "2.1", "2.2", "2.3") == [3, 0, 1, 1, 1]
+
+
+@task_2
+def test_task_2_what_is_known_keeps_its_page(impl):
+    """Two that computed the same: the second gives its pages back, and shares those of the first."""
+    owner = Owner(impl)
+    text = (1, 2, 3, 4, 5, 6, 7, 8)
+    first, second = owner.insert(text), owner.insert(text)
+    assert second == first == ["1.0", "1.1"], "the pages that the tree knew"
+    assert owner.holders("1.0", "1.1", "2.0", "2.1") == [3, 3, 0, 0], "the first, the second and the tree; nobody"
+    owner.release(first)
+    owner.release(second)
+    assert owner.pool.num_free == 22
+    owner.tree.check_integrity()
+
+
+@task_2
+def test_task_2_a_text_that_goes_on(impl):
+    """As a request does that generates: again and again with more tokens, and with the same pages."""
+    owner = Owner(impl)
+    text, names = tuple(range(20)), owner.allocate(5)
+    for length in (3, 4, 7, 8, 8, 9, 19, 20):
+        assert owner.insert_again(text[:length], names) == names, f"its own pages, with {length} tokens"
+        expected = [2] * (length // 4) + [1] * (5 - length // 4)
+        assert owner.holders(*names) == expected, f"holders of the pages, with {length} tokens"
+        owner.tree.check_integrity()
+
+
+@task_2
+def test_task_2_known_at_first_then_new(impl):
+    """Behind a page that was known, the new ones are put where they belong."""
+    owner = Owner(impl)
+    owner.insert((1, 2, 3, 4, 5, 5, 5, 5))
+    got = owner.insert((1, 2, 3, 4, 6, 6, 6, 6, 7, 7, 7, 7))
+    assert got == ["1.0", "2.1", "2.2"], "the page that the tree knew, then its own"
+    assert owner.holders("1.0", "1.1", "2.0", "2.1", "2.2") == [3, 2, 0, 2, 2]
+    assert owner.known == {
+        (1, 2, 3, 4): "1.0",
+        (1, 2, 3, 4, 5, 5, 5, 5): "1.1",
+        (1, 2, 3, 4, 6, 6, 6, 6): "2.1",
+        (1, 2, 3, 4, 6, 6, 6, 6, 7, 7, 7, 7): "2.2",
+    }, "each page with the text up to its end"
+    owner.tree.check_integrity()
+
+
+@task_2
+def test_task_2_the_same_page_behind_another_beginning(impl):
+    """Its keys and values are others: it gets a node of its own."""
+    owner = Owner(impl)
+    a, b, same = (1, 2, 3, 4), (1, 2, 3, 5), (7, 7, 7, 7)
+    texts = [a + same, b + same, same + same]
+    for number, text in enumerate(texts, start=1):
+        assert owner.insert(text) == [f"{number}.0", f"{number}.1"], "no page was known"
+    for number, text in enumerate(texts, start=1):
+        assert owner.match(text) == ([f"{number}.0", f"{number}.1"], 8), f"known of {text}"
+    owner.tree.check_integrity()
+
+
+@task_2
+@pytest.mark.parametrize(("token", "other"), [(5, 5 + MODULUS), (0, MODULUS), (-1, -2)], ids=["5", "0", "-1"])
+def test_task_2_tokens_with_the_same_hash(impl, token, other):
+    """They are other tokens: the holder keeps its own pages."""
+    owner = Owner(impl)
+    owner.insert((token, 2, 3, 4, 6, 6, 6, 6))
+    got = owner.insert((other, 2, 3, 4, 6, 6, 6, 6))
+    assert got == ["2.0", "2.1"], "pages with other tokens"
+    assert owner.holders("1.0", "1.1", "2.0", "2.1") == [2, 2, 2, 2]
+    owner.tree.check_integrity()
+
+
+@task_2
+def test_task_2_a_page_that_a_third_one_holds(impl):
+    """What is given back has one holder less; it is not free while somebody else holds it."""
+    owner = Owner(impl)
+    owner.insert((1, 2, 3, 4))
+    names = owner.allocate(1)
+    owner.pool.share([owner.pages["2.0"]])
+    assert owner.insert_again((1, 2, 3, 4), names) == ["1.0"]
+    assert owner.holders("1.0", "2.0") == [3, 1]
+
+
+@task_2
+def test_task_2_lists_belong_to_the_caller(impl):
+    """He may change them later, and they are not changed: what the tree knows stays what it was."""
+    owner = Owner(impl)
+    owner.insert([1, 2, 3, 4, 5, 6, 7, 8])
+    tokens, pages = [1, 2, 3, 4, 9, 9, 9, 9], [owner.pages[name] for name in owner.allocate(2)]
+    got = owner.tree.insert(tokens, pages)
+    names = [owner.names[page] for page in pages]
+    assert (tokens, names) == ([1, 2, 3, 4, 9, 9, 9, 9], ["2.0", "2.1"]), "the caller's lists were changed"
+    tokens[5], pages[:] = 0, []
+    got.clear()
+    assert owner.known == {
+        (1, 2, 3, 4): "1.0",
+        (1, 2, 3, 4, 5, 6, 7, 8): "1.1",
+        (1, 2, 3, 4, 9, 9, 9, 9): "2.1",
+    }, "each page with the text up to its end"
+    owner.tree.check_integrity()
+
+
+@task_2
+def test_task_2_each_node_on_the_way_is_used(impl):
+    """New or known: touched, parents first."""
+    owner = Owner(impl)
+    a, b, c = (1, 2, 3, 4), (1, 2, 3, 4, 5, 6, 7, 8), (9, 9, 9, 9)
+    for text, order in [
+        (b, [a, b]),
+        (c, [a, b, c]),
+        ((*b, 1), [c, a, b]),
+        ((*c, *c), [a, b, c, c + c]),
+        (a, [b, c, c + c, a]),
+        ((9, 9), [b, c, c + c, a]),
+    ]:
+        owner.insert(text)
+        assert by_use(owner.tree) == order, f"texts by their last use, after {text}"
+
+
+@task_2
+def test_task_2_a_long_text(impl):
+    """Of 1,500 pages: deeper than functions may call themselves."""
+    owner = Owner(impl, page_size=1, num_pages=1500)
+    owner.insert(list(range(1500)))
+    assert owner.match([*range(1500), 7])[1] == 1500, "positions that are known"
+    owner.tree.check_integrity()
+
+
+@task_2
+@pytest.mark.parametrize(("page_size", "seed"), [(1, 1), (2, 2), (3, 3)])
+def test_task_2_by_chance(impl, page_size, seed):
+    """Holders come with texts of few different tokens, and leave. All is counted beside."""
+    random = np.random.RandomState(seed)
+    owner = Owner(impl, page_size, num_pages=400)
+    known, holders = {}, []  # of each text its page; of each holder its pages
+    for number in range(1, 41):
+        text = tuple(random.randint(0, 3, random.randint(1, 9)).tolist())
+        expected = [f"{number}.{i}" for i in range(len(range(0, len(text), page_size)))]
+        for i in range(len(text) // page_size):
+            expected[i] = known.setdefault(text[: (i + 1) * page_size], expected[i])
+        got = owner.insert(text)
+        assert got == expected, f"pages that the holder of text {number} is to use"
+        holders.append(got)
+        if random.rand() < 0.4:
+            owner.release(holders.pop(random.randint(len(holders))))
+        owner.tree.check_integrity()
+        held = [name for names in (*holders, known.values()) for name in names]
+        counts = {name: held.count(name) for name in sorted(set(held))}
+        got = dict(zip(counts, owner.holders(*counts), strict=True))
+        assert got == counts, f"holders of pages after text {number}"
+        assert owner.pool.num_free == 400 - len(counts), "all others are free"
+    assert owner.known == known, "each page with the text up to its end"
+
+
+# ----------------------------------------------------------------------------------- task 3: what is forgotten first
+
+
+class Tree(Owner):
+    """A tree whose pages nobody else holds, unless somebody is told to."""
+
+    def __init__(self, impl, *texts, **sizes):
+        super().__init__(impl, **sizes)
+        for text in texts:
+            self.insert(text)
+
+    def insert(self, tokens, count=None):
+        self.release(super().insert(tokens, count))
+
+    def hold(self, text):
+        """A holder of all pages of a text, as a request is. Returns them."""
+        pages, _ = self.tree.match(text)
+        self.pool.share(pages)
+        return pages
+
+    def evict(self, count):
+        """What is forgotten, and how many pages are free that were not: both as the tree says."""
+        before, free = set(by_use(self.tree)), self.pool.num_free
+        got = self.tree.evict(count)
+        self.tree.check_integrity()
+        gone = before - set(by_use(self.tree))
+        assert got == self.pool.num_free - free, "pages that are free now and were not before, and what was returned"
+        assert got == len(gone), "pages that were given back, and nodes that left the tree"
+        return gone
+
+
+@task_3
+def test_task_3_the_least_recently_used(impl):
+    tree = Tree(impl, (1, 1, 1, 1), (2, 2, 2, 2), (3, 3, 3, 3))
+    assert tree.evict(1) == {(1, 1, 1, 1)}, "the first that was used"
+    assert tree.evict(1) == {(2, 2, 2, 2)}, "then the second"
+
+
+@task_3
+@pytest.mark.parametrize("count", [1, 2, 3, 4])
+def test_task_3_leaves_first(impl, count):
+    """A text is forgotten from its end: a page whose beginning is unknown could never be found."""
+    text = tuple(range(16))
+    tree = Tree(impl, text)
+    expected = {text[:end] for end in (16, 12, 8, 4)[:count]}
+    assert tree.evict(count) == expected, f"the last {count} pages of the text"
+    assert tree.tree.match(text)[1] == 16 - 4 * count, "positions that are known"
+
+
+@task_3
+def test_task_3_a_parent_in_its_turn(impl):
+    """Once it is a leaf, its own last use counts: others may be older, or younger."""
+    a, b, c, d = (1,) * 4, (1,) * 8, (3,) * 4, (4,) * 4
+    tree = Tree(impl, b, c, d)  # used in this order: a, b, c, d
+    assert tree.evict(3) == {b, a, c}, "the child, then its parent, which is older than the others"
+    tree = Tree(impl, b, c, d)
+    tree.tree.match(a)  # b, c, d, a
+    assert tree.evict(3) == {b, c, d}, "the parent was used since, and the others were not"
+    tree = Tree(impl, b, c, d)
+    tree.tree.match(a)
+    tree.tree.match(d)  # b, c, a, d
+    assert tree.evict(3) == {b, c, a}
+    assert tree.evict(5) == {d}
+
+
+@task_3
+def test_task_3_several_children(impl):
+    """A parent has to wait for the last of them."""
+    a, b, c, d = (1,) * 4, (1,) * 8, (1, 1, 1, 1, 2, 2, 2, 2), (3,) * 4
+    tree = Tree(impl, b, c, d)
+    tree.tree.match(c)  # b, d, a, c
+    assert tree.evict(1) == {b}
+    assert tree.evict(1) == {d}, "the older parent has a child left"
+    assert tree.evict(2) == {a, c}
+
+
+@task_3
+@pytest.mark.parametrize("count", [1, 2, 3, 9])
+def test_task_3_what_somebody_holds_stays(impl, count):
+    """However long ago it was used, and however many pages are wanted."""
+    b, c, d, e = (1,) * 8, (1,) * 12, (1, 1, 1, 1, 2, 2, 2, 2), (3,) * 4
+    tree = Tree(impl, c, d)
+    tree.hold(b)
+    tree.insert(e)  # used in this order: c, d, the beginning of b, b, e
+    assert tree.evict(count) == {*(c, d, e)[:count]}
+    assert tree.tree.num_evictable == max(3 - count, 0)
+    assert tree.holders(*tree.match(b)[0]) == [2, 2], "the tree, and who holds them"
+
+
+@task_3
+def test_task_3_what_nobody_holds_any_more(impl):
+    """It goes like everything else."""
+    a, b, c = (1,) * 4, (1,) * 8, (3,) * 4
+    tree = Tree(impl, b, c)
+    pages = tree.hold(b)  # c, a, b
+    assert tree.evict(3) == {c}
+    tree.pool.release(pages[1:])
+    assert tree.evict(3) == {b}, "the parent is held still"
+    tree.pool.release(pages[:1])
+    assert tree.evict(3) == {a}
+    assert tree.pool.num_free == 24
+    assert tree.evict(3) == set(), "an empty tree"
+
+
+@task_3
+@pytest.mark.parametrize("count", [0, -1, -20])
+def test_task_3_none(impl, count):
+    """There may be more free pages than are needed."""
+    tree = Tree(impl, (1,) * 8, (2,) * 4)
+    assert tree.evict(count) == set(), "nothing is to be given back"
+
+
+@task_3
+@pytest.mark.parametrize("count", [5, 6, 100])
+def test_task_3_all(impl, count):
+    """As many as there are; the root is no page. Then the tree begins again."""
+    text = tuple(range(20))
+    for num_pages in (5, 24):  # with 5, each page of the pool is the tree's, the last one too
+        tree = Tree(impl, text, num_pages=num_pages)
+        assert len(tree.evict(count)) == 5, "all pages of the tree"
+        assert tree.pool.num_free == num_pages
+        assert tree.match(text) == ([], 0), "an empty tree knows nothing"
+        tree.insert(text[:8])
+        assert by_use(tree.tree) == [text[:4], text[:8]]
+
+
+@task_3
+def test_task_3_what_was_looked_for_is_used(impl):
+    """`match` touches, in part as well; so does `insert`."""
+    a, b, c, d = (1,) * 4, (2,) * 4, (3,) * 4, (4,) * 4
+    tree = Tree(impl, a, b, c, d)
+    tree.tree.match(a)
+    tree.tree.match((2, 2, 9))
+    tree.insert(c)
+    assert tree.evict(1) == {d}
+    assert tree.evict(2) == {a, b}
+    assert tree.evict(1) == {c}
+
+
+@task_3
+def test_task_3_a_long_text(impl):
+    """Of 1,500 pages: deeper than functions may call themselves."""
+    tree = Tree(impl, page_size=1, num_pages=1500)
+    tree.insert(list(range(1500)))
+    assert tree.tree.evict(1498) == 1498
+    assert by_use(tree.tree) == [(0,), (0, 1)], "the beginning is what stays"
+
+
+@task_3
+@pytest.mark.parametrize(("page_size", "seed"), [(1, 1), (2, 2), (3, 3)])
+def test_task_3_by_chance(impl, page_size, seed):
+    """Texts come, are looked for, held and given up, beside a naive choice of who is the next to go."""
+    random = np.random.RandomState(seed)
+    tree = Tree(impl, page_size=page_size, num_pages=60)
+    held = []  # texts, and the pages of each that somebody holds
+    for number in range(120):
+        text = tuple(random.randint(0, 3, random.randint(1, 9)).tolist())
+        if tree.pool.num_free >= 9:
+            tree.insert(text)
+        if random.rand() < 0.2:
+            whole = text[: len(text) // page_size * page_size]
+            held.append((whole, tree.hold(whole)))
+        if held and random.rand() < 0.3:
+            _, pages = held.pop(random.randint(len(held)))
+            tree.pool.release(pages)
+        if random.rand() < 0.4:
+            order, count = by_use(tree.tree), int(random.randint(1, 8))
+            gone = next_to_go(tree, order, count, page_size)
+            assert tree.evict(count) == gone, f"texts that are forgotten, after {number + 1} texts"
+
+
+def next_to_go(tree, order, count, page_size):
+    """One after the other: of all that nobody holds and that have no child, the least recently used."""
+    pages, gone = pages_of(tree.tree), set()
+    for _ in range(count):
+        left = [text for text in order if text not in gone]
+        parents = {text[:-page_size] for text in left}
+        free = [text for text in left if text not in parents and tree.pool.holders(pages[text]) == 1]
+        gone |= set(free[:1])
+    return gone
+
+
+# ---------------------------------------------------------------------------------------------- task 4: copy on write
+
+NUM_LAYERS, H_KV = 2, 2
+
+
+def codes(text, start=0):
+    """Keys of positions from `start` on, T x H_kv x 1 x 1: each tells of all tokens up to its own."""
+    code, numbers = 0, []
+    for token in text:
+        code = zlib.crc32(repr(int(token)).encode(), code)
+        numbers.append(code % 60_000)
+    numbers = np.array(numbers[start:], np.float32)
+    return np.stack([numbers, numbers + 0.5], axis=1)[:, :, None, None]
+
+
+def queries_alone(query, key, value, scale, mask):
+    """In place of attention: what is stored is looked at, and not what comes out."""
+    return query
+
+
+class Served:
+    """A cache with keys and values that tell which text they belong to, and what has to be stored by now."""
+
+    def __init__(self, impl, num_pages=16, page_size=4):
+        self.serving = impl.serving
+        self.pool = impl.serving.page_pool.PagePool(num_pages, page_size)
+        self.cache = impl.serving.prefix_cache.PrefixPagedKVCache(NUM_LAYERS, self.pool, queries_alone)
+        self.tokens = {}  # of each request, those that count
+        self.computed = {}  # and how many of them were in a step
+
+    def open(self, id, prompt):
+        """A request comes. Returns how many of its positions are there already."""
+        self.cache.open(id, prompt)
+        length = self.cache.length(id)
+        self.tokens[id], self.computed[id] = list(prompt[:length]), length
+        return length
+
+    def extend(self, id, tokens):
+        self.cache.extend(id, tokens)
+        self.tokens[id] += tokens
+
+    def compute(self, *ids):
+        """A step with all of these requests' tokens that were in none."""
+        chunks, rows = [], []
+        for id in ids:
+            text, start = self.tokens[id], self.computed[id]
+            request = self.serving.request.Request(id, text)
+            chunks.append(self.serving.batch.Chunk(request, text[start:], start, 1))
+            rows.append(codes(text, start))
+        step, rows = self.cache.step(chunks), np.concatenate(rows)
+        for number, layer in enumerate(step.layers):
+            keys = mx.array(rows + number / 4)
+            layer.attend(keys, keys, -keys)
+        for id in ids:
+            self.computed[id] = len(self.tokens[id])
+
+    def begin(self, id, prompt):
+        """Open it, and compute all that is not there. Returns what `open` found."""
+        found = self.open(id, prompt)
+        self.extend(id, list(prompt[found:]))
+        self.compute(id)
+        return found
+
+    def generate(self, id, *tokens):
+        """One step for each of these tokens."""
+        for token in tokens:
+            self.extend(id, [token])
+            self.compute(id)
+
+    def trim(self, id, count):
+        self.cache.trim(id, count)
+        del self.tokens[id][len(self.tokens[id]) - count :]
+        self.computed[id] = min(self.computed[id], len(self.tokens[id]))
+
+    def close(self, id):
+        self.cache.close(id)
+        del self.tokens[id], self.computed[id]
+
+    def remember(self, *texts):
+        """Requests with these texts came and left."""
+        for text in texts:
+            self.begin("gone", text)
+            self.close("gone")
+
+    def check(self):
+        """Pages and holders are counted right, and `check_stored` finds what it expects."""
+        self.check_counts()
+        self.check_stored()
+
+    def check_counts(self):
+        self.cache.check_integrity({id: len(tokens) for id, tokens in self.tokens.items()})
+
+    def check_stored(self):
+        """Each request finds the keys and values of its own text, and so does whoever finds a page of the tree."""
+        size, pages, slots, expected = self.pool.page_size, [], [], []
+        for id, length in self.computed.items():
+            table = list(self.cache.tables[id])
+            pages += [table[position // size] for position in range(length)]
+            slots += [position % size for position in range(length)]
+            expected.append(codes(self.tokens[id][:length]))
+        for text, page in sorted(pages_of(self.cache.tree).items()):
+            pages += [page] * size
+            slots += range(size)
+            expected.append(codes(text, len(text) - size))
+        if pages:
+            keys = np.concatenate(expected)[:, :, 0]  # T, H_kv, 1
+            keys = np.concatenate([keys + number / 4 for number in range(NUM_LAYERS)])
+            pages, slots = mx.array(pages), mx.array(slots)
+            for name, sign in (("keys", 1), ("values", -1)):
+                got = [getattr(layer, name)[pages, :, slots] for layer in self.cache.layers]
+                assert_close(mx.concatenate(got), sign * keys, tolerance=0)
+
+    def same(self, a, b):
+        """How many pages two requests share from the beginning on."""
+        return ones_common(list(self.cache.tables[a]), list(self.cache.tables[b]))
+
+    def known(self):
+        """All texts that the tree knows."""
+        return sorted(pages_of(self.cache.tree))
+
+    def holders(self, id):
+        """Of each page of a request."""
+        return [self.pool.holders(page) for page in self.cache.tables[id]]
+
+
+SYSTEM = [100, 101, 102, 103, 104, 105, 106, 107]  # two pages that many prompts begin with
+
+
+@task_4
+def test_task_4_a_shared_beginning(impl):
+    served = Served(impl)
+    served.begin("a", [*SYSTEM, 1, 2])
+    served.generate("a", 3)
+    assert served.open("b", [*SYSTEM, 3, 4, 5]) == 8, "positions that are there already"
+    assert served.same("a", "b") == 2, "pages of both"
+
+
+@task_4
+def test_task_4_who_holds_what(impl):
+    """Each request is one more holder, and one less when it leaves; the tree is the last."""
+    served = Served(impl)
+    for count, id in enumerate("abc", start=1):
+        served.begin(id, [*SYSTEM, count, count])
+        served.generate(id, 9)
+        assert served.holders(id) == [count + 1, count + 1, 1], f"holders of the pages of request {count}"
+        served.check()
+    for count, id in enumerate("abc", start=1):
+        served.close(id)
+        shared, _ = served.cache.tree.match(SYSTEM)
+        assert [served.pool.holders(page) for page in shared] == [4 - count] * 2, f"after {count} of them left"
+        served.check()
+    assert served.pool.num_free == 14, "what the tree knows is not free"
+    assert served.cache.can_open(list(range(50, 114))), "but as good as free"
+
+
+@task_4
+@pytest.mark.parametrize("page_size", [1, 3, 4, 16])
+def test_task_4_prompts_of_all_lengths(impl, page_size):
+    """All that is known, but never the last token of the prompt: the model has to run on one at least, to score it."""
+    text = list(range(70, 118))
+    served = Served(impl, num_pages=300 // page_size, page_size=page_size)
+    served.remember(text)
+    for length in (1, 2, 3, 4, 5, 6, 7, 8, 9, 16, 17, 47, 48):
+        for count in (0, 1, 17):
+            prompt = text[:length] + [1000 * length + 100 * count + i for i in range(count)]
+            expected = min(length, len(prompt) - 1)
+            assert served.open("a", prompt) == expected, f"{length} tokens known, {count} not: positions"
+            assert len(served.cache.tables["a"]) == len(range(0, expected, page_size)), "and their pages"
+            served.extend("a", prompt[expected:])
+            served.compute("a")
+            if count == 1:
+                served.check()
+            served.close("a")
+
+
+@task_4
+def test_task_4_nothing_is_known(impl):
+    """As in any paged cache."""
+    served = Served(impl)
+    for id, prompt in (("a", [1]), ("b", [2, 3, 4, 5, 6]), ("c", [9, *SYSTEM])):
+        assert served.begin(id, prompt) == 0, "no position is there"
+        served.check()
+    assert [len(served.cache.tables[id]) for id in "abc"] == [1, 2, 3]
+
+
+@task_4
+def test_task_4_copied_before_it_is_written(impl):
+    """A page of which only a part fits is shared until it is written into: then a copy takes its place."""
+    served = Served(impl)
+    served.remember([*SYSTEM, 1, 2, 3, 4])
+    for id in "ab":
+        assert served.open(id, [*SYSTEM, 1, 2, 9, 9]) == 10
+    assert (served.same("a", "b"), served.holders("a")) == (3, [3, 3, 3]), "nothing is written yet"
+    served.extend("a", [9, 9])
+    assert served.same("a", "b") == 2, "in place of the page that others hold too, it has one of its own"
+    assert (served.holders("a"), served.holders("b")) == ([3, 3, 1], [3, 3, 2])
+    served.check()
+    served.compute("a")
+    served.check()
+
+
+@task_4
+def test_task_4_two_that_write_behind_the_same(impl):
+    """Each gets a copy, and what is known stays what it was."""
+    served = Served(impl)
+    served.remember([*SYSTEM, 1, 2, 3, 4])
+    for id in "abc":
+        assert served.open(id, [*SYSTEM, 1, 2, ord(id)]) == 10
+    assert served.holders("a") == [4, 4, 4]
+    for id in "bac":
+        served.extend(id, [ord(id), 7])
+        served.check()
+    served.compute("a", "b", "c")
+    assert [served.holders(id) for id in "abc"] == [[4, 4, 1]] * 3
+    served.check()
+
+
+@task_4
+def test_task_4_no_copy_without_need(impl):
+    """Not of a page of its own, not where a new page begins, not for no token at all."""
+    served = Served(impl)
+    served.begin("a", [*SYSTEM, 1])
+    table = list(served.cache.tables["a"])
+    served.generate("a", 2)
+    is_same = served.cache.tables["a"] == table
+    assert is_same, "a page that nobody else holds is written, not copied"
+    served.begin("b", [*SYSTEM, 5])
+    assert served.same("a", "b") == 2, "the new position begins a new page"
+    served.remember([60, 61, 62, 63, 64])
+    served.open("c", [60, 61, 9])
+    free = served.pool.num_free
+    served.extend("c", [])
+    assert (served.holders("c"), served.pool.num_free) == ([2], free), "nothing is to be written"
+    served.check()
+
+
+@task_4
+def test_task_4_trimmed_into_a_shared_page(impl):
+    """What was forgotten of a page that is known is written into a copy."""
+    served = Served(impl)
+    served.begin("a", [*SYSTEM, 1, 2])
+    served.generate("a", 3, 4, 5)
+    served.trim("a", 7)  # to the sixth position
+    assert served.holders("a") == [2, 2]
+    for token in (8, 9, 10, 11):
+        served.generate("a", token)
+        served.check()
+    served.close("a")
+    for text in ([*SYSTEM, 0], [*SYSTEM[:6], 8, 9, 0]):
+        assert served.open("b", text) == 8, "both texts are known"
+        served.close("b")
+
+
+@task_4
+def test_task_4_answers_are_known_too(impl):
+    """The next turn of a chat begins with the last prompt and its answer."""
+    served = Served(impl)
+    served.begin("a", [1, 2, 3])
+    served.generate("a", *range(40, 50))
+    served.close("a")
+    assert served.open("b", [1, 2, 3, *range(40, 50), 60, 61]) == 12, "13 tokens were computed: three whole pages"
+    served.check()
+
+
+@task_4
+def test_task_4_found_while_it_runs(impl):
+    """What a step computed can be found from the next one on. What is computed twice is kept once."""
+    served = Served(impl)
+    for id in "ab":
+        served.open(id, [*SYSTEM, 1])
+        served.extend(id, [*SYSTEM, 1])
+    served.compute("a", "b")
+    assert served.same("a", "b") == 0, "neither could know of the other"
+    for id in "ab":
+        served.extend(id, [2])
+    free = served.pool.num_free
+    served.compute("a", "b")
+    assert served.same("a", "b") == 2, "the same tokens, the same pages"
+    assert served.pool.num_free == free + 2, "two pages were given back"
+    assert served.open("c", [*SYSTEM, 1]) == 8
+    served.check()
+
+
+@task_4
+def test_task_4_what_was_not_computed_is_not_known(impl):
+    """A request that is preempted before its step, or whose step failed: nobody may find what was never stored."""
+    served = Served(impl)
+    served.open("a", [*SYSTEM, 1])
+    served.extend("a", [*SYSTEM, 1])
+    served.close("a")
+    assert served.open("b", [*SYSTEM, 1]) == 0, "nothing of it was computed"
+    served.extend("b", SYSTEM[:6])
+    served.compute("b")
+    served.extend("b", [*SYSTEM[6:], 1])
+    served.close("b")
+    assert served.open("c", [*SYSTEM, 1]) == 4, "six tokens were computed: one whole page"
+    served.extend("c", SYSTEM[4:])
+    failed = served.serving.batch.Chunk(served.serving.request.Request("c", SYSTEM), SYSTEM[4:], 4, 0)
+    served.cache.step([failed])  # and then the model fails
+    served.trim("c", 4)
+    served.close("c")
+    assert served.open("d", [*SYSTEM, 1]) == 4, "as before"
+    served.check()
+
+
+@task_4
+def test_task_4_what_the_tree_gives_up(impl):
+    """As many pages as are missing, the least recently used first."""
+    served = Served(impl, num_pages=6)
+    served.remember(*([i] * 4 + [9] for i in range(4)))
+    served.open("a", [50] * 24)
+    for count, known in ((8, [0, 1, 2, 3]), (4, [1, 2, 3]), (3, [2, 3]), (1, [2, 3]), (4, [3])):
+        served.extend("a", [50] * count)
+        assert [text[0] for text in served.known() if text[0] < 50] == known, "first tokens of the texts that are left"
+        served.compute("a")
+        served.check()
+    assert not served.cache.can_extend("a", 5), "the tree has one page left"
+    served.extend("a", [1, 2, 3, 4])
+    served.compute("a")
+    served.check()
+
+
+def out_of_pages(call):
+    """Fail unless a call raises an OutOfPagesError: that is what who asks for pages waits for."""
+    try:
+        call()
+    except NotImplementedError:
+        raise
+    except Exception as error:
+        name = f"{type(error).__name__}: {error}"
+        assert "OutOfPagesError" in name, f"expected an OutOfPagesError, got {name}"
+    else:
+        pytest.fail("expected an OutOfPagesError, got no error at all", pytrace=False)
+
+
+@task_4
+def test_task_4_out_of_pages(impl):
+    """The pool's OutOfPagesError. The request has what it had, and so have all others."""
+    served = Served(impl, num_pages=5)
+    served.remember([*SYSTEM, 1])
+    served.begin("b", [1, 2, 3, 4, 5])
+    served.open("a", [*SYSTEM[:6], 9])
+    before = served.holders("a"), served.holders("b")
+    for count in (7, 8, 30):
+        assert not served.cache.can_extend("a", count)
+        out_of_pages(lambda: served.cache.extend("a", [9] * count))  # noqa: B023
+        assert (served.holders("a"), served.holders("b")) == before, "holders of pages, after a call that was refused"
+        served.check()
+    served.extend("a", [9])
+    served.compute("a")
+    served.check()
+
+
+@task_4
+def test_task_4_what_it_found_is_not_given_up(impl):
+    """Room is made for a request's own tokens: what it shares was known the longest, and stays."""
+    served = Served(impl, num_pages=8)
+    served.remember([*SYSTEM, 1], *([i] * 4 + [9] for i in range(4)))
+    served.remember(*([i] * 4 + [9] for i in range(4)))  # these were used since
+    assert served.pool.num_free == 2
+    assert served.open("a", [*SYSTEM, *range(20, 40)]) == 8
+    served.extend("a", list(range(20, 40)))
+    assert [text[0] for text in served.known()] == [3, 100, 100], "three of the others had to go"
+    served.compute("a")
+    served.check()
+
+
+@task_4
+@pytest.mark.parametrize("length", [13, 14, 15, 16])
+def test_task_4_the_whole_pool_for_one(impl, length):
+    """Its last page is known in part, and there is no room for a copy beside it: whole pages only are shared then."""
+    served = Served(impl, num_pages=4)
+    text = list(range(70, 86))
+    served.remember(text)
+    assert served.cache.can_open(text[:length]), "nobody else is there"
+    assert served.open("a", text[:length]) == 12, "three pages; the fourth is computed again"
+    served.extend("a", text[12:length])
+    served.compute("a")
+    served.check()
+
+
+@task_4
+def test_task_4_lists_belong_to_the_caller(impl):
+    """He may change them as soon as a call is over: what is known stays known by the tokens that were computed."""
+    served = Served(impl)
+    served.remember([*SYSTEM, 1])
+    prompt = [*SYSTEM, 1, 2, 3, 4, 5]
+    served.cache.open("a", prompt)
+    prompt[:8] = [0] * 8
+    more = [1, 2, 3, 4, 5]
+    served.cache.extend("a", more)
+    more[:] = [0] * 5
+    served.tokens["a"], served.computed["a"] = [*SYSTEM, 1, 2, 3, 4, 5], 8
+    served.compute("a")
+    served.close("a")
+    expected = [tuple(SYSTEM[:4]), tuple(SYSTEM), (*SYSTEM, 1, 2, 3, 4)]
+    assert served.known() == expected, "texts that are known"
+    served.check()
+
+
+@task_4
+@pytest.mark.parametrize(("token", "other"), [(5, 5 + MODULUS), (-1, -2)], ids=["5", "-1"])
+def test_task_4_nobody_gets_another_text(impl, token, other):
+    """Tokens with the same hash, and the same page behind another beginning."""
+    served = Served(impl)
+    served.remember([token, 2, 3, 4, 6, 6, 6, 6, 9])
+    for id, prompt in (("a", [other, 2, 3, 4, 6, 6, 6, 6, 9]), ("b", [7, 7, 7, 7, 6, 6, 6, 6, 9])):
+        assert served.open(id, prompt) == 0, "another beginning: nothing of it is known"
+        served.extend(id, prompt)
+    served.compute("a", "b")
+    served.check()
+
+
+@task_4
+@pytest.mark.parametrize(("page_size", "seed"), [(1, 1), (3, 2), (4, 3)])
+def test_task_4_by_chance(impl, page_size, seed):
+    """Requests come, generate, are trimmed, fail and leave, in few pages and with much in common."""
+    random = np.random.RandomState(seed)
+    served = Served(impl, num_pages=36 // page_size, page_size=page_size)
+    for number in range(80):
+        id = "abcd"[random.randint(4)]
+        if id not in served.tokens:
+            prompt = random.randint(0, 2, random.randint(1, 12)).tolist()
+            best = max((ones_common(text, prompt[:-1]) for text in served.known()), default=0)
+            if served.cache.can_open(prompt):
+                found = served.open(id, prompt)
+                assert found in (best, best // page_size * page_size), f"positions that were known, in turn {number}"
+                assert served.cache.can_extend(id, len(prompt) - found), "there was room for all its tokens"
+                served.extend(id, prompt[found:])
+                served.compute(id)
+        elif random.rand() < 0.6:
+            tokens = random.randint(0, 2, random.randint(1, 4)).tolist()
+            if served.cache.can_extend(id, len(tokens)):
+                served.extend(id, tokens)
+                if random.rand() < 0.2:
+                    served.trim(id, len(tokens)) if random.rand() < 0.5 else served.close(id)
+                else:
+                    served.compute(id)
+        elif random.rand() < 0.5:
+            served.trim(id, int(random.randint(len(served.tokens[id]))))
+        else:
+            served.close(id)
+        served.check()
+
+
+def new_model(impl, folder):
+    config = untrained_config("qwen3", num_hidden_layers=2)
+    shapes = impl.weights.expected_shapes(impl.config.ModelConfig.from_hf(config))
+    write_untrained(folder, config, shapes, seed=3)
+    return impl.models.load_model(folder)
+
+
+SAMPLING = [
+    {"max_tokens": 9},
+    {"max_tokens": 12, "temperature": 1.0, "seed": 5},
+    {"max_tokens": 15, "repetition_penalty": 1.3},
+    {"max_tokens": 1},
+    {"max_tokens": 6, "temperature": 1.2, "top_p": 0.9, "seed": 7},
+]
+
+
+def requests_of(impl, system, lengths):
+    """Requests whose prompts begin in the same way, each with its own way to choose tokens."""
+    serving = impl.serving.request
+    rests = [np.array(Inputs(40 + i % 5).tokens(length, vocab_size=256)).tolist() for i, length in enumerate(lengths)]
+    return [
+        serving.Request(f"r{i}", system + rest, serving.SamplingParams(**SAMPLING[i % len(SAMPLING)]))
+        for i, rest in enumerate(rests)
+    ]
+
+
+def alone(impl, model, request):
+    """What a request gets that nobody shares the model with: week 2's loop."""
+    params = request.params
+    sampler = impl.sampler.make_sampler(
+        params.temperature, params.top_k, params.top_p, 0.0, params.repetition_penalty, seed=params.seed
+    )
+    eos_token_ids = model.config.eos_token_ids
+    return list(impl.generate.generate(model, list(request.prompt), sampler, params.max_tokens, eos_token_ids))
+
+
+class Watch:
+    """An observer that counts tokens that were computed, and notes who was preempted."""
+
+    def __init__(self):
+        self.num_tokens, self.preempted = 0, []
+
+    def on_step(self, engine, batch, touched):
+        self.num_tokens += batch.num_tokens
+        self.preempted += list(batch.preempted)
+
+    def on_abort(self, engine, request):
+        """Nothing to note."""
+
+
+@task_4
+@pytest.mark.parametrize(("num_pages", "page_size"), [(9, 4), (34, 1)])
+def test_task_4_token_for_token(impl, tmp_path, num_pages, page_size):
+    """Few pages, a shared beginning, requests that are preempted, one that is aborted: each gets what it gets alone."""
+    model = new_model(impl, tmp_path)
+    pool = impl.serving.page_pool.PagePool(num_pages, page_size)
+    cache = impl.serving.prefix_cache.PrefixPagedKVCache(len(model.layers), pool)
+    watch = Watch()
+    scheduler = impl.serving.preempting_scheduler.PreemptingScheduler(cache, 4, 8)
+    engine = impl.serving.engine.Engine(model, scheduler, (watch,), is_checked=True)
+    requests = requests_of(impl, SYSTEM, [5, 1, 11, 2, 7, 5, 1])
+    for request in requests:
+        engine.add(request)
+    for number in range(300):
+        if number == 9:
+            engine.abort("r2")
+        if engine.has_work:
+            engine.step()
+    for request in requests:
+        got, expected = list(request.output), alone(impl, model, request)
+        if request.id == "r2":
+            assert request.finish_reason == "abort"
+            expected = expected[: len(got)]
+        assert got == expected, f"output of {request.id!r}, and what it gets alone"
+    assert watch.preempted, "this pool is too small for all of them"
+    cache.check_integrity({})
+
+
+@task_4
+def test_task_4_computed_once(impl, tmp_path):
+    """With room for all: of a prompt, the model runs on what is new, and on its last token in any case."""
+    model = new_model(impl, tmp_path)
+    cache = impl.serving.prefix_cache.PrefixPagedKVCache(2, impl.serving.page_pool.PagePool(40, 4))
+    watch = Watch()
+    scheduler = impl.serving.preempting_scheduler.PreemptingScheduler(cache, 4, 64)
+    engine = impl.serving.engine.Engine(model, scheduler, (watch,), is_checked=True)
+    counts = []
+    for i, rest in enumerate([[1, 2], [3, 4], [3, 4], [3, 4, 5, 6, 7]]):
+        params = impl.serving.request.SamplingParams(max_tokens=3, ignore_eos=True)
+        engine.add(impl.serving.request.Request(f"r{i}", SYSTEM * 2 + rest, params))
+        before = watch.num_tokens
+        for _ in range(3):
+            engine.step()
+        counts.append(watch.num_tokens - before)
+    assert not engine.has_work
+    assert counts == [18 + 2, 2 + 2, 1 + 2, 3 + 2], "tokens that were computed: new ones of prompts, and generated ones"
