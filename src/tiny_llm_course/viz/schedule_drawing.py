@@ -24,8 +24,8 @@ LABEL = 12  # columns of a terminal
 def draw_schedule(run: Run, say: Messages, format: str) -> bytes:
     """PNG or SVG."""
     panels = 1 if run.pages is None else 2
-    width = min(max(len(run.steps) * 0.12, 7.0), 24.0)
-    lanes = min(max(run.lanes * LANE, 0.8), 20.0)
+    width = min(max(len(run.steps) * 0.12, 7.0), 16.0)
+    lanes = min(max(run.lanes * LANE, 1.4), 20.0)
     with picture(width + 0.8, lanes + panels * PANEL + 1.5, run.title(say), format) as drawn:
         axes = drawn.figure.subplots(1 + panels, 1, sharex=True, height_ratios=[lanes, *[PANEL] * panels])
         _draw_lanes(axes[0], run, say, width / len(run.steps))

@@ -67,7 +67,8 @@ function draw() {
 
 function bar(context, colour, x, end, y, tall, gap) {
   context.fillStyle = colour;
-  context.fillRect(x, y, Math.max(end - x - gap, 1), tall);
+  const [begin, width] = [Math.round(x), Math.round(end) - Math.round(x) - gap];
+  context.fillRect(begin, y, Math.max(width, 1), tall);
 }
 
 function drawLanes({ context, from, first, last }) {
