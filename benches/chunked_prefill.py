@@ -1,0 +1,155 @@
+"""What a long prompt does to those who generate: the longest gap between two of their tokens, by the budget of a step.
+
+python benches/chunked_prefill.py                       the bundled model, into results/chunked_prefill.json
+python benches/chunked_prefill.py --shape qwen3-0.6b    random weights of 4 bits, the tuned kernels, into
+                                                        results/chunked_prefill_qwen3-0.6b.json
+python benches/chunked_prefill.py --smoke               a short prompt; nothing is written (with --shape, a small model)
+
+Three requests generate. After a few steps a prompt of 900 tokens comes, and is served to its first token. A gap is the
+time between two tokens of one of the three, before: while they are alone, during: from the arrival of the prompt to its
+first token. Budgets take turns; of several rounds, the one with the shortest gap counts.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import mlx.core as mx
+
+from tiny_llm_course.bench.machine import about
+from tiny_llm_course.bench.models import random_model
+from tiny_llm_ref.attention import scaled_dot_product_attention_grouped
+from tiny_llm_ref.kernels.attention import flash_attention
+from tiny_llm_ref.kv_cache import Attention
+from tiny_llm_ref.models import load
+from tiny_llm_ref.serving.batched_cache import BatchedKVCache
+from tiny_llm_ref.serving.chunked_scheduler import ChunkedScheduler
+from tiny_llm_ref.serving.engine import Engine
+from tiny_llm_ref.serving.latency import Recorder, percentile
+from tiny_llm_ref.serving.request import Request, SamplingParams
+from tiny_llm_ref.serving.scheduler import Scheduler
+from tiny_llm_ref.tuned import tune
+
+RESULTS = Path(__file__).parent / "results"
+STORY, SHAPE = "story", "qwen3-0.6b"
+PROMPT, SHORT, RUNNING = 900, 16, 3  # tokens of the prompt that comes, and of the prompts of those that generate
+ALONE = 12  # steps of these before it comes
+BUDGETS = (None, 512, 256, 128, 64, 32)  # None: whole prompts
+ROUNDS = 3
+
+
+@dataclass(frozen=True)
+class Served:
+    """A model, and how its cache attends."""
+
+    model: Any
+    attention: Attention
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--shape", choices=[SHAPE], help="random weights of this shape, instead of the bundled model")
+    parser.add_argument("--smoke", action="store_true", help="a short prompt; nothing is written")
+    options = parser.parse_args()
+    served = of_shape(options.smoke) if options.shape else story()
+    prompt, budgets, rounds = (40, (None, 16), 1) if options.smoke else (PROMPT, BUDGETS, ROUNDS)
+    measure(served, prompt, None)  # what is compiled and fetched once is not measured
+    best: dict[int | None, dict[str, float]] = {}
+    for _ in range(rounds):
+        for budget in budgets:
+            found = measure(served, prompt, budget)
+            best[budget] = min(found, best.get(budget, found), key=lambda row: row["longest_gap"])
+    rows = [{"budget": budget, **best[budget]} for budget in budgets]
+    show(rows)
+    if not options.smoke:
+        write(rows, options.shape)
+
+
+def story() -> Served:
+    """The bundled model as week 1 built it, in float32."""
+    return Served(load(STORY, mx.float32)[0], scaled_dot_product_attention_grouped)
+
+
+def of_shape(is_small: bool) -> Served:
+    model = random_model("tiny_llm_ref", is_small)
+    tune(model)
+    return Served(model, flash_attention)
+
+
+def measure(served: Served, length: int, budget: int | None) -> dict[str, float]:
+    """One run: seconds."""
+    model, recorder = served.model, Recorder()
+    engine = Engine(model, scheduler(served, length, budget), [recorder])
+    running = [request(model, f"r{i}", SHORT) for i in range(RUNNING)]
+    prompt = request(model, "prompt", length)
+    for each in running:
+        recorder.arrive(each)
+        engine.add(each)
+    while len(running[-1].output) < ALONE:
+        engine.step()
+    first = len(recorder.steps)
+    recorder.arrive(prompt)
+    engine.add(prompt)
+    while not prompt.output:
+        engine.step()
+    start = recorder.arrivals[prompt.id]
+    before = [gap for each in running for gap in gaps(recorder.token_times[each.id], 0.0, start)]
+    during = [gap for each in running for gap in gaps(recorder.token_times[each.id], start, float("inf"))]
+    steps = recorder.steps[first:]
+    return {
+        "steps": len(steps),
+        "longest_step": max(sum(step.tokens.values()) for step in steps),
+        "gap_before": percentile(before, 50),
+        "longest_gap": percentile(during, 100),
+        "first_token": recorder.of(prompt).first,
+    }
+
+
+def gaps(times: list[float], start: float, end: float) -> list[float]:
+    """Between two tokens, the later of which came between start and end."""
+    return [later - earlier for earlier, later in pairwise(times) if start <= later < end]
+
+
+def scheduler(served: Served, length: int, budget: int | None) -> Scheduler:
+    capacity = max(length, SHORT + ALONE) + 64  # those that generate go on while the prompt is read
+    capacity += 0 if budget is None else length // (budget - RUNNING)
+    cache = BatchedKVCache(len(served.model.layers), RUNNING + 1, capacity, served.attention)
+    if budget is None:
+        return Scheduler(cache, RUNNING + 1)
+    return ChunkedScheduler(cache, RUNNING + 1, budget)
+
+
+def request(model: Any, id: str, length: int) -> Request:
+    """A prompt of so many tokens, always the same, that goes on as long as somebody asks."""
+    mx.random.seed(sum(id.encode()))
+    prompt = mx.random.randint(0, min(model.config.vocab_size, 250), (length,)).tolist()
+    return Request(id, prompt, SamplingParams(max_tokens=10_000, ignore_eos=True))
+
+
+def show(rows: list[dict[str, Any]]) -> None:
+    print("  budget   steps   longest step   gap before   longest gap   first token")
+    for row in rows:
+        times = [1e3 * row[name] for name in ("gap_before", "longest_gap", "first_token")]
+        counts = f"{row['budget'] or 'none':>8}{row['steps']:8}{row['longest_step']:10} rows"
+        print(counts + "{:10.1f} ms{:11.1f} ms{:11.1f} ms".format(*times))
+
+
+def write(rows: list[dict[str, Any]], shape: str | None) -> None:
+    command = "python benches/chunked_prefill.py" + (f" --shape {shape}" if shape else "")
+    found = about(command, "mlx", "numpy")
+    found |= {"model": shape or STORY, "measured": time.strftime("%Y-%m-%d"), "prompt": PROMPT, "running": RUNNING}
+    found["rows"] = [
+        {name: round(value, 6) if isinstance(value, float) else value for name, value in row.items()} for row in rows
+    ]
+    file = RESULTS / (f"chunked_prefill_{shape}.json" if shape else "chunked_prefill.json")
+    file.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
