@@ -129,6 +129,11 @@ class Request:
         """Prompt and output."""
         return [*self.prompt, *self.output]
 
+    @property
+    def num_tokens(self) -> int:
+        """How many they are, without a list of them."""
+        return len(self.prompt) + len(self.output)
+
     def add(self, token: int, eos_token_ids: Collection[int], max_length: int) -> None:
         """Take the next token, which is one more of the output; or the end, and then the request is finished.
 
