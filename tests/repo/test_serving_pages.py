@@ -1,0 +1,264 @@
+"""Pages over a long time: 10,000 operations by chance on a pool and a cache, and engines that run out of pages."""
+
+from collections import Counter
+
+import mlx.core as mx
+import numpy as np
+import pytest
+
+from tiny_llm_models import bundled
+from tiny_llm_models.untrained import untrained_config, write_untrained
+from tiny_llm_ref.config import ModelConfig
+from tiny_llm_ref.generate import generate
+from tiny_llm_ref.models import load_model
+from tiny_llm_ref.serving.engine import Engine
+from tiny_llm_ref.serving.page_pool import OutOfPagesError, PagePool
+from tiny_llm_ref.serving.paged_cache import PagedKVCache
+from tiny_llm_ref.serving.preempting_scheduler import PreemptingScheduler
+from tiny_llm_ref.serving.request import Request, SamplingParams
+from tiny_llm_ref.weights import expected_shapes
+
+
+class Pages:
+    """A pool with a cache, somebody else who holds pages of requests too, and what both have to hold by now."""
+
+    def __init__(self, num_pages, page_size, seed):
+        self.random = np.random.RandomState(seed)
+        self.pool = PagePool(num_pages, page_size)
+        self.cache = PagedKVCache(1, self.pool)
+        self.lengths = {}
+        self.tables = {}
+        self.elsewhere = []  # pages, one entry for each time that they are held
+        self.done = Counter()
+        self.number = 0
+
+    def one_of(self, values):
+        return list(values)[self.random.randint(len(values))]
+
+    def pages_of(self, length):
+        return len({position // self.pool.page_size for position in range(length)})
+
+    def open(self):
+        self.number += 1
+        id = f"r{self.number}"
+        self.cache.open(id, [1])
+        self.lengths[id], self.tables[id] = 0, []
+
+    def extend(self, id):
+        count = int(self.random.randint(1, 3 * self.pool.page_size))
+        missing = self.pages_of(self.lengths[id] + count) - self.pages_of(self.lengths[id])
+        has_room = missing <= self.pool.num_free
+        assert self.cache.can_extend(id, count) == has_room
+        if has_room:
+            self.cache.extend(id, [1] * count)
+            self.lengths[id] += count
+            new = self.cache.tables[id][len(self.tables[id]) :]
+            assert not set(new) & self.held().keys(), "a page was handed out that is held"
+            self.tables[id] += new
+        else:
+            with pytest.raises(OutOfPagesError):
+                self.cache.extend(id, [1] * count)
+
+    def trim(self, id):
+        count = int(self.random.randint(self.lengths[id] + 1))
+        self.cache.trim(id, count)
+        self.lengths[id] -= count
+        del self.tables[id][self.pages_of(self.lengths[id]) :]
+
+    def close(self, id):
+        self.cache.close(id)
+        del self.lengths[id], self.tables[id]
+
+    def share(self, id):
+        """Somebody else holds the first pages of a request, as a prefix cache does."""
+        pages = self.tables[id][: self.random.randint(len(self.tables[id]) + 1)]
+        self.pool.share(pages)
+        self.elsewhere += pages
+
+    def let_go(self):
+        """Of some of what is held elsewhere, some of it more than once."""
+        kept = self.random.rand(len(self.elsewhere)) < 0.5
+        self.pool.release([page for page, is_kept in zip(self.elsewhere, kept, strict=True) if not is_kept])
+        self.elsewhere = [page for page, is_kept in zip(self.elsewhere, kept, strict=True) if is_kept]
+
+    def release_too_often(self):
+        """Free pages, held ones before them, or one more often than it is held."""
+        held = self.held()
+        wrong = [page for page in range(self.pool.num_pages) for _ in range(held[page] + 1)]
+        page = self.one_of(range(self.pool.num_pages))
+        for pages in (wrong, [page] * (held[page] + 1)):
+            with pytest.raises(ValueError, match="expected one that is held"):
+                self.pool.release(pages)
+        free = [page for page in range(self.pool.num_pages) if not held[page]]
+        if free:
+            with pytest.raises(ValueError, match="expected one that is held"):
+                self.pool.share([*held, self.one_of(free)])
+
+    def held(self):
+        return Counter(self.elsewhere) + Counter(page for table in self.tables.values() for page in table)
+
+    def step(self):
+        ids = list(self.lengths)
+        kinds = {self.open: 2, self.let_go: 2, self.release_too_often: 1}
+        if ids:
+            kinds |= {self.extend: 8, self.trim: 3, self.close: 1.6, self.share: 2}
+        weights = np.array(list(kinds.values()))
+        kind = list(kinds)[self.random.choice(len(kinds), p=weights / weights.sum())]
+        self.done[kind.__name__] += 1
+        if kind in (self.open, self.let_go, self.release_too_often):
+            kind()
+        else:
+            kind(self.one_of(ids))
+
+    def check(self):
+        """Nothing is freed twice, nothing is lost, and of each request less than a page is unused."""
+        held = self.held()
+        assert self.cache.tables == self.tables
+        self.pool.check_integrity(held)
+        assert self.pool.num_free + len(held) == self.pool.num_pages
+        for id, table in self.tables.items():
+            assert self.cache.length(id) == self.lengths[id]
+            assert 0 <= len(table) * self.pool.page_size - self.lengths[id] < self.pool.page_size
+        own = [page for table in self.tables.values() for page in table]
+        assert len(set(own)) == len(own), "two requests have one page"
+
+
+@pytest.mark.parametrize(("num_pages", "page_size", "seed"), [(40, 4, 1), (25, 1, 2)])
+def test_10_000_operations(num_pages, page_size, seed):
+    pages = Pages(num_pages, page_size, seed)
+    fullest = 0
+    for _ in range(10_000):
+        pages.step()
+        pages.check()
+        fullest = max(fullest, num_pages - pages.pool.num_free)
+    assert fullest == num_pages, "the pool has to run full, or little was tried"
+    assert min(pages.done.values()) > 300, pages.done
+    for id in list(pages.lengths):
+        pages.close(id)
+    pages.pool.release(pages.elsewhere)
+    pages.pool.check_integrity({})
+    assert sorted(pages.pool.allocate(num_pages)) == list(range(num_pages))
+
+
+@pytest.fixture(scope="module")
+def untrained(tmp_path_factory):
+    path = tmp_path_factory.mktemp("model")
+    config = untrained_config("qwen3", num_hidden_layers=2)
+    write_untrained(path, config, expected_shapes(ModelConfig.from_hf(config)), seed=4)
+    return load_model(path)
+
+
+class Preemptions:
+    """An observer that notes who was preempted, and that the oldest request which runs gets its tokens in each step."""
+
+    def __init__(self):
+        self.of = Counter()
+
+    def on_step(self, engine, batch, touched):
+        self.of.update(batch.preempted)
+        assert batch.chunks, "a step in which nothing is computed"
+
+    def on_abort(self, engine, request):
+        """Nothing to note."""
+
+
+def some_requests(random, count, max_prompt, vocab_size):
+    """Prompts and outputs of different lengths, greedy and drawn."""
+    for number in range(count):
+        prompt = [int(token) for token in random.randint(0, vocab_size, random.randint(1, max_prompt))]
+        settings = [{}, {"temperature": 1.0}, {"temperature": 0.7, "top_k": 9}, {"repetition_penalty": 1.2}]
+        params = SamplingParams(int(random.randint(1, 14)), **settings[number % 4], seed=number)
+        yield Request(f"r{number}", prompt, params)
+
+
+def alone(model, request):
+    params, sampler = request.params, request.params.sampler()
+    return list(generate(model, request.prompt, sampler, params.max_tokens, model.config.eos_token_ids))
+
+
+def serve(engine, requests, random, abort=0.0):
+    """Add requests while others run, abort some, step until nothing is left. Returns those that came to their end."""
+    waiting, ended, ids = list(requests), [], []
+    for _ in range(3_000):
+        if waiting and random.rand() < 0.7:
+            engine.add(waiting[0])
+            ids.append(waiting.pop(0).id)
+        if random.rand() < abort:
+            id = ids[random.randint(len(ids))] if ids else "nobody"
+            abort_one(engine, id)
+        if engine.has_work:
+            ended += [request for request in engine.step() if request.finish_reason is not None]
+        elif not waiting:
+            return ended
+    raise AssertionError(f"not over after 3,000 steps: {[request.id for request in engine.scheduler]}")
+
+
+def abort_one(engine, id):
+    """What it held is free at once."""
+    cache = engine.scheduler.cache
+    before, held = cache.pool.num_free, len(cache.tables.get(id, ()))
+    engine.abort(id)
+    assert cache.pool.num_free == before + held
+    assert id not in cache.tables
+    engine.check_integrity()
+
+
+def paged_engine(model, num_pages, page_size, token_budget):
+    cache = PagedKVCache(len(model.layers), PagePool(num_pages, page_size))
+    watch = Preemptions()
+    return Engine(model, PreemptingScheduler(cache, 5, token_budget), (watch,), is_checked=True), watch
+
+
+@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize(("num_pages", "page_size"), [(8, 4), (32, 1), (2, 16)])
+def test_few_pages(untrained, num_pages, page_size, seed):
+    """Each request gets what it gets alone, however often it is preempted, and all come to an end."""
+    random = np.random.RandomState(seed)
+    engine, watch = paged_engine(untrained, num_pages, page_size, int(random.choice([5, 9, 64])))
+    requests = list(some_requests(random, 12, 20, 256))
+    ended = serve(engine, requests, random)
+    assert len(ended) == len(requests)
+    for request in requests:
+        assert request.output == alone(untrained, request), request.id
+    assert watch.of, "nobody was preempted"
+    engine.scheduler.cache.check_integrity({})
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_aborts_in_between(untrained, seed):
+    """Whoever is left gets what it gets alone; what the others held was free at once."""
+    random = np.random.RandomState(seed)
+    engine, watch = paged_engine(untrained, 9, 4, 16)
+    requests = list(some_requests(random, 20, 20, 256))
+    ended = serve(engine, requests, random, abort=0.2)
+    assert 0 < len(ended) < len(requests)
+    for request in ended:
+        assert request.output == alone(untrained, request), request.id
+    assert watch.of, "nobody was preempted"
+    engine.scheduler.cache.check_integrity({})
+
+
+def test_a_request_that_needs_all_pages(untrained):
+    """It fits exactly, alone; the others have to leave before it ends, and all get there."""
+    engine, watch = paged_engine(untrained, 6, 4, 8)
+    requests = [
+        Request("long", [5] * 12, SamplingParams(12, ignore_eos=True)),
+        *(Request(f"short {i}", [i] * 7, SamplingParams(9, ignore_eos=True)) for i in range(3)),
+    ]
+    ended = serve(engine, requests, np.random.RandomState(1))
+    assert {request.id: len(request.output) for request in ended}["long"] == 12
+    assert watch.of
+    for request in requests:
+        assert request.output == alone(untrained, request), request.id
+
+
+def test_a_trained_model():
+    """Stories of the bundled model, drawn and greedy, from few pages."""
+    model = load_model(bundled("story-draft"), mx.float32)
+    random = np.random.RandomState(5)
+    engine, watch = paged_engine(model, 12, 4, 16)
+    requests = list(some_requests(random, 8, 24, model.config.vocab_size))
+    serve(engine, requests, random)
+    for request in requests:
+        assert request.output == alone(model, request), request.id
+    assert watch.of
