@@ -125,7 +125,7 @@ def budgets() -> None:
 
 
 def arriving() -> list[tuple[float, Request]]:
-    """Three requests a second on average, the same at each call. One of ten prompts is long."""
+    """Three requests a second on average, the same at each call. Some prompts are long."""
     draw = random.Random(7)
     now, arrivals = 0.0, []
     while now < 40:
@@ -136,6 +136,8 @@ def arriving() -> list[tuple[float, Request]]:
 
 
 def traffic() -> None:
+    lengths = [len(each.prompt) for _, each in arriving()]
+    print(f"{len(lengths)} requests in 40 seconds, {sum(length >= 700 for length in lengths)} with a long prompt")
     print("milliseconds    first token        between tokens             longest wait of a request")
     print("  budget       p50      p99      p50      p99      max            p50      p90")
     for budget in (None, 256, 128, 64, 32):
