@@ -602,11 +602,13 @@ def test_task_3_none(impl, count):
 def test_task_3_all(impl, count):
     """As many as there are; the root is no page. Then the tree begins again."""
     text = tuple(range(20))
-    for num_pages in (5, 24):  # with 5, each page of the pool is the tree's, the last one too
-        tree = Tree(impl, text, num_pages=num_pages)
+    for others in (0, 1, 19):  # pages of somebody else, which the tree does not know
+        tree = Tree(impl, text)
+        names = tree.allocate(others)
         assert len(tree.evict(count)) == 5, "all pages of the tree"
-        assert tree.pool.num_free == num_pages
+        assert tree.pool.num_free == 24 - others
         assert tree.match(text) == ([], 0), "an empty tree knows nothing"
+        tree.release(names)
         tree.insert(text[:8])
         assert by_use(tree.tree) == [text[:4], text[:8]]
 

@@ -31,7 +31,7 @@ class PrefixPagedKVCache(PagedKVCache):
     ):
         super().__init__(num_layers, pool, attention)
         self.tree = PrefixTree(pool)
-        self._tokens: dict[str, list[int]] = {}
+        self._tokens: dict[str, list[int]] = {}  # of each request, those whose positions are counted: a list of its own
         self._computed: dict[str, int] = {}  # of a request's tokens, how many had been in a step
         self._remembered: dict[str, int] = {}  # and how many of its pages are in the tree
 
@@ -58,7 +58,7 @@ class PrefixPagedKVCache(PagedKVCache):
     def open(self, id: str, tokens: Sequence[int]) -> None:
         """A request comes: it shares the pages of the longest known beginning of its tokens, the last token left out,
         since the model has to run on one at least. Of what is found, it takes what `affordable` says. `length` counts
-        the positions that these pages hold.
+        the positions that these pages hold, and `_tokens`, `_computed` and `_remembered` begin with them.
 
         Task: w3d5.4
         """
@@ -82,7 +82,7 @@ class PrefixPagedKVCache(PagedKVCache):
 
     def extend(self, id: str, tokens: Sequence[int]) -> None:
         """As in `PagedKVCache`; if pages are missing, the tree gives up as many, and if the last page is shared, a copy
-        takes its place: in all layers, before anything is written into it.
+        takes its place: in all layers, before anything is written into it. `_tokens` grows as well.
 
         Raises:
             OutOfPagesError: of the pool. No page has a holder more or less then, besides those that the tree gave up.
