@@ -1,0 +1,96 @@
+"""Schedules two hundred requests in the same memory, in slots and in pages, and counts. No model: all tokens are 0.
+
+python book/week_3/d3_load.py slots    slots of the longest possible, of the longest that comes, and pages
+python book/week_3/d3_load.py pages    fewer and fewer pages
+"""
+
+import random
+import sys
+
+from tiny_llm.serving.batch import Batch
+from tiny_llm.serving.batched_cache import BatchedKVCache
+from tiny_llm.serving.chunked_scheduler import ChunkedScheduler
+from tiny_llm.serving.page_pool import PagePool
+from tiny_llm.serving.paged_cache import PagedKVCache
+from tiny_llm.serving.preempting_scheduler import PreemptingScheduler
+from tiny_llm.serving.request import Request, SamplingParams
+from tiny_llm.serving.scheduler import Scheduler
+
+CONTEXT, POSITIONS, BUDGET = 2_048, 16_384, 512
+
+
+def requests() -> list[Request]:
+    """Prompts and outputs of a hundred tokens on average, a few of them much longer."""
+    rng = random.Random(3)
+    lengths = [[min(CONTEXT // 2, int(rng.lognormvariate(4.6, 0.9)) + 1) for _ in range(2)] for _ in range(200)]
+    return [Request(f"r{i}", [0] * prompt, SamplingParams(output)) for i, (prompt, output) in enumerate(lengths)]
+
+
+class Counts:
+    """Of a whole run; of running requests and stored positions the mean, as long as somebody waits."""
+
+    def __init__(self, scheduler: Scheduler):
+        self.steps = self.computed = self.preempted = 0
+        running, stored = [], []
+        for request in requests():
+            scheduler.add(request)
+        while batch := self.step(scheduler):
+            if scheduler.waiting:
+                running.append(len(scheduler.running))
+                stored.append(sum(chunk.end for chunk in batch.chunks))
+        self.running, self.stored = (sum(values) / max(len(values), 1) for values in (running, stored))
+
+    def step(self, scheduler: Scheduler) -> Batch | None:
+        """What an engine does in a step, but for the model."""
+        batch = scheduler.schedule()
+        for chunk in batch.chunks:
+            if chunk.scored:
+                chunk.request.add(0, (), CONTEXT)
+            if chunk.request.finish_reason is not None:
+                scheduler.remove(chunk.request)
+        self.steps += 1
+        self.computed += batch.num_tokens
+        self.preempted += len(batch.preempted)
+        return batch if batch.chunks else None
+
+
+def in_slots(capacity: int) -> Counts:
+    num_slots = POSITIONS // capacity
+    return Counts(ChunkedScheduler(BatchedKVCache(0, num_slots, capacity), num_slots, BUDGET))
+
+
+def in_pages(num_pages: int, page_size: int) -> Counts:
+    cache = PagedKVCache(0, PagePool(num_pages, page_size))
+    return Counts(PreemptingScheduler(cache, max_running=128, token_budget=BUDGET))
+
+
+def slots() -> None:
+    lengths = [len(request.prompt) + request.params.max_tokens for request in requests()]
+    print(
+        f"200 requests of {min(lengths)} to {max(lengths):,} tokens, {sum(lengths):,} together; room for {POSITIONS:,}"
+    )
+    print("                      running   memory that holds tokens   steps   preempted")
+    ways = {
+        f"slots of {CONTEXT:,}": in_slots(CONTEXT),
+        f"slots of {max(lengths):,}": in_slots(max(lengths)),
+        "pages of 256": in_pages(POSITIONS // 256, 256),
+        "pages of 16": in_pages(POSITIONS // 16, 16),
+    }
+    for name, counts in ways.items():
+        row = f"{counts.running:13.1f}{counts.stored / POSITIONS:27.1%}{counts.steps:8,}{counts.preempted:12}"
+        print(f"{name:16}{row}")
+
+
+def pages() -> None:
+    needed = sum(len(request.prompt) + request.params.max_tokens - 1 for request in requests())
+    print(f"{needed:,} tokens, if each is computed once")
+    print("pages   running   steps   preempted   computed again")
+    for num_pages in (4_096, 1_536, 1_024, 512, 256, 128):
+        counts = in_pages(num_pages, 16)
+        again = counts.computed - needed
+        row = f"{counts.running:10.1f}{counts.steps:8,}{counts.preempted:12}"
+        print(f"{num_pages:5,}{row}{again:9,} ={again / needed:6.1%}")
+
+
+if __name__ == "__main__":
+    {"slots": slots, "pages": pages}[sys.argv[1]]()
