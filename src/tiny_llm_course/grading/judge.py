@@ -20,7 +20,7 @@ from .remote import Connection, GoneError
 START_SECONDS = 60  # that a new process has for its imports, on a busy machine
 MAX_DEATHS = 3  # of a submission's process; after that its tests fail without a new one
 MEMORY = 2**32  # bytes
-PACKAGES = ("kernels",)  # of the course's package
+PACKAGES = ("kernels", "serving")  # of the course's package
 MODULE = "tiny_llm_course.grading.worker"
 
 

@@ -33,7 +33,8 @@ class ChunkedScheduler(Scheduler):
         more of them, then for waiting requests, which begin; each in the order in which they came.
 
         A chunk has all pending tokens of its request, or as many as are left of the budget. No chunk is empty, and no
-        request begins for which nothing is left.
+        request begins for which nothing is left. A request whose stored tokens were lost has many pending ones, and
+        counts as those that have more.
 
         Task: w3d2.1
         """
