@@ -407,6 +407,19 @@ def test_task_2_attend_scale(impl):
 
 
 @task_2
+def test_task_2_a_layer_keeps_its_attention(impl):
+    """Each layer of a cache attends with the function that the cache was made with."""
+    cache = impl.serving.batched_cache.BatchedKVCache(2, 3, 8, attention=lambda query, *others: query * 7)
+    inputs = Inputs(15)
+    query, key, value = rows(inputs, H_Q, 3), rows(inputs, H_KV, 3), rows(inputs, H_KV, 3)
+    where = impl.serving.batched_cache.SlotRows(
+        mx.array([2, 2, 0]), mx.array([0, 1, 0]), spans_of(impl, [2, 1], [2, 1]), [2, 0]
+    )
+    for layer in cache.layers:
+        assert_close(layer.attend(query, key, value, None, where), array64(query) * 7)
+
+
+@task_2
 def test_task_2_a_slot_that_somebody_else_had(impl):
     """What the last request left behind its own positions is not seen, long as that request was."""
     slots = Slots(impl, Inputs(11))
@@ -872,6 +885,18 @@ def test_task_4_each_has_its_own_sampler(impl):
     engine.settle(engine.plan(), scores(4, 5, 6))
     assert seen[3:] == [([4], [[5, 5, 11]]), ([5], [[5, 5, 5, 12]]), ([6], [[5, 13]])]
     assert [list(request.output) for request in requests] == [[11, 11], [12, 12], [13, 13]]
+
+
+@task_4
+def test_task_4_several_tokens(impl):
+    """`next_tokens` may give more than one (day 6). `add` takes them in order; behind an end there are none."""
+    engine, requests = serving(impl, 3, 2, 1, 4, max_tokens=5)
+    given = {"a": [7, 8, 9], "b": [7, 2, 9], "c": [7], "d": [1, 3, 4, 5, 6, 7]}
+    engine.next_tokens = lambda chunk, logits: given[chunk.request.id]
+    assert ids(engine.settle(engine.plan(), scores(7, 7, 7, 1))) == "abcd"
+    assert [list(request.output) for request in requests] == [[7, 8, 9], [7], [7], [1, 3, 4, 5, 6]]
+    assert [request.finish_reason for request in requests] == [None, "stop", None, "length"]
+    assert queues(engine.scheduler) == ("ac", "")
 
 
 @task_4
