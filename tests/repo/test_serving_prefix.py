@@ -387,3 +387,19 @@ def test_a_prompt_that_its_owner_changes(model):
     assert first.output == alone(model, first)
     assert second.output == alone(model, second)
     assert cache.tree.match([21, 22, 23, 24, 15, 16, 17, 18])[1] == 8
+
+
+@pytest.mark.parametrize("token_budget", [6, 64])
+def test_found_in_the_next_step(model, token_budget):
+    """Whoever comes while a prompt is computed finds all that was computed before its own step."""
+    cache = PrefixPagedKVCache(2, PagePool(20, 4))
+    watch = Watch()
+    engine = Engine(model, PreemptingScheduler(cache, 4, token_budget), (watch,), is_checked=True)
+    prompt = [11, 12, 13, 14, 15, 16, 17, 18, 19]
+    engine.add(Request("a", prompt, SamplingParams(3)))
+    while not engine.scheduler.find("a").output:
+        engine.step()
+    engine.add(Request("b", [*prompt, 21], SamplingParams(1)))
+    before = watch.num_tokens
+    engine.step()
+    assert watch.num_tokens - before == 1 + 2, "a token of the first, two of the second"

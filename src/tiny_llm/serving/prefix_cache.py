@@ -36,6 +36,8 @@ class PrefixPagedKVCache(PagedKVCache):
         self._remembered: dict[str, int] = {}  # and how many of its pages are in the tree
 
     def can_open(self, tokens: Sequence[int]) -> bool:
+        for id in self.tables:
+            self._remember(id)  # what the last step computed can be found already
         return self.has_room(len(tokens), *self.affordable(len(tokens), *self.tree.match(tokens[:-1])))
 
     def has_room(self, count: int, pages: Sequence[int], length: int) -> bool:
