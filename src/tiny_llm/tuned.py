@@ -19,7 +19,10 @@ __all__ = ["TunedBlock", "TunedEmbedding", "tune"]
 
 
 def tune(model: CausalLM) -> None:
-    """Replace the parts of a built model. Its arithmetic is bfloat16 x 4 bit with float32 sums.
+    """Replace the parts of a built model. Its arithmetic is 4 bit x bfloat16 or float32, with float32 sums.
+
+    A processor that is fastest with 8-bit numbers (AVX-512 VNNI, and no bfloat16) rounds activations to these, with a
+    scale for 64 numbers each: the root mean square error of a product is 0.6 % then.
 
     Raises:
         ValueError: a layer is not quantised to 4 bits in groups of 64 with bfloat16 scales, or its rows are no multiple

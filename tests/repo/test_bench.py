@@ -43,7 +43,7 @@ def test_reference(monkeypatch, tmp_path):
     assert found["command"] == "tiny-llm bench --impl ref --smoke"
     assert {"mlx", "numpy", "python"} == set(found["versions"])
     assert {row["kernel"] for row in found["kernels"]} == {
-        *("softmax", "rms_norm", "rope", "swiglu", "attention"),
+        *("softmax", "rms_norm", "rope", "swiglu", "attention", "paged_attention"),
         *("quantized_matvec", "quantized_matmul"),
     }
 

@@ -14,6 +14,7 @@ from tiny_llm_ref.kernels import (
     attention,
     metal,
     ops,
+    paged_attention,
     quantized_matmul,
     quantized_matvec,
     rms_norm,
@@ -134,6 +135,12 @@ DOORS = {  # module, name of the door, arguments, twin
     "swiglu": (swiglu, "swiglu", (X, X), ops.swiglu),
     "blocks": (attention, "flash_attention", (mx.ones((2, 9, 8)), *[mx.ones((1, 9, 8))] * 2, 0.5, None), ops.attention),
     "parts": (attention, "flash_attention", (mx.ones((2, 1, 8)), *[mx.ones((1, 9, 8))] * 2, 0.5, None), ops.attention),
+    "pages": (
+        paged_attention,
+        "paged_attention",
+        (mx.ones((2, 2, 8)), *[mx.ones((3, 1, 4, 8))] * 2, mx.array([[2, 0]]), mx.array([[0, 2, 6]]), 0.5),
+        ops.paged_attention,
+    ),
 }
 each_door = pytest.mark.parametrize(("module", "name", "arguments", "twin"), DOORS.values(), ids=DOORS)
 

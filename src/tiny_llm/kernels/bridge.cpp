@@ -71,34 +71,43 @@ std::vector<Array> arrays(const std::vector<Described>& all) {
 }
 
 void compute(Function function, const std::vector<Described>& inputs, const std::vector<Described>& outputs,
-             const std::vector<double>& numbers) {
+             size_t changed, const std::vector<double>& numbers) {
     auto in = arrays(inputs), out = arrays(outputs);
     if (!is_watched && !is_interrupted) return function({in.data(), out.data(), numbers.data(), threads()});
-    auto found = run_fenced(function, in, out, numbers.data(), threads());
+    auto found = run_fenced(function, in, out, changed, numbers.data(), threads());
     std::lock_guard lock(trespass_mutex);
     if (trespass.empty()) trespass = found;
 }
 
+// The first `changed` outputs begin as the first inputs: in their memory, if nobody else needs these, or as copies. The
+// function gets them as outputs only.
 class Kernel : public mx::Primitive {
    public:
-    Kernel(mx::Stream stream, Function function, std::vector<Output> results, std::vector<double> numbers)
-        : Primitive(stream), function_(function), results_(std::move(results)), numbers_(std::move(numbers)) {}
+    Kernel(mx::Stream stream, Function function, std::vector<Output> results, std::vector<double> numbers,
+           size_t changed)
+        : Primitive(stream),
+          function_(function),
+          results_(std::move(results)),
+          numbers_(std::move(numbers)),
+          changed_(changed) {}
 
     void eval_cpu(const std::vector<mx::array>& inputs, std::vector<mx::array>& outputs) override {
         auto& encoder = mx::cpu::get_command_encoder(stream());
         std::vector<Described> in, out;
-        for (auto& x : inputs) {
-            encoder.set_input_array(x);
-            in.emplace_back(x);
-        }
-        for (auto& x : outputs) {
-            x.set_data(mx::allocator::malloc(x.nbytes()));
+        forget_inputs(outputs, inputs);
+        for (auto& x : inputs) encoder.set_input_array(x);
+        for (size_t i = changed_; i < inputs.size(); i++) in.emplace_back(inputs[i]);
+        for (size_t i = 0; i < outputs.size(); i++) {
+            auto& x = outputs[i];
+            if (i < changed_)
+                begin_as(inputs[i], x, encoder);
+            else
+                x.set_data(mx::allocator::malloc(x.nbytes()));
             encoder.set_output_array(x);
             out.emplace_back(x);
         }
-        encoder.dispatch([in = std::move(in), out = std::move(out), numbers = numbers_, function = function_] {
-            compute(function, in, out, numbers);
-        });
+        encoder.dispatch([in = std::move(in), out = std::move(out), numbers = numbers_, function = function_,
+                          changed = changed_] { compute(function, in, out, changed, numbers); });
     }
 
     void eval_gpu(const std::vector<mx::array>&, std::vector<mx::array>&) override {
@@ -109,28 +118,59 @@ class Kernel : public mx::Primitive {
 
     bool is_equivalent(const mx::Primitive& other) const override {
         auto& kernel = static_cast<const Kernel&>(other);
-        return function_ == kernel.function_ && results_ == kernel.results_ && numbers_ == kernel.numbers_;
+        return function_ == kernel.function_ && results_ == kernel.results_ && numbers_ == kernel.numbers_ &&
+               changed_ == kernel.changed_;
     }
 
    private:
+    // Each output refers to the inputs. But one of them stands for all while they are computed; without the others, MLX
+    // sees whether somebody else needs an input.
+    static void forget_inputs(std::vector<mx::array>& outputs, const std::vector<mx::array>& inputs) {
+        for (auto& x : outputs)
+            if (&x.inputs() != &inputs && !x.is_tracer()) x.inputs().clear();
+    }
+
+    static void begin_as(const mx::array& x, mx::array& output, mx::cpu::CommandEncoder& encoder) {
+        if (x.is_donatable()) return output.copy_shared_buffer(x);
+        output.set_data(mx::allocator::malloc(output.nbytes()));
+        encoder.dispatch(
+            [to = output.data<char>(), from = x.data<char>(), size = x.nbytes()] { std::memcpy(to, from, size); });
+    }
+
     Function function_;
     std::vector<Output> results_;
     std::vector<double> numbers_;
+    size_t changed_;
 };
 
+// One whose rows follow one another: itself, or a copy.
+mx::array contiguous(const mx::array& x, mx::Stream stream) {
+    const bool is_known = x.status() != mx::array::Status::unscheduled;
+    return is_known && x.flags().row_contiguous ? x : mx::contiguous(x, false, stream);
+}
+
+// changed: arrays that the function writes into. The results begin with what they become.
 std::vector<mx::array> run(uintptr_t function, const std::vector<mx::array>& inputs, const std::vector<Output>& results,
-                           const std::vector<double>& numbers) {
+                           const std::vector<double>& numbers, const std::vector<mx::array>& changed) {
+    auto stream = mx::default_stream(mx::Device::cpu);
+    std::vector<mx::array> all;
     std::vector<mx::Shape> shapes;
     std::vector<mx::Dtype> dtypes;
-    for (auto& x : inputs) dtype_of(x.dtype());
+    for (auto& x : changed) {
+        all.push_back(contiguous(x, stream));
+        shapes.push_back(x.shape());
+        dtypes.push_back(x.dtype());
+    }
+    all.insert(all.end(), inputs.begin(), inputs.end());
+    for (auto& x : all) dtype_of(x.dtype());
     for (auto& [shape, dtype] : results) {
         dtype_of(dtype);
         shapes.emplace_back(shape.begin(), shape.end());
         dtypes.push_back(dtype);
     }
-    auto stream = mx::default_stream(mx::Device::cpu);
-    auto kernel = std::make_shared<Kernel>(stream, reinterpret_cast<Function>(function), results, numbers);
-    return mx::array::make_arrays(std::move(shapes), dtypes, kernel, inputs);
+    auto kernel =
+        std::make_shared<Kernel>(stream, reinterpret_cast<Function>(function), results, numbers, changed.size());
+    return mx::array::make_arrays(std::move(shapes), dtypes, kernel, std::move(all));
 }
 
 uintptr_t load(const std::string& library, const std::string& name) {
@@ -155,7 +195,7 @@ std::string take_trespass() {
 void copy(const Call& call) { std::memcpy(call.out[0].data, call.in[0].data, call.in[0].size() * sizeof(float)); }
 
 mx::array copied(const mx::array& x) {
-    return run(reinterpret_cast<uintptr_t>(&copy), {x}, {{{x.shape().begin(), x.shape().end()}, x.dtype()}}, {})[0];
+    return run(reinterpret_cast<uintptr_t>(&copy), {x}, {{{x.shape().begin(), x.shape().end()}, x.dtype()}}, {}, {})[0];
 }
 
 }  // namespace
@@ -163,7 +203,7 @@ mx::array copied(const mx::array& x) {
 NB_MODULE(_bridge, module) {
     nb::module_::import_("mlx.core");
     pthread_atfork(nullptr, nullptr, Pools::forget);
-    module.def("run", &run);
+    module.def("run", &run, nb::arg(), nb::arg(), nb::arg(), nb::arg(), nb::arg() = std::vector<mx::array>());
     module.def("load", &load);
     module.def("copied", &copied);
     module.def("set_threads", &set_threads);

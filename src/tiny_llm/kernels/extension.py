@@ -60,10 +60,19 @@ class Kernel:
         self._is_watched = mode() == "watched"
 
     def __call__(
-        self, inputs: Sequence[mx.array], outputs: Sequence[_Output], numbers: Sequence[float] = ()
+        self,
+        inputs: Sequence[mx.array],
+        outputs: Sequence[_Output],
+        numbers: Sequence[float] = (),
+        changed: Sequence[mx.array] = (),
     ) -> list[mx.array]:
-        """Run it. outputs: shape and dtype of each result. numbers: what else the function gets."""
-        found: list[mx.array] = self._bridge.run(self._address, inputs, outputs, numbers)
+        """Run it. outputs: shape and dtype of each result. numbers: what else the function gets.
+
+        changed: arrays into which the function writes. The results begin with what they become; for the function they
+        are its first outputs, and hold what was there. An array's memory is taken over, if nobody else refers to it
+        when the result is computed; otherwise it stays as it is, and the result is a changed copy.
+        """
+        found: list[mx.array] = self._bridge.run(self._address, inputs, outputs, numbers, changed)
         if self._is_watched:
             self._look_at(found)
         return found

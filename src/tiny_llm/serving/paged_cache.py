@@ -3,8 +3,10 @@
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import mlx.core as mx
+import numpy as np
 
 from ..attention import scaled_dot_product_attention_grouped
 from ..kv_cache import Attention
@@ -28,6 +30,18 @@ class PageRows:
     slots: mx.array
     spans: Sequence[Span]
     tables: Sequence[list[int]]
+
+    @cached_property
+    def arrays(self) -> tuple[mx.array, mx.array]:
+        """Tables and spans as a kernel needs them (day 4), made once for all layers.
+
+        Shapes: R x W and R x 3, in int32. Tables are as wide as the longest; behind the end of another one stand zeros.
+        """
+        tables = np.zeros((len(self.tables), max(map(len, self.tables))), np.int32)
+        for row, table in zip(tables, self.tables, strict=True):
+            row[: len(table)] = table
+        spans = [(span.first, span.last, span.length) for span in self.spans]
+        return mx.array(tables), mx.array(spans, mx.int32)
 
 
 class PagedKVCacheLayer:

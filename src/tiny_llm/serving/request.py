@@ -8,6 +8,7 @@ from typing import Literal, TypeAlias
 import numpy as np
 
 from ..generate import Decoder, Sampler, StopStrings, StreamingDetokenizer
+from ..kernels.argmax import argmax
 from ..sampler import make_sampler
 
 __all__ = ["FinishReason", "Request", "SamplingParams", "Status", "TextStream"]
@@ -58,9 +59,10 @@ class SamplingParams:
 
     def sampler(self) -> Sampler:
         """A sampler with a random state of its own. Raises ValueError where a number is out of its range."""
-        return make_sampler(
+        sampler = make_sampler(
             self.temperature, self.top_k, self.top_p, self.min_p, self.repetition_penalty, seed=self.seed
         )
+        return (lambda logits, tokens: argmax(logits)) if self.is_greedy else sampler
 
 
 class TextStream:
@@ -126,6 +128,11 @@ class Request:
     def tokens(self) -> list[int]:
         """Prompt and output."""
         return [*self.prompt, *self.output]
+
+    @property
+    def num_tokens(self) -> int:
+        """How many they are, without a list of them."""
+        return len(self.prompt) + len(self.output)
 
     def add(self, token: int, eos_token_ids: Collection[int], max_length: int) -> None:
         """Take the next token, which is one more of the output; or the end, and then the request is finished.

@@ -46,7 +46,7 @@ class Scheduler:
 
     def pending(self, request: Request) -> int:
         """How many tokens of a running request are not in the cache: the prompt at first, later the newest token."""
-        return len(request.tokens) - self.cache.length(request.id)
+        return request.num_tokens - self.cache.length(request.id)
 
     def begin(self) -> Request | None:
         """Let the oldest waiting request run, if there is one, if fewer than `max_running` run, and if there is room.

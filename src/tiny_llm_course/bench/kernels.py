@@ -213,6 +213,33 @@ def _attention_of_a_token(package: str, size: Size) -> Case:
     )
 
 
+def _attention_in_pages(package: str, size: Size) -> Case:
+    ops, door = _modules(package, "paged_attention")
+    requests, page_size, S, scale = 16, 16, size["L"], size["D"] ** -0.5
+    width = S // page_size
+    q = _normal(requests, size["H_q"], size["D"])
+    tables = mx.random.permutation(requests * width).reshape(requests, width).astype(mx.int32)
+    spans = mx.array([[i, i + 1, S] for i in range(requests)], mx.int32)
+    shape, copies = (requests * width, size["H_kv"], page_size, size["D"]), -(-size["copies"] // 4)
+    stored = [[_normal(*shape), _normal(*shape)] for _ in range(copies)]
+    mx.eval(tables, spans)
+
+    def each(attend: Callable[..., mx.array]) -> Callable[[], Any]:
+        return lambda: [attend(q, k, v, tables, spans, scale) for k, v in stored]
+
+    return Case(
+        "paged_attention",
+        f"{requests} x L = 1, S = {S}",
+        [
+            Rung("twin", each(ops.paged_attention), "bandwidth", device=None),
+            Rung("w3d4.2", each(door.paged_attention), "bandwidth"),
+            Rung("w3d4.3", each(door.paged_attention_metal), "bandwidth", "gpu"),
+        ],
+        times=len(stored),
+        bytes=2 * stored[0][0].nbytes,
+    )
+
+
 CASES: dict[str, Callable[[str, Size], Case]] = {
     "softmax": _softmax,
     "quantized_matvec": _matvec,
@@ -222,6 +249,7 @@ CASES: dict[str, Callable[[str, Size], Case]] = {
     "quantized_matmul": _matmul,
     "attention of a prompt": _attention_of_a_prompt,
     "attention of a token": _attention_of_a_token,
+    "attention in pages": _attention_in_pages,
 }
 
 

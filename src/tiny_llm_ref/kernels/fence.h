@@ -64,14 +64,16 @@ class Fenced {
     std::vector<uint16_t> words_;
 };
 
-// Runs a kernel on fenced arrays; returns what it did that it must not do, or nothing.
+// Runs a kernel on fenced arrays; returns what it did that it must not do, or nothing. The first `changed` outputs hold
+// what the kernel is to change.
 inline std::string run_fenced(void (*function)(const Call&), const std::vector<Array>& in,
-                              const std::vector<Array>& out, const double* numbers, Threads threads) {
+                              const std::vector<Array>& out, size_t changed, const double* numbers, Threads threads) {
     constexpr uint16_t NAN_IN = 0x7fc1, NAN_OUT = 0xffff;  // NaN in 16 bits, and twice that in 32; not the same one
     std::vector<Fenced> inputs, outputs;
     std::vector<Array> fenced_in, fenced_out;
     for (auto& x : in) inputs.emplace_back(x, NAN_IN).bring();
     for (auto& x : out) outputs.emplace_back(x, NAN_OUT);
+    for (size_t i = 0; i < changed; i++) outputs[i].bring();
     Interruption::inputs = Interruption::outputs = {};
     for (auto& x : inputs) fenced_in.push_back(x.array()), Interruption::inputs.push_back(x.memory());
     for (auto& x : outputs) fenced_out.push_back(x.array()), Interruption::outputs.push_back(x.memory());

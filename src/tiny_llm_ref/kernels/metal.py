@@ -119,9 +119,10 @@ def uses_metal(file: str, *tasks: str) -> bool:
 
     With TINY_LLM_KERNELS=off or watched it does not: then it is the CPU's body, or its twin, that is asked for.
     """
+    if not mx.metal.is_available() or mx.default_device().type != mx.gpu or mode():
+        return False
     source = _HERE / f"{file}.metal"
-    on_gpu = mx.metal.is_available() and mx.default_device().type == mx.gpu and not mode()
-    return on_gpu and _all_written(source, _stamp(source), tasks)
+    return _all_written(source, _stamp(source), tasks)
 
 
 @cache

@@ -5,7 +5,17 @@ import math
 import mlx.core as mx
 import numpy as np
 
-__all__ = ["add_rms_norm", "attention", "quantized_matmul", "rms_norm", "rope", "softmax", "swiglu"]
+__all__ = [
+    "add_rms_norm",
+    "attention",
+    "paged_attention",
+    "quantized_matmul",
+    "rms_norm",
+    "rope",
+    "softmax",
+    "store_pages",
+    "swiglu",
+]
 
 
 def softmax(x: mx.array) -> mx.array:
@@ -66,3 +76,26 @@ def quantized_matmul(
     scales, biases = scales.astype(mx.float32), biases.astype(mx.float32)
     weight = mx.dequantize(packed, scales, biases, group_size, bits)
     return (x.astype(mx.float32) @ weight.T).astype(x.dtype)
+
+
+def paged_attention(
+    query: mx.array, keys: mx.array, values: mx.array, tables: mx.array, spans: mx.array, scale: float
+) -> mx.array:
+    """One request after the other, whose keys and values are copied together."""
+    page_size = keys.shape[2]
+    places: list[list[int]] = np.array(spans, copy=False).tolist()
+    found = []
+    for request, (first, last, length) in enumerate(places):
+        pages = tables[request, : -(-length // page_size)]
+        key, value = (x[pages].swapaxes(0, 1).flatten(1, 2)[:, :length] for x in (keys, values))  # H_kv, length, D
+        found.append(attention(query[first:last].swapaxes(0, 1), key, value, scale, "causal").swapaxes(0, 1))
+    return mx.concatenate(found) if found else query
+
+
+def store_pages(
+    keys: mx.array, values: mx.array, key: mx.array, value: mx.array, pages: mx.array, slots: mx.array
+) -> tuple[mx.array, mx.array]:
+    """Copies: of the arrays that are given nothing is changed."""
+    keys, values = mx.array(keys), mx.array(values)
+    keys[pages, :, slots], values[pages, :, slots] = key, value
+    return keys, values

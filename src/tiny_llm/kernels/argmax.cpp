@@ -1,0 +1,37 @@
+// Where the largest number of each row stands: given.
+#include <algorithm>
+#include <cmath>
+
+#include "rows.h"
+#include "vector.h"
+
+using namespace tiny_llm;
+
+// The first of equals; a NaN is never the largest.
+template <typename T>
+int32_t argmax_of(const T* x, int64_t n) {
+    constexpr int64_t BLOCK = 16 * WIDTH;  // one of these is looked through number by number
+    float best = -INFINITY;
+    int64_t block = 0, i = 0;
+    for (; i + BLOCK <= n; i += BLOCK) {
+        floats largest = splat(-INFINITY);
+        for (int64_t j = 0; j < BLOCK; j += WIDTH) largest = max(load(x + i + j), largest);
+        if (const float found = max(largest); found > best) best = found, block = i;
+    }
+    for (int64_t j = i; j < n; j++)
+        if (float(x[j]) > best) best = x[j], block = j;
+    for (int64_t j = block; j < std::min(n, block + BLOCK); j++)
+        if (float(x[j]) == best) return int32_t(j);
+    return 0;
+}
+
+// in: N.. x V; out: N.., int32.
+KERNEL(argmax) {
+    const Array &x = call.in[0], &out = call.out[0];
+    const StridedRows rows(x);
+    dispatch(x.dtype, [&]<typename T>(T*) {
+        call.threads(out.size(), 1, [&](int64_t begin, int64_t end) {
+            for (int64_t row = begin; row < end; row++) out.as<int32_t>()[row] = argmax_of(rows.at<T>(row), x.last());
+        });
+    });
+}

@@ -1,0 +1,21 @@
+"""The likeliest token: where the largest number of each row stands. Given."""
+
+import mlx.core as mx
+
+from .extension import bridge, kernel
+
+__all__ = ["argmax"]
+
+
+def argmax(x: mx.array) -> mx.array:
+    """The place of each row's largest number, of equal ones the first.
+
+    MLX's own operation takes half a millisecond for a vocabulary of 150,000 on the CPU, which is more than is left of a
+    step for it. It does the work on a GPU, and where no bridge is built.
+    Shapes: x: N.. x V, V at least 1 -> N.., of int32.
+    """
+    is_built = mx.default_device().type == mx.cpu and bridge() is not None
+    run = kernel("argmax", "argmax") if is_built else None
+    if run is None:
+        return mx.argmax(x, axis=-1).astype(mx.int32)
+    return run([x], [(x.shape[:-1], mx.int32)])[0]

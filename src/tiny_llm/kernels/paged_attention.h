@@ -1,0 +1,162 @@
+// What paged_attention.cpp is written with: given.
+#pragma once
+#include <deque>
+#include <memory>
+
+#include "attention.h"
+
+namespace tiny_llm {
+
+// Positions of a request whose keys follow one another, and whose values do: from this row on. A page has page_size
+// rows for each head of keys, the heads one behind the other; `row` counts from the first row of page 0.
+struct Run {
+    int64_t row, count;
+};
+
+// Rows first to last of the step are its last positions. `length` are stored.
+struct Request {
+    const int32_t* pages;  // in the order of its positions
+    int64_t first, last, length;
+    int64_t parts = 0, place = 0;  // of its keys, where it has few rows; where the results of these are
+
+    int64_t L() const { return last - first; }
+    int64_t seen(int64_t i) const { return length - L() + i + 1; }  // positions that its row i sees, from 0 on
+};
+
+// Everything that a call is given.
+struct Step {
+    Array query, out;
+    StridedRows queries, keys, values, tables, spans;
+    int64_t query_heads, D, kv_heads, page_size;
+    int64_t group, padded;  // query heads to one of keys; D, up to a multiple of 16
+    float scale;
+
+    explicit Step(const Call& call)
+        : query(call.in[0]),
+          out(call.out[0]),
+          queries(query),
+          keys(call.in[1]),
+          values(call.in[2]),
+          tables(call.in[3]),
+          spans(call.in[4]),
+          query_heads(query.shape[1]),
+          D(query.last()),
+          kv_heads(call.in[1].shape[1]),
+          page_size(call.in[1].shape[2]),
+          group(query_heads / kv_heads),
+          padded((D + 15) / 16 * 16),
+          scale(call.numbers[0]) {}
+
+    std::vector<Request> requests(int64_t count) const {
+        std::vector<Request> all;
+        for (int64_t r = 0; r < count; r++) {
+            const int32_t* span = spans.at<int32_t>(r);
+            all.push_back({tables.at<int32_t>(r), span[0], span[1], span[2]});
+        }
+        return all;
+    }
+
+    // A row's query, times scale, filled up with zeros; and the result for it.
+    void load_query(int64_t row, int64_t head, float* to) const {
+        dispatch(out.dtype, [&]<typename T>(T*) {
+            const T* from = queries.at<T>(row * query_heads + head);
+            for (int64_t d = 0; d < padded; d++) to[d] = d < D ? scale * float(from[d]) : 0;
+        });
+    }
+    void store_result(int64_t row, int64_t head, const float* from) const {
+        dispatch(out.dtype, [&]<typename T>(T*) {
+            T* to = out.as<T>() + (row * query_heads + head) * D;
+            int64_t d = 0;
+            for (; d + WIDTH <= D; d += WIDTH) store(to + d, load(from + d));
+            for (; d < D; d++) to[d] = from[d];
+        });
+    }
+};
+
+Run find(const Step& step, const Request& request, int64_t head, int64_t position, int64_t end);
+
+// The rows of one request, many of them, as attention.h knows them: a prompt, or a chunk of it.
+class Prompt : public Problem {
+   public:
+    Prompt(const Step& step, const Request& request)
+        : Problem(step.queries, step.keys, step.values, step.out), step_(step), request_(request) {
+        L = request.L(), S = request.length, D = step.D;
+        query_heads = step.query_heads, kv_heads = step.kv_heads;
+        group = step.group, padded = step.padded;
+        scale = step.scale, causal = true;
+    }
+
+    void load_query(int64_t head, int64_t i, float* to) const override {
+        step_.load_query(request_.first + i, head, to);
+    }
+    void store_result(int64_t head, int64_t i, const float* from) const override {
+        step_.store_result(request_.first + i, head, from);
+    }
+    void load_rows(const StridedRows& rows, int64_t kv_head, int64_t first, int64_t count, float* to) const override {
+        for (int64_t position = first; position < first + count;) {
+            const Run run = find(step_, request_, kv_head, position, first + count);
+            copy_rows(rows, run.row, run.count, to + (position - first) * padded);
+            position += run.count;
+        }
+    }
+
+   private:
+    const Step& step_;
+    const Request& request_;
+};
+
+// Positions first to end of a request, in one head of keys: what a thread takes at a time, where rows are few.
+struct KeyPart {
+    const Request* request;
+    int64_t head, first, end;
+
+    int64_t size() const { return end - first; }
+};
+
+// What a thread works with then: row r is row r % L of the request, in query head r / L of those that share the keys.
+struct FewRows : FewQueries {
+    const Step& step;
+    std::vector<float> out;  // of each row the sum of weighted values: `padded` numbers
+
+    FewRows(const Step& step, int64_t most)
+        : FewQueries(step.D, step.padded, step.group * most), step(step), out(rows * padded) {}
+
+    // next: whose keys are needed next.
+    void begin(const KeyPart& part, const KeyPart& next) {
+        const int64_t L = part.request->L();
+        rows = step.group * L, part_ = part, next_ = next;
+        for (int64_t r = 0; r < rows; r++)
+            step.load_query(part.request->first + r % L, part.head * step.group + r / L, &queries[r * padded]);
+        std::fill_n(out.begin(), rows * padded, 0.f);
+    }
+
+    // The scores of all rows and the run's keys, which are the part's keys from j on.
+    void score(const Run& run, int64_t j) {
+        const int64_t later = j + AHEAD - part_.size();  // behind the keys come the values
+        dispatch(step.out.dtype, [&]<typename T>(T*) {
+            const T* ahead = later < 0 ? row_of<T>(step.keys, part_, j + AHEAD) : row_of<T>(step.values, part_, later);
+            FewQueries::score(step.keys.at<T>(run.row), step.keys.step(), j, run.count, ahead);
+        });
+    }
+
+    // Adds the run's values, which are the part's from j on, to each row's sum: times the weights.
+    void add_values(const Run& run, int64_t j) {
+        const int64_t later = j + AHEAD - part_.size();
+        dispatch(step.out.dtype, [&]<typename T>(T*) {
+            const T* ahead = later < 0 ? row_of<T>(step.values, part_, j + AHEAD) : row_of<T>(step.keys, next_, later);
+            FewQueries::add_values(step.values.at<T>(run.row), step.values.step(), j, run.count, ahead, out.data(),
+                                   padded);
+        });
+    }
+
+   private:
+    template <typename T>
+    const T* row_of(const StridedRows& rows, const KeyPart& part, int64_t j) const {
+        const int64_t position = std::min(part.first + j, part.end - 1);
+        return rows.at<T>(find(step, *part.request, part.head, position, part.end).row);
+    }
+
+    KeyPart part_ = {}, next_ = {};
+};
+
+}  // namespace tiny_llm

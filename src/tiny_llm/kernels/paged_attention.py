@@ -1,0 +1,184 @@
+"""Paged attention: the rows of many requests attend to keys and values where they lie, in the pages of a pool."""
+
+import math
+from functools import cache
+from pathlib import Path
+
+import mlx.core as mx
+import numpy as np
+
+from . import ops
+from .extension import Kernel, check_written, kernel
+from .metal import metal, uses_metal
+
+__all__ = ["paged_attention", "paged_attention_metal", "store_pages"]
+
+_FEW = 32  # rows of a request: with more of them, they are taken in blocks
+_LARGEST = 256  # numbers in a head, in Metal
+_PART = 64  # keys for a simdgroup
+_ROWS = 8  # simdgroups in a threadgroup
+_INPUTS = ("query", "keys", "values", "tables", "rows", "scale")
+_FOUND = ("maxima", "totals", "sums")
+
+
+def paged_attention(
+    query: mx.array,
+    keys: mx.array,
+    values: mx.array,
+    tables: mx.array,
+    spans: mx.array,
+    scale: float | None = None,
+) -> mx.array:
+    """Causal attention of the rows of a step, each to its own request, in one operation.
+
+    Nothing is copied together: keys and values are read in their pages. A step may mix prompts and single tokens. The
+    many rows of a prompt are taken in blocks; where a request has few, its keys are shared out among threads.
+    Shapes: query: T x H_q x D, keys and values: P x H_kv x page_size x D, tables: R x W, spans: R x 3 -> T x H_q x D.
+    Query head h reads key/value head h // (H_q / H_kv). query, keys and values are of one float dtype, which is kept;
+    the arithmetic is float32. tables and spans are int32.
+    tables: row r lists the pages of request r in the order of its positions: page tables[r, i] holds positions
+        i * page_size up to, not including, (i + 1) * page_size. What is behind its last page is not looked at.
+    spans: of each request first, last and length. Rows first to last (exclusive) are its newest positions, and `length`
+        positions are stored, these included: row i sees the first length - (last - 1 - i) of them. The spans follow
+        one another, and together are all T rows.
+    scale: 1/sqrt(D) when None.
+    Source: Kwon et al. 2023, "Efficient Memory Management for Large Language Model Serving with PagedAttention",
+    section 4, arXiv:2309.06180.
+
+    Raises:
+        ValueError: sizes or dtypes do not fit together; spans do not follow one another, or are longer than their
+            table; a table names a page that does not exist.
+    """
+    if uses_metal("paged_attention", "w3d4.3"):
+        return paged_attention_metal(query, keys, values, tables, spans, scale)
+    _check_arrays(query, keys, values, tables, spans)
+    rows = [last - first for first, last, _ in _check_places(query, keys, tables, spans)]
+    scale = 1 / math.sqrt(query.shape[-1]) if scale is None else scale
+    run = _kernel(min(rows, default=0) <= _FEW, max(rows, default=0) > _FEW)
+    if run is None:
+        return ops.paged_attention(query, keys, values, tables, spans, scale)
+    return run([query, keys, values, tables, spans], [(query.shape, query.dtype)], [scale, _FEW])[0]
+
+
+@cache
+def _kernel(has_few: bool, has_many: bool) -> Kernel | None:
+    """The kernel, whose regions that are needed are written: blocks of queries are those of flash_attention."""
+    if has_many:
+        check_written(Path(__file__).with_name("attention.cpp"), "w2d7.2")
+    return kernel("paged_attention", "attend_pages", "w3d4.1", *(["w3d4.2"] if has_few else []))
+
+
+def paged_attention_metal(
+    query: mx.array,
+    keys: mx.array,
+    values: mx.array,
+    tables: mx.array,
+    spans: mx.array,
+    scale: float | None = None,
+) -> mx.array:
+    """The same on a GPU, or by metal_host where there is none: every row by itself, by parts of the keys that it sees,
+    which a second pass joins.
+
+    For heads of more than 256 numbers, MLX's own operations do the work.
+    """
+    run = metal("paged_attention", "attend_part", _INPUTS, _FOUND, "w3d4.3")
+    _check_arrays(query, keys, values, tables, spans)
+    places = _check_places(query, keys, tables, spans)
+    scale = 1 / math.sqrt(query.shape[-1]) if scale is None else scale
+    if query.size == 0 or query.shape[-1] > _LARGEST:
+        return ops.paged_attention(query, keys, values, tables, spans, scale)
+    T, H_q, D = query.shape
+    rows = [
+        (i, length - last + row + 1) for i, (first, last, length) in enumerate(places) for row in range(first, last)
+    ]
+    parts = -(-max(sees for _, sees in rows) // _PART)
+    found = [((T * H_q, parts, *last), mx.float32) for last in ((), (), (D,))]
+    inputs = [query, keys, values, tables, mx.array(rows, mx.int32), mx.array(scale, mx.float32)]
+    grid, threads = (32 * parts, H_q, T), (32, min(H_q, _ROWS), 1)
+    of_parts = run(inputs, found, grid, threads, [("T", query.dtype), ("D", D)])
+    join = metal("attention", "join_parts", _FOUND, ["out"])
+    out, grid, threads = [((T * H_q, D), query.dtype)], (D, T * H_q, 1), (min(D, 32), 1, 1)
+    return join(of_parts, out, grid, threads, [("T", query.dtype)])[0].reshape(query.shape)
+
+
+def store_pages(
+    keys: mx.array, values: mx.array, key: mx.array, value: mx.array, pages: mx.array, slots: mx.array
+) -> tuple[mx.array, mx.array]:
+    """`keys` and `values` with row t's key and value at place slots[t] of page pages[t].
+
+    Their memory is taken over, and nothing else in it is touched, if nobody else refers to them: assign the result to
+    where they were. No two rows have the same place.
+    Shapes: keys and values: P x H_kv x page_size x D, key and value: T x H_kv x D, pages and slots: T, int32. All but
+    the last two are of one float dtype.
+
+    Raises:
+        ValueError: sizes or dtypes do not fit together, or there is no such page or place.
+    """
+    _check_stored(keys, values, key, value, pages, slots)
+    run = None if uses_metal("paged_attention") else kernel("paged_attention", "store_pages")
+    if run is None:
+        return ops.store_pages(keys, values, key, value, pages, slots)
+    stored, also = run([key, value, pages, slots], [], [], [keys, values])
+    return stored, also
+
+
+def _check_arrays(query: mx.array, keys: mx.array, values: mx.array, tables: mx.array, spans: mx.array) -> None:
+    if query.ndim != 3 or not query.shape[-1]:
+        raise ValueError(f"query: expected shape T x H_q x D, got {query.shape}")
+    _check_pages(keys, values, query)
+    H_q, H_kv = query.shape[1], keys.shape[1]
+    if H_kv < 1 or H_q % H_kv:
+        raise ValueError(f"query heads: expected a multiple of the {H_kv} key/value heads, got {H_q}")
+    if spans.ndim != 2 or spans.shape[1] != 3 or tables.ndim != 2 or len(tables) != len(spans):
+        raise ValueError(f"expected tables R x W and spans R x 3, got {tables.shape} and {spans.shape}")
+    if tables.dtype != mx.int32 or spans.dtype != mx.int32:
+        raise ValueError(f"tables, spans: expected int32, got {tables.dtype}, {spans.dtype}")
+
+
+def _check_pages(keys: mx.array, values: mx.array, rows: mx.array) -> None:
+    if keys.ndim != 4 or not keys.shape[2] or keys.shape[3] != rows.shape[-1]:
+        raise ValueError(f"keys: expected shape P x H_kv x page_size x {rows.shape[-1]}, got {keys.shape}")
+    if values.shape != keys.shape:
+        raise ValueError(f"values: expected shape {keys.shape}, as keys have, got {values.shape}")
+    if not keys.dtype == values.dtype == rows.dtype or not mx.issubdtype(keys.dtype, mx.floating):
+        raise ValueError(
+            f"rows, keys, values: expected one float dtype, got {rows.dtype}, {keys.dtype}, {values.dtype}"
+        )
+
+
+def _check_places(query: mx.array, keys: mx.array, tables: mx.array, spans: mx.array) -> list[list[int]]:
+    """The spans, as numbers."""
+    found: list[list[int]] = np.array(spans, copy=False).tolist()
+    end, page_size, width = 0, keys.shape[2], tables.shape[1]
+    for first, last, length in found:
+        if first != end or not 1 <= last - first <= length:
+            raise ValueError(
+                f"spans: expected first = {end}, one row or more, and no more rows than the length, "
+                f"got {[first, last, length]}"
+            )
+        if length > width * page_size:
+            raise ValueError(f"tables: expected pages for a length of {length}, got {width} of {page_size}")
+        end = last
+    if end != len(query):
+        raise ValueError(f"spans: expected one for each of {len(query)} rows, got {end} rows")
+    needed = np.array([(length + page_size - 1) // page_size for *_, length in found])
+    pages = np.where(np.arange(width) < needed[:, None], np.array(tables, copy=False), 0) if found else np.zeros(1)
+    if not 0 <= pages.min() <= pages.max() < max(len(keys), 1):
+        raise ValueError(f"tables: expected pages 0 to {len(keys) - 1}, got {pages.min()} to {pages.max()}")
+    return found
+
+
+def _check_stored(
+    keys: mx.array, values: mx.array, key: mx.array, value: mx.array, pages: mx.array, slots: mx.array
+) -> None:
+    if key.ndim != 3 or keys.ndim != 4 or key.shape[1] != keys.shape[1]:
+        raise ValueError(f"key: expected shape T x H_kv x D, for keys {keys.shape}, got {key.shape}")
+    _check_pages(keys, values, key)
+    if (value.shape, value.dtype) != (key.shape, key.dtype):
+        raise ValueError(f"value: expected {key.shape} in {key.dtype}, as key, got {value.shape} in {value.dtype}")
+    for name, places, count in (("pages", pages, keys.shape[0]), ("slots", slots, keys.shape[2])):
+        if places.shape != key.shape[:1] or places.dtype != mx.int32:
+            raise ValueError(f"{name}: expected {len(key)} in int32, got {places.shape} in {places.dtype}")
+        numbers: list[int] = np.array(places, copy=False).tolist()
+        if numbers and not 0 <= min(numbers) <= max(numbers) < count:
+            raise ValueError(f"{name}: expected 0 to {count - 1}, got {min(numbers)} to {max(numbers)}")

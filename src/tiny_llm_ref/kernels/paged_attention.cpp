@@ -1,0 +1,181 @@
+// Attention for the rows of many requests, whose keys and values lie in the pages of a pool.
+#include "paged_attention.h"
+
+#include "attention.cpp"  // attend_block
+
+namespace tiny_llm {
+
+// Where a request's key of a position is, in one head of keys; and how many positions, up to `end`, are in the same
+// page.
+Run find(const Step& step, const Request& request, int64_t head, int64_t position, int64_t end) {
+    int64_t row = 0, count = 0;  // of the key; from it on to the end of its page
+    // task w3d4.1 begin
+    const int64_t page = request.pages[position / step.page_size], slot = position % step.page_size;
+    row = (page * step.kv_heads + head) * step.page_size + slot;
+    count = step.page_size - slot;
+    // task w3d4.1 end
+    return {row, std::clamp(count, int64_t(1), end - position)};
+}
+
+namespace {
+
+// A part of a request's keys in one head, for all rows that share them: for row r its sums, and in rows.out its
+// values'.
+void attend_part(const Step& step, const KeyPart& part, FewRows& rows, Sums* found) {
+    const Request& request = *part.request;
+    // task w3d4.2 begin
+    for (int64_t position = part.first; position < part.end;) {
+        const Run run = find(step, request, part.head, position, part.end);
+        rows.score(run, position - part.first);
+        position += run.count;
+    }
+    for (int64_t r = 0; r < rows.rows; r++) {
+        const int64_t seen = request.seen(r % request.L()) - part.first;
+        found[r] = rows.weigh(r, std::clamp(seen, int64_t(0), part.size()));
+    }
+    for (int64_t position = part.first; position < part.end;) {
+        const Run run = find(step, request, part.head, position, part.end);
+        rows.add_values(run, position - part.first);
+        position += run.count;
+    }
+    // task w3d4.2 end
+}
+
+// Joins what was found for the parts of a row's keys, and stores the result. sums: of each part `padded`.
+void join(const Step& step, int64_t row, int64_t head, int64_t parts, const Sums* found, const float* sums,
+          float* joined) {
+    float most = -FLT_MAX, total = 0;
+    for (int64_t i = 0; i < parts; i++) most = std::fmax(most, found[i].largest);
+    std::fill_n(joined, step.padded, 0.f);
+    for (int64_t i = 0; i < parts; i++) {
+        const float kept = std::exp(found[i].largest - most);
+        total += found[i].total * kept;
+        for (int64_t d = 0; d < step.padded; d++) joined[d] += sums[i * step.padded + d] * kept;
+    }
+    for (int64_t d = 0; d < step.padded; d++) joined[d] /= total;
+    step.store_result(row, head, joined);
+}
+
+// Of a prompt: a block of queries of one head. Of a request with few rows: a part of one head's keys.
+struct Item {
+    const Request* request;
+    const Prompt* prompt;  // or nullptr
+    int64_t head, first;   // query; position
+};
+
+class Work {
+   public:
+    Work(const Step& step, std::vector<Request>& requests, int64_t few) : step_(step) {
+        int64_t places = 0;
+        for (auto& request : requests) {
+            if (request.L() <= few) {
+                request.parts = (request.length + PART - 1) / PART, request.place = places;
+                most_ = std::max(most_, request.L());
+                if (request.parts > 1) places += request.L() * step.query_heads * request.parts;
+                for (int64_t i = 0; i < request.parts; i++)
+                    for (int64_t head = 0; head < step.kv_heads; head++)
+                        items_.push_back({&request, nullptr, head, i * PART});
+            }
+        }
+        for (auto& request : requests) {
+            if (request.L() > few) {
+                prompts_.emplace_back(step, request);
+                for (int64_t head = 0; head < step.query_heads; head++)
+                    for (int64_t first = 0; first < request.L(); first += QUERIES)
+                        items_.push_back({&request, &prompts_.back(), head, first});
+            }
+        }
+        found_ = std::vector<Sums>(places);
+        sums_.reset(new float[places * step.padded]);
+    }
+
+    void compute(const Threads& threads) {
+        threads(int64_t(items_.size()), 1, [&](int64_t begin, int64_t end) {
+            std::unique_ptr<Block> block;
+            std::unique_ptr<FewRows> rows;
+            std::vector<Sums> found(most_ * step_.group);
+            for (int64_t i = begin; i < end; i++) {
+                if (items_[i].prompt) {
+                    if (!block) block = std::make_unique<Block>(step_.padded);
+                    const Prompt& p = *items_[i].prompt;
+                    attend_block(p, items_[i].head, items_[i].first, std::min(QUERIES, p.L - items_[i].first), *block);
+                } else {
+                    if (!rows) rows = std::make_unique<FewRows>(step_, most_);
+                    compute_part(items_[i], items_[std::min(i + 1, int64_t(items_.size()) - 1)], *rows, found.data());
+                }
+            }
+        });
+    }
+
+    void join_parts(const std::vector<Request>& requests) {
+        std::vector<float> joined(step_.padded);
+        for (auto& request : requests)
+            for (int64_t r = 0; request.parts > 1 && r < request.L() * step_.query_heads; r++) {
+                const int64_t place = request.place + r * request.parts;
+                join(step_, request.first + r % request.L(), r / request.L(), request.parts, &found_[place],
+                     &sums_[place * step_.padded], joined.data());
+            }
+    }
+
+   private:
+    static KeyPart part(const Item& item) {
+        return {item.request, item.head, item.first, std::min(item.first + PART, item.request->length)};
+    }
+
+    void compute_part(const Item& item, const Item& next, FewRows& rows, Sums* found) {
+        const Request& request = *item.request;
+        const int64_t L = request.L();
+        rows.begin(part(item), part(next.prompt ? item : next));
+        attend_part(step_, part(item), rows, found);
+        for (int64_t r = 0; r < rows.rows; r++) {
+            const float* out = &rows.out[r * step_.padded];
+            const int64_t head = item.head * step_.group + r / L;
+            if (request.parts == 1) {
+                join(step_, request.first + r % L, head, 1, &found[r], out, rows.queries.data());
+            } else {
+                const int64_t place = request.place + (head * L + r % L) * request.parts + item.first / PART;
+                found_[place] = found[r];
+                std::copy_n(out, step_.padded, &sums_[place * step_.padded]);
+            }
+        }
+    }
+
+    const Step& step_;
+    std::deque<Prompt> prompts_;
+    std::vector<Item> items_;
+    std::vector<Sums> found_;
+    std::unique_ptr<float[]> sums_;
+    int64_t most_ = 0;
+};
+
+}  // namespace
+}  // namespace tiny_llm
+
+// in: query, keys, values, tables, spans; numbers: scale, up to how many rows are few; out: as query.
+KERNEL(attend_pages) {
+    if (call.in[0].size() == 0) return;
+    const Step step(call);
+    auto requests = step.requests(call.in[4].shape[0]);
+    Work work(step, requests, int64_t(call.numbers[1]));
+    work.compute(call.threads);
+    work.join_parts(requests);
+}
+
+// in: key, value, pages, slots; out: keys and values of all pages, in which the rows of key and value are stored.
+KERNEL(store_pages) {
+    const Array &pages = call.in[2], &slots = call.in[3];
+    const int64_t heads = call.out[0].shape[1], page_size = call.out[0].shape[2], D = call.out[0].last();
+    for (int i = 0; i < 2; i++) {
+        const StridedRows rows(call.in[i]);
+        dispatch(call.out[i].dtype, [&]<typename T>(T*) {
+            T* stored = call.out[i].as<T>();
+            for (int64_t t = 0; t < pages.size(); t++) {
+                const int64_t page = pages.as<int32_t>()[t * pages.strides[0]];
+                const int64_t slot = slots.as<int32_t>()[t * slots.strides[0]];
+                for (int64_t head = 0; head < heads; head++)
+                    std::copy_n(rows.at<T>(t * heads + head), D,
+                                stored + ((page * heads + head) * page_size + slot) * D);
+            }
+        });
+    }
+}
