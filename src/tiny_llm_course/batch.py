@@ -19,7 +19,7 @@ from .engine import LAYERS, Wanted
 from .language import Lang, Messages
 from .problems import CommandError, is_learners, reporting, say
 from .run_record import RunRecorder
-from .serving import KINDS, Options, Serving
+from .serving import KINDS, NGRAM, Options, Serving
 from .session import DEFAULT_IMPL, package_of
 from .text import DEFAULT_MODEL, Bits, Dtype, Impl, Layers, Model, Threads
 
@@ -71,6 +71,14 @@ def batch(
         ),
     ] = None,
     page_size: Annotated[int, typer.Option(metavar="N", help="How many positions a page has.")] = 16,
+    draft: Annotated[
+        str | None,
+        typer.Option(
+            metavar="MODEL",
+            help=f"A smaller model whose guesses a step checks; or {NGRAM}: guesses from the text itself.",
+        ),
+    ] = None,
+    num_drafts: Annotated[int, typer.Option(metavar="N", help="How many guesses a step checks, of each request.")] = 4,
     check: Annotated[bool, typer.Option("--check", help="Check scheduler and cache after each step.")] = False,
     record: Annotated[
         Path | None,
@@ -82,7 +90,7 @@ def batch(
     with reporting():
         words = Messages(lang)
         wanted = Wanted(package_of(impl), model, dtype, bits, layers, threads)
-        options = Options(wanted, max_running, token_budget, cache, pages, page_size, check)
+        options = Options(wanted, max_running, token_budget, cache, pages, page_size, check, draft, num_drafts)
         requests = read_requests(file, words)
         out = file.with_name(f"{file.name.removesuffix('.jsonl')}.out.jsonl") if out is None else out
         _check_files(file, out, record, words)
@@ -214,6 +222,10 @@ class _Run:
             raise request.error
         self.ended += len(request.output)
         result = _result(request.id, request.text.text, request.finish_reason, len(request.prompt), len(request.output))
+        if self.serving.options.draft is not None:
+            wrong = request.num_drafted - request.num_accepted
+            details = {"accepted_prediction_tokens": request.num_accepted, "rejected_prediction_tokens": wrong}
+            result["usage"]["completion_tokens_details"] = details
         if request.error is not None:
             result["error"] = f"{type(request.error).__name__}: {request.error}"
         self.results.add(result)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib import import_module
 from importlib.util import find_spec
 from typing import Any
@@ -14,8 +14,10 @@ from .language import Messages
 from .problems import CommandError, say
 from .unsolved import Stub
 
-__all__ = ["KINDS", "Kind", "Options", "Serving", "kinds_of", "missing"]
+__all__ = ["KINDS", "NGRAM", "Kind", "Options", "Serving", "kinds_of", "missing"]
 
+NGRAM = "ngram"  # instead of a model's name
+SPECULATION = 6  # the day
 MEMORY = 4  # a cache gets one part of so many of the machine's memory at most
 NUMBER = 4  # bytes of a number in the cache, at most
 _NOT_RUN = ("latency",)  # files in which tasks of week 3 may wait: no request needs them
@@ -43,7 +45,8 @@ KINDS = (  # in the order of the course
 class Options:
     """How requests are served.
 
-    cache: of KINDS, or None for the furthest that is written. pages: None for as many as the requests need.
+    cache: of KINDS, or None for the furthest that is written. pages: None for as many as the requests need. draft: the
+    model that guesses, or NGRAM for guesses from the text itself, or None; num_drafts: how many a step checks at most.
 
     Raises:
         CommandError: an option is out of range.
@@ -56,11 +59,14 @@ class Options:
     pages: int | None = None
     page_size: int = 16
     is_checked: bool = False
+    draft: str | None = None
+    num_drafts: int = 4
 
     def __post_init__(self) -> None:
-        for name, value in (("max-running", self.max_running), ("page-size", self.page_size), ("pages", self.pages)):
+        for name in ("max_running", "page_size", "pages", "num_drafts"):
+            value = getattr(self, name)
             if value is not None and value < 1:
-                raise CommandError(f"--{name}: expected 1 or more, got {value}")
+                raise CommandError(f"--{name.replace('_', '-')}: expected 1 or more, got {value}")
         if self.token_budget < self.max_running:
             raise CommandError(
                 f"--token-budget: expected at least {self.max_running}, one for each request that runs "
@@ -113,9 +119,27 @@ class Serving:
 
     def engine(self, longest: int | None = None, observers: Sequence[Any] = ()) -> Any:
         """A new engine with an empty cache. longest: how many tokens a request has at most, prompt and output."""
-        cache = self._cache(min(longest or self.context, self.context))
-        scheduler = self._scheduler(cache)
-        return self._module("engine").Engine(self.model, scheduler, observers, is_checked=self.options.is_checked)
+        longest, options = min(longest or self.context, self.context), self.options
+        scheduler = self._scheduler(self._cache(self._loaded, longest))
+        if options.draft is None:
+            return self._module("engine").Engine(self.model, scheduler, observers, is_checked=options.is_checked)
+        make = self._module("speculative").SpeculativeEngine
+        return make(self.model, scheduler, self._drafter(longest), options.num_drafts, observers, options.is_checked)
+
+    def _drafter(self, longest: int) -> Any:
+        module, draft = self._module("drafters"), self.options.draft
+        if draft == NGRAM:
+            return module.NGramDrafter()
+        try:
+            loaded = Engine(replace(self.options.wanted, model=str(draft)))
+        except CommandError as error:
+            raise CommandError(str(error).replace("--model", "--draft", 1), error.exit_code) from error
+        size, expected = (model.config.vocab_size for model in (loaded.model, self.model))
+        if size != expected:
+            raise CommandError(
+                f"--draft: expected a model with a vocabulary of {expected} tokens, got {size} in {draft}"
+            )
+        return module.ModelDrafter(loaded.model, self._cache(loaded, longest))
 
     def _module(self, name: str) -> Any:
         return import_module(f"{self._package}.serving.{name}")
@@ -128,25 +152,27 @@ class Serving:
         asked = [kind for kind in kinds if kind.name == self.options.cache] or written[-1:] or kinds[:1]
         kind = asked[0]
         if stub := waiting[kind]:
-            raise CommandError(self._words("serving_open", name=kind.name, **_place(stub)), exit_code=1)
+            raise CommandError(self._words("serving_open", name=f"--cache {kind.name}", **_place(stub)), exit_code=1)
+        if self.options.draft is not None and (stub := missing(self._open, (SPECULATION,))):
+            raise CommandError(self._words("serving_open", name="--draft", **_place(stub)), exit_code=1)
         if self.options.cache is None and kind is not kinds[-1]:
             listed = ", ".join(f"{other.name} ({stub.task})" for other, stub in waiting.items() if stub)
             say(self._words("serving_not_written", names=listed, name=kind.name))
         return kind
 
-    def _cache(self, longest: int) -> Any:
-        options, config = self.options, self.model.config
-        make, layers = getattr(self._module(self.kind.module), self.kind.cache), len(self.model.layers)
+    def _cache(self, loaded: Engine, longest: int) -> Any:
+        options, config = self.options, loaded.model.config
+        make, layers = getattr(self._module(self.kind.module), self.kind.cache), len(loaded.model.layers)
         position = 2 * layers * config.num_key_value_heads * config.head_dim * NUMBER  # bytes
         room = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // MEMORY // position
         if self.kind.name == "slots":
             capacity = max(2, min(longest, room // options.max_running))
             self._tell("slots", capacity < longest, count=options.max_running, size=capacity)
-            return make(layers, options.max_running, capacity, **self._loaded.attention())
+            return make(layers, options.max_running, capacity, **loaded.attention())
         needed = -(-longest // options.page_size) * options.max_running
         pages = options.pages or max(1, min(needed, room // options.page_size))
         self._tell("pages", options.pages is None and pages < needed, count=pages, size=options.page_size)
-        return make(layers, self._module("page_pool").PagePool(pages, options.page_size), **self._loaded.attention())
+        return make(layers, self._module("page_pool").PagePool(pages, options.page_size), **loaded.attention())
 
     def _tell(self, unit: str, is_cut: bool, count: int, size: int) -> None:
         said = self._words(f"serving_{unit}", name=self.kind.name, count=count, size=size, positions=count * size)

@@ -117,6 +117,35 @@ def test_each_request_gets_what_it_would_get_alone(cache: str, checkpoint: Path,
     assert found["line-3"]["usage"] == usage
 
 
+@pytest.mark.parametrize("cache", ["slots", "prefix"])
+@pytest.mark.parametrize("draft", ["ngram", "the same model"])
+def test_guesses_change_no_text(draft: str, cache: str, checkpoint: Path, tmp_path: Path) -> None:
+    """Of greedy requests. The model itself is a drafter that is always right."""
+    greedy = [request for request in MIXED if "temperature" not in request]
+    file = write(tmp_path / "in.jsonl", greedy)
+    name = checkpoint if draft == "the same model" else draft
+    options = ["--model", checkpoint, "--dtype", "float32", "--page-size", 4, "--num-drafts", 3, "--draft", name]
+    assert call(file, *options, "--cache", cache, "--check")[0] == 0
+    found = results_in(tmp_path / "in.out.jsonl")
+    for request in greedy:
+        assert found[request["id"]]["text"] == expected_text(checkpoint, request)
+        details = found[request["id"]]["usage"]["completion_tokens_details"]
+        if draft != "ngram":
+            assert details["accepted_prediction_tokens"] >= request["max_tokens"] // 2
+            assert details["rejected_prediction_tokens"] <= details["accepted_prediction_tokens"]
+
+
+def test_who_cannot_guess(checkpoint: Path, tmp_path: Path) -> None:
+    file = write(tmp_path / "in.jsonl", MIXED[:1])
+    for draft, said in (
+        ("nobody", "--draft: no checkpoint directory 'nobody'"),
+        ("story-draft", "a vocabulary of 259"),
+    ):
+        code, _, stderr = call(file, "--model", checkpoint, "--draft", draft)
+        assert code
+        assert said in stderr
+
+
 def test_stop_strings_and_what_only_the_engine_can_refuse(checkpoint: Path, tmp_path: Path) -> None:
     text = expected_text(checkpoint, MIXED[0])
     requests = [
@@ -366,7 +395,7 @@ def clone(tmp_path_factory: pytest.TempPathFactory) -> Clone:
 
 
 WRITTEN = {  # up to which day of week 3, and what is said then
-    0: "error: --cache slots: this cache is not written yet. First: w3d1.1 (src/tiny",
+    0: "error: --cache slots: this is not written yet. First: w3d1.1 (src/tiny",
     1: "note: w3d2.1 is not written yet, so that each prompt is computed in one step",
     2: "note: not written yet, so requests are served with the cache slots: pages (w3d3.1), ",
     3: "note: not written yet, so requests are served with the cache pages: ",
@@ -402,7 +431,7 @@ def test_a_cache_that_is_asked_for_and_not_written(clone: Clone, tmp_path: Path)
     file = write(tmp_path / "in.jsonl", MIXED[:1])
     run = clone.run("batch", str(file), "--impl", "mine", "--cache", "pages", "--lang", "ja")
     assert run.returncode == 1
-    assert run.stderr.startswith("error: --cache pages: このキャッシュはまだ実装されていません。先に w3d3.1 を")
+    assert run.stderr.startswith("error: --cache pages: まだ実装されていません。先に w3d3.1 を")
 
 
 def test_a_learners_error_is_shown_and_becomes_no_result(clone: Clone, checkpoint: Path, tmp_path: Path) -> None:
