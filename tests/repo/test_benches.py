@@ -25,6 +25,7 @@ def device() -> None:
         ("one_token.py", "whole step"),
         ("story.py", "pdm run main --bits 4 --layers tuned"),
         ("quantisation.py", "bits"),
+        ("prefix_cache.py", "prefix"),
     ],
 )
 def test_smoke(script, printed):

@@ -1,0 +1,170 @@
+"""Eight requests with the same system prompt: the time to the first token, and the tokens of prompts that are computed.
+
+python benches/prefix_cache.py                       the bundled model, into results/prefix_cache.json
+python benches/prefix_cache.py --shape qwen3-0.6b    random weights of 4 bits, the tuned kernels, into
+                                                     results/prefix_cache_qwen3-0.6b.json
+python benches/prefix_cache.py --smoke               a short prompt; nothing is written (with --shape, a small model)
+
+Each prompt has 700 tokens of the system and 20 of its own; a step has at most 256 tokens. "one by one": each request
+comes when the one before it is over. "at once": all eight come before the first step. Caches take turns, an empty one
+in each run; of several rounds, the one with the shortest wait counts, that is: with the smallest sum over the requests.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import mlx.core as mx
+import numpy as np
+
+from tiny_llm_course.bench.machine import about
+from tiny_llm_course.bench.models import random_model
+from tiny_llm_ref.attention import scaled_dot_product_attention_grouped
+from tiny_llm_ref.kernels.attention import flash_attention
+from tiny_llm_ref.kv_cache import Attention
+from tiny_llm_ref.models import load
+from tiny_llm_ref.serving.batch import Batch
+from tiny_llm_ref.serving.engine import Engine
+from tiny_llm_ref.serving.latency import Recorder
+from tiny_llm_ref.serving.page_pool import PagePool
+from tiny_llm_ref.serving.paged_cache import PagedKVCache
+from tiny_llm_ref.serving.preempting_scheduler import PreemptingScheduler
+from tiny_llm_ref.serving.prefix_cache import PrefixPagedKVCache
+from tiny_llm_ref.serving.request import Request, SamplingParams
+from tiny_llm_ref.tuned import tune
+
+RESULTS = Path(__file__).parent / "results"
+STORY, SHAPE = "story", "qwen3-0.6b"
+BUDGET, PAGE_SIZE = 256, 16
+CACHES = {"pages": PagedKVCache, "prefix": PrefixPagedKVCache}
+ARRIVALS = ("one by one", "at once")
+ROUNDS = 3
+
+
+@dataclass(frozen=True)
+class Traffic:
+    """What is asked for. system, own: tokens of a prompt, that all have in common and that only one has."""
+
+    requests: int = 8
+    system: int = 700
+    own: int = 20
+    output: int = 8
+
+    @property
+    def pages(self) -> int:
+        return self.requests * -(-(self.system + self.own + self.output) // PAGE_SIZE)
+
+
+@dataclass(frozen=True)
+class Served:
+    """A model, and how its cache attends."""
+
+    model: Any
+    attention: Attention
+
+
+class Computed:
+    """An observer that counts the tokens of prompts that were computed."""
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    def on_step(self, engine: Engine, batch: Batch, touched: Sequence[Request]) -> None:
+        for chunk in batch.chunks:
+            self.count += max(min(chunk.end, len(chunk.request.prompt)) - chunk.start, 0)
+
+    def on_abort(self, engine: Engine, request: Request) -> None:
+        """Nobody does."""
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--shape", choices=[SHAPE], help="random weights of this shape, instead of the bundled model")
+    parser.add_argument("--smoke", action="store_true", help="a short prompt; nothing is written")
+    options = parser.parse_args()
+    served = of_shape(options.smoke) if options.shape else story()
+    small = Traffic(3, 40, 4, 2)
+    traffic, rounds = (small, 1) if options.smoke else (Traffic(), ROUNDS)
+    measure(served, small, "prefix", "one by one")  # what is compiled once is not measured
+    best: dict[tuple[str, str], dict[str, Any]] = {}
+    for _ in range(rounds):
+        for arrival in ARRIVALS:
+            for cache in CACHES:
+                found = measure(served, traffic, cache, arrival)
+                before = best.get((arrival, cache), found)
+                best[arrival, cache] = min(found, before, key=lambda row: sum(row["first_tokens"]))
+    rows = [{"arrival": arrival, "cache": cache, **row} for (arrival, cache), row in best.items()]
+    show(rows)
+    if not options.smoke:
+        write(rows, options.shape)
+
+
+def story() -> Served:
+    """The bundled model as week 1 built it, in float32."""
+    return Served(load(STORY, mx.float32)[0], scaled_dot_product_attention_grouped)
+
+
+def of_shape(is_small: bool) -> Served:
+    model = random_model("tiny_llm_ref", is_small)
+    tune(model)
+    return Served(model, flash_attention)
+
+
+def measure(served: Served, traffic: Traffic, cache: str, arrival: str) -> dict[str, Any]:
+    """One run: of each request the seconds to its first token, and of all of them how many tokens of prompts there
+    are, and how many of these were computed."""
+    kept = CACHES[cache](len(served.model.layers), PagePool(traffic.pages, PAGE_SIZE), served.attention)
+    recorder, computed = Recorder(), Computed()
+    engine = Engine(served.model, PreemptingScheduler(kept, traffic.requests, BUDGET), [recorder, computed])
+    requests = [request(served.model, i, traffic) for i in range(traffic.requests)]
+    for each in requests:
+        recorder.arrive(each)
+        engine.add(each)
+        while engine.has_work and arrival == "one by one":
+            engine.step()
+    while engine.has_work:
+        engine.step()
+    return {
+        "prompts": sum(len(each.prompt) for each in requests),
+        "computed": computed.count,
+        "steps": len(recorder.steps),
+        "first_tokens": [recorder.of(each).first for each in requests],
+    }
+
+
+def request(model: Any, number: int, traffic: Traffic) -> Request:
+    """The system prompt, always the same, and tokens of the request's own."""
+    vocab_size = min(model.config.vocab_size, 250)
+    parts = [np.random.RandomState(seed) for seed in (0, 1 + number)]
+    counts = traffic.system, traffic.own
+    tokens = [t for part, count in zip(parts, counts, strict=True) for t in part.randint(0, vocab_size, count).tolist()]
+    return Request(f"r{number}", tokens, SamplingParams(traffic.output, ignore_eos=True))
+
+
+def show(rows: list[dict[str, Any]]) -> None:
+    print("arrival      cache    tokens of prompts   computed   steps   first token: first   median     last")
+    for row in rows:
+        first, *others = (1e3 * seconds for seconds in row["first_tokens"])
+        counts = f"{row['arrival']:13}{row['cache']:9}{row['prompts']:17,}{row['computed']:11,}{row['steps']:8}"
+        print(f"{counts}{first:17.1f} ms{median(others):7.1f} ms{others[-1]:7.1f} ms")
+    print("median: of all but the first request")
+
+
+def write(rows: list[dict[str, Any]], shape: str | None) -> None:
+    command = "python benches/prefix_cache.py" + (f" --shape {shape}" if shape else "")
+    found = about(command, "mlx", "numpy")
+    found |= {"model": shape or STORY, "measured": time.strftime("%Y-%m-%d"), "traffic": asdict(Traffic())}
+    found["rows"] = [{**row, "first_tokens": [round(seconds, 6) for seconds in row["first_tokens"]]} for row in rows]
+    file = RESULTS / (f"prefix_cache_{shape}.json" if shape else "prefix_cache.json")
+    file.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
