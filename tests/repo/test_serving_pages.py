@@ -149,14 +149,17 @@ def untrained(tmp_path_factory):
 
 
 class Preemptions:
-    """An observer that notes who was preempted, and that the oldest request which runs gets its tokens in each step."""
+    """An observer that notes who was preempted, and that nobody overtakes: who runs came before all who wait."""
 
     def __init__(self):
         self.of = Counter()
+        self.arrived = {}
 
     def on_step(self, engine, batch, touched):
         self.of.update(batch.preempted)
         assert batch.chunks, "a step in which nothing is computed"
+        order = [self.arrived.setdefault(request.id, len(self.arrived)) for request in engine.scheduler]
+        assert order == sorted(order), "an older request gave way to a newer one"
 
     def on_abort(self, engine, request):
         """Nothing to note."""
