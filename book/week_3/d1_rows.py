@@ -1,0 +1,41 @@
+"""One step, row by row: a prompt that has just come, beside two requests that generate."""
+
+import mlx.core as mx
+
+from tiny_llm.models import load
+from tiny_llm.serving.batched_cache import BatchedKVCache
+from tiny_llm.serving.engine import Engine, batch_logits
+from tiny_llm.serving.request import Request
+from tiny_llm.serving.scheduler import Scheduler
+
+model, tokenizer = load("story", mx.float32)
+cache = BatchedKVCache(len(model.layers), num_slots=3, capacity=32)
+engine = Engine(model, Scheduler(cache, max_running=3))
+
+engine.add(Request("a", tokenizer.encode("Once upon a time")))
+engine.step()
+engine.add(Request("b", tokenizer.encode("Mia had a red key. She hid it")))
+engine.step()
+engine.step()
+engine.add(Request("c", tokenizer.encode("The dog saw a little")))
+
+batch = engine.plan()
+print("row   request   slot   position   sees keys   scored   token")
+row = 0
+for chunk in batch.chunks:
+    slot = cache.slot(chunk.request.id)
+    for position, token in zip(range(chunk.start, chunk.end), chunk.tokens, strict=True):
+        scored = "yes" if position >= chunk.end - chunk.scored else ""
+        seen = f"0 to {position}"
+        print(f"{row:3}   {chunk.request.id:7}   {slot:4}   {position:8}   {seen:9}   {scored:6}   ", end="")
+        print(repr(tokenizer.decode([token])))
+        row += 1
+
+logits = batch_logits(model, batch, cache)
+print(f"model.hidden: {row} x 1 tokens; model.logits: {sum(map(len, logits))} rows")
+for chunk, scores in zip(batch.chunks, logits, strict=True):
+    request = chunk.request
+    alone = model(mx.array([request.tokens]))[:, -1]
+    same = mx.allclose(scores, alone, atol=1e-3).item()
+    likeliest = tokenizer.decode([scores.argmax().item()])
+    print(f"{request.id}: likeliest {likeliest!r}; the scores it gets alone: {same}")
