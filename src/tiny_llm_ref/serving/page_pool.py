@@ -1,5 +1,6 @@
 """Pages: memory in pieces of one size, which are handed out, shared and given back."""
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 
 __all__ = ["OutOfPagesError", "PagePool"]
@@ -50,7 +51,7 @@ class PagePool:
         return pages
 
     def share(self, pages: Sequence[int]) -> None:
-        """Each of these pages has one holder more.
+        """Each of these pages has one holder more. No page is listed twice.
 
         Raises:
             ValueError: a page is free, so that there is nothing to share. `_check_held` below raises it; nothing has
@@ -92,7 +93,7 @@ def _check_sizes(num_pages: int, page_size: int) -> None:
 
 
 def _check_held(pages: Sequence[int], holders: Sequence[int]) -> None:
-    for page in pages:
-        if not 0 <= page < len(holders) or pages.count(page) > holders[page]:
-            named = holders[page] if 0 <= page < len(holders) else 0
-            raise ValueError(f"page {page}: expected one that is held {pages.count(page)} times or more, got {named}")
+    for page, count in Counter(pages).items():
+        held = holders[page] if 0 <= page < len(holders) else 0
+        if count > held:
+            raise ValueError(f"page {page}: expected one that is held {count} times or more, got {held}")

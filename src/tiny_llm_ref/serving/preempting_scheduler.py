@@ -31,8 +31,8 @@ class PreemptingScheduler(ChunkedScheduler):
         """As in `ChunkedScheduler`; but where there is no room for a chunk, the newest of all running requests is
         preempted, and again, until there is room, be it the request itself for which there was none.
 
-        A chunk that a preempted request had in this step is taken back. The batch names who was preempted, in that
-        order. In a step that preempts, no waiting request begins.
+        Who has no tokens in this step needs no room. A chunk that a preempted request had is taken back. The batch
+        names who was preempted, in that order. In a step that preempts, no waiting request begins.
 
         Task: w3d3.4
         """
