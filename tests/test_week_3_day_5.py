@@ -160,7 +160,7 @@ def test_task_1_more_in_common_behind_the_first_difference(impl):
 
 @task_1
 def test_task_1_nothing_changes_hands(impl):
-    """Who is told which pages there are is no holder of them yet, and may do with the list what he likes."""
+    """Who is told which pages there are is no holder of them yet. The list is a new one each time."""
     text = (1, 2, 3, 4, 5, 6, 7, 8)
     planted = Planted(impl, text)
     pages, _ = planted.tree.match([*text, 9])
@@ -416,7 +416,7 @@ def test_task_2_a_page_that_a_third_one_holds(impl):
 
 @task_2
 def test_task_2_lists_belong_to_the_caller(impl):
-    """He may change them later, and they are not changed: what the tree knows stays what it was."""
+    """They are not changed, and may be changed later: what the tree knows stays what it was."""
     owner = Owner(impl)
     owner.insert([1, 2, 3, 4, 5, 6, 7, 8])
     tokens, pages = [1, 2, 3, 4, 9, 9, 9, 9], [owner.pages[name] for name in owner.allocate(2)]
@@ -1052,7 +1052,7 @@ def test_task_4_the_whole_pool_for_one(impl, length):
 
 @task_4
 def test_task_4_lists_belong_to_the_caller(impl):
-    """He may change them as soon as a call is over: what is known stays known by the tokens that were computed."""
+    """They may change as soon as a call is over: what is known stays known by the tokens that were computed."""
     served = Served(impl)
     served.remember([*SYSTEM, 1])
     prompt = [*SYSTEM, 1, 2, 3, 4, 5]

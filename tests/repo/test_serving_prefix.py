@@ -370,7 +370,7 @@ def test_whoever_needs_all_pages_gets_them(model, page_size):
 
 
 def test_a_prompt_that_its_owner_changes(model):
-    """The list is his; what is known was computed from what it was."""
+    """What is known was computed from what the list was then."""
     cache = PrefixPagedKVCache(2, PagePool(20, 4))
     engine = Engine(model, PreemptingScheduler(cache, 4, 64), is_checked=True)
     prompt = [11, 12, 13, 14, 15, 16, 17, 18, 19]
