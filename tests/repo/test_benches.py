@@ -26,6 +26,7 @@ def device() -> None:
         ("story.py", "pdm run main --bits 4 --layers tuned"),
         ("quantisation.py", "bits"),
         ("prefix_cache.py", "prefix"),
+        ("speculative.py", "accepted"),
     ],
 )
 def test_smoke(script, printed):
