@@ -929,7 +929,7 @@ def test_task_4_an_error_of_the_text(impl):
     class Failing(Bytes):
         def decode(self, tokens, skip_special_tokens):
             if 9 in tokens:
-                raise KeyError("no token 9")
+                raise LookupError("no token 9")
             return super().decode(tokens, skip_special_tokens)
 
     engine, requests = serving(impl, 3, 2, 1, tokenizer=Failing())
