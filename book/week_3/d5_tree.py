@@ -53,4 +53,4 @@ for text in (
     "be kind and short , you tell stories",
 ):
     pages, length = tree.match(encode(text))
-    print(f"{length:2} of {len(text.split()):2} words, on pages {pages!s:14}{text}")
+    print(f"{length:2} of {len(text.split()):2} words, on pages {pages!s:14}{text.replace(SYSTEM, '...')}")
