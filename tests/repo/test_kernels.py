@@ -146,6 +146,75 @@ def test_a_watched_kernel_writes_where_it_may_not(kernels, body, said):
     assert "nan" in double(kernels, RIGHT.replace("[i];", "[i + 5];"), TINY_LLM_KERNELS="watched").stdout
 
 
+CHANGED = """
+#include "kernel.h"
+
+KERNEL(add_to_both) {  // changed: two arrays; in: what is added; out: their sum
+    for (int64_t i = 0; i < call.in[0].size(); i++) {
+        const float x = call.in[0].as<float>()[i];
+        float &a = call.out[0].as<float>()[i], &b = call.out[1].as<float>()[i];
+        a += x, b -= x;
+        call.out[2].as<float>()[i] = a + b;
+        MORE
+    }
+}
+"""
+CHANGED_CODE = """
+import mlx.core as mx, numpy as np
+from tiny_llm.kernels import extension
+run = extension.kernel("changed", "add_to_both")
+place = lambda x: np.array(x, copy=False).__array_interface__["data"][0]
+def step(a, b, x):
+    return run([x], [(x.shape, x.dtype)], changed=[a, b])
+x = mx.arange(5.0)
+a, b = mx.ones(5) * 1, mx.ones(5) * 2
+mx.eval(a, b, x)
+places = place(a), place(b)
+for _ in range(3):
+    a, b, sums = step(a, b, x)
+    mx.eval(b)
+print(a.tolist(), b.tolist(), sums.tolist(), (place(a), place(b)) == places)
+kept = a
+a, b, sums = step(a, b, x)
+a, b, sums = step(a, b, x)
+print(kept.tolist(), a.tolist(), b.tolist(), sums.tolist())
+c, d, sums = step(b, b, x)
+print(b.tolist(), c.tolist(), d.tolist())
+wide = mx.arange(10.0).reshape(5, 2)
+c, d, sums = step(wide[:, 1], wide[:, 0], x)
+print(wide.tolist(), c.tolist(), d.tolist())
+"""
+CHANGED_LINES = [
+    "[1.0, 4.0, 7.0, 10.0, 13.0] [2.0, -1.0, -4.0, -7.0, -10.0] [3.0, 3.0, 3.0, 3.0, 3.0]",
+    "[1.0, 4.0, 7.0, 10.0, 13.0] [1.0, 6.0, 11.0, 16.0, 21.0] [2.0, -3.0, -8.0, -13.0, -18.0] "
+    "[3.0, 3.0, 3.0, 3.0, 3.0]",
+    "[2.0, -3.0, -8.0, -13.0, -18.0] [2.0, -2.0, -6.0, -10.0, -14.0] [2.0, -4.0, -10.0, -16.0, -22.0]",
+    "[[0.0, 1.0], [2.0, 3.0], [4.0, 5.0], [6.0, 7.0], [8.0, 9.0]] [1.0, 4.0, 7.0, 10.0, 13.0] "
+    "[0.0, 1.0, 2.0, 3.0, 4.0]",
+]
+
+
+@pytest.mark.parametrize("mode", ["", "watched"])
+def test_a_kernel_that_changes_arrays(kernels, mode):
+    """In their own memory, unless somebody else refers to them; a watched one works on copies in any case."""
+    (kernels / "changed.cpp").write_text(CHANGED.replace("MORE", ""))
+    lines = prints(CHANGED_CODE, TINY_LLM_KERNELS=mode, PYTHONPATH=str(kernels.parents[1])).splitlines()
+    assert lines == [f"{CHANGED_LINES[0]} {not mode}", *CHANGED_LINES[1:]]
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        ("(&b)[1] = 0;", "add_to_both wrote outside of output 1: bytes 0 to 3 behind its end"),
+        ("call.in[0].as<float>()[i] = 1;", "add_to_both wrote to input 0"),
+    ],
+)
+def test_a_watched_kernel_that_changes_arrays(kernels, more, said):
+    (kernels / "changed.cpp").write_text(CHANGED.replace("MORE", more))
+    run = python(CHANGED_CODE, TINY_LLM_KERNELS="watched", PYTHONPATH=str(kernels.parents[1]))
+    assert f"KernelError: {said}" in run.stderr
+
+
 PARTS = """
 #include <vector>
 #include "vector.h"

@@ -164,10 +164,11 @@ inline void store_folded(float* to, const floats* x) {
     std::memcpy(to, &sums, 4 * sizeof(float));
 }
 
-// Asks for a row that is to be read soon: by the time it is, memory has delivered it.
-template <typename T>
-void fetch(const T* row, int64_t n) {
-    for (int64_t i = 0; i < n; i += 64 / sizeof(T)) __builtin_prefetch(row + i);
+// Asks for rows that are to be read soon: by the time they are, memory has delivered them.
+template <int COUNT, typename T>
+void fetch(const T* rows, int64_t step, int64_t n) {
+    for (int j = 0; j < COUNT; j++)
+        for (int64_t i = 0; i < n; i += 64 / sizeof(T)) __builtin_prefetch(rows + j * step + i);
 }
 
 // to[r * PART + j] = row r of a times row j of b, for COUNT rows of b: 4 or 1
@@ -232,12 +233,15 @@ struct FewQueries {
     // Scores of all rows and `count` more keys of the part, from key j on. ahead: a row that is to be read soon.
     template <typename T>
     void score(const T* key, int64_t step, int64_t j, int64_t count, const T* ahead) {
-        for (int64_t k = 0; k < count; k++) fetch(ahead + k * step, D);
+        const int64_t apart = step;
         key = whole_rows(key, count, step), keys = j + count;
         in_pairs(rows, [&]<int ROWS>(int64_t r) {
             float *query = &queries[r * padded], *to = &scores[r * PART + j];
             int64_t k = 0;
-            for (; k + 4 <= count; k += 4) dots<ROWS, 4>(query, key + k * step, step, padded, to + k);
+            for (; k + 4 <= count; k += 4) {
+                if (r == 0) fetch<4>(ahead + k * apart, apart, D);
+                dots<ROWS, 4>(query, key + k * step, step, padded, to + k);
+            }
             for (; k < count; k++) dots<ROWS, 1>(query, key + k * step, step, padded, to + k);
         });
     }
@@ -262,13 +266,16 @@ struct FewQueries {
     template <typename T>
     void add_values(const T* value, int64_t step, int64_t j, int64_t count, const T* ahead, float* out,
                     int64_t out_step) {
-        for (int64_t k = 0; k < count; k++) fetch(ahead + k * step, D);
+        const int64_t apart = step;
         value = whole_rows(value, count, step);
         in_pairs(rows, [&]<int ROWS>(int64_t r) {
             const float* weights = &scores[r * PART + j];
             float* to = out + r * out_step;
             int64_t k = 0;
-            for (; k + 8 <= count; k += 8) add_rows<ROWS, 8>(weights + k, value + k * step, step, to, out_step, padded);
+            for (; k + 8 <= count; k += 8) {
+                if (r == 0) fetch<8>(ahead + k * apart, apart, D);
+                add_rows<ROWS, 8>(weights + k, value + k * step, step, to, out_step, padded);
+            }
             for (; k < count; k++) add_rows<ROWS, 1>(weights + k, value + k * step, step, to, out_step, padded);
         });
     }

@@ -60,7 +60,9 @@ struct Step {
     void load_query(int64_t row, int64_t head, float* to) const {
         dispatch(out.dtype, [&]<typename T>(T*) {
             const T* from = queries.at<T>(row * query_heads + head);
-            for (int64_t d = 0; d < padded; d++) to[d] = d < D ? scale * float(from[d]) : 0;
+            int64_t d = 0;
+            for (; d + WIDTH <= D; d += WIDTH) store(to + d, load(from + d) * scale);
+            for (; d < padded; d++) to[d] = d < D ? scale * float(from[d]) : 0;
         });
     }
     void store_result(int64_t row, int64_t head, const float* from) const {

@@ -149,23 +149,27 @@ def _check_pages(keys: mx.array, values: mx.array, rows: mx.array) -> None:
 def _check_places(query: mx.array, keys: mx.array, tables: mx.array, spans: mx.array) -> list[list[int]]:
     """The spans, as numbers."""
     found: list[list[int]] = np.array(spans, copy=False).tolist()
-    end, page_size, width = 0, keys.shape[2], tables.shape[1]
+    page_size, width, end = keys.shape[2], tables.shape[1], 0
     for first, last, length in found:
-        if first != end or not 1 <= last - first <= length:
-            raise ValueError(
-                f"spans: expected first = {end}, one row or more, and no more rows than the length, "
-                f"got {[first, last, length]}"
-            )
+        if first != end or not first < last <= first + length:
+            expected = f"first = {end}, one row or more, and no more rows than length"
+            raise ValueError(f"spans: expected {expected}, got {[first, last, length]}")
         if length > width * page_size:
             raise ValueError(f"tables: expected pages for a length of {length}, got {width} of {page_size}")
         end = last
     if end != len(query):
-        raise ValueError(f"spans: expected one for each of {len(query)} rows, got {end} rows")
-    needed = np.array([(length + page_size - 1) // page_size for *_, length in found])
-    pages = np.where(np.arange(width) < needed[:, None], np.array(tables, copy=False), 0) if found else np.zeros(1)
-    if not 0 <= pages.min() <= pages.max() < max(len(keys), 1):
-        raise ValueError(f"tables: expected pages 0 to {len(keys) - 1}, got {pages.min()} to {pages.max()}")
+        raise ValueError(f"spans: expected {len(query)} rows, got {end}")
+    _check_tables(np.array(tables, copy=False), len(keys), [-(-length // page_size) for _, _, length in found])
     return found
+
+
+def _check_tables(tables: np.ndarray, num_pages: int, needed: list[int]) -> None:
+    if not (tables.view(np.uint32) >= num_pages).any():
+        return  # not even behind the last pages
+    for table, count in zip(tables, needed, strict=True):
+        for page in table[:count].tolist():
+            if not 0 <= page < num_pages:
+                raise ValueError(f"tables: expected pages 0 to {num_pages - 1}, got {page}")
 
 
 def _check_stored(
