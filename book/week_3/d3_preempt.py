@@ -26,7 +26,7 @@ class Printed:
         over = " ".join(request.id for request in touched if request.finish_reason)
         owner = {page: id for id, table in cache.tables.items() for page in table}
         pages = " ".join(owner.get(page, ".") for page in range(cache.pool.num_pages))
-        print(f"{self.steps:4}   {chunks:35}{' '.join(batch.preempted):12}{over:7}{pages}")
+        print(f"{self.steps:4}   {chunks:39}{' '.join(batch.preempted):12}{over:7}{pages}")
 
     def on_abort(self, engine, request):
         """Nobody does."""
@@ -41,7 +41,7 @@ requests = [
 for request in requests:
     engine.add(request)
 
-print("step   positions computed                 preempted   over   pages")
+print("step   positions computed                     preempted   over   pages")
 for _ in engine.run():
     pass
 

@@ -10,7 +10,7 @@ BYTES = 2 * 28 * 8 * 128 * 2  # of a token of Qwen3-0.6B: keys and values, layer
 rng = random.Random(3)
 lengths = [int(rng.lognormvariate(5.3, 0.8)) + 1 for _ in range(200)]
 print(f"200 requests of {min(lengths)} to {max(lengths):,} tokens, {sum(lengths):,} together")
-print("page size   unused positions, a request   of the memory   entries of all tables   a page of one layer")
+print("page size   unused, a request   of the memory   entries of all tables   a page of one layer")
 for page_size in (1, 4, 8, 16, 32, 64, 256, 2_048):
     pool = PagePool(100_000, page_size)
     cache = PagedKVCache(1, pool)
@@ -19,5 +19,5 @@ for page_size in (1, 4, 8, 16, 32, 64, 256, 2_048):
         cache.extend(str(number), [0] * length)
     held = pool.num_pages - pool.num_free
     unused = held * page_size - sum(lengths)
-    row = f"{unused / len(lengths):14.1f}{unused / held / page_size:25.1%}{held:20,}"
-    print(f"{page_size:9,}{row}{page_size * BYTES / 28 / 1024:21,.0f} KiB")
+    row = f"{unused / len(lengths):20.1f}{unused / held / page_size:16.1%}{held:24,}"
+    print(f"{page_size:9,}{row}{page_size * BYTES / 28 / 1024:18,.0f} KiB")
