@@ -38,6 +38,7 @@ KINDS = (  # in the order of the course
     Kind("pages", "paged_cache", "PagedKVCache", (1, 3)),
     Kind("kernel-pages", "kernel_pages", "KernelPagedKVCache", (1, 3, 4)),
     Kind("prefix", "prefix_cache", "PrefixPagedKVCache", (1, 3, 5)),
+    Kind("kernel-prefix", "kernel_prefix", "KernelPrefixPagedKVCache", (1, 3, 4, 5)),
 )
 
 
