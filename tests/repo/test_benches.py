@@ -27,6 +27,8 @@ def device() -> None:
         ("quantisation.py", "bits"),
         ("prefix_cache.py", "prefix"),
         ("speculative.py", "accepted"),
+        ("chunked_prefill.py", "longest gap"),
+        ("serving.py", "no sampling"),
     ],
 )
 def test_smoke(script, printed):
@@ -38,10 +40,11 @@ def test_smoke(script, printed):
     assert printed in run.stdout
 
 
-def test_peers_explain_themselves():
-    run = subprocess.run([sys.executable, "benches/peers.py", "--help"], cwd=ROOT, capture_output=True, text=True)
+@pytest.mark.parametrize(("script", "said"), [("peers.py", "llama-bench"), ("serving.py", "llama-batched-bench")])
+def test_benches_with_peers_explain_themselves(script, said):
+    run = subprocess.run([sys.executable, f"benches/{script}", "--help"], cwd=ROOT, capture_output=True, text=True)
     assert run.returncode == 0
-    assert "llama-bench" in run.stdout
+    assert said in run.stdout
 
 
 @pytest.mark.parametrize("file", RESULTS, ids=lambda file: file.name)
