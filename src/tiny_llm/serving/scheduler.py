@@ -13,6 +13,7 @@ __all__ = ["Scheduler"]
 class Scheduler:
     """Requests wait in the order in which they came, and run as soon as there is room. A step serves all that run.
 
+    It is for a cache in which whoever runs finds room for all tokens, as slots are.
     waiting, running: the requests, the oldest first. max_running: how many may run at the same time.
     """
 
