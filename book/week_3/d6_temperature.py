@@ -1,0 +1,29 @@
+"""The chance of a guess of `story-draft` to be accepted by `story`, in exact sums over the vocabulary.
+
+Mean over all tokens of held-out stories. drawn: sum of min(p, q). for certain: drawn, and judged as certain, sum p q.
+likeliest: the drafter's likeliest token, and certain, p of it.
+"""
+
+import mlx.core as mx
+import numpy as np
+
+from tiny_llm.models import load
+from tiny_llm.serving.distributions import probabilities
+from tiny_llm.serving.request import SamplingParams
+from tiny_llm_models.evaluation import held_out_stories
+
+large, tokenizer = load("story", mx.float32)
+small, _ = load("story-draft", mx.float32)
+stories = held_out_stories(tokenizer, "english", 12)
+scores = [(large(mx.array([text]))[0], small(mx.array([text]))[0]) for text in stories]
+
+print(f"{sum(map(len, stories)):,} tokens")
+print("temperature      drawn   for certain   likeliest")
+for temperature in (0.0, 0.4, 0.7, 1.0, 1.5, 3.0):
+    params, found = SamplingParams(temperature=temperature), []
+    for logits in scores:
+        p, q = (probabilities(params, rows, [[]] * len(rows)) for rows in logits)
+        likeliest = p[np.arange(len(p)), q.argmax(axis=-1)]
+        found.append(np.stack([np.minimum(p, q).sum(axis=-1), (p * q).sum(axis=-1), likeliest]))
+    drawn, certain, best = np.concatenate(found, axis=1).mean(axis=1)
+    print(f"{temperature:11.1f} {drawn:10.3f} {certain:13.3f} {best:11.3f}")
