@@ -21,22 +21,24 @@ def new_tree(impl, page_size=4, num_pages=24):
     return impl.serving.prefix_tree.PrefixTree(impl.serving.page_pool.PagePool(num_pages, page_size))
 
 
-def text_of(node):
-    """All tokens up to the end of a node's page, from the beginning of the text."""
-    text = ()
-    while node.parent is not None:
-        text, node = tuple(node.tokens) + text, node.parent
-    return text
+def nodes_of(tree):
+    """Of each text that the tree knows, page by page from the beginning of the text, the last node."""
+    texts, nodes = {tree.root: ()}, {}
+    for node in tree.root:
+        texts[node] = texts[node.parent] + tuple(node.tokens)
+        nodes[texts[node]] = node
+    return nodes
 
 
 def pages_of(tree):
     """Of each text that the tree knows, its last page."""
-    return {text_of(node): node.page for node in tree.root}
+    return {text: node.page for text, node in nodes_of(tree).items()}
 
 
 def by_use(tree):
     """All texts that the tree knows, the least recently used first."""
-    return [text_of(node) for node in sorted(tree.root, key=lambda node: node.last_used)]
+    last_used = {text: node.last_used for text, node in nodes_of(tree).items()}
+    return sorted(last_used, key=last_used.get)
 
 
 def ones_common(a, b):
@@ -214,15 +216,15 @@ def test_task_1_any_sequence(impl):
 
 @task_1
 def test_task_1_a_long_text(impl):
-    """Of 1,500 pages: deeper than functions may call themselves."""
-    planted = Planted(impl, page_size=1, num_pages=1500)
-    text, node = tuple(range(1500)), planted.tree.root
-    for token, page in zip(text, planted.tree.pool.allocate(1500), strict=True):
+    """Of 1,100 pages: deeper than functions may call themselves."""
+    planted = Planted(impl, page_size=1, num_pages=1100)
+    text, node = tuple(range(1100)), planted.tree.root
+    for token, page in zip(text, planted.tree.pool.allocate(1100), strict=True):
         child = planted.node((token,), page, node)
         node.children = {(token,): child}
         node = child
     pages, length = planted.tree.match([*text, 7])
-    assert (len(pages), length) == (1500, 1500), "pages, and positions"
+    assert (len(pages), length) == (1100, 1100), "pages, and positions"
 
 
 @task_1
@@ -452,10 +454,10 @@ def test_task_2_each_node_on_the_way_is_used(impl):
 
 @task_2
 def test_task_2_a_long_text(impl):
-    """Of 1,500 pages: deeper than functions may call themselves."""
-    owner = Owner(impl, page_size=1, num_pages=1500)
-    owner.insert(list(range(1500)))
-    assert owner.match([*range(1500), 7])[1] == 1500, "positions that are known"
+    """Of 1,100 pages: deeper than functions may call themselves."""
+    owner = Owner(impl, page_size=1, num_pages=1100)
+    owner.insert(list(range(1100)))
+    assert owner.match([*range(1100), 7])[1] == 1100, "positions that are known"
     owner.tree.check_integrity()
 
 
@@ -479,9 +481,10 @@ def test_task_2_by_chance(impl, page_size, seed):
         owner.tree.check_integrity()
         held = [name for names in (*holders, known.values()) for name in names]
         counts = {name: held.count(name) for name in sorted(set(held))}
-        got = dict(zip(counts, owner.holders(*counts), strict=True))
-        assert got == counts, f"holders of pages after text {number}"
-        assert owner.pool.num_free == 400 - len(counts), "all others are free"
+        assert owner.pool.num_free == 400 - len(counts), f"free pages after text {number}"
+        if number % 10 == 0:
+            got = dict(zip(counts, owner.holders(*counts), strict=True))
+            assert got == counts, f"holders of pages after text {number}"
     assert owner.known == known, "each page with the text up to its end"
 
 
@@ -507,10 +510,10 @@ class Tree(Owner):
 
     def evict(self, count):
         """What is forgotten, and how many pages are free that were not: both as the tree says."""
-        before, free = set(by_use(self.tree)), self.pool.num_free
+        before, free = set(nodes_of(self.tree)), self.pool.num_free
         got = self.tree.evict(count)
         self.tree.check_integrity()
-        gone = before - set(by_use(self.tree))
+        gone = before - set(nodes_of(self.tree))
         assert got == self.pool.num_free - free, "pages that are free now and were not before, and what was returned"
         assert got == len(gone), "pages that were given back, and nodes that left the tree"
         return gone
@@ -628,10 +631,10 @@ def test_task_3_what_was_looked_for_is_used(impl):
 
 @task_3
 def test_task_3_a_long_text(impl):
-    """Of 1,500 pages: deeper than functions may call themselves."""
-    tree = Tree(impl, page_size=1, num_pages=1500)
-    tree.insert(list(range(1500)))
-    assert tree.tree.evict(1498) == 1498
+    """Of 1,100 pages: deeper than functions may call themselves."""
+    tree = Tree(impl, page_size=1, num_pages=1100)
+    tree.insert(list(range(1100)))
+    assert tree.tree.evict(1098) == 1098
     assert by_use(tree.tree) == [(0,), (0, 1)], "the beginning is what stays"
 
 
@@ -640,32 +643,30 @@ def test_task_3_a_long_text(impl):
 def test_task_3_by_chance(impl, page_size, seed):
     """Texts come, are looked for, held and given up, beside a naive choice of who is the next to go."""
     random = np.random.RandomState(seed)
-    tree = Tree(impl, page_size=page_size, num_pages=60)
-    held = []  # texts, and the pages of each that somebody holds
-    for number in range(120):
+    tree = Tree(impl, page_size=page_size, num_pages=36 // page_size)
+    held = []  # pages of texts that somebody holds
+    for number in range(60):
         text = tuple(random.randint(0, 3, random.randint(1, 9)).tolist())
-        if tree.pool.num_free >= 9:
+        if tree.pool.num_free > 8 // page_size:
             tree.insert(text)
         if random.rand() < 0.2:
-            whole = text[: len(text) // page_size * page_size]
-            held.append((whole, tree.hold(whole)))
+            held.append(tree.hold(text[: len(text) // page_size * page_size]))
         if held and random.rand() < 0.3:
-            _, pages = held.pop(random.randint(len(held)))
-            tree.pool.release(pages)
+            tree.pool.release(held.pop(random.randint(len(held))))
         if random.rand() < 0.4:
-            order, count = by_use(tree.tree), int(random.randint(1, 8))
-            gone = next_to_go(tree, order, count, page_size)
-            assert tree.evict(count) == gone, f"texts that are forgotten, after {number + 1} texts"
+            count = int(random.randint(1, 8))
+            expected = next_to_go(tree, count, page_size)
+            assert tree.evict(count) == expected, f"texts that are forgotten, after {number + 1} texts"
 
 
-def next_to_go(tree, order, count, page_size):
+def next_to_go(tree, count, page_size):
     """One after the other: of all that nobody holds and that have no child, the least recently used."""
-    pages, gone = pages_of(tree.tree), set()
+    nodes, gone = nodes_of(tree.tree), set()
+    unused = [text for text, node in nodes.items() if tree.pool.holders(node.page) == 1]
+    order = sorted(unused, key=lambda text: nodes[text].last_used)
     for _ in range(count):
-        left = [text for text in order if text not in gone]
-        parents = {text[:-page_size] for text in left}
-        free = [text for text in left if text not in parents and tree.pool.holders(pages[text]) == 1]
-        gone |= set(free[:1])
+        parents = {text[:-page_size] for text in nodes if text not in gone}
+        gone |= set([text for text in order if text not in gone and text not in parents][:1])
     return gone
 
 
@@ -831,7 +832,7 @@ def test_task_4_prompts_of_all_lengths(impl, page_size):
     text = list(range(70, 118))
     served = Served(impl, num_pages=300 // page_size, page_size=page_size)
     served.remember(text)
-    for length in (1, 2, 3, 4, 5, 6, 7, 8, 9, 16, 17, 47, 48):
+    for length in (1, 3, 4, 5, 8, 9, 16, 17, 47, 48):
         for count in (0, 1, 17):
             prompt = text[:length] + [1000 * length + 100 * count + i for i in range(count)]
             expected = min(length, len(prompt) - 1)
@@ -839,7 +840,7 @@ def test_task_4_prompts_of_all_lengths(impl, page_size):
             assert len(served.cache.tables["a"]) == len(range(0, expected, page_size)), "and their pages"
             served.extend("a", prompt[expected:])
             served.compute("a")
-            if count == 1:
+            if count == 1 and length in (5, 17, 48):
                 served.check()
             served.close("a")
 
@@ -1088,7 +1089,7 @@ def test_task_4_by_chance(impl, page_size, seed):
     """Requests come, generate, are trimmed, fail and leave, in few pages and with much in common."""
     random = np.random.RandomState(seed)
     served = Served(impl, num_pages=36 // page_size, page_size=page_size)
-    for number in range(80):
+    for number in range(60):
         id = "abcd"[random.randint(4)]
         if id not in served.tokens:
             prompt = random.randint(0, 2, random.randint(1, 12)).tolist()
@@ -1111,7 +1112,9 @@ def test_task_4_by_chance(impl, page_size, seed):
             served.trim(id, int(random.randint(len(served.tokens[id]))))
         else:
             served.close(id)
-        served.check()
+        served.check_counts()
+        if number % 4 == 3:
+            served.check()
 
 
 def new_model(impl, folder):
@@ -1180,8 +1183,9 @@ def test_task_4_token_for_token(impl, tmp_path, num_pages, page_size):
     for number in range(300):
         if number == 9:
             engine.abort("r2")
-        if engine.has_work:
-            engine.step()
+        if not engine.has_work:
+            break
+        engine.step()
     for request in requests:
         got, expected = list(request.output), alone(impl, model, request)
         if request.id == "r2":
