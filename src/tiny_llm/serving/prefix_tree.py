@@ -8,7 +8,7 @@ from itertools import takewhile
 
 from .page_pool import PagePool
 
-__all__ = ["Node", "PrefixTree"]
+__all__ = ["Node", "PrefixTree", "common"]
 
 
 class Node:
