@@ -1,0 +1,115 @@
+"""The pictures of week 3, day 6."""
+
+import json
+from pathlib import Path
+
+import matplotlib.pyplot as plt
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.patches import FancyArrowPatch, Rectangle
+from style import BLUE, GREEN, GREY, ORANGE, PALE, PINK
+
+RESULTS = Path(__file__).parents[2] / "benches" / "results" / "speculative.json"
+PALE_GREEN, PALE_BLUE, PALE_ORANGE = "#bfe6d9", "#cfe3f0", "#f6cfb0"
+P = np.array([0.1, 0.4, 0.3, 0.2, 0.0])  # those of d6_proof.py
+Q = np.array([0.5, 0.1, 0.1, 0.2, 0.1])
+
+
+def cell(axes: Axes, x: float, y: float, text: str, face: str, edge: str = "white", **style: object) -> None:
+    axes.add_patch(Rectangle((x, y), 1, 0.8, facecolor=face, edgecolor=edge, linewidth=1.2, **style))
+    axes.text(x + 0.5, y + 0.4, text, ha="center", va="center", fontsize=9)
+
+
+def arrow(axes: Axes, start: tuple[float, float], end: tuple[float, float], colour: str = GREY) -> None:
+    axes.add_patch(
+        FancyArrowPatch(
+            start, end, color=colour, linewidth=1.2, arrowstyle="-|>", mutation_scale=10, shrinkA=0, shrinkB=0
+        )
+    )
+
+
+def step() -> None:
+    """One step: four guesses of the small model, five rows of the large one, two accepted, two trimmed."""
+    _, axes = plt.subplots(figsize=(8.6, 4.6))
+    guesses = ("d", "e", "f", "g")
+    for x, token in enumerate("abc"):
+        cell(axes, x, 5, token, PALE_GREEN if x < 2 else "white", GREEN if x < 2 else GREY)
+    for i, guess in enumerate(guesses):
+        cell(axes, 3 + i, 5, guess, PALE_ORANGE, ORANGE)
+        arrow(axes, (2.5 + i, 5.95), (3.5 + i, 5.95), ORANGE)
+        axes.text(3 + i, 6.1, f"$q_{i}$", ha="center", va="bottom", fontsize=9, color=ORANGE)
+    for x, token in enumerate("abc"):
+        cell(axes, x, 3, token, PALE_GREEN if x < 2 else PALE_BLUE, GREEN if x < 2 else BLUE)
+    for i, guess in enumerate(guesses):
+        cell(axes, 3 + i, 3, guess, PALE_BLUE, BLUE)
+    for i in range(5):
+        arrow(axes, (2.5 + i, 2.95), (2.5 + i, 2.35), BLUE)
+        axes.text(2.5 + i, 2.3, f"$p_{i}$", ha="center", va="top", fontsize=9, color=BLUE)
+    for i, (mark, colour) in enumerate((("✓", GREEN), ("✓", GREEN), ("✗", PINK))):
+        axes.text(3.5 + i, 4.38, mark, ha="center", va="center", fontsize=13, color=colour, family="DejaVu Sans")
+        arrow(axes, (3.5 + i, 4.93), (3.5 + i, 4.62), colour)
+    for x, token in enumerate("abcde"):
+        cell(axes, x, 0.4, token, PALE_GREEN, GREEN)
+    cell(axes, 5, 0.4, "h", "white", GREY)
+    for i, guess in enumerate(guesses[2:]):
+        cell(axes, 6.6 + i, 0.4, guess, "#eeeeee", PALE, hatch="////")
+    arrow(axes, (4.5, 1.75), (5.5, 1.25), BLUE)
+    axes.set(xlim=(-0.3, 8.8), ylim=(0.2, 6.7), aspect="equal")
+    axes.axis("off")
+
+
+def proof() -> None:
+    """p and q of five tokens: what both have, what the guesses have too much of, and what they lack."""
+    _, axes = plt.subplots(figsize=(6.6, 3.4), layout="constrained")
+    x, both = np.arange(5), np.minimum(P, Q)
+    axes.bar(x, both, 0.62, color=PALE_GREEN, edgecolor=GREEN, linewidth=1.3)
+    axes.bar(x, np.maximum(P - Q, 0), 0.62, bottom=both, color=PALE_BLUE, edgecolor=BLUE, linewidth=1.3)
+    axes.bar(x, np.maximum(Q - P, 0), 0.62, bottom=both, color="white", edgecolor=ORANGE, linewidth=1.3, hatch="///")
+    for token in range(5):
+        for value, name, colour, side in ((P[token], "p", BLUE, -1), (Q[token], "q", ORANGE, 1)):
+            axes.plot((token - 0.36, token + 0.36), (value, value), color=colour, lw=2)
+            axes.text(token + side * 0.44, value, name, ha="center", va="center", color=colour, style="italic")
+    axes.set(xticks=x, ylim=(-0.01, 0.56))
+
+
+def expected() -> None:
+    """Tokens of a step by number of guesses, for some chances of a guess; dotted: what no number of guesses exceeds."""
+    _, axes = plt.subplots(figsize=(6.4, 3.5), layout="constrained")
+    k = np.arange(0, 13)
+    for a, colour in ((0.5, ORANGE), (0.7, PINK), (0.8, GREEN), (0.9, BLUE)):
+        tokens = (1 - a ** (k + 1)) / (1 - a)
+        axes.plot(k, tokens, color=colour, marker="o", markersize=3.5)
+        axes.annotate(f"a = {a}", (12, tokens[-1]), (6, 0), textcoords="offset points", va="center", color=colour)
+        if a < 0.9:
+            axes.axhline(1 / (1 - a), color=colour, linestyle=":", linewidth=1)
+    axes.plot(k, k + 1, color=GREY, linestyle="--", linewidth=1)
+    axes.annotate("k + 1", (6.9, 7.3), (4, 0), textcoords="offset points", va="center", color=GREY)
+    axes.set(xlim=(0, 12.3), ylim=(0.8, 8), xlabel="k", xticks=k[::2])
+
+
+def speed() -> None:
+    """What was measured: the speed-up of the pairs, and the cost of a step, by requests."""
+    found = json.loads(RESULTS.read_text(encoding="utf-8"))
+    _, (left, right) = plt.subplots(1, 2, figsize=(9, 3.6), layout="constrained")
+    cases = {}
+    for row in found["pairs"]:
+        name = f"{row['drafter']}, {row['text']}, T = {row['temperature']:g}, k = {row['num_drafts']}"
+        cases.setdefault(name, []).append((row["requests"], row["speed_up"]))
+    for (name, points), colour in zip(cases.items(), (BLUE, "#56b4e9", GREEN, PINK, ORANGE, "#e69f00"), strict=False):
+        left.plot(*zip(*points, strict=True), color=colour, marker="o", markersize=4, label=name)
+    left.axhline(1, color=GREY, linestyle=":")
+    left.legend(fontsize=7, frameon=False)
+    costs = {}
+    for row in found["steps"]:
+        costs.setdefault(row["requests"], []).append((row["guesses"], row["milliseconds"]))
+    for (requests, points), colour in zip(costs.items(), (BLUE, GREEN, ORANGE), strict=False):
+        guesses, seconds = zip(*points, strict=True)
+        relative = [each / seconds[0] for each in seconds]
+        right.plot(guesses, relative, color=colour, marker="o", markersize=4)
+        right.annotate(f"B = {requests}", (guesses[-1], relative[-1]), (5, 0), textcoords="offset points", va="center")
+    left.set(xscale="log", xticks=(1, 4, 16), xticklabels=("1", "4", "16"), xlabel="B", ylabel="×")
+    left.minorticks_off()
+    right.set(xlabel="k", ylabel="×", ylim=(0, None))
+
+
+PICTURES = (step, proof, expected, *((speed,) if RESULTS.exists() else ()))
