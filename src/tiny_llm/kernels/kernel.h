@@ -81,5 +81,5 @@ void dispatch(DType dtype, F f) {
 
 }  // namespace tiny_llm
 
-// The function that Python finds under this name. weak: a file of kernels may include another one.
-#define KERNEL(name) extern "C" __attribute__((weak)) void name(const tiny_llm::Call& call)
+// The function that Python finds under this name.
+#define KERNEL(name) extern "C" void name(const tiny_llm::Call& call)

@@ -232,7 +232,7 @@ struct FewQueries {
 
     // Scores of all rows and `count` more keys of the part, from key j on. ahead: a row that is to be read soon.
     template <typename T>
-    void score(const T* key, int64_t step, int64_t j, int64_t count, const T* ahead) {
+    [[gnu::noinline]] void score(const T* key, int64_t step, int64_t j, int64_t count, const T* ahead) {
         const int64_t apart = step;
         key = whole_rows(key, count, step), keys = j + count;
         in_pairs(rows, [&]<int ROWS>(int64_t r) {
@@ -249,7 +249,7 @@ struct FewQueries {
     // A row's scores become weights exp(score - largest), and 0 from `seen` on. With seen = 0 the total is 0.
     Sums weigh(int64_t row, int64_t seen) {
         float* x = &scores[row * PART];
-        const int64_t end = (keys + WIDTH - 1) / WIDTH * WIDTH;
+        const int64_t end = (std::max(keys, seen) + WIDTH - 1) / WIDTH * WIDTH;
         std::fill(x + seen, x + end, -INFINITY);
         floats most = splat(-FLT_MAX), sums = {};  // not -INFINITY, since -inf - -inf is NaN
         for (int64_t j = 0; j < seen; j += WIDTH) most = max(most, load(x + j));
@@ -264,8 +264,8 @@ struct FewQueries {
 
     // Adds the values of `count` keys from key j on, times their weights, to each row's place in `out`.
     template <typename T>
-    void add_values(const T* value, int64_t step, int64_t j, int64_t count, const T* ahead, float* out,
-                    int64_t out_step) {
+    [[gnu::noinline]] void add_values(const T* value, int64_t step, int64_t j, int64_t count, const T* ahead,
+                                      float* out, int64_t out_step) {
         const int64_t apart = step;
         value = whole_rows(value, count, step);
         in_pairs(rows, [&]<int ROWS>(int64_t r) {

@@ -1,12 +1,11 @@
 // Attention for the rows of many requests, whose keys and values lie in the pages of a pool.
 #include "paged_attention.h"
 
-#include "attention.cpp"  // attend_block
+#include "blocks.h"
 
 namespace tiny_llm {
 
-// Where a request's key of a position is, in one head of keys; and how many positions, up to `end`, are in the same
-// page.
+// Where a request's key of a position is, in one head of keys; and how many positions, up to `end`, follow in its page.
 Run find(const Step& step, const Request& request, int64_t head, int64_t position, int64_t end) {
     int64_t row = 0, count = 0;  // of the key; from it on to the end of its page
     // task w3d4.1 begin
@@ -19,8 +18,8 @@ Run find(const Step& step, const Request& request, int64_t head, int64_t positio
 
 namespace {
 
-// A part of a request's keys in one head, for all rows that share them: for row r its sums, and in rows.out its
-// values'.
+// A part of a request's keys in one head, for all rows that share them. What it finds: in found[r] the largest score of
+// row r and the sum of its weights, in rows.out the sum of its values times these.
 void attend_part(const Step& step, const KeyPart& part, FewRows& rows, Sums* found) {
     const Request& request = *part.request;
     // task w3d4.2 begin
@@ -29,10 +28,7 @@ void attend_part(const Step& step, const KeyPart& part, FewRows& rows, Sums* fou
         rows.score(run, position - part.first);
         position += run.count;
     }
-    for (int64_t r = 0; r < rows.rows; r++) {
-        const int64_t seen = request.seen(r % request.L()) - part.first;
-        found[r] = rows.weigh(r, std::clamp(seen, int64_t(0), part.size()));
-    }
+    for (int64_t r = 0; r < rows.rows; r++) found[r] = rows.weigh(r, request.seen(r % request.L()) - part.first);
     for (int64_t position = part.first; position < part.end;) {
         const Run run = find(step, request, part.head, position, part.end);
         rows.add_values(run, position - part.first);

@@ -133,7 +133,8 @@ struct FewRows : FewQueries {
     }
 
     // The scores of all rows and the run's keys, which are the part's keys from j on.
-    void score(const Run& run, int64_t j) {
+    void score(Run run, int64_t j) {
+        stay_inside(run, j);
         const int64_t later = j + AHEAD - part_.size();  // behind the keys come the values
         dispatch(step.out.dtype, [&]<typename T>(T*) {
             const T* ahead = later < 0 ? row_of<T>(step.keys, part_, j + AHEAD) : row_of<T>(step.values, part_, later);
@@ -142,7 +143,8 @@ struct FewRows : FewQueries {
     }
 
     // Adds the run's values, which are the part's from j on, to each row's sum: times the weights.
-    void add_values(const Run& run, int64_t j) {
+    void add_values(Run run, int64_t j) {
+        stay_inside(run, j);
         const int64_t later = j + AHEAD - part_.size();
         dispatch(step.out.dtype, [&]<typename T>(T*) {
             const T* ahead = later < 0 ? row_of<T>(step.values, part_, j + AHEAD) : row_of<T>(step.keys, next_, later);
@@ -151,7 +153,16 @@ struct FewRows : FewQueries {
         });
     }
 
+    // The scores of row r become weights, and 0 from `seen` on: where it is negative or 0, all of them.
+    Sums weigh(int64_t row, int64_t seen) { return FewQueries::weigh(row, std::clamp(seen, int64_t(0), PART)); }
+
    private:
+    // There is room for PART keys: a mistake is to give wrong numbers, not to write over other memory.
+    static void stay_inside(Run& run, int64_t& j) {
+        run.count = std::min(run.count, PART);
+        j = std::clamp(j, int64_t(0), PART - run.count);
+    }
+
     template <typename T>
     const T* row_of(const StridedRows& rows, const KeyPart& part, int64_t j) const {
         const int64_t position = std::min(part.first + j, part.end - 1);

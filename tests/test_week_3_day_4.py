@@ -1,0 +1,520 @@
+"""Week 3 Day 4: paged attention: where a key lies, a part of a request's keys, and both in Metal."""
+
+import math
+
+import mlx.core as mx
+import numpy as np
+import oracles
+import pytest
+from coalesced import assert_coalesced, counted
+from helpers import Inputs, array64, assert_close, over_dtypes
+
+from tiny_llm_models.untrained import untrained_config, write_untrained
+
+task_1 = pytest.mark.task("w3d4.1")
+task_2 = pytest.mark.task("w3d4.2")
+task_3 = pytest.mark.task("w3d4.3")
+
+over_threads = pytest.mark.parametrize("count", [1, 2, 3, 8])
+over_scales = pytest.mark.parametrize("scale", [0.3, -0.7, 0.0])
+
+PAGE_SIZES = [1, 2, 5, 7, 16, 33, 64]
+HEAD_SIZES = [1, 5, 17, 64, 80, 128, 250, 256]
+GROUPS = [(1, 1), (4, 4), (6, 3), (8, 1), (7, 1), (14, 2)]  # H_q, H_kv
+WIDTH = 96  # of a table, most of which nobody may look at
+
+
+class Pool:
+    """Requests whose keys and values lie somewhere in the pages of a pool.
+
+    Whatever belongs to nobody is NaN: pages that no request has, and what is behind a request's last position. Tables
+    go on with a page that does not exist.
+    lengths: of each request, how many positions are stored. rows: how many of these, the last ones, are in the step.
+    in_order: page 0 comes first, and nothing is left out.
+    """
+
+    def __init__(
+        self, seed, lengths, rows, *, H_q=4, H_kv=2, D=8, page_size=16, dtype=mx.float32, in_order=False, width=WIDTH
+    ):
+        inputs = Inputs(seed, dtype)
+        needed = [-(-length // page_size) for length in lengths]
+        num_pages = sum(needed) + (0 if in_order else 3)
+        places = np.arange(num_pages) if in_order else np.random.RandomState(seed).permutation(num_pages)
+        tables = np.full((len(lengths), width), num_pages, np.int32)
+        self.query = inputs.normal(sum(rows), H_q, D)
+        self.page_size, self.rows, self.lengths = page_size, rows, lengths
+        self.stored = []  # of each request its keys and values, H_kv x length x D
+        pools = [np.full((num_pages, H_kv, page_size, D), math.nan) for _ in range(2)]
+        for table, length, count in zip(tables, lengths, needed, strict=True):
+            table[:count], places = places[:count], places[count:]
+            stored = [inputs.normal(H_kv, length, D) for _ in range(2)]
+            self.stored.append([array64(x) for x in stored])
+            for pool, x in zip(pools, self.stored[-1], strict=True):
+                for i, page in enumerate(table[:count]):
+                    part = x[:, i * page_size : (i + 1) * page_size]
+                    pool[page, :, : part.shape[1]] = part
+        self.keys, self.values = (mx.array(pool).astype(dtype) for pool in pools)
+        ends = np.cumsum([0, *rows])
+        self.tables = mx.array(tables)
+        self.spans = mx.array(np.stack([ends[:-1], ends[1:], lengths], axis=1).astype(np.int32))
+        mx.eval(self.query, self.keys, self.values, self.tables, self.spans)
+
+    @property
+    def arrays(self):
+        return self.query, self.keys, self.values, self.tables, self.spans
+
+    def expected(self, scale=None):
+        """Each request by itself, as if there were no pages."""
+        query, found, first = array64(self.query), [], 0
+        for (keys, values), length, count in zip(self.stored, self.lengths, self.rows, strict=True):
+            rows = query[first : first + count].swapaxes(0, 1)  # H_q, L, D
+            mask = oracles.causal_mask(count, length)
+            found.append(oracles.grouped_attention(rows, keys, values, scale, mask).swapaxes(0, 1))
+            first += count
+        return np.concatenate(found)
+
+
+def check(attend, pool, scale=None, tolerance=None):
+    assert_close(attend(*pool.arrays, scale), pool.expected(scale), dtype=pool.query.dtype, tolerance=tolerance)
+
+
+def check_growing(attend, by, lengths, rows, **sizes):
+    """Scores that grow or fall from key to key by so much, from part to part much more."""
+    pool = Pool(40, lengths, rows, H_q=2, H_kv=1, D=16, **sizes)
+    query = array64(pool.query) * 0.1
+    query[..., 0] += 4
+    keys = array64(pool.keys)
+    for table, (stored, _), length in zip(np.array(pool.tables), pool.stored, pool.lengths, strict=True):
+        stored *= 0.1
+        stored[..., 0] = (np.arange(length) - (0 if by > 0 else length)) * by
+        for i, page in enumerate(table[: -(-length // pool.page_size)]):
+            part = stored[:, i * pool.page_size : (i + 1) * pool.page_size]
+            keys[page, :, : part.shape[1]] = part
+    pool.query, pool.keys = mx.array(query.astype(np.float32)), mx.array(keys.astype(np.float32))
+    check(attend, pool, tolerance=2e-3)
+
+
+def refused(attend, pool, **changes):
+    """Fail unless these arrays, one of them changed, are refused with a ValueError, or with an assertion."""
+    names = ("query", "keys", "values", "tables", "spans")
+    with pytest.raises((ValueError, AssertionError)):
+        attend(*(changes.get(name, array) for name, array in zip(names, pool.arrays, strict=True)))
+
+
+def table_with(pool, request, place, page):
+    tables = np.array(pool.tables)
+    tables[request, place] = page
+    return mx.array(tables)
+
+
+# ------------------------------------------------------------------------------------------ task 1: where a key lies
+#
+# Requests with more than 32 rows, which are taken in blocks: week 2's attention, but for the place of a key.
+
+
+@task_1
+def test_task_1_prompt(impl):
+    """Pages of 16 in their order, one head of keys."""
+    check(impl.kernels.paged_attention.paged_attention, Pool(1, [64], [64], H_kv=1, in_order=True))
+
+
+@task_1
+def test_task_1_pages_anywhere(impl):
+    """The table says which page comes next."""
+    check(impl.kernels.paged_attention.paged_attention, Pool(2, [128], [128], H_kv=1))
+
+
+@task_1
+def test_task_1_two_heads(impl):
+    """A page has rows for each head of keys: page_size for the first, then page_size for the second."""
+    check(impl.kernels.paged_attention.paged_attention, Pool(3, [96], [96], H_q=2, in_order=True))
+
+
+@task_1
+@pytest.mark.parametrize("page_size", PAGE_SIZES)
+def test_task_1_page_sizes(impl, page_size):
+    """Any number of positions in a page, whether or not blocks of 64 keys begin where pages do."""
+    check(impl.kernels.paged_attention.paged_attention, Pool(4, [90], [90], page_size=page_size))
+
+
+@task_1
+@pytest.mark.parametrize("length", [40, 63, 64, 65, 100, 150, 151])
+def test_task_1_chunk(impl, length):
+    """40 rows behind others: the last page need not be full, nor does the first row begin one."""
+    check(impl.kernels.paged_attention.paged_attention, Pool(5, [length], [40], page_size=10))
+
+
+@task_1
+@pytest.mark.parametrize(("H_q", "H_kv"), GROUPS)
+def test_task_1_heads(impl, H_q, H_kv):
+    """Query head h reads key/value head h // (H_q / H_kv)."""
+    check(impl.kernels.paged_attention.paged_attention, Pool(6, [70], [66], H_q=H_q, H_kv=H_kv, page_size=12))
+
+
+@task_1
+def test_task_1_several_requests(impl):
+    """Each has a table of its own, and rows of its own."""
+    pool = Pool(7, [50, 33, 200, 64], [50, 33, 70, 34], page_size=9)
+    check(impl.kernels.paged_attention.paged_attention, pool)
+
+
+@task_1
+@over_dtypes
+@pytest.mark.parametrize("D", HEAD_SIZES)
+def test_task_1_head_sizes(impl, D, dtype):
+    check(impl.kernels.paged_attention.paged_attention, Pool(8, [50], [40], D=D, dtype=dtype))
+
+
+@task_1
+@over_scales
+def test_task_1_given_scale(impl, scale):
+    check(impl.kernels.paged_attention.paged_attention, Pool(9, [50], [40]), scale)
+
+
+@task_1
+def test_task_1_table_without_more_room(impl):
+    """Nothing behind the end of a table is read."""
+    check(impl.kernels.paged_attention.paged_attention, Pool(10, [45, 60], [45, 60], page_size=15, width=4))
+
+
+@task_1
+def test_task_1_pages_may_be_shared(impl):
+    """Two requests whose first page is the same."""
+    pool = Pool(11, [48, 48], [48, 48])
+    first = int(np.array(pool.tables)[0, 0])
+    pool.tables = table_with(pool, 1, 0, first)
+    for mine, other in zip(pool.stored[1], pool.stored[0], strict=True):
+        mine[:, :16] = other[:, :16]
+    check(impl.kernels.paged_attention.paged_attention, pool)
+
+
+@task_1
+@over_threads
+def test_task_1_any_number_of_threads(impl, threads, count):
+    check(impl.kernels.paged_attention.paged_attention, Pool(12, [40], [40]))
+    threads(count)
+    check(impl.kernels.paged_attention.paged_attention, Pool(13, [150, 40, 70], [150, 40, 70], page_size=11))
+
+
+@task_1
+def test_task_1_equals_flash_attention(impl):
+    """Where the keys lie changes nothing."""
+    pool = Pool(14, [80], [50], D=32)
+    query = pool.query.swapaxes(0, 1)
+    keys, values = (mx.array(x.astype(np.float32)) for x in pool.stored[0])
+    expected = impl.kernels.attention.flash_attention(query, keys, values, 0.4, "causal").swapaxes(0, 1)
+    assert_close(impl.kernels.paged_attention.paged_attention(*pool.arrays, 0.4), expected)
+
+
+@task_1
+def test_task_1_wrong_input(impl):
+    """What does not fit together is a ValueError: the door checks before the kernel runs."""
+    attend, pool = impl.kernels.paged_attention.paged_attention, Pool(15, [50], [40], width=4)
+    check(attend, pool)
+    refused(attend, pool, query=pool.query[:, :3])  # heads that cannot be shared
+    refused(attend, pool, keys=pool.keys[..., :7])
+    refused(attend, pool, values=pool.values[1:])
+    refused(attend, pool, keys=pool.keys.astype(mx.float16))
+    refused(attend, pool, tables=pool.tables[:, :3])  # too narrow
+    refused(attend, pool, tables=table_with(pool, 0, 3, len(pool.keys)))  # no such page
+    refused(attend, pool, tables=table_with(pool, 0, 0, -1))
+    refused(attend, pool, spans=mx.array([[0, 39, 50]], mx.int32))  # a row of nobody
+    refused(attend, pool, spans=mx.array([[0, 40, 39]], mx.int32))  # more rows than positions
+    refused(attend, pool, spans=pool.spans.astype(mx.float32))
+
+
+# ------------------------------------------------------------------------ task 2: a part of a request's keys
+
+
+@task_2
+def test_task_2_token(impl):
+    """One token, one page, one head."""
+    check(impl.kernels.paged_attention.paged_attention, Pool(20, [16], [1], H_q=1, H_kv=1, in_order=True))
+
+
+@task_2
+def test_task_2_two_pages(impl):
+    check(impl.kernels.paged_attention.paged_attention, Pool(21, [32], [1]))
+
+
+@task_2
+@pytest.mark.parametrize("length", [1, 2, 15, 17, 31, 33, 255, 256, 257, 300, 511, 512, 513, 770])
+def test_task_2_one_row(impl, length):
+    """Any number of positions: the last page need not be full, nor the last part of 256 keys."""
+    check(impl.kernels.paged_attention.paged_attention, Pool(22, [length], [1]))
+
+
+@task_2
+@pytest.mark.parametrize("page_size", [*PAGE_SIZES, 300])
+def test_task_2_page_sizes(impl, page_size):
+    """Any number of positions in a page, whether or not parts begin where pages do."""
+    check(impl.kernels.paged_attention.paged_attention, Pool(23, [400], [1], page_size=page_size, width=400))
+
+
+@task_2
+@pytest.mark.parametrize(("rows", "length"), [(2, 2), (2, 257), (5, 260), (8, 514), (7, 600), (32, 32), (32, 270)])
+def test_task_2_several_rows(impl, rows, length):
+    """Of the last part some rows may see no key at all."""
+    check(impl.kernels.paged_attention.paged_attention, Pool(24, [length], [rows], page_size=24))
+
+
+@task_2
+@pytest.mark.parametrize("rows", [1, 3])
+@pytest.mark.parametrize(("H_q", "H_kv"), GROUPS)
+def test_task_2_heads(impl, H_q, H_kv, rows):
+    """Query head h reads key/value head h // (H_q / H_kv)."""
+    check(impl.kernels.paged_attention.paged_attention, Pool(25, [270], [rows], H_q=H_q, H_kv=H_kv))
+
+
+@task_2
+@over_dtypes
+@pytest.mark.parametrize("D", HEAD_SIZES)
+def test_task_2_head_sizes(impl, D, dtype):
+    check(impl.kernels.paged_attention.paged_attention, Pool(26, [290], [2], D=D, dtype=dtype))
+
+
+@task_2
+@over_scales
+def test_task_2_given_scale(impl, scale):
+    check(impl.kernels.paged_attention.paged_attention, Pool(27, [290], [2]), scale)
+
+
+@task_2
+@pytest.mark.parametrize("rows", [1, 4])
+@pytest.mark.parametrize("by", [9.0, -9.0])
+def test_task_2_far_scores(impl, by, rows):
+    """Scores whose exponentials are infinite or 0, unless the largest is subtracted first, in whatever page it is."""
+    check_growing(impl.kernels.paged_attention.paged_attention, by, [600], [rows])
+
+
+@task_2
+def test_task_2_many_requests(impl):
+    """One operation for all of them."""
+    lengths = [1, 40, 16, 300, 255, 17, 700, 90]
+    check(impl.kernels.paged_attention.paged_attention, Pool(28, lengths, [1] * len(lengths), page_size=8))
+
+
+@task_2
+def test_task_2_mixed_step(impl):
+    """Prompts, a chunk of a prompt, single tokens and a few of them, in any order."""
+    pool = Pool(29, [300, 90, 20, 64, 150, 40], [1, 90, 3, 64, 33, 2], page_size=20)
+    check(impl.kernels.paged_attention.paged_attention, pool)
+
+
+@task_2
+def test_task_2_table_without_more_room(impl):
+    """Nothing behind the end of a table is read."""
+    check(impl.kernels.paged_attention.paged_attention, Pool(30, [45, 52], [1, 2], page_size=13, width=4))
+
+
+@task_2
+def test_task_2_nothing_to_do(impl):
+    attend, pool = impl.kernels.paged_attention.paged_attention, Pool(31, [16], [1])
+    check(attend, pool)
+    got = attend(pool.query[:0], pool.keys, pool.values, pool.tables[:0], pool.spans[:0])
+    assert_close(got, np.zeros((0, 4, 8)))
+
+
+@task_2
+@over_threads
+def test_task_2_any_number_of_threads(impl, threads, count):
+    """The same result, to the last bit: parts do not depend on threads."""
+    attend, pool = impl.kernels.paged_attention.paged_attention, Pool(32, [1300, 20, 300], [1, 5, 2], page_size=32)
+    first = attend(*pool.arrays)
+    assert_close(first, pool.expected())
+    threads(count)
+    assert_close(attend(*pool.arrays), first, tolerance=0)
+
+
+@task_2
+def test_task_2_parts_in_turns(impl, interrupted):
+    """The same result each time. Memory that is written to belongs to the part: it is given `rows` and `found`."""
+    attend, pool = impl.kernels.paged_attention.paged_attention, Pool(33, [2048], [1], D=64, page_size=32)
+    check(attend, Pool(34, [16], [1]))
+    interrupted()
+    for _ in range(8):
+        check(attend, pool)
+
+
+@task_2
+def test_task_2_behind_a_cache(impl):
+    """Rows are stored in place, step by step, and read through the table."""
+    attend, store = impl.kernels.paged_attention.paged_attention, impl.kernels.paged_attention.store_pages
+    inputs = Inputs(35)
+    query, key, value = inputs.normal(90, 4, 8), inputs.normal(90, 2, 8), inputs.normal(90, 2, 8)
+    q, k, v = (array64(x).swapaxes(0, 1) for x in (query, key, value))
+    expected = oracles.grouped_attention(q, k, v, None, oracles.causal_mask(90, 90)).swapaxes(0, 1)
+    keys = values = mx.full((9, 2, 10, 8), math.nan)
+    table = np.array([[4, 0, 8, 2, 7, 1, 5, 3, 6]], np.int32)
+    start = 0
+    for count in (40, 1, 1, 5, 33, 10):
+        rows = slice(start, start + count)
+        positions = np.arange(start, start + count)
+        pages, slots = mx.array(table[0, positions // 10]), mx.array((positions % 10).astype(np.int32))
+        keys, values = store(keys, values, key[rows], value[rows], pages, slots)
+        start += count
+        spans = mx.array([[0, count, start]], mx.int32)
+        assert_close(attend(query[rows], keys, values, mx.array(table), spans), expected[rows])
+
+
+# Behind a model.
+
+
+def untrained(impl, folder):
+    """A small model with random weights, in float32."""
+    config = untrained_config("qwen3", num_hidden_layers=2)
+    shapes = impl.weights.expected_shapes(impl.config.ModelConfig.from_hf(config))
+    write_untrained(folder, config, shapes, seed=3)
+    return impl.models.load_model(folder)
+
+
+def texts(impl, model, cache, prompts, **scheduling):
+    """What an engine generates with this cache, by request."""
+    serving = impl.serving
+    scheduler = serving.preempting_scheduler.PreemptingScheduler(cache, **scheduling)
+    engine = serving.engine.Engine(model, scheduler, is_checked=True)
+    for id, prompt in prompts.items():
+        params = serving.request.SamplingParams(max_tokens=6, ignore_eos=True)
+        engine.add(serving.request.Request(id, prompt, params))
+    return {request.id: request.output for request in engine.run()}
+
+
+@task_2
+def test_task_2_under_a_model(impl, tmp_path):
+    """An engine with kernels in its cache generates what week 1's attention does for each request alone."""
+    pools = impl.serving.page_pool.PagePool
+    kernel_pages = impl.serving.kernel_pages.KernelPagedKVCache
+    check(impl.kernels.paged_attention.paged_attention, Pool(36, [20], [1]))
+    model = untrained(impl, tmp_path)
+    random = np.random.RandomState(3)
+    prompts = {str(i): random.randint(0, 256, length).tolist() for i, length in enumerate([3, 40, 9, 70, 21])}
+    got = texts(impl, model, kernel_pages(2, pools(20, 8)), prompts, max_running=4, token_budget=48)
+    for id, prompt in prompts.items():
+        tokens = list(prompt)
+        for _ in range(6):
+            logits = model(mx.array([tokens]))[0, -1]
+            tokens.append(int(mx.argmax(logits)))
+        assert got[id] == tokens[len(prompt) :], f"request {id}, of {len(prompt)} tokens"
+
+
+# ------------------------------------------------------------------------------------------ task 3: the same in Metal
+#
+# Most tests have heads of 20 numbers, since a kernel is compiled for each size.
+
+
+@task_3
+def test_task_3_token(impl):
+    """One token, and fewer keys than a part has, all in page 0."""
+    pool = Pool(50, [32], [1], H_q=1, H_kv=1, D=32, page_size=32, in_order=True)
+    check(impl.kernels.paged_attention.paged_attention_metal, pool)
+
+
+@task_3
+@pytest.mark.parametrize("length", [1, 2, 31, 33, 64, 65, 96, 150])
+def test_task_3_one_row(impl, length):
+    """Any number of positions: the last page need not be full, nor the last part, nor its last 32 keys."""
+    check(impl.kernels.paged_attention.paged_attention_metal, Pool(51, [length], [1], D=20))
+
+
+@task_3
+@pytest.mark.parametrize("page_size", [1, 5, 33, 100])
+def test_task_3_page_sizes(impl, page_size):
+    """Any number of positions in a page: 32 keys may lie in as many pages."""
+    check(impl.kernels.paged_attention.paged_attention_metal, Pool(52, [80], [2], D=20, page_size=page_size))
+
+
+@task_3
+@pytest.mark.parametrize(("rows", "length"), [(2, 65), (4, 64), (8, 8), (40, 70)])
+def test_task_3_several_rows(impl, rows, length):
+    """Of the last part some rows may see no key at all."""
+    check(impl.kernels.paged_attention.paged_attention_metal, Pool(53, [length], [rows], H_q=2, H_kv=1, D=20))
+
+
+@task_3
+@pytest.mark.parametrize(("H_q", "H_kv"), [(4, 4), (6, 2), (5, 1), (9, 3)])
+def test_task_3_heads(impl, H_q, H_kv):
+    """Query head h reads key/value head h // (H_q / H_kv)."""
+    check(impl.kernels.paged_attention.paged_attention_metal, Pool(54, [40], [2], H_q=H_q, H_kv=H_kv, D=20))
+
+
+@task_3
+@pytest.mark.parametrize(("D", "dtype"), [(5, mx.float16), (64, mx.bfloat16), (136, mx.float32)], ids=str)
+def test_task_3_head_sizes(impl, D, dtype):
+    """A lane has several neighbouring numbers of a row, or one, or none."""
+    check(impl.kernels.paged_attention.paged_attention_metal, Pool(55, [80], [2], D=D, dtype=dtype))
+
+
+@task_3
+@over_scales
+def test_task_3_given_scale(impl, scale):
+    check(impl.kernels.paged_attention.paged_attention_metal, Pool(56, [70], [2], D=20), scale)
+
+
+@task_3
+@pytest.mark.parametrize("by", [9.0, -9.0])
+def test_task_3_far_scores(impl, by):
+    """Scores whose exponentials are infinite or 0, unless the largest is subtracted first, in whatever page it is."""
+    check_growing(impl.kernels.paged_attention.paged_attention_metal, by, [100], [2])
+
+
+@task_3
+def test_task_3_mixed_step(impl):
+    """Prompts and single tokens in one dispatch: each row has its request's table, and its own number of keys."""
+    pool = Pool(57, [100, 12, 3, 33], [1, 12, 1, 4], D=20, page_size=6)
+    check(impl.kernels.paged_attention.paged_attention_metal, pool)
+
+
+@task_3
+def test_task_3_long(impl):
+    """1,000 equal weights in 16 bits: sums are float32. From 8 on, bfloat16 cannot add numbers like 1 + 1/128."""
+    pool = Pool(58, [1000], [1], H_q=2, H_kv=1, D=64, dtype=mx.bfloat16)
+    row = 1 + np.arange(64) / 128
+    pool.query = pool.query * 0
+    pool.values = mx.contiguous(mx.broadcast_to(mx.array(row), pool.values.shape).astype(mx.bfloat16))
+    got = impl.kernels.paged_attention.paged_attention_metal(*pool.arrays)
+    assert_close(got, np.broadcast_to(row, (1, 2, 64)), dtype=mx.bfloat16, tolerance=5e-3)
+
+
+@task_3
+def test_task_3_table_without_more_room(impl):
+    """Nothing behind the end of a table is read, also by lanes that have no key."""
+    pool = Pool(59, [7, 45], [1, 2], D=20, page_size=1, width=45)
+    check(impl.kernels.paged_attention.paged_attention_metal, pool)
+
+
+@task_3
+@pytest.mark.parametrize("D", [64, 128])
+def test_task_3_neighbouring_lanes_read_neighbouring_numbers(impl, D):
+    """The lanes of a simdgroup share a row, of keys as of values: so it reads few lines of memory at a time."""
+    pool = Pool(60, [70], [1], D=D, page_size=8)
+    with counted() as counts:
+        check(impl.kernels.paged_attention.paged_attention_metal, pool)
+    for name in ("keys", "values"):
+        assert_coalesced(
+            counts, name, "In a page, rows lie one behind the other: let the 32 lanes share each of them, and add up."
+        )
+
+
+@task_3
+def test_task_3_nothing_to_do(impl):
+    attend, pool = impl.kernels.paged_attention.paged_attention_metal, Pool(61, [16], [1], D=20)
+    check(attend, pool)
+    got = attend(pool.query[:0], pool.keys, pool.values, pool.tables[:0], pool.spans[:0])
+    assert_close(got, np.zeros((0, 4, 20)))
+
+
+@task_3
+def test_task_3_left_to_mlx(impl):
+    """Heads of more than 256 numbers, as the docstring says."""
+    attend = impl.kernels.paged_attention.paged_attention_metal
+    check(attend, Pool(62, [16], [1], D=20))
+    check(attend, Pool(63, [40], [2], D=260))
+
+
+@task_3
+def test_task_3_wrong_input(impl):
+    """What does not fit together is a ValueError: the door checks before the kernel runs."""
+    attend, pool = impl.kernels.paged_attention.paged_attention_metal, Pool(64, [20], [1], D=20)
+    check(attend, pool)
+    refused(attend, pool, tables=table_with(pool, 0, 1, len(pool.keys)))
+    refused(attend, pool, spans=mx.array([[0, 1, 2000]], mx.int32))
