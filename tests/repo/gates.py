@@ -206,8 +206,8 @@ def _acts(node: ast.stmt) -> bool:
 
 
 def _is_place(call: ast.Call) -> bool:
-    """`Path(__file__)`"""
-    return ast.unparse(call) == "Path(__file__)"
+    """`Path(__file__)`, or a type's variable."""
+    return ast.unparse(call) == "Path(__file__)" or ast.unparse(call.func) == "TypeVar"
 
 
 def _is_string(node: ast.stmt) -> bool:

@@ -41,6 +41,7 @@ def accept(target: Probabilities, draft: Draft, random: np.random.Generator) -> 
 class SpeculativeEngine(Engine):
     """An engine that adds guesses to what a step computes, and gets several tokens from a step where they are right.
 
+    Guesses come on top of what a scheduler's budget allows, and so does what the drafter computes.
     drafter: who guesses. num_drafts: how many tokens at most, for each request and step. drafts: by request, what was
     guessed for the step at hand.
     """

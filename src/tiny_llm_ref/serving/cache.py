@@ -16,7 +16,7 @@ from .batch import Chunk
 
 __all__ = ["RequestCache", "RowsLayer", "StepCache"]
 
-Place = TypeVar("Place", contravariant=True)
+_Place = TypeVar("_Place", contravariant=True)
 
 
 class RequestCache(Protocol):
@@ -55,10 +55,10 @@ class RequestCache(Protocol):
         """Raise AssertionError unless exactly these requests, with so many positions each, are stored."""
 
 
-class RowsLayer(Protocol[Place]):
+class RowsLayer(Protocol[_Place]):
     """The keys and values of one layer, for rows of many requests."""
 
-    def attend(self, query: mx.array, key: mx.array, value: mx.array, scale: float | None, place: Place) -> mx.array:
+    def attend(self, query: mx.array, key: mx.array, value: mx.array, scale: float | None, place: _Place) -> mx.array:
         """Store the keys and values of all rows; then each row attends to its own request, up to its own position.
 
         Shapes: query: T x H_q x 1 x D, key and value: T x H_kv x 1 x D -> T x H_q x 1 x D.
@@ -66,24 +66,24 @@ class RowsLayer(Protocol[Place]):
 
 
 @dataclass(frozen=True)
-class _StepLayer(Generic[Place]):
+class _StepLayer(Generic[_Place]):
     """One layer of a `StepCache`: a `LayerCache` of T rows."""
 
-    layer: RowsLayer[Place]
+    layer: RowsLayer[_Place]
     offset: mx.array
-    place: Place
+    place: _Place
 
     def attend(self, query: mx.array, key: mx.array, value: mx.array, scale: float | None = None) -> mx.array:
         return self.layer.attend(query, key, value, scale, self.place)
 
 
-class StepCache(Generic[Place]):
+class StepCache(Generic[_Place]):
     """A step's rows as the model's cache.
 
     place: what a layer needs to know of them, the same for all layers.
     """
 
-    def __init__(self, layers: Sequence[RowsLayer[Place]], chunks: Sequence[Chunk], place: Place):
+    def __init__(self, layers: Sequence[RowsLayer[_Place]], chunks: Sequence[Chunk], place: _Place):
         positions = mx.array([position for chunk in chunks for position in range(chunk.start, chunk.end)])  # T
         self.layers = [_StepLayer(layer, positions, place) for layer in layers]
 
