@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
 from pathlib import Path
 
-__all__ = ["BUILT", "CompileError", "compile_kernels", "get_ready"]
+__all__ = ["BUILT", "CompileError", "compile_kernels", "get_ready", "with_included"]
 
 _HERE = Path(__file__).parent
 BUILT = _HERE / "built"  # the bridge and the compiled kernels; nothing else
@@ -109,17 +109,17 @@ def _processor() -> bytes:
 
 
 def _fingerprint(source: Path, command: Sequence[str]) -> str:
-    parts = [" ".join(command).encode(), _processor(), *(file.read_bytes() for file in _with_headers(source))]
+    parts = [" ".join(command).encode(), _processor(), *(file.read_bytes() for file in with_included(source))]
     return hashlib.sha256(b"\0".join(parts)).hexdigest()[:16]
 
 
-def _with_headers(source: Path) -> list[Path]:
+def with_included(source: Path) -> list[Path]:
     """A file, and those of this folder that it includes."""
     found = [source]
     for file in found:  # which grows
         included = re.findall(r'(?m)^#include "(.+)"', file.read_text(encoding="utf-8", errors="replace"))
-        headers = [_HERE / name for name in included]
-        found += [header for header in headers if header.is_file() and header not in found]
+        files = [_HERE / name for name in included]
+        found += [file for file in files if file.is_file() and file not in found]
     return found
 
 

@@ -19,7 +19,7 @@ from typing import TypeAlias
 
 import mlx.core as mx
 
-from .compiler import BUILT, CompileError, compile_kernels
+from .compiler import BUILT, CompileError, compile_kernels, with_included
 
 __all__ = [
     "Kernel",
@@ -91,7 +91,7 @@ class Kernel:
 def kernel(file: str, name: str, *tasks: str) -> Kernel | None:
     """The function `name` of file.cpp; None where no bridge was built, which is said once.
 
-    tasks: whose regions in the file have to be written for this function.
+    tasks: whose regions in the file, or in one that it includes, have to be written for this function.
 
     The environment's TINY_LLM_KERNELS may be `off`: None in any case; or `watched`, as in the course's tests: there
     must be a bridge, and each kernel is computed at once, on copies that show what it reads and writes out of bounds.
@@ -103,7 +103,8 @@ def kernel(file: str, name: str, *tasks: str) -> Kernel | None:
     """
     source = _HERE / f"{file}.cpp"
     for task in tasks:
-        check_written(source, task)
+        for part in with_included(source):
+            check_written(part, task)
     if mode() == "off":
         return None
     if bridge() is None:

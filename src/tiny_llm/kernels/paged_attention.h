@@ -15,12 +15,14 @@ struct Run {
 
 // Rows first to last of the step are its last positions. `length` are stored.
 struct Request {
-    const int32_t* pages;  // in the order of its positions
+    const int32_t* table;
+    int64_t width;  // of the table
     int64_t first, last, length;
     int64_t parts = 0, place = 0;  // of its keys, where it has few rows; where the results of these are
 
     int64_t L() const { return last - first; }
     int64_t seen(int64_t i) const { return length - L() + i + 1; }  // positions that its row i sees, from 0 on
+    int64_t page(int64_t i) const { return table[std::clamp(i, int64_t(0), width - 1)]; }  // its pages in order, from 0
 };
 
 // Everything that a call is given.
@@ -28,6 +30,7 @@ struct Step {
     Array query, out;
     StridedRows queries, keys, values, tables, spans;
     int64_t query_heads, D, kv_heads, page_size;
+    int64_t width;          // of the tables
     int64_t group, padded;  // query heads to one of keys; D, up to a multiple of 16
     float scale;
 
@@ -43,6 +46,7 @@ struct Step {
           D(query.last()),
           kv_heads(call.in[1].shape[1]),
           page_size(call.in[1].shape[2]),
+          width(call.in[3].last()),
           group(query_heads / kv_heads),
           padded((D + 15) / 16 * 16),
           scale(call.numbers[0]) {}
@@ -51,7 +55,7 @@ struct Step {
         std::vector<Request> all;
         for (int64_t r = 0; r < count; r++) {
             const int32_t* span = spans.at<int32_t>(r);
-            all.push_back({tables.at<int32_t>(r), span[0], span[1], span[2]});
+            all.push_back({tables.at<int32_t>(r), width, span[0], span[1], span[2]});
         }
         return all;
     }
@@ -153,8 +157,9 @@ struct FewRows : FewQueries {
         });
     }
 
-    // The scores of row r become weights, and 0 from `seen` on: where it is negative or 0, all of them.
-    Sums weigh(int64_t row, int64_t seen) { return FewQueries::weigh(row, std::clamp(seen, int64_t(0), PART)); }
+    // The scores of a row become weights, and 0 from `seen` on: where it is 0 or less, all of them, and from as many on
+    // as there are, none.
+    Sums weigh(int64_t row, int64_t seen) { return FewQueries::weigh(row, std::clamp(seen, int64_t(0), keys)); }
 
    private:
     // There is room for PART keys: a mistake is to give wrong numbers, not to write over other memory.

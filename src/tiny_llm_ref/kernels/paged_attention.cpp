@@ -9,7 +9,7 @@ namespace tiny_llm {
 Run find(const Step& step, const Request& request, int64_t head, int64_t position, int64_t end) {
     int64_t row = 0, count = 0;  // of the key; from it on to the end of its page
     // task w3d4.1 begin
-    const int64_t page = request.pages[position / step.page_size], slot = position % step.page_size;
+    const int64_t page = request.page(position / step.page_size), slot = position % step.page_size;
     row = (page * step.kv_heads + head) * step.page_size + slot;
     count = step.page_size - slot;
     // task w3d4.1 end

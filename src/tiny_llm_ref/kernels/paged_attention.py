@@ -1,14 +1,12 @@
 """Paged attention: the rows of many requests attend to keys and values where they lie, in the pages of a pool."""
 
 import math
-from functools import cache
-from pathlib import Path
 
 import mlx.core as mx
 import numpy as np
 
 from . import ops
-from .extension import Kernel, check_written, kernel
+from .extension import kernel
 from .metal import metal, uses_metal
 
 __all__ = ["paged_attention", "paged_attention_metal", "store_pages"]
@@ -54,18 +52,13 @@ def paged_attention(
     _check_arrays(query, keys, values, tables, spans)
     rows = [last - first for first, last, _ in _check_places(query, keys, tables, spans)]
     scale = 1 / math.sqrt(query.shape[-1]) if scale is None else scale
-    run = _kernel(min(rows, default=0) <= _FEW, max(rows, default=0) > _FEW)
+    tasks = ["w3d4.1"]
+    tasks += ["w2d7.2"] if max(rows, default=0) > _FEW else []  # blocks of queries are those of flash_attention
+    tasks += ["w3d4.2"] if min(rows, default=0) <= _FEW else []
+    run = kernel("paged_attention", "attend_pages", *tasks)
     if run is None:
         return ops.paged_attention(query, keys, values, tables, spans, scale)
     return run([query, keys, values, tables, spans], [(query.shape, query.dtype)], [scale, _FEW])[0]
-
-
-@cache
-def _kernel(has_few: bool, has_many: bool) -> Kernel | None:
-    """The kernel, whose regions that are needed are written: blocks of queries are those of flash_attention."""
-    if has_many:
-        check_written(Path(__file__).with_name("attention.cpp"), "w2d7.2")
-    return kernel("paged_attention", "attend_pages", "w3d4.1", *(["w3d4.2"] if has_few else []))
 
 
 def paged_attention_metal(
