@@ -119,7 +119,7 @@ struct FewQueries {
     // A row's scores become weights exp(score - largest), and 0 from `seen` on. With seen = 0 the total is 0.
     Sums weigh(int64_t row, int64_t seen) {
         float* x = &scores[row * PART];
-        const int64_t end = (keys + WIDTH - 1) / WIDTH * WIDTH;
+        const int64_t end = (std::max(keys, seen) + WIDTH - 1) / WIDTH * WIDTH;
         std::fill(x + seen, x + end, -INFINITY);
         floats most = splat(-FLT_MAX), sums = {};  // not -INFINITY, since -inf - -inf is NaN
         for (int64_t j = 0; j < seen; j += WIDTH) most = max(most, load(x + j));
