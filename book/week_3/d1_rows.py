@@ -33,9 +33,9 @@ for chunk in batch.chunks:
 
 logits = batch_logits(model, batch, cache)
 print(f"model.hidden: {row} x 1 tokens; model.logits: {sum(map(len, logits))} rows")
-for chunk, scores in zip(batch.chunks, logits, strict=True):
+for chunk, found in zip(batch.chunks, logits, strict=True):
     request = chunk.request
     alone = model(mx.array([request.tokens]))[:, -1]
-    same = mx.allclose(scores, alone, atol=1e-3).item()
-    likeliest = tokenizer.decode([scores.argmax().item()])
+    same = mx.allclose(found, alone, atol=1e-3).item()
+    likeliest = tokenizer.decode([found.argmax().item()])
     print(f"{request.id}: likeliest {likeliest!r}; the scores it gets alone: {same}")
