@@ -24,7 +24,7 @@ from ..workspace import Workspace
 __all__ = ["compile_submitted", "is_taken"]
 
 SECONDS, MEMORY, FILE = 60, 2**32, 2**26  # of the compiler: for a file
-INCLUDE = re.compile(r'#\s*include\s*(<\w+(\.h)?>|"\w+\.h")\s*(//.*|/\*.*)?')
+INCLUDE = re.compile(r'#\s*include\s*(<\w+(\.h)?>|"\w+\.(h|cpp)")\s*(//.*|/\*.*)?')
 REFUSED = re.compile(r"\b(asm|__asm|__asm__|incbin|embed|__has_include)\b")
 
 
@@ -44,7 +44,7 @@ def is_taken(path: str, workspace: Workspace) -> bool:
 def compile_submitted(package: Path) -> None:
     """Compile what is written in a submission's package. What does not compile, its tests find out again.
 
-    The course's own kernels are those of the reference; no day's tests call them.
+    The course's own kernels, which given code calls, are those of the reference.
     """
     workspace = Workspace()
     target = bridge.built(package)
@@ -54,18 +54,23 @@ def compile_submitted(package: Path) -> None:
             file.write_text(f'#error "a submission may not use: {problem}"\n', encoding="utf-8")
     written = kernels_of(package).written
     own = [file for file in written if not is_taken(f"kernels/{file.name}", workspace)]
+    _compile(workspace.reference, [file.name for file in own], target)
     libraries = [library for file in own for library in bridge.built(workspace.reference).glob(f"{file.stem}-*.so")]
     for file in [*bridge.files(workspace.reference), *libraries]:
         shutil.copy(file, target)
-    names = [file.name for file in written if file not in own]
+    _compile(package, [file.name for file in written if file not in own], target)
+
+
+def _compile(package: Path, names: list[str], temporary: Path) -> None:
+    """As the worker asks for them: with its PATH, and the grader's compiler."""
     if not names:
         return
-    compiler = {"CXX": os.environ["CXX"]} if "CXX" in os.environ else {}  # the grader's
+    compiler = {"CXX": os.environ["CXX"]} if "CXX" in os.environ else {}
     with suppress(subprocess.TimeoutExpired):
         subprocess.run(
             [sys.executable, "-I", "-c", COMPILE, str(package / "kernels"), *names],
             cwd=package,
-            env={"PATH": os.defpath, "TMPDIR": str(target)} | compiler,
+            env={"PATH": os.defpath, "TMPDIR": str(temporary)} | compiler,
             capture_output=True,
             timeout=SECONDS * len(names),
             preexec_fn=_limit,
