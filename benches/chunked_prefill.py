@@ -1,13 +1,13 @@
 """What a long prompt does to those who generate: the longest gap between two of their tokens, by the budget of a step.
 
 python benches/chunked_prefill.py                       the bundled model, into results/chunked_prefill.json
-python benches/chunked_prefill.py --shape qwen3-0.6b    random weights of 4 bits, the tuned kernels, into
-                                                        results/chunked_prefill_qwen3-0.6b.json
+python benches/chunked_prefill.py --shape qwen3-0.6b    X
 python benches/chunked_prefill.py --smoke               a short prompt; nothing is written (with --shape, a small model)
 
 Three requests generate. After a few steps a prompt of 900 tokens comes, and is served to its first token. A gap is the
 time between two tokens of one of the three, before: while they are alone, during: from the arrival of the prompt to its
 first token. Budgets take turns; of several rounds, the one with the shortest gap counts.
+Weights are of 4 bits, kernels tuned.
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ from __future__ import annotations
 import argparse
 import json
 import time
-from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -23,11 +22,9 @@ from typing import Any
 import mlx.core as mx
 
 from tiny_llm_course.bench.machine import about
-from tiny_llm_course.bench.models import random_model
-from tiny_llm_ref.attention import scaled_dot_product_attention_grouped
+from tiny_llm_course.bench.models import bundled_model, random_model
 from tiny_llm_ref.kernels.attention import flash_attention
-from tiny_llm_ref.kv_cache import Attention
-from tiny_llm_ref.models import load
+from tiny_llm_ref.kernels.extension import set_threads
 from tiny_llm_ref.serving.batched_cache import BatchedKVCache
 from tiny_llm_ref.serving.chunked_scheduler import ChunkedScheduler
 from tiny_llm_ref.serving.engine import Engine
@@ -41,15 +38,7 @@ STORY, SHAPE = "story", "qwen3-0.6b"
 PROMPT, SHORT, RUNNING = 900, 16, 3  # tokens of the prompt that comes, and of the prompts of those that generate
 ALONE = 12  # steps of these before it comes
 BUDGETS = (None, 512, 256, 128, 64, 32)  # None: whole prompts
-ROUNDS = 3
-
-
-@dataclass(frozen=True)
-class Served:
-    """A model, and how its cache attends."""
-
-    model: Any
-    attention: Attention
+ROUNDS, THREADS = 3, 2
 
 
 def main() -> None:
@@ -57,13 +46,18 @@ def main() -> None:
     parser.add_argument("--shape", choices=[SHAPE], help="random weights of this shape, instead of the bundled model")
     parser.add_argument("--smoke", action="store_true", help="a short prompt; nothing is written")
     options = parser.parse_args()
-    served = of_shape(options.smoke) if options.shape else story()
+    set_threads(THREADS)
+    if options.shape:
+        model = random_model("tiny_llm_ref", options.smoke)
+        tune(model)
+    else:
+        model, _ = bundled_model("tiny_llm_ref", STORY)
     prompt, budgets, rounds = (40, (None, 16), 1) if options.smoke else (PROMPT, BUDGETS, ROUNDS)
-    measure(served, prompt, None)  # what is compiled and fetched once is not measured
+    measure(model, prompt, None)  # what is compiled and fetched once is not measured
     best: dict[int | None, dict[str, float]] = {}
     for _ in range(rounds):
         for budget in budgets:
-            found = measure(served, prompt, budget)
+            found = measure(model, prompt, budget)
             best[budget] = min(found, best.get(budget, found), key=lambda row: row["longest_gap"])
     rows = [{"budget": budget, **best[budget]} for budget in budgets]
     show(rows)
@@ -71,21 +65,10 @@ def main() -> None:
         write(rows, options.shape)
 
 
-def story() -> Served:
-    """The bundled model as week 1 built it, in float32."""
-    return Served(load(STORY, mx.float32)[0], scaled_dot_product_attention_grouped)
-
-
-def of_shape(is_small: bool) -> Served:
-    model = random_model("tiny_llm_ref", is_small)
-    tune(model)
-    return Served(model, flash_attention)
-
-
-def measure(served: Served, length: int, budget: int | None) -> dict[str, float]:
+def measure(model: Any, length: int, budget: int | None) -> dict[str, float]:
     """One run: seconds."""
-    model, recorder = served.model, Recorder()
-    engine = Engine(model, scheduler(served, length, budget), [recorder])
+    recorder = Recorder()
+    engine = Engine(model, scheduler(model, length, budget), [recorder])
     running = [request(model, f"r{i}", SHORT) for i in range(RUNNING)]
     prompt = request(model, "prompt", length)
     for each in running:
@@ -116,10 +99,10 @@ def gaps(times: list[float], start: float, end: float) -> list[float]:
     return [later - earlier for earlier, later in pairwise(times) if start <= later < end]
 
 
-def scheduler(served: Served, length: int, budget: int | None) -> Scheduler:
+def scheduler(model: Any, length: int, budget: int | None) -> Scheduler:
     capacity = max(length, SHORT + ALONE) + 64  # those that generate go on while the prompt is read
     capacity += 0 if budget is None else length // (budget - RUNNING)
-    cache = BatchedKVCache(len(served.model.layers), RUNNING + 1, capacity, served.attention)
+    cache = BatchedKVCache(len(model.layers), RUNNING + 1, capacity, flash_attention)
     if budget is None:
         return Scheduler(cache, RUNNING + 1)
     return ChunkedScheduler(cache, RUNNING + 1, budget)

@@ -1,13 +1,13 @@
 """Eight requests with the same system prompt: the time to the first token, and the tokens of prompts that are computed.
 
 python benches/prefix_cache.py                       the bundled model, into results/prefix_cache.json
-python benches/prefix_cache.py --shape qwen3-0.6b    random weights of 4 bits, the tuned kernels, into
-                                                     results/prefix_cache_qwen3-0.6b.json
+python benches/prefix_cache.py --shape qwen3-0.6b    X
 python benches/prefix_cache.py --smoke               a short prompt; nothing is written (with --shape, a small model)
 
 Each prompt has 700 tokens of the system and 20 of its own; a step has at most 256 tokens. "one by one": each request
 comes when the one before it is over. "at once": all eight come before the first step. Caches take turns, an empty one
 in each run; of several rounds, the one with the shortest wait counts, that is: with the smallest sum over the requests.
+Weights are of 4 bits, kernels tuned.
 """
 
 from __future__ import annotations
@@ -21,15 +21,12 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-import mlx.core as mx
 import numpy as np
 
 from tiny_llm_course.bench.machine import about
-from tiny_llm_course.bench.models import random_model
-from tiny_llm_ref.attention import scaled_dot_product_attention_grouped
+from tiny_llm_course.bench.models import bundled_model, random_model
 from tiny_llm_ref.kernels.attention import flash_attention
-from tiny_llm_ref.kv_cache import Attention
-from tiny_llm_ref.models import load
+from tiny_llm_ref.kernels.extension import set_threads
 from tiny_llm_ref.serving.batch import Batch
 from tiny_llm_ref.serving.engine import Engine
 from tiny_llm_ref.serving.latency import Recorder
@@ -45,7 +42,7 @@ STORY, SHAPE = "story", "qwen3-0.6b"
 BUDGET, PAGE_SIZE = 256, 16
 CACHES = {"pages": PagedKVCache, "prefix": PrefixPagedKVCache}
 ARRIVALS = ("one by one", "at once")
-ROUNDS = 3
+ROUNDS, THREADS = 3, 2
 
 
 @dataclass(frozen=True)
@@ -60,14 +57,6 @@ class Traffic:
     @property
     def pages(self) -> int:
         return self.requests * -(-(self.system + self.own + self.output) // PAGE_SIZE)
-
-
-@dataclass(frozen=True)
-class Served:
-    """A model, and how its cache attends."""
-
-    model: Any
-    attention: Attention
 
 
 class Computed:
@@ -89,15 +78,20 @@ def main() -> None:
     parser.add_argument("--shape", choices=[SHAPE], help="random weights of this shape, instead of the bundled model")
     parser.add_argument("--smoke", action="store_true", help="a short prompt; nothing is written")
     options = parser.parse_args()
-    served = of_shape(options.smoke) if options.shape else story()
+    set_threads(THREADS)
+    if options.shape:
+        model = random_model("tiny_llm_ref", options.smoke)
+        tune(model)
+    else:
+        model, _ = bundled_model("tiny_llm_ref", STORY)
     small = Traffic(3, 40, 4, 2)
     traffic, rounds = (small, 1) if options.smoke else (Traffic(), ROUNDS)
-    measure(served, small, "prefix", "one by one")  # what is compiled once is not measured
+    measure(model, small, "prefix", "one by one")  # what is compiled once is not measured
     best: dict[tuple[str, str], dict[str, Any]] = {}
     for _ in range(rounds):
         for arrival in ARRIVALS:
             for cache in CACHES:
-                found = measure(served, traffic, cache, arrival)
+                found = measure(model, traffic, cache, arrival)
                 before = best.get((arrival, cache), found)
                 best[arrival, cache] = min(found, before, key=lambda row: sum(row["first_tokens"]))
     rows = [{"arrival": arrival, "cache": cache, **row} for (arrival, cache), row in best.items()]
@@ -106,24 +100,13 @@ def main() -> None:
         write(rows, options.shape)
 
 
-def story() -> Served:
-    """The bundled model as week 1 built it, in float32."""
-    return Served(load(STORY, mx.float32)[0], scaled_dot_product_attention_grouped)
-
-
-def of_shape(is_small: bool) -> Served:
-    model = random_model("tiny_llm_ref", is_small)
-    tune(model)
-    return Served(model, flash_attention)
-
-
-def measure(served: Served, traffic: Traffic, cache: str, arrival: str) -> dict[str, Any]:
+def measure(model: Any, traffic: Traffic, cache: str, arrival: str) -> dict[str, Any]:
     """One run: of each request the seconds to its first token, and of all of them how many tokens of prompts there
     are, and how many of these were computed."""
-    kept = CACHES[cache](len(served.model.layers), PagePool(traffic.pages, PAGE_SIZE), served.attention)
+    kept = CACHES[cache](len(model.layers), PagePool(traffic.pages, PAGE_SIZE), flash_attention)
     recorder, computed = Recorder(), Computed()
-    engine = Engine(served.model, PreemptingScheduler(kept, traffic.requests, BUDGET), [recorder, computed])
-    requests = [request(served.model, i, traffic) for i in range(traffic.requests)]
+    engine = Engine(model, PreemptingScheduler(kept, traffic.requests, BUDGET), [recorder, computed])
+    requests = [request(model, i, traffic) for i in range(traffic.requests)]
     for each in requests:
         recorder.arrive(each)
         engine.add(each)

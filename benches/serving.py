@@ -28,10 +28,8 @@ import mlx.core as mx
 import numpy as np
 
 from tiny_llm_course.bench.machine import about
-from tiny_llm_course.bench.models import random_model
+from tiny_llm_course.bench.models import bundled_model, random_model
 from tiny_llm_ref.kernels.extension import set_threads
-from tiny_llm_ref.models import load
-from tiny_llm_ref.quantize import quantize_model
 from tiny_llm_ref.serving.batch import Batch
 from tiny_llm_ref.serving.engine import Engine
 from tiny_llm_ref.serving.kernel_pages import KernelPagedKVCache
@@ -55,7 +53,10 @@ def main() -> None:
     parser.add_argument("--smoke", action="store_true", help="a few tokens; nothing is written")
     options = parser.parse_args()
     set_threads(THREADS)
-    shapes = {"story": story(), "Qwen3-0.6B": random_model("tiny_llm_ref", is_small=options.smoke)}
+    shapes = {
+        "story": bundled_model("tiny_llm_ref", "story")[0],
+        "Qwen3-0.6B": random_model("tiny_llm_ref", is_small=options.smoke),
+    }
     tune(shapes["Qwen3-0.6B"])
     counts, new, rounds = ((1, 4), 3, 1) if options.smoke else (COUNTS, NEW, options.rounds)
     rows = [measure(name, model, count, new, rounds, options) for name, model in shapes.items() for count in counts]
@@ -63,18 +64,14 @@ def main() -> None:
     if not options.smoke:
         found = about("python benches/serving.py", "mlx", "mlx-lm", "numpy")
         found |= {"threads": THREADS, "prompt": PROMPT, "new": NEW, "rows": rows}
-        found |= {"mlx-lm": mlx_lm(), "memory": [memory(name, model) for name, model in shapes.items()]}
+        found |= {
+            "mlx-lm": mlx_lm(shapes["Qwen3-0.6B"]),
+            "memory": [memory(name, model) for name, model in shapes.items()],
+        }
         if options.llama_batched_bench:
             found["llama.cpp"] = version(options)
         RESULTS.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
         print(json.dumps({name: found[name] for name in ("mlx-lm", "memory")}, indent=1))
-
-
-def story() -> Any:
-    model, _ = load("story")
-    quantize_model(model)
-    tune(model)
-    return model
 
 
 class Timed(Engine):
@@ -122,14 +119,14 @@ class Timed(Engine):
         return tokens
 
 
-def ours(model: Any, count: int, new: int) -> dict[str, Any]:
-    """One run: tokens a second, and the parts of a step in milliseconds."""
-    pages = count * -(-(PROMPT + new + 1) // PAGE)
+def ours(model: Any, count: int, new: int, length: int = PROMPT) -> dict[str, Any]:
+    """One run with prompts of this length: tokens a second, and the parts of a step in milliseconds."""
+    pages = count * -(-(length + new + 1) // PAGE)
     cache = KernelPagedKVCache(len(model.layers), PagePool(pages, PAGE))
     engine = Timed(model, PreemptingScheduler(cache, max_running=max(COUNTS), token_budget=BUDGET))
     random = np.random.RandomState(count)
     for i in range(count):
-        prompt = random.randint(0, model.config.vocab_size, PROMPT).tolist()
+        prompt = random.randint(0, model.config.vocab_size, length).tolist()
         engine.add(Request(str(i), prompt, SamplingParams(max_tokens=new, ignore_eos=True)))
     start = time.perf_counter()
     for _ in engine.run():
@@ -185,7 +182,7 @@ def measure(name: str, model: Any, count: int, new: int, rounds: int, options: a
     return row
 
 
-def mlx_lm() -> dict[str, float]:
+def mlx_lm(our_model: Any) -> dict[str, float]:
     """mlx-lm's own batch, 4 requests of 16 + 8 tokens; and ours, on the same."""
     import mlx.nn as nn
     from mlx_lm.generate import BatchGenerator
@@ -194,17 +191,20 @@ def mlx_lm() -> dict[str, float]:
     from tiny_llm_models.untrained import QWEN3_0_6B
 
     print("mlx-lm ...", file=sys.stderr, flush=True)
+    count, length, new = 4, 16, 8
+    our_rate = ours(our_model, count, new, length)["all"]
     model = Model(ModelArgs.from_dict(QWEN3_0_6B | {"rope_scaling": None}))
     model.set_dtype(mx.bfloat16)
     nn.quantize(model, group_size=64, bits=4)
     mx.eval(model.parameters())
-    generator = BatchGenerator(model, max_tokens=8)
+    generator = BatchGenerator(model, max_tokens=new)
     start = time.perf_counter()
-    generator.insert([list(range(i, i + 16)) for i in range(4)])
+    generator.insert([list(range(i, i + length)) for i in range(count)])
     tokens = 0
     while responses := generator.next_generated():
         tokens += len(responses)
-    return {"requests": 4, "prompt": 16, "new": 8, "all": tokens / (time.perf_counter() - start)}
+    its_rate = tokens / (time.perf_counter() - start)
+    return {"requests": count, "prompt": length, "new": new, "all": its_rate, "ours": our_rate}
 
 
 def memory(name: str, model: Any) -> dict[str, Any]:

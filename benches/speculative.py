@@ -5,8 +5,9 @@ python benches/speculative.py --smoke    a few tokens; nothing is written
 
 "pairs": `story` serves 1, 4 and 16 requests at the same time, with the guesses of `story-draft` or those that the text
 itself gives, and without any; they take turns, and of several rounds the best counts. Stories are written on from their
-first words; on "a text twice", a story and its beginning once more, the model copies itself. "steps": what a step
-costs, in Qwen3-0.6B's shape with random weights, by requests and guesses, without whoever guesses: what checking costs.
+first words; on "a text twice", a story and its beginning once more, the model copies itself. "chances": in Qwen3-0.6B's
+shape with random weights, guesses that are right with a given chance and cost nothing: what checking them is worth. The
+model itself makes them, off the clock, and some are spoilt. "steps": there, what a step costs by requests and guesses.
 All weights are of 4 bits, on the tuned kernels.
 """
 
@@ -15,7 +16,7 @@ from __future__ import annotations
 import argparse
 import json
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,14 +24,12 @@ import mlx.core as mx
 import numpy as np
 
 from tiny_llm_course.bench.machine import about
-from tiny_llm_course.bench.models import random_model
+from tiny_llm_course.bench.models import bundled_model, random_model
 from tiny_llm_course.bench.timing import shortest
 from tiny_llm_models import evaluation
 from tiny_llm_ref.kernels.extension import set_threads
-from tiny_llm_ref.models import load
-from tiny_llm_ref.quantize import quantize_model
 from tiny_llm_ref.serving.batch import Batch, Chunk
-from tiny_llm_ref.serving.drafters import Drafter, ModelDrafter, NGramDrafter
+from tiny_llm_ref.serving.drafters import Draft, Drafter, ModelDrafter, NGramDrafter
 from tiny_llm_ref.serving.engine import Engine, batch_logits
 from tiny_llm_ref.serving.kernel_pages import KernelPagedKVCache
 from tiny_llm_ref.serving.page_pool import PagePool
@@ -51,6 +50,8 @@ CASES = (  # who guesses, what is written on, temperature, num_drafts
     ("n-gram", "a text twice", 0.0, 4),
     ("n-gram", "a text twice", 0.0, 8),
 )
+CHANCES = (0.5, 0.7, 0.9)  # of a guess, with NUM_DRAFTS for each step
+NUM_DRAFTS = 4
 
 
 def main() -> None:
@@ -64,14 +65,21 @@ def main() -> None:
     for case in cases:
         for count in counts:
             pairs.append(bench.row(*case, count, rounds))
-            show_pair(pairs[-1])
-    steps = [] if options.smoke else step_costs(random_model("tiny_llm_ref", is_small=False))
-    steps = step_costs(random_model("tiny_llm_ref", is_small=True), (1, 3), (0, 2)) if options.smoke else steps
+            show(pairs[-1], "{drafter:11} {text:12} temperature {temperature:.1f}, {num_drafts} guesses")
+    model = random_model("tiny_llm_ref", is_small=options.smoke)
+    tune(model)
+    chances = []
+    for count in counts:
+        for chance in CHANCES:
+            chances.append(chance_row(model, count, chance, new, rounds))
+            show(chances[-1], "Qwen3-0.6B, {num_drafts} free guesses, each right with chance {chance:.1f}")
+    steps = step_costs(model, *(((1, 3), (0, 2)) if options.smoke else (COUNTS, GUESSES)))
     for step in steps:
         print(f"{step['requests']:3} requests, {step['guesses']} guesses each: {step['milliseconds']:8.2f} ms a step")
     if not options.smoke:
         found = about("python benches/speculative.py", "mlx", "numpy") | {"threads": THREADS, "new": NEW}
-        RESULTS.write_text(json.dumps(found | {"pairs": pairs, "steps": steps}, indent=1) + "\n", encoding="utf-8")
+        found |= {"pairs": pairs, "chances": chances, "steps": steps}
+        RESULTS.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
 
 
 class Pairs:
@@ -79,8 +87,8 @@ class Pairs:
 
     def __init__(self, new: int, count: int):
         self.new = new
-        self.model, tokenizer = bundled("story")
-        self.small, _ = bundled("story-draft")
+        self.model, tokenizer = bundled_model("tiny_llm_ref", "story")
+        self.small, _ = bundled_model("tiny_llm_ref", "story-draft")
         stories = evaluation.held_out_stories(tokenizer, "english", count)
         self.prompts = {
             "stories": [story[:BEGINNING] for story in stories],
@@ -90,25 +98,10 @@ class Pairs:
     def row(
         self, drafter: str, text: str, temperature: float, num_drafts: int, count: int, rounds: int
     ) -> dict[str, Any]:
-        """Both ways in turns, the best of each."""
         self.serve(None, text, temperature, num_drafts, 1)  # what is compiled once is not measured
-        plain, guessed = [], []
-        for _ in range(rounds):
-            plain.append(self.serve(None, text, temperature, num_drafts, count))
-            guessed.append(self.serve(drafter, text, temperature, num_drafts, count))
-        before, found = (max(runs, key=lambda run: run["tokens_per_second"]) for runs in (plain, guessed))
-        return {
-            "drafter": drafter,
-            "text": text,
-            "temperature": temperature,
-            "num_drafts": num_drafts,
-            "requests": count,
-            "without": before["tokens_per_second"],
-            "with": found["tokens_per_second"],
-            "speed_up": found["tokens_per_second"] / before["tokens_per_second"],
-            "accepted": found["accepted"],
-            "tokens_per_step": found["tokens_per_step"],
-        }
+        case = {"drafter": drafter, "text": text, "temperature": temperature, "num_drafts": num_drafts}
+        found = in_turns(lambda who: self.serve(who, text, temperature, num_drafts, count), drafter, rounds)
+        return case | {"requests": count} | found
 
     def serve(
         self, drafter: str | None, text: str, temperature: float, num_drafts: int, count: int
@@ -118,24 +111,8 @@ class Pairs:
             Request(str(i), prompt, SamplingParams(self.new, temperature, seed=i, ignore_eos=True))
             for i, prompt in enumerate(self.prompts[text][:count])
         ]
-        scheduler = Scheduler(pages_for(self.model, requests, num_drafts), count)
-        engine = Engine(self.model, scheduler)
-        if drafter is not None:
-            engine = SpeculativeEngine(self.model, scheduler, self.drafter(drafter, requests, num_drafts), num_drafts)
-        for request in requests:
-            engine.add(request)
-        engine.step()  # the prompts
-        before, start, steps = tokens_of(requests), time.perf_counter(), 0
-        while engine.has_work:
-            steps += len(engine.scheduler.running)
-            engine.step()
-        seconds, tokens = time.perf_counter() - start, tokens_of(requests) - before
-        drafted, accepted = (sum(getattr(each, f"num_{what}") for each in requests) for what in ("drafted", "accepted"))
-        return {
-            "tokens_per_second": tokens / seconds,
-            "accepted": accepted / max(drafted, 1),
-            "tokens_per_step": tokens / steps,
-        }
+        guesses = None if drafter is None else self.drafter(drafter, requests, num_drafts)
+        return serve(self.model, requests, guesses, num_drafts)
 
     def drafter(self, name: str, requests: Sequence[Request], num_drafts: int) -> Drafter:
         if name == "n-gram":
@@ -143,12 +120,74 @@ class Pairs:
         return ModelDrafter(self.small, pages_for(self.small, requests, num_drafts))
 
 
-def bundled(name: str) -> tuple[Any, Any]:
-    """A model that comes with the course, in 4 bits and tuned; its tokenizer."""
-    model, tokenizer = load(name)
-    quantize_model(model)
-    tune(model)
-    return model, tokenizer
+class Told(ModelDrafter):
+    """Guesses by the model itself, of which each is left right with a chance. Their seconds are counted apart."""
+
+    def __init__(self, chance: float, *args: Any):
+        super().__init__(*args)
+        self.chance, self.seconds, self.random = chance, 0.0, np.random.default_rng(0)
+
+    def propose(self, wanted: Sequence[tuple[Request, int]]) -> list[Draft]:
+        start = time.perf_counter()
+        drafts = [Draft([self.spoilt(token) for token in draft.tokens]) for draft in super().propose(wanted)]
+        self.seconds += time.perf_counter() - start
+        return drafts
+
+    def spoilt(self, token: int) -> int:
+        return token if self.random.random() < self.chance else (token + 1) % self.model.config.vocab_size
+
+
+def chance_row(model: Any, count: int, chance: float, new: int, rounds: int) -> dict[str, Any]:
+    """Requests with a random prompt, greedy: with guesses of this chance and without."""
+
+    def run(who: str | None) -> dict[str, float]:
+        params = SamplingParams(new, ignore_eos=True)
+        requests = [Request(str(i), prompt, params) for i, prompt in enumerate(prompts.tolist())]
+        told = Told(chance, model, pages_for(model, requests, NUM_DRAFTS))
+        return serve(model, requests, told if who else None, NUM_DRAFTS)
+
+    prompts = np.random.default_rng(0).integers(0, model.config.vocab_size, (count, BEGINNING))
+    return {"chance": chance, "num_drafts": NUM_DRAFTS, "requests": count} | in_turns(run, "told", rounds)
+
+
+def in_turns(run: Callable[[str | None], dict[str, float]], drafter: str, rounds: int) -> dict[str, float]:
+    """Both ways in turns, the best of each."""
+    plain, guessed = [], []
+    for _ in range(rounds):
+        plain.append(run(None))
+        guessed.append(run(drafter))
+    before, found = (max(runs, key=lambda each: each["tokens_per_second"]) for runs in (plain, guessed))
+    return {
+        "without": before["tokens_per_second"],
+        "with": found["tokens_per_second"],
+        "speed_up": found["tokens_per_second"] / before["tokens_per_second"],
+        "accepted": found["accepted"],
+        "tokens_per_step": found["tokens_per_step"],
+    }
+
+
+def serve(model: Any, requests: Sequence[Request], drafter: Drafter | None, num_drafts: int) -> dict[str, float]:
+    """All requests from their first tokens to their last ones."""
+    scheduler = Scheduler(pages_for(model, requests, num_drafts), len(requests))
+    engine = Engine(model, scheduler)
+    if drafter is not None:
+        engine = SpeculativeEngine(model, scheduler, drafter, num_drafts)
+    for request in requests:
+        engine.add(request)
+    engine.step()  # the prompts
+    apart = getattr(drafter, "seconds", 0.0)
+    before, start, steps = tokens_of(requests), time.perf_counter(), 0
+    while engine.has_work:
+        steps += len(engine.scheduler.running)
+        engine.step()
+    seconds = time.perf_counter() - start - (getattr(drafter, "seconds", 0.0) - apart)
+    tokens = tokens_of(requests) - before
+    drafted, accepted = (sum(getattr(each, f"num_{what}") for each in requests) for what in ("drafted", "accepted"))
+    return {
+        "tokens_per_second": tokens / seconds,
+        "accepted": accepted / max(drafted, 1),
+        "tokens_per_step": tokens / steps,
+    }
 
 
 def pages_for(model: Any, requests: Sequence[Request], guesses: int) -> KernelPagedKVCache:
@@ -162,9 +201,8 @@ def tokens_of(requests: Sequence[Request]) -> int:
     return sum(len(request.output) for request in requests)
 
 
-def step_costs(model: Any, counts: Sequence[int] = COUNTS, guesses: Sequence[int] = GUESSES) -> list[dict[str, Any]]:
+def step_costs(model: Any, counts: Sequence[int], guesses: Sequence[int]) -> list[dict[str, Any]]:
     """Milliseconds of a step that runs one token and so many guesses of each request, and scores all of them."""
-    tune(model)
     return [step_cost(model, count, number) for count in counts for number in guesses]
 
 
@@ -185,11 +223,10 @@ def step_cost(model: Any, count: int, guesses: int) -> dict[str, Any]:
     return {"requests": count, "guesses": guesses, "milliseconds": round(seconds * 1e3, 4)}
 
 
-def show_pair(row: dict[str, Any]) -> None:
+def show(row: dict[str, Any], case: str) -> None:
     print(
-        f"{row['drafter']:11} {row['text']:12} temperature {row['temperature']:.1f}, {row['num_drafts']} guesses, "
-        f"{row['requests']:2} requests: {row['without']:7.0f} -> {row['with']:7.0f} tok/s, x {row['speed_up']:.2f}; "
-        f"{row['accepted']:4.0%} accepted, {row['tokens_per_step']:.2f} tokens a step",
+        f"{case.format(**row)}, {row['requests']:2} requests: {row['without']:7.1f} -> {row['with']:7.1f} tok/s, "
+        f"x {row['speed_up']:.2f}; {row['accepted']:4.0%} accepted, {row['tokens_per_step']:.2f} tokens a step",
         flush=True,
     )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from tiny_llm_course.bench.command import rung_name, speed
 from tiny_llm_course.language import Messages
 
 from .course import CourseDirective, generated, inline
+from .measured_week_3 import TABLES
 
 __all__ = ["setup"]
 
@@ -20,12 +22,12 @@ RESULTS = Path(__file__).resolve().parents[2] / "benches" / "results"
 
 
 class Bench(CourseDirective):
-    """```{bench} NAME``` : a kernel's ladder, or `model`, `peers`, `profile`, `story`."""
+    """```{bench} NAME``` : a kernel's ladder; `model`, `peers`, `profile`, `story`; or a table of week 3."""
 
     def run(self) -> list[nodes.Node]:
         name = self.arguments[0]
         tables = {"model": self.model, "peers": self.peers, "profile": self.profile, "story": self.story}
-        file, rows = tables.get(name, self.kernel)()
+        file, rows = self.of_week_3(*TABLES[name]) if name in TABLES else tables.get(name, self.kernel)()
         if not rows[1:]:
             raise self.error(f"benches/results/{file.name} has no {name!r}")
         found = self.parse_text_to_nodes("\n".join(_line(row, i) for i, row in enumerate(rows)))
@@ -39,6 +41,10 @@ class Bench(CourseDirective):
             raise self.error(f"there is no benches/results/{file.name}: measure it first")
         found: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
         return found
+
+    def of_week_3(self, file: str, rows: Callable[..., list[list[str]]]) -> tuple[Path, list[list[str]]]:
+        path = RESULTS / f"{file}.json"
+        return path, rows(self.read(path), self.word)
 
     def kernel(self) -> tuple[Path, list[list[str]]]:
         file, words = RESULTS / "ladder.json", Messages(self.language)

@@ -13,8 +13,12 @@ from tiny_llm_course.catalogue import entry_of
 from tiny_llm_course.syllabus import select_days, tasks
 
 ROOT = Path(__file__).resolve().parents[2]
-DAYS = [pytest.param(day, id=f"w{day.week}d{day.number}") for day in select_days(None, None)]
+DAYS = {f"w{day.week}d{day.number}": day for day in select_days(None, None)}
 TASKS = [pytest.param(task, id=str(task.id)) for task in tasks()]
+of_each_day = pytest.mark.parametrize("day", DAYS.values(), ids=DAYS)
+with_its_matrix = pytest.mark.parametrize(  # which one process makes
+    "day", [pytest.param(day, id=name, marks=pytest.mark.xdist_group(name)) for name, day in DAYS.items()]
+)
 
 
 @cache
@@ -61,27 +65,23 @@ def test_there_are_enough_mistakes(task):
     assert len(mistakes) >= 6
 
 
-@pytest.mark.parametrize("day", DAYS)
-@pytest.mark.xdist_group("catalogue")
+@with_its_matrix
 def test_every_mistake_is_rejected(day):
     assert [f"{task} {mistake}" for task, mistake, row in mistakes_of(day) if not row["rejected by"]] == []
 
 
-@pytest.mark.parametrize("day", DAYS)
-@pytest.mark.xdist_group("catalogue")
+@with_its_matrix
 def test_no_two_mistakes_are_the_same(day):
     assert [f"{task} {mistake} = {row['same as']}" for task, mistake, row in mistakes_of(day) if row["same as"]] == []
 
 
-@pytest.mark.parametrize("day", DAYS)
-@pytest.mark.xdist_group("catalogue")
+@with_its_matrix
 def test_every_mistake_is_named(day):
     wrong = [f"{task} {mistake}: {row['named']}" for task, mistake, row in mistakes_of(day) if row["named"] != mistake]
     assert wrong == []
 
 
-@pytest.mark.parametrize("day", DAYS)
-@pytest.mark.xdist_group("catalogue")
+@with_its_matrix
 def test_half_of_the_mistakes_survive_a_naive_test(day):
     """The first test of each task: one shape in float32, without optional arguments."""
     tables = matrix(day.test_file).values()
@@ -90,8 +90,7 @@ def test_half_of_the_mistakes_survive_a_naive_test(day):
     assert len(survivors) * 2 >= len(rows)
 
 
-@pytest.mark.parametrize("day", DAYS)
-@pytest.mark.xdist_group("catalogue")
+@of_each_day
 def test_no_right_solution_fails(day):
     """A dozen right solutions a day that are written differently. Where no test fails, no mistake is named."""
     file = Path(__file__).parent / "variants" / f"week_{day.week}_day_{day.number}.toml"

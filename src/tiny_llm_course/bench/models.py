@@ -13,7 +13,7 @@ from tiny_llm_models.untrained import QWEN3_0_6B, untrained_config
 
 from ..engine import is_written, open_stubs
 
-__all__ = ["STAGES", "Stage", "make_stage", "mlx_lm_stage", "random_model"]
+__all__ = ["STAGES", "Stage", "bundled_model", "make_stage", "mlx_lm_stage", "random_model"]
 
 SMALL = untrained_config(
     "qwen3",
@@ -61,6 +61,14 @@ def random_model(package: str, is_small: bool, is_quantised: bool = True) -> Any
             found[name] = mx.dequantize(packed, scales, scales * -7.5, 64, 4)
         mx.eval(found)
     return module["models"].build_model(config, found)
+
+
+def bundled_model(package: str, name: str) -> tuple[Any, Any]:
+    """A model that comes with the course, in 4 bits and with tuned kernels; its tokenizer."""
+    model, tokenizer = import_module(f"{package}.models").load(name)
+    import_module(f"{package}.quantize").quantize_model(model)
+    import_module(f"{package}.tuned").tune(model)
+    return model, tokenizer
 
 
 def make_stage(package: str, is_small: bool, name: str) -> Stage:

@@ -1,0 +1,80 @@
+"""Tables of week 3: what an engine that serves many gives, and what each of its parts is worth."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from statistics import median
+from typing import Any, TypeAlias
+
+from tiny_llm_course.bench.command import speed
+
+__all__ = ["TABLES"]
+
+Word: TypeAlias = Callable[..., str]
+Rows: TypeAlias = list[list[str]]
+HOW = (" in pages", ", padded to the longest")  # keys and values of a request are kept
+
+
+def serving(found: dict[str, Any], word: Word) -> Rows:
+    columns = ("model", "requests", "engine_speed", "without_sampling", "llama_speed", "ratio", "overhead")
+    rows = [[word(column) for column in columns]]
+    for row in found["rows"]:
+        peer = [speed(row["llama.cpp"]["decode"]), f"{row['ratio']:.2f} x"] if "ratio" in row else ["", ""]
+        speeds = [speed(row["decode"]), speed(row["decode without sampling"])]
+        rows.append([row["shape"], str(row["requests"]), *speeds, *peer, f"{100 * row['overhead']:.1f} %"])
+    return rows
+
+
+def memory(found: dict[str, Any], word: Word) -> Rows:
+    rows = [[word(column) for column in ("model", "token_bytes", "pages_waste", "padded_waste")]]
+    for row in found["memory"]:
+        waste = [row[f"waste of a request{how}, tokens"] * row["bytes of a token"] for how in HOW]
+        sizes = [_size(each) for each in (row["bytes of a token"], *waste)]
+        rows.append([row["shape"], *sizes])
+    return rows
+
+
+def gaps(found: dict[str, Any], word: Word) -> Rows:
+    rows = [[word(column) for column in ("budget", "steps", "gap_before", "longest_gap", "first_token")]]
+    for row in found["rows"]:
+        times = [_milliseconds(row[name]) for name in ("gap_before", "longest_gap", "first_token")]
+        rows.append([str(row["budget"] or word("no_budget")), str(row["steps"]), *times])
+    return rows
+
+
+def first_tokens(found: dict[str, Any], word: Word) -> Rows:
+    rows = [[word(column) for column in ("arrival", "prompt_tokens", "steps", "first_one", "later_ones")]]
+    for row in found["rows"]:
+        first, *others = row["first_tokens"]
+        name = f"{word(row['arrival'])}, {word(row['cache'])}"
+        times = [_milliseconds(seconds) for seconds in (first, median(others))]
+        rows.append([name, f"{row['computed']:,}", str(row["steps"]), *times])
+    return rows
+
+
+def chances(found: dict[str, Any], word: Word) -> Rows:
+    columns = ("requests", "chance", "accepted", "tokens_per_step", "without_guesses", "with_guesses", "ratio")
+    rows = [[word(column) for column in columns]]
+    for row in found["chances"]:
+        what = [str(row["requests"]), f"{100 * row['chance']:.0f} %", f"{100 * row['accepted']:.0f} %"]
+        speeds = [speed(row["without"]), speed(row["with"]), f"{row['speed_up']:.2f} x"]
+        rows.append([*what, f"{row['tokens_per_step']:.2f}", *speeds])
+    return rows
+
+
+def _milliseconds(seconds: float) -> str:
+    value = 1e3 * seconds
+    return f"{value:,.{0 if value >= 100 else 1}f} ms"
+
+
+def _size(count: float) -> str:
+    return f"{count / 2**20:.1f} MiB" if count >= 2**20 else f"{count / 2**10:.1f} KiB"
+
+
+TABLES = {  # by name: the file in benches/results, and what is shown of it
+    "serving": ("serving", serving),
+    "memory": ("serving", memory),
+    "gaps": ("chunked_prefill_qwen3-0.6b", gaps),
+    "first-tokens": ("prefix_cache_qwen3-0.6b", first_tokens),
+    "chances": ("speculative", chances),
+}
