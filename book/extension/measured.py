@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -103,6 +104,9 @@ class Bench(CourseDirective):
 
 def _line(cells: list[str], number: int) -> str:
     """Of a table in Markdown; numbers stand at the right."""
+    cells = [
+        re.sub(r"^([\d.,]+) (\S+)$", "\\1\N{NO-BREAK SPACE}\\2", cell) for cell in cells
+    ]  # a number stays with its unit
     line = f"| {' | '.join(cells)} |"
     return line if number else line + "\n|---|" + "---:|" * (len(cells) - 1)
 

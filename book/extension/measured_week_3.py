@@ -25,6 +25,12 @@ def serving(found: dict[str, Any], word: Word) -> Rows:
     return rows
 
 
+def batches(found: dict[str, Any], word: Word) -> Rows:
+    rows = [[word(column) for column in ("peer", "peer_speed", "engine_speed", "ratio")]]
+    peer = found["mlx-lm"]
+    return [*rows, ["mlx-lm", speed(peer["all"]), speed(peer["ours"]), f"{peer['ours'] / peer['all']:,.0f} x"]]
+
+
 def memory(found: dict[str, Any], word: Word) -> Rows:
     rows = [[word(column) for column in ("model", "token_bytes", "pages_waste", "padded_waste")]]
     for row in found["memory"]:
@@ -43,12 +49,11 @@ def gaps(found: dict[str, Any], word: Word) -> Rows:
 
 
 def first_tokens(found: dict[str, Any], word: Word) -> Rows:
-    rows = [[word(column) for column in ("arrival", "prompt_tokens", "steps", "first_one", "later_ones")]]
+    rows = [[word(column) for column in ("arrival", "tree", "prompt_tokens", "steps", "first_one", "later_ones")]]
     for row in found["rows"]:
         first, *others = row["first_tokens"]
-        name = f"{word(row['arrival'])}, {word(row['cache'])}"
         times = [_milliseconds(seconds) for seconds in (first, median(others))]
-        rows.append([name, f"{row['computed']:,}", str(row["steps"]), *times])
+        rows.append([word(row["arrival"]), word(row["cache"]), f"{row['computed']:,}", str(row["steps"]), *times])
     return rows
 
 
@@ -73,6 +78,7 @@ def _size(count: float) -> str:
 
 TABLES = {  # by name: the file in benches/results, and what is shown of it
     "serving": ("serving", serving),
+    "batches": ("serving", batches),
     "memory": ("serving", memory),
     "gaps": ("chunked_prefill_qwen3-0.6b", gaps),
     "first-tokens": ("prefix_cache_qwen3-0.6b", first_tokens),

@@ -1,9 +1,13 @@
 """Pictures of week 3 as a whole."""
 
+import json
+from pathlib import Path
+
 import matplotlib.pyplot as plt
 from matplotlib.patches import FancyBboxPatch
 from style import BLUE, GREEN, GREY, ORANGE
 
+RESULTS = Path(__file__).parents[2] / "benches" / "results" / "serving.json"
 BOXES = {  # place of the centre, width, colour
     "Request": (0.0, 1.2, 1.5, GREY),
     "Scheduler": (2.6, 1.2, 1.7, BLUE),
@@ -40,4 +44,21 @@ def engine() -> None:
     axes.axis("off")
 
 
-PICTURES = (engine,)
+def throughput() -> None:
+    """Tokens a second of all requests together, by how many they are."""
+    rows = json.loads(RESULTS.read_text(encoding="utf-8"))["rows"]
+    shapes = dict.fromkeys(row["shape"] for row in reversed(rows))
+    _, panels = plt.subplots(1, len(shapes), figsize=(9, 3.3), layout="constrained")
+    for axes, shape in zip(panels, shapes, strict=True):
+        of_shape = [row for row in rows if row["shape"] == shape]
+        counts = [row["requests"] for row in of_shape]
+        axes.plot(counts, [row["decode without sampling"] for row in of_shape], color=BLUE, linestyle=":")
+        axes.plot(counts, [row["decode"] for row in of_shape], color=BLUE, marker="o", markersize=4)
+        if all("llama.cpp" in row for row in of_shape):
+            axes.plot(counts, [row["llama.cpp"]["decode"] for row in of_shape], color=ORANGE, marker="o", markersize=4)
+        axes.set(xscale="log", xticks=counts, xticklabels=counts, ylim=(0, None), ylabel="tok/s")
+        axes.minorticks_off()
+        axes.set_title(shape, fontsize=10)
+
+
+PICTURES = (engine, throughput)

@@ -109,14 +109,19 @@ def gaps() -> None:
         alone = 1e3 * np.median([row["gap_before"] for row in found["rows"]])
         axes.axhline(alone, color=GREY, ls=":", lw=1)
         axes.set(yscale="log", xticks=range(len(names)), xticklabels=names)
-        axes.yaxis.set_major_formatter(lambda value, _: f"{value:,g} ms")
+        axes.yaxis.set_major_formatter(lambda value, _: duration(value))
         axes.set_title(found["model"], fontsize=10)
 
 
 def bars(axes: Axes, place: int, longest: float, first: float) -> None:
     for shift, value, colour in ((-0.2, first, BLUE), (0.2, longest, ORANGE)):
         axes.bar(place + shift, value, width=0.36, color=colour)
-        axes.text(place + shift, value * 1.06, f"{value:,.{0 if value >= 10 else 1}f}", ha="center", fontsize=8)
+        axes.text(place + shift, value * 1.06, duration(value).removesuffix(" ms"), ha="center", fontsize=7)
 
 
-PICTURES = (steps, rows, tradeoff, *([gaps] if RESULTS else []))
+def duration(milliseconds: float) -> str:
+    digits = 0 if milliseconds >= 10 else 1
+    return f"{milliseconds:.{digits}f} ms" if milliseconds < 1000 else f"{milliseconds / 1000:.1f} s"
+
+
+PICTURES = (steps, rows, tradeoff, gaps)

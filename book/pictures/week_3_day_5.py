@@ -159,4 +159,4 @@ def first_token() -> None:
             axes.yaxis.set_major_formatter(lambda value, _: f"{value:,g} ms")
 
 
-PICTURES = (tree, copy, steps, *([first_token] if RESULTS else []))
+PICTURES = (tree, copy, steps, first_token)

@@ -1,7 +1,9 @@
 """The pictures of week 3, day 6."""
 
 import json
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -11,6 +13,7 @@ from style import BLUE, GREEN, GREY, ORANGE, PALE, PINK
 
 RESULTS = Path(__file__).parents[2] / "benches" / "results" / "speculative.json"
 PALE_GREEN, PALE_BLUE, PALE_ORANGE = "#bfe6d9", "#cfe3f0", "#f6cfb0"
+COLOURS = (BLUE, GREEN, ORANGE, "#56b4e9", PINK, "#e69f00")
 P = np.array([0.1, 0.4, 0.3, 0.2, 0.0])  # those of d6_proof.py
 Q = np.array([0.5, 0.1, 0.1, 0.2, 0.1])
 
@@ -88,28 +91,35 @@ def expected() -> None:
 
 
 def speed() -> None:
-    """What was measured: the speed-up of the pairs, and the cost of a step, by requests."""
+    """What was measured: the speed-up by chance and by drafter, and the cost of a step, by requests."""
     found = json.loads(RESULTS.read_text(encoding="utf-8"))
-    _, (left, right) = plt.subplots(1, 2, figsize=(9, 3.6), layout="constrained")
-    cases = {}
-    for row in found["pairs"]:
-        name = f"{row['drafter']}, {row['text']}, T = {row['temperature']:g}, k = {row['num_drafts']}"
-        cases.setdefault(name, []).append((row["requests"], row["speed_up"]))
-    for (name, points), colour in zip(cases.items(), (BLUE, "#56b4e9", GREEN, PINK, ORANGE, "#e69f00"), strict=False):
-        left.plot(*zip(*points, strict=True), color=colour, marker="o", markersize=4, label=name)
-    left.axhline(1, color=GREY, linestyle=":")
-    left.legend(fontsize=7, frameon=False)
+    _, (left, middle, right) = plt.subplots(1, 3, figsize=(10.5, 3.6), layout="constrained")
+    ratios(left, found["chances"], lambda row: f"a = {row['chance']}")
+    drafters = "{drafter}, {text}, T = {temperature:g}, k = {num_drafts}"
+    ratios(right, found["pairs"], lambda row: drafters.format(**row))
+    right.set_ylim(0, 1.75)
     costs = {}
     for row in found["steps"]:
         costs.setdefault(row["requests"], []).append((row["guesses"], row["milliseconds"]))
-    for (requests, points), colour in zip(costs.items(), (BLUE, GREEN, ORANGE), strict=False):
+    for (requests, points), colour in zip(costs.items(), COLOURS, strict=False):
         guesses, seconds = zip(*points, strict=True)
         relative = [each / seconds[0] for each in seconds]
-        right.plot(guesses, relative, color=colour, marker="o", markersize=4)
-        right.annotate(f"B = {requests}", (guesses[-1], relative[-1]), (5, 0), textcoords="offset points", va="center")
-    left.set(xscale="log", xticks=(1, 4, 16), xticklabels=("1", "4", "16"), xlabel="B", ylabel="×")
-    left.minorticks_off()
-    right.set(xlabel="k", ylabel="×", ylim=(0, None))
+        middle.plot(guesses, relative, color=colour, marker="o", markersize=4)
+        middle.annotate(f"B = {requests}", (guesses[-1], relative[-1]), (5, 0), textcoords="offset points", va="center")
+    middle.set(xlabel="k", ylabel="×", ylim=(0, None))
 
 
-PICTURES = (step, proof, expected, *((speed,) if RESULTS.exists() else ()))
+def ratios(axes: Axes, rows: list[dict[str, Any]], name: Callable[[dict[str, Any]], str]) -> None:
+    """Speed-ups by number of requests, a line for each name."""
+    cases = {}
+    for row in rows:
+        cases.setdefault(name(row), []).append((row["requests"], row["speed_up"]))
+    for (label, points), colour in zip(cases.items(), COLOURS, strict=False):
+        axes.plot(*zip(*points, strict=True), color=colour, marker="o", markersize=4, label=label)
+    axes.axhline(1, color=GREY, linestyle=":")
+    axes.legend(fontsize=7, frameon=False, loc="upper right")
+    axes.set(xscale="log", xticks=(1, 4, 16), xticklabels=("1", "4", "16"), xlabel="B", ylabel="×", ylim=(0, None))
+    axes.minorticks_off()
+
+
+PICTURES = (step, proof, expected, speed)
