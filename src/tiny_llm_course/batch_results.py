@@ -5,8 +5,11 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import signal
 import stat
-from collections.abc import Collection, Mapping
+import threading
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -47,13 +50,14 @@ class Results:
     def add(self, result: Mapping[str, Any]) -> None:
         """Write a result: {"id": ..., ...}."""
         line = (json.dumps(result, ensure_ascii=False) + "\n").encode("utf-8", "replace")
-        try:
-            while line:
-                line = line[os.write(self._descriptor, line) :]
-            os.fsync(self._descriptor)
-        except OSError as error:
-            raise CommandError(f"--out: {self.path}: {error.strerror}", exit_code=1) from None
-        self._note(result)
+        with _uninterrupted():  # what is written counts
+            try:
+                while line:
+                    line = line[os.write(self._descriptor, line) :]
+                os.fsync(self._descriptor)
+            except OSError as error:
+                raise CommandError(f"--out: {self.path}: {error.strerror}", exit_code=1) from None
+            self._note(result)
 
     def __enter__(self) -> Results:
         return self
@@ -96,6 +100,22 @@ class Results:
         if result["id"] not in ids:
             raise CommandError(self._words("batch_out_other", file=self.path, line=number, id=result["id"]))
         self._note(result)
+
+
+@contextmanager
+def _uninterrupted() -> Iterator[None]:
+    """Ctrl-C waits until the block is over."""
+    if threading.current_thread() is not threading.main_thread():  # which is the only one that it interrupts
+        yield
+        return
+    late: list[int] = []
+    before = signal.signal(signal.SIGINT, lambda number, frame: late.append(number))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+        for number in late[:1]:
+            signal.raise_signal(number)
 
 
 def _is_cut(half: bytes) -> bool:
