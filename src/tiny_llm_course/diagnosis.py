@@ -13,7 +13,7 @@ __all__ = ["Diagnosis"]
 Test = TypeVar("Test")
 
 MAX_REPLAYS = 400  # a second or two
-MAX_SECONDS = 5  # kernels in Metal are compiled when they run; what was compiled is there the next time
+MAX_SECONDS = 5.0  # kernels in Metal are compiled when they run; what was compiled is there the next time
 
 
 class Diagnosis(Generic[Test]):

@@ -1,26 +1,25 @@
-"""A pytest plugin, `-p catalogue_matrix --matrix FILE`: runs each test of the reference with each mistake of its task.
+"""A pytest plugin, `-p catalogue_matrix --matrix FILE`: how tests of the reference go with the mistakes of their tasks.
 
-Writes, for each mistake, which tests reject it, what it is named, and which mistakes cannot be told from it.
+Writes, for each mistake, tests that reject it, what it is named, and which mistakes cannot be told from it. A test is
+run with a mistake only where something depends on it, and once more if it failed: it has to fail in the same way.
 """
 
 from __future__ import annotations
 
 import json
-from collections import defaultdict
-from collections.abc import Callable, Generator
+import math
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tiny_llm_course import diagnosis
 from tiny_llm_course.catalogue import entry_of
-from tiny_llm_course.diagnosis import Diagnosis
-from tiny_llm_course.packages import prepare, replay, task_of, test_of
+from tiny_llm_course.packages import Test, prepare, replay, task_of, test_of
 from tiny_llm_course.recording import Observation
+from tiny_llm_course.syllabus import TaskId
 
-Pair = tuple[Observation, Observation]  # of two runs
-Runs = dict[str, dict[str, Pair]]  # test -> mistake -> what was seen
-MATRIX = pytest.StashKey[dict[str, Runs]]()
+TESTS = pytest.StashKey[dict[TaskId, dict[str, Test]]]()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -28,54 +27,64 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    config.stash[MATRIX] = defaultdict(dict)
+    config.stash[TESTS] = {}
+    diagnosis.MAX_SECONDS = math.inf  # nobody waits here
 
 
-@pytest.hookimpl(wrapper=True, tryfirst=True)
-def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Generator[None, object, object]:
-    result = yield
-    task, test = task_of(pyfuncitem), test_of(pyfuncitem)
-    prepare(task, entry_of(task).mistakes)
-    pyfuncitem.config.stash[MATRIX][str(task)][pyfuncitem.name] = {
-        mistake.id: _twice(lambda mistake=mistake: replay(test, task, mistake)) for mistake in entry_of(task).mistakes
-    }
-    return result
-
-
-def _twice(run: Callable[[], Observation]) -> Pair:
-    """A mistake has to fail in the same way each time. What passes has the test's own numbers, and is not run again."""
-    seen = run()
-    return seen, run() if seen.failed else seen
+def pytest_runtest_call(item: pytest.Function) -> None:
+    if task := task_of(item):
+        item.config.stash[TESTS].setdefault(task, {})[item.name] = test_of(item)
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
-    table = {
-        task: {"tests": list(runs), "mistakes": _rows(runs)} for task, runs in session.config.stash[MATRIX].items()
-    }
+    table = {str(task): Matrix(task, tests).table() for task, tests in session.config.stash[TESTS].items()}
     session.config.getoption("--matrix").write_text(json.dumps(table, indent=1), encoding="utf-8")
 
 
-def _rows(runs: Runs) -> dict[str, Any]:
-    mistakes = list(next(iter(runs.values())))
-    return {
-        mistake: {
-            "rejected by": [test for test, seen in runs.items() if seen[mistake][0].failed],
-            "named": _named(mistake, mistakes, runs),
-            "same as": [
-                other
-                for other in mistakes
-                if other != mistake and all(seen[mistake][0].equals(seen[other][1]) for seen in runs.values())
-            ],
-        }
-        for mistake in mistakes
-    }
+class Matrix:
+    """A task's mistakes and tests, and what was seen in the runs that were asked for."""
 
+    def __init__(self, task: TaskId, tests: dict[str, Test]):
+        self.task, self.tests = task, tests
+        self.mistakes = {mistake.id: mistake for mistake in entry_of(task).mistakes}
+        self._seen: dict[tuple[str, str], tuple[Observation, Observation]] = {}
 
-def _named(mistake: str, mistakes: list[str], runs: Runs) -> str | None:
-    """What a learner is told who made the mistake."""
-    diagnosis: Diagnosis[str] = Diagnosis(
-        mistakes, lambda test, other: runs[test][other][1] if other else Observation()
-    )
-    for test, seen in runs.items():
-        diagnosis.add(test, seen[mistake][0])
-    return diagnosis.named
+    def table(self) -> dict[str, Any]:
+        prepare(self.task, list(self.mistakes.values()))
+        return {"tests": list(self.tests), "mistakes": {mistake: self._row(mistake) for mistake in self.mistakes}}
+
+    def seen(self, test: str, mistake: str) -> tuple[Observation, Observation]:
+        """Of two runs. What passes has the test's own numbers, and is not run again."""
+        if (test, mistake) not in self._seen:
+            run = replay(self.tests[test], self.task, self.mistakes[mistake])
+            again = replay(self.tests[test], self.task, self.mistakes[mistake]) if run.failed else run
+            self._seen[test, mistake] = run, again
+        return self._seen[test, mistake]
+
+    def _row(self, mistake: str) -> dict[str, Any]:
+        self.seen(next(iter(self.tests)), mistake)  # the naive test
+        named = self._named(mistake)
+        same = [other for other in self.mistakes if other != mistake and self._are_same(mistake, other)]
+        rejecting = [
+            test for test in self.tests if (test, mistake) in self._seen and self._seen[test, mistake][0].failed
+        ]
+        return {"rejected by": rejecting, "named": named, "same as": same}
+
+    def _named(self, mistake: str) -> str | None:
+        """What a learner is told who made the mistake. Tests that can change nothing any more are not run."""
+        told: diagnosis.Diagnosis[str] = diagnosis.Diagnosis(
+            list(self.mistakes), lambda test, other: self.seen(test, other)[1] if other else Observation()
+        )
+        for test in self.tests:
+            told.add(test, self.seen(test, mistake)[0])
+            if told.named is not None:
+                break
+        return told.named
+
+    def _are_same(self, mistake: str, other: str) -> bool:
+        known = [test for test in self.tests if self._is_seen(test, mistake) and self._is_seen(test, other)]
+        ordered = [*known, *(test for test in self.tests if test not in known)]  # a difference that is known is enough
+        return all(self.seen(test, mistake)[0].equals(self.seen(test, other)[1]) for test in ordered)
+
+    def _is_seen(self, test: str, mistake: str) -> bool:
+        return (test, mistake) in self._seen

@@ -35,7 +35,9 @@ def run_with(plugin, test_file, out, *options):
     command += ["-p", "no:cacheprovider", "--time-limit=1000", *options, f"tests/{test_file}"]  # of all runs of a test
     path = os.pathsep.join([str(ROOT / "src"), str(Path(__file__).parent)])
     environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
-    run = subprocess.run(command, cwd=ROOT, env=environment | {"PYTHONPATH": path}, capture_output=True, text=True)
+    run = subprocess.run(
+        command, cwd=ROOT, env=environment | {"PYTHONPATH": path}, capture_output=True, text=True, timeout=3600
+    )
     assert run.returncode == 0, run.stdout[-4000:] + run.stderr[:4000]  # a crash says first what it was
     return json.loads(out.read_text(encoding="utf-8"))
 
