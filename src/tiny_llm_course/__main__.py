@@ -12,6 +12,7 @@ from .batch import batch
 from .bench.command import bench
 from .grading import commands
 from .problems import say
+from .serve import serve
 
 __all__ = ["app", "main"]
 
@@ -43,6 +44,7 @@ app.command()(export.export)
 app.command()(text.generate)
 app.command()(text.chat)
 app.command()(batch)
+app.command()(serve)
 
 to_pytest = {"ignore_unknown_options": True, "allow_extra_args": True}
 app.command("test", context_settings=to_pytest)(running.run)

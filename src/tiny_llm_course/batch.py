@@ -19,7 +19,8 @@ from .engine import LAYERS, Wanted
 from .language import Lang, Messages
 from .problems import CommandError, is_learners, reporting, say
 from .run_record import RunRecorder
-from .serving import KINDS, NGRAM, Options, Serving
+from .serving import Options, Serving
+from .serving_options import Cache, Check, Draft, MaxRunning, NumDrafts, Pages, PageSize, TokenBudget
 from .session import DEFAULT_IMPL, package_of
 from .text import DEFAULT_MODEL, Bits, Dtype, Impl, Layers, Model, Threads
 
@@ -52,34 +53,14 @@ def batch(
     bits: Bits = None,
     layers: Layers = LAYERS[0],
     threads: Threads = None,
-    max_running: Annotated[int, typer.Option(metavar="N", help="How many requests run at the same time.")] = 16,
-    token_budget: Annotated[
-        int, typer.Option(metavar="N", help="How many tokens a step computes at most, of all requests.")
-    ] = 256,
-    cache: Annotated[
-        str | None,
-        typer.Option(
-            metavar="|".join(kind.name for kind in KINDS),
-            help="Where keys and values are kept. Default: the furthest of these that is written.",
-        ),
-    ] = None,
-    pages: Annotated[
-        int | None,
-        typer.Option(
-            metavar="N",
-            help="How many pages the cache has. Default: enough for all that run, and a quarter of the memory at most.",
-        ),
-    ] = None,
-    page_size: Annotated[int, typer.Option(metavar="N", help="How many positions a page has.")] = 16,
-    draft: Annotated[
-        str | None,
-        typer.Option(
-            metavar="MODEL",
-            help=f"A smaller model whose guesses a step checks; or {NGRAM}: guesses from the text itself.",
-        ),
-    ] = None,
-    num_drafts: Annotated[int, typer.Option(metavar="N", help="How many guesses a step checks, of each request.")] = 4,
-    check: Annotated[bool, typer.Option("--check", help="Check scheduler and cache after each step.")] = False,
+    max_running: MaxRunning = 16,
+    token_budget: TokenBudget = 256,
+    cache: Cache = None,
+    pages: Pages = None,
+    page_size: PageSize = 16,
+    draft: Draft = None,
+    num_drafts: NumDrafts = 4,
+    check: Check = False,
     record: Annotated[
         Path | None,
         typer.Option(metavar="FILE", help="Write what each step did, for `viz schedule`. A former file is replaced."),

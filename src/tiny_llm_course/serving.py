@@ -103,14 +103,7 @@ class Serving:
         """
         if isinstance(prompt, str):
             return list(self.tokenizer.encode(prompt))
-        if not self.tokenizer.has_chat_template:
-            raise ValueError("messages: expected a prompt, since this checkpoint has no chat template")
-        from jinja2 import TemplateError
-
-        try:
-            return list(self.tokenizer.apply_chat_template(list(prompt), add_generation_prompt=True))
-        except TemplateError as error:
-            raise ValueError(f"messages: the checkpoint's chat template refuses them: {error}") from None
+        return list(self._module("chat_prompt").encode_chat(self.tokenizer, prompt))
 
     def request(self, id: str, tokens: Sequence[int], params: Mapping[str, Any]) -> Any:
         """A request of the package. Raises a ValueError where its own checks do. params: of `SamplingParams`."""

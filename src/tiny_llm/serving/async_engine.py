@@ -1,0 +1,202 @@
+"""Between an event loop, where nobody may wait, and an engine, whose steps take their time in a thread of its own."""
+
+import asyncio
+import threading
+from collections.abc import AsyncGenerator, Callable
+from concurrent.futures import Future
+from dataclasses import dataclass
+from queue import SimpleQueue
+from typing import TypeAlias, TypeVar
+
+from .engine import Engine
+from .request import FinishReason, Request
+
+__all__ = ["AsyncEngine", "EngineStoppedError", "Job", "QueueFullError", "Stream", "Update"]
+
+T = TypeVar("T")
+Job: TypeAlias = Callable[[Engine], None]
+
+
+class QueueFullError(RuntimeError):
+    """As many requests as may be are being served, or wait."""
+
+
+class EngineStoppedError(RuntimeError):
+    """The engine takes no more requests."""
+
+
+@dataclass(frozen=True)
+class Update:
+    """What is new of a request. tokens: of its output. text: what is certain of it by now. finish_reason: why it is
+    over; None before the last update. error: what went wrong, if something did."""
+
+    tokens: tuple[int, ...]
+    text: str
+    finish_reason: FinishReason | None = None
+    error: Exception | None = None
+
+
+class Stream:
+    """From the engine's thread, which writes updates, to a coroutine of this loop, which reads them."""
+
+    def __init__(self) -> None:
+        self.request: Request | None = None  # once the engine has it
+        self.updates: asyncio.Queue[Update] = asyncio.Queue()
+        self._loop = asyncio.get_running_loop()
+        self._num_tokens = self._num_characters = 0  # that were handed on
+
+    def publish(self) -> None:
+        """In the engine's thread: hand on what is new since the last time."""
+        request = self.request
+        assert request is not None
+        tokens, text = tuple(request.output[self._num_tokens :]), request.text.text if request.text else ""
+        update = Update(tokens, text[self._num_characters :], request.finish_reason, request.error)
+        self._num_tokens, self._num_characters = len(request.output), len(text)
+        self._loop.call_soon_threadsafe(self.updates.put_nowait, update)
+
+
+class AsyncEngine:
+    """Serves an engine to the coroutines of one event loop.
+
+    The engine is made and used in one thread: MLX's streams belong to a thread, and nothing of an engine is locked. All
+    others hand it jobs, functions that get the engine, which that thread does between two steps.
+    make_engine: makes it. max_requests: how many may be served or wait at the same time.
+    """
+
+    def __init__(self, make_engine: Callable[[], Engine], max_requests: int = 64):
+        self.max_requests = max_requests
+        self.num_requests = 0  # of the loop
+        self._make_engine = make_engine
+        self._jobs: SimpleQueue[Job] = SimpleQueue()
+        self._streams: dict[str, Stream] = {}  # of the engine's thread, by request
+        self._is_stopping = False
+        self._thread: threading.Thread | None = None
+
+    async def start(self) -> None:
+        """Make the engine. Raises what making it raised."""
+        made: Future[None] = Future()
+        self._thread = threading.Thread(target=self._run, args=(made,), name="engine", daemon=True)
+        self._thread.start()
+        await asyncio.wrap_future(made)
+
+    async def stop(self, timeout: float | None = None) -> None:
+        """Take no more requests, and return when those that are being served are over: by themselves, or after so many
+        seconds aborted."""
+        self._is_stopping = True
+        self._jobs.put(lambda engine: None)  # wakes whoever waits for one
+        if self._thread is not None:
+            await asyncio.to_thread(self._thread.join, timeout)
+            self._jobs.put(self.abort_all)
+            await asyncio.to_thread(self._thread.join)
+
+    @property
+    def is_stopping(self) -> bool:
+        return self._is_stopping
+
+    def _run(self, made: "Future[None]") -> None:
+        try:
+            engine = self._make_engine()
+        except BaseException as error:
+            made.set_exception(error)
+        else:
+            made.set_result(None)
+            self.serve(engine)
+
+    async def call(self, function: Callable[[Engine], T]) -> T:
+        """What a function finds out in the engine's thread, between two steps."""
+        result: Future[T] = Future()
+
+        def job(engine: Engine) -> None:
+            if not result.set_running_or_notify_cancel():
+                return  # nobody waits for it any more
+            try:
+                result.set_result(function(engine))
+            except BaseException as error:
+                result.set_exception(error)
+
+        self._jobs.put(job)
+        return await asyncio.wrap_future(result)
+
+    def serve(self, engine: Engine) -> None:
+        """In the engine's thread: steps, and jobs in between, until `stop` was called and no request is left.
+
+        All jobs that have come are done, in their order; then a step, if the engine has work, and each request that it
+        returns is published. Without work, wait for a job: that takes no processor time. A step that fails ends all
+        requests (`fail`), and serving goes on.
+        """
+        while True:
+            while not (engine.has_work and self._jobs.empty()):
+                if self._is_stopping and self._jobs.empty():
+                    return
+                self._jobs.get()(engine)
+            try:
+                touched = engine.step()
+            except Exception as error:
+                touched = self.fail(engine, error)
+            for request in touched:
+                self.publish(request)
+
+    async def generate(self, make_request: Callable[[], Request]) -> AsyncGenerator[Update, None]:
+        """Serve a request, and yield what it gets as it comes; the last update has a finish_reason.
+
+        make_request: is called in the engine's thread. When nobody listens any more, since the generator was closed or
+        the coroutine that waits was cancelled, the request is aborted, and its room is free for others.
+
+        Raises:
+            QueueFullError: there are max_requests already.
+            EngineStoppedError: `stop` was called.
+            ValueError: of `make_request` or `Engine.add`.
+        """
+        self.check_open()
+        stream, is_over = Stream(), False
+        self.num_requests += 1
+        try:
+            await self.call(lambda engine: self.begin(engine, make_request, stream))
+            while not is_over:
+                update = await stream.updates.get()
+                is_over = update.finish_reason is not None
+                yield update
+        finally:
+            self.num_requests -= 1
+            self._jobs.put(lambda engine: self.end(engine, stream))
+
+    def check_open(self, count: int = 1) -> None:
+        """Raise QueueFullError or EngineStoppedError unless so many more requests may come."""
+        if self._is_stopping:
+            raise EngineStoppedError("expected a running engine, got one that takes no more requests")
+        if self.num_requests + count > self.max_requests:
+            raise QueueFullError(
+                f"expected {self.max_requests} requests at the same time at most, got {self.num_requests + count}"
+            )
+
+    def begin(self, engine: Engine, make_request: Callable[[], Request], stream: Stream) -> None:
+        """In the engine's thread: make a request, give it to the engine, and its updates to a stream."""
+        request = make_request()
+        engine.add(request)
+        stream.request = request
+        self._streams[request.id] = stream
+
+    def end(self, engine: Engine, stream: Stream) -> None:
+        """In the engine's thread: nobody listens to this stream any more."""
+        if stream.request is not None:
+            self._streams.pop(stream.request.id)
+            engine.abort(stream.request.id)  # unless it is over
+
+    def publish(self, request: Request) -> None:
+        """In the engine's thread: hand on what is new of a request, if somebody listens."""
+        if request.id in self._streams:
+            self._streams[request.id].publish()
+
+    def abort_all(self, engine: Engine) -> None:
+        """In the engine's thread: nobody is served any more."""
+        for request in list(engine.scheduler):
+            engine.abort(request.id)
+            self.publish(request)
+
+    def fail(self, engine: Engine, error: Exception) -> list[Request]:
+        """In the engine's thread: all requests are over, with this error. Returns them."""
+        requests = list(engine.scheduler)
+        for request in requests:
+            engine.abort(request.id)
+            request.finish("error", error)
+        return requests

@@ -1,0 +1,271 @@
+"""What OpenAI's API lets a client ask for, as far as this server has it. Given.
+
+Whatever is not there is refused by name: nothing that a client asks for is silently ignored.
+Source: "OpenAI API reference", completions and chat completions, platform.openai.com/docs/api-reference.
+"""
+
+import json
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal, TypeAlias, TypeVar
+
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
+
+from .request import SamplingParams
+from .scores import ScoreParams
+
+__all__ = ["ApiError", "ChatRequest", "CompletionRequest", "GenerationRequest", "Message", "parse"]
+
+UNSUPPORTED = (  # of OpenAI's own
+    *("audio", "function_call", "functions", "metadata", "modalities", "moderation", "parallel_tool_calls"),
+    *("prediction", "prompt_cache_key", "prompt_cache_retention", "reasoning_effort", "safety_identifier"),
+    *("service_tier", "store", "suffix", "tool_choice", "tools", "verbosity", "web_search_options"),
+)
+MOST_CHOICES = 16
+MOST_STOPS = 16
+
+
+class ApiError(Exception):
+    """What a client is told, in the API's form: `{"error": {"message", "type", "param", "code"}}`."""
+
+    def __init__(
+        self,
+        status: int,
+        message: str,
+        *,
+        param: str | None = None,
+        code: str | None = None,
+        kind: str = "invalid_request_error",
+        headers: Mapping[str, str] | None = None,
+    ):
+        super().__init__(message)
+        self.status, self.headers = status, dict(headers or {})
+        self.body = {"error": {"message": message, "type": kind, "param": param, "code": code}}
+
+
+def _encodable(text: str) -> str:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise ValueError("expected whole characters, got half of a surrogate pair") from None
+    return text
+
+
+def _not_empty(text: str) -> str:
+    if not text:
+        raise ValueError("expected at least one letter, got none")
+    return text
+
+
+Text: TypeAlias = Annotated[str, AfterValidator(_encodable)]
+Stop: TypeAlias = Annotated[Text, AfterValidator(_not_empty)]
+Prompt: TypeAlias = str | list[int]
+
+
+def _listed(stop: Any) -> Any:
+    return [stop] if isinstance(stop, str) else stop
+
+
+def _prompts(prompt: Any) -> list[Prompt]:
+    """One prompt or several, each a text or its tokens."""
+    is_one = isinstance(prompt, str) or (isinstance(prompt, list) and all(_is_token(each) for each in prompt))
+    prompts = [prompt] if is_one else prompt
+    if not isinstance(prompts, list) or not all(_is_prompt(each) for each in prompts):
+        raise ValueError("expected a text, token ids from 0 on, or a list of either")
+    if not all(prompts):
+        raise ValueError("expected at least one token, got none")
+    return [_encodable(each) if isinstance(each, str) else each for each in prompts]
+
+
+def _is_token(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
+
+
+def _is_prompt(value: Any) -> bool:
+    return isinstance(value, str) or (isinstance(value, list) and all(_is_token(each) for each in value))
+
+
+Stops: TypeAlias = Annotated[list[Stop], Field(max_length=MOST_STOPS), BeforeValidator(_listed)]
+Prompts: TypeAlias = Annotated[list[Any], BeforeValidator(_prompts)]
+
+
+class _Strict(BaseModel):
+    model_config = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
+
+
+class StreamOptions(_Strict):
+    include_usage: bool = False
+
+
+class TextPart(_Strict):
+    type: Literal["text"]
+    text: Text
+
+
+class Message(_Strict):
+    """One of a conversation."""
+
+    role: Literal["system", "developer", "user", "assistant"]
+    content: Text | list[TextPart]
+
+    def as_template(self) -> dict[str, str]:
+        """What chat templates know: they call the developer the system."""
+        text = self.content if isinstance(self.content, str) else "".join(part.text for part in self.content)
+        return {"role": "system" if self.role == "developer" else self.role, "content": text}
+
+
+class ResponseFormat(_Strict):
+    type: Literal["text"]
+
+
+class GenerationRequest(_Strict):
+    """What both kinds of requests have. top_k, min_p, repetition_penalty and ignore_eos are not OpenAI's, but many
+    servers have them. user: whom the client works for; it makes no difference here."""
+
+    model: Text
+    max_tokens: int | None = Field(None, ge=1)
+    n: int = Field(1, ge=1, le=MOST_CHOICES)
+    temperature: float = Field(1.0, ge=0, le=2)
+    top_p: float = Field(1.0, gt=0, le=1)
+    top_k: int = Field(0, ge=0)
+    min_p: float = Field(0.0, ge=0, le=1)
+    repetition_penalty: float = Field(1.0, gt=0, le=10)
+    presence_penalty: float = Field(0.0, ge=-2, le=2)
+    frequency_penalty: float = Field(0.0, ge=-2, le=2)
+    logit_bias: dict[str, Annotated[float, Field(ge=-100, le=100)]] = Field(default_factory=dict)
+    seed: int | None = Field(None, ge=0, lt=2**63)
+    stop: Stops = Field(default_factory=list)
+    stream: bool = False
+    stream_options: StreamOptions | None = None
+    ignore_eos: bool = False
+    user: Text | None = None
+
+    @model_validator(mode="after")
+    def _check(self) -> "GenerationRequest":
+        if self.stream_options is not None and not self.stream:
+            raise ValueError("stream_options: expected stream to be true, got false")
+        if not all(token.isdecimal() and len(token) < 10 for token in self.logit_bias):
+            raise ValueError('logit_bias: expected token ids as keys, such as "42"')
+        return self
+
+    @property
+    def default_max_tokens(self) -> int | None:
+        """Where the client gives none; None: as many as there is room for."""
+        return None
+
+    @property
+    def num_top(self) -> int | None:
+        """How many likely tokens are told of each place; None: nothing is."""
+        raise NotImplementedError
+
+    @property
+    def has_usage(self) -> bool:
+        """Whether a stream ends with the numbers of tokens."""
+        return self.stream_options is not None and self.stream_options.include_usage
+
+    def sampling(self, max_tokens: int, choice: int = 0) -> SamplingParams:
+        """Of one of the n choices. Each draws with a seed of its own."""
+        return SamplingParams(
+            max_tokens=max_tokens,
+            temperature=self.temperature,
+            top_k=self.top_k,
+            top_p=self.top_p,
+            min_p=self.min_p,
+            repetition_penalty=self.repetition_penalty,
+            seed=None if self.seed is None else self.seed + choice,
+            stop=self.stop,
+            ignore_eos=self.ignore_eos,
+        )
+
+    @property
+    def scores(self) -> ScoreParams:
+        bias = {int(token): value for token, value in self.logit_bias.items()}
+        return ScoreParams(bias, self.presence_penalty, self.frequency_penalty, self.num_top)
+
+
+class CompletionRequest(GenerationRequest):
+    """A text, or several, or their tokens, that the model writes on."""
+
+    prompt: Prompts
+    echo: bool = False
+    logprobs: int | None = Field(None, ge=0, le=5)
+    best_of: int | None = None
+
+    @model_validator(mode="after")
+    def _check_completion(self) -> "CompletionRequest":
+        if self.best_of not in (None, self.n):
+            raise ValueError(f"best_of: expected n, which is {self.n}, got {self.best_of}: no choice is left out here")
+        if self.echo and self.logprobs is not None:
+            raise ValueError("logprobs: expected none with echo: those of a prompt are not kept")
+        return self
+
+    @property
+    def default_max_tokens(self) -> int | None:
+        return 16
+
+    @property
+    def num_top(self) -> int | None:
+        return self.logprobs
+
+
+class ChatRequest(GenerationRequest):
+    """A conversation that the model answers."""
+
+    messages: Annotated[list[Message], Field(min_length=1)]
+    max_completion_tokens: int | None = Field(None, ge=1)
+    logprobs: bool = False
+    top_logprobs: int | None = Field(None, ge=0, le=20)
+    response_format: ResponseFormat | None = None
+
+    @model_validator(mode="after")
+    def _check_chat(self) -> "ChatRequest":
+        if self.top_logprobs is not None and not self.logprobs:
+            raise ValueError("top_logprobs: expected logprobs to be true, got false")
+        if None not in (self.max_tokens, self.max_completion_tokens) and self.max_tokens != self.max_completion_tokens:
+            raise ValueError("max_tokens: expected max_completion_tokens or this, its old name, got two numbers")
+        return self
+
+    @property
+    def default_max_tokens(self) -> int | None:
+        return self.max_completion_tokens
+
+    @property
+    def num_top(self) -> int | None:
+        return (self.top_logprobs or 0) if self.logprobs else None
+
+
+R = TypeVar("R", bound=BaseModel)
+
+
+def parse(kind: type[R], body: bytes) -> R:
+    """A request of this kind. null is the same as nothing. Raises ApiError (400) with the first thing that is wrong."""
+    try:
+        found = json.loads(body, parse_constant=_refuse_constant)
+    except (ValueError, RecursionError) as error:
+        raise ApiError(400, f"body: expected JSON, got something else: {error}") from None
+    if not isinstance(found, dict):
+        raise ApiError(400, f"body: expected a JSON object, got {type(found).__name__}")
+    given = {name: value for name, value in found.items() if value is not None}
+    if unsupported := sorted(given.keys() & set(UNSUPPORTED) - kind.model_fields.keys()):
+        name = unsupported[0]
+        raise ApiError(400, f"{name}: this server does not support it", param=name, code="unsupported_parameter")
+    try:
+        return kind.model_validate(given)
+    except (ValidationError, RecursionError) as error:
+        raise _explained(error) from None
+
+
+def _refuse_constant(name: str) -> None:
+    raise ValueError(f"{name} is not JSON")
+
+
+def _explained(error: "ValidationError | RecursionError") -> ApiError:
+    if isinstance(error, RecursionError):
+        return ApiError(400, "body: expected fewer levels of lists and objects")
+    first = error.errors(include_url=False, include_input=False, include_context=False)[0]
+    place = ".".join(str(part) for part in first["loc"])
+    message = first["msg"].removeprefix("Value error, ")
+    if first["type"] == "extra_forbidden":
+        return ApiError(400, f"{place}: there is no such parameter", param=place, code="unknown_parameter")
+    if not place:  # one of our own, which begins with its name
+        return ApiError(400, message, param=message.partition(":")[0])
+    return ApiError(400, f"{place}: {message}", param=place.partition(".")[0])

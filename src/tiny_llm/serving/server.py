@@ -1,0 +1,278 @@
+"""An OpenAI-compatible server: HTTP on one side, an `AsyncEngine` on the other."""
+
+import asyncio
+import copy
+import json
+import secrets
+import time
+from collections.abc import AsyncGenerator, Callable, Coroutine, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, TypeAlias
+
+import anyio
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
+from starlette.middleware.cors import CORSMiddleware
+from starlette.requests import Request as HttpRequest
+from starlette.responses import JSONResponse, PlainTextResponse, Response
+from starlette.routing import Route
+
+from .async_engine import AsyncEngine, EngineStoppedError, QueueFullError, Update
+from .chat_prompt import encode_chat
+from .choices import Choice
+from .event_stream import EventStream, merged, until_gone
+from .metrics import Metrics
+from .protocol import ApiError, ChatRequest, CompletionRequest, GenerationRequest, parse
+from .request import Request
+from .responses import Answer, ChatAnswer, CompletionAnswer, Usage
+from .scores import Scored
+
+__all__ = ["Limits", "ServedModel", "Server"]
+
+Handler: TypeAlias = Callable[[HttpRequest], Coroutine[Any, Any, Response]]
+
+
+@dataclass(frozen=True)
+class ServedModel:
+    """What is served. max_length: tokens of a prompt and what follows. has_drafts: a step checks guesses."""
+
+    name: str
+    tokenizer: Any
+    max_length: int
+    has_drafts: bool = False
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What clients may do. max_body: bytes. timeout: seconds that a request may take. api_key: what they have to know;
+    None: nothing. origins: web pages, besides the server's own, whose scripts may ask."""
+
+    max_body: int = 1 << 20
+    timeout: float = 600.0
+    api_key: str | None = None
+    origins: Sequence[str] = ()
+
+
+class Server:
+    """All that is between an HTTP request and its response."""
+
+    def __init__(self, engine: AsyncEngine, model: ServedModel, metrics: Metrics, limits: Limits | None = None):
+        self.engine, self.model, self.metrics = engine, model, metrics
+        self.limits = Limits() if limits is None else limits
+        self._created = int(time.time())
+        self._encoder = copy.deepcopy(model.tokenizer)  # the engine's thread has the other: one may not do both at once
+        self._encoding = asyncio.Lock()
+
+    def app(self) -> Starlette:
+        """The application. The engine has to run."""
+        routes = [
+            Route("/health", self.health),
+            Route("/metrics", self.guarded(self.show_metrics)),
+            Route("/v1/models", self.guarded(self.models)),
+            Route("/v1/models/{name:path}", self.guarded(self.one_model)),
+            Route("/v1/completions", self.guarded(self.complete), methods=["POST"]),
+            Route("/v1/chat/completions", self.guarded(self.chat), methods=["POST"]),
+        ]
+        origins = list(self.limits.origins)
+        cors = Middleware(CORSMiddleware, allow_origins=origins, allow_methods=["*"], allow_headers=["*"])
+        return Starlette(
+            routes=routes,
+            middleware=[cors] if origins else [],
+            exception_handlers={ApiError: _api_error, HTTPException: _http_error, Exception: _unexpected},
+        )
+
+    def guarded(self, handler: Handler) -> Handler:
+        """A handler for those who know the key."""
+
+        async def guarded(request: HttpRequest) -> Response:
+            key, given = self.limits.api_key, request.headers.get("authorization", "")
+            if key is not None and not secrets.compare_digest(given.encode(), f"Bearer {key}".encode()):
+                raise ApiError(
+                    401,
+                    "Authorization: expected `Bearer KEY` with this server's key",
+                    code="invalid_api_key",
+                    headers={"WWW-Authenticate": "Bearer"},
+                )
+            return await handler(request)
+
+        return guarded
+
+    async def health(self, request: HttpRequest) -> Response:
+        is_well = not self.engine.is_stopping
+        return JSONResponse({"status": "ok" if is_well else "stopping"}, 200 if is_well else 503)
+
+    async def show_metrics(self, request: HttpRequest) -> Response:
+        return PlainTextResponse(self.metrics.text(), media_type="text/plain; version=0.0.4")
+
+    async def models(self, request: HttpRequest) -> Response:
+        return JSONResponse({"object": "list", "data": [self._about_model()]})
+
+    async def one_model(self, request: HttpRequest) -> Response:
+        self._check_model(request.path_params["name"])
+        return JSONResponse(self._about_model())
+
+    async def complete(self, request: HttpRequest) -> Response:
+        body = await self.read(CompletionRequest, request)
+        prompts = [await self._encode(prompt) for prompt in body.prompt]
+        answer = CompletionAnswer("cmpl-" + secrets.token_hex(12), int(time.time()), body.model, self.model.tokenizer)
+        return await self.answer(request, body, prompts, answer)
+
+    async def chat(self, request: HttpRequest) -> Response:
+        body = await self.read(ChatRequest, request)
+        messages = [message.as_template() for message in body.messages]
+        try:
+            tokens = await self._in_thread(lambda: encode_chat(self._encoder, messages))
+        except ValueError as error:
+            raise ApiError(400, str(error), param="messages") from None
+        answer = ChatAnswer("chatcmpl-" + secrets.token_hex(12), int(time.time()), body.model, self.model.tokenizer)
+        return await self.answer(request, body, [(tokens, "")], answer)
+
+    async def read(self, kind: Any, request: HttpRequest) -> Any:
+        """What a client asks for, checked."""
+        body, most = b"", self.limits.max_body
+        async for part in request.stream():
+            body += part
+            if len(body) > most:
+                raise ApiError(413, f"body: expected {most} bytes at most, got more", code="request_too_large")
+        found = parse(kind, body)
+        self._check_model(found.model)
+        if self.model.has_drafts and (found.scores.changes_scores or found.num_top is not None):
+            name = "logprobs" if found.num_top is not None else "logit_bias, presence_penalty and frequency_penalty"
+            raise ApiError(400, f"{name}: this server guesses (--draft), and does not support it then")
+        return found
+
+    async def answer(
+        self, request: HttpRequest, body: GenerationRequest, prompts: Sequence[tuple[list[int], str]], answer: Answer
+    ) -> Response:
+        """Serve n choices for each prompt, and answer at once or piece by piece."""
+        choices = []
+        for tokens, text in prompts:
+            max_tokens = self._max_tokens(body, len(tokens))
+            echoed = text if getattr(body, "echo", False) else ""
+            choices += [Choice(tokens, echoed, body, number, max_tokens) for number in range(body.n)]
+        self._admit(len(choices))
+        if body.stream:
+            return EventStream(self.events(choices, answer, body.has_usage), self.limits.timeout)
+        found = await until_gone(request.receive, self.collect(choices, answer), self.limits.timeout)
+        return JSONResponse(found)
+
+    async def collect(self, choices: Sequence[Choice], answer: Answer) -> dict[str, Any]:
+        """The whole answer."""
+        scored: list[list[Scored] | None] = [None for _ in choices]
+        async with aclosing(self.updates(choices)) as updates:
+            async for index, update in updates:
+                choices[index].text += update.text
+                choices[index].reason = update.finish_reason
+                if (found := choices[index].scored(update)) is not None:
+                    scored[index] = [*(scored[index] or []), *found]
+        parts = [answer.choice(i, each.text, each.reason, scored[i]) for i, each in enumerate(choices)]
+        return answer.complete(parts, self._usage(choices))
+
+    async def events(self, choices: Sequence[Choice], answer: Answer, has_usage: bool) -> AsyncGenerator[str, None]:
+        """What is sent of a stream, each event as JSON, and [DONE] after the last."""
+        begun: set[int] = set()
+        async with aclosing(self.updates(choices)) as updates:
+            async for index, update in updates:
+                choice = choices[index]
+                if index not in begun:
+                    begun.add(index)
+                    if (first := answer.begin(index)) is not None:
+                        yield json.dumps(answer.part([first]))
+                    update = Update(update.tokens, choice.text + update.text, update.finish_reason)
+                if update.tokens or update.text or update.finish_reason:
+                    found = answer.delta(index, update.text, update.finish_reason, choice.scored(update))
+                    yield json.dumps(answer.part([found]))
+        if has_usage:
+            yield json.dumps(answer.part([], self._usage(choices)))
+        yield "[DONE]"
+
+    async def updates(self, choices: Sequence[Choice]) -> AsyncGenerator[tuple[int, Update], None]:
+        """Of all choices, as they come. Raises ApiError where one fails or is refused."""
+
+        def make(choice: Choice) -> Request:
+            request = choice.make_request(self.model.tokenizer)
+            self.metrics.arrive(request)
+            return request
+
+        streams = [self.engine.generate(partial(make, choice)) for choice in choices]
+        try:
+            async with aclosing(merged(streams)) as updates:
+                async for index, update in updates:
+                    if update.error is not None:
+                        raise ApiError(500, f"the request failed: {update.error}", kind="server_error")
+                    if update.finish_reason == "abort":
+                        raise EngineStoppedError("expected a running server, got one that ends: ask again later")
+                    yield index, update
+        except (QueueFullError, EngineStoppedError, ValueError) as error:
+            raise _refusal(error) from None
+
+    def _admit(self, count: int) -> None:
+        try:
+            self.engine.check_open(count)
+        except (QueueFullError, EngineStoppedError) as error:
+            raise _refusal(error) from None
+
+    def _max_tokens(self, body: GenerationRequest, length: int) -> int:
+        """Of the output: what was asked for, or what there is room for."""
+        room = self.model.max_length - length
+        wanted = body.max_tokens or body.default_max_tokens or room
+        if room < 1 or (wanted > room and (body.max_tokens or isinstance(body, ChatRequest))):
+            raise ApiError(
+                400,
+                f"expected {self.model.max_length} tokens at most, of prompt and output, got {length} and "
+                f"{max(wanted, 1)}",
+                code="context_length_exceeded",
+            )
+        return min(wanted, room)
+
+    def _usage(self, choices: Sequence[Choice]) -> Usage:
+        found = [choice.usage(self.metrics) for choice in choices]
+        return sum(found[1:], start=found[0])
+
+    async def _encode(self, prompt: str | list[int]) -> tuple[list[int], str]:
+        """A prompt as tokens and as text."""
+        if isinstance(prompt, str):
+            return await self._in_thread(lambda: list(self._encoder.encode(prompt))), prompt
+        if max(prompt) >= (size := len(self._encoder)):
+            raise ApiError(400, f"prompt: expected token ids below {size}, got {max(prompt)}", param="prompt")
+        return prompt, await self._in_thread(lambda: str(self._encoder.decode(prompt)))
+
+    async def _in_thread(self, work: Callable[[], Any]) -> Any:
+        """A long text takes long, and others shall not wait."""
+        async with self._encoding:
+            return await anyio.to_thread.run_sync(work)
+
+    def _check_model(self, name: str) -> None:
+        if name != self.model.name:
+            raise ApiError(
+                404, f"model: expected {self.model.name!r}, got {name!r}", param="model", code="model_not_found"
+            )
+
+    def _about_model(self) -> dict[str, Any]:
+        return {"id": self.model.name, "object": "model", "created": self._created, "owned_by": "tiny-llm"}
+
+
+def _refusal(error: Exception) -> ApiError:
+    if isinstance(error, QueueFullError):
+        return ApiError(429, str(error), kind="rate_limit_error", code="queue_full", headers={"Retry-After": "1"})
+    if isinstance(error, EngineStoppedError):
+        return ApiError(503, str(error), kind="server_error", code="stopping", headers={"Retry-After": "10"})
+    return ApiError(400, str(error))
+
+
+async def _api_error(request: HttpRequest, error: Exception) -> Response:
+    assert isinstance(error, ApiError)
+    return JSONResponse(error.body, error.status, error.headers)
+
+
+async def _http_error(request: HttpRequest, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)
+    found = ApiError(error.status_code, f"{request.method} {request.url.path}: {error.detail}", headers=error.headers)
+    return await _api_error(request, found)
+
+
+async def _unexpected(request: HttpRequest, error: Exception) -> Response:
+    return await _api_error(request, ApiError(500, "the server failed; its log says how", kind="server_error"))

@@ -1,0 +1,167 @@
+"""`tiny-llm serve`: week 3's engine behind OpenAI's API."""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+import signal
+import socket
+from collections.abc import Callable
+from contextlib import nullcontext
+from importlib import import_module
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from .engine import LAYERS, Wanted
+from .language import Lang, Messages
+from .problems import CommandError, reporting, say
+from .serving import Options, Serving
+from .serving_options import Cache, Check, Draft, MaxRunning, NumDrafts, Pages, PageSize, TokenBudget
+from .session import DEFAULT_IMPL, package_of
+from .text import DEFAULT_MODEL, Bits, Dtype, Impl, Layers, Model, Threads
+
+__all__ = ["serve"]
+
+NEEDED = ("starlette", "uvicorn", "pydantic", "prometheus_client")  # the extra `serve`
+DRAIN = 20  # seconds that running requests have after Ctrl-C
+
+
+def serve(
+    model: Model = DEFAULT_MODEL,
+    host: Annotated[
+        str, typer.Option(metavar="ADDRESS", help="Where to listen. The default can be reached from this machine only.")
+    ] = "127.0.0.1",
+    port: Annotated[int, typer.Option(metavar="N", help="Which port. 0: one that is free.")] = 8000,
+    impl: Impl = DEFAULT_IMPL,
+    dtype: Dtype = None,
+    bits: Bits = None,
+    layers: Layers = LAYERS[0],
+    threads: Threads = None,
+    max_running: MaxRunning = 16,
+    max_waiting: Annotated[
+        int, typer.Option(metavar="N", help="How many more requests may wait; others are refused, with status 429.")
+    ] = 64,
+    token_budget: TokenBudget = 256,
+    cache: Cache = None,
+    pages: Pages = None,
+    page_size: PageSize = 16,
+    draft: Draft = None,
+    num_drafts: NumDrafts = 4,
+    check: Check = False,
+    api_key: Annotated[
+        str | None,
+        typer.Option(
+            metavar="KEY",
+            envvar="TINY_LLM_API_KEY",
+            show_envvar=True,
+            help="What clients have to know. Default: nothing.",
+        ),
+    ] = None,
+    max_body: Annotated[int, typer.Option(metavar="BYTES", help="How long what a client sends may be.")] = 1 << 20,
+    timeout: Annotated[float, typer.Option(metavar="SECONDS", help="How long a request may take.")] = 600.0,
+    allow_origin: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="URL", help="A web page's origin that may ask, too. May be given several times. Default: none."
+        ),
+    ] = None,
+    lang: Lang = None,
+) -> None:
+    """Serve a model to OpenAI's clients, with /v1/completions and /v1/chat/completions."""
+    with reporting():
+        words = Messages(lang)
+        _check(words, port, max_waiting, max_body, timeout, api_key)
+        wanted = Wanted(package_of(impl), model, dtype, bits, layers, threads)
+        options = Options(wanted, max_running, token_budget, cache, pages, page_size, check, draft, num_drafts)
+        limits = {"max_body": max_body, "timeout": timeout, "api_key": api_key, "origins": allow_origin or []}
+        asyncio.run(_Service(options, words, host, port, max_waiting).run(limits))
+
+
+def _check(words: Messages, port: int, max_waiting: int, max_body: int, timeout: float, api_key: str | None) -> None:
+    for name, value, expected, holds in (
+        ("--port", port, "0 to 65535", 0 <= port < 2**16),
+        ("--max-waiting", max_waiting, "0 or more", max_waiting >= 0),
+        ("--max-body", max_body, "1 or more", max_body >= 1),
+        ("--timeout", timeout, "more than 0", timeout > 0),
+        ("--api-key", api_key, "at least one letter", api_key != ""),
+    ):
+        if not holds:
+            raise CommandError(f"{name}: expected {expected}, got {value!r}")
+    for name in NEEDED:
+        try:
+            import_module(name)
+        except ModuleNotFoundError:
+            raise CommandError(words("serve_no_extra", name=name), exit_code=1) from None
+
+
+def _listener(host: str, port: int) -> socket.socket:
+    try:
+        family, *_, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        return socket.create_server(address[:2], family=family, backlog=1024)
+    except OSError as error:
+        raise CommandError(f"--host {host} --port {port}: {error.strerror or error}", exit_code=1) from None
+
+
+class _Service:
+    """The engine in its thread, and the server in this one."""
+
+    def __init__(self, options: Options, words: Messages, host: str, port: int, max_waiting: int):
+        self._options, self._words = options, words
+        self._host, self._port, self._max_waiting = host, port, max_waiting
+        self._serving: Any = None
+
+    async def run(self, limits: dict[str, Any]) -> None:
+        """Until somebody ends it."""
+        options = self._options
+        metrics = self._module("metrics").Metrics()
+        most = options.max_running + self._max_waiting
+        engine = self._module("async_engine").AsyncEngine(lambda: self._make_engine(metrics), most)
+        await engine.start()
+        try:
+            max_length = await engine.call(lambda engine: engine.max_length)
+            server = self._module("server")
+            name = Path(options.wanted.model).name if Path(options.wanted.model).is_dir() else options.wanted.model
+            model = server.ServedModel(name, self._serving.tokenizer, max_length, options.draft is not None)
+            app = server.Server(engine, model, metrics, server.Limits(**limits))
+            await self._listen(app, name, lambda: asyncio.ensure_future(engine.stop(DRAIN)))
+        finally:
+            await engine.stop()
+        say(self._words("serve_stopped"))
+
+    def _make_engine(self, metrics: Any) -> Any:
+        """In the engine's thread, which is the only one that may use what it makes."""
+        self._serving = Serving(self._options, self._words)
+        return self._serving.engine(observers=[metrics])
+
+    def _module(self, name: str) -> Any:
+        return import_module(f"{self._options.wanted.package}.serving.{name}")
+
+    async def _listen(self, server: Any, name: str, stop: Callable[[], Any]) -> None:
+        import uvicorn
+
+        listener = _listener(self._host, self._port)
+        config = uvicorn.Config(
+            server.app(),
+            log_level="warning",
+            lifespan="off",
+            timeout_graceful_shutdown=DRAIN + 5,
+        )
+        address = listener.getsockname()
+        shown = f"[{address[0]}]" if ":" in address[0] else address[0]
+        count = self._options.max_running
+        url = f"http://{shown}:{address[1]}"
+        say(self._words("serve_ready", model=name, url=url, running=count, waiting=self._max_waiting))
+        if not ipaddress.ip_address(address[0]).is_loopback and server.limits.api_key is None:
+            say(self._words("serve_open_to_all", host=address[0]), style="yellow")
+        runner = uvicorn.Server(config)
+        runner.capture_signals = nullcontext  # type: ignore[method-assign, assignment]  # it would end the process
+
+        def end(number: int) -> None:
+            stop()
+            runner.handle_exit(number, None)  # the second time, without waiting for anybody
+
+        for number in (signal.SIGINT, signal.SIGTERM):
+            asyncio.get_running_loop().add_signal_handler(number, end, number)
+        await runner.serve(sockets=[listener])

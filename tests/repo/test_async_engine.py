@@ -1,0 +1,194 @@
+"""The engine's thread: what comes out of it, who leaves, what fails, and how it ends."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+from contextlib import aclosing
+from typing import Any
+
+import pytest
+from test_serving import Letters, Moody, pages, small_model
+
+from tiny_llm_ref.generate import generate
+from tiny_llm_ref.kv_cache import KVCache
+from tiny_llm_ref.sampler import make_sampler
+from tiny_llm_ref.serving.async_engine import AsyncEngine, EngineStoppedError, QueueFullError, Update
+from tiny_llm_ref.serving.engine import Engine
+from tiny_llm_ref.serving.preempting_scheduler import PreemptingScheduler
+from tiny_llm_ref.serving.request import Request, SamplingParams, TextStream
+
+PROMPT = [3, 1, 4, 1, 5]
+
+
+def make_engine(model: Any = None) -> Engine:
+    model = small_model() if model is None else model
+    return Engine(model, PreemptingScheduler(pages(2, 60, 4), 3, 8), is_checked=True)
+
+
+def make_request(id: str = "a", count: int = 12, prompt: list[int] = PROMPT) -> Callable[[], Request]:
+    return lambda: Request(id, prompt, SamplingParams(count, ignore_eos=True), TextStream(Letters()))
+
+
+def alone(count: int = 12) -> list[int]:
+    model = small_model()
+    return list(generate(model, PROMPT, make_sampler(0.0), count, (), KVCache(len(model.layers))))
+
+
+def served(test: Callable[[AsyncEngine], Awaitable[None]], **options: Any) -> None:
+    """Run a test with an engine that is started before and stopped after."""
+
+    async def whole() -> None:
+        engine = AsyncEngine(options.pop("make_engine", make_engine), **options)
+        await engine.start()
+        try:
+            await test(engine)
+        finally:
+            await engine.stop()
+
+    asyncio.run(asyncio.wait_for(whole(), 60))
+
+
+async def collected(engine: AsyncEngine, request: Callable[[], Request]) -> list[Update]:
+    return [update async for update in engine.generate(request)]
+
+
+async def is_empty(engine: AsyncEngine) -> bool:
+    """Whether nobody is served, and nothing is held."""
+
+    def look(engine: Engine) -> bool:
+        pool = engine.scheduler.cache.pool  # type: ignore[attr-defined]
+        return not engine.has_work and pool.num_free == pool.num_pages
+
+    return await engine.call(look) and not engine._streams
+
+
+def test_what_comes() -> None:
+    async def test(engine: AsyncEngine) -> None:
+        found = await asyncio.gather(*(collected(engine, make_request(str(i), 6 + i)) for i in range(5)))
+        for i, updates in enumerate(found):
+            tokens = [token for update in updates for token in update.tokens]
+            assert tokens == alone(6 + i)
+            assert "".join(update.text for update in updates) == Letters().decode(tokens, True)
+            assert [update.finish_reason for update in updates] == [None] * (len(updates) - 1) + ["length"]
+            assert len(updates) > 4
+        assert await is_empty(engine)
+
+    served(test)
+
+
+@pytest.mark.parametrize("is_cancelled", [False, True])
+def test_who_stops_listening_is_not_served_any_more(is_cancelled: bool) -> None:
+    async def test(engine: AsyncEngine) -> None:
+        async def listen() -> None:
+            async with aclosing(engine.generate(make_request("a", 200))) as updates:
+                async for update in updates:
+                    if update.tokens:
+                        seen.set()
+                        if not is_cancelled:
+                            return
+
+        seen = asyncio.Event()
+        task = asyncio.ensure_future(listen())
+        other = asyncio.ensure_future(collected(engine, make_request("b")))
+        await seen.wait()
+        if is_cancelled:
+            task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+        assert [token for update in await other for token in update.tokens] == alone()
+        assert await is_empty(engine)
+        assert engine.num_requests == 0
+
+    served(test)
+
+
+def test_refused() -> None:
+    async def test(engine: AsyncEngine) -> None:
+        with pytest.raises(ValueError, match="expected token ids"):
+            await collected(engine, make_request("a", prompt=[1000]))
+        with pytest.raises(ValueError, match="expected at least one token"):
+            await collected(engine, make_request("b", prompt=[]))
+        first = asyncio.ensure_future(collected(engine, make_request("c", 100)))
+        second = asyncio.ensure_future(collected(engine, make_request("d", 100)))
+        await asyncio.sleep(0.01)
+        with pytest.raises(QueueFullError, match="expected 2 requests at the same time at most, got 3"):
+            await collected(engine, make_request("e"))
+        await asyncio.gather(first, second)
+        assert await collected(engine, make_request("f"))
+
+    served(test, max_requests=2)
+
+
+def test_a_step_that_fails() -> None:
+    """Ends all that are served, and no others."""
+    moody = Moody(small_model())
+
+    async def test(engine: AsyncEngine) -> None:
+        tasks = [asyncio.ensure_future(collected(engine, make_request(str(i), 100))) for i in range(2)]
+        await asyncio.sleep(0.02)
+        moody.fails = True
+        for updates in await asyncio.gather(*tasks):
+            assert updates[-1].finish_reason == "error"
+            assert updates[-1].error is not None
+        tokens = [token for update in await collected(engine, make_request()) for token in update.tokens]
+        assert tokens == alone()
+        assert await is_empty(engine)
+
+    served(test, make_engine=lambda: make_engine(moody))
+
+
+def test_the_end() -> None:
+    async def test() -> None:
+        engine = AsyncEngine(make_engine)
+        await engine.start()
+        task = asyncio.ensure_future(collected(engine, make_request("a", 60)))
+        await asyncio.sleep(0.01)
+        await engine.stop()
+        assert [token for update in await task for token in update.tokens] == alone(60)
+        with pytest.raises(EngineStoppedError):
+            await collected(engine, make_request("b"))
+        await engine.stop()
+
+    asyncio.run(asyncio.wait_for(test(), 60))
+
+
+def test_the_end_of_those_who_take_too_long() -> None:
+    async def test() -> None:
+        engine = AsyncEngine(make_engine)
+        await engine.start()
+        task = asyncio.ensure_future(collected(engine, make_request("a", 200)))
+        await asyncio.sleep(0.05)
+        await engine.stop(timeout=0.01)
+        updates = await task
+        assert updates[-1].finish_reason == "abort"
+        assert len(updates) < 150
+
+    asyncio.run(asyncio.wait_for(test(), 60))
+
+
+def test_an_engine_that_cannot_be_made() -> None:
+    def fail() -> Engine:
+        raise OSError("no weights")
+
+    async def test() -> None:
+        engine = AsyncEngine(fail)
+        with pytest.raises(OSError, match="no weights"):
+            await engine.start()
+        await engine.stop()
+
+    asyncio.run(asyncio.wait_for(test(), 60))
+
+
+def test_jobs_and_rest() -> None:
+    """Jobs find what they are asked for, or raise it; who waits takes no time of the processor."""
+
+    async def test(engine: AsyncEngine) -> None:
+        assert await engine.call(lambda engine: engine.max_length) > 0
+        with pytest.raises(ZeroDivisionError):
+            await engine.call(lambda engine: 1 // 0)
+        before = time.process_time()
+        await asyncio.sleep(0.5)
+        assert time.process_time() - before < 0.1
+
+    served(test)
