@@ -35,8 +35,12 @@ TOO_WIDE = """() => {
 }"""
 
 
+def find_browser() -> str | None:
+    return next((path for name in BROWSERS if (path := shutil.which(name))), None)
+
+
 def main(build: Path = BUILD) -> int:
-    executable = next((path for name in BROWSERS if (path := shutil.which(name))), None)
+    executable = find_browser()
     if executable is None:
         print(
             f"no browser: looked for {', '.join(BROWSERS)}. `apt-get install chromium` (Debian) or "

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import base64
+import hashlib
 import ipaddress
+import re
 import signal
 import socket
 from collections.abc import Callable
@@ -16,6 +19,7 @@ import typer
 
 from .engine import LAYERS, Wanted
 from .language import Lang, Messages
+from .live import Live
 from .problems import CommandError, reporting, say
 from .serving import Options, Serving
 from .serving_options import Cache, Check, Draft, MaxRunning, NumDrafts, Pages, PageSize, TokenBudget
@@ -25,6 +29,7 @@ from .text import DEFAULT_MODEL, Bits, Dtype, Impl, Layers, Model, Threads
 __all__ = ["serve"]
 
 NEEDED = ("starlette", "uvicorn", "pydantic", "prometheus_client")  # the extra `serve`
+PAGE = Path(__file__).with_name("serve_page.html")
 DRAIN = 20  # seconds that running requests have after Ctrl-C
 
 
@@ -104,6 +109,16 @@ def _listener(host: str, port: int) -> socket.socket:
         raise CommandError(f"--host {host} --port {port}: {error.strerror or error}", exit_code=1) from None
 
 
+def _own_parts(page: str) -> list[str]:
+    """Of a content security policy: that this script and this style may be used, and no others."""
+    found = []
+    for tag in ("script", "style"):
+        for part in re.findall(rf"<{tag}>(.*?)</{tag}>", page, re.DOTALL):
+            digest = base64.b64encode(hashlib.sha256(part.encode()).digest()).decode()
+            found.append(f"{tag}-src 'sha256-{digest}'")
+    return found
+
+
 class _Service:
     """The engine in its thread, and the server in this one."""
 
@@ -111,6 +126,7 @@ class _Service:
         self._options, self._words = options, words
         self._host, self._port, self._max_waiting = host, port, max_waiting
         self._serving: Any = None
+        self._live = Live()
 
     async def run(self, limits: dict[str, Any]) -> None:
         """Until somebody ends it."""
@@ -124,8 +140,10 @@ class _Service:
             server = self._module("server")
             name = Path(options.wanted.model).name if Path(options.wanted.model).is_dir() else options.wanted.model
             model = server.ServedModel(name, self._serving.tokenizer, max_length, options.draft is not None)
-            app = server.Server(engine, model, metrics, server.Limits(**limits))
-            await self._listen(app, name, lambda: asyncio.ensure_future(engine.stop(DRAIN)))
+            made = server.Server(engine, model, metrics, server.Limits(**limits))
+            await self._listen(
+                made, self._routes(made, engine), name, lambda: asyncio.ensure_future(engine.stop(DRAIN))
+            )
         finally:
             await engine.stop()
         say(self._words("serve_stopped"))
@@ -133,17 +151,33 @@ class _Service:
     def _make_engine(self, metrics: Any) -> Any:
         """In the engine's thread, which is the only one that may use what it makes."""
         self._serving = Serving(self._options, self._words)
-        return self._serving.engine(observers=[metrics])
+        return self._serving.engine(observers=[metrics, self._live])
 
     def _module(self, name: str) -> Any:
         return import_module(f"{self._options.wanted.package}.serving.{name}")
 
-    async def _listen(self, server: Any, name: str, stop: Callable[[], Any]) -> None:
+    def _routes(self, server: Any, engine: Any) -> list[Any]:
+        """The page that shows the engine at work, and what it shows."""
+        from starlette.responses import HTMLResponse
+        from starlette.routing import Route
+
+        text = PAGE.read_text(encoding="utf-8")
+        policy = "; ".join(["default-src 'none'", "connect-src 'self'", "img-src data:", *_own_parts(text)])
+
+        async def page(request: Any) -> Any:
+            return HTMLResponse(text, headers={"Content-Security-Policy": policy, "X-Content-Type-Options": "nosniff"})
+
+        async def live(request: Any) -> Any:
+            return self._module("event_stream").EventStream(self._live.events(engine))
+
+        return [Route("/", page), Route("/live", server.guarded(live))]
+
+    async def _listen(self, server: Any, routes: list[Any], name: str, stop: Callable[[], Any]) -> None:
         import uvicorn
 
         listener = _listener(self._host, self._port)
         config = uvicorn.Config(
-            server.app(),
+            server.app(routes),
             log_level="warning",
             lifespan="off",
             timeout_graceful_shutdown=DRAIN + 5,

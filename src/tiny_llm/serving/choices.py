@@ -42,5 +42,5 @@ class Choice:
     def usage(self, metrics: Metrics) -> Usage:
         request = self.request
         assert request is not None
-        cached = metrics.cached.pop(request.id, 0)
+        cached = metrics.cached.get(request, 0)
         return Usage(len(self.tokens), len(request.output), cached, request.num_drafted, request.num_accepted)

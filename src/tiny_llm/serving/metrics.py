@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from time import perf_counter
+from weakref import WeakKeyDictionary
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
@@ -29,12 +30,13 @@ class _Progress:
 class Metrics:
     """An observer of an engine, in whose thread all of it runs but `text`.
 
-    cached: of each request that is served, how many tokens of its prompt did not have to be computed.
+    cached: of each request, how many tokens of its prompt did not have to be computed.
     """
 
     def __init__(self, clock: Callable[[], float] = perf_counter):
-        self.cached: dict[str, int] = {}
-        self._clock, self._served = clock, dict[str, _Progress]()
+        self.cached: WeakKeyDictionary[Request, int] = WeakKeyDictionary()
+        self._served: WeakKeyDictionary[Request, _Progress] = WeakKeyDictionary()
+        self._clock = clock
         self._registry = registry = CollectorRegistry()
         self._requests = Counter("tiny_llm_requests", "Requests that are over.", ["finish_reason"], registry=registry)
         self._tokens = Counter("tiny_llm_tokens", "Tokens, by what became of them.", ["kind"], registry=registry)
@@ -56,13 +58,13 @@ class Metrics:
 
     def arrive(self, request: Request) -> None:
         """A request was given to the engine."""
-        self._served[request.id] = _Progress(self._clock())
+        self._served[request] = _Progress(self._clock())
 
     def on_step(self, engine: Engine, batch: Batch, touched: Sequence[Request]) -> None:
         self._preempted.inc(len(batch.preempted))
         for chunk in batch.chunks:
-            if chunk.request.id in self._served and chunk.request.id not in self.cached:
-                self.cached[chunk.request.id] = chunk.start
+            if chunk.request not in self.cached:
+                self.cached[chunk.request] = chunk.start
                 self._tokens.labels("prompt").inc(len(chunk.request.prompt))
                 self._tokens.labels("cached").inc(chunk.start)
         now = self._clock()
@@ -78,7 +80,7 @@ class Metrics:
 
     def _advance(self, request: Request, now: float) -> None:
         """A request has tokens that it had not at the step before."""
-        progress = self._served[request.id]
+        progress = self._served[request]
         count = len(request.output) - progress.num_output
         if not count:
             return
@@ -92,10 +94,10 @@ class Metrics:
             ("accepted", request.num_accepted - progress.num_accepted),
         ):
             self._tokens.labels(kind).inc(more)
-        self._served[request.id] = _Progress(now, len(request.output), request.num_drafted, request.num_accepted)
+        self._served[request] = _Progress(now, len(request.output), request.num_drafted, request.num_accepted)
 
     def _end(self, request: Request) -> None:
-        if self._served.pop(request.id, None) is not None:
+        if self._served.pop(request, None) is not None:
             self._requests.labels(request.finish_reason).inc()
 
     def _look_at(self, engine: Engine) -> None:

@@ -15,7 +15,6 @@ from .protocol import ApiError
 __all__ = ["EventStream", "merged", "until_gone"]
 
 T = TypeVar("T")
-TIMED_OUT = ApiError(504, "the request took too long", kind="server_error", code="timeout")
 
 
 async def merged(sources: Sequence[AsyncGenerator[T, None]]) -> AsyncGenerator[tuple[int, T], None]:
@@ -58,7 +57,7 @@ async def until_gone(receive: Receive, work: Coroutine[Any, Any, T], timeout: fl
         await asyncio.wait([working, gone], timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
         if working.done():
             return working.result()
-        raise HTTPException(499, "the client went away") if gone.done() else TIMED_OUT
+        raise HTTPException(499, "the client went away") if gone.done() else _timed_out()
     finally:
         await _ended([working, gone])
 
@@ -67,11 +66,11 @@ class EventStream(Response):
     """A response of server-sent events, as they come.
 
     What is raised before the first event is raised here; after it, it is the last event. When the client goes away, or
-    after `timeout` seconds, the events' generator is closed.
+    after `timeout` seconds (None: never), the events' generator is closed.
     Source: WHATWG, "HTML Living Standard", section 9.2, server-sent events.
     """
 
-    def __init__(self, events: AsyncGenerator[str, None], timeout: float):
+    def __init__(self, events: AsyncGenerator[str, None], timeout: float | None = None):
         super().__init__(None)
         self.events, self.timeout = events, timeout
         self._has_begun = False
@@ -84,7 +83,7 @@ class EventStream(Response):
                 sending.result()
             elif not gone.done():
                 await _ended([sending])
-                await self._fail(TIMED_OUT, send)
+                await self._fail(_timed_out(), send)
         finally:
             await _ended([sending, gone])
             await self.events.aclose()
@@ -92,22 +91,35 @@ class EventStream(Response):
     async def _send_all(self, send: Send) -> None:
         try:
             async for event in self.events:
-                await self._send_event(event, send)
+                await self._send(event, send)
         except ApiError as error:
             await self._fail(error, send)
-        await send({"type": "http.response.body", "body": b""})
+        else:
+            await self._end(send)
 
     async def _fail(self, error: ApiError, send: Send) -> None:
         if not self._has_begun:
             raise error
-        await self._send_event(json.dumps(error.body), send)
+        await self._send(json.dumps(error.body), send)
+        await self._end(send)
 
-    async def _send_event(self, event: str, send: Send) -> None:
+    async def _send(self, event: str, send: Send) -> None:
+        await self._begin(send)
+        await send({"type": "http.response.body", "body": f"data: {event}\n\n".encode(), "more_body": True})
+
+    async def _begin(self, send: Send) -> None:
         if not self._has_begun:
             self._has_begun = True
             headers = [(b"content-type", b"text/event-stream; charset=utf-8"), (b"cache-control", b"no-cache")]
             await send({"type": "http.response.start", "status": 200, "headers": headers})
-        await send({"type": "http.response.body", "body": f"data: {event}\n\n".encode(), "more_body": True})
+
+    async def _end(self, send: Send) -> None:
+        await self._begin(send)
+        await send({"type": "http.response.body", "body": b""})
+
+
+def _timed_out() -> ApiError:
+    return ApiError(504, "the request took too long", kind="server_error", code="timeout")
 
 
 async def _ended(tasks: Sequence["asyncio.Future[Any]"]) -> None:

@@ -16,6 +16,7 @@ from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.middleware.cors import CORSMiddleware
+from starlette.requests import ClientDisconnect
 from starlette.requests import Request as HttpRequest
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
@@ -66,8 +67,8 @@ class Server:
         self._encoder = copy.deepcopy(model.tokenizer)  # the engine's thread has the other: one may not do both at once
         self._encoding = asyncio.Lock()
 
-    def app(self) -> Starlette:
-        """The application. The engine has to run."""
+    def app(self, more: Sequence[Route] = ()) -> Starlette:
+        """The application, with more than what clients need. The engine has to run."""
         routes = [
             Route("/health", self.health),
             Route("/metrics", self.guarded(self.show_metrics)),
@@ -75,13 +76,19 @@ class Server:
             Route("/v1/models/{name:path}", self.guarded(self.one_model)),
             Route("/v1/completions", self.guarded(self.complete), methods=["POST"]),
             Route("/v1/chat/completions", self.guarded(self.chat), methods=["POST"]),
+            *more,
         ]
         origins = list(self.limits.origins)
         cors = Middleware(CORSMiddleware, allow_origins=origins, allow_methods=["*"], allow_headers=["*"])
         return Starlette(
             routes=routes,
             middleware=[cors] if origins else [],
-            exception_handlers={ApiError: _api_error, HTTPException: _http_error, Exception: _unexpected},
+            exception_handlers={
+                ApiError: _api_error,
+                HTTPException: _http_error,
+                ClientDisconnect: _nobody_there,
+                Exception: _unexpected,
+            },
         )
 
     def guarded(self, handler: Handler) -> Handler:
@@ -272,6 +279,10 @@ async def _http_error(request: HttpRequest, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     found = ApiError(error.status_code, f"{request.method} {request.url.path}: {error.detail}", headers=error.headers)
     return await _api_error(request, found)
+
+
+async def _nobody_there(request: HttpRequest, error: Exception) -> Response:
+    return Response(status_code=499)
 
 
 async def _unexpected(request: HttpRequest, error: Exception) -> Response:

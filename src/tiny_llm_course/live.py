@@ -1,0 +1,81 @@
+"""An engine while it works, for the page that `tiny-llm serve` shows: who runs, who waits, whose is which page."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncGenerator, Sequence
+from time import perf_counter
+from typing import Any
+
+__all__ = ["Live"]
+
+INTERVAL = 0.1  # seconds between two looks
+FREE, KEPT = -2, -1  # a page that nobody holds; that only the prefix tree holds
+
+
+class Live:
+    """An observer that counts, and looks at an engine when it is asked to, between two steps."""
+
+    def __init__(self) -> None:
+        self._steps = self._preempted = self._ended = 0
+        self._chunks: dict[str, int] = {}  # of the last step: by request, how many tokens
+
+    def on_step(self, engine: Any, batch: Any, touched: Sequence[Any]) -> None:
+        self._steps += 1
+        self._preempted += len(batch.preempted)
+        self._chunks = {chunk.request.id: len(chunk.tokens) for chunk in batch.chunks}
+        self._ended += sum(len(request.output) for request in touched if request.finish_reason is not None)
+
+    def on_abort(self, engine: Any, request: Any) -> None:
+        self._ended += len(request.output)
+
+    def look(self, engine: Any) -> dict[str, Any]:
+        """What there is to see, in the engine's thread. Times are seconds since some moment."""
+        scheduler = engine.scheduler
+        return {
+            "time": perf_counter(),
+            "steps": self._steps,
+            "preempted": self._preempted,
+            "tokens": self._ended + sum(len(request.output) for request in scheduler),
+            "running": [self._about(request, scheduler.cache) for request in scheduler.running],
+            "waiting": [{"id": request.id, "prompt": len(request.prompt)} for request in scheduler.waiting],
+            "slots": scheduler.max_running,
+            "pages": _pages(scheduler),
+        }
+
+    def _about(self, request: Any, cache: Any) -> dict[str, Any]:
+        return {
+            "id": request.id,
+            "prompt": len(request.prompt),
+            "output": len(request.output),
+            "stored": cache.length(request.id),
+            "chunk": self._chunks.get(request.id, 0),
+            "drafted": request.num_drafted,
+            "accepted": request.num_accepted,
+        }
+
+    async def events(self, engine: Any) -> AsyncGenerator[str, None]:
+        """What there is to see, whenever it changes, as JSON, until the engine ends. engine: an `AsyncEngine`."""
+        before: dict[str, Any] = {}
+        while not engine.is_stopping:
+            found = await engine.call(self.look)
+            if found | {"time": 0} != before:
+                before = found | {"time": 0}
+                yield json.dumps(found)
+            await asyncio.sleep(INTERVAL)
+
+
+def _pages(scheduler: Any) -> dict[str, Any] | None:
+    """Of a cache in pages: of each page the place of a running request that holds it, FREE or KEPT; and those that
+    several requests share."""
+    pool = getattr(scheduler.cache, "pool", None)
+    if pool is None:
+        return None
+    owners = [FREE if not pool.holders(page) else KEPT for page in range(pool.num_pages)]
+    shared = set()
+    for place, request in enumerate(scheduler.running):
+        for page in scheduler.cache.tables[request.id]:
+            shared |= {page} if owners[page] >= 0 else set()
+            owners[page] = place
+    return {"size": pool.page_size, "owners": owners, "shared": sorted(shared)}
