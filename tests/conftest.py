@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -61,31 +61,3 @@ def impl(request: pytest.FixtureRequest) -> Any:
     from tiny_llm_course.grading import judge  # here: a plugin that is imported early is not prepared by pytest
 
     return judge.package_of(request) or Package(request.config.getoption("--impl"))
-
-
-@pytest.fixture
-def threads(impl: Any) -> Iterator[Callable[[int], None]]:
-    """Sets how many threads kernels use. A test calls it behind the first kernel, which may still be to be written."""
-    before = []
-
-    def set_threads(count: int) -> None:
-        before.append(impl.kernels.extension.threads())
-        impl.kernels.extension.set_threads(count)
-
-    yield set_threads
-    for count in before[:1]:
-        impl.kernels.extension.set_threads(count)
-
-
-@pytest.fixture
-def interrupted(impl: Any) -> Iterator[Callable[[], None]]:
-    """From its call on, the first part of a kernel's work is stopped in its middle until all others are done."""
-    extension = []
-
-    def interrupt() -> None:
-        extension.append(impl.kernels.extension)
-        extension[0].interrupt_parts(True)
-
-    yield interrupt
-    for used in extension[:1]:
-        used.interrupt_parts(False)

@@ -9,6 +9,7 @@ from typing import Any
 import mlx.core as mx
 import numpy as np
 from helpers import Inputs, array64, assert_close
+from parallel import interrupted
 
 __all__ = ["ROUNDED_ONCE", "Matrix", "assert_product", "assert_product_in_turns", "matrix", "rows"]
 
@@ -61,13 +62,11 @@ def assert_product(
     assert_close(got, array64(x) @ w.dense.T, dtype=dtype, tolerance=tolerance or ROUNDED_ONCE[dtype])
 
 
-def assert_product_in_turns(
-    product: Callable[..., Any], interrupted: Callable[[], None], x: mx.array, w: Matrix
-) -> None:
+def assert_product_in_turns(impl: Any, product: Callable[..., Any], x: mx.array, w: Matrix) -> None:
     """Fail unless product(x, w) is x W^T each time that a part is stopped until all others are done."""
     __tracebackhide__ = True
     product(x[:1], *w.arguments)
-    interrupted()
     expected = array64(x) @ w.dense.T
-    for _ in range(16):
-        assert_close(product(x, *w.arguments), expected, tolerance=ROUNDED_ONCE[mx.float32])
+    with interrupted(impl):
+        for _ in range(16):
+            assert_close(product(x, *w.arguments), expected, tolerance=ROUNDED_ONCE[mx.float32])

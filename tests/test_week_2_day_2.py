@@ -7,6 +7,7 @@ import numpy as np
 import oracles
 import pytest
 from helpers import DTYPES, TOLERANCE, Inputs, array64, assert_close, over_dtypes
+from parallel import interrupted, threads
 
 from tiny_llm_course.recording import record
 from tiny_llm_models import bundled
@@ -353,52 +354,52 @@ def test_task_4_softmax(impl):
 
 @task_4
 @pytest.mark.parametrize("count", [1, 2, 3, 8])
-def test_task_4_any_number_of_threads_and_rows(impl, threads, count):
+def test_task_4_any_number_of_threads_and_rows(impl, count):
     """Every row is computed once, whether or not the threads' number divides that of the rows."""
     x = Inputs(253).normal(1009, 333)
     impl.kernels.softmax.softmax(x[:1])
-    threads(count)
-    for rows in (1, 2, 7, 100, 1009):
-        assert_softmax(impl.kernels.softmax.softmax(x[:rows]), x[:rows])
+    with threads(impl, count):
+        for rows in (1, 2, 7, 100, 1009):
+            assert_softmax(impl.kernels.softmax.softmax(x[:rows]), x[:rows])
 
 
 @task_4
-def test_task_4_work_is_shared(impl, threads):
+def test_task_4_work_is_shared(impl):
     """4,096 rows are worth waking other threads for: call `threads`, which was given to the function."""
     x = Inputs(254).normal(4096, 256)
     impl.kernels.softmax.softmax(x[:1])
-    threads(2)
-    before = impl.kernels.extension.shared_parts()
-    assert_softmax(impl.kernels.softmax.softmax(x), x)
-    parts = impl.kernels.extension.shared_parts() - before
-    assert parts >= 2, "the work was not shared: one thread did all of it"
+    with threads(impl, 2):
+        before = impl.kernels.extension.shared_parts()
+        assert_softmax(impl.kernels.softmax.softmax(x), x)
+        parts = impl.kernels.extension.shared_parts() - before
+        assert parts >= 2, "the work was not shared: one thread did all of it"
 
 
 @task_4
 @pytest.mark.parametrize("dtype", DTYPES, ids=["float32", "float16", "bfloat16"])
-def test_task_4_dtypes(impl, threads, dtype):
+def test_task_4_dtypes(impl, dtype):
     x = Inputs(255, dtype).normal(700, 77, scale=3)
     impl.kernels.softmax.softmax(x[:1])
-    threads(3)
-    assert_softmax(impl.kernels.softmax.softmax(x), x, dtype)
+    with threads(impl, 3):
+        assert_softmax(impl.kernels.softmax.softmax(x), x, dtype)
 
 
 @task_4
-def test_task_4_long_rows(impl, threads):
+def test_task_4_long_rows(impl):
     x = Inputs(256).normal(5, 20001)
     impl.kernels.softmax.softmax(x[:1])
-    threads(3)
-    assert_softmax(impl.kernels.softmax.softmax(x), x)
+    with threads(impl, 3):
+        assert_softmax(impl.kernels.softmax.softmax(x), x)
 
 
 @task_4
-def test_task_4_parts_in_turns(impl, interrupted):
+def test_task_4_parts_in_turns(impl):
     """The same result each time, however the threads happen to run."""
     x = Inputs(257).normal(300, 200)
     impl.kernels.softmax.softmax(x[:1])
-    interrupted()
-    for _ in range(16):
-        assert_softmax(impl.kernels.softmax.softmax(x), x)
+    with interrupted(impl):
+        for _ in range(16):
+            assert_softmax(impl.kernels.softmax.softmax(x), x)
 
 
 @task_4

@@ -7,6 +7,7 @@ import numpy as np
 import oracles
 import pytest
 from helpers import Inputs, array64, assert_close, over_dtypes
+from parallel import threads
 
 task_1 = pytest.mark.task("w2d5.1")
 task_2 = pytest.mark.task("w2d5.2")
@@ -171,13 +172,13 @@ def test_task_1_views(impl):
 
 @task_1
 @over_threads
-def test_task_1_any_number_of_threads(impl, threads, count):
+def test_task_1_any_number_of_threads(impl, count):
     inputs = Inputs(509)
     x, residual, weight = inputs.normal(500, 200), inputs.normal(500, 200), inputs.normal(200)
     check_norm(on_cpu(impl), x[:1], weight)
-    threads(count)
-    check_norm(on_cpu(impl), x, weight, residual=residual)
-    check_norm(on_cpu(impl), x, weight)
+    with threads(impl, count):
+        check_norm(on_cpu(impl), x, weight, residual=residual)
+        check_norm(on_cpu(impl), x, weight)
 
 
 @task_1
@@ -274,12 +275,12 @@ def test_task_2_views(impl, traditional):
 
 @task_2
 @over_threads
-def test_task_2_any_number_of_threads(impl, threads, count):
+def test_task_2_any_number_of_threads(impl, count):
     x = Inputs(527).normal(2, 150, 4, 32)
     check_rope(impl.kernels.rope.rope, x[:, :1], 4)
-    threads(count)
-    check_rope(impl.kernels.rope.rope, x, mx.array([1000, 3]))
-    check_rope(impl.kernels.rope.rope, x, 77, traditional=True)
+    with threads(impl, count):
+        check_rope(impl.kernels.rope.rope, x, mx.array([1000, 3]))
+        check_rope(impl.kernels.rope.rope, x, 77, traditional=True)
 
 
 @task_2
@@ -381,12 +382,12 @@ def test_task_3_views(impl):
 
 @task_3
 @over_threads
-def test_task_3_any_number_of_threads(impl, threads, count):
+def test_task_3_any_number_of_threads(impl, count):
     inputs = Inputs(547)
     gate, up = inputs.normal(300, 333), inputs.normal(300, 333)
     check_swiglu(impl.kernels.swiglu.swiglu, gate[:1], up[:1])
-    threads(count)
-    check_swiglu(impl.kernels.swiglu.swiglu, gate, up)
+    with threads(impl, count):
+        check_swiglu(impl.kernels.swiglu.swiglu, gate, up)
 
 
 @task_4

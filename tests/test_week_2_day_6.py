@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 from coalesced import assert_coalesced, counted
 from helpers import DTYPES, Inputs, array64, assert_close, over_dtypes
+from parallel import threads
 from quantized import Matrix, assert_product, assert_product_in_turns, matrix, rows
 
 task_1 = pytest.mark.task("w2d6.1")
@@ -130,38 +131,40 @@ def test_task_2_outliers(impl):
 
 
 @task_2
-def test_task_2_parts_in_turns(impl, interrupted):
+def test_task_2_parts_in_turns(impl):
     """The same result each time. Memory that is written to is made inside of the part: each thread has its own."""
     product = impl.kernels.quantized_matmul.quantized_matmul
-    assert_product_in_turns(product, interrupted, rows(653, 37, 512), matrix(652, 2048, 512))
+    assert_product_in_turns(impl, product, rows(653, 37, 512), matrix(652, 2048, 512))
 
 
 @task_2
 @over_threads
-def test_task_2_any_number_of_threads(impl, threads, count):
+def test_task_2_any_number_of_threads(impl, count):
     """Each tile is computed once, however the panels fall to the threads."""
     product = impl.kernels.quantized_matmul.quantized_matmul
     w = matrix(645, 1009, 128)
     assert_product(product, rows(646, 1, 128), w)
-    threads(count)
-    for O in (1, 33, 64, 300, 1009):
-        part = Matrix(w.packed[:O], w.scales[:O], w.biases[:O])
-        for M in (1, 24, 37):
-            assert_product(product, rows(647 + M, M, 128), part)
+    with threads(impl, count):
+        for O in (1, 33, 64, 300, 1009):
+            part = Matrix(w.packed[:O], w.scales[:O], w.biases[:O])
+            for M in (1, 24, 37):
+                assert_product(product, rows(647 + M, M, 128), part)
 
 
 @task_2
-def test_task_2_work_is_shared(impl, threads):
+def test_task_2_work_is_shared(impl):
     """Dozens of panels are worth waking other threads for: call the `threads` of the product."""
     w, x = matrix(650, 2048, 256), rows(651, 32, 256)
     impl.kernels.quantized_matmul.quantized_matmul(x, w.packed[:1], w.scales[:1], w.biases[:1])
-    threads(2)
-    impl.kernels.quantized_matmul.quantized_matmul(x[:1], w.packed[:1], w.scales[:1], w.biases[:1])
-    before = impl.kernels.extension.shared_parts()
-    assert_product(impl.kernels.quantized_matmul.quantized_matmul, x[:1], w)  # x is one tile: only panels are shared
-    parts = impl.kernels.extension.shared_parts() - before
-    assert parts >= 2, "the work was not shared: one thread did all of it"
-    assert_product(impl.kernels.quantized_matmul.quantized_matmul, x, w)
+    with threads(impl, 2):
+        impl.kernels.quantized_matmul.quantized_matmul(x[:1], w.packed[:1], w.scales[:1], w.biases[:1])
+        before = impl.kernels.extension.shared_parts()
+        assert_product(
+            impl.kernels.quantized_matmul.quantized_matmul, x[:1], w
+        )  # x is one tile: only panels are shared
+        parts = impl.kernels.extension.shared_parts() - before
+        assert parts >= 2, "the work was not shared: one thread did all of it"
+        assert_product(impl.kernels.quantized_matmul.quantized_matmul, x, w)
 
 
 @task_2

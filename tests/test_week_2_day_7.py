@@ -8,6 +8,7 @@ import numpy as np
 import oracles
 import pytest
 from helpers import Inputs, array64, assert_close, assert_unchanged, over_dtypes
+from parallel import interrupted, threads
 
 task_1 = pytest.mark.task("w2d7.1")
 task_2 = pytest.mark.task("w2d7.2")
@@ -262,12 +263,13 @@ def check_far_scores(attend, L, S, **sizes):
     check(attend, q + 100 * first, k - 60 * first, v, mask="causal", tolerance=2e-3)  # all are about -2,000
 
 
-def check_threads(attend, threads, count, L, S):
+def check_threads(impl, count, L, S):
+    attend = impl.kernels.attention.flash_attention
     q, k, v = qkv(Inputs(723), 2, L=L, S=S, D=16)
     check(attend, q[:, :, :, :8], k[..., :8], v[..., :8])
-    threads(count)
-    for mask in (None, "causal"):
-        check(attend, q, k, v, mask=mask)
+    with threads(impl, count):
+        for mask in (None, "causal"):
+            check(attend, q, k, v, mask=mask)
 
 
 @task_2
@@ -354,8 +356,8 @@ def test_task_2_views(impl):
 
 @task_2
 @over_threads
-def test_task_2_any_number_of_threads(impl, threads, count):
-    check_threads(impl.kernels.attention.flash_attention, threads, count, 150, 170)
+def test_task_2_any_number_of_threads(impl, count):
+    check_threads(impl, count, 150, 170)
 
 
 @task_2
@@ -470,32 +472,32 @@ def test_task_3_views(impl, L):
 
 
 @task_3
-def test_task_3_parts_in_turns(impl, interrupted):
+def test_task_3_parts_in_turns(impl):
     """The same result each time. Memory that is written to is made inside of the part: each thread has its own."""
     q, k, v = qkv(Inputs(759), L=1, S=2048, D=64)
     check(impl.kernels.attention.flash_attention, q, k[:, :9], v[:, :9])
-    interrupted()
-    for _ in range(16):
-        check(impl.kernels.attention.flash_attention, q, k, v)
+    with interrupted(impl):
+        for _ in range(16):
+            check(impl.kernels.attention.flash_attention, q, k, v)
 
 
 @task_3
 @over_threads
-def test_task_3_any_number_of_threads(impl, threads, count):
+def test_task_3_any_number_of_threads(impl, count):
     for L in (1, 5):
-        check_threads(impl.kernels.attention.flash_attention, threads, count, L, 1300)
+        check_threads(impl, count, L, 1300)
 
 
 @task_3
-def test_task_3_work_is_shared(impl, threads):
+def test_task_3_work_is_shared(impl):
     """The keys of one head are enough for two threads: call `threads`, which was given to the function."""
     q, k, v = qkv(Inputs(758), H_q=1, H_kv=1, L=1, S=4096, D=64)
     check(impl.kernels.attention.flash_attention, q, k[:, :9], v[:, :9])
-    threads(2)
-    before = impl.kernels.extension.shared_parts()
-    check(impl.kernels.attention.flash_attention, q, k, v)
-    parts = impl.kernels.extension.shared_parts() - before
-    assert parts >= 2, "the work was not shared: one thread did all of it"
+    with threads(impl, 2):
+        before = impl.kernels.extension.shared_parts()
+        check(impl.kernels.attention.flash_attention, q, k, v)
+        parts = impl.kernels.extension.shared_parts() - before
+        assert parts >= 2, "the work was not shared: one thread did all of it"
 
 
 @task_3

@@ -49,6 +49,7 @@ LAYERS = """
 """
 LEVELS = {name: level for level, row in enumerate(LAYERS.split("\n")) for name in row.split()}
 COURSE = {"tiny_llm", "tiny_llm_ref", "tiny_llm_course"}
+PARTS_OF_TYPES = {"TypeVar", "AfterValidator", "BeforeValidator", "Field"}  # calls that define, and do nothing
 FILE_LINES, FUNCTION_LINES = 300, 40
 
 
@@ -199,15 +200,15 @@ def _rank(name: str) -> tuple[bool, bool, str]:
 def _acts(node: ast.stmt) -> bool:
     match node:
         case ast.Assign() | ast.AnnAssign():
-            return any(isinstance(part, ast.Call) and not _is_place(part) for part in ast.walk(node))
+            return any(isinstance(part, ast.Call) and not _defines(part) for part in ast.walk(node))
         case ast.If(test=ast.Name(id="TYPE_CHECKING"), orelse=[]):
             return any(map(_acts, node.body))
     return not isinstance(node, ast.Import | ast.ImportFrom | Definition)
 
 
-def _is_place(call: ast.Call) -> bool:
-    """`Path(__file__)`, or a type's variable."""
-    return ast.unparse(call) == "Path(__file__)" or ast.unparse(call.func) == "TypeVar"
+def _defines(call: ast.Call) -> bool:
+    """`Path(__file__)`, or part of a type."""
+    return ast.unparse(call) == "Path(__file__)" or ast.unparse(call.func) in PARTS_OF_TYPES
 
 
 def _is_string(node: ast.stmt) -> bool:

@@ -13,7 +13,7 @@ from .request import FinishReason, Request
 
 __all__ = ["AsyncEngine", "EngineStoppedError", "Job", "QueueFullError", "Stream", "Update"]
 
-T = TypeVar("T")
+_T = TypeVar("_T")
 Job: TypeAlias = Callable[[Engine], None]
 
 
@@ -102,9 +102,9 @@ class AsyncEngine:
             made.set_result(None)
             self.serve(engine)
 
-    async def call(self, function: Callable[[Engine], T]) -> T:
+    async def call(self, function: Callable[[Engine], _T]) -> _T:
         """What a function finds out in the engine's thread, between two steps."""
-        result: Future[T] = Future()
+        result: Future[_T] = Future()
 
         def job(engine: Engine) -> None:
             if not result.set_running_or_notify_cancel():

@@ -14,14 +14,14 @@ from .protocol import ApiError
 
 __all__ = ["EventStream", "merged", "until_gone"]
 
-T = TypeVar("T")
+_T = TypeVar("_T")
 
 
-async def merged(sources: Sequence[AsyncGenerator[T, None]]) -> AsyncGenerator[tuple[int, T], None]:
+async def merged(sources: Sequence[AsyncGenerator[_T, None]]) -> AsyncGenerator[tuple[int, _T], None]:
     """What several generators yield, as it comes, each with its place. If one raises an error, all others end."""
-    found: asyncio.Queue[tuple[int, T] | BaseException | None] = asyncio.Queue()
+    found: asyncio.Queue[tuple[int, _T] | BaseException | None] = asyncio.Queue()
 
-    async def feed(place: int, source: AsyncGenerator[T, None]) -> None:
+    async def feed(place: int, source: AsyncGenerator[_T, None]) -> None:
         try:
             async with aclosing(source):
                 async for item in source:
@@ -46,7 +46,7 @@ async def _gone(receive: Receive) -> None:
         pass
 
 
-async def until_gone(receive: Receive, work: Coroutine[Any, Any, T], timeout: float) -> T:
+async def until_gone(receive: Receive, work: Coroutine[Any, Any, _T], timeout: float) -> _T:
     """What some work gives. It is cancelled when the client goes away, or the time is over.
 
     Raises:

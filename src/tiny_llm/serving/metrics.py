@@ -13,8 +13,8 @@ from .request import Request
 
 __all__ = ["Metrics"]
 
-FIRST = (0.01, 0.03, 0.1, 0.3, 1, 3, 10, 30, 100)  # seconds to the first token
-BETWEEN = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1, 3)  # seconds between two tokens
+_FIRST = (0.01, 0.03, 0.1, 0.3, 1, 3, 10, 30, 100)  # seconds to the first token
+_BETWEEN = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1, 3)  # seconds between two tokens
 
 
 @dataclass
@@ -44,10 +44,10 @@ class Metrics:
         self._pages = Gauge("tiny_llm_pages", "Pages of the cache.", ["status"], registry=registry)
         self._preempted = Counter("tiny_llm_preemptions", "Requests that lost their pages.", registry=registry)
         self._first = Histogram(
-            "tiny_llm_time_to_first_token_seconds", "From arrival.", buckets=FIRST, registry=registry
+            "tiny_llm_time_to_first_token_seconds", "From arrival.", buckets=_FIRST, registry=registry
         )
         self._between = Histogram(
-            "tiny_llm_time_between_tokens_seconds", "Within a request.", buckets=BETWEEN, registry=registry
+            "tiny_llm_time_between_tokens_seconds", "Within a request.", buckets=_BETWEEN, registry=registry
         )
         for kind in ("prompt", "cached", "output", "drafted", "accepted"):
             self._tokens.labels(kind)

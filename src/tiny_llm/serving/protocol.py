@@ -13,15 +13,25 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 from .request import SamplingParams
 from .scores import ScoreParams
 
-__all__ = ["ApiError", "ChatRequest", "CompletionRequest", "GenerationRequest", "Message", "parse"]
+__all__ = [
+    "ApiError",
+    "ChatRequest",
+    "CompletionRequest",
+    "GenerationRequest",
+    "Message",
+    "ResponseFormat",
+    "StreamOptions",
+    "TextPart",
+    "parse",
+]
 
-UNSUPPORTED = (  # of OpenAI's own
+_UNSUPPORTED = (  # of OpenAI's own
     *("audio", "function_call", "functions", "metadata", "modalities", "moderation", "parallel_tool_calls"),
     *("prediction", "prompt_cache_key", "prompt_cache_retention", "reasoning_effort", "safety_identifier"),
     *("service_tier", "store", "suffix", "tool_choice", "tools", "verbosity", "web_search_options"),
 )
-MOST_CHOICES = 16
-MOST_STOPS = 16
+_MOST_CHOICES = 16
+_MOST_STOPS = 16
 
 
 class ApiError(Exception):
@@ -56,16 +66,16 @@ def _not_empty(text: str) -> str:
     return text
 
 
-Text: TypeAlias = Annotated[str, AfterValidator(_encodable)]
-Stop: TypeAlias = Annotated[Text, AfterValidator(_not_empty)]
-Prompt: TypeAlias = str | list[int]
+_Text: TypeAlias = Annotated[str, AfterValidator(_encodable)]
+_Stop: TypeAlias = Annotated[_Text, AfterValidator(_not_empty)]
+_Prompt: TypeAlias = str | list[int]
 
 
 def _listed(stop: Any) -> Any:
     return [stop] if isinstance(stop, str) else stop
 
 
-def _prompts(prompt: Any) -> list[Prompt]:
+def _prompts(prompt: Any) -> list[_Prompt]:
     """One prompt or several, each a text or its tokens."""
     is_one = isinstance(prompt, str) or (isinstance(prompt, list) and all(_is_token(each) for each in prompt))
     prompts = [prompt] if is_one else prompt
@@ -84,8 +94,8 @@ def _is_prompt(value: Any) -> bool:
     return isinstance(value, str) or (isinstance(value, list) and all(_is_token(each) for each in value))
 
 
-Stops: TypeAlias = Annotated[list[Stop], Field(max_length=MOST_STOPS), BeforeValidator(_listed)]
-Prompts: TypeAlias = Annotated[list[Any], BeforeValidator(_prompts)]
+_Stops: TypeAlias = Annotated[list[_Stop], Field(max_length=_MOST_STOPS), BeforeValidator(_listed)]
+_Prompts: TypeAlias = Annotated[list[Any], BeforeValidator(_prompts)]
 
 
 class _Strict(BaseModel):
@@ -98,14 +108,14 @@ class StreamOptions(_Strict):
 
 class TextPart(_Strict):
     type: Literal["text"]
-    text: Text
+    text: _Text
 
 
 class Message(_Strict):
     """One of a conversation."""
 
     role: Literal["system", "developer", "user", "assistant"]
-    content: Text | list[TextPart]
+    content: _Text | list[TextPart]
 
     def as_template(self) -> dict[str, str]:
         """What chat templates know: they call the developer the system."""
@@ -121,9 +131,9 @@ class GenerationRequest(_Strict):
     """What both kinds of requests have. top_k, min_p, repetition_penalty and ignore_eos are not OpenAI's, but many
     servers have them. user: whom the client works for; it makes no difference here."""
 
-    model: Text
+    model: _Text
     max_tokens: int | None = Field(None, ge=1)
-    n: int = Field(1, ge=1, le=MOST_CHOICES)
+    n: int = Field(1, ge=1, le=_MOST_CHOICES)
     temperature: float = Field(1.0, ge=0, le=2)
     top_p: float = Field(1.0, gt=0, le=1)
     top_k: int = Field(0, ge=0)
@@ -133,11 +143,11 @@ class GenerationRequest(_Strict):
     frequency_penalty: float = Field(0.0, ge=-2, le=2)
     logit_bias: dict[str, Annotated[float, Field(ge=-100, le=100)]] = Field(default_factory=dict)
     seed: int | None = Field(None, ge=0, lt=2**63)
-    stop: Stops = Field(default_factory=list)
+    stop: _Stops = Field(default_factory=list)
     stream: bool = False
     stream_options: StreamOptions | None = None
     ignore_eos: bool = False
-    user: Text | None = None
+    user: _Text | None = None
 
     @model_validator(mode="after")
     def _check(self) -> "GenerationRequest":
@@ -185,7 +195,7 @@ class GenerationRequest(_Strict):
 class CompletionRequest(GenerationRequest):
     """A text, or several, or their tokens, that the model writes on."""
 
-    prompt: Prompts
+    prompt: _Prompts
     echo: bool = False
     logprobs: int | None = Field(None, ge=0, le=5)
     best_of: int | None = None
@@ -233,10 +243,10 @@ class ChatRequest(GenerationRequest):
         return (self.top_logprobs or 0) if self.logprobs else None
 
 
-R = TypeVar("R", bound=BaseModel)
+_R = TypeVar("_R", bound=BaseModel)
 
 
-def parse(kind: type[R], body: bytes) -> R:
+def parse(kind: type[_R], body: bytes) -> _R:
     """A request of this kind. null is the same as nothing. Raises ApiError (400) with the first thing that is wrong."""
     try:
         found = json.loads(body, parse_constant=_refuse_constant)
@@ -245,7 +255,7 @@ def parse(kind: type[R], body: bytes) -> R:
     if not isinstance(found, dict):
         raise ApiError(400, f"body: expected a JSON object, got {type(found).__name__}")
     given = {name: value for name, value in found.items() if value is not None}
-    if unsupported := sorted(given.keys() & set(UNSUPPORTED) - kind.model_fields.keys()):
+    if unsupported := sorted(given.keys() & set(_UNSUPPORTED) - kind.model_fields.keys()):
         name = unsupported[0]
         raise ApiError(400, f"{name}: this server does not support it", param=name, code="unsupported_parameter")
     try:

@@ -11,7 +11,7 @@ from .scores import Logprob, Scored
 
 __all__ = ["Answer", "ChatAnswer", "CompletionAnswer", "Usage"]
 
-Json = dict[str, Any]
+_Json = dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ class Usage:
         pairs = zip(vars(self).values(), vars(other).values(), strict=True)
         return Usage(*(one + another for one, another in pairs))
 
-    def as_json(self) -> Json:
+    def as_json(self) -> _Json:
         guesses = {"accepted_prediction_tokens": self.accepted}
         guesses["rejected_prediction_tokens"] = self.drafted - self.accepted
         return {
@@ -51,23 +51,23 @@ class Answer:
         self._about = {"id": id, "created": created, "model": model}
         self._tokenizer = tokenizer
 
-    def complete(self, choices: Sequence[Json], usage: Usage) -> Json:
+    def complete(self, choices: Sequence[_Json], usage: Usage) -> _Json:
         return {**self._about, "object": self.whole, "choices": list(choices), "usage": usage.as_json()}
 
-    def part(self, choices: Sequence[Json], usage: Usage | None = None) -> Json:
+    def part(self, choices: Sequence[_Json], usage: Usage | None = None) -> _Json:
         """One event of a stream. usage: of the last one, whose choices are none, if the client asked for it."""
         found = {**self._about, "object": self.chunk, "choices": list(choices)}
         return found if usage is None else {**found, "usage": usage.as_json()}
 
-    def begin(self, index: int) -> Json | None:
+    def begin(self, index: int) -> _Json | None:
         """What a choice's stream begins with."""
         return None
 
-    def choice(self, index: int, text: str, reason: FinishReason | None, scored: Sequence[Scored] | None) -> Json:
+    def choice(self, index: int, text: str, reason: FinishReason | None, scored: Sequence[Scored] | None) -> _Json:
         """A whole choice."""
         raise NotImplementedError
 
-    def delta(self, index: int, text: str, reason: FinishReason | None, scored: Sequence[Scored] | None) -> Json:
+    def delta(self, index: int, text: str, reason: FinishReason | None, scored: Sequence[Scored] | None) -> _Json:
         """What is new of a choice."""
         return self.choice(index, text, reason, scored)
 
@@ -82,7 +82,7 @@ class CompletionAnswer(Answer):
         super().__init__(*about)
         self._offsets: Counter[int] = Counter()  # of each choice, in letters
 
-    def choice(self, index: int, text: str, reason: FinishReason | None, scored: Sequence[Scored] | None) -> Json:
+    def choice(self, index: int, text: str, reason: FinishReason | None, scored: Sequence[Scored] | None) -> _Json:
         logprobs = None if scored is None else self._logprobs(index, scored)
         return {"index": index, "text": text, "finish_reason": reason, "logprobs": logprobs}
 
@@ -102,25 +102,25 @@ class CompletionAnswer(Answer):
 class ChatAnswer(Answer):
     whole, chunk = "chat.completion", "chat.completion.chunk"
 
-    def choice(self, index: int, text: str, reason: FinishReason | None, scored: Sequence[Scored] | None) -> Json:
+    def choice(self, index: int, text: str, reason: FinishReason | None, scored: Sequence[Scored] | None) -> _Json:
         message = {"role": "assistant", "content": text, "refusal": None}
         return {"index": index, "message": message, "finish_reason": reason, "logprobs": self._logprobs(scored)}
 
-    def begin(self, index: int) -> Json | None:
+    def begin(self, index: int) -> _Json | None:
         delta = {"role": "assistant", "content": ""}
         return {"index": index, "delta": delta, "finish_reason": None, "logprobs": None}
 
-    def delta(self, index: int, text: str, reason: FinishReason | None, scored: Sequence[Scored] | None) -> Json:
+    def delta(self, index: int, text: str, reason: FinishReason | None, scored: Sequence[Scored] | None) -> _Json:
         delta = {"content": text} if text else {}
         return {"index": index, "delta": delta, "finish_reason": reason, "logprobs": self._logprobs(scored)}
 
-    def _logprobs(self, scored: Sequence[Scored] | None) -> Json | None:
+    def _logprobs(self, scored: Sequence[Scored] | None) -> _Json | None:
         if scored is None:
             return None
         content = [self._entry(each.chosen) | {"top_logprobs": [*map(self._entry, each.top)]} for each in scored]
         return {"content": content, "refusal": None}
 
-    def _entry(self, found: Logprob) -> Json:
+    def _entry(self, found: Logprob) -> _Json:
         piece = self._tokenizer.convert_ids_to_tokens(found.token)
         return {"token": self._text(found.token), "logprob": found.logprob, "bytes": _bytes_of(piece)}
 

@@ -33,7 +33,7 @@ from .scores import Scored
 
 __all__ = ["Limits", "ServedModel", "Server"]
 
-Handler: TypeAlias = Callable[[HttpRequest], Coroutine[Any, Any, Response]]
+_Handler: TypeAlias = Callable[[HttpRequest], Coroutine[Any, Any, Response]]
 
 
 @dataclass(frozen=True)
@@ -91,7 +91,7 @@ class Server:
             },
         )
 
-    def guarded(self, handler: Handler) -> Handler:
+    def guarded(self, handler: _Handler) -> _Handler:
         """A handler for those who know the key."""
 
         async def guarded(request: HttpRequest) -> Response:
