@@ -8,6 +8,7 @@ import oracles
 import pytest
 from coalesced import assert_coalesced, counted
 from helpers import Inputs, array64, assert_close, over_dtypes
+from parallel import interrupted, threads
 
 from tiny_llm_models.untrained import untrained_config, write_untrained
 
@@ -190,10 +191,10 @@ def test_task_1_pages_may_be_shared(impl):
 
 @task_1
 @over_threads
-def test_task_1_any_number_of_threads(impl, threads, count):
+def test_task_1_any_number_of_threads(impl, count):
     check(impl.kernels.paged_attention.paged_attention, Pool(12, [40], [40]))
-    threads(count)
-    check(impl.kernels.paged_attention.paged_attention, Pool(13, [150, 40, 70], [150, 40, 70], page_size=11))
+    with threads(impl, count):
+        check(impl.kernels.paged_attention.paged_attention, Pool(13, [150, 40, 70], [150, 40, 70], page_size=11))
 
 
 @task_1
@@ -317,23 +318,23 @@ def test_task_2_nothing_to_do(impl):
 
 @task_2
 @over_threads
-def test_task_2_any_number_of_threads(impl, threads, count):
+def test_task_2_any_number_of_threads(impl, count):
     """The same result, to the last bit: parts do not depend on threads."""
     attend, pool = impl.kernels.paged_attention.paged_attention, Pool(32, [1300, 20, 300], [1, 5, 2], page_size=32)
     first = attend(*pool.arrays)
     assert_close(first, pool.expected())
-    threads(count)
-    assert_close(attend(*pool.arrays), first, tolerance=0)
+    with threads(impl, count):
+        assert_close(attend(*pool.arrays), first, tolerance=0)
 
 
 @task_2
-def test_task_2_parts_in_turns(impl, interrupted):
+def test_task_2_parts_in_turns(impl):
     """The same result each time. Memory that is written to belongs to the part: it is given `rows` and `found`."""
     attend, pool = impl.kernels.paged_attention.paged_attention, Pool(33, [2048], [1], D=64, page_size=32)
     check(attend, Pool(34, [16], [1]))
-    interrupted()
-    for _ in range(8):
-        check(attend, pool)
+    with interrupted(impl):
+        for _ in range(8):
+            check(attend, pool)
 
 
 @task_2

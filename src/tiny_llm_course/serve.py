@@ -9,7 +9,6 @@ import ipaddress
 import re
 import signal
 import socket
-from collections.abc import Callable
 from contextlib import nullcontext
 from importlib import import_module
 from pathlib import Path
@@ -141,11 +140,11 @@ class _Service:
             name = Path(options.wanted.model).name if Path(options.wanted.model).is_dir() else options.wanted.model
             model = server.ServedModel(name, self._serving.tokenizer, max_length, options.draft is not None)
             made = server.Server(engine, model, metrics, server.Limits(**limits))
-            await self._listen(
-                made, self._routes(made, engine), name, lambda: asyncio.ensure_future(engine.stop(DRAIN))
-            )
+            await self._listen(made, self._routes(made, engine), name, engine)
         finally:
             await engine.stop()
+        if engine.error is not None:
+            raise engine.error
         say(self._words("serve_stopped"))
 
     def _make_engine(self, metrics: Any) -> Any:
@@ -172,7 +171,7 @@ class _Service:
 
         return [Route("/", page), Route("/live", server.guarded(live))]
 
-    async def _listen(self, server: Any, routes: list[Any], name: str, stop: Callable[[], Any]) -> None:
+    async def _listen(self, server: Any, routes: list[Any], name: str, engine: Any) -> None:
         import uvicorn
 
         listener = _listener(self._host, self._port)
@@ -192,10 +191,19 @@ class _Service:
         runner = uvicorn.Server(config)
         runner.capture_signals = nullcontext  # type: ignore[method-assign, assignment]  # it would end the process
 
+        ending = []  # tasks, which somebody has to hold
+
         def end(number: int) -> None:
-            stop()
+            ending.append(asyncio.ensure_future(engine.stop(DRAIN)))
             runner.handle_exit(number, None)  # the second time, without waiting for anybody
+
+        async def end_if_broken() -> None:
+            await engine.broken.wait()
+            runner.should_exit = True
 
         for number in (signal.SIGINT, signal.SIGTERM):
             asyncio.get_running_loop().add_signal_handler(number, end, number)
+        watching = asyncio.ensure_future(end_if_broken())
         await runner.serve(sockets=[listener])
+        watching.cancel()
+        await asyncio.gather(*ending)

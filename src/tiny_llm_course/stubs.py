@@ -96,6 +96,8 @@ def _replace_body(function: Function, lines: list[str], error: list[str]) -> Non
     while not stub and _is_blank_or_comment(lines[start - 1]):
         start -= 1
     stub += _raise(error, before)
+    if _is_async_generator(function):
+        stub.append(f"{before}yield  # what makes this an asynchronous generator")
     newline = newline_of(lines)
     lines[start:end] = [line + newline for line in stub]
 
@@ -115,6 +117,15 @@ def _raise(error: list[str], indent: str) -> list[str]:
         error = ["".join(error)]
     strings = [f"{indent}    {json.dumps(sentence, ensure_ascii=False)}" for sentence in error]
     return [f"{indent}raise NotImplementedError(", *strings, f"{indent})"]
+
+
+def _is_async_generator(function: Function) -> bool:
+    """Without a `yield` it would be a coroutine, and `async for` would not reach the error."""
+    if not isinstance(function, ast.AsyncFunctionDef):
+        return False
+    nested = [node for node in ast.walk(function) if node is not function and isinstance(node, Function | ast.Lambda)]
+    not_its_own = {part for node in nested for part in ast.walk(node)}
+    return any(isinstance(node, ast.Yield) and node not in not_its_own for node in ast.walk(function))
 
 
 def _leave_out(statement: ast.stmt, lines: list[str]) -> None:

@@ -192,3 +192,23 @@ def test_jobs_and_rest() -> None:
         assert time.process_time() - before < 0.1
 
     served(test)
+
+
+def test_a_loop_that_breaks_leaves_nobody_waiting() -> None:
+    class Broken(AsyncEngine):
+        def publish(self, request: Request) -> None:
+            raise RuntimeError("not my day")
+
+    async def test() -> None:
+        engine = Broken(make_engine)
+        await engine.start()
+        found = await asyncio.gather(*(collected(engine, make_request(str(i))) for i in range(3)))
+        assert [str(updates[-1].error) for updates in found] == ["not my day"] * 3
+        await engine.broken.wait()
+        assert str(engine.error) == "not my day"
+        assert await engine.call(lambda engine: engine.max_length) > 0
+        with pytest.raises(EngineStoppedError):
+            await collected(engine, make_request("b"))
+        await engine.stop()
+
+    asyncio.run(asyncio.wait_for(test(), 60))

@@ -554,6 +554,34 @@ CASES = {
         _shared = 1
         ''',
     ),
+    "an asynchronous generator stays one": (
+        """
+        async def f(items):
+            DOC
+            async for item in items:
+                yield item
+
+
+        async def g(items):
+            DOC
+
+            def inner():
+                yield 1
+
+            return inner()
+        """,
+        """
+        async def f(items):
+            DOC
+            ERROR f
+            yield  # what makes this an asynchronous generator
+
+
+        async def g(items):
+            DOC
+            ERROR g
+        """,
+    ),
     "a private class without anything else": (
         """
         class C:

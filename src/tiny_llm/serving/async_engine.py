@@ -4,6 +4,7 @@ import asyncio
 import threading
 from collections.abc import AsyncGenerator, Callable
 from concurrent.futures import Future
+from contextlib import suppress
 from dataclasses import dataclass
 from queue import SimpleQueue
 from typing import TypeAlias, TypeVar
@@ -46,13 +47,21 @@ class Stream:
         self._num_tokens = self._num_characters = 0  # that were handed on
 
     def publish(self) -> None:
-        """In the engine's thread: hand on what is new since the last time."""
-        request = self.request
-        assert request is not None
-        tokens, text = tuple(request.output[self._num_tokens :]), request.text.text if request.text else ""
-        update = Update(tokens, text[self._num_characters :], request.finish_reason, request.error)
-        self._num_tokens, self._num_characters = len(request.output), len(text)
-        self._loop.call_soon_threadsafe(self.updates.put_nowait, update)
+        """In the engine's thread: put an Update with what is new of the request since the last time into `updates`.
+
+        An asyncio.Queue belongs to its loop, whose thread alone may touch it.
+
+        Task: w3d7.1
+        """
+        raise NotImplementedError(
+            "Week 3 Day 7 Task 1: Stream.publish is yours to write. "
+            "Chapter: A server. "
+            "Test: pdm run test --week 3 --day 7 -- -k task_1"
+        )
+
+    def fail(self, error: Exception) -> None:
+        """In the engine's thread: the engine is broken, and there is nothing more to come."""
+        self._loop.call_soon_threadsafe(self.updates.put_nowait, Update((), "", "error", error))
 
 
 class AsyncEngine:
@@ -71,9 +80,12 @@ class AsyncEngine:
         self._streams: dict[str, Stream] = {}  # of the engine's thread, by request
         self._is_stopping = False
         self._thread: threading.Thread | None = None
+        self.broken = asyncio.Event()  # `serve` has raised an exception, which nothing should: `error`
+        self.error: Exception | None = None
 
     async def start(self) -> None:
         """Make the engine. Raises what making it raised."""
+        self._loop = asyncio.get_running_loop()
         made: Future[None] = Future()
         self._thread = threading.Thread(target=self._run, args=(made,), name="engine", daemon=True)
         self._thread.start()
@@ -91,7 +103,7 @@ class AsyncEngine:
 
     @property
     def is_stopping(self) -> bool:
-        return self._is_stopping
+        return self._is_stopping or self.error is not None
 
     def _run(self, made: "Future[None]") -> None:
         try:
@@ -100,7 +112,21 @@ class AsyncEngine:
             made.set_exception(error)
         else:
             made.set_result(None)
-            self.serve(engine)
+            try:
+                self.serve(engine)
+            except Exception as error:
+                self._refuse(engine, error)
+
+    def _refuse(self, engine: Engine, error: Exception) -> None:
+        """Until `stop` is called: nobody is served any more, and nobody waits in vain."""
+        self.error = error
+        self._loop.call_soon_threadsafe(self.broken.set)
+        while not (self._is_stopping and self._jobs.empty()):
+            for stream in self._streams.values():
+                stream.fail(error)
+            self._streams.clear()
+            with suppress(Exception):
+                self._jobs.get()(engine)
 
     async def call(self, function: Callable[[Engine], _T]) -> _T:
         """What a function finds out in the engine's thread, between two steps."""
@@ -121,53 +147,51 @@ class AsyncEngine:
         """In the engine's thread: steps, and jobs in between, until `stop` was called and no request is left.
 
         All jobs that have come are done, in their order; then a step, if the engine has work, and each request that it
-        returns is published. Without work, wait for a job: that takes no processor time. A step that fails ends all
-        requests (`fail`), and serving goes on.
+        returns is published. Without work, wait for a job: that takes no processor time. A step that raises an
+        exception ends all requests: those that `fail` returns are published, and serving goes on.
+
+        Task: w3d7.1
         """
-        while True:
-            while not (engine.has_work and self._jobs.empty()):
-                if self._is_stopping and self._jobs.empty():
-                    return
-                self._jobs.get()(engine)
-            try:
-                touched = engine.step()
-            except Exception as error:
-                touched = self.fail(engine, error)
-            for request in touched:
-                self.publish(request)
+        raise NotImplementedError(
+            "Week 3 Day 7 Task 1: AsyncEngine.serve is yours to write. "
+            "Chapter: A server. "
+            "Test: pdm run test --week 3 --day 7 -- -k task_1"
+        )
 
     async def generate(self, make_request: Callable[[], Request]) -> AsyncGenerator[Update, None]:
         """Serve a request, and yield what it gets as it comes; the last update has a finish_reason.
 
-        make_request: is called in the engine's thread. When nobody listens any more, since the generator was closed or
-        the coroutine that waits was cancelled, the request is aborted, and its room is free for others.
+        make_request: is called in the engine's thread, by `begin`. When the request is over, or nobody listens any
+        more, since the generator was closed or the coroutine that waits was cancelled, `end` is called there, and the
+        request counts no longer. Nobody waits for that.
 
         Raises:
-            QueueFullError: there are max_requests already.
-            EngineStoppedError: `stop` was called.
+            QueueFullError, EngineStoppedError: of `check_open`, before anything is done.
             ValueError: of `make_request` or `Engine.add`.
+
+        Task: w3d7.2
         """
-        self.check_open()
-        stream, is_over = Stream(), False
-        self.num_requests += 1
-        try:
-            await self.call(lambda engine: self.begin(engine, make_request, stream))
-            while not is_over:
-                update = await stream.updates.get()
-                is_over = update.finish_reason is not None
-                yield update
-        finally:
-            self.num_requests -= 1
-            self._jobs.put(lambda engine: self.end(engine, stream))
+        raise NotImplementedError(
+            "Week 3 Day 7 Task 2: AsyncEngine.generate is yours to write. "
+            "Chapter: A server. "
+            "Test: pdm run test --week 3 --day 7 -- -k task_2"
+        )
+        yield  # what makes this an asynchronous generator
 
     def check_open(self, count: int = 1) -> None:
-        """Raise QueueFullError or EngineStoppedError unless so many more requests may come."""
-        if self._is_stopping:
-            raise EngineStoppedError("expected a running engine, got one that takes no more requests")
-        if self.num_requests + count > self.max_requests:
-            raise QueueFullError(
-                f"expected {self.max_requests} requests at the same time at most, got {self.num_requests + count}"
-            )
+        """Do nothing if so many more requests may come.
+
+        Raises:
+            EngineStoppedError: `stop` was called.
+            QueueFullError: they would be more than max_requests at the same time.
+
+        Task: w3d7.2
+        """
+        raise NotImplementedError(
+            "Week 3 Day 7 Task 2: AsyncEngine.check_open is yours to write. "
+            "Chapter: A server. "
+            "Test: pdm run test --week 3 --day 7 -- -k task_2"
+        )
 
     def begin(self, engine: Engine, make_request: Callable[[], Request], stream: Stream) -> None:
         """In the engine's thread: make a request, give it to the engine, and its updates to a stream."""
@@ -179,7 +203,7 @@ class AsyncEngine:
     def end(self, engine: Engine, stream: Stream) -> None:
         """In the engine's thread: nobody listens to this stream any more."""
         if stream.request is not None:
-            self._streams.pop(stream.request.id)
+            self._streams.pop(stream.request.id, None)
             engine.abort(stream.request.id)  # unless it is over
 
     def publish(self, request: Request) -> None:

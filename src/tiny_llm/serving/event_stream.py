@@ -1,20 +1,99 @@
-"""Answers that take their time: sent piece by piece, and given up when nobody is there to read them."""
+"""Answers that take their time: sent piece by piece, and given up when nobody is there to read them.
+
+A response is an ASGI application: a coroutine function that is given three things. scope: what is known of the HTTP
+request. receive: waits for the next message of the client, and returns it; {"type": "http.disconnect"} says that the
+client went away, each time from then on. send: sends a message to the client, and waits while what was sent before is
+still on its way: first {"type": "http.response.start", "status": ..., "headers": [(name, value), ...]}, in bytes; then
+{"type": "http.response.body", "body": bytes, "more_body": True}, as often as there is something; at last one with
+"more_body": False.
+Source: "ASGI Specification", HTTP & WebSocket message format, version 2.3, asgi.readthedocs.io.
+"""
 
 import asyncio
 import json
-from collections.abc import AsyncGenerator, Coroutine, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, MutableMapping, Sequence
 from contextlib import aclosing
-from typing import Any, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
-from starlette.exceptions import HTTPException
-from starlette.responses import Response
-from starlette.types import Receive, Scope, Send
+from .api_error import ApiError
 
-from .protocol import ApiError
-
-__all__ = ["EventStream", "merged", "until_gone"]
+__all__ = ["ClientGoneError", "EventStream", "Receive", "Send", "merged", "until_gone"]
 
 _T = TypeVar("_T")
+Receive: TypeAlias = Callable[[], Awaitable[MutableMapping[str, Any]]]
+Send: TypeAlias = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+
+
+class ClientGoneError(Exception):
+    """Nobody is there to read an answer."""
+
+
+async def until_gone(receive: Receive, work: Coroutine[Any, Any, _T], timeout: float | None) -> _T:
+    """What some work gives, or raises. It is cancelled when the client goes away, when the time is over, and when the
+    coroutine that waits here is cancelled; it has ended when this function does. What else the client sends is read,
+    and counts for nothing.
+
+    timeout: seconds; None: as long as it takes.
+
+    Raises:
+        ApiError: 504: the time is over.
+        ClientGoneError: the client went away.
+
+    Task: w3d7.3
+    """
+    raise NotImplementedError(
+        "Week 3 Day 7 Task 3: until_gone is yours to write. "
+        "Chapter: A server. "
+        "Test: pdm run test --week 3 --day 7 -- -k task_3"
+    )
+
+
+async def _ended(tasks: Sequence["asyncio.Future[Any]"]) -> None:
+    """Cancel tasks, and wait until they are over."""
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+
+
+class EventStream:
+    """A response of server-sent events.
+
+    events: what is sent of each, one line of text. timeout: seconds that all of it may take; None: any time.
+    Source: WHATWG, "HTML Living Standard", section 9.2, server-sent events.
+    """
+
+    HEADERS = ((b"content-type", b"text/event-stream; charset=utf-8"), (b"cache-control", b"no-cache"))
+
+    def __init__(self, events: AsyncGenerator[str, None], timeout: float | None = None):
+        self.events, self.timeout = events, timeout
+
+    @staticmethod
+    def encode(event: str) -> bytes:
+        """As a client gets it: `data: `, the text, and an empty line, in UTF-8.
+
+        Task: w3d7.4
+        """
+        raise NotImplementedError(
+            "Week 3 Day 7 Task 4: EventStream.encode is yours to write. "
+            "Chapter: A server. "
+            "Test: pdm run test --week 3 --day 7 -- -k task_4"
+        )
+
+    async def __call__(self, scope: Any, receive: Receive, send: Send) -> None:
+        """Send each event, encoded, as soon as it comes.
+
+        The status, 200, goes out with the first event, or when there was none: an ApiError that is raised before it is
+        raised here, and the client gets its status. One that is raised later, also when the time is over, becomes the
+        last event, its body as JSON. When the client goes away, nothing more is sent. Whatever happens, `events` is
+        closed then, before anything else is sent, so that what it holds is free.
+
+        Task: w3d7.4
+        """
+        raise NotImplementedError(
+            "Week 3 Day 7 Task 4: EventStream.__call__ is yours to write. "
+            "Chapter: A server. "
+            "Test: pdm run test --week 3 --day 7 -- -k task_4"
+        )
 
 
 async def merged(sources: Sequence[AsyncGenerator[_T, None]]) -> AsyncGenerator[tuple[int, _T], None]:
@@ -39,91 +118,3 @@ async def merged(sources: Sequence[AsyncGenerator[_T, None]]) -> AsyncGenerator[
                 yield item
     finally:
         await _ended(tasks)
-
-
-async def _gone(receive: Receive) -> None:
-    while (await receive())["type"] != "http.disconnect":
-        pass
-
-
-async def until_gone(receive: Receive, work: Coroutine[Any, Any, _T], timeout: float) -> _T:
-    """What some work gives. It is cancelled when the client goes away, or the time is over.
-
-    Raises:
-        ApiError: 504: the time is over. HTTPException: 499: nobody is there to read an answer.
-    """
-    working, gone = asyncio.ensure_future(work), asyncio.ensure_future(_gone(receive))
-    try:
-        await asyncio.wait([working, gone], timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
-        if working.done():
-            return working.result()
-        raise HTTPException(499, "the client went away") if gone.done() else _timed_out()
-    finally:
-        await _ended([working, gone])
-
-
-class EventStream(Response):
-    """A response of server-sent events, as they come.
-
-    What is raised before the first event is raised here; after it, it is the last event. When the client goes away, or
-    after `timeout` seconds (None: never), the events' generator is closed.
-    Source: WHATWG, "HTML Living Standard", section 9.2, server-sent events.
-    """
-
-    def __init__(self, events: AsyncGenerator[str, None], timeout: float | None = None):
-        super().__init__(None)
-        self.events, self.timeout = events, timeout
-        self._has_begun = False
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        sending, gone = asyncio.ensure_future(self._send_all(send)), asyncio.ensure_future(_gone(receive))
-        try:
-            await asyncio.wait([sending, gone], timeout=self.timeout, return_when=asyncio.FIRST_COMPLETED)
-            if sending.done():
-                sending.result()
-            elif not gone.done():
-                await _ended([sending])
-                await self._fail(_timed_out(), send)
-        finally:
-            await _ended([sending, gone])
-            await self.events.aclose()
-
-    async def _send_all(self, send: Send) -> None:
-        try:
-            async for event in self.events:
-                await self._send(event, send)
-        except ApiError as error:
-            await self._fail(error, send)
-        else:
-            await self._end(send)
-
-    async def _fail(self, error: ApiError, send: Send) -> None:
-        if not self._has_begun:
-            raise error
-        await self._send(json.dumps(error.body), send)
-        await self._end(send)
-
-    async def _send(self, event: str, send: Send) -> None:
-        await self._begin(send)
-        await send({"type": "http.response.body", "body": f"data: {event}\n\n".encode(), "more_body": True})
-
-    async def _begin(self, send: Send) -> None:
-        if not self._has_begun:
-            self._has_begun = True
-            headers = [(b"content-type", b"text/event-stream; charset=utf-8"), (b"cache-control", b"no-cache")]
-            await send({"type": "http.response.start", "status": 200, "headers": headers})
-
-    async def _end(self, send: Send) -> None:
-        await self._begin(send)
-        await send({"type": "http.response.body", "body": b""})
-
-
-def _timed_out() -> ApiError:
-    return ApiError(504, "the request took too long", kind="server_error", code="timeout")
-
-
-async def _ended(tasks: Sequence["asyncio.Future[Any]"]) -> None:
-    """Cancel tasks, and wait until they are over."""
-    for task in tasks:
-        task.cancel()
-    await asyncio.gather(*tasks, return_exceptions=True)

@@ -20,20 +20,22 @@ from starlette.requests import ClientDisconnect
 from starlette.requests import Request as HttpRequest
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
+from starlette.types import ASGIApp
 
+from .api_error import ApiError
 from .async_engine import AsyncEngine, EngineStoppedError, QueueFullError, Update
 from .chat_prompt import encode_chat
 from .choices import Choice
-from .event_stream import EventStream, merged, until_gone
+from .event_stream import ClientGoneError, EventStream, merged, until_gone
 from .metrics import Metrics
-from .protocol import ApiError, ChatRequest, CompletionRequest, GenerationRequest, parse
+from .protocol import ChatRequest, CompletionRequest, GenerationRequest, parse
 from .request import Request
 from .responses import Answer, ChatAnswer, CompletionAnswer, Usage
 from .scores import Scored
 
 __all__ = ["Limits", "ServedModel", "Server"]
 
-_Handler: TypeAlias = Callable[[HttpRequest], Coroutine[Any, Any, Response]]
+_Handler: TypeAlias = Callable[[HttpRequest], Coroutine[Any, Any, ASGIApp]]
 
 
 @dataclass(frozen=True)
@@ -86,6 +88,7 @@ class Server:
             exception_handlers={
                 ApiError: _api_error,
                 HTTPException: _http_error,
+                ClientGoneError: _nobody_there,
                 ClientDisconnect: _nobody_there,
                 Exception: _unexpected,
             },
@@ -94,7 +97,7 @@ class Server:
     def guarded(self, handler: _Handler) -> _Handler:
         """A handler for those who know the key."""
 
-        async def guarded(request: HttpRequest) -> Response:
+        async def guarded(request: HttpRequest) -> ASGIApp:
             key, given = self.limits.api_key, request.headers.get("authorization", "")
             if key is not None and not secrets.compare_digest(given.encode(), f"Bearer {key}".encode()):
                 raise ApiError(
@@ -121,13 +124,13 @@ class Server:
         self._check_model(request.path_params["name"])
         return JSONResponse(self._about_model())
 
-    async def complete(self, request: HttpRequest) -> Response:
+    async def complete(self, request: HttpRequest) -> ASGIApp:
         body = await self.read(CompletionRequest, request)
         prompts = [await self._encode(prompt) for prompt in body.prompt]
         answer = CompletionAnswer("cmpl-" + secrets.token_hex(12), int(time.time()), body.model, self.model.tokenizer)
         return await self.answer(request, body, prompts, answer)
 
-    async def chat(self, request: HttpRequest) -> Response:
+    async def chat(self, request: HttpRequest) -> ASGIApp:
         body = await self.read(ChatRequest, request)
         messages = [message.as_template() for message in body.messages]
         try:
@@ -153,7 +156,7 @@ class Server:
 
     async def answer(
         self, request: HttpRequest, body: GenerationRequest, prompts: Sequence[tuple[list[int], str]], answer: Answer
-    ) -> Response:
+    ) -> ASGIApp:
         """Serve n choices for each prompt, and answer at once or piece by piece."""
         choices = []
         for tokens, text in prompts:

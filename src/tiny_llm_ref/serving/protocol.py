@@ -5,16 +5,15 @@ Source: "OpenAI API reference", completions and chat completions, platform.opena
 """
 
 import json
-from collections.abc import Mapping
 from typing import Annotated, Any, Literal, TypeAlias, TypeVar
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
+from .api_error import ApiError
 from .request import SamplingParams
 from .scores import ScoreParams
 
 __all__ = [
-    "ApiError",
     "ChatRequest",
     "CompletionRequest",
     "GenerationRequest",
@@ -32,24 +31,6 @@ _UNSUPPORTED = (  # of OpenAI's own
 )
 _MOST_CHOICES = 16
 _MOST_STOPS = 16
-
-
-class ApiError(Exception):
-    """What a client is told, in the API's form: `{"error": {"message", "type", "param", "code"}}`."""
-
-    def __init__(
-        self,
-        status: int,
-        message: str,
-        *,
-        param: str | None = None,
-        code: str | None = None,
-        kind: str = "invalid_request_error",
-        headers: Mapping[str, str] | None = None,
-    ):
-        super().__init__(message)
-        self.status, self.headers = status, dict(headers or {})
-        self.body = {"error": {"message": message, "type": kind, "param": param, "code": code}}
 
 
 def _encodable(text: str) -> str:
