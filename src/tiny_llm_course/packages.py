@@ -7,6 +7,7 @@ import os
 import traceback
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
+from contextvars import ContextVar
 from types import ModuleType
 from typing import Any, TypeAlias
 
@@ -18,11 +19,13 @@ from .recording import Observation, observe
 from .syllabus import TaskId
 from .workspace import ROOT
 
-__all__ = ["Package", "Test", "prepare", "replay", "task_of", "test_of"]
+__all__ = ["Package", "Test", "is_replayed", "prepare", "replay", "task_of", "test_of"]
 
 Test: TypeAlias = tuple[Callable[..., Any], dict[str, Any]]  # function, arguments
 
 REFERENCE = ROOT / "src" / "tiny_llm_ref"
+
+_is_replayed: ContextVar[bool] = ContextVar("is_replayed", default=False)
 
 
 class Package:
@@ -71,4 +74,13 @@ def replay(test: Test, task: TaskId, mistake: Mistake | None) -> Observation:
     """Run a test with the reference, in which a mistake was made or none, as the package under test."""
     function, arguments = test
     name = mistaken_package(REFERENCE, task, mistake) if mistake else REFERENCE.name
-    return observe(function, arguments | {"impl": Package(name)})
+    token = _is_replayed.set(True)
+    try:
+        return observe(function, arguments | {"impl": Package(name)})
+    finally:
+        _is_replayed.reset(token)
+
+
+def is_replayed() -> bool:
+    """Whether what runs is a test that is run once more, in the same thread."""
+    return _is_replayed.get()

@@ -82,6 +82,7 @@ class AsyncEngine:
         self._thread: threading.Thread | None = None
         self.broken = asyncio.Event()  # `serve` has raised an exception, which nothing should: `error`
         self.error: Exception | None = None
+        self._over = asyncio.Event()  # the thread ends
 
     async def start(self) -> None:
         """Make the engine. Raises what making it raised."""
@@ -97,9 +98,11 @@ class AsyncEngine:
         self._is_stopping = True
         self._jobs.put(lambda engine: None)  # wakes whoever waits for one
         if self._thread is not None:
-            await asyncio.to_thread(self._thread.join, timeout)
-            self._jobs.put(self.abort_all)
-            await asyncio.to_thread(self._thread.join)
+            try:
+                await asyncio.wait_for(self._over.wait(), timeout)
+            except asyncio.TimeoutError:
+                self._jobs.put(self.abort_all)
+                await self._over.wait()
 
     @property
     def is_stopping(self) -> bool:
@@ -107,15 +110,18 @@ class AsyncEngine:
 
     def _run(self, made: "Future[None]") -> None:
         try:
-            engine = self._make_engine()
-        except BaseException as error:
-            made.set_exception(error)
-        else:
+            try:
+                engine = self._make_engine()
+            except BaseException as error:
+                made.set_exception(error)
+                return
             made.set_result(None)
             try:
                 self.serve(engine)
             except Exception as error:
                 self._refuse(engine, error)
+        finally:
+            self._loop.call_soon_threadsafe(self._over.set)
 
     def _refuse(self, engine: Engine, error: Exception) -> None:
         """Until `stop` is called: nobody is served any more, and nobody waits in vain."""
@@ -182,7 +188,7 @@ class AsyncEngine:
         """Do nothing if so many more requests may come.
 
         Raises:
-            EngineStoppedError: `stop` was called.
+            EngineStoppedError: the engine `is_stopping`.
             QueueFullError: they would be more than max_requests at the same time.
 
         Task: w3d7.2

@@ -67,6 +67,10 @@ class RemotePackage:
             self._modules[name] = self._find(f"{self._name}{name}")
         return self._modules[name]
 
+    def play(self, scene: str, *arguments: Any) -> Any:
+        """What is seen when a scene of tests/scenes.py is played there."""
+        return self._begin().request("scene", scene, arguments)
+
     def _find(self, name: str) -> Any:
         if name in PACKAGES:
             return RemotePackage(self._begin, f"{name}.")

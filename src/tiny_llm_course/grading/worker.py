@@ -6,6 +6,7 @@ hook, which Python code cannot remove. CONTRIBUTING.md says what this stops and 
 
 from __future__ import annotations
 
+import asyncio
 import importlib
 import importlib.util
 import os
@@ -43,7 +44,9 @@ def main() -> None:
     from tiny_llm_course.syllabus import TaskId
 
     sys.path[:0] = [str(folder), str(hidden)]
-    barred = importlib.import_module("barred")
+    barred, scenes = map(importlib.import_module, ("barred", "scenes"))
+    loop = asyncio.new_event_loop()  # which takes a socket
+    loop.set_debug(True)
     barred.install("tiny_llm")
     connection = Connection(stream, is_open=True, home=folder)
     _load_bridge(folder / "tiny_llm" / "kernels", elsewhere(connection, lambda: mx.default_device().type == mx.gpu))
@@ -61,6 +64,9 @@ def main() -> None:
     connection.commands = {
         "begin": begin,
         "module": lambda name: importlib.import_module(f"tiny_llm.{name}"),
+        "scene": lambda name, arguments: loop.run_until_complete(
+            scenes.whole(getattr(scenes, name)(_Modules("tiny_llm"), *arguments))
+        ),
     }
     limit(int(memory), 0)  # not a byte into any file
     for name in MLX_WRITERS:  # they write files without a word to the audit hook
@@ -70,6 +76,17 @@ def main() -> None:
     sys.addaudithook(_guard(hidden))
     connection.serve()
     os._exit(0)  # threads of the submission are not waited for
+
+
+class _Modules:
+    """`modules.serving.server` is imported when it is asked for."""
+
+    def __init__(self, name: str):
+        self._name = name
+
+    def __getattr__(self, name: str) -> Any:
+        found = importlib.import_module(f"{self._name}.{name}")
+        return _Modules(found.__name__) if hasattr(found, "__path__") else found
 
 
 def _load_bridge(kernels: Path, metal_kernel: Callable[..., Any]) -> None:

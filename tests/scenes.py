@@ -1,0 +1,943 @@
+"""What happens around a server, played with the code under test: small scenes, each of which tells what was seen.
+
+An engine that is counted out by hand takes the place of the real one, and a list the client's. In grading a scene is
+played in the submission's process, which learns nothing of what is expected; what was seen is data.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import threading
+import time
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine
+from types import SimpleNamespace
+from typing import Any, TypeAlias
+
+__all__ = ["play"]
+
+Scene: TypeAlias = Callable[..., Coroutine[Any, Any, Any]]
+PATIENCE, SHORT_PATIENCE = 10.0, 1.0  # seconds; the second for mistakes that are known
+
+
+def play(impl: Any, scene: Scene, *arguments: Any) -> Any:
+    """What was seen. Raises what the scene raised, or AssertionError if it does not end."""
+    from tiny_llm_course.packages import Package, is_replayed  # here: a submission's process needs neither
+
+    __tracebackhide__ = True
+    if not isinstance(impl, Package):
+        return impl.play(scene.__name__, *arguments)
+    ended: list[Any] = []
+    patience = SHORT_PATIENCE if is_replayed() else PATIENCE
+
+    def run() -> None:
+        try:
+            ended.append((asyncio.run(whole(scene(impl, *arguments), patience), debug=True), None))
+        except BaseException as error:
+            ended.append((None, error))
+
+    thread = threading.Thread(target=run, daemon=True)  # which may get stuck: nobody waits for it then
+    thread.start()
+    thread.join(patience + 3)
+    assert ended, "a coroutine holds up the whole event loop, and does not go on: it waits without `await`"
+    seen, error = ended[0]
+    if error is not None:
+        raise error
+    return seen
+
+
+async def whole(scene: Coroutine[Any, Any, Any], patience: float = PATIENCE) -> Any:
+    """What was seen in a scene that ends in time."""
+    asyncio.get_running_loop().slow_callback_duration = PATIENCE  # in debug mode it logs what takes longer
+    playing = asyncio.ensure_future(scene)
+    await asyncio.wait([playing], timeout=patience)
+    if not playing.done():
+        playing.cancel()
+        await asyncio.wait([playing], timeout=1)
+        raise AssertionError("somebody waits for what does not come")
+    return playing.result()
+
+
+class Work:
+    """A request that an engine gives `count` tokens: 10, 11, 12, ... Its text comes a step later than its tokens, and
+    the rest of it with the last one."""
+
+    def __init__(self, id: str, count: int = 3, has_text: bool = True):
+        self.id, self.count = id, count
+        self.output: list[int] = []
+        self.text = SimpleNamespace(text="") if has_text else None
+        self.finish_reason: str | None = None
+        self.error: Exception | None = None
+
+    def go_on(self) -> None:
+        self.output.append(10 + len(self.output))
+        if len(self.output) == self.count:
+            self.finish("length")
+        if self.text is not None:
+            known = len(self.output) - (self.finish_reason is None)
+            self.text.text = "".join(f"<{token}>" for token in self.output[:known])
+
+    def finish(self, reason: str, error: Exception | None = None) -> None:
+        self.finish_reason, self.error = reason, error
+
+
+class Steps:
+    """An engine that tells what becomes of it: `log`, in order.
+
+    is_paced: a step waits until it is allowed to end. turns: in each step only one of the requests gets a token.
+    """
+
+    def __init__(self, is_paced: bool = False, turns: bool = False):
+        self.log: list[str] = []
+        self.works: dict[str, Work] = {}
+        self.threads: set[int] = set()
+        self.looks = 0  # whether there is work
+        self.error: Exception | None = None  # of the next step
+        self.is_in_step = self.is_over = False
+        self._permits = threading.Semaphore(0) if is_paced else None
+        self._turns = turns
+
+    @property
+    def scheduler(self) -> list[Work]:
+        return list(self.works.values())
+
+    @property
+    def has_work(self) -> bool:
+        self._used()
+        self.looks += 1
+        return bool(self.works)
+
+    def _used(self) -> None:
+        if self.is_over:
+            raise SystemExit  # of this thread, which nobody needs any more
+        self.threads.add(threading.get_ident())
+
+    def add(self, work: Work) -> None:
+        self._used()
+        if work.count < 1:
+            raise ValueError("expected at least one token, got none")
+        self.log.append(f"add {work.id}")
+        self.works[work.id] = work
+
+    def abort(self, id: str) -> None:
+        self._used()
+        if id in self.works:
+            self.log.append(f"abort {id}")
+            self.works.pop(id).finish("abort")
+
+    def step(self) -> list[Work]:
+        self._used()
+        self.log.append("step")
+        self.is_in_step = True
+        if (permits := self._permits) is not None:
+            permits.acquire()
+        self.is_in_step = False
+        self._used()
+        if self.error is not None:
+            error, self.error = self.error, None
+            raise error
+        chosen = self.scheduler[:1] if self._turns else self.scheduler
+        for work in chosen:
+            work.go_on()
+            del self.works[work.id]  # and to the end
+            if work.finish_reason is None:
+                self.works[work.id] = work
+        return chosen
+
+    def allow(self, count: int = 1) -> None:
+        """That many more steps end."""
+        assert self._permits is not None
+        for _ in range(count):
+            self._permits.release()
+
+    def go_on(self) -> None:
+        """All steps end from now on."""
+        permits, self._permits = self._permits, None
+        if permits is not None:
+            permits.release()
+
+    async def in_step(self) -> None:
+        """Until one has begun."""
+        while not self.is_in_step:
+            await asyncio.sleep(0.001)
+
+    def end(self) -> None:
+        """Whoever still uses it does so no longer."""
+        self.is_over = True
+        self.go_on()
+
+
+async def _served(
+    impl: Any, engine: Steps, body: Callable[[Any], Coroutine[Any, Any, Any]], max_requests: int = 64
+) -> Any:
+    """What a scene saw in which this engine serves. It is stopped behind it. Raises what broke the engine's thread."""
+    whole = impl.serving.async_engine.AsyncEngine(lambda: engine, max_requests)
+    await whole.start()
+    playing, broken = asyncio.ensure_future(body(whole)), asyncio.ensure_future(whole.broken.wait())
+    try:
+        await asyncio.wait([playing, broken], return_when=asyncio.FIRST_COMPLETED)
+        if whole.error is not None:
+            raise whole.error
+        seen = playing.result()
+        await whole.stop()
+        return seen
+    finally:
+        engine.end()
+        for task in (playing, broken):
+            task.cancel()
+        await asyncio.gather(playing, broken, return_exceptions=True)
+
+
+def told(update: Any) -> tuple[list[int], str, str | None, str]:
+    return list(update.tokens), update.text, update.finish_reason, str(update.error or "")
+
+
+class Watched(asyncio.Queue[Any]):
+    """A queue that belongs to the thread in which it is made."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._thread = threading.get_ident()
+
+    def put_nowait(self, item: Any) -> None:
+        if threading.get_ident() != self._thread:
+            raise RuntimeError("an asyncio.Queue was touched by another thread than its loop's")
+        super().put_nowait(item)
+
+
+def _stream(impl: Any) -> Any:
+    stream = impl.serving.async_engine.Stream()
+    stream.updates = Watched()
+    return stream
+
+
+async def begun(impl: Any, served: Any, *works: Work) -> list[Any]:
+    """The streams of requests that the engine has from now on."""
+
+    def begin(engine: Steps) -> None:
+        for work, stream in zip(works, streams, strict=True):
+            served.begin(engine, lambda work=work: work, stream)
+
+    streams = [_stream(impl) for _ in works]
+    await served.call(begin)
+    return streams
+
+
+async def rest_of(stream: Any) -> list[Any]:
+    """All updates to the last one."""
+    seen = []
+    while not seen or seen[-1][2] is None:
+        seen.append(told(await stream.updates.get()))
+    return seen
+
+
+async def answer_to(impl: Any, served: Any, work: Work) -> list[Any]:
+    return await rest_of((await begun(impl, served, work))[0])
+
+
+async def collected(served: Any, work: Work) -> list[Any]:
+    return [told(update) async for update in served.generate(lambda: work)]
+
+
+async def name_of(error: Awaitable[Any]) -> str:
+    """Of the error that is raised."""
+    try:
+        await error
+    except Exception as raised:
+        if isinstance(raised, NotImplementedError):
+            raise
+        return type(raised).__name__
+    return "nothing"
+
+
+# Task 1: updates
+
+
+async def published(impl: Any, count: int, at: list[int], has_text: bool = True) -> list[Any]:
+    """The updates of a request of `count` tokens that is published when it has so many, from another thread."""
+    stream = _stream(impl)
+    stream.request = work = Work("a", count, has_text)
+    for number in at:
+        while len(work.output) < number:
+            work.go_on()
+        await asyncio.to_thread(stream.publish)
+    while stream.updates.qsize() < len(at):
+        await asyncio.sleep(0)
+    return [told(stream.updates.get_nowait()) for _ in at]
+
+
+async def published_error(impl: Any) -> Any:
+    stream = _stream(impl)
+    stream.request = work = Work("a")
+    work.go_on()
+    work.finish("error", ValueError("a sampler that fails"))
+    await asyncio.to_thread(stream.publish)
+    return told(await stream.updates.get())
+
+
+async def kept(impl: Any) -> list[Any]:
+    """An update before and after the request goes on."""
+    stream = _stream(impl)
+    stream.request = work = Work("a", 5)
+    work.go_on()
+    work.go_on()
+    await asyncio.to_thread(stream.publish)
+    update = await stream.updates.get()
+    before = told(update)
+    work.go_on()
+    return [before, told(update)]
+
+
+async def busy_loop(impl: Any) -> list[Any]:
+    """A loop that has no time is no reason to wait: updates that come when it has."""
+    stream = _stream(impl)
+    stream.request = Work("a", 3)
+
+    def three() -> None:
+        for _ in range(3):
+            stream.request.go_on()
+            stream.publish()
+
+    thread = threading.Thread(target=three, daemon=True)
+    thread.start()
+    thread.join(1)
+    is_waiting = thread.is_alive()
+    return [is_waiting, await rest_of(stream)]
+
+
+# Task 1: the engine's loop
+
+
+async def one_request(impl: Any) -> list[Any]:
+    async def body(served: Any) -> list[Any]:
+        return await answer_to(impl, served, Work("a"))
+
+    return await _served(impl, Steps(), body)
+
+
+async def three_requests(impl: Any, turns: bool) -> dict[str, Any]:
+    async def body(served: Any) -> dict[str, Any]:
+        streams = await begun(impl, served, Work("a", 2), Work("b", 4), Work("c", 3))
+        engine.go_on()
+        seen = await asyncio.gather(*map(rest_of, streams))
+        return dict(zip("abc", seen, strict=True))
+
+    engine = Steps(is_paced=True, turns=turns)
+    return await _served(impl, engine, body)
+
+
+async def where_the_engine_is_used(impl: Any) -> list[Any]:
+    """In how many threads, and whether the loop's is one of them."""
+
+    async def body(served: Any) -> None:
+        [stream] = await begun(impl, served, Work("a"))
+        await served.call(lambda engine: engine.threads.add(threading.get_ident()))
+        await rest_of(stream)
+
+    engine = Steps()
+    await _served(impl, engine, body)
+    return [len(engine.threads), threading.get_ident() in engine.threads]
+
+
+async def jobs_during_a_step(impl: Any) -> list[str]:
+    """What is done when three jobs come while the engine computes."""
+
+    def job(number: int) -> Any:
+        def note(engine: Steps) -> None:
+            engine.log.append(f"job {number}" + (" in a step" if engine.is_in_step else ""))
+
+        return asyncio.ensure_future(served_by[0].call(note))
+
+    async def body(served: Any) -> None:
+        served_by.append(served)
+        [stream] = await begun(impl, served, Work("a", 3))
+        await engine.in_step()
+        jobs = [job(number) for number in range(3)]
+        await asyncio.sleep(0.02)  # so that they have come
+        engine.allow(3)
+        await asyncio.gather(rest_of(stream), *jobs)
+
+    served_by: list[Any] = []
+    engine = Steps(is_paced=True)
+    await _served(impl, engine, body)
+    return engine.log
+
+
+async def answers_of_jobs(impl: Any) -> list[Any]:
+    """Of fifty jobs without work for a step, then of one that fails, then of one after it."""
+
+    def fails(engine: Steps) -> None:
+        raise ValueError("expected something else")
+
+    async def body(served: Any) -> list[Any]:
+        jobs = [served.call(lambda engine, number=number: order.append(number)) for number in range(50)]
+        await asyncio.gather(*jobs)
+        return [order, await name_of(served.call(fails)), await served.call(lambda engine: "well")]
+
+    order: list[int] = []
+    return await _served(impl, Steps(), body)
+
+
+async def looks_without_work(impl: Any) -> int:
+    """How often the engine is asked whether there is work, in 0.2 seconds in which nobody comes."""
+
+    async def body(served: Any) -> int:
+        await answer_to(impl, served, Work("a"))
+        await served.call(lambda engine: None)
+        before = engine.looks
+        await asyncio.sleep(0.2)
+        return engine.looks - before
+
+    engine = Steps()
+    return await _served(impl, engine, body)
+
+
+async def after_a_pause(impl: Any) -> list[Any]:
+    async def body(served: Any) -> list[Any]:
+        await asyncio.sleep(0.02)
+        first = await answer_to(impl, served, Work("a", 1))
+        await asyncio.sleep(0.02)
+        return [first, await answer_to(impl, served, Work("b", 1))]
+
+    return await _served(impl, Steps(), body)
+
+
+async def failing_step(impl: Any) -> list[Any]:
+    """The last updates of two requests whose step fails, and of one that comes after."""
+
+    async def body(served: Any) -> list[Any]:
+        streams = await begun(impl, served, Work("a"), Work("b"))
+        await engine.in_step()
+        engine.error = RuntimeError("no memory")
+        engine.go_on()
+        seen = [(await rest_of(stream))[-1] for stream in streams]
+        return [*seen, (await answer_to(impl, served, Work("c")))[-1]]
+
+    engine = Steps(is_paced=True)
+    return await _served(impl, engine, body)
+
+
+async def stopped_with_work(impl: Any) -> list[Any]:
+    """Updates of a request that is being served when `stop` is called, and the answer of a job that comes later."""
+
+    async def body(served: Any) -> list[Any]:
+        [stream] = await begun(impl, served, Work("a", 4))
+        await engine.in_step()
+        stopping = asyncio.ensure_future(served.stop())
+        await asyncio.sleep(0.02)
+        job = asyncio.ensure_future(served.call(lambda engine: "done"))
+        await asyncio.sleep(0.02)
+        engine.go_on()
+        seen = await rest_of(stream)
+        await stopping
+        return [seen, await job]
+
+    engine = Steps(is_paced=True)
+    return await _served(impl, engine, body)
+
+
+async def stopped_too_late(impl: Any) -> Any:
+    """The last update of a request that would not end in the time that `stop` gives it."""
+
+    async def body(served: Any) -> Any:
+        [stream] = await begun(impl, served, Work("a", 10**9))
+        await served.stop(0.05)
+        return (await rest_of(stream))[-1][2:]
+
+    class Slow(Steps):
+        def step(self) -> list[Work]:
+            time.sleep(0.005)
+            return super().step()
+
+    return await _served(impl, Slow(), body)
+
+
+# Task 2: requests that come and go
+
+
+async def generated(impl: Any) -> list[Any]:
+    async def body(served: Any) -> list[Any]:
+        return await collected(served, Work("a"))
+
+    return await _served(impl, Steps(), body)
+
+
+async def as_they_come(impl: Any) -> list[list[int]]:
+    """Tokens of each update, and how many steps were allowed before it was waited for."""
+
+    async def body(served: Any) -> list[list[int]]:
+        updates, seen = served.generate(lambda: Work("a", 3)), []
+        for steps in (1, 2, 3):
+            engine.allow()
+            seen.append([*(await updates.__anext__()).tokens, steps])
+        await updates.aclose()
+        return seen
+
+    engine = Steps(is_paced=True)
+    return await _served(impl, engine, body)
+
+
+async def many(impl: Any) -> list[list[int]]:
+    """The tokens of twenty requests of 1 to 20 tokens at the same time."""
+
+    async def body(served: Any) -> list[list[int]]:
+        found = await asyncio.gather(*(collected(served, Work(str(count), count)) for count in range(1, 21)))
+        return [[token for update in updates for token in update[0]] for updates in found]
+
+    return await _served(impl, Steps(), body)
+
+
+async def made_in(impl: Any) -> bool:
+    """Whether requests are made in the engine's thread."""
+
+    async def body(served: Any) -> bool:
+        def make() -> Work:
+            threads.append(threading.get_ident())
+            return Work("a", 1)
+
+        await _all(served.generate(make))
+        return threads == [await served.call(lambda engine: threading.get_ident())]
+
+    threads: list[int] = []
+    return await _served(impl, Steps(), body)
+
+
+async def _all(updates: AsyncGenerator[Any, None]) -> None:
+    async for _ in updates:
+        pass
+
+
+async def open_for(impl: Any, max_requests: int, running: int, count: int | None, is_stopped: bool) -> str:
+    """What `check_open` says to `count` more when so many are running."""
+
+    async def body(served: Any) -> str:
+        updates = [served.generate(lambda number=number: Work(str(number), 10**9)) for number in range(running)]
+        for each in updates:
+            await each.__anext__()
+        if is_stopped:
+            stopping = asyncio.ensure_future(served.stop())
+            await asyncio.sleep(0.01)
+        try:
+            served.check_open() if count is None else served.check_open(count)
+            return "open"
+        except (impl.serving.async_engine.QueueFullError, impl.serving.async_engine.EngineStoppedError) as error:
+            return type(error).__name__
+        finally:
+            for each in updates:
+                await each.aclose()
+            if is_stopped:
+                await stopping
+
+    return await _served(impl, Steps(), body, max_requests)
+
+
+async def refused(impl: Any) -> list[Any]:
+    """Two at the same time where one may be: what the second one gets, whether it was made, what the engine saw, and
+    what a third one gets when the first is over."""
+
+    async def body(served: Any) -> list[Any]:
+        def make() -> Work:
+            made.append("b")
+            return Work("b")
+
+        first = asyncio.ensure_future(collected(served, Work("a")))
+        await asyncio.sleep(0)
+        second = await name_of(_all(served.generate(make)))
+        engine.go_on()
+        await first
+        return [second, made, [line for line in engine.log if "b" in line], (await collected(served, Work("c")))[-1]]
+
+    made: list[str] = []
+    engine = Steps(is_paced=True)
+    return await _served(impl, engine, body, 1)
+
+
+async def counted(impl: Any) -> list[int]:
+    """`num_requests` before, while two run, when one is closed, when the engine refuses one, when all are closed."""
+
+    async def body(served: Any) -> list[int]:
+        seen = [served.num_requests]
+        running = [served.generate(lambda id=id: Work(id, 10**9)) for id in "ab"]
+        for updates in running:
+            await updates.__anext__()
+        seen.append(served.num_requests)
+        await running[0].aclose()
+        seen.append(served.num_requests)
+        await name_of(collected(served, Work("c", 0)))
+        seen.append(served.num_requests)
+        await running[1].aclose()
+        return [*seen, served.num_requests]
+
+    return await _served(impl, Steps(), body)
+
+
+async def refused_by_the_engine(impl: Any) -> list[Any]:
+    """The errors of a request that cannot be made and of one that the engine does not take; who is listened to."""
+
+    async def body(served: Any) -> list[Any]:
+        def make() -> Work:
+            raise ValueError("expected another prompt")
+
+        seen = [await name_of(_all(served.generate(make))), await name_of(collected(served, Work("a", 0)))]
+        return [*seen, await served.call(lambda engine: list(served._streams))]
+
+    return await _served(impl, Steps(), body)
+
+
+async def left(impl: Any, how: str) -> list[Any]:
+    """A client that leaves after the first update: what the engine saw of its request, and who is listened to."""
+
+    async def body(served: Any) -> list[Any]:
+        updates = served.generate(lambda: Work("a", 10**9))
+        other = asyncio.ensure_future(collected(served, Work("b", 30)))
+        await updates.__anext__()
+        if how == "closed":
+            await updates.aclose()
+        else:
+            waiting = asyncio.ensure_future(_all(updates))
+            await asyncio.sleep(0.01)
+            waiting.cancel()
+            await asyncio.gather(waiting, return_exceptions=True)
+            if not waiting.cancelled():
+                return ["the coroutine goes on although it was cancelled"]
+        whole = await other
+        return [*await served.call(lambda engine: [_of("a", engine), list(served._streams)]), len(whole[-1])]
+
+    return await _served(impl, Steps(), body)
+
+
+def _of(id: str, engine: Steps) -> list[str]:
+    return [line for line in engine.log if line.endswith(f" {id}")]
+
+
+async def left_before_it_began(impl: Any) -> list[Any]:
+    """A client that is cancelled while the engine is in a step: who is served and listened to behind it."""
+
+    async def body(served: Any) -> list[Any]:
+        first = asyncio.ensure_future(collected(served, Work("a", 5)))
+        await engine.in_step()
+        second = asyncio.ensure_future(collected(served, Work("b", 10**9)))
+        await asyncio.sleep(0.01)
+        second.cancel()
+        await asyncio.gather(second, return_exceptions=True)
+        engine.go_on()
+        await first
+        return await served.call(lambda engine: [list(engine.works), list(served._streams), served.num_requests])
+
+    engine = Steps(is_paced=True)
+    return await _served(impl, engine, body)
+
+
+async def closed_during_a_step(impl: Any) -> list[Any]:
+    """Whether somebody who leaves has to wait for the engine's step; then what the engine saw."""
+
+    async def body(served: Any) -> list[Any]:
+        updates = served.generate(lambda: Work("a", 10**9))
+        engine.allow()
+        await updates.__anext__()
+        await engine.in_step()
+        closing = asyncio.ensure_future(updates.aclose())
+        await asyncio.sleep(0.05)
+        waits = not closing.done()
+        engine.go_on()
+        await closing
+        return [waits, await served.call(lambda engine: _of("a", engine))]
+
+    engine = Steps(is_paced=True)
+    return await _served(impl, engine, body)
+
+
+async def after_the_end(impl: Any) -> list[Any]:
+    """Who is listened to, and what the engine saw, when a request has ended by itself."""
+
+    async def body(served: Any) -> list[Any]:
+        await collected(served, Work("a"))
+        return await served.call(lambda engine: [list(served._streams), _of("a", engine)])
+
+    return await _served(impl, Steps(), body)
+
+
+async def failed_request(impl: Any) -> list[Any]:
+    """The updates of a request whose step fails."""
+
+    async def body(served: Any) -> list[Any]:
+        waiting = asyncio.ensure_future(collected(served, Work("a")))
+        await engine.in_step()
+        engine.error = RuntimeError("no memory")
+        engine.go_on()
+        return await waiting
+
+    engine = Steps(is_paced=True)
+    return await _served(impl, engine, body)
+
+
+async def stopped(impl: Any) -> list[Any]:
+    """What a request gets that does not end in the time that `stop` gives it; and the next one."""
+
+    async def body(served: Any) -> list[Any]:
+        waiting = asyncio.ensure_future(collected(served, Work("a", 10**9)))
+        await engine.in_step()
+        stopping = asyncio.ensure_future(served.stop(0.02))
+        await asyncio.sleep(0.05)
+        engine.go_on()
+        await stopping
+        return [(await waiting)[-1][2], await name_of(collected(served, Work("b")))]
+
+    engine = Steps(is_paced=True)
+    return await _served(impl, engine, body)
+
+
+# Tasks 3 and 4: a client
+
+
+class Client:
+    """Of an ASGI application. messages: what it sends before it waits; the last one comes again and again.
+
+    sent: what it was sent. log: that, and what else happens, in order. takes: so many messages; more when told, which
+    `send` waits for.
+    """
+
+    def __init__(self, *messages: str, takes: float = math.inf):
+        self.sent: list[dict[str, Any]] = []
+        self.log: list[str] = []
+        self.left = asyncio.Event()
+        self.takes_all = asyncio.Event()
+        self._messages = [f"http.{message}" for message in messages]
+        self._takes = takes
+
+    async def receive(self) -> dict[str, Any]:
+        if self._messages:
+            return {"type": self._messages.pop(0), "body": b"", "more_body": False}
+        await self.left.wait()
+        return {"type": "http.disconnect"}
+
+    async def send(self, message: dict[str, Any]) -> None:
+        if len(self.sent) >= self._takes:
+            await self.takes_all.wait()
+        self.sent.append(dict(message))
+        self.log.append(f"sent {message['type']}")
+
+    @property
+    def text(self) -> str:
+        return b"".join(message.get("body", b"") for message in self.sent).decode()
+
+
+def open_tasks() -> set[Any]:
+    return {task for task in asyncio.all_tasks() if not task.done()}
+
+
+async def ended(
+    impl: Any, client: Client, timeout: float | None, seconds: float, error: str | None = None
+) -> list[Any]:
+    """What comes of some work; what the work saw; how many tasks are left."""
+
+    async def work() -> str:
+        try:
+            await asyncio.sleep(seconds)
+            if error is not None:
+                raise ValueError(error)
+            return "done"
+        except asyncio.CancelledError:
+            await asyncio.sleep(0.01)  # it has something to put in order
+            raise
+        finally:
+            client.log.append("work ended")
+
+    before = open_tasks()
+    try:
+        came: Any = await impl.serving.event_stream.until_gone(client.receive, work(), timeout)
+    except NotImplementedError:
+        raise
+    except Exception as raised:
+        came = f"{type(raised).__name__} {getattr(raised, 'status', '') or raised}".strip()
+    return [came, list(client.log), len(open_tasks() - before)]
+
+
+async def work_that_ends(impl: Any) -> list[Any]:
+    return await ended(impl, Client(), None, 0)
+
+
+async def work_that_takes_a_while(impl: Any, timeout: float | None) -> list[Any]:
+    return await ended(impl, Client(), timeout, 0.02)
+
+
+async def work_that_fails(impl: Any) -> list[Any]:
+    return await ended(impl, Client(), 5, 0.01, "expected something else")
+
+
+async def client_that_left_before(impl: Any) -> list[Any]:
+    return await ended(impl, Client("request", "disconnect"), None, 100)
+
+
+async def client_that_leaves(impl: Any, timeout: float | None) -> list[Any]:
+    client = Client("request")
+    asyncio.get_running_loop().call_later(0.02, client.left.set)
+    return await ended(impl, client, timeout, 100)
+
+
+async def client_that_goes_on_sending(impl: Any) -> list[Any]:
+    return await ended(impl, Client(*["request"] * 20), None, 0.02)
+
+
+async def time_that_is_over(impl: Any) -> list[Any]:
+    return await ended(impl, Client(), 0.02, 100)
+
+
+async def waits_for_too_long(impl: Any) -> list[Any]:
+    """Somebody cancels the coroutine that waits."""
+    client, before = Client(), open_tasks()
+    waiting = asyncio.ensure_future(ended(impl, client, None, 100))
+    await asyncio.sleep(0.02)
+    waiting.cancel()
+    found = (await asyncio.gather(waiting, return_exceptions=True))[0]
+    if isinstance(found, NotImplementedError):
+        raise found
+    return [type(found).__name__, list(client.log), len(open_tasks() - before)]
+
+
+async def client_that_leaves_at_the_end(impl: Any) -> list[Any]:
+    """Work that is done in the moment in which the client goes away."""
+    client, before = Client(), open_tasks()
+    done = asyncio.get_running_loop().create_future()
+
+    async def work() -> str:
+        return str(await done)
+
+    waiting = asyncio.ensure_future(impl.serving.event_stream.until_gone(client.receive, work(), None))
+    await asyncio.sleep(0.01)
+    done.set_result("done")
+    client.left.set()
+    return [await waiting, len(open_tasks() - before)]
+
+
+# Task 4
+
+
+async def encoded(impl: Any, event: str) -> str:
+    return impl.serving.event_stream.EventStream.encode(event).decode()
+
+
+async def events_of(client: Client, *steps: Any) -> AsyncGenerator[str, None]:
+    """Events; numbers are seconds to wait, and errors are raised."""
+    try:
+        for step in steps:
+            if isinstance(step, Exception):
+                raise step
+            if isinstance(step, float):
+                await asyncio.sleep(step)
+            else:
+                client.log.append(f"asked for {step}")
+                yield step
+    finally:
+        client.log.append("events closed")
+
+
+async def answered(impl: Any, client: Client, *steps: Any, timeout: float | None = None) -> dict[str, Any]:
+    """What a client is sent, and what is raised."""
+    before = open_tasks()
+    events = impl.serving.event_stream.EventStream(events_of(client, *steps), timeout)
+    raised = "nothing"
+    try:
+        await events({"type": "http"}, client.receive, client.send)
+    except NotImplementedError:
+        raise
+    except Exception as error:
+        raised = f"{type(error).__name__} {getattr(error, 'status', '') or error}".strip()
+    starts = [message for message in client.sent if message["type"] == "http.response.start"]
+    return {
+        "raised": raised,
+        "log": list(client.log),  # as it is now: what nobody closes is closed by Python, later
+        "status": [message["status"] for message in starts],
+        "headers": [[name.decode().lower(), value.decode()] for start in starts for name, value in start["headers"]],
+        "bodies": [message["body"].decode() for message in client.sent if "body" in message],
+        "more": [message.get("more_body", False) for message in client.sent if "body" in message],
+        "tasks": len(open_tasks() - before),
+    }
+
+
+def api_error(impl: Any, status: int = 429) -> Exception:
+    return impl.serving.api_error.ApiError(status, "expected fewer", code="some_code")
+
+
+async def some_events(impl: Any, *events: str) -> dict[str, Any]:
+    return await answered(impl, Client("request"), *events)
+
+
+async def events_while_they_come(impl: Any) -> list[str]:
+    """What the client has after the first event, while the second is waited for."""
+    client = Client("request")
+    waiting = asyncio.ensure_future(answered(impl, client, "one", 0.05, "two"))
+    await asyncio.sleep(0.02)
+    text = client.text
+    await waiting
+    return [text, client.text]
+
+
+async def error_before(impl: Any) -> dict[str, Any]:
+    return await answered(impl, Client("request"), 0.01, api_error(impl), "one")
+
+
+async def error_after(impl: Any) -> dict[str, Any]:
+    return await answered(impl, Client("request"), "one", "two", api_error(impl), "three")
+
+
+async def mistake_in_the_events(impl: Any) -> dict[str, Any]:
+    return await answered(impl, Client("request"), "one", KeyError("no such thing"))
+
+
+async def time_over(impl: Any, *before: str) -> dict[str, Any]:
+    return await answered(impl, Client("request"), *before, 100.0, "never", timeout=0.1)
+
+
+async def time_enough(impl: Any) -> dict[str, Any]:
+    return await answered(impl, Client("request"), "one", 0.01, "two", timeout=20)
+
+
+async def reader_that_leaves(impl: Any) -> dict[str, Any]:
+    client = Client("request")
+    asyncio.get_running_loop().call_later(0.02, client.left.set)
+    return await answered(impl, client, "one", 100.0, "never")
+
+
+async def reader_that_was_never_there(impl: Any) -> dict[str, Any]:
+    return await answered(impl, Client("disconnect"), 0.05, "never")
+
+
+async def slow_reader(impl: Any) -> list[Any]:
+    """How many events were asked for while the first one was not taken; and what came in the end."""
+    client = Client("request", takes=0)
+    waiting = asyncio.ensure_future(answered(impl, client, "one", "two", "three"))
+    await asyncio.sleep(0.02)
+    asked = [line for line in client.log if line.startswith("asked")]
+    client.takes_all.set()
+    return [asked, (await waiting)["bodies"]]
+
+
+async def slow_reader_that_leaves(impl: Any) -> dict[str, Any]:
+    client = Client("request", takes=0)
+    asyncio.get_running_loop().call_later(0.02, client.left.set)
+    return await answered(impl, client, "one", "two")
+
+
+async def slow_reader_out_of_time(impl: Any) -> list[Any]:
+    """What happened by the time that is over, to a client that took the first event; and what comes when it goes on."""
+    client = Client("request", takes=2)
+    waiting = asyncio.ensure_future(answered(impl, client, "one", "two", timeout=0.1))
+    while "asked for two" not in client.log:
+        await asyncio.sleep(0.001)
+    await asyncio.sleep(0.15)
+    log = list(client.log)
+    client.takes_all.set()
+    return [log, await waiting]
+
+
+async def cancelled_reader(impl: Any) -> list[Any]:
+    """The server ends, and cancels what it does."""
+    client, before = Client("request"), open_tasks()
+    waiting = asyncio.ensure_future(answered(impl, client, "one", 100.0))
+    await asyncio.sleep(0.02)
+    waiting.cancel()
+    found = (await asyncio.gather(waiting, return_exceptions=True))[0]
+    if isinstance(found, NotImplementedError):
+        raise found
+    return [type(found).__name__, list(client.log), len(open_tasks() - before)]
