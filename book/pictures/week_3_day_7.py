@@ -22,7 +22,7 @@ def box(axes: Axes, x: float, y: float, width: float, text: str, face: str, edge
 def arrow(axes: Axes, start: tuple[float, float], end: tuple[float, float], colour: str) -> None:
     axes.add_patch(
         FancyArrowPatch(
-            start, end, color=colour, linewidth=1.3, arrowstyle="-|>", mutation_scale=10, shrinkA=0, shrinkB=0
+            start, end, color=colour, linewidth=1.3, arrowstyle="-|>", mutation_scale=10, shrinkA=0, shrinkB=0, zorder=0
         )
     )
 
@@ -35,32 +35,31 @@ def blank(axes: Axes, width: float, height: float, bottom: float = 0) -> None:
 
 def threads() -> None:
     """The loop's thread with its coroutines, the engine's thread with its steps, and what goes to and fro."""
-    _, axes = plt.subplots(figsize=(8.6, 3.9))
-    axes.text(0, 5.05, "the loop's thread: never waits", fontsize=10, color=BLUE)
-    axes.text(0, -0.35, "the engine's thread: computes, or sleeps", fontsize=10, color=ORANGE)
-    for x, name in ((0.6, "client a"), (5.6, "client b"), (10.6, "client b leaves")):
-        box(axes, x, 4, 2.6 if x < 10 else 3.2, name, PALE_BLUE, BLUE)
-    steps = ((1.2, "job"), (2.4, "step: a"), (5.2, "step: a"), (8.0, "job"), (9.2, "step: a, b"), (12.6, "job"))
-    for x, name in steps:
-        is_job = name == "job"
-        box(axes, x, 0.3, 1.0 if is_job else 2.6, name, "white" if is_job else PALE_ORANGE, GREY if is_job else ORANGE)
-    box(axes, 13.8, 0.3, 2.6, "step: a", PALE_ORANGE, ORANGE)
-    for start, end in ((1.7, 1.7), (6.4, 8.4), (12.0, 13.0)):  # jobs go down
-        arrow(axes, (start, 4), (end, 1.15), GREY)
-    for start, end in ((4.9, 3.0), (7.7, 4.4), (11.7, 9.4), (11.9, 10.0)):  # updates go up
-        arrow(axes, (start, 1.15), (end, 3.95 if end < 9 else 3.2), GREEN)
-    axes.text(1.0, 2.5, "begin", fontsize=9, ha="right", color=GREY)
-    axes.text(7.0, 2.9, "begin", fontsize=9, color=GREY)
-    axes.text(12.7, 2.5, "end", fontsize=9, color=GREY)
-    axes.text(4.3, 2.2, "updates", fontsize=9, color=GREEN, ha="left")
-    blank(axes, 16.6, 5.6, -0.6)
+    _, axes = plt.subplots(figsize=(8.6, 3.7))
+    axes.text(0, 5.75, "the loop's thread: coroutines, each of which waits for its own queue", fontsize=10, color=BLUE)
+    axes.text(0, -0.45, "the engine's thread: jobs and steps, and sleep without either", fontsize=10, color=ORANGE)
+    for y, start, end, name in ((4.6, 0.6, 16.4, "client a"), (3.4, 6.0, 12.6, "client b, who leaves here")):
+        axes.add_patch(Rectangle((start, y), end - start, 0.8, facecolor=PALE_BLUE, edgecolor=BLUE, linewidth=1.2))
+        axes.text(start + 0.3, y + 0.4, name, va="center", fontsize=9)
+    for x in (0.6, 7.8, 13.0):
+        box(axes, x, 0.3, 1.0, "job", "white", GREY)
+    for x, name in ((1.8, "step: a"), (4.6, "step: a"), (9.0, "step: a, b"), (14.2, "step: a")):
+        box(axes, x, 0.3, 2.6 if x < 14 else 2.2, name, PALE_ORANGE, ORANGE)
+    for start, end, bottom, name in ((1.1, 1.1, 4.6, "begin"), (6.2, 8.2, 3.4, "begin"), (12.4, 13.4, 3.4, "end")):
+        arrow(axes, (start, bottom), (end, 1.15), GREY)
+        axes.text((start + end) / 2 + 0.2, 2.2, name, fontsize=9, color=GREY)
+    for x, top in ((4.3, 4.6), (7.1, 4.6), (11.2, 3.4), (11.5, 4.6), (16.2, 4.6)):
+        arrow(axes, (x, 1.15), (x, top), GREEN)
+    axes.text(4.15, 2.2, "update", fontsize=9, color=GREEN, ha="right")
+    axes.text(11.05, 2.2, "updates", fontsize=9, color=GREEN, ha="right")
+    blank(axes, 16.8, 6.2, -0.7)
 
 
 def leaving() -> None:
     """A client that goes away: what is cancelled, from the connection down to the pages."""
     _, axes = plt.subplots(figsize=(8.6, 3.6))
     names = ("client", "EventStream", "events", "generate", "engine's thread")
-    places = (1.2, 4.6, 8.0, 11.4, 15.0)
+    places = (1.5, 4.9, 8.3, 11.7, 15.1)
     for x, name in zip(places, names, strict=True):
         box(axes, x - 1.35, 6.2, 2.7, name, PALE_BLUE if x < 15 else PALE_ORANGE, BLUE if x < 15 else ORANGE)
         axes.plot([x, x], [0, 6.2], color=PALE, linewidth=1.2, zorder=0)
@@ -78,7 +77,7 @@ def leaving() -> None:
         arrow(axes, (start, y), (end, y), colour)
         axes.text((start + end) / 2, y + 0.12, text, ha="center", fontsize=9, color=colour)
     axes.text(t - 0.15, 0.45, "abort: pages free", ha="right", fontsize=9, color=ORANGE)
-    blank(axes, 16.6, 7.1)
+    blank(axes, 16.7, 7.1)
 
 
 def queue() -> None:

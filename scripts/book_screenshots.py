@@ -1,0 +1,64 @@
+#!/usr/bin/env python3
+"""Photographs the server's page for week 3, day 7: book/week_3/images/d7_page.png and d7_page.ja.png.
+
+python scripts/book_screenshots.py
+
+The browser is Chromium or Chrome, wherever `check_book_pages.py` finds it. Others are served at the
+same time, some with the same prompt. Photographs differ from run to run: they are made when the page has changed, and looked at.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from check_book_pages import find_browser
+from playwright.sync_api import Browser, expect, sync_playwright
+
+ROOT = Path(__file__).resolve().parent.parent
+IMAGES = ROOT / "book" / "week_3" / "images"
+MESSAGE = "Tell me a short story about a little boat."
+sys.path.append(str(ROOT / "tests" / "repo"))
+
+from test_serve import Running, running  # noqa: E402
+
+
+def main() -> None:
+    options = ("--max-running", "4", "--pages", "128", "--page-size", "4", "--threads", "1")
+    with running(*options) as server, sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=find_browser(), args=["--no-sandbox"])
+        for language in ("en", "ja"):
+            photograph(server, browser, language)
+        browser.close()
+
+
+def photograph(server: Running, browser: Browser, language: str) -> None:
+    """The page while it answers, and others are served as well, one after the other."""
+    page = browser.new_page(locale=language, viewport={"width": 880, "height": 600})
+    page.goto(server.url)
+    expect(page.locator("#model")).to_have_text("story")
+    page.locator("#temperature").fill("0")
+    page.locator("#text").fill(MESSAGE)
+    with ThreadPoolExecutor(2) as pool:
+        others = [pool.submit(ask, server, message) for message in (MESSAGE, "Tell me a story about a big dog.") * 6]
+        expect(page.locator("#slots .row").first).to_be_visible()
+        page.locator("#text").press("Enter")
+        expect(page.locator("#talk p:not(.user)")).to_have_text(re.compile(".{60}"))
+        file = IMAGES / f"d7_page{'' if language == 'en' else '.' + language}.png"
+        page.screenshot(path=file)
+        for other in others:
+            other.result()
+    print(f"wrote {file.relative_to(ROOT)}")
+    page.close()
+
+
+def ask(server: Running, message: str) -> None:
+    server.client().chat.completions.create(
+        model="story", messages=[{"role": "user", "content": message}], temperature=1, max_tokens=100
+    )
+
+
+if __name__ == "__main__":
+    main()
