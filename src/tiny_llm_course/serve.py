@@ -29,6 +29,7 @@ __all__ = ["serve"]
 
 NEEDED = ("starlette", "uvicorn", "pydantic", "prometheus_client")  # the extra `serve`
 PAGE = Path(__file__).with_name("serve_page.html")
+SERVER = 7  # the day of week 3
 DRAIN = 20  # seconds that running requests have after Ctrl-C
 
 
@@ -150,6 +151,7 @@ class _Service:
     def _make_engine(self, metrics: Any) -> Any:
         """In the engine's thread, which is the only one that may use what it makes."""
         self._serving = Serving(self._options, self._words)
+        self._serving.need((SERVER,), "tiny-llm serve")
         return self._serving.engine(observers=[metrics, self._live])
 
     def _module(self, name: str) -> Any:

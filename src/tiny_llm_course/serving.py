@@ -138,6 +138,11 @@ class Serving:
     def _module(self, name: str) -> Any:
         return import_module(f"{self._package}.serving.{name}")
 
+    def need(self, days: Sequence[int], name: str) -> None:
+        """Raise CommandError if a task of these days of week 3 is open, which is needed for what is named."""
+        if stub := missing(self._open, days):
+            raise CommandError(self._words("serving_open", name=name, **_place(stub)), exit_code=1)
+
     def _choose(self) -> Kind:
         """What was asked for, or the furthest cache that is written."""
         kinds = kinds_of(self._package)
@@ -145,10 +150,9 @@ class Serving:
         written = [kind for kind in kinds if not waiting[kind]]
         asked = [kind for kind in kinds if kind.name == self.options.cache] or written[-1:] or kinds[:1]
         kind = asked[0]
-        if stub := waiting[kind]:
-            raise CommandError(self._words("serving_open", name=f"--cache {kind.name}", **_place(stub)), exit_code=1)
-        if self.options.draft is not None and (stub := missing(self._open, (SPECULATION,))):
-            raise CommandError(self._words("serving_open", name="--draft", **_place(stub)), exit_code=1)
+        self.need(kind.days, f"--cache {kind.name}")
+        if self.options.draft is not None:
+            self.need((SPECULATION,), "--draft")
         if self.options.cache is None and kind is not kinds[-1]:
             listed = ", ".join(f"{other.name} ({stub.task})" for other, stub in waiting.items() if stub)
             say(self._words("serving_not_written", names=listed, name=kind.name))

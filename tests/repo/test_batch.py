@@ -460,6 +460,28 @@ def test_a_learners_error_is_shown_and_becomes_no_result(clone: Clone, checkpoin
     assert list(tmp_path.iterdir()) == [file]
 
 
+def test_a_server_that_is_not_written(clone: Clone, checkpoint: Path) -> None:
+    write_days(clone, 6)
+    run = clone.run("serve", "--impl", "mine", "--model", str(checkpoint), "--port", "0")
+    assert run.returncode == 1
+    assert run.stderr.splitlines()[-1].startswith("error: tiny-llm serve: this is not written yet. First: w3d7.1 (src/")
+    assert "Traceback" not in run.stderr
+
+
+def test_a_server_whose_loop_breaks_ends(clone: Clone, checkpoint: Path) -> None:
+    write_days(clone, 7)
+    code = clone.file("serving/async_engine.py")
+    code.write_text(
+        code.read_text().replace(
+            "        while True:\n            while not", "        while [] + 1:\n            while not"
+        )
+    )
+    run = clone.run("serve", "--impl", "mine", "--model", str(checkpoint), "--port", "0")
+    assert run.returncode == 1
+    assert run.stderr.splitlines()[-1].startswith("TypeError: ")
+    assert "async_engine.py" in run.stderr
+
+
 def test_what_the_cache_is_given(checkpoint: Path, tmp_path: Path) -> None:
     file = write(tmp_path / "in.jsonl", [{"prompt": "x" * 10, "max_tokens": 22}, {"prompt": "y", "max_tokens": 2}])
     said = {

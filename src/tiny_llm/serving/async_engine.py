@@ -121,7 +121,8 @@ class AsyncEngine:
             except Exception as error:
                 self._refuse(engine, error)
         finally:
-            self._loop.call_soon_threadsafe(self._over.set)
+            with suppress(RuntimeError):  # a loop that is closed: nobody waits
+                self._loop.call_soon_threadsafe(self._over.set)
 
     def _refuse(self, engine: Engine, error: Exception) -> None:
         """Until `stop` is called: nobody is served any more, and nobody waits in vain."""
