@@ -67,6 +67,27 @@ def chances(found: dict[str, Any], word: Word) -> Rows:
     return rows
 
 
+def servers(found: dict[str, Any], word: Word) -> Rows:
+    columns = ("weights", "clients", "server", "output_speed", "first_tokens", "between_tokens")
+    rows = [[word(column) for column in columns]]
+    for row in found["rows"]:
+        times = [_percentiles(row[name], ("p50", "p95")) for name in ("first token", "between")]
+        weights = "bfloat16" if row["weights"] == "bfloat16" else word("four_bits")
+        rows.append([weights, str(row["clients"]), row["server"], speed(row["output tokens a second"]), *times])
+    return rows
+
+
+def load(found: dict[str, Any], word: Word) -> Rows:
+    rows = [[word(column) for column in ("requests", "left", "output_speed", "three_first", "three_between")]]
+    row = found["load"]
+    times = [_percentiles(row[name], ("p50", "p95", "p99")) for name in ("first token", "between")]
+    return [*rows, [str(row["sent"]), str(row["hung up"]), speed(row["output tokens a second"]), *times]]
+
+
+def _percentiles(found: dict[str, float], names: tuple[str, ...]) -> str:
+    return ", ".join(_milliseconds(found[name] / 1e3) for name in names)
+
+
 def _milliseconds(seconds: float) -> str:
     value = 1e3 * seconds
     return f"{value:,.{0 if value >= 100 else 1}f} ms"
@@ -83,4 +104,6 @@ TABLES = {  # by name: the file in benches/results, and what is shown of it
     "gaps": ("chunked_prefill_qwen3-0.6b", gaps),
     "first-tokens": ("prefix_cache_qwen3-0.6b", first_tokens),
     "chances": ("speculative", chances),
+    "servers": ("server", servers),
+    "server-load": ("server", load),
 }

@@ -31,7 +31,10 @@ async def answer(title, stream, leaves_after=None):
         if sent == leaves_after:
             left.set()
         kind = message["type"].removeprefix("http.response.")
-        print(f"  {kind:5}", message.get("status") or f"more: {message['more_body']!s:5} {message['body'].decode()!r}"[:88])
+        print(
+            f"  {kind:5}",
+            message.get("status") or f"more: {message['more_body']!s:5} {message['body'].decode()!r}"[:88],
+        )
 
     try:
         await stream({"type": "http"}, receive, send)

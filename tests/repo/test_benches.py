@@ -29,6 +29,7 @@ def device() -> None:
         ("speculative.py", "accepted"),
         ("chunked_prefill.py", "longest gap"),
         ("serving.py", "no sampling"),
+        ("server.py", "pages in use: 0"),
     ],
 )
 def test_smoke(script, printed):

@@ -38,6 +38,7 @@ class Running:
     def __init__(self, *options: object):
         command = [sys.executable, "-m", "tiny_llm_course", "serve", "--port", "0", "--check", "--lang", "en"]
         environment = os.environ | {"PYTHONUNBUFFERED": "1"}
+        environment.pop("TINY_LLM_KERNELS", None)  # a kernel that is watched copies the whole cache
         self.process = subprocess.Popen(
             [*command, *map(str, options)], stderr=subprocess.PIPE, text=True, env=environment
         )
