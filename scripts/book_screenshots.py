@@ -3,8 +3,8 @@
 
 python scripts/book_screenshots.py
 
-The browser is Chromium or Chrome, wherever `check_book_pages.py` finds it. Others are served at the
-same time, some with the same prompt. Photographs differ from run to run: they are made when the page has changed, and looked at.
+The browser is Chromium or Chrome, wherever `check_book_pages.py` finds it. Others are served at the same time, some
+with the same prompt. Photographs differ from run to run: make them when the page has changed, and look at them.
 """
 
 from __future__ import annotations

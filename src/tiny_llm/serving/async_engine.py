@@ -1,11 +1,14 @@
 """Between an event loop, where nobody may wait, and an engine, whose steps take their time in a thread of its own."""
 
 import asyncio
+import sys
 import threading
+import time
 from collections.abc import AsyncGenerator, Callable
 from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 from queue import SimpleQueue
 from typing import TypeAlias, TypeVar
 
@@ -103,26 +106,28 @@ class AsyncEngine:
             except asyncio.TimeoutError:
                 self._jobs.put(self.abort_all)
                 await self._over.wait()
+            _join(self._thread)
 
     @property
     def is_stopping(self) -> bool:
         return self._is_stopping or self.error is not None
 
     def _run(self, made: "Future[None]") -> None:
+        self._make_and_serve(made)
+        with suppress(RuntimeError):  # a loop that is closed: nobody waits
+            self._loop.call_soon_threadsafe(self._over.set)
+
+    def _make_and_serve(self, made: "Future[None]") -> None:
         try:
-            try:
-                engine = self._make_engine()
-            except BaseException as error:
-                made.set_exception(error)
-                return
-            made.set_result(None)
-            try:
-                self.serve(engine)
-            except Exception as error:
-                self._refuse(engine, error)
-        finally:
-            with suppress(RuntimeError):  # a loop that is closed: nobody waits
-                self._loop.call_soon_threadsafe(self._over.set)
+            engine = self._make_engine()
+        except BaseException as error:
+            made.set_exception(error)
+            return
+        made.set_result(None)
+        try:
+            self.serve(engine)
+        except Exception as error:
+            self._refuse(engine, error)
 
     def _refuse(self, engine: Engine, error: Exception) -> None:
         """Until `stop` is called: nobody is served any more, and nobody waits in vain."""
@@ -231,3 +236,16 @@ class AsyncEngine:
             engine.abort(request.id)
             request.finish("error", error)
         return requests
+
+
+def _join(thread: threading.Thread) -> None:
+    """Until a thread is over, for the system as well.
+
+    MLX's random keys are a thread's own, and are taken down at its end, for which Python is needed. Before Python 3.13,
+    `join` does not wait for that, and a process that ends in the same moment is aborted.
+    """
+    thread.join()
+    while Path(f"/proc/self/task/{thread.native_id}").exists():  # Linux
+        time.sleep(0.001)
+    if sys.platform == "darwin":
+        time.sleep(0.05)
