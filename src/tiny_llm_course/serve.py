@@ -7,9 +7,7 @@ import base64
 import hashlib
 import ipaddress
 import re
-import signal
 import socket
-from contextlib import nullcontext
 from importlib import import_module
 from pathlib import Path
 from typing import Annotated, Any
@@ -31,6 +29,7 @@ NEEDED = ("starlette", "uvicorn", "pydantic", "prometheus_client")  # the extra 
 PAGE = Path(__file__).with_name("serve_page.html")
 SERVER = 7  # the day of week 3
 DRAIN = 20  # seconds that running requests have after Ctrl-C
+READ = 5  # and clients then, to read what is there for them
 
 
 def serve(
@@ -104,9 +103,11 @@ def _check(words: Messages, port: int, max_waiting: int, max_body: int, timeout:
 def _listener(host: str, port: int) -> socket.socket:
     try:
         family, *_, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
-        return socket.create_server(address[:2], family=family, backlog=1024)
+        listener = socket.create_server(address[:2], family=family, backlog=1024)
     except OSError as error:
         raise CommandError(f"--host {host} --port {port}: {error.strerror or error}", exit_code=1) from None
+    listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # or an event waits for the last one's receipt
+    return listener
 
 
 def _own_parts(page: str) -> list[str]:
@@ -177,12 +178,7 @@ class _Service:
         import uvicorn
 
         listener = _listener(self._host, self._port)
-        config = uvicorn.Config(
-            server.app(routes),
-            log_level="warning",
-            lifespan="off",
-            timeout_graceful_shutdown=DRAIN + 5,
-        )
+        config = uvicorn.Config(server.app(routes), log_level="warning", lifespan="off")
         address = listener.getsockname()
         shown = f"[{address[0]}]" if ":" in address[0] else address[0]
         count = self._options.max_running
@@ -190,22 +186,33 @@ class _Service:
         say(self._words("serve_ready", model=name, url=url, running=count, waiting=self._max_waiting))
         if not ipaddress.ip_address(address[0]).is_loopback and server.limits.api_key is None:
             say(self._words("serve_open_to_all", host=address[0]), style="yellow")
-        runner = uvicorn.Server(config)
-        runner.capture_signals = nullcontext  # type: ignore[method-assign, assignment]  # it would end the process
+        await _until_ended(uvicorn.Server(config), listener, engine)
 
-        ending = []  # tasks, which somebody has to hold
 
-        def end(number: int) -> None:
-            ending.append(asyncio.ensure_future(engine.stop(DRAIN)))
-            runner.handle_exit(number, None)  # the second time, without waiting for anybody
+async def _until_ended(runner: Any, listener: socket.socket, engine: Any) -> None:
+    """Until a signal comes, or the engine breaks, and all that are served are over. A second signal ends them."""
+    loop = asyncio.get_running_loop()
+    ending: list[asyncio.Task[None]] = []  # somebody has to hold them
 
-        async def end_if_broken() -> None:
-            await engine.broken.wait()
-            runner.should_exit = True
+    def end() -> None:
+        ending.append(asyncio.ensure_future(stop(0, 1) if ending else stop(DRAIN, READ)))
+        runner.should_exit = True
 
-        for number in (signal.SIGINT, signal.SIGTERM):
-            asyncio.get_running_loop().add_signal_handler(number, end, number)
-        watching = asyncio.ensure_future(end_if_broken())
-        await runner.serve(sockets=[listener])
-        watching.cancel()
-        await asyncio.gather(*ending)
+    async def stop(served: float, read: float) -> None:
+        await engine.stop(served)
+        loop.call_later(read, hang_up)
+
+    def hang_up() -> None:
+        for connection in list(runner.server_state.connections):
+            connection.transport.abort()  # what is being sent ends as when the client goes away
+
+    async def end_if_broken() -> None:
+        await engine.broken.wait()
+        end()
+
+    # Not by add_signal_handler: while the engine has much to tell, its byte may find no room in the loop's socket.
+    runner.handle_exit = lambda number, frame: loop.call_soon_threadsafe(end)
+    watching = asyncio.ensure_future(end_if_broken())
+    await runner.serve(sockets=[listener])
+    watching.cancel()
+    await asyncio.gather(*ending)

@@ -19,8 +19,6 @@ from typing import Any
 
 import openai
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 
 from tiny_llm_ref import models
 from tiny_llm_ref.generate import generate, stream_text
@@ -275,38 +273,6 @@ def test_who_goes_away_leaves_nothing(server: Running) -> None:
     cached = server.metric('pages{status="cached"}')
     assert server.metric('pages{status="free"}') + cached >= free
     assert server.metric('pages{status="used"}') == 0
-
-
-JSON = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
-    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=8), inner, max_size=4),
-    max_leaves=12,
-)
-NAMES = [
-    "model",
-    "messages",
-    "prompt",
-    "max_tokens",
-    "temperature",
-    "n",
-    "stop",
-    "logit_bias",
-    "seed",
-    "stream",
-    "echo",
-]
-BODIES = st.dictionaries(st.sampled_from(NAMES), JSON | st.just("story"), max_size=6).map(json.dumps)
-
-
-@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(body=BODIES.map(str.encode) | st.binary(max_size=60), path=st.sampled_from(["completions", "chat/completions"]))
-def test_malformed_bodies(server: Running, body: bytes, path: str) -> None:
-    """Are refused, each with an error in the API's form; never a 500."""
-    status, _, answer = server.ask("POST", f"/v1/{path}", body)
-    assert status in (200, 400, 404), answer
-    if status != 200:
-        assert {"message", "type", "param", "code"} == json.loads(answer)["error"].keys()
-    assert server.metric('requests_now{status="running"}') == 0
 
 
 def test_limits() -> None:

@@ -5,9 +5,20 @@ Source: "OpenAI API reference", completions and chat completions, platform.opena
 """
 
 import json
+import re
+from collections.abc import Sequence
 from typing import Annotated, Any, Literal, TypeAlias, TypeVar
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationError,
+    WithJsonSchema,
+    model_validator,
+)
 
 from .api_error import ApiError
 from .request import SamplingParams
@@ -31,6 +42,8 @@ _UNSUPPORTED = (  # of OpenAI's own
 )
 _MOST_CHOICES = 16
 _MOST_STOPS = 16
+_TOKEN_ID = "^[0-9]{1,9}$"  # as a key
+_LEAST = 1e-6  # float32 has no room for scores that are divided by much less
 
 
 def _encodable(text: str) -> str:
@@ -58,8 +71,7 @@ def _listed(stop: Any) -> Any:
 
 def _prompts(prompt: Any) -> list[_Prompt]:
     """One prompt or several, each a text or its tokens."""
-    is_one = isinstance(prompt, str) or (isinstance(prompt, list) and all(_is_token(each) for each in prompt))
-    prompts = [prompt] if is_one else prompt
+    prompts = [prompt] if _is_prompt(prompt) else prompt
     if not isinstance(prompts, list) or not all(_is_prompt(each) for each in prompts):
         raise ValueError("expected a text, token ids from 0 on, or a list of either")
     if not all(prompts):
@@ -75,8 +87,23 @@ def _is_prompt(value: Any) -> bool:
     return isinstance(value, str) or (isinstance(value, list) and all(_is_token(each) for each in value))
 
 
-_Stops: TypeAlias = Annotated[list[_Stop], Field(max_length=_MOST_STOPS), BeforeValidator(_listed)]
-_Prompts: TypeAlias = Annotated[list[Any], BeforeValidator(_prompts)]
+def _or_list(most: dict[str, int], *kinds: dict[str, Any]) -> WithJsonSchema:
+    """One of these kinds, or a list of them."""
+    return WithJsonSchema({"anyOf": [*kinds, {"type": "array", "items": {"anyOf": [*kinds]}, **most}]})
+
+
+_SOME_TEXT = {"type": "string", "minLength": 1}
+_SOME_TOKENS = {"type": "array", "items": {"type": "integer", "minimum": 0}, "minItems": 1}
+_Stops: TypeAlias = Annotated[
+    list[_Stop],
+    Field(max_length=_MOST_STOPS),
+    BeforeValidator(_listed),
+    _or_list({"maxItems": _MOST_STOPS}, _SOME_TEXT),
+]
+_Prompts: TypeAlias = Annotated[
+    list[Any], BeforeValidator(_prompts), _or_list({"minItems": 1}, _SOME_TEXT, _SOME_TOKENS)
+]
+_Bias: TypeAlias = Annotated[float, Field(ge=-100, le=100)]
 
 
 class _Strict(BaseModel):
@@ -113,20 +140,22 @@ class GenerationRequest(_Strict):
     servers have them. user: whom the client works for; it makes no difference here."""
 
     model: _Text
-    max_tokens: int | None = Field(None, ge=1)
+    max_tokens: int | None = Field(None, ge=1, description="Of each choice.")
     n: int = Field(1, ge=1, le=_MOST_CHOICES)
     temperature: float = Field(1.0, ge=0, le=2)
     top_p: float = Field(1.0, gt=0, le=1)
     top_k: int = Field(0, ge=0)
     min_p: float = Field(0.0, ge=0, le=1)
-    repetition_penalty: float = Field(1.0, gt=0, le=10)
+    repetition_penalty: float = Field(1.0, ge=0.01, le=10)
     presence_penalty: float = Field(0.0, ge=-2, le=2)
     frequency_penalty: float = Field(0.0, ge=-2, le=2)
-    logit_bias: dict[str, Annotated[float, Field(ge=-100, le=100)]] = Field(default_factory=dict)
+    logit_bias: dict[str, _Bias] = Field(
+        default_factory=dict, json_schema_extra={"propertyNames": {"pattern": _TOKEN_ID}}, description="By token ids."
+    )
     seed: int | None = Field(None, ge=0, lt=2**63)
     stop: _Stops = Field(default_factory=list)
     stream: bool = False
-    stream_options: StreamOptions | None = None
+    stream_options: StreamOptions | None = Field(None, description="With stream only.")
     ignore_eos: bool = False
     user: _Text | None = None
 
@@ -134,7 +163,7 @@ class GenerationRequest(_Strict):
     def _check(self) -> "GenerationRequest":
         if self.stream_options is not None and not self.stream:
             raise ValueError("stream_options: expected stream to be true, got false")
-        if not all(token.isdecimal() and len(token) < 10 for token in self.logit_bias):
+        if not all(re.fullmatch(_TOKEN_ID, token) for token in self.logit_bias):
             raise ValueError('logit_bias: expected token ids as keys, such as "42"')
         return self
 
@@ -157,9 +186,9 @@ class GenerationRequest(_Strict):
         """Of one of the n choices. Each draws with a seed of its own."""
         return SamplingParams(
             max_tokens=max_tokens,
-            temperature=self.temperature,
+            temperature=self.temperature if self.temperature >= _LEAST else 0.0,
             top_k=self.top_k,
-            top_p=self.top_p,
+            top_p=max(self.top_p, _LEAST),
             min_p=self.min_p,
             repetition_penalty=self.repetition_penalty,
             seed=None if self.seed is None else self.seed + choice,
@@ -178,8 +207,8 @@ class CompletionRequest(GenerationRequest):
 
     prompt: _Prompts
     echo: bool = False
-    logprobs: int | None = Field(None, ge=0, le=5)
-    best_of: int | None = None
+    logprobs: int | None = Field(None, ge=0, le=5, description="Not with echo.")
+    best_of: int | None = Field(None, description="The same as n.")
 
     @model_validator(mode="after")
     def _check_completion(self) -> "CompletionRequest":
@@ -202,9 +231,9 @@ class ChatRequest(GenerationRequest):
     """A conversation that the model answers."""
 
     messages: Annotated[list[Message], Field(min_length=1)]
-    max_completion_tokens: int | None = Field(None, ge=1)
+    max_completion_tokens: int | None = Field(None, ge=1, description="max_tokens is its old name.")
     logprobs: bool = False
-    top_logprobs: int | None = Field(None, ge=0, le=20)
+    top_logprobs: int | None = Field(None, ge=0, le=20, description="With logprobs only.")
     response_format: ResponseFormat | None = None
 
     @model_validator(mode="after")
@@ -230,7 +259,7 @@ _R = TypeVar("_R", bound=BaseModel)
 def parse(kind: type[_R], body: bytes) -> _R:
     """A request of this kind. null is the same as nothing. Raises ApiError (400) with the first thing that is wrong."""
     try:
-        found = json.loads(body, parse_constant=_refuse_constant)
+        found = json.loads(body, parse_constant=_refuse_constant, object_pairs_hook=_once_each)
     except (ValueError, RecursionError) as error:
         raise ApiError(400, f"body: expected JSON, got something else: {error}") from None
     if not isinstance(found, dict):
@@ -249,6 +278,13 @@ def _refuse_constant(name: str) -> None:
     raise ValueError(f"{name} is not JSON")
 
 
+def _once_each(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        raise ValueError("a name is given twice")
+    return found
+
+
 def _explained(error: "ValidationError | RecursionError") -> ApiError:
     if isinstance(error, RecursionError):
         return ApiError(400, "body: expected fewer levels of lists and objects")
@@ -257,6 +293,8 @@ def _explained(error: "ValidationError | RecursionError") -> ApiError:
     message = first["msg"].removeprefix("Value error, ")
     if first["type"] == "extra_forbidden":
         return ApiError(400, f"{place}: there is no such parameter", param=place, code="unknown_parameter")
+    if not place and first["type"] != "value_error":
+        return ApiError(400, f"body: {message}")
     if not place:  # one of our own, which begins with its name
         return ApiError(400, message, param=message.partition(":")[0])
     return ApiError(400, f"{place}: {message}", param=place.partition(".")[0])

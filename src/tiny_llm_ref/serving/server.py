@@ -28,6 +28,7 @@ from .chat_prompt import encode_chat
 from .choices import Choice
 from .event_stream import ClientGoneError, EventStream, merged, until_gone
 from .metrics import Metrics
+from .openapi import describe
 from .protocol import ChatRequest, CompletionRequest, GenerationRequest, parse
 from .request import Request
 from .responses import Answer, ChatAnswer, CompletionAnswer, Usage
@@ -71,8 +72,10 @@ class Server:
 
     def app(self, more: Sequence[Route] = ()) -> Starlette:
         """The application, with more than what clients need. The engine has to run."""
+        description = JSONResponse(describe(self._about_model(), has_key=self.limits.api_key is not None))
         routes = [
             Route("/health", self.health),
+            Route("/openapi.json", description, methods=["GET"]),
             Route("/metrics", self.guarded(self.show_metrics)),
             Route("/v1/models", self.guarded(self.models)),
             Route("/v1/models/{name:path}", self.guarded(self.one_model)),
@@ -142,13 +145,18 @@ class Server:
 
     async def read(self, kind: Any, request: HttpRequest) -> Any:
         """What a client asks for, checked."""
+        if request.headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
+            raise ApiError(415, "Content-Type: expected application/json")  # nor may any web page send something else
         body, most = b"", self.limits.max_body
         async for part in request.stream():
             body += part
             if len(body) > most:
                 raise ApiError(413, f"body: expected {most} bytes at most, got more", code="request_too_large")
         found = parse(kind, body)
+        self._admit(found.n * len(getattr(found, "prompt", [""])))  # before there may be much to encode
         self._check_model(found.model)
+        if max(found.scores.logit_bias, default=0) >= (size := len(self._encoder)):
+            raise ApiError(400, f"logit_bias: expected token ids below {size}", param="logit_bias")
         if self.model.has_drafts and (found.scores.changes_scores or found.num_top is not None):
             name = "logprobs" if found.num_top is not None else "logit_bias, presence_penalty and frequency_penalty"
             raise ApiError(400, f"{name}: this server guesses (--draft), and does not support it then")

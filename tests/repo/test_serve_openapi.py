@@ -1,0 +1,282 @@
+"""The server's OpenAPI description, and a thousand bodies that are made by it: right ones, and broken ones."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import re
+import socket
+from collections.abc import Iterator
+from contextlib import suppress
+from typing import Any
+
+import pytest
+from described import Described, check_description
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from test_serve import Running, running
+
+from tiny_llm_ref.serving.openapi import describe
+
+MAX_BODY = 50_000
+JSON_TYPE = {"Content-Type": "application/json"}
+PLAIN = {"model": "story", "prompt": "Once upon a time", "max_tokens": 8, "temperature": 0}
+KINDS = {"/v1/completions": "Completion", "/v1/chat/completions": "Chat"}
+PATHS = ["/health", "/metrics", "/v1/models", "/v1/models/{model}", *KINDS]
+RULES = (  # what a schema does not say
+    *("expected 1024 tokens at most", "prompt: expected token ids below 4096", "logit_bias: expected token ids below"),
+    *("stream_options: expected stream to be true", "top_logprobs: expected logprobs to be true"),
+    *("logprobs: expected none with echo", "best_of: expected n", "max_tokens: expected max_completion_tokens or"),
+)
+settings.register_profile("served", deadline=None, suppress_health_check=list(HealthCheck))
+SERVED = settings.get_profile("served")
+
+
+class Line:
+    """A server, asked over one connection. described: what it says of itself."""
+
+    def __init__(self, server: Running):
+        self.server = server
+        self.connection = http.client.HTTPConnection(server.url.removeprefix("http://"), timeout=60)
+        self.described = Described(json.loads(self.ask("GET", "/openapi.json")[1]))
+        self.text = self.complete()
+        requests = {path: self.schema(f"{kind}Request") for path, kind in KINDS.items()}
+        self.right = {path: self.described.fitting(schema) for path, schema in requests.items()}
+        self.broken = {path: self.described.broken(schema) for path, schema in requests.items()}
+
+    def ask(self, method: str, path: str, body: Any = None, **options: Any) -> tuple[int, bytes]:
+        """Status and body. A server may close a connection that was idle: then it is asked over another one."""
+        for _ in range(2):
+            try:
+                self.connection.request(method, path, body, **options)
+                self.response = self.connection.getresponse()
+                return self.response.status, self.response.read()
+            except (http.client.RemoteDisconnected, ConnectionError) as error:
+                found = error
+                self.connection.close()
+        raise found
+
+    def post(self, path: str, body: Any, headers: dict[str, str] = JSON_TYPE, **options: Any) -> tuple[int, bytes]:
+        return self.ask("POST", path, body, headers=headers, **options)
+
+    def complete(self) -> str:
+        status, answer = self.post("/v1/completions", json.dumps(PLAIN))
+        assert status == 200, answer
+        return str(json.loads(answer)["choices"][0]["text"])
+
+    def schema(self, name: str) -> dict[str, Any]:
+        return {"$ref": f"#/components/schemas/{name}"}
+
+    def error(self, answer: bytes) -> dict[str, Any]:
+        """In the API's form."""
+        found = json.loads(answer)
+        assert self.described.fits(self.schema("Error"), found), found
+        assert found.keys() == {"error"}
+        assert found["error"].keys() == {"message", "type", "param", "code"}
+        return dict(found["error"])
+
+    def check_answer(self, path: str, answer: bytes) -> None:
+        if self.response.headers.get_content_type() == "application/json":
+            assert self.described.fits(self.schema(f"{KINDS[path]}Answer"), json.loads(answer)), answer
+            return
+        *events, last, end = answer.decode().split("\n\n")
+        assert (last, end) == ("data: [DONE]", "")
+        for event in events:
+            found = json.loads(event.removeprefix("data: "))
+            assert self.described.fits(self.schema(f"{KINDS[path]}Chunk"), found), event
+
+
+@pytest.fixture(scope="module")
+def line() -> Iterator[Line]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.delenv("TINY_LLM_KERNELS", raising=False)  # kernels that are watched take ten times as long
+        with running("--max-running", 16, "--max-body", MAX_BODY, "--pages", 200, "--layers", "kernels") as server:
+            yield Line(server)
+            assert "Traceback" not in server.end()
+
+
+@pytest.fixture(autouse=True)
+def _unharmed(line: Line) -> Iterator[None]:
+    """Whatever was asked, nothing of it is left, and others are served as before."""
+    yield
+    assert line.complete() == line.text
+    for name in ('requests_now{status="running"}', 'requests_now{status="waiting"}', 'pages{status="used"}'):
+        assert line.server.metric(name) == 0, name
+
+
+def test_description(line: Line) -> None:
+    found = line.described.description
+    check_description(found, PATHS)
+    for path, name in (("/health", "Health"), ("/v1/models", "ModelList"), ("/v1/models/story", "Model")):
+        assert line.described.fits(line.schema(name), json.loads(line.ask("GET", path)[1]))
+    for name in ("ChatRequest", "CompletionRequest", "Message", "TextPart", "StreamOptions", "ResponseFormat"):
+        assert found["components"]["schemas"][name]["additionalProperties"] is False
+    assert "401" not in json.dumps(found)
+    assert line.ask("POST", "/openapi.json")[0] == 405
+
+
+def test_description_with_a_key(line: Line) -> None:
+    model = json.loads(line.ask("GET", "/v1/models/story")[1])
+    found = describe(model, has_key=True)
+    check_description(found, PATHS)
+    assert found["security"] == [{"key": []}]
+    assert found["components"]["securitySchemes"]["key"]["scheme"] == "bearer"
+    assert found["paths"]["/health"]["get"]["security"] == []
+    assert all("401" in found["paths"][path]["post"]["responses"] for path in KINDS)
+    assert describe(model, has_key=False) == line.described.description
+
+
+@st.composite
+def right_bodies(draw: Any, line: Line, path: str) -> dict[str, Any]:
+    body = draw(line.right[path]) | {"model": "story"}
+    body["max_tokens"] = draw(st.sampled_from([1, 1, 2, 2, 3, 3, 3, 1025, 10**30]))
+    if "max_completion_tokens" in body:
+        body["max_completion_tokens"] = draw(st.sampled_from([body["max_tokens"], body["max_tokens"], None, 5]))
+    return dict(body)
+
+
+@settings(SERVED, max_examples=250)
+@given(data=st.data(), path=st.sampled_from(list(KINDS)))
+def test_right_bodies(line: Line, data: st.DataObject, path: str) -> None:
+    body = data.draw(right_bodies(line, path))
+    assert line.described.fits(line.schema(f"{KINDS[path]}Request"), body)
+    status, answer = line.post(path, json.dumps(body))
+    if status == 200:
+        line.check_answer(path, answer)
+    else:
+        assert status == 400, answer
+        assert line.error(answer)["message"].startswith(RULES), answer
+
+
+@settings(SERVED, max_examples=600)
+@given(data=st.data(), path=st.sampled_from(list(KINDS)))
+def test_broken_bodies(line: Line, data: st.DataObject, path: str) -> None:
+    body = data.draw(line.broken[path])
+    if isinstance(body, dict) and "model" in body and line.described.fits({"type": "string"}, body["model"]):
+        body["model"] = "story"
+    status, answer = line.post(path, json.dumps(body))
+    assert status == 400, answer
+    error = line.error(answer)
+    assert error["param"] is not None or error["message"].startswith("body: ")
+
+
+@pytest.mark.parametrize("token", ["4096", "999999999"])
+def test_bias_of_tokens_that_are_not_there(line: Line, token: str) -> None:
+    """Is refused before the engine sees it: a step that fails ends everybody's requests."""
+    status, answer = line.post("/v1/completions", json.dumps(PLAIN | {"logit_bias": {token: 1}}))
+    assert (status, line.error(answer)["param"]) == (400, "logit_bias")
+
+
+@pytest.mark.parametrize(
+    "least", [{"temperature": 5e-324}, {"temperature": 1e-40}, {"temperature": 1, "top_p": 5e-324}]
+)
+def test_least_numbers(line: Line, least: dict[str, float]) -> None:
+    """Those that are nothing in float32 still mean the likeliest token."""
+    status, answer = line.post("/v1/completions", json.dumps(PLAIN | least))
+    assert (status, json.loads(answer)["choices"][0]["text"]) == (200, line.text)
+
+
+def raw(*inner: str) -> st.SearchStrategy[bytes]:
+    """A body that is right but for one of these."""
+    return st.sampled_from([json.dumps(PLAIN)[:-1] + "," + each + "}" for each in inner]).map(str.encode)
+
+
+TEXT = json.dumps(PLAIN).encode()
+NOT_JSON = (
+    st.integers(0, len(TEXT) - 1).map(lambda end: TEXT[:end])
+    | st.integers(1, len(TEXT) - 1).map(lambda place: TEXT[:place] + b"\xff" + TEXT[place:])
+    | st.binary(max_size=60)
+    | st.sampled_from([TEXT + TEXT, TEXT + b"x", TEXT.replace(b'"', b"'"), TEXT[:-1] + b",}", b"\xef\xbb\xbf", b"null"])
+    | raw(
+        *(f'"{name}": {number}' for name in ("top_p", "seed") for number in ("NaN", "Infinity", "-Infinity", "1e999"))
+    )
+    | raw(
+        '"seed": ' + "9" * 5000,
+        '"seed": 1.0',
+        '"seed": 01',
+        '"n": 1, "n": 1',
+        '"model": "story"',
+        '"n": 1, "\\u006e": 1',
+    )
+    | raw('"user": "\\ud83d"', '"stop": ["\\ude00"]', '"\\ud83d": 1', '"logit_bias": {"\\ud83d": 1}', '"user": "\n"')
+    | st.sampled_from(["[", '{"a":']).flatmap(lambda each: raw(*(f'"user": {each * n}' for n in (500, 5000, 9000))))
+    | raw(*('"user": ' + "[" * depth + "]" * depth for depth in (3, 500, 900, 5000, 20_000)))
+)
+
+
+@settings(SERVED, max_examples=150)
+@given(body=NOT_JSON, path=st.sampled_from(list(KINDS)))
+def test_bodies_that_are_not_json(line: Line, body: bytes, path: str) -> None:
+    status, answer = line.post(path, body)
+    assert status == 400, answer
+    assert line.error(answer)["type"] == "invalid_request_error"
+
+
+@pytest.mark.parametrize("given_type", [None, "", "text/plain", "application/x-www-form-urlencoded", "json", "\xff"])
+def test_other_content_types(line: Line, given_type: str | None) -> None:
+    """Are refused: a foreign web page could send those without asking."""
+    status, answer = line.post("/v1/completions", TEXT, {} if given_type is None else {"Content-Type": given_type})
+    assert status == 415
+    assert "application/json" in line.error(answer)["message"]
+    for same in ("application/json; charset=utf-8", "Application/JSON"):
+        assert line.post("/v1/completions", TEXT, {"Content-Type": same})[0] == 200
+
+
+def test_long_and_chunked_bodies(line: Line) -> None:
+    pieces = [TEXT[:10], TEXT[10:11], TEXT[11:]]
+    status, answer = line.post("/v1/completions", iter(pieces), encode_chunked=True)
+    assert (status, json.loads(answer)["choices"][0]["text"]) == (200, line.text)
+    for body in (b" " * (MAX_BODY + 1), iter([b" " * 1000] * (MAX_BODY // 1000 + 1))):
+        status, answer = line.post("/v1/completions", body)
+        assert status == 413
+        assert line.error(answer)["code"] == "request_too_large"
+    status, answer = line.post("/v1/completions", json.dumps(PLAIN | {"prompt": [[1]] * 5000}))
+    assert (status, line.error(answer)["code"]) == (429, "queue_full")
+
+
+HEAD = b"POST /v1/completions HTTP/1.1\r\nHost: here\r\nContent-Type: application/json\r\n"
+NOT_HTTP = [
+    b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",  # a client that expects TLS
+    b"\0" * 1000,
+    b"hello\r\n\r\n",
+    b"GET\r\n\r\n",
+    b"GET /\xff\0 HTTP/1.1\r\nHost: here\r\n\r\n",
+    b"GET / HTTP/1.1\r\nHost: " + b"x" * 100_000,  # and no end of it
+    HEAD + b"Content-Length: -1\r\n\r\n",
+    HEAD + b"Content-Length: 1\r\nContent-Length: 2\r\n\r\n{}",
+    HEAD + b"Transfer-Encoding: gzip\r\n\r\n",
+    HEAD + b"Transfer-Encoding: chunked\r\n\r\nzz\r\n{}\r\n",
+    HEAD + b"Transfer-Encoding: chunked\r\n\r\n5\r\n{}\r\n",
+]
+
+
+def opened(line: Line, sent: bytes = b"") -> socket.socket:
+    host, _, port = line.server.url.removeprefix("http://").rpartition(":")
+    found = socket.create_connection((host, int(port)), timeout=60)
+    found.sendall(sent)
+    return found
+
+
+@pytest.mark.parametrize("sent", NOT_HTTP)
+def test_what_is_not_http(line: Line, sent: bytes) -> None:
+    """Gets an error or nothing, and the connection is closed."""
+    answer = b""
+    with opened(line) as connection, suppress(OSError):  # which a connection has that is closed already
+        connection.sendall(sent)
+        connection.shutdown(socket.SHUT_WR)
+        while more := connection.recv(4096):
+            answer += more
+    assert answer == b"" or re.match(rb"HTTP/1.1 4\d\d ", answer), answer
+
+
+def test_requests_that_do_not_end(line: Line) -> None:
+    cut = [
+        HEAD[:9],
+        HEAD,
+        HEAD + b"Content-Length: 1000\r\n\r\n" + TEXT,
+        HEAD + b"Transfer-Encoding: chunked\r\n\r\n5\r\n{",
+    ]
+    connections = [opened(line, each) for each in cut for _ in range(5)]
+    assert line.complete() == line.text
+    for connection in connections:
+        connection.close()
