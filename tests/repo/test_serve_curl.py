@@ -50,11 +50,9 @@ def text_of(choice: dict[str, Any]) -> str:
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[Running]:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.delenv("TINY_LLM_KERNELS", raising=False)  # kernels that are watched take ten times as long
-        with running("--api-key", KEY) as found:
-            yield found
-            assert "Traceback" not in found.end()
+    with running("--api-key", KEY) as found:
+        yield found
+        assert "Traceback" not in found.end()
 
 
 @pytest.mark.parametrize("path", CALLS)

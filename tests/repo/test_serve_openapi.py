@@ -88,11 +88,9 @@ class Line:
 
 @pytest.fixture(scope="module")
 def line() -> Iterator[Line]:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.delenv("TINY_LLM_KERNELS", raising=False)  # kernels that are watched take ten times as long
-        with running("--max-running", 16, "--max-body", MAX_BODY, "--pages", 200, "--layers", "kernels") as server:
-            yield Line(server)
-            assert "Traceback" not in server.end()
+    with running("--max-running", 16, "--max-body", MAX_BODY, "--pages", 200, "--layers", "kernels") as server:
+        yield Line(server)
+        assert "Traceback" not in server.end()
 
 
 @pytest.fixture(autouse=True)
