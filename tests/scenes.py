@@ -294,14 +294,20 @@ async def busy_loop(impl: Any) -> list[Any]:
     stream.request = Work("a", 3)
 
     def three() -> None:
-        for _ in range(3):
-            stream.request.go_on()
-            stream.publish()
+        try:
+            for _ in range(3):
+                stream.request.go_on()
+                stream.publish()
+        except Exception as error:
+            raised.append(error)
 
+    raised: list[Exception] = []
     thread = threading.Thread(target=three, daemon=True)
     thread.start()
     thread.join(1)
     is_waiting = thread.is_alive()
+    for error in raised:
+        raise error
     return [is_waiting, await rest_of(stream)]
 
 
@@ -923,7 +929,7 @@ async def slow_reader_out_of_time(impl: Any) -> list[Any]:
     """What happened by the time that is over, to a client that took the first event; and what comes when it goes on."""
     client = Client("request", takes=2)
     waiting = asyncio.ensure_future(answered(impl, client, "one", "two", timeout=0.1))
-    while "asked for two" not in client.log:
+    while "asked for two" not in client.log and not waiting.done():
         await asyncio.sleep(0.001)
     await asyncio.sleep(0.15)
     log = list(client.log)

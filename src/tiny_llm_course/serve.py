@@ -7,7 +7,10 @@ import base64
 import hashlib
 import ipaddress
 import re
+import signal
 import socket
+from collections.abc import Callable
+from contextlib import nullcontext
 from importlib import import_module
 from pathlib import Path
 from typing import Annotated, Any
@@ -183,14 +186,20 @@ class _Service:
         shown = f"[{address[0]}]" if ":" in address[0] else address[0]
         count = self._options.max_running
         url = f"http://{shown}:{address[1]}"
-        say(self._words("serve_ready", model=name, url=url, running=count, waiting=self._max_waiting))
-        if not ipaddress.ip_address(address[0]).is_loopback and server.limits.api_key is None:
-            say(self._words("serve_open_to_all", host=address[0]), style="yellow")
-        await _until_ended(uvicorn.Server(config), listener, engine)
+
+        def tell() -> None:
+            say(self._words("serve_ready", model=name, url=url, running=count, waiting=self._max_waiting))
+            if not ipaddress.ip_address(address[0]).is_loopback and server.limits.api_key is None:
+                say(self._words("serve_open_to_all", host=address[0]), style="yellow")
+
+        await _until_ended(uvicorn.Server(config), listener, engine, tell)
 
 
-async def _until_ended(runner: Any, listener: socket.socket, engine: Any) -> None:
-    """Until a signal comes, or the engine breaks, and all that are served are over. A second signal ends them."""
+async def _until_ended(runner: Any, listener: socket.socket, engine: Any, tell: Callable[[], None]) -> None:
+    """Until a signal comes, or the engine breaks, and all that are served are over. A second signal ends them.
+
+    tell: is called when signals are waited for.
+    """
     loop = asyncio.get_running_loop()
     ending: list[asyncio.Task[None]] = []  # somebody has to hold them
 
@@ -210,8 +219,11 @@ async def _until_ended(runner: Any, listener: socket.socket, engine: Any) -> Non
         await engine.broken.wait()
         end()
 
-    # Not by add_signal_handler: while the engine has much to tell, its byte may find no room in the loop's socket.
-    runner.handle_exit = lambda number, frame: loop.call_soon_threadsafe(end)
+    runner.capture_signals = nullcontext  # these are ours, from before anybody is told that there is a server
+    for number in (signal.SIGINT, signal.SIGTERM):
+        # Not by add_signal_handler: while the engine has much to tell, its byte may find no room in the loop's socket.
+        signal.signal(number, lambda number, frame: loop.call_soon_threadsafe(end))
+    tell()
     watching = asyncio.ensure_future(end_if_broken())
     await runner.serve(sockets=[listener])
     watching.cancel()

@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 from learner import Clone
@@ -59,10 +60,23 @@ def test_commands_of_a_chapter(page: Path, tmp_path: Path) -> None:
                 call += ["--max-tokens", "8"]
             if "bench" in call:
                 call += ["--smoke"]
-            run = subprocess.run(
+            run = serve if "serve" in call and "--help" not in call else subprocess.run
+            ended = run(
                 call, cwd=clone.root, env=clone.environment, stdin=subprocess.DEVNULL, capture_output=True, text=True
             )
-            assert run.returncode == 0, f"{command}\n{run.stdout}{run.stderr}"
+            assert ended.returncode == 0, f"{command}\n{ended.stdout}{ended.stderr}"
+
+
+def serve(call: list[str], capture_output: bool, **options: Any) -> subprocess.CompletedProcess[str]:
+    """A server that is ended as soon as it says where it is."""
+    said = ""
+    with subprocess.Popen([*call, "--port", "0"], stderr=subprocess.PIPE, **options) as process:
+        assert process.stderr is not None
+        for line in process.stderr:
+            said += line
+            if "http://" in line:
+                process.terminate()
+    return subprocess.CompletedProcess(call, process.returncode, "", said)
 
 
 def test_commands_are_found() -> None:
