@@ -789,16 +789,22 @@ async def time_that_is_over(impl: Any) -> list[Any]:
     return await ended(impl, Client(), 0.02, 100)
 
 
-async def waits_for_too_long(impl: Any) -> list[Any]:
-    """Somebody cancels the coroutine that waits."""
-    client, before = Client(), open_tasks()
-    waiting = asyncio.ensure_future(ended(impl, client, None, 100))
+async def cancelled(client: Client, coroutine: Coroutine[Any, Any, Any]) -> list[Any]:
+    """What a coroutine that is cancelled while it waits raises; the client's log; how many tasks are left."""
+    before = open_tasks()
+    waiting = asyncio.ensure_future(coroutine)
     await asyncio.sleep(0.02)
     waiting.cancel()
     found = (await asyncio.gather(waiting, return_exceptions=True))[0]
     if isinstance(found, NotImplementedError):
         raise found
     return [type(found).__name__, list(client.log), len(open_tasks() - before)]
+
+
+async def waits_for_too_long(impl: Any) -> list[Any]:
+    """Somebody cancels the coroutine that waits."""
+    client = Client()
+    return await cancelled(client, ended(impl, client, None, 100))
 
 
 async def client_that_leaves_at_the_end(impl: Any) -> list[Any]:
@@ -939,11 +945,5 @@ async def slow_reader_out_of_time(impl: Any) -> list[Any]:
 
 async def cancelled_reader(impl: Any) -> list[Any]:
     """The server ends, and cancels what it does."""
-    client, before = Client("request"), open_tasks()
-    waiting = asyncio.ensure_future(answered(impl, client, "one", 100.0))
-    await asyncio.sleep(0.02)
-    waiting.cancel()
-    found = (await asyncio.gather(waiting, return_exceptions=True))[0]
-    if isinstance(found, NotImplementedError):
-        raise found
-    return [type(found).__name__, list(client.log), len(open_tasks() - before)]
+    client = Client("request")
+    return await cancelled(client, answered(impl, client, "one", 100.0))
