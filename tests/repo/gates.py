@@ -49,7 +49,13 @@ LAYERS = """
 """
 LEVELS = {name: level for level, row in enumerate(LAYERS.split("\n")) for name in row.split()}
 COURSE = {"tiny_llm", "tiny_llm_ref", "tiny_llm_course"}
-PARTS_OF_TYPES = {"TypeVar", "AfterValidator", "BeforeValidator", "Field"}  # calls that define, and do nothing
+PARTS_OF_TYPES = {
+    "TypeVar",
+    "AfterValidator",
+    "BeforeValidator",
+    "Field",
+    "WithJsonSchema",
+}  # calls that define, and do nothing
 FILE_LINES, FUNCTION_LINES = 300, 40
 
 

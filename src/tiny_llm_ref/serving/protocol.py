@@ -87,21 +87,19 @@ def _is_prompt(value: Any) -> bool:
     return isinstance(value, str) or (isinstance(value, list) and all(_is_token(each) for each in value))
 
 
-def _or_list(most: dict[str, int], *kinds: dict[str, Any]) -> WithJsonSchema:
-    """One of these kinds, or a list of them."""
-    return WithJsonSchema({"anyOf": [*kinds, {"type": "array", "items": {"anyOf": [*kinds]}, **most}]})
-
-
 _SOME_TEXT = {"type": "string", "minLength": 1}
 _SOME_TOKENS = {"type": "array", "items": {"type": "integer", "minimum": 0}, "minItems": 1}
+_SOME_PROMPT = (_SOME_TEXT, _SOME_TOKENS)
 _Stops: TypeAlias = Annotated[
     list[_Stop],
     Field(max_length=_MOST_STOPS),
     BeforeValidator(_listed),
-    _or_list({"maxItems": _MOST_STOPS}, _SOME_TEXT),
+    WithJsonSchema({"anyOf": [_SOME_TEXT, {"type": "array", "items": _SOME_TEXT, "maxItems": _MOST_STOPS}]}),
 ]
 _Prompts: TypeAlias = Annotated[
-    list[Any], BeforeValidator(_prompts), _or_list({"minItems": 1}, _SOME_TEXT, _SOME_TOKENS)
+    list[Any],
+    BeforeValidator(_prompts),
+    WithJsonSchema({"anyOf": [*_SOME_PROMPT, {"type": "array", "items": {"anyOf": [*_SOME_PROMPT]}, "minItems": 1}]}),
 ]
 _Bias: TypeAlias = Annotated[float, Field(ge=-100, le=100)]
 
