@@ -282,10 +282,10 @@ async def kept(impl: Any) -> list[Any]:
     work.go_on()
     work.go_on()
     await asyncio.to_thread(stream.publish)
-    update = await stream.updates.get()
-    before = told(update)
+    first = await stream.updates.get()
+    before = told(first)
     work.go_on()
-    return [before, told(update)]
+    return [before, told(first)]
 
 
 async def busy_loop(impl: Any) -> list[Any]:
