@@ -44,10 +44,12 @@ ENOUGH = MAX_RUNNING * 11  # pages of four for all that run: no request below ge
 
 @cache
 def small_model(model_type: str = "qwen3") -> Any:
-    """Dense weights in float32; no two logits are so close that rounding decides."""
+    """Dense weights in float32; no two logits are so close that rounding decides. Any thread can use it."""
     config = ModelConfig.from_hf(untrained_config(model_type, num_hidden_layers=2, vocab_size=100, eos_token_id=[7, 8]))
     weights = random_weights(expected_shapes(config), seed=5)
-    return build_model(config, {name: mx.array(weight) for name, weight in weights.items()})
+    model = build_model(config, {name: mx.array(weight) for name, weight in weights.items()})
+    mx.eval(model(mx.array([[0]])))  # RoPE's tables, too: what is not computed yet, only this thread can compute
+    return model
 
 
 def slots(layers: int, **options: Any) -> BatchedKVCache:
