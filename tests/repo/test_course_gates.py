@@ -5,13 +5,13 @@ In a learner's fork `test_stubs_are_fresh` fails, as it should.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 
 import gates
 import pytest
 import trees
-from trees import Outcome
 
 from tiny_llm_course.stub_files import check_stubs
 from tiny_llm_course.syllabus import Day, TaskId, select_days
@@ -19,6 +19,7 @@ from tiny_llm_course.syllabus import Day, TaskId, select_days
 REPOSITORY = Path(__file__).parents[2]
 REFERENCE = REPOSITORY / "src/tiny_llm_ref"
 DAYS = select_days(None, None)
+ALL = os.environ.get("TINY_LLM_CHECK_ALL") == "1"  # every day's tests in every tree, which takes the days' square
 STATIC_GATES = [gates.check_imports, gates.check_exports, gates.check_definitions_only, gates.check_sizes]
 
 each_day = pytest.mark.parametrize("day", DAYS, ids=lambda day: f"week_{day.week}_day_{day.number}")
@@ -37,14 +38,15 @@ def show(problems: list[str]) -> str:
     return "\n".join(["", *problems[:20], *more])
 
 
-def outcomes(root: Path, is_solved: Callable[[TaskId], bool]) -> list[Outcome]:
-    trees.build_tree(root, REPOSITORY, is_solved)
-    return trees.run_tests(root, sorted(file.name for file in (root / "tests").glob("test_week_*.py")))
+def files_of(days: list[Day]) -> list[str]:
+    return [day.test_file for day in days]
 
 
 @pytest.fixture(scope="module")
 def pristine(tmp_path_factory):
-    return outcomes(tmp_path_factory.mktemp("pristine"), nothing)
+    root = tmp_path_factory.mktemp("pristine")
+    trees.build_tree(root, REPOSITORY, nothing)
+    return trees.run_tests(root, files_of(DAYS))
 
 
 def test_stubs_are_fresh():
@@ -79,15 +81,22 @@ def test_every_test_stops_at_a_stub(pristine):
 
 
 @each_day
-def test_copied_by_function(day, tmp_path):
-    problems = trees.check_outcomes(outcomes(tmp_path, up_to(day)), up_to(day))
+def test_solved_by_function(day, tmp_path):
+    """With all tasks up to a day solved its tests pass, and the next day's stop at its stubs."""
+    place = DAYS.index(day)
+    tested = DAYS if ALL else DAYS[place : place + 2]
+    trees.build_tree(tmp_path, REPOSITORY, up_to(day))
+    problems = trees.check_outcomes(trees.run_tests(tmp_path, files_of(tested)), up_to(day))
     assert not problems, show(problems)
 
 
 @each_day
 def test_copied_by_file(day, tmp_path):
-    done = [other for other in DAYS if (other.week, other.number) <= (day.week, day.number)]
-    trees.build_tree(tmp_path, REPOSITORY, nothing)
-    trees.copy_modules(tmp_path, REPOSITORY, [module for other in done for module in other.modules])
-    problems = trees.check_outcomes(trees.run_tests(tmp_path, [other.test_file for other in done]), up_to(day))
+    """A day's files are copied onto the solution of the days before it, and its tests pass."""
+    place = DAYS.index(day)
+    earlier = DAYS[:place]
+    trees.build_tree(tmp_path, REPOSITORY, up_to(earlier[-1]) if earlier else nothing)
+    trees.copy_modules(tmp_path, REPOSITORY, list(day.modules))
+    tested = DAYS[: place + 1] if ALL else [day]
+    problems = trees.check_outcomes(trees.run_tests(tmp_path, files_of(tested)), up_to(day))
     assert not problems, show(problems)

@@ -1,0 +1,137 @@
+"""A pytest plugin, `-p gate_report`, for `./course check`: orders tests by gate, and says how each gate went.
+
+A gate's seconds are those of its tests, one after the other: with two workers, half as many pass on the clock.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections import Counter, defaultdict
+from pathlib import Path
+from time import monotonic
+from typing import Any
+
+import pytest
+from gate_table import ROOT, Gate, gate_of, select
+
+TIMES = ROOT / "build" / "check" / "times.json"
+SLOWEST = 3
+GROUP = re.compile(r"@[^@\]]*$")  # what xdist adds to a test's name
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if not hasattr(config, "workerinput"):
+        config.pluginmanager.register(_Report(), "gates")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Gate by gate, in each the tests of changed days first, then long ones. A file's tests stay in one process."""
+    chosen = {name: place for place, name in enumerate(os.environ["TINY_LLM_CHECK_GATES"].split())}
+    days = set(re.findall(r"week_(\d+)/?_?day_(\d+)", os.environ["TINY_LLM_CHECK_CHANGED"]))
+    names = [part for week, day in days for part in (f"w{week}d{day}", f"week_{week}_day_{day}")]
+    seconds = _read_times()
+    of_unit: Counter[str] = Counter()
+    for item in items:
+        if not item.get_closest_marker("spread") and not item.get_closest_marker("xdist_group"):
+            item.add_marker(pytest.mark.xdist_group(item.nodeid.partition("::")[0]))
+        of_unit[_unit(item)] += seconds.get(item.nodeid, 0)
+
+    def rank(item: pytest.Item) -> tuple[int, bool, float]:
+        gate = gate_of(item.nodeid)
+        is_of_a_changed_day = any(name in item.nodeid for name in names)
+        return chosen[gate.name] if gate else len(chosen), not is_of_a_changed_day, -of_unit[_unit(item)]
+
+    items.sort(key=rank)
+
+
+def pytest_report_teststatus(report: pytest.TestReport) -> tuple[str, str, str] | None:
+    """No letter for what passes: the gates are the progress."""
+    return ("passed", "", "") if report.passed and report.when == "call" else None
+
+
+class _Report:
+    """What became of the gates, in the process that the workers report to."""
+
+    def __init__(self) -> None:
+        self._start = monotonic()
+        self._before = _read_times()
+        self._seconds: Counter[str] = Counter()  # by test
+        self._failed: dict[str, list[str]] = defaultdict(list)  # by gate
+        self._left: Counter[str] = Counter()  # tests that have not ended, by gate
+        self._total = 0
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_xdist_node_collection_finished(self, ids: list[str]) -> None:
+        if not self._left:  # each worker collects the same
+            self._left = Counter(_name_of_gate(test) for test in map(_plain, ids))
+            self._total = len(ids)
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        test = _plain(report.nodeid)
+        gate = _name_of_gate(test)
+        self._seconds[test] += report.duration
+        if report.failed:
+            self._failed[gate].append(test)
+            _say(f"FAILED {test}")
+        if report.when == "teardown":
+            self._left[gate] -= 1
+            if self._left[gate] == 0:
+                self._tell(gate)
+
+    def pytest_terminal_summary(self, terminalreporter: Any) -> None:
+        names = os.environ["TINY_LLM_CHECK_GATES"].split()
+        terminalreporter.section("gates")
+        for gate in select(names, []):
+            terminalreporter.line(self._row(gate))
+        terminalreporter.line(f"{sum(self._seconds.values()):.0f} s of tests in {monotonic() - self._start:.0f} s")
+        terminalreporter.section(f"the {SLOWEST} slowest tests")
+        for test, seconds in self._seconds.most_common(SLOWEST):
+            terminalreporter.line(f"{seconds:7.1f} s  {test}")
+        if failed := [name for name, tests in self._failed.items() if tests]:
+            terminalreporter.line(f"failed: {', '.join(failed)}", red=True)
+        TIMES.parent.mkdir(parents=True, exist_ok=True)
+        kept = self._before | {test: round(seconds, 2) for test, seconds in self._seconds.items()}
+        TIMES.write_text(json.dumps(kept, indent=0, sort_keys=True), encoding="utf-8")
+
+    def _tell(self, name: str) -> None:
+        done = 100 * (self._total - sum(self._left.values())) // max(self._total, 1)
+        for gate in select([name] if name else [], []):
+            _say(f"[{monotonic() - self._start:4.0f} s, {done:3d} %] {self._row(gate)}")
+
+    def _row(self, gate: Gate) -> str:
+        seconds = sum(of_test for test, of_test in self._seconds.items() if gate.has(test))
+        before = sum(of_test for test, of_test in self._before.items() if gate.has(test))
+        state = "FAILED" if self._failed[gate.name] else "ok" if not self._left[gate.name] else "not finished"
+        row = f"{gate.name:<10} {state:<7} {seconds:6.1f} s   budget {gate.budget:4g} s"
+        row += f"   last time {before:6.1f} s" if before else ""
+        return row + ("   over its budget" if seconds > gate.budget else "")
+
+
+def _say(line: str) -> None:
+    print(f"\n{line}" if line.startswith("FAILED") else line, flush=True)
+
+
+def _name_of_gate(test: str) -> str:
+    gate = gate_of(test)
+    return gate.name if gate else ""
+
+
+def _unit(item: pytest.Item) -> str:
+    """What one process runs in a row."""
+    mark = item.get_closest_marker("xdist_group")
+    return str(mark.args[0]) if mark else item.nodeid
+
+
+def _plain(test: str) -> str:
+    return GROUP.sub("", test)
+
+
+def _read_times() -> dict[str, float]:
+    """Seconds of each test, the last time."""
+    try:
+        return dict(json.loads(Path(TIMES).read_text(encoding="utf-8")))
+    except (OSError, ValueError):
+        return {}

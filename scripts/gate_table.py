@@ -1,0 +1,99 @@
+"""The gates of gates.toml: which tests each has, and which changes it can notice."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Iterable
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from functools import cache
+from pathlib import Path
+
+from tiny_llm_course.toml import read_toml
+
+__all__ = ["ROOT", "Gate", "GateError", "all_gates", "changed_since", "gate_of", "listed", "select"]
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+class GateError(ValueError):
+    """What was asked for and what exists, in one line."""
+
+
+@dataclass(frozen=True)
+class Gate:
+    """Tests that check one side of the repository."""
+
+    name: str
+    tests: tuple[str, ...]  # files, folders, or single tests; with wildcards
+    inputs: tuple[str, ...]
+    budget: float  # seconds of one worker
+
+    def paths(self) -> list[str]:
+        """What pytest gets."""
+        found = []
+        for pattern in self.tests:
+            file, separator, test = pattern.partition("::")
+            found += [f"{path.relative_to(ROOT)}{separator}{test}" for path in sorted(ROOT.glob(file))]
+        return found
+
+    def has(self, test: str) -> bool:
+        """Whether a test, by pytest's name of it, belongs to this gate."""
+        return any(test == path or test.startswith((f"{path}/", f"{path}::", f"{path}[")) for path in _paths_of(self))
+
+    def depends_on(self, changed: Iterable[str]) -> bool:
+        """Whether one of these files is an input, or one of the tests."""
+        patterns = (*self.inputs, *(test.partition("::")[0] for test in self.tests))
+        return any(fnmatchcase(path, pattern) for path in changed for pattern in patterns)
+
+
+@cache
+def _paths_of(gate: Gate) -> list[str]:
+    return gate.paths()
+
+
+@cache
+def all_gates() -> tuple[Gate, ...]:
+    entries = read_toml(ROOT / "scripts/gates.toml")["gates"]
+    return tuple(Gate(e["name"], tuple(e["tests"]), tuple(e["inputs"]), e["budget"]) for e in entries)
+
+
+def gate_of(test: str) -> Gate | None:
+    """The gate to which a test belongs."""
+    return next((gate for gate in all_gates() if gate.has(test)), None)
+
+
+def select(names: list[str], without: list[str]) -> list[Gate]:
+    """The gates with these names, or all, but for some.
+
+    Raises:
+        GateError: there is no such gate.
+    """
+    known = {gate.name: gate for gate in all_gates()}
+    for name in (*names, *without):
+        if name not in known:
+            raise GateError(f"there is no gate {name!r}; there are {', '.join(known)}")
+    return [gate for name, gate in known.items() if (not names or name in names) and name not in without]
+
+
+def changed_since(revision: str, must_exist: bool) -> list[str]:
+    """The files that are not as they were in that revision, new ones included.
+
+    Raises:
+        GateError: git does not know the revision, and it must exist.
+    """
+    diff = subprocess.run(
+        ["git", "diff", "--name-only", "-z", revision, "--"], cwd=ROOT, capture_output=True, text=True
+    )
+    if diff.returncode and must_exist:
+        raise GateError(f"--since {revision}: git knows no such revision")
+    new = subprocess.run(
+        ["git", "ls-files", "-z", "--others", "--exclude-standard"], cwd=ROOT, capture_output=True, text=True
+    )
+    return [] if diff.returncode else sorted(filter(None, f"{diff.stdout}{new.stdout}".split("\0")))
+
+
+def listed(chosen: list[Gate]) -> str:
+    """A table of gates."""
+    rows = [f"{gate.name:<12}{gate.budget:>6g} s   {' '.join(gate.tests)}" for gate in chosen]
+    return "\n".join([f"{'gate':<12}{'budget':>8}   tests", *rows])

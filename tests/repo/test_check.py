@@ -1,0 +1,147 @@
+"""`./course check`: every test has its gate, changes choose gates, and what a run says, on a small repository."""
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path.append(str(ROOT / "scripts"))
+
+import gate_table  # noqa: E402
+
+GATES = """
+[[gates]]
+name = "quick"
+tests = ["tests/test_quick.py"]
+inputs = ["book/*"]
+budget = 50
+
+[[gates]]
+name = "slow"
+tests = ["tests/test_slow*.py"]
+inputs = ["src/*.py"]
+budget = 0.1
+"""
+FILES = {
+    "scripts/gates.toml": GATES,
+    "pyproject.toml": "[tool.pytest.ini_options]\nmarkers = ['spread', 'nightly']\n",
+    "tests/conftest.py": "def pytest_addoption(parser):\n    parser.addoption('--impl')\n",
+    "tests/test_quick.py": "import pytest\n\n@pytest.mark.parametrize('n', range(3))\ndef test_quick(n): pass\n",
+    "tests/test_slow_one.py": "import threading\n\ndef test_slow(): threading.Event().wait(0.2)\n",
+    "tests/test_slow_two.py": "def test_other(): pass\n",
+    "src/x.py": "",
+    "book/x.md": "",
+    ".gitignore": "build/\n__pycache__/\n",
+}
+
+
+@pytest.fixture
+def device():
+    """Nothing here computes on one."""
+
+
+@pytest.fixture
+def small(tmp_path):
+    """A repository with two gates."""
+    for name, text in FILES.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
+    for name in ("check", "gate_table.py", "gate_report.py"):
+        shutil.copy(ROOT / "scripts" / name, tmp_path / "scripts")
+    for command in (["init", "-q"], ["add", "-A"], ["commit", "-qm", "Begin"]):
+        subprocess.run(["git", "-c", "user.name=a", "-c", "user.email=a@b", *command], cwd=tmp_path, check=True)
+    return tmp_path
+
+
+def check(root, *arguments):
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(("PYTEST_", "TINY_LLM_"))}
+    environment |= {"PYTHONPATH": str(ROOT / "src"), "COLUMNS": "120"}
+    command = [sys.executable, "scripts/check", "--workers", "1", *arguments]
+    return subprocess.run(command, cwd=root, env=environment, capture_output=True, text=True)
+
+
+def order_of(run):
+    """The gates, as they ended."""
+    return re.findall(r"^\[.*%\] (\w+)", run.stdout, re.MULTILINE)
+
+
+def test_every_test_belongs_to_one_gate():
+    files = [*(ROOT / "tests").glob("test_*.py"), *(ROOT / "tests/repo").glob("test_*.py")]
+    files += (ROOT / "tests/metal_host").glob("test_*.py")
+    tests = [str(file.relative_to(ROOT)) for file in files if file.name != "test_tools.py"]
+    tools = (ROOT / "tests/repo/test_tools.py").read_text()
+    tests += [f"tests/repo/test_tools.py::{name}" for name in re.findall(r"^def (test_\w+)", tools, re.MULTILINE)]
+    owners = {
+        test: [gate.name for gate in gate_table.all_gates() if gate.has(f"{test}::x" if "::" not in test else test)]
+        for test in tests
+    }
+    assert {test: names for test, names in owners.items() if len(names) != 1} == {}
+
+
+def test_every_gate_has_tests_and_inputs():
+    files = subprocess.check_output(["git", "ls-files"], cwd=ROOT, text=True).splitlines()
+    for gate in gate_table.all_gates():
+        assert gate.paths()
+        for pattern in gate.inputs:
+            alone = gate_table.Gate("one", (), (pattern,), 1)
+            assert alone.depends_on(files), f"{gate.name}: nothing is called {pattern}"
+
+
+def test_all_gates_and_what_they_took(small):
+    run = check(small)
+    assert run.returncode == 0, run.stdout + run.stderr
+    assert order_of(run) == ["quick", "slow"]
+    assert "5 passed" in run.stdout
+    assert re.search(r"quick +ok +\d\.\d s   budget +50 s\n", run.stdout)
+    assert re.search(r"slow +ok +0\.\d s   budget +0.1 s   over its budget\n", run.stdout)
+    assert re.search(r"the 3 slowest tests =+\n +0\.\d s  tests/test_slow_one.py::test_slow\n", run.stdout)
+    assert json.loads((small / "build/check/times.json").read_text()).keys() >= {"tests/test_quick.py::test_quick[0]"}
+    assert re.search(r"slow .* last time +0\.\d s", check(small, "slow").stdout)
+
+
+def test_a_failure_is_named_at_once_and_at_the_end(small):
+    (small / "tests/test_slow_two.py").write_text("def test_other(): assert 1 == 2\n")
+    run = check(small, "--seed", "7")
+    assert run.returncode == 1
+    assert "\nFAILED tests/test_slow_two.py::test_other\n" in run.stdout
+    assert re.search(r"slow +FAILED", run.stdout)
+    assert "failed: slow" in run.stdout
+    assert "assert 1 == 2" in run.stdout
+    assert "to repeat this run: ./course check --seed 7\n" in run.stdout
+
+
+def test_what_a_change_can_have_broken_comes_first(small):
+    (small / "src/x.py").write_text("x = 1\n")
+    assert order_of(check(small)) == ["slow", "quick"]
+
+
+def test_since_runs_only_what_a_change_can_have_broken(small):
+    assert (
+        check(small, "--since", "HEAD").stdout == "nothing to check: no gate depends on what has changed since HEAD\n"
+    )
+    (small / "book/new.md").write_text("x")
+    assert order_of(check(small, "--since", "HEAD")) == ["quick"]
+    (small / "tests/test_slow_two.py").write_text("def test_other(): 1\n")
+    assert order_of(check(small, "--since", "HEAD")) == ["quick", "slow"]
+
+
+def test_some_gates(small):
+    assert order_of(check(small, "slow")) == ["slow"]
+    assert order_of(check(small, "--without", "slow")) == ["quick"]
+    assert "1 passed" in check(small, "quick", "--", "-k", "2").stdout
+    assert check(small, "--list").stdout.startswith(
+        "gate          budget   tests\nquick           50 s   tests/test_quick.py\n"
+    )
+
+
+def test_what_does_not_exist(small):
+    run = check(small, "quik")
+    assert (run.returncode, run.stderr) == (2, "error: there is no gate 'quik'; there are quick, slow\n")
+    run = check(small, "--since", "v9")
+    assert (run.returncode, run.stderr) == (2, "error: --since v9: git knows no such revision\n")

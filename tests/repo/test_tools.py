@@ -1,0 +1,50 @@
+"""What other programs say of the repository: formatter, linter, type checker, compilers, Sphinx, a browser."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+
+pytestmark = pytest.mark.spread
+
+
+@pytest.fixture
+def device():
+    """Nothing here computes on one."""
+
+
+def check(*command):
+    run = subprocess.run(
+        [sys.executable, *command], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    )
+    if run.returncode:
+        pytest.fail(f"{' '.join(command)} ended with exit code {run.returncode}:\n{run.stdout}", pytrace=False)
+
+
+def test_format():
+    check("-m", "ruff", "format", "--check", ".")
+
+
+def test_lint():
+    check("-m", "ruff", "check", ".")
+
+
+def test_types():
+    check("-m", "mypy")
+
+
+def test_native_code():
+    check("scripts/check_native.py")
+
+
+@pytest.mark.xdist_group("the real book")
+def test_book():
+    check("scripts/book.py", "--check")
+
+
+@pytest.mark.xdist_group("the real book")
+def test_pages_in_a_browser():
+    check("scripts/check_book_pages.py")
