@@ -14,11 +14,11 @@ from time import monotonic
 from typing import Any
 
 import pytest
-from gate_table import ROOT, Gate, gate_of, select
+from gate_table import ROOT, Gate, gate_of, select, unit_of
+from xdist.scheduler import LoadScopeScheduling
 
 TIMES = ROOT / "build" / "check" / "times.json"
 SLOWEST = 3
-GROUP = re.compile(r"@[^@\]]*$")  # what xdist adds to a test's name
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -26,23 +26,32 @@ def pytest_configure(config: pytest.Config) -> None:
         config.pluginmanager.register(_Report(), "gates")
 
 
+class GateScheduling(LoadScopeScheduling):
+    """Gives a worker one unit after the other."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        return unit_of(nodeid)
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> GateScheduling:
+    return GateScheduling(config, log)
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Gate by gate, in each the tests of changed days first, then long ones. A file's tests stay in one process."""
+    """Gate by gate; in each, the tests of changed days first, then the units that took longest."""
     chosen = {name: place for place, name in enumerate(os.environ["TINY_LLM_CHECK_GATES"].split())}
-    days = set(re.findall(r"week_(\d+)/?_?day_(\d+)", os.environ["TINY_LLM_CHECK_CHANGED"]))
+    days = set(re.findall(r"week_(\d+)[_/]d(?:ay_)?(\d+)", os.environ["TINY_LLM_CHECK_CHANGED"]))
     names = [part for week, day in days for part in (f"w{week}d{day}", f"week_{week}_day_{day}")]
     seconds = _read_times()
     of_unit: Counter[str] = Counter()
     for item in items:
-        if not item.get_closest_marker("spread") and not item.get_closest_marker("xdist_group"):
-            item.add_marker(pytest.mark.xdist_group(item.nodeid.partition("::")[0]))
-        of_unit[_unit(item)] += seconds.get(item.nodeid, 0)
+        of_unit[unit_of(item.nodeid)] += seconds.get(item.nodeid, 0)
 
-    def rank(item: pytest.Item) -> tuple[int, bool, float]:
-        gate = gate_of(item.nodeid)
-        is_of_a_changed_day = any(name in item.nodeid for name in names)
-        return chosen[gate.name] if gate else len(chosen), not is_of_a_changed_day, -of_unit[_unit(item)]
+    def rank(item: pytest.Item) -> tuple[int, bool, float, str]:
+        gate, unit = gate_of(item.nodeid), unit_of(item.nodeid)
+        is_of_a_changed_day = any(name in unit for name in names)
+        return chosen[gate.name] if gate else len(chosen), not is_of_a_changed_day, -of_unit[unit], unit
 
     items.sort(key=rank)
 
@@ -66,12 +75,11 @@ class _Report:
     @pytest.hookimpl(optionalhook=True)
     def pytest_xdist_node_collection_finished(self, ids: list[str]) -> None:
         if not self._left:  # each worker collects the same
-            self._left = Counter(_name_of_gate(test) for test in map(_plain, ids))
+            self._left = Counter(map(_name_of_gate, ids))
             self._total = len(ids)
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        test = _plain(report.nodeid)
-        gate = _name_of_gate(test)
+        test, gate = report.nodeid, _name_of_gate(report.nodeid)
         self._seconds[test] += report.duration
         if report.failed:
             self._failed[gate].append(test)
@@ -117,16 +125,6 @@ def _say(line: str) -> None:
 def _name_of_gate(test: str) -> str:
     gate = gate_of(test)
     return gate.name if gate else ""
-
-
-def _unit(item: pytest.Item) -> str:
-    """What one process runs in a row."""
-    mark = item.get_closest_marker("xdist_group")
-    return str(mark.args[0]) if mark else item.nodeid
-
-
-def _plain(test: str) -> str:
-    return GROUP.sub("", test)
 
 
 def _read_times() -> dict[str, float]:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from tiny_llm_course.toml import read_toml
 
-__all__ = ["ROOT", "Gate", "GateError", "all_gates", "changed_since", "gate_of", "listed", "select"]
+__all__ = ["ROOT", "Gate", "GateError", "all_gates", "changed_since", "gate_of", "listed", "select", "unit_of"]
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -28,6 +28,7 @@ class Gate:
     tests: tuple[str, ...]  # files, folders, or single tests; with wildcards
     inputs: tuple[str, ...]
     budget: float  # seconds of one worker
+    unit: str = "file"  # what one worker runs in a row: a test, a file or the gate
 
     def paths(self) -> list[str]:
         """What pytest gets."""
@@ -55,12 +56,21 @@ def _paths_of(gate: Gate) -> list[str]:
 @cache
 def all_gates() -> tuple[Gate, ...]:
     entries = read_toml(ROOT / "scripts/gates.toml")["gates"]
-    return tuple(Gate(e["name"], tuple(e["tests"]), tuple(e["inputs"]), e["budget"]) for e in entries)
+    return tuple(
+        Gate(e["name"], tuple(e["tests"]), tuple(e["inputs"]), e["budget"], e.get("unit", "file")) for e in entries
+    )
 
 
+@cache
 def gate_of(test: str) -> Gate | None:
-    """The gate to which a test belongs."""
+    """The gate to which a test belongs, by pytest's name of it."""
     return next((gate for gate in all_gates() if gate.has(test)), None)
+
+
+def unit_of(test: str) -> str:
+    """The tests that one worker runs in a row have the same unit."""
+    gate, file = gate_of(test), test.partition("::")[0]
+    return {"test": test, "file": file, "gate": gate.name}[gate.unit] if gate else file
 
 
 def select(names: list[str], without: list[str]) -> list[Gate]:

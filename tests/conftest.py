@@ -35,7 +35,6 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "task(id): the course's task that a test belongs to, as in task('w1d2.3')")
-    config.addinivalue_line("markers", "spread: the tests of this file may run in different processes")
     config.addinivalue_line("markers", "nightly(reason): too slow for every change; runs with `./course check --all`")
     barred.install(config.getoption("--impl"))
 

@@ -14,8 +14,6 @@ from tiny_llm_course.bench.kernels import CASES
 from tiny_llm_course.bench.machine import about
 from tiny_llm_course.bench.timing import LEAST, shortest
 
-pytestmark = pytest.mark.xdist_group("kernels")
-
 
 @pytest.fixture
 def device() -> None:

@@ -11,8 +11,6 @@ import pytest
 ROOT = Path(__file__).parents[2]
 RESULTS = sorted((ROOT / "benches" / "results").glob("*.json"))
 
-pytestmark = pytest.mark.xdist_group("kernels")
-
 
 @pytest.fixture
 def device() -> None:

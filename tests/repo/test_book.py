@@ -24,10 +24,7 @@ import book  # noqa: E402
 from tiny_llm_course.catalogue import entry_of  # noqa: E402
 from tiny_llm_course.syllabus import TaskId  # noqa: E402
 
-pytestmark = [
-    pytest.mark.xdist_group("book"),  # one process builds it
-    pytest.mark.filterwarnings("ignore:'myst_parser"),
-]
+pytestmark = pytest.mark.filterwarnings("ignore:'myst_parser")
 
 LANGUAGES = ("en", "ja")
 INDEX = """\

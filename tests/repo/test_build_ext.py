@@ -8,8 +8,6 @@ from building import COMPILER, as_built, built, first_build, made, old_compiler,
 
 from tiny_llm_course.install import install_command
 
-pytestmark = pytest.mark.xdist_group("build_ext")  # one build for all
-
 CURRENT = "The kernels' bridge to MLX is up to date.\n"
 OPEN = "to be written: softmax (w2d2.2, w2d2.3, w2d2.4)\nto be written: swiglu (w2d5.3)\n"
 

@@ -16,8 +16,6 @@ from tiny_llm_course import bridge
 from tiny_llm_course.language import Messages
 from tiny_llm_course.problems import CommandError
 
-pytestmark = pytest.mark.xdist_group("build_ext")  # one build for all
-
 
 @pytest.fixture
 def clone(tmp_path_factory):

@@ -30,7 +30,7 @@ budget = 0.1
 """
 FILES = {
     "scripts/gates.toml": GATES,
-    "pyproject.toml": "[tool.pytest.ini_options]\nmarkers = ['spread', 'nightly']\n",
+    "pyproject.toml": "[tool.pytest.ini_options]\nmarkers = []\n",
     "tests/conftest.py": "def pytest_addoption(parser):\n    parser.addoption('--impl')\n",
     "tests/test_quick.py": "import pytest\n\n@pytest.mark.parametrize('n', range(3))\ndef test_quick(n): pass\n",
     "tests/test_slow_one.py": "import threading\n\ndef test_slow(): threading.Event().wait(0.2)\n",

@@ -1,17 +1,19 @@
 """What holds for the course as it lies in the repository. test_gates.py and test_trees.py show that each gate can fail.
 
+A tree runs the tests of its day and the next; with `./course check --all` those of every day, in the days' square.
+
 In a learner's fork `test_stubs_are_fresh` fails, as it should.
 """
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from pathlib import Path
 
 import gates
 import pytest
 import trees
+import verdicts
 
 from tiny_llm_course.stub_files import check_stubs
 from tiny_llm_course.syllabus import Day, TaskId, select_days
@@ -19,7 +21,6 @@ from tiny_llm_course.syllabus import Day, TaskId, select_days
 REPOSITORY = Path(__file__).parents[2]
 REFERENCE = REPOSITORY / "src/tiny_llm_ref"
 DAYS = select_days(None, None)
-ALL = os.environ.get("TINY_LLM_CHECK_ALL") == "1"  # every day's tests in every tree, which takes the days' square
 STATIC_GATES = [gates.check_imports, gates.check_exports, gates.check_definitions_only, gates.check_sizes]
 
 each_day = pytest.mark.parametrize("day", DAYS, ids=lambda day: f"week_{day.week}_day_{day.number}")
@@ -84,7 +85,7 @@ def test_every_test_stops_at_a_stub(pristine):
 def test_solved_by_function(day, tmp_path):
     """With all tasks up to a day solved its tests pass, and the next day's stop at its stubs."""
     place = DAYS.index(day)
-    tested = DAYS if ALL else DAYS[place : place + 2]
+    tested = DAYS if verdicts.ALL else DAYS[place : place + 2]
     trees.build_tree(tmp_path, REPOSITORY, up_to(day))
     problems = trees.check_outcomes(trees.run_tests(tmp_path, files_of(tested)), up_to(day))
     assert not problems, show(problems)
@@ -97,6 +98,6 @@ def test_copied_by_file(day, tmp_path):
     earlier = DAYS[:place]
     trees.build_tree(tmp_path, REPOSITORY, up_to(earlier[-1]) if earlier else nothing)
     trees.copy_modules(tmp_path, REPOSITORY, list(day.modules))
-    tested = DAYS[: place + 1] if ALL else [day]
+    tested = DAYS[: place + 1] if verdicts.ALL else [day]
     problems = trees.check_outcomes(trees.run_tests(tmp_path, files_of(tested)), up_to(day))
     assert not problems, show(problems)

@@ -24,8 +24,6 @@ QUESTION = "Mia had a red key. She hid the key in the old box. Where is the key?
 ANSWER = "The key is in the old box.\n"
 GENERATE = ("generate", "--model", str(bundled("story")), "--temp", "0", "--prompt", QUESTION)
 
-pytestmark = pytest.mark.xdist_group("kernels")
-
 
 @pytest.fixture
 def device() -> None:

@@ -7,6 +7,7 @@ import re
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 import xml.etree.ElementTree as ElementTree
 import zipfile
@@ -20,7 +21,6 @@ ROOT = Path(__file__).resolve().parents[2]
 REFERENCE = ROOT / "src" / "tiny_llm_ref"
 
 HEAD = '"""RMSNorm."""\nimport mlx.core as mx\n'
-pytestmark = pytest.mark.xdist_group("grade")  # one class is graded for all of them, and nobody else's workers run
 
 RIGHT = (REFERENCE / "layer_norm.py").read_text()
 CALL = "        x32 = x.astype(mx.float32)\n"
@@ -41,6 +41,8 @@ def at_import(*lines):
 
 
 VICTIM = "{victim}"  # a file outside of the submission
+FOLDER = tempfile.TemporaryDirectory(prefix="graded-here-")  # of all that is graded here: its workers are told by it
+ENVIRONMENT = os.environ | {"COLUMNS": "120", "TMPDIR": FOLDER.name}
 
 # What a submission does, how many points it gets of two (task 1 only is solved in all of them), what is said of it.
 HOSTILE = {
@@ -149,7 +151,7 @@ def graded(tmp_path_factory):
 
 def grade(*arguments):
     command = [sys.executable, "-m", "tiny_llm_course", "grade", *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, timeout=900, env=os.environ | {"COLUMNS": "120"})
+    return subprocess.run(command, capture_output=True, text=True, timeout=900, env=ENVIRONMENT)
 
 
 @pytest.mark.parametrize("name", HOSTILE)
@@ -165,7 +167,7 @@ def test_each_gets_what_it_deserves(graded, name):
 
 def test_no_process_is_left(graded):
     end = time.monotonic() + 20
-    while "tiny_llm_course.grading.worker" in (shown := subprocess.check_output(["ps", "-eo", "args"], text=True)):
+    while FOLDER.name in (shown := subprocess.check_output(["ps", "-wweo", "args"], text=True)):
         assert time.monotonic() < end, shown
         time.sleep(0.2)
 
@@ -324,7 +326,9 @@ def test_ctrl_c_ends_everything(submitted, tmp_path):
     for number in range(6):
         package(folder / f"s{number}" / "tiny_llm", layer_norm=at_call("while True: pass"))
     command = [sys.executable, "-m", "tiny_llm_course", "grade", str(folder), "--week", "1", "--day", "4"]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, preexec_fn=restore_ctrl_c)
+    process = subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, preexec_fn=restore_ctrl_c, env=ENVIRONMENT
+    )
     time.sleep(5)
     process.send_signal(signal.SIGINT)
     assert process.wait(timeout=30) == 130

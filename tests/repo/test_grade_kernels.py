@@ -14,7 +14,6 @@ from tiny_llm_course.syllabus import TaskId
 ROOT = Path(__file__).resolve().parents[2]
 REFERENCE = ROOT / "src" / "tiny_llm_ref"
 TASK = TaskId.parse("w2d5.3")
-pytestmark = pytest.mark.xdist_group("grade")
 
 RIGHT = (REFERENCE / "kernels/swiglu.cpp").read_text()
 MISTAKE = next(mistake for mistake in entry_of(TASK).mistakes if mistake.id == "sign-in-the-rest")

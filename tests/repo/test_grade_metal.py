@@ -22,7 +22,6 @@ LINE = RIGHT.partition("float dot")[0].count("\n") + 1
 RACES, LEFT_OUT, APART = (
     entry_of(TASK).mistake(id) for id in ("all-lanes-write", "last-rows-left-out", "a-run-for-each-lane")
 )
-pytestmark = pytest.mark.xdist_group("grade")
 
 # What a submission's file holds, how many points it gets, what is said of it.
 SUBMITTED = {

@@ -11,8 +11,6 @@ sys.path.append(str(ROOT / "scripts"))
 
 from book_outputs import OUTPUTS, printed_by  # noqa: E402
 
-pytestmark = pytest.mark.spread
-
 
 @pytest.fixture
 def device():

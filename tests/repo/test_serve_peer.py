@@ -34,8 +34,6 @@ from test_serve import running
 
 from tiny_llm_models import bundled
 
-pytestmark = pytest.mark.xdist_group("peer")  # two models in two processes are enough
-
 TELL = [{"role": "user", "content": "Tell me a short story."}]
 KEY = "Mia had a red key. She hid the key in the old box. Then Mia went to the river."
 TALK = [

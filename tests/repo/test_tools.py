@@ -1,4 +1,4 @@
-"""What other programs say of the repository: formatter, linter, type checker, compilers, Sphinx, a browser."""
+"""What other programs say of the repository: formatter, linter, type checker, compilers."""
 
 import subprocess
 import sys
@@ -8,7 +8,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 
-pytestmark = pytest.mark.spread
+__all__ = ["check"]
 
 
 @pytest.fixture
@@ -38,13 +38,3 @@ def test_types():
 
 def test_native_code():
     check("scripts/check_native.py")
-
-
-@pytest.mark.xdist_group("the real book")
-def test_book():
-    check("scripts/book.py", "--check")
-
-
-@pytest.mark.xdist_group("the real book")
-def test_pages_in_a_browser():
-    check("scripts/check_book_pages.py")

@@ -11,14 +11,15 @@ import platform
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from random import Random
 from typing import Any
 
-from fingerprint import digest
+import pytest
+from fingerprint import digest, digest_of_files
 
 from tiny_llm_course.catalogue import entry_of
 from tiny_llm_course.files import write_whole
@@ -26,6 +27,7 @@ from tiny_llm_course.syllabus import Day, TaskId, day_of, tasks
 from tiny_llm_course.toml import read_toml
 
 __all__ = [
+    "ALL",
     "Computed",
     "Verdicts",
     "compute",
@@ -38,14 +40,23 @@ __all__ = [
     "problems_of_first_tests",
     "problems_of_mistakes",
     "problems_of_variants",
+    "unless_known",
     "write",
 ]
 
 ROOT = Path(__file__).resolve().parents[2]
 FOLDER = Path(__file__).with_name("verdicts")
+ALL = os.environ.get("TINY_LLM_CHECK_ALL") == "1"  # trust nothing
 HEAD = """\
 # What the tests of week {week} day {day} decide about the catalogue's mistakes and the correct variants. CI trusts this
 # file while the digest matches. `./course check catalogue` writes it: commit what it writes, do not edit it by hand.
+
+digest = "{digest}"
+machine = "{machine}"
+"""
+HEAD_OF_CHECK = """\
+# Of all that the tests of `./course check {name}` depend on, as it was when they passed. They run again once something
+# has changed, and write this file: commit what they write, do not edit it by hand.
 
 digest = "{digest}"
 machine = "{machine}"
@@ -176,9 +187,7 @@ def problems_of_first_tests(tables: dict[str, Any]) -> Iterator[str]:
 
 def write(day: Day, computed: Computed) -> Path:
     """Keep what was found."""
-    head = HEAD.format(
-        week=day.week, day=day.number, digest=digest(ROOT, day, computed.inputs), machine=machine().replace('"', "'")
-    )
+    head = HEAD.format(week=day.week, day=day.number, digest=digest(ROOT, day, computed.inputs), machine=machine())
     lines = ["inputs = [", *(f"    {json.dumps(path)}," for path in computed.inputs), "]"]
     lines += ["accepted = [", *(f"    {json.dumps(name)}," for name in computed.verdicts.accepted), "]"]
     found = computed.verdicts.rejected.items()
@@ -191,6 +200,25 @@ def write(day: Day, computed: Computed) -> Path:
     return _file(day)
 
 
+def unless_known(name: str, patterns: list[str], check: Callable[[], None]) -> None:
+    """Run a check only where something that it depends on has changed since it passed, and then keep that it passed.
+
+    patterns: the files of `src` and `tests` that it depends on.
+    """
+    file, now = FOLDER / f"{name}.toml", digest_of_files(ROOT, patterns)
+    is_known = file.exists() and read_toml(file)["digest"] == now
+    if is_known and not ALL:
+        return
+    check()
+    if not is_known:
+        write_whole(file, HEAD_OF_CHECK.format(name=name, digest=now, machine=machine()).encode())
+        pytest.fail(
+            f"This was checked again, because something changed on which it depends. All is well: commit "
+            f"{file.relative_to(ROOT)}, which was written. If CI says this, run `./course check {name}` and commit.",
+            pytrace=False,
+        )
+
+
 @cache
 def machine() -> str:
     """Processor, compiler and Python, which a verdict should not depend on."""
@@ -198,7 +226,7 @@ def machine() -> str:
     models = re.findall(r"model name\s*: (.*)", info.read_text(encoding="utf-8")) if info.exists() else []
     compiler = subprocess.run(["c++", "--version"], capture_output=True, text=True).stdout.partition("\n")[0]
     processor = models[0] if models else platform.processor() or platform.machine()
-    return f"{processor}; {compiler or 'no compiler'}; Python {platform.python_version()}"
+    return f"{processor}; {compiler or 'no compiler'}; Python {platform.python_version()}".replace('"', "'")
 
 
 def _file(day: Day) -> Path:

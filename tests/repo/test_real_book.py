@@ -1,0 +1,17 @@
+"""The book is built without a warning in both languages, no translation is behind, and a browser shows every page."""
+
+import pytest
+from test_tools import check
+
+
+@pytest.fixture
+def device():
+    """Nothing here computes on one."""
+
+
+def test_book():
+    check("scripts/book.py", "--check")
+
+
+def test_pages_in_a_browser():
+    check("scripts/check_book_pages.py")
