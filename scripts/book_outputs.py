@@ -23,6 +23,7 @@ from tiny_llm_course.toml import read_toml
 ROOT = Path(__file__).resolve().parent.parent
 OUTPUTS = ROOT / "book" / "outputs"
 AS_A_LEARNER = "import sys, tiny_llm_ref; sys.modules['tiny_llm'] = tiny_llm_ref; "  # whose code is written
+SETTINGS = ("TINY_LLM_", "METAL_HOST", "MLX_")  # of tests, which a reader does not have
 SCRIPT = AS_A_LEARNER + "import runpy; del sys.argv[0]; runpy.run_path(sys.argv[0], run_name='__main__')"
 
 
@@ -50,7 +51,8 @@ def main() -> int:
 def printed_by(command: str) -> str:
     """What `$ pdm run ...` prints. Exits if it fails."""
     call = call_of(command.removeprefix("$ "), python=(sys.executable, "-c", SCRIPT))
-    environment = os.environ | {"PYTHONPATH": str(ROOT / "src"), "LANG": "C.UTF-8", "COLUMNS": "100", "NO_COLOR": "1"}
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(SETTINGS)}
+    environment = kept | {"PYTHONPATH": str(ROOT / "src"), "LANG": "C.UTF-8", "COLUMNS": "100", "NO_COLOR": "1"}
     run = subprocess.run(call, cwd=ROOT, env=environment, capture_output=True, text=True)
     if run.returncode:
         sys.exit(f"{command}\nended with exit code {run.returncode}:\n{run.stderr}")

@@ -18,7 +18,7 @@ from trees import build_tree
 from tiny_llm_course.stubs import make_stub
 
 ROOT = Path(__file__).resolve().parents[2]
-TOLD_APART = ("PYTEST_", "CI", "BUILD_NUMBER", "LC_", "LANG", "TINY_LLM_CALLED")  # in CI, pytest writes more
+NOT_A_LEARNERS = ("PYTEST_", "CI", "BUILD_NUMBER", "LC_", "LANG", "TINY_LLM_", "METAL_HOST", "MLX_")  # variables
 
 __all__ = ["Clone", "Terminal"]
 
@@ -68,7 +68,7 @@ class Clone:
 
     @property
     def environment(self) -> dict[str, str]:
-        kept = {name: value for name, value in os.environ.items() if not name.startswith(TOLD_APART)}
+        kept = {name: value for name, value in os.environ.items() if not name.startswith(NOT_A_LEARNERS)}
         return kept | {"PYTHONPATH": str(self.root / "src"), "COLUMNS": "100", "LANG": "C.UTF-8"}
 
     @staticmethod

@@ -56,8 +56,10 @@ def clone(tmp_path_factory: pytest.TempPathFactory) -> Clone:
 
 
 def commands_to_run(page: Path) -> list[str]:
-    """Of a page, but for downloads, and for what test_outputs.py runs. `bench` takes long: it runs on the first page that
-    shows it, where least is written."""
+    """All commands of a page but downloads, and those that test_outputs.py runs.
+
+    `bench` takes long, and runs only on the first page that shows it, where least is written.
+    """
     elsewhere = {
         file.read_text(encoding="utf-8").partition("\n")[0].removeprefix("$ ") for file in OUTPUTS.glob("*.txt")
     }
