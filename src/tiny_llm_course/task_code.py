@@ -23,6 +23,7 @@ __all__ = [
     "names_in",
     "newline_of",
     "parse",
+    "statements_in",
     "task_parts",
     "tasks_in",
     "unneeded_helpers",
@@ -51,7 +52,7 @@ def tasks_in(
     node: ast.AST, filename: str = "<string>", prefix: str = "", inherited: tuple[TaskId, ...] = ()
 ) -> Iterator[tuple[Function, tuple[TaskId, ...], str]]:
     """The functions below a node that are tasks, their ids, their qualified names."""
-    for child in ast.iter_child_nodes(node):
+    for child in statements_in(node):
         if not isinstance(child, Definition):
             yield from tasks_in(child, filename, prefix, inherited)
             continue
@@ -60,6 +61,15 @@ def tasks_in(
             yield child, ids, prefix + child.name
         else:
             yield from tasks_in(child, filename, f"{prefix}{child.name}.", ids)
+
+
+def statements_in(node: ast.AST) -> Iterator[ast.AST]:
+    """The statements directly below a module or statement, and the handlers and cases that hold more of them.
+
+    Expressions, which are most of a tree, cannot hold a definition, so they are not visited.
+    """
+    for name in ("body", "handlers", "cases", "orelse", "finalbody"):
+        yield from getattr(node, name, ())
 
 
 def task_parts(source: str) -> dict[TaskId, list[str]]:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from .regions import code_files, is_native
 from .syllabus import TaskId
-from .task_code import StubError, tasks_in
+from .task_code import StubError, statements_in, tasks_in
 
 __all__ = ["Stub", "is_stub", "open_task", "task_in_message", "unsolved"]
 
@@ -53,8 +53,11 @@ def _stubs_in(file: Path) -> Iterator[Stub]:
             if task := open_task(line):
                 yield Stub(task, file, number, line.strip().removeprefix("// "))
         return
+    source = file.read_bytes()
+    if b"NotImplementedError" not in source:  # parsing takes most of the time of `next`
+        return
     try:
-        tree = ast.parse(file.read_bytes())
+        tree = ast.parse(source)
     except (SyntaxError, ValueError):
         return
     found = set(_stubs_below(tree, file))
@@ -70,10 +73,12 @@ def _stubs_below(node: ast.AST, file: Path) -> Iterator[Stub]:
 
 def _messages(node: ast.AST) -> Iterator[tuple[TaskId, int, str]]:
     """What stubs raise below a node: the task that is named, the line, the message."""
-    for child in ast.walk(node):
+    for child in statements_in(node):
         match child:
             case ast.Raise(
                 exc=ast.Call(func=ast.Name(id="NotImplementedError"), args=[ast.Constant(value=str(message))])
             ):
                 if task := task_in_message(message):
                     yield task, child.lineno, message
+            case _:
+                yield from _messages(child)

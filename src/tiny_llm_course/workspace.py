@@ -13,7 +13,7 @@ from .files import Backups, write_whole
 from .progress import Progress
 from .regions import SUFFIXES, is_native, parts_of, regions
 from .stubs import make_stub
-from .syllabus import Day, Task, TaskId, day_of, tasks
+from .syllabus import Day, Task, TaskId, select_days, tasks
 from .task_code import StubError, parse
 from .unsolved import Stub, unsolved
 
@@ -49,15 +49,17 @@ class Workspace:
     @cached_property
     def stubs(self) -> dict[TaskId, Place]:
         """The tasks of which code is still to be written, and where."""
+        files = {(day.week, day.number): self.files(day) for day in select_days(None, None)}
+
+        def rank(stub: Stub) -> tuple[TaskId, int, int]:
+            """The order of writing: a day's files as the syllabus lists them."""
+            of_day = files.get((stub.task.week, stub.task.day), [])
+            return stub.task, of_day.index(stub.file) if stub.file in of_day else len(of_day), stub.line
+
         places: dict[TaskId, Place] = {}
-        for stub in sorted(unsolved(self.package), key=self._rank):
+        for stub in sorted(unsolved(self.package), key=rank):
             places.setdefault(stub.task, Place(stub.file, stub.line))
         return places
-
-    def _rank(self, stub: Stub) -> tuple[TaskId, int, int]:
-        """The order of writing: a day's files as the syllabus lists them."""
-        files = self.files(day_of(stub.task))
-        return stub.task, files.index(stub.file) if stub.file in files else len(files), stub.line
 
     def state(self, task: TaskId) -> str | None:
         """SOLVED, SKIPPED, or None: open. A task whose stub stands there is open, whatever was solved before."""
