@@ -15,10 +15,9 @@ import shlex
 import subprocess
 import sys
 from collections.abc import Sequence
-from functools import cache
 from pathlib import Path
 
-from tiny_llm_course.toml import read_toml
+from tiny_llm_course.commands import names
 
 ROOT = Path(__file__).resolve().parent.parent
 OUTPUTS = ROOT / "book" / "outputs"
@@ -64,17 +63,9 @@ def call_of(command: str, python: Sequence[str] = (sys.executable,)) -> list[str
     words = shlex.split(command, comments=True)
     if words[:3] == ["pdm", "run", "python"]:
         return [*python, *words[3:]]
-    if words[:2] == ["pdm", "run"] and words[2] in scripts():
-        return [sys.executable, "-m", "tiny_llm_course", *scripts()[words[2]], *words[3:]]
+    if words[:2] == ["pdm", "run"] and words[2] in names():
+        return [sys.executable, "-m", "tiny_llm_course", *words[2:]]
     sys.exit(f"expected `pdm run python` or `pdm run` and a command of tiny-llm, got {command!r}")
-
-
-@cache
-def scripts() -> dict[str, list[str]]:
-    """What `pdm run NAME` stands for, behind `tiny-llm`."""
-    table = read_toml(ROOT / "pyproject.toml")["tool"]["pdm"]["scripts"]
-    calls = {name: shlex.split(script["cmd"]) for name, script in table.items()}
-    return {name: words for name, (first, *words) in calls.items() if first == "tiny-llm"}
 
 
 if __name__ == "__main__":

@@ -10,6 +10,7 @@ from typing import Annotated
 
 import typer
 
+from .commands import NEED_SOLUTIONS
 from .files import write_whole
 from .git import IDENTITY, Git
 from .problems import CommandError, reporting
@@ -28,7 +29,6 @@ WITHHELD = (
 )
 EXPERIMENTS = re.compile(r"book/week_\d+/\w+\.py")  # all that a student needs of the book's sources
 HANDOUT = Path(__file__).parent / "handout"  # what students read instead of the course's own README
-COMMANDS = ("test-ref", "build-ext-ref", "grade", "report", "export", "stubs", "book", "check")  # of pyproject.toml
 
 
 def export(
@@ -39,8 +39,6 @@ def export(
     """Write a course to hand out: stubs, tests, commands; without the reference, mistakes and maintainers' files."""
     with reporting():
         workspace = Workspace()
-        if not workspace.has_solutions:
-            raise CommandError("this copy of the course was exported itself: it holds no solutions to withhold")
         if student.exists() and (not student.is_dir() or any(student.iterdir())):
             raise CommandError(f"--student: expected a folder that does not exist or is empty, got {student}")
         names = [name for name in _names() if _handed_out(name)]
@@ -96,7 +94,7 @@ def _without_commands(project: str) -> str:
     return "".join(
         line
         for line in project.splitlines(keepends=True)
-        if not line.startswith(tuple(f"{name} = {{" for name in COMMANDS))
+        if line.rstrip() not in {f'{name} = "tiny-llm {name}"' for name in NEED_SOLUTIONS}
     )
 
 

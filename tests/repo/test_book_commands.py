@@ -79,7 +79,7 @@ def test_commands_of_a_chapter(page: Path, clone: Clone) -> None:
         results.unlink()
     for command in commands_to_run(page):
         call = call_of(command)
-        if "generate" in call and "--max-tokens" not in call:
+        if {"main", "generate"} & set(call) and "--max-tokens" not in call:
             call += ["--max-tokens", "8"]
         if "bench" in call:
             call += ["--smoke"]

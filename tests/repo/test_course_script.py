@@ -1,5 +1,5 @@
-"""./course: what it says when something is missing, and what it hands to PDM. The installation itself is what
-.ci/run does; here PDM is replaced, so that the tests need no network."""
+"""./course: what it says when something is missing, how it installs, and what it calls. .ci/run tests the installation
+itself. These tests replace PDM, so they need no network."""
 
 import os
 import shutil
@@ -13,7 +13,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 @pytest.fixture
 def clone(tmp_path):
-    """A clone with a space in its path, whose `python -m venv` and PDM only say what they were asked."""
+    """A clone with a space in its path. Its Python, PDM and tiny-llm only say how they were called."""
     folder = tmp_path / "my course"
     folder.mkdir()
     for name in ("course", "pyproject.toml", "pdm.lock"):
@@ -49,15 +49,17 @@ def course(clone, path, *arguments, cwd=None, **env):
     )
 
 
-# A Python that makes virtual environments whose `python` prints its arguments and the variables meant for PDM, and
-# fails if FAILS says so.
+# A Python that makes virtual environments. Their `python` prints its arguments and the variables meant for PDM, and
+# fails if FAILS says so. Their `tiny-llm` prints how it was called, and where.
 GOOD_PYTHON = """
 case "$1 $2" in
 "-m venv")
     mkdir -p "$4/bin"
     echo '#!/bin/sh' > "$4/bin/python"
     echo '[ "$1" = -c ] || { echo "$PDM_PYTHON|$PDM_PROJECT|$*" >&2; exit ${FAILS:-0}; }' >> "$4/bin/python"
-    chmod +x "$4/bin/python" ;;
+    echo '#!/bin/sh' > "$4/bin/tiny-llm"
+    echo 'echo "tiny-llm: $*"; echo "$TINY_LLM_CALLED in $PWD with ${PATH%%:*}"' >> "$4/bin/tiny-llm"
+    chmod +x "$4/bin/python" "$4/bin/tiny-llm" ;;
 esac
 """
 
@@ -96,7 +98,7 @@ def test_no_venv_module(clone, path):
     assert "python3 has no venv module; on Debian and Ubuntu: sudo apt install python3-venv" in result.stderr
 
 
-def test_installs_once_and_hands_on_the_arguments(clone, path, tmp_path):
+def test_installs_once_and_calls_tiny_llm(clone, path, tmp_path):
     program(path, "python3", GOOD_PYTHON)
     arguments = ["test", "--week", "1", "--", "-k", "a b"]
     first = course(clone, path, *arguments, cwd=tmp_path)
@@ -105,8 +107,11 @@ def test_installs_once_and_hands_on_the_arguments(clone, path, tmp_path):
     assert "pdm[locked]" in first.stderr
     assert "-m pdm install --prod --frozen-lockfile" in first.stderr
     second = course(clone, path, *arguments, cwd=tmp_path)
-    run = f"{clone}/.venv/bin/python|{clone}|-m pdm run --working-dir {tmp_path} test --week 1 -- -k a b"
-    assert second.stderr.splitlines() == [run]
+    assert second.stderr == ""
+    assert second.stdout.splitlines() == [
+        "tiny-llm: test --week 1 -- -k a b",
+        f"{clone}/course in {tmp_path} with {clone}/.venv/bin",
+    ]
     (clone / "pdm.lock").write_text("another lock")
     assert "-m pdm install" in course(clone, path, "main").stderr, "a new lock is to be installed"
 
@@ -130,7 +135,14 @@ def test_an_installation_whose_python_is_gone_is_made_anew(clone, path):
 
 def test_without_arguments_it_lists_the_commands(clone, path):
     program(path, "python3", GOOD_PYTHON)
-    assert course(clone, path).stderr.splitlines()[-1].endswith("--list")
+    assert course(clone, path).stdout.startswith("tiny-llm: --help\n")
+
+
+def test_python_is_called_directly(clone, path):
+    program(path, "python3", GOOD_PYTHON)
+    assert course(clone, path, "next").returncode == 0
+    result = course(clone, path, "python", "my file.py", "-v")
+    assert (result.stdout, result.stderr) == ("", f"{clone}/.venv/bin/python|{clone}|my file.py -v\n")
 
 
 def test_is_plain_posix_sh():

@@ -1,0 +1,163 @@
+"""The commands: what `tiny-llm NAME` does. `./course NAME` and `pdm run NAME` do the same.
+
+A command's module is imported only when the command is called or listed, so that quick commands start quickly.
+"""
+
+from __future__ import annotations
+
+import ast
+import os
+import sys
+from collections.abc import Callable
+from difflib import get_close_matches
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import typer
+from typer.core import TyperGroup
+
+from .problems import CommandError, reporting
+from .workspace import ROOT, Workspace
+
+__all__ = ["ALL", "FOR_MAINTAINERS", "NEED_SOLUTIONS", "SHORT", "app", "called", "names"]
+
+FOR_LEARNERS = {  # module:function
+    "next": "lessons:next_task",
+    "test": "running:run",
+    "watch": "watch:watch",
+    "hint": "lessons:hint",
+    "progress": "lessons:progress",
+    "solution": "solutions:solution",
+    "reset": "solutions:reset",
+    "undo": "solutions:undo",
+    "update": "update:update",
+    "doctor": "doctor:doctor",
+    "generate": "text:generate",
+    "chat": "text:chat",
+    "batch": "batch:batch",
+    "serve": "serve:serve",
+    "build-ext": "build_ext:build_ext",
+    "bench": "bench.command:bench",
+    "roofline": "roofline:roofline",
+    "trace": "trace:trace",
+    "viz": "viz.commands:app",
+}
+FOR_INSTRUCTORS = {
+    "grade": "grading.commands:grade",
+    "report": "grading.commands:report",
+    "export": "export:export",
+}
+SHORT = {  # the words that this name replaces
+    "main": ["generate"],
+    "list": ["progress"],
+    "test-ref": ["test", "--impl", "ref"],
+    "bench-ref": ["bench", "--impl", "ref"],
+    "build-ext-ref": ["build-ext", "--impl", "ref"],
+}
+FOR_MAINTAINERS = {  # the script
+    "stubs": "scripts/stubs.py",
+    "book": "scripts/book.py",
+    "check": "scripts/check",
+}
+ALL = [*FOR_LEARNERS, *SHORT, *FOR_INSTRUCTORS, *FOR_MAINTAINERS]
+NEED_SOLUTIONS = {  # what a student's copy does not have
+    *FOR_INSTRUCTORS,
+    *FOR_MAINTAINERS,
+    *(name for name, words in SHORT.items() if "ref" in words),
+}
+PASSES_ON = {"ignore_unknown_options": True, "allow_extra_args": True}  # arguments that are for another program
+
+
+def called() -> str:
+    """How messages call this command: `./course` says how it was called itself."""
+    return os.environ.get("TINY_LLM_CALLED", "tiny-llm")
+
+
+def names() -> list[str]:
+    """The commands of this copy of the course."""
+    withheld = set() if Workspace().has_solutions else NEED_SOLUTIONS
+    absent = {name for name, script in FOR_MAINTAINERS.items() if not (ROOT / script).is_file()}
+    return [name for name in ALL if name not in withheld | absent]
+
+
+class Commands(TyperGroup):
+    """The group of all commands, which finds them in the tables."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        return names()
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        if cmd_name in SHORT:  # only to be listed: resolve_command puts the words in its place
+            return _command(cmd_name, _same_as(SHORT[cmd_name]), "Short forms")
+        if script := FOR_MAINTAINERS.get(cmd_name):
+            return _command(cmd_name, _script(script), "For maintainers", add_help_option=False)
+        place = FOR_LEARNERS.get(cmd_name) or FOR_INSTRUCTORS[cmd_name]
+        module, _, function = place.partition(":")
+        found = getattr(import_module(f".{module}", __package__), function)
+        return _command(cmd_name, found, "For instructors" if cmd_name in FOR_INSTRUCTORS else None)
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        name, *rest = args
+        if name not in names():
+            _run_program(name, rest)
+            with reporting():
+                raise CommandError(_unknown(name))
+        return super().resolve_command(ctx, [*SHORT.get(name, [name]), *rest])
+
+
+app = typer.Typer(
+    name="tiny-llm",
+    cls=Commands,
+    help="Write an LLM inference engine yourself, day by day.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+
+
+@app.callback()
+def _all() -> None:
+    pass  # without this, Typer expects a command that is registered
+
+
+def _command(name: str, found: Any, panel: str | None, add_help_option: bool = True) -> Any:
+    """What Typer makes of a function, or of a group of commands."""
+    if not isinstance(found, typer.Typer):
+        function, found = found, typer.Typer(add_completion=False)
+        settings = PASSES_ON if name == "test" or not add_help_option else None
+        found.command(name, context_settings=settings, add_help_option=add_help_option)(function)
+    command: Any = typer.main.get_command(found)
+    command.name, command.rich_help_panel = name, panel
+    return command
+
+
+def _same_as(words: list[str]) -> Callable[[], None]:
+    def command() -> None:
+        raise AssertionError("resolve_command puts other words in place of this command")
+
+    command.__doc__ = f"The same as {' '.join(words)}."
+    return command
+
+
+def _script(name: str) -> Callable[[typer.Context], None]:
+    """A command that becomes this script."""
+
+    def command(context: typer.Context) -> None:
+        os.execv(sys.executable, [sys.executable, str(ROOT / name), *context.args])
+
+    command.__doc__ = ast.get_docstring(ast.parse((ROOT / name).read_text(encoding="utf-8")))
+    return command
+
+
+def _run_program(name: str, arguments: list[str]) -> None:
+    """Become a program of the virtual environment, such as pytest. Return if there is none of this name."""
+    program = Path(sys.prefix) / "bin" / name
+    in_bin = Path(name).name == name and program.is_file() and os.access(program, os.X_OK)
+    if in_bin and sys.prefix != sys.base_prefix:
+        os.execv(program, [str(program), *arguments])
+
+
+def _unknown(name: str) -> str:
+    meant = get_close_matches(name, names(), 1)
+    return f"there is no command {name!r}; {f'did you mean {meant[0]}? ' if meant else ''}`{called()} --help` lists all"

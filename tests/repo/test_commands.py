@@ -1,0 +1,92 @@
+"""The names of the commands: what each stands for, under `tiny-llm`, `./course` and `pdm run` alike."""
+
+import shutil
+import sys
+from pathlib import Path
+
+import pytest
+from learner import Clone
+from typer.testing import CliRunner
+
+from tiny_llm_course.commands import ALL, FOR_MAINTAINERS, NEED_SOLUTIONS, SHORT, app
+from tiny_llm_course.toml import read_toml
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def tiny_llm(*arguments, cwd=ROOT, **variables):
+    return Clone(ROOT).run(*arguments, cwd=cwd, **variables)
+
+
+def test_pdm_runs_every_name():
+    """PDM needs a list of its own, which gives no name a second meaning."""
+    scripts = read_toml(ROOT / "pyproject.toml")["tool"]["pdm"]["scripts"]
+    assert scripts == {name: f"tiny-llm {name}" for name in ALL}
+
+
+def test_help_lists_every_name():
+    shown = tiny_llm("--help").stdout
+    rows = {line.split()[1]: line for line in shown.splitlines() if line.startswith("│ ") and line[2] != " "}
+    assert set(ALL) <= set(rows)
+    for name in ALL:
+        assert len(rows[name].split()) > 4, f"{name} needs a help text"
+    assert "The same as test --impl ref." in rows["test-ref"]
+    assert "Usage: ./course [OPTIONS]" in tiny_llm("--help", TINY_LLM_CALLED="./course").stdout
+
+
+@pytest.mark.parametrize("name", [name for name in ALL if name not in FOR_MAINTAINERS])
+def test_every_name_has_its_own_help(name):
+    run = CliRunner().invoke(app, [name, "--help"])
+    assert run.exit_code == 0
+    assert f"Usage: tiny-llm {SHORT.get(name, [name])[0]} " in run.stdout
+
+
+def test_a_short_form_takes_more_arguments():
+    run = tiny_llm("test-ref", "--week", "0", "--day", "1", "--", "-k", "task_9")
+    assert (run.returncode, run.stdout) == (5, "")
+    assert "-k task_9: expected the name of a test or task" in run.stderr
+    assert tiny_llm("list").stdout == tiny_llm("progress").stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "end"),
+    [(["stubs", "--check"], "problems: 0\n"), (["check", "native stubs --help"], ""), (["book", "--help"], "")],
+    ids=lambda value: value[0] if value else None,
+)
+def test_maintainers_scripts_run_from_any_folder(arguments, end, tmp_path):
+    run = tiny_llm(*arguments, cwd=tmp_path)
+    assert run.stdout.endswith(end)
+    assert run.returncode == (2 if arguments[0] == "check" else 0), run.stderr
+    assert arguments[0] != "check" or "no gate is called native stubs --help; there are stubs, " in run.stderr
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("nxt", "error: there is no command 'nxt'; did you mean next? `tiny-llm --help` lists all\n"),
+        ("w1d1.1", "error: there is no command 'w1d1.1'; `tiny-llm --help` lists all\n"),
+        ("../bin/python", "error: there is no command '../bin/python'; `tiny-llm --help` lists all\n"),
+        ("", "error: there is no command ''; `tiny-llm --help` lists all\n"),
+    ],
+)
+def test_an_unknown_name(name, message):
+    run = tiny_llm(name)
+    assert (run.returncode, run.stdout, run.stderr) == (2, "", message)
+
+
+@pytest.mark.skipif(sys.prefix == sys.base_prefix, reason="programs of a virtual environment")
+def test_programs_of_the_virtual_environment(tmp_path):
+    assert tiny_llm("pytest", "--version", cwd=tmp_path).stdout.startswith("pytest ")
+    shown = tiny_llm("python", "-c", "import sys; print(sys.argv[1:], sys.prefix)", "a b", "--", cwd=tmp_path).stdout
+    assert shown == f"['a b', '--'] {sys.prefix}\n"
+
+
+def test_a_copy_without_solutions_has_fewer(tmp_path):
+    shutil.copytree(ROOT / "src/tiny_llm_course", tmp_path / "src/tiny_llm_course")
+    shutil.copytree(ROOT / "src/tiny_llm", tmp_path / "src/tiny_llm")
+    clone = Clone(tmp_path)
+    shown = clone.run("--help").stdout
+    assert all(f"│ {name} " not in shown for name in NEED_SOLUTIONS)
+    assert all(f"│ {name} " in shown for name in ALL if name not in NEED_SOLUTIONS)
+    assert "there is no command 'grade'" in clone.run("grade").stderr
+    assert "instructors" not in shown
