@@ -82,6 +82,9 @@ class _Course:
         unmarked = [item.name for item in items if _is_hidden(item) and task_of(item) not in known]
         self._send("collected", tests=dict(counts), unmarked=unmarked)  # before -k takes some away
 
+    def pytest_collection_finish(self, session: pytest.Session) -> None:
+        self._send("chosen", tests=dict(Counter(str(task) for item in session.items if (task := task_of(item)))))
+
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_protocol(self, item: pytest.Item) -> None:
         """What is known before the test runs, since it may end this process."""

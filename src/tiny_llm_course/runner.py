@@ -1,32 +1,28 @@
-"""Runs day tests in a pytest of their own, and says what became of each."""
+"""Runs day tests in processes of their own, and says what became of each."""
 
 from __future__ import annotations
 
-import json
 import math
 import os
 import select
-import signal
-import subprocess
 import sys
-import tempfile
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import suppress
+from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from time import monotonic
 from typing import Any
 
+from .pytest_process import PytestProcess
 from .syllabus import Day, TaskId
 from .workspace import ROOT
 
-__all__ = ["HIDDEN", "Result", "Run", "pytest_command", "run_tests"]
+__all__ = ["HIDDEN", "Result", "Run", "files_of", "processors", "pytest_command", "run_tests"]
 
 TESTS = ROOT / "tests"
 HIDDEN = "test_hidden_"  # how the files of an instructor's own tests begin
 TIME_LIMIT = 30  # seconds a test; the slowest takes two on a slow machine
-_MEANING = dict.fromkeys(("SIGSEGV", "SIGBUS"), ": is there an index beyond an array, or a pointer to nothing?")
 GRACE = 15  # seconds beyond a test's own time limit, after which the process is killed
 
 
@@ -36,6 +32,11 @@ def _time_limit() -> float:
         return float(os.environ["TINY_LLM_TIME_LIMIT"])
     except (KeyError, ValueError):
         return TIME_LIMIT
+
+
+def processors() -> int:
+    """How many processors this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 @dataclass(frozen=True)
@@ -55,38 +56,50 @@ class Result:
 
 @dataclass
 class Run:
-    """What became of all."""
+    """What became of all tests."""
 
     results: list[Result] = field(default_factory=list)
-    collected: dict[TaskId, int] = field(default_factory=dict)  # tests of each task, chosen or not
+    collected: Counter[TaskId] = field(default_factory=Counter)  # tests of each task, chosen or not
+    chosen: Counter[TaskId] = field(default_factory=Counter)  # tests of each task that are run
+    begun: Counter[TaskId] = field(default_factory=Counter)  # of which so many were started,
+    finished: Counter[TaskId] = field(default_factory=Counter)  # and so many have a result
     unmarked: list[str] = field(default_factory=list)  # an instructor's tests that belong to no task
     named: dict[TaskId, str] = field(default_factory=dict)  # mistakes, by the catalogue's ids
-    running: str = ""  # the test that is running, or in which the process died or was killed
+    running: str = ""  # the test in which a process died or was killed
     problem: str = ""  # why it was, or what pytest said if it did not get as far as the tests
     interrupted: bool = False
+    is_collected: bool = False  # whether every process has said which tests it is going to run
     seconds: float = 0.0
-    started: dict[str, Any] | None = None  # task, name and text of the test that began last
 
     def take(self, event: dict[str, Any]) -> None:
-        """Add what the process says."""
+        """Add what a process says."""
         match event:
             case {"event": "collected", "tests": tests, "unmarked": unmarked}:
-                self.collected = {TaskId.parse(task): count for task, count in tests.items()}
-                self.unmarked = unmarked
-            case {"event": "start", "test": test, "about": started}:
-                self.running, self.started = test, started
+                self.collected.update(_by_task(tests))
+                self.unmarked += unmarked
+            case {"event": "chosen", "tests": tests}:
+                self.chosen.update(_by_task(tests))
+            case {"event": "start", "about": {"task": task}}:
+                self.begun[TaskId.parse(task)] += 1
             case {"event": "result", "task": task, **about}:
-                self.results.append(Result(task=TaskId.parse(task), **about))
-                self.running = ""
+                self._add(Result(task=TaskId.parse(task), **about))
             case {"event": "end", "named": named}:
-                self.named = {TaskId.parse(task): name for task, name in named.items()}
+                self.named |= _by_task(named)
 
-    def end_badly(self, problem: str) -> None:
-        """The process is gone, and the test that was running has failed by that."""
-        self.problem = problem
-        if self.running and self.started and not self.interrupted:
-            about = self.started | {"task": TaskId.parse(self.started["task"])}
-            self.results.append(Result(outcome="failed", message=problem, **about))
+    def end(self, process: PytestProcess, problem: str = "") -> None:
+        """End a process. If it did not end by itself, the test that was running has failed."""
+        problem, about = process.end(problem)
+        self.problem = self.problem or problem
+        self.running = self.running or process.running
+        self.chosen.subtract(_by_task(process.left or {}))
+        if problem and about and not self.interrupted:
+            failed = Result(outcome="failed", message=problem, **about | {"task": TaskId.parse(about["task"])})
+            self.chosen[failed.task] += 1
+            self._add(failed)
+
+    def _add(self, result: Result) -> None:
+        self.results.append(result)
+        self.finished[result.task] += 1
 
     def of(self, task: TaskId) -> list[Result]:
         return [result for result in self.results if result.task == task]
@@ -94,92 +107,96 @@ class Run:
     def is_solved(self, task: TaskId) -> bool:
         """Every test of the task was run, and passed."""
         results = self.of(task)
-        count = self.collected.get(task, 0)
+        count = self.collected[task]
         return len(results) == count > 0 and all(result.outcome == "passed" for result in results)
 
 
-def pytest_command(days: list[Day], package: str, arguments: list[str], tests: Path = TESTS) -> list[str]:
-    """The command that runs the tests of some days, and an instructor's beside them."""
+def _by_task(values: dict[str, Any]) -> dict[TaskId, Any]:
+    return {TaskId.parse(task): value for task, value in values.items()}
+
+
+def files_of(days: list[Day], tests: Path = TESTS) -> list[Path]:
+    """The files with the tests of some days, and then an instructor's own."""
+    return [*(tests / day.test_file for day in days), *sorted(tests.glob(f"{HIDDEN}*.py"))]
+
+
+def pytest_command(files: list[Path], package: str, arguments: list[str], tests: Path = TESTS) -> list[str]:
+    """The command that runs the tests in some files."""
     root = tests.parent
     options = ["-q", "--no-header", "--tb=short", f"--rootdir={root}", "-c", str(root / "pyproject.toml")]
     options += ["-p", "no:hypothesispytest", "-p", "no:anyio"]  # a second of imports that no day test needs
-    files = [str(tests / day.test_file) for day in days]
-    files += [str(file) for file in sorted(tests.glob(f"{HIDDEN}*.py"))]
-    return [sys.executable, "-m", "pytest", *options, f"--impl={package}", *arguments, *files]
+    return [sys.executable, "-m", "pytest", *options, f"--impl={package}", *arguments, *map(str, files)]
 
 
 def run_tests(
     days: list[Day],
     package: str,
     arguments: list[str],
-    on_result: Callable[[Run], None] = lambda run: None,
+    on_event: Callable[[Run], None] = lambda run: None,
     time_limit: float | None = None,
     tests: Path = TESTS,
     deadline: float = math.inf,
     stop: threading.Event | None = None,
+    jobs: int = 1,
 ) -> Run:
-    """Run tests; `on_result` is called after each. All ends after `deadline` seconds, or when `stop` is set."""
+    """Run tests in up to `jobs` processes, each with a share of the files.
+
+    on_event: is called with what is known so far, whenever that is more than before.
+    deadline, stop: all processes are killed after so many seconds, or when `stop` is set.
+    """
     time_limit = time_limit or _time_limit()
-    run = Run()
-    start = monotonic()
-    read, write = os.pipe()
-    with tempfile.TemporaryFile() as output:
-        command = [*pytest_command(days, package, arguments, tests), f"--events={write}", f"--time-limit={time_limit}"]
-        process = subprocess.Popen(command, pass_fds=[write], stdout=output, stderr=output, start_new_session=True)
-        os.close(write)
-        try:
-            for event in _events(read, time_limit + GRACE, start + deadline, stop):
-                run.take(event)
-                if event["event"] == "result":
-                    on_result(run)
-        except TimeoutError as error:
-            run.problem = str(error)
-        except KeyboardInterrupt:
-            run.problem, run.interrupted = "interrupted", True
-        finally:
-            os.close(read)
-            code = _end(process, wait=not run.problem)
-        if run.running or code not in (0, 1, 5):
-            output.seek(0)
-            run.end_badly(run.problem or _death(code, output.read().decode(errors="replace")))
+    run, start = Run(), monotonic()
+    files = files_of(days, tests)
+    shares = [files[first::jobs] for first in range(min(jobs, len(files)))]
+    processes: list[PytestProcess] = []
+    try:
+        for share in shares:
+            command = [*pytest_command(share, package, arguments, tests), f"--time-limit={time_limit}"]
+            processes.append(PytestProcess(command))
+        _listen(processes, run, on_event, time_limit + GRACE, start + deadline, stop)
+    except TimeoutError as error:
+        run.problem = str(error)
+    except KeyboardInterrupt:
+        run.problem, run.interrupted = "interrupted", True
+    finally:
+        for process in processes:
+            process.kill()
+        for process in processes:
+            run.end(process, run.problem or "ended")
+    if len(shares) > 1:  # in the order of one process
+        run.results.sort(key=lambda result: (result.hidden, result.task.week, result.task.day))
     run.seconds = monotonic() - start
     return run
 
 
-def _events(descriptor: int, patience: float, end: float, stop: threading.Event | None) -> Iterator[dict[str, Any]]:
-    """The lines of JSON that come, until the writer is gone. Raises a TimeoutError that says why, if it takes long."""
-    pending, heard = b"", monotonic()
-    while True:
-        ready, _, _ = select.select([descriptor], [], [], 0.5)
+def _listen(
+    processes: list[PytestProcess],
+    run: Run,
+    on_event: Callable[[Run], None],
+    patience: float,
+    end: float,
+    stop: threading.Event | None,
+) -> None:
+    """Take what processes say, and end each that has said all; it leaves the list.
+
+    Raises:
+        TimeoutError: all are to be ended; says why.
+    """
+    while processes:
+        ready, _, _ = select.select([process.descriptor for process in processes], [], [], 0.5)
         if monotonic() > end:
             raise TimeoutError("ended because all tests together took too long")
         if stop and stop.is_set():
             raise TimeoutError("interrupted")
-        if not ready and monotonic() - heard > patience:
-            raise TimeoutError(f"ended after {patience:g} seconds without an answer: is there a loop that never ends?")
-        if ready:
-            data, heard = os.read(descriptor, 65536), monotonic()
-            if not data:
-                return
-            *lines, pending = (pending + data).split(b"\n")
-            yield from (json.loads(line) for line in lines)
-
-
-def _end(process: subprocess.Popen[bytes], wait: bool) -> int:
-    """Its exit code. Nothing that it started is left behind."""
-    try:
-        if wait:
-            process.wait(timeout=5)
-    except subprocess.TimeoutExpired:
-        pass
-    finally:
-        with suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
-    return process.wait()
-
-
-def _death(code: int, output: str) -> str:
-    if code < 0:
-        name = signal.Signals(-code).name
-        return f"the code under test ended Python with {name}" + _MEANING.get(name, "")
-    return output.strip()[-4000:] or f"pytest ended with exit code {code}"
+        for process in list(processes):
+            events = process.events() if process.descriptor in ready else []
+            hangs = events == [] and monotonic() - process.heard > patience
+            for event in events or []:
+                run.take(event)
+            if events is None or hangs:
+                processes.remove(process)
+                why = f"ended after {patience:g} seconds without an answer: is there a loop that never ends?"
+                run.end(process, why if hangs else "")
+            run.is_collected = all(process.left is not None for process in processes)
+            if events != [] or hangs:
+                on_event(run)

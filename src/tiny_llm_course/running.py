@@ -16,16 +16,17 @@ from .catalogue import entry_of
 from .language import Lang, Messages
 from .problems import CommandError, reporting
 from .progress import SKIPPED, SOLVED
-from .runner import Result, Run, pytest_command, run_tests
+from .runner import Result, Run, files_of, processors, pytest_command, run_tests
 from .session import PACKAGES, package_of
-from .syllabus import Day, Task, TaskId, select_days, select_task
-from .terminal import show, signs, wrapped
-from .unsolved import task_in_message
+from .syllabus import Day, TaskId, select_days, select_task
+from .task_lines import TaskLines, open_task_of
+from .terminal import show, wrapped
 from .workspace import ROOT, Place, Workspace
 
-__all__ = ["Kept", "keep_progress", "run", "show_failure", "show_run"]
+__all__ = ["Kept", "keep_progress", "run", "show_failure", "show_outcome"]
 
 NONE_CHOSEN = 5  # pytest's exit code
+MAX_PROCESSES = 8  # each needs about half a gigabyte
 
 
 def run(
@@ -68,7 +69,7 @@ def _chooses_only(arguments: list[str]) -> bool:
 
 def _pytest(days: list[Day], package: str, arguments: list[str]) -> int:
     """Its exit code. In a subprocess, so that no error in a learner's file reaches this command."""
-    process = subprocess.Popen(pytest_command(days, package, arguments))
+    process = subprocess.Popen(pytest_command(files_of(days), package, arguments))
     while True:
         try:
             return process.wait()
@@ -77,12 +78,15 @@ def _pytest(days: list[Day], package: str, arguments: list[str]) -> int:
 
 
 def _summarised(days: list[Day], package: str, arguments: list[str], every: bool, say: Messages) -> int:
-    done = run_tests(days, package, arguments)
+    is_mine = package == PACKAGES["mine"]
+    lines = TaskLines(days, Workspace() if is_mine else None, say)
+    done = run_tests(days, package, arguments, lines.update, jobs=min(processors(), MAX_PROCESSES))
+    lines.finish(done)
     if not done.results and not done.problem:
         raise CommandError(_nothing_chosen(days, arguments), NONE_CHOSEN)
     workspace = Workspace()
-    kept = keep_progress(workspace, done) if package == PACKAGES["mine"] else Kept()
-    show_run(days, done, kept, every, say)
+    kept = keep_progress(workspace, done) if is_mine else Kept()
+    show_outcome(done, kept, every, say)
     if done.interrupted:
         return 130
     return 0 if not done.problem and all(result.outcome == "passed" for result in done.results) else 1
@@ -126,17 +130,11 @@ def keep_progress(workspace: Workspace, done: Run) -> Kept:
     return kept
 
 
-def show_run(days: list[Day], done: Run, kept: Kept, every: bool, say: Messages) -> None:
-    """A line for each task, then the first failure or stub, or what was learned."""
-    for day in days:
-        if any(done.of(task.id) for task in day.tasks):
-            show(say("run_day", week=day.week, day=day.number, chapter=say.of(day.chapter)), bold=True)
-            for task in day.tasks:
-                if results := done.of(task.id):
-                    _show_task(task, results, kept.stubs, say)
+def show_outcome(done: Run, kept: Kept, every: bool, say: Messages) -> None:
+    """The first failure or stub, or what was learned."""
     failures = [result for result in done.results if result.outcome == "failed"]
     stubs = [result for result in done.results if result.outcome == "unsolved"]
-    if done.problem and not (failures and failures[-1].message == done.problem):
+    if done.problem and all(failure.message != done.problem for failure in failures):
         show()
         show(say("run_ended", test=done.running or "pytest", problem=done.problem).strip("\n"), fg="red")
     for failure in failures if every else failures[:1]:
@@ -149,7 +147,7 @@ def show_run(days: list[Day], done: Run, kept: Kept, every: bool, say: Messages)
         show("\n" + say("run_more", count=len(failures) - 1), dim=True)
     if stubs and not failures and not done.problem:
         show()
-        _show_stub(min(stubs, key=_open_task), kept.stubs, say)
+        _show_stub(min(stubs, key=open_task_of), kept.stubs, say)
     if kept.skipped:
         listed = ", ".join(map(str, kept.skipped))
         show("\n" + say("run_skipped", tasks=listed, first=kept.skipped[0]).strip("\n"), dim=True)
@@ -176,27 +174,9 @@ def show_failure(failure: Result, done: Run, say: Messages) -> None:
         show(wrapped(say.of(mistake.diagnosis)))
 
 
-def _show_task(task: Task, results: list[Result], stubs: dict[TaskId, Place], say: Messages) -> None:
-    count = {outcome: sum(result.outcome == outcome for result in results) for outcome in ("failed", "unsolved")}
-    if count["failed"]:
-        mark, colour, text = "x", "red", say("run_failed", failed=count["failed"], count=len(results))
-    elif count["unsolved"]:
-        first = min(_open_task(result) for result in results if result.outcome == "unsolved")
-        text = say("run_unsolved") if task.id in {first, *stubs} else say("run_waits", task=first)
-        mark, colour = signs()[2], None
-    else:
-        mark, colour, text = signs()[0], "green", say("run_passed", count=len(results))
-    show(f"  {mark} {task.id}  {say.of(task.title)}: {text}", fg=colour)
-
-
-def _open_task(stub: Result) -> TaskId:
-    """What is still to be written: the task that was tested, or an earlier one that it builds on."""
-    return task_in_message(stub.stub["message"]) or stub.task
-
-
 def _show_stub(stub: Result, stubs: dict[TaskId, Place], say: Messages) -> None:
     """Where code is still to be written."""
-    task = _open_task(stub)
+    task = open_task_of(stub)
     show(f"NotImplementedError: {stub.stub['message'].partition('. ')[0]}.", fg="yellow")
     found = stubs.get(task) or Place(Path(stub.stub["file"]), stub.stub["line"])  # of a kernel, a Python file raised it
     place = f"{os.path.relpath(found.file)}:{found.line}"

@@ -11,7 +11,7 @@ from typing import Any
 
 import typer
 
-__all__ = ["as_called", "bar", "left", "right", "show", "signs", "wrapped"]
+__all__ = ["StatusLine", "as_called", "bar", "left", "right", "show", "signs", "wrapped"]
 
 BAR = 18  # characters
 
@@ -25,6 +25,26 @@ def show(text: str = "", *, nl: bool = True, **style: Any) -> None:
     plain = not forced and (bool(os.environ.get("NO_COLOR")) or os.environ.get("TERM") == "dumb")
     text = as_called(text)
     typer.echo(text if plain or not style else typer.style(text, **style), nl=nl, color=True if forced else None)
+
+
+class StatusLine:
+    """The last line of a terminal, which the next text replaces. It is on stderr, so piped output never contains it."""
+
+    def __init__(self) -> None:
+        self._shown = ""
+        self._can_show = sys.stderr.isatty() and os.environ.get("TERM", "dumb") != "dumb"
+
+    def show(self, text: str) -> None:
+        if self._can_show and text != self._shown:
+            width = shutil.get_terminal_size().columns - 1
+            print("\r" + _cut(text, width) + "\x1b[K", end="", file=sys.stderr, flush=True)
+            self._shown = text
+
+    def clear(self) -> None:
+        """Leave an empty line, for other text."""
+        if self._shown:
+            print("\r\x1b[K", end="", file=sys.stderr, flush=True)
+            self._shown = ""
 
 
 def as_called(text: str) -> str:
@@ -73,6 +93,13 @@ def left(text: str, width: int) -> str:
 def right(text: str, width: int) -> str:
     """The same with the text at the right end."""
     return _blanks(text, width) + text
+
+
+def _cut(text: str, width: int) -> str:
+    """As much of the text as fits into so many columns."""
+    while _columns(text) > width:
+        text = text[:-1]
+    return text
 
 
 def _blanks(text: str, width: int) -> str:

@@ -21,9 +21,10 @@ from .lessons import TaskArgument, chosen_task, progress_table, show_hint, show_
 from .problems import CommandError, reporting
 from .regions import SUFFIXES
 from .runner import run_tests
-from .running import keep_progress, show_run
+from .running import keep_progress, show_outcome
 from .session import PACKAGES
 from .syllabus import Task, day_of, tasks
+from .task_lines import TaskLines
 from .terminal import show, wrapped
 from .workspace import Workspace
 
@@ -99,7 +100,8 @@ class _Watch:
         workspace = Workspace()
         kept = keep_progress(workspace, done)
         self._clear()
-        show_run([day], done, kept, False, self._say)
+        TaskLines([day], workspace, self._say).finish(done)
+        show_outcome(done, kept, False, self._say)
         if done.is_solved(self._task.id):
             if self._task.id not in kept.solved:
                 show("\n" + wrapped(self._say.of(entry_of(self._task.id).learned)))

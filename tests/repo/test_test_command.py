@@ -300,6 +300,28 @@ def test_a_loop_that_does_not_end_is_cut_off(tree):
     assert summary.returncode == 1
 
 
+def test_a_tasks_line_does_not_wait_for_the_next_task(tree):
+    """Task 1 is done, and task 2 never ends: its line is there, and below it how far the tests are, until Ctrl-C."""
+    with edited(tree, "basics.py", with_body(tree, "basics.py", "silu", "while True: pass")):
+        terminal = Clone(tree).terminal("test", "--week", "1", "--day", "4", TINY_LLM_TIME_LIMIT="100")
+        terminal.wait_for("○ w1d4.1  RMSNorm: to be written\n")
+        terminal.wait_for("tests: 27 of 66  w1d4.2")
+        terminal.send("\x03")
+        code = terminal.exit_code()
+    assert code == 130
+    assert "The run ended early, in tests/test_week_1_day_4.py::test_task_2_silu" in terminal.screen
+    assert "w1d4.2  SiLU" not in terminal.screen, "it has no result"
+    assert terminal.screen.rstrip().rpartition("\n")[2].startswith("tests run: 27, in ")
+
+
+def test_piped_output_is_only_lines(tree):
+    """In several processes, too: no bars, no colours, the days in order."""
+    result = tiny_llm_test(tree, "--week", "1", "-k", "task_1")
+    assert not re.search(r"[\x1b\r]", result.stdout + result.stderr)
+    days = re.findall(r"^Week 1 day (\d): .*\n  ○ w1d(\d).1  .*: to be written$", result.stdout, re.MULTILINE)
+    assert days == [(str(day), str(day)) for day in range(1, 8)]
+
+
 def test_a_breakpoint_that_nobody_would_see(tree):
     """With -s it stops for longer than a test may take."""
     with edited(tree, "basics.py", with_body(tree, "basics.py", "silu", "breakpoint()", "return x")):

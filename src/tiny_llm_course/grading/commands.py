@@ -15,11 +15,12 @@ from ..build_ext import has_kernels
 from ..files import write_whole
 from ..language import Messages
 from ..problems import CommandError, reporting, say
+from ..runner import processors
 from ..syllabus import select_days
 from ..terminal import show
 from ..workspace import Workspace
 from .formats import EACH, LEGEND, TOGETHER, from_json, table_line
-from .grades import Grade, Limits, default_jobs, grade_all
+from .grades import Grade, Limits, grade_all
 from .html_report import html_report
 from .submissions import find_submissions
 
@@ -61,7 +62,7 @@ def grade(
         submissions = find_submissions(paths)
         live = form == "table" and out is None
         progress = _Progress([submission.name for submission in submissions], live)
-        grades = grade_all(submissions, days, hidden, limits, jobs or default_jobs(), progress.add)
+        grades = grade_all(submissions, days, hidden, limits, jobs or processors(), progress.add)
         progress.end()
         if form in EACH:
             assert out

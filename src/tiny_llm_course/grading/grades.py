@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import tempfile
 import threading
@@ -21,7 +20,7 @@ from ..workspace import ROOT, Workspace
 from .kernels import compile_submitted, is_taken
 from .submissions import Submission
 
-__all__ = ["SOLVED", "UNSOLVED", "Grade", "Limits", "TaskGrade", "default_jobs", "grade_all"]
+__all__ = ["SOLVED", "UNSOLVED", "Grade", "Limits", "TaskGrade", "grade_all"]
 
 SOLVED, FAILED, UNSOLVED = "solved", "failed", "unsolved"
 
@@ -175,8 +174,3 @@ def _task_grade(task: Task, run: Run) -> TaskGrade:
 
 def _not_tested(task: Task) -> TaskGrade:
     return TaskGrade(task.id, 0, 0, FAILED)
-
-
-def default_jobs() -> int:
-    """One for each CPU that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

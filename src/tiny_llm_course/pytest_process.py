@@ -1,0 +1,98 @@
+"""A pytest in a process of its own, and the events that it writes into a pipe."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import tempfile
+from collections import Counter
+from contextlib import suppress
+from time import monotonic
+from typing import Any
+
+__all__ = ["PytestProcess"]
+
+_MEANING = dict.fromkeys(("SIGSEGV", "SIGBUS"), ": is there an index beyond an array, or a pointer to nothing?")
+_USUAL = (0, 1, 5)  # exit codes: all tests passed, some failed, there were none
+
+
+class PytestProcess:
+    """A running pytest.
+
+    command: its words, to which the option that names the pipe is added.
+    """
+
+    def __init__(self, command: list[str]):
+        self.descriptor, write = os.pipe()
+        self.heard = monotonic()  # when the last event came
+        self.left: Counter[str] | None = None  # how many tests of each task it has still to run, once it knows
+        self.running = ""  # the test that is running
+        self._about: dict[str, Any] | None = None
+        self._pending = b""
+        self._output = tempfile.TemporaryFile()  # noqa: SIM115 (`end` closes it)
+        try:
+            self._process = subprocess.Popen(
+                [*command, f"--events={write}"],
+                pass_fds=[write],
+                stdout=self._output,
+                stderr=self._output,
+                start_new_session=True,
+            )
+        finally:
+            os.close(write)
+
+    def events(self) -> list[dict[str, Any]] | None:
+        """The events that came since the last call, at least one byte of them. None: the process wrote its last."""
+        data = os.read(self.descriptor, 65536)
+        if not data:
+            return None
+        self.heard = monotonic()
+        *lines, self._pending = (self._pending + data).split(b"\n")
+        events = [json.loads(line) for line in lines]
+        for event in events:
+            match event:
+                case {"event": "chosen", "tests": tests}:
+                    self.left = Counter(tests)
+                case {"event": "start", "test": test, "about": about}:
+                    self.running, self._about = test, about
+                case {"event": "result", "task": task} if self.left is not None:
+                    self.running = ""
+                    self.left[task] -= 1
+        return events
+
+    def kill(self) -> None:
+        """End the process and all that it started."""
+        with suppress(ProcessLookupError):
+            os.killpg(self._process.pid, signal.SIGKILL)
+
+    def end(self, problem: str) -> tuple[str, dict[str, Any] | None]:
+        """Wait for the end, and leave nothing behind that the process started.
+
+        problem: why it is to be ended now. Empty: it wrote its last event, and has a moment to end by itself.
+
+        Returns what went wrong, or an empty string; and, of the test that was running then, what there is to tell.
+        """
+        try:
+            if not problem:
+                self._process.wait(timeout=5)
+        except subprocess.TimeoutExpired:
+            pass
+        finally:
+            self.kill()
+            os.close(self.descriptor)
+        code = self._process.wait()
+        with self._output:
+            if not self.running and code in _USUAL:
+                return problem, None
+            self._output.seek(0)
+            output = self._output.read().decode(errors="replace")
+        return problem or _death(code, output), self._about if self.running else None
+
+
+def _death(code: int, output: str) -> str:
+    if code < 0:
+        name = signal.Signals(-code).name
+        return f"the code under test ended Python with {name}" + _MEANING.get(name, "")
+    return output.strip()[-4000:] or f"pytest ended with exit code {code}"

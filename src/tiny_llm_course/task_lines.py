@@ -1,0 +1,71 @@
+"""A line for each task that was tested, as soon as its last test has ended."""
+
+from __future__ import annotations
+
+from .language import Messages
+from .runner import Result, Run
+from .syllabus import Day, Task, TaskId
+from .terminal import StatusLine, show, signs
+from .unsolved import task_in_message
+from .workspace import Workspace
+
+__all__ = ["TaskLines", "open_task_of"]
+
+
+class TaskLines:
+    """Prints lines in the order of the course, each day's heading first. A terminal also shows how far the tests are.
+
+    Several days may be tested at a time: a line waits until all lines before it are printed.
+
+    workspace: says which tasks have a stub. None: the reference is tested, which has none.
+    """
+
+    def __init__(self, days: list[Day], workspace: Workspace | None, say: Messages):
+        self._waiting = [(day, task) for day in days for task in day.tasks]
+        self._workspace = workspace
+        self._say = say
+        self._day: Day | None = None  # whose heading was printed last
+        self._status = StatusLine()
+
+    def update(self, run: Run) -> None:
+        """Print the lines of tasks whose last test has ended."""
+        if run.is_collected:
+            while self._waiting and run.finished[self._waiting[0][1].id] >= run.chosen[self._waiting[0][1].id]:
+                self._print_next(run)
+            done, count = run.finished.total(), run.chosen.total()
+            running = [task for task in run.begun if run.finished[task] < run.chosen[task]]
+            self._status.show("  ".join([self._say("run_status", done=done, count=count), *map(str, running)]))
+
+    def finish(self, run: Run) -> None:
+        """Print the lines of all other tasks that have a result."""
+        while self._waiting:
+            self._print_next(run)
+        self._status.clear()
+
+    def _print_next(self, run: Run) -> None:
+        day, task = self._waiting.pop(0)
+        if results := run.of(task.id):
+            self._status.clear()
+            if day != self._day:
+                chapter = self._say.of(day.chapter)
+                show(self._say("run_day", week=day.week, day=day.number, chapter=chapter), bold=True)
+                self._day = day
+            self._show(task, results)
+
+    def _show(self, task: Task, results: list[Result]) -> None:
+        failed, unsolved = (sum(result.outcome == outcome for result in results) for outcome in ("failed", "unsolved"))
+        if failed:
+            mark, colour, text = "x", "red", self._say("run_failed", failed=failed, count=len(results))
+        elif unsolved:
+            first = min(open_task_of(result) for result in results if result.outcome == "unsolved")
+            stubs = self._workspace.stubs if self._workspace else {}
+            text = self._say("run_unsolved") if task.id in {first, *stubs} else self._say("run_waits", task=first)
+            mark, colour = signs()[2], None
+        else:
+            mark, colour, text = signs()[0], "green", self._say("run_passed", count=len(results))
+        show(f"  {mark} {task.id}  {self._say.of(task.title)}: {text}", fg=colour)
+
+
+def open_task_of(stub: Result) -> TaskId:
+    """The task that is still to be written: the one that was tested, or an earlier one that it builds on."""
+    return task_in_message(stub.stub["message"]) or stub.task
