@@ -26,7 +26,7 @@ from .workspace import ROOT, Place, Workspace
 __all__ = ["Kept", "keep_progress", "run", "show_failure", "show_outcome"]
 
 NONE_CHOSEN = 5  # pytest's exit code
-MAX_PROCESSES = 8  # each needs about half a gigabyte
+MAX_PROCESSES = 8  # each needs about a quarter of a gigabyte
 
 
 def run(
