@@ -35,14 +35,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "task(id): the course's task that a test belongs to, as in task('w1d2.3')")
-    config.addinivalue_line("markers", "nightly(reason): too slow for every change; runs with `./course check --all`")
     barred.install(config.getoption("--impl"))
-
-
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    if os.environ.get("TINY_LLM_CHECK_ALL") != "1" and (late := [i for i in items if i.get_closest_marker("nightly")]):
-        config.hook.pytest_deselected(items=late)
-        items[:] = [item for item in items if item not in late]
 
 
 @pytest.fixture(params=list(DEVICES), autouse=len(DEVICES) > 1)

@@ -23,6 +23,7 @@ __all__ = ["INERT", "digest", "digest_of_files", "is_input", "python_code"]
 INERT = {  # what is loaded or read with the tests: why it cannot change a verdict
     "tiny_llm_course/reporter": "shows results, and measures time",
     "tiny_llm_course/runner": "starts pytest",
+    "tiny_llm_course/pytest_process": "starts pytest",
     "tiny_llm_course/grading/": "judges submissions",
     "tiny_llm_course/workspace": "knows where a learner stands",
     "tiny_llm_course/progress": "knows where a learner stands",

@@ -1,8 +1,6 @@
 """What holds for the course as it lies in the repository. test_gates.py and test_trees.py show that each gate can fail.
 
 A tree runs the tests of its day and the next; with `./course check --all` those of every day, in the days' square.
-
-In a learner's fork `test_stubs_are_fresh` fails, as it should.
 """
 
 from __future__ import annotations
@@ -15,7 +13,6 @@ import pytest
 import trees
 import verdicts
 
-from tiny_llm_course.stub_files import check_stubs
 from tiny_llm_course.syllabus import Day, TaskId, select_days
 
 REPOSITORY = Path(__file__).parents[2]
@@ -48,11 +45,6 @@ def pristine(tmp_path_factory):
     root = tmp_path_factory.mktemp("pristine")
     trees.build_tree(root, REPOSITORY, nothing)
     return trees.run_tests(root, files_of(DAYS))
-
-
-def test_stubs_are_fresh():
-    problems = check_stubs(REFERENCE, REPOSITORY / "src/tiny_llm", REPOSITORY / "scripts/stubs.manifest.json")
-    assert not problems, show([*problems, "run: pdm run stubs"])
 
 
 @pytest.mark.parametrize("check", STATIC_GATES)

@@ -1,4 +1,4 @@
-"""What other programs say of the repository: formatter, linter, type checker, compilers."""
+"""What programs say of the repository: the stubs' generator, formatter, linter, type checker, compilers."""
 
 import subprocess
 import sys
@@ -22,6 +22,11 @@ def check(*command):
     )
     if run.returncode:
         pytest.fail(f"{' '.join(command)} ended with exit code {run.returncode}:\n{run.stdout}", pytrace=False)
+
+
+def test_stubs():
+    """In a learner's fork this fails, as it should."""
+    check("scripts/stubs.py", "--check")
 
 
 def test_format():

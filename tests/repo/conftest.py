@@ -1,0 +1,17 @@
+"""Tests of the repository that are too slow for every change run with `./course check --all`."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "nightly(reason): too slow for every change; runs with `./course check --all`")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if os.environ.get("TINY_LLM_CHECK_ALL") != "1" and (late := [i for i in items if i.get_closest_marker("nightly")]):
+        config.hook.pytest_deselected(items=late)
+        items[:] = [item for item in items if item not in late]
