@@ -33,7 +33,7 @@ CODE = {  # a day, a file that it depends on, a text in it, and another text
     "comparing": (ATTENTION, "src/tiny_llm_course/recording.py", "1e-6", "1e-3"),
     "making mistakes": (ATTENTION, "src/tiny_llm_course/mistaken.py", r"if count != 1", "if count < 1"),
     "the matrix": (ATTENTION, "tests/repo/catalogue_matrix.py", "if run.failed else run", "if False else run"),
-    "the syllabus's bars": (ATTENTION, "src/tiny_llm_course/syllabus.toml", r'modules = \["attention', 'modules = ["x'),
+    "the syllabus's bars": (ATTENTION, "src/tiny_llm_course/syllabus.toml", r'modules = \["basics', 'modules = ["x'),
     "a version": (ATTENTION, "pdm.lock", r'(name = "numpy"\nversion = ")[\d.]+', r"\g<1>1.0"),
     "pytest's options": (ATTENTION, "pyproject.toml", '"--strict-markers"', '"-x"'),
     "a kernel": (KERNEL, f"{KERNELS}/quantized_matvec.cpp", r"return", "return 1 +"),
