@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 import time
 from collections.abc import Awaitable, Callable
 from contextlib import aclosing
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,7 +16,8 @@ from test_serving import Letters, Moody, pages, small_model
 from tiny_llm_ref.generate import generate
 from tiny_llm_ref.kv_cache import KVCache
 from tiny_llm_ref.sampler import make_sampler
-from tiny_llm_ref.serving.async_engine import AsyncEngine, EngineStoppedError, QueueFullError, Update
+from tiny_llm_ref.serving import async_engine
+from tiny_llm_ref.serving.async_engine import AsyncEngine, EngineStoppedError, QueueFullError, Update, _join
 from tiny_llm_ref.serving.engine import Engine
 from tiny_llm_ref.serving.preempting_scheduler import PreemptingScheduler
 from tiny_llm_ref.serving.request import Request, SamplingParams, TextStream
@@ -167,16 +170,35 @@ def test_the_end_of_those_who_take_too_long() -> None:
     asyncio.run(asyncio.wait_for(test(), 60))
 
 
-def test_an_engine_that_cannot_be_made() -> None:
+def test_an_engine_that_cannot_be_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its thread has ended when `start` raises: Python aborts a process that ends while the thread is still ending.
+
+    This thread ends only when somebody waits for its end, so that it cannot win by chance.
+    """
+
     def fail() -> Engine:
         raise OSError("no weights")
 
+    class Slow(AsyncEngine):
+        def _run(self, made: Any) -> None:
+            super()._run(made)
+            is_joined.wait(60)
+
+    def join(thread: threading.Thread) -> None:
+        is_joined.set()
+        _join(thread)
+
     async def test() -> None:
-        engine = AsyncEngine(fail)
+        engine = Slow(fail)
         with pytest.raises(OSError, match="no weights"):
             await engine.start()
+        assert not engine._thread.is_alive()  # type: ignore[union-attr]
+        assert not Path(f"/proc/self/task/{engine._thread.native_id}").exists()  # type: ignore[union-attr]
+        assert engine.is_stopping
         await engine.stop()
 
+    is_joined = threading.Event()
+    monkeypatch.setattr(async_engine, "_join", join)
     asyncio.run(asyncio.wait_for(test(), 60))
 
 

@@ -89,12 +89,16 @@ class AsyncEngine:
         self._over = asyncio.Event()  # the thread ends
 
     async def start(self) -> None:
-        """Make the engine. Raises what making it raised."""
+        """Make the engine. Raises what making it raised; the thread has ended then."""
         self._loop = asyncio.get_running_loop()
         made: Future[None] = Future()
         self._thread = threading.Thread(target=self._run, args=(made,), name="engine", daemon=True)
         self._thread.start()
-        await asyncio.wrap_future(made)
+        try:
+            await asyncio.wrap_future(made)
+        except Exception:
+            await self.stop()  # the caller may end the process now, and Python aborts if the thread is still ending
+            raise
 
     async def stop(self, timeout: float | None = None) -> None:
         """Take no more requests, and return when those that are being served are over: by themselves, or after so many
@@ -253,13 +257,13 @@ class AsyncEngine:
 
 
 def _join(thread: threading.Thread) -> None:
-    """Until a thread is over, for the system as well.
+    """Wait until a thread has ended, for the system as well.
 
-    MLX's random keys are a thread's own, and are taken down at its end, for which Python is needed. Before Python 3.13,
-    `join` does not wait for that, and a process that ends in the same moment is aborted.
+    Each thread has MLX random keys of its own. They are freed when the thread ends, and freeing them needs Python.
+    Before Python 3.13, `join` does not wait for that, and a process that exits at that moment is aborted.
     """
     thread.join()
-    while Path(f"/proc/self/task/{thread.native_id}").exists():  # Linux
+    while Path(f"/proc/self/task/{thread.native_id}").exists():  # Linux; the system signals this end to nobody
         time.sleep(0.001)
-    if sys.platform == "darwin":
+    if sys.platform == "darwin":  # which does not even show it
         time.sleep(0.05)
