@@ -9,12 +9,13 @@ from __future__ import annotations
 import asyncio
 import math
 import threading
-import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine
+from contextlib import suppress
+from queue import SimpleQueue
 from types import SimpleNamespace
 from typing import Any, TypeAlias
 
-__all__ = ["play"]
+__all__ = ["Jobs", "play", "settle"]
 
 Scene: TypeAlias = Callable[..., Coroutine[Any, Any, Any]]
 PATIENCE, SHORT_PATIENCE = 10.0, 1.0  # seconds; the second for mistakes that are known
@@ -58,6 +59,56 @@ async def whole(scene: Coroutine[Any, Any, Any], patience: float = PATIENCE) -> 
     return playing.result()
 
 
+async def settle(turns: int = 100) -> None:
+    """Give the loop this many turns, far more than any answer needs. Without a clock, each run sees the same."""
+    for _ in range(turns):
+        await asyncio.sleep(0)  # one turn, and no time
+
+
+class Jobs(SimpleQueue[Any]):
+    """An engine's queue of jobs, which sees how the engine's thread waits for one."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._looks = 0
+        self._resting: asyncio.Future[bool] | None = None  # while somebody watches
+
+    async def rest(self, served: Any) -> bool:
+        """Return once the engine's thread, which has nothing to do, sleeps until a job comes; or once it has looked
+        for one ten times without sleeping. Returns whether it sleeps."""
+        resting = asyncio.get_running_loop().create_future()
+        await served.call(lambda engine: self._watch(resting))
+        return await resting
+
+    def _watch(self, resting: asyncio.Future[bool]) -> None:
+        self._looks, self._resting = 0, resting
+
+    def _looked(self, sleeps: bool = False) -> None:
+        self._looks += 1
+        resting = self._resting
+        if resting is not None and (sleeps or self._looks == 10):
+            self._resting = None
+            _tell(resting.get_loop(), lambda: resting.done() or resting.set_result(sleeps))
+
+    def empty(self) -> bool:
+        self._looked()
+        return super().empty()
+
+    def get_nowait(self) -> Any:
+        self._looked()
+        return super().get_nowait()
+
+    def get(self, block: bool = True, timeout: float | None = None) -> Any:
+        self._looked(sleeps=block and (timeout is None or timeout > 0.02) and super().empty())
+        return super().get(block, timeout)
+
+
+def _tell(loop: asyncio.AbstractEventLoop, callback: Callable[[], Any]) -> None:
+    """From any thread: have the loop call this, unless the scene is over."""
+    with suppress(RuntimeError):  # the loop is closed
+        loop.call_soon_threadsafe(callback)
+
+
 class Work:
     """A request that an engine gives `count` tokens: 10, 11, 12, ... Its text comes a step later than its tokens, and
     the rest of it with the last one."""
@@ -91,11 +142,11 @@ class Steps:
         self.log: list[str] = []
         self.works: dict[str, Work] = {}
         self.threads: set[int] = set()
-        self.looks = 0  # whether there is work
         self.error: Exception | None = None  # of the next step
         self.is_in_step = self.is_over = False
         self._permits = threading.Semaphore(0) if is_paced else None
         self._turns = turns
+        self._loop, self._has_begun = asyncio.get_running_loop(), asyncio.Event()  # a step, as far as the loop knows
 
     @property
     def scheduler(self) -> list[Work]:
@@ -104,7 +155,6 @@ class Steps:
     @property
     def has_work(self) -> bool:
         self._used()
-        self.looks += 1
         return bool(self.works)
 
     def _used(self) -> None:
@@ -130,7 +180,9 @@ class Steps:
         self.log.append("step")
         self.is_in_step = True
         if (permits := self._permits) is not None:
+            _tell(self._loop, self._has_begun.set)
             permits.acquire()
+            _tell(self._loop, self._has_begun.clear)
         self.is_in_step = False
         self._used()
         if self.error is not None:
@@ -157,9 +209,8 @@ class Steps:
             permits.release()
 
     async def in_step(self) -> None:
-        """Until one has begun."""
-        while not self.is_in_step:
-            await asyncio.sleep(0.001)
+        """Wait until a step has begun that is not allowed to end yet."""
+        await self._has_begun.wait()
 
     def end(self) -> None:
         """Whoever still uses it does so no longer."""
@@ -172,6 +223,7 @@ async def _served(
 ) -> Any:
     """What a scene saw in which this engine serves. It is stopped behind it. Raises what broke the engine's thread."""
     whole = impl.serving.async_engine.AsyncEngine(lambda: engine, max_requests)
+    whole._jobs = Jobs()
     await whole.start()
     playing, broken = asyncio.ensure_future(body(whole)), asyncio.ensure_future(whole.broken.wait())
     try:
@@ -261,9 +313,7 @@ async def published(impl: Any, count: int, at: list[int], has_text: bool = True)
         while len(work.output) < number:
             work.go_on()
         await asyncio.to_thread(stream.publish)
-    while stream.updates.qsize() < len(at):
-        await asyncio.sleep(0)
-    return [told(stream.updates.get_nowait()) for _ in at]
+    return [told(await stream.updates.get()) for _ in at]
 
 
 async def published_error(impl: Any) -> Any:
@@ -359,7 +409,7 @@ async def jobs_during_a_step(impl: Any) -> list[str]:
         [stream] = await begun(impl, served, Work("a", 3))
         await engine.in_step()
         jobs = [job(number) for number in range(3)]
-        await asyncio.sleep(0.02)  # so that they have come
+        await settle()  # so that they have come
         engine.allow(3)
         await asyncio.gather(rest_of(stream), *jobs)
 
@@ -384,25 +434,21 @@ async def answers_of_jobs(impl: Any) -> list[Any]:
     return await _served(impl, Steps(), body)
 
 
-async def looks_without_work(impl: Any) -> int:
-    """How often the engine is asked whether there is work, in 0.2 seconds in which nobody comes."""
+async def sleeps_without_work(impl: Any) -> bool:
+    """Whether the engine's thread sleeps after a request, when nobody comes."""
 
-    async def body(served: Any) -> int:
+    async def body(served: Any) -> bool:
         await answer_to(impl, served, Work("a"))
-        await served.call(lambda engine: None)
-        before = engine.looks
-        await asyncio.sleep(0.2)
-        return engine.looks - before
+        return await served._jobs.rest(served)
 
-    engine = Steps()
-    return await _served(impl, engine, body)
+    return await _served(impl, Steps(), body)
 
 
 async def after_a_pause(impl: Any) -> list[Any]:
     async def body(served: Any) -> list[Any]:
-        await asyncio.sleep(0.02)
+        await served._jobs.rest(served)
         first = await answer_to(impl, served, Work("a", 1))
-        await asyncio.sleep(0.02)
+        await served._jobs.rest(served)
         return [first, await answer_to(impl, served, Work("b", 1))]
 
     return await _served(impl, Steps(), body)
@@ -430,9 +476,9 @@ async def stopped_with_work(impl: Any) -> list[Any]:
         [stream] = await begun(impl, served, Work("a", 4))
         await engine.in_step()
         stopping = asyncio.ensure_future(served.stop())
-        await asyncio.sleep(0.02)
+        await settle()
         job = asyncio.ensure_future(served.call(lambda engine: "done"))
-        await asyncio.sleep(0.02)
+        await settle()
         engine.go_on()
         seen = await rest_of(stream)
         await stopping
@@ -447,15 +493,15 @@ async def stopped_too_late(impl: Any) -> Any:
 
     async def body(served: Any) -> Any:
         [stream] = await begun(impl, served, Work("a", 10**9))
-        await served.stop(0.05)
+        await engine.in_step()
+        stopping = asyncio.ensure_future(served.stop(0))
+        await settle()
+        engine.allow(3)
+        await stopping
         return (await rest_of(stream))[-1][2:]
 
-    class Slow(Steps):
-        def step(self) -> list[Work]:
-            time.sleep(0.005)
-            return super().step()
-
-    return await _served(impl, Slow(), body)
+    engine = Steps(is_paced=True)
+    return await _served(impl, engine, body)
 
 
 # Task 2: requests that come and go
@@ -522,7 +568,7 @@ async def open_for(impl: Any, max_requests: int, running: int, count: int | None
             await each.__anext__()
         if is_stopped:
             stopping = asyncio.ensure_future(served.stop())
-            await asyncio.sleep(0.01)
+            await settle(1)
         try:
             served.check_open() if count is None else served.check_open(count)
             return "open"
@@ -547,7 +593,7 @@ async def refused(impl: Any) -> list[Any]:
             return Work("b")
 
         first = asyncio.ensure_future(collected(served, Work("a")))
-        await asyncio.sleep(0)
+        await settle(1)
         second = await name_of(_all(served.generate(make)))
         engine.go_on()
         await first
@@ -601,7 +647,7 @@ async def left(impl: Any, how: str) -> list[Any]:
             await updates.aclose()
         else:
             waiting = asyncio.ensure_future(_all(updates))
-            await asyncio.sleep(0.01)
+            await settle(1)
             waiting.cancel()
             await asyncio.gather(waiting, return_exceptions=True)
             if not waiting.cancelled():
@@ -623,7 +669,7 @@ async def left_before_it_began(impl: Any) -> list[Any]:
         first = asyncio.ensure_future(collected(served, Work("a", 5)))
         await engine.in_step()
         second = asyncio.ensure_future(collected(served, Work("b", 10**9)))
-        await asyncio.sleep(0.01)
+        await settle()
         second.cancel()
         await asyncio.gather(second, return_exceptions=True)
         engine.go_on()
@@ -643,7 +689,7 @@ async def closed_during_a_step(impl: Any) -> list[Any]:
         await updates.__anext__()
         await engine.in_step()
         closing = asyncio.ensure_future(updates.aclose())
-        await asyncio.sleep(0.05)
+        await settle()
         waits = not closing.done()
         engine.go_on()
         await closing
@@ -683,9 +729,9 @@ async def stopped(impl: Any) -> list[Any]:
     async def body(served: Any) -> list[Any]:
         waiting = asyncio.ensure_future(collected(served, Work("a", 10**9)))
         await engine.in_step()
-        stopping = asyncio.ensure_future(served.stop(0.02))
-        await asyncio.sleep(0.05)
-        engine.go_on()
+        stopping = asyncio.ensure_future(served.stop(0))
+        await settle()
+        engine.allow(3)
         await stopping
         return [(await waiting)[-1][2], await name_of(collected(served, Work("b")))]
 
@@ -710,6 +756,7 @@ class Client:
         self.takes_all = asyncio.Event()
         self._messages = [f"http.{message}" for message in messages]
         self._takes = takes
+        self._offers, self._offer = 0, asyncio.Event()
 
     async def receive(self) -> dict[str, Any]:
         if self._messages:
@@ -717,7 +764,15 @@ class Client:
         await self.left.wait()
         return {"type": "http.disconnect"}
 
+    async def offered(self, count: int) -> None:
+        """Wait until somebody has begun to send it the message of this number."""
+        while self._offers < count:
+            await self._offer.wait()
+            self._offer.clear()
+
     async def send(self, message: dict[str, Any]) -> None:
+        self._offers += 1
+        self._offer.set()
         if len(self.sent) >= self._takes:
             await self.takes_all.wait()
         self.sent.append(dict(message))
@@ -733,18 +788,21 @@ def open_tasks() -> set[Any]:
 
 
 async def ended(
-    impl: Any, client: Client, timeout: float | None, seconds: float, error: str | None = None
+    impl: Any, client: Client, timeout: float | None, turns: int | None, error: str | None = None
 ) -> list[Any]:
-    """What comes of some work; what the work saw; how many tasks are left."""
+    """What comes of some work that takes this many turns of the loop; what the work saw; how many tasks are left.
+
+    turns: None: the work never ends by itself.
+    """
 
     async def work() -> str:
         try:
-            await asyncio.sleep(seconds)
+            await (settle(turns) if turns is not None else asyncio.Event().wait())
             if error is not None:
                 raise ValueError(error)
             return "done"
         except asyncio.CancelledError:
-            await asyncio.sleep(0.01)  # it has something to put in order
+            await settle(20)  # it has something to put in order
             raise
         finally:
             client.log.append("work ended")
@@ -760,40 +818,47 @@ async def ended(
 
 
 async def work_that_ends(impl: Any) -> list[Any]:
-    return await ended(impl, Client(), None, 0)
+    return await ended(impl, Client(), None, 1)
 
 
 async def work_that_takes_a_while(impl: Any, timeout: float | None) -> list[Any]:
-    return await ended(impl, Client(), timeout, 0.02)
+    return await ended(impl, Client(), timeout, 100)
 
 
 async def work_that_fails(impl: Any) -> list[Any]:
-    return await ended(impl, Client(), 5, 0.01, "expected something else")
+    return await ended(impl, Client(), 5, 100, "expected something else")
 
 
 async def client_that_left_before(impl: Any) -> list[Any]:
-    return await ended(impl, Client("request", "disconnect"), None, 100)
+    return await ended(impl, Client("request", "disconnect"), None, None)
+
+
+async def leaving(client: Client, coroutine: Coroutine[Any, Any, Any]) -> Any:
+    """What a coroutine returns whose client leaves while it waits."""
+    waiting = asyncio.ensure_future(coroutine)
+    await settle()
+    client.left.set()
+    return await waiting
 
 
 async def client_that_leaves(impl: Any, timeout: float | None) -> list[Any]:
     client = Client("request")
-    asyncio.get_running_loop().call_later(0.02, client.left.set)
-    return await ended(impl, client, timeout, 100)
+    return await leaving(client, ended(impl, client, timeout, None))
 
 
 async def client_that_goes_on_sending(impl: Any) -> list[Any]:
-    return await ended(impl, Client(*["request"] * 20), None, 0.02)
+    return await ended(impl, Client(*["request"] * 20), None, 100)
 
 
 async def time_that_is_over(impl: Any) -> list[Any]:
-    return await ended(impl, Client(), 0.02, 100)
+    return await ended(impl, Client(), 0.02, None)
 
 
 async def cancelled(client: Client, coroutine: Coroutine[Any, Any, Any]) -> list[Any]:
     """What a coroutine that is cancelled while it waits raises; the client's log; how many tasks are left."""
     before = open_tasks()
     waiting = asyncio.ensure_future(coroutine)
-    await asyncio.sleep(0.02)
+    await settle()
     waiting.cancel()
     found = (await asyncio.gather(waiting, return_exceptions=True))[0]
     if isinstance(found, NotImplementedError):
@@ -804,7 +869,7 @@ async def cancelled(client: Client, coroutine: Coroutine[Any, Any, Any]) -> list
 async def waits_for_too_long(impl: Any) -> list[Any]:
     """Somebody cancels the coroutine that waits."""
     client = Client()
-    return await cancelled(client, ended(impl, client, None, 100))
+    return await cancelled(client, ended(impl, client, None, None))
 
 
 async def client_that_leaves_at_the_end(impl: Any) -> list[Any]:
@@ -816,7 +881,7 @@ async def client_that_leaves_at_the_end(impl: Any) -> list[Any]:
         return str(await done)
 
     waiting = asyncio.ensure_future(impl.serving.event_stream.until_gone(client.receive, work(), None))
-    await asyncio.sleep(0.01)
+    await settle()
     done.set_result("done")
     client.left.set()
     return [await waiting, len(open_tasks() - before)]
@@ -830,13 +895,15 @@ async def encoded(impl: Any, event: str) -> str:
 
 
 async def events_of(client: Client, *steps: Any) -> AsyncGenerator[str, None]:
-    """Events; numbers are seconds to wait, and errors are raised."""
+    """Events; a number is so many turns of the loop, an asyncio.Event is waited for, and errors are raised."""
     try:
         for step in steps:
             if isinstance(step, Exception):
                 raise step
-            if isinstance(step, float):
-                await asyncio.sleep(step)
+            if isinstance(step, int):
+                await settle(step)
+            elif isinstance(step, asyncio.Event):
+                await step.wait()
             else:
                 client.log.append(f"asked for {step}")
                 yield step
@@ -877,16 +944,17 @@ async def some_events(impl: Any, *events: str) -> dict[str, Any]:
 
 async def events_while_they_come(impl: Any) -> list[str]:
     """What the client has after the first event, while the second is waited for."""
-    client = Client("request")
-    waiting = asyncio.ensure_future(answered(impl, client, "one", 0.05, "two"))
-    await asyncio.sleep(0.02)
+    client, comes = Client("request"), asyncio.Event()
+    waiting = asyncio.ensure_future(answered(impl, client, "one", comes, "two"))
+    await settle()
     text = client.text
+    comes.set()
     await waiting
     return [text, client.text]
 
 
 async def error_before(impl: Any) -> dict[str, Any]:
-    return await answered(impl, Client("request"), 0.01, api_error(impl), "one")
+    return await answered(impl, Client("request"), 100, api_error(impl), "one")
 
 
 async def error_after(impl: Any) -> dict[str, Any]:
@@ -898,28 +966,27 @@ async def mistake_in_the_events(impl: Any) -> dict[str, Any]:
 
 
 async def time_over(impl: Any, *before: str) -> dict[str, Any]:
-    return await answered(impl, Client("request"), *before, 100.0, "never", timeout=0.1)
+    return await answered(impl, Client("request"), *before, asyncio.Event(), "never", timeout=0.1)
 
 
 async def time_enough(impl: Any) -> dict[str, Any]:
-    return await answered(impl, Client("request"), "one", 0.01, "two", timeout=20)
+    return await answered(impl, Client("request"), "one", 100, "two", timeout=20)
 
 
 async def reader_that_leaves(impl: Any) -> dict[str, Any]:
     client = Client("request")
-    asyncio.get_running_loop().call_later(0.02, client.left.set)
-    return await answered(impl, client, "one", 100.0, "never")
+    return await leaving(client, answered(impl, client, "one", asyncio.Event(), "never"))
 
 
 async def reader_that_was_never_there(impl: Any) -> dict[str, Any]:
-    return await answered(impl, Client("disconnect"), 0.05, "never")
+    return await answered(impl, Client("disconnect"), asyncio.Event(), "never")
 
 
 async def slow_reader(impl: Any) -> list[Any]:
     """How many events were asked for while the first one was not taken; and what came in the end."""
     client = Client("request", takes=0)
     waiting = asyncio.ensure_future(answered(impl, client, "one", "two", "three"))
-    await asyncio.sleep(0.02)
+    await settle()
     asked = [line for line in client.log if line.startswith("asked")]
     client.takes_all.set()
     return [asked, (await waiting)["bodies"]]
@@ -927,17 +994,17 @@ async def slow_reader(impl: Any) -> list[Any]:
 
 async def slow_reader_that_leaves(impl: Any) -> dict[str, Any]:
     client = Client("request", takes=0)
-    asyncio.get_running_loop().call_later(0.02, client.left.set)
-    return await answered(impl, client, "one", "two")
+    return await leaving(client, answered(impl, client, "one", "two"))
 
 
 async def slow_reader_out_of_time(impl: Any) -> list[Any]:
-    """What happened by the time that is over, to a client that took the first event; and what comes when it goes on."""
+    """What had happened when the last message was offered to a client that took only the first event and has no time
+    left; and what comes when it goes on."""
     client = Client("request", takes=2)
     waiting = asyncio.ensure_future(answered(impl, client, "one", "two", timeout=0.1))
-    while "asked for two" not in client.log and not waiting.done():
-        await asyncio.sleep(0.001)
-    await asyncio.sleep(0.15)
+    last = asyncio.ensure_future(client.offered(4))  # after the start, the first event, and the second one
+    await asyncio.wait([waiting, last], return_when=asyncio.FIRST_COMPLETED)
+    last.cancel()
     log = list(client.log)
     client.takes_all.set()
     return [log, await waiting]
@@ -946,4 +1013,4 @@ async def slow_reader_out_of_time(impl: Any) -> list[Any]:
 async def cancelled_reader(impl: Any) -> list[Any]:
     """The server ends, and cancels what it does."""
     client = Client("request")
-    return await cancelled(client, answered(impl, client, "one", 100.0))
+    return await cancelled(client, answered(impl, client, "one", asyncio.Event()))

@@ -12,7 +12,8 @@ async def events(*parts):
             if isinstance(part, ApiError):
                 raise part
             yield part
-            await asyncio.sleep(0.01)
+            for _ in range(100):  # turns of the loop, in which the client may leave
+                await asyncio.sleep(0)
     finally:
         print("  (the events are closed)")
 

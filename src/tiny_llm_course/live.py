@@ -10,7 +10,7 @@ from typing import Any
 
 __all__ = ["Live"]
 
-INTERVAL = 0.1  # seconds between two looks
+INTERVAL = 0.1  # seconds between two looks: an engine makes hundreds of steps in a second, and a page needs ten of them
 FREE, KEPT = -2, -1  # a page that nobody holds; that only the prefix tree holds
 
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import threading
-import time
 from collections.abc import Awaitable, Callable
 from contextlib import aclosing
 from pathlib import Path
 from typing import Any
 
 import pytest
+from scenes import Jobs, settle
 from test_serving import Letters, Moody, pages, small_model
 
 from tiny_llm_ref.generate import generate
@@ -44,6 +44,7 @@ def served(test: Callable[[AsyncEngine], Awaitable[None]], **options: Any) -> No
 
     async def whole() -> None:
         engine = AsyncEngine(options.pop("make_engine", make_engine), **options)
+        engine._jobs = Jobs()
         await engine.start()
         try:
             await test(engine)
@@ -114,7 +115,7 @@ def test_refused() -> None:
             await collected(engine, make_request("b", prompt=[]))
         first = asyncio.ensure_future(collected(engine, make_request("c", 100)))
         second = asyncio.ensure_future(collected(engine, make_request("d", 100)))
-        await asyncio.sleep(0.01)
+        await settle(1)
         with pytest.raises(QueueFullError, match="expected 2 requests at the same time at most, got 3"):
             await collected(engine, make_request("e"))
         await asyncio.gather(first, second)
@@ -129,8 +130,8 @@ def test_a_step_that_fails() -> None:
 
     async def test(engine: AsyncEngine) -> None:
         tasks = [asyncio.ensure_future(collected(engine, make_request(str(i), 100))) for i in range(2)]
-        await asyncio.sleep(0.02)
-        moody.fails = True
+        await settle(1)
+        await engine.call(lambda engine: setattr(moody, "fails", True))  # both have begun, and neither is over
         for updates in await asyncio.gather(*tasks):
             assert updates[-1].finish_reason == "error"
             assert updates[-1].error is not None
@@ -146,7 +147,7 @@ def test_the_end() -> None:
         engine = AsyncEngine(make_engine)
         await engine.start()
         task = asyncio.ensure_future(collected(engine, make_request("a", 60)))
-        await asyncio.sleep(0.01)
+        await settle(1)
         await engine.stop()
         assert [token for update in await task for token in update.tokens] == alone(60)
         with pytest.raises(EngineStoppedError):
@@ -157,15 +158,27 @@ def test_the_end() -> None:
 
 
 def test_the_end_of_those_who_take_too_long() -> None:
+    """The time is over while the model computes."""
+
     async def test() -> None:
-        engine = AsyncEngine(make_engine)
+        class Slow(Moody):
+            def hidden(self, tokens: Any, cache: Any) -> Any:
+                loop.call_soon_threadsafe(has_begun.set)
+                may_go_on.wait(60)
+                return super().hidden(tokens, cache)
+
+        loop, has_begun, may_go_on = asyncio.get_running_loop(), asyncio.Event(), threading.Event()
+        engine = AsyncEngine(lambda: make_engine(Slow(small_model())))
         await engine.start()
         task = asyncio.ensure_future(collected(engine, make_request("a", 200)))
-        await asyncio.sleep(0.05)
-        await engine.stop(timeout=0.01)
+        await has_begun.wait()
+        stopping = asyncio.ensure_future(engine.stop(timeout=0))
+        await settle()
+        may_go_on.set()
+        await stopping
         updates = await task
         assert updates[-1].finish_reason == "abort"
-        assert len(updates) < 150
+        assert len(updates) < 5
 
     asyncio.run(asyncio.wait_for(test(), 60))
 
@@ -209,9 +222,7 @@ def test_jobs_and_rest() -> None:
         assert await engine.call(lambda engine: engine.max_length) > 0
         with pytest.raises(ZeroDivisionError):
             await engine.call(lambda engine: 1 // 0)
-        before = time.process_time()
-        await asyncio.sleep(0.5)
-        assert time.process_time() - before < 0.1
+        assert await engine._jobs.rest(engine)  # type: ignore[attr-defined]
 
     served(test)
 

@@ -9,13 +9,13 @@ import re
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 from learner import Clone, Terminal
 from typer.testing import CliRunner
+from waiting import until
 
 from tiny_llm_course.__main__ import app
 from tiny_llm_course.batch_input import KEYS, read_requests
@@ -325,6 +325,11 @@ def long_batch(tmp_path: Path) -> tuple[Path, list[str]]:
     return write(tmp_path / "in.jsonl", requests), ids
 
 
+def has_grown(file: Path, size: int) -> bool:
+    """Whether a file has so many bytes at least."""
+    return file.exists() and file.stat().st_size >= size
+
+
 def test_killed_at_any_moment(checkpoint: Path, tmp_path: Path) -> None:
     """kill -9, several times: each line that was whole stays as it is, and in the end there is one for each request."""
     file, ids = long_batch(tmp_path)
@@ -333,12 +338,9 @@ def test_killed_at_any_moment(checkpoint: Path, tmp_path: Path) -> None:
     whole = b""
     for _ in range(3):
         process = start(*options)
-        end, more = time.monotonic() + 30, chance.randrange(1, 400)
-        while not out.exists() or out.stat().st_size < len(whole) + more:
-            assert time.monotonic() < end
-            assert process.poll() is None
-            time.sleep(0.001)
-        time.sleep(chance.random() / 20)
+        size = len(whole) + chance.randrange(1, 400)
+        until(lambda size=size, process=process: has_grown(out, size) or process.poll() is not None)
+        assert process.poll() is None
         process.kill()
         process.communicate()
         found = out.read_bytes()
@@ -360,10 +362,7 @@ def test_ctrl_c_says_how_to_go_on(checkpoint: Path, tmp_path: Path) -> None:
     out, record = tmp_path / "in.out.jsonl", tmp_path / "run.json"
     options = [file, "--model", checkpoint, "--max-running", 2, "--record", record, "--lang", "ja"]
     process = start(*options)
-    end = time.monotonic() + 30
-    while not out.exists() or out.stat().st_size < 400:
-        assert time.monotonic() < end
-        time.sleep(0.01)
+    until(lambda: has_grown(out, 400))
     process.send_signal(signal.SIGINT)
     stderr = process.communicate(timeout=20)[1].decode()
     done = len(results_in(out))

@@ -7,10 +7,10 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 
 import pytest
 from building import KEPT, as_built, built, made, outdate, refused, stopped_compiler
+from waiting import until
 
 from tiny_llm_course import bridge
 from tiny_llm_course.language import Messages
@@ -179,11 +179,8 @@ def test_an_interrupted_build_leaves_what_was_there(clone, tmp_path, existed):
         stderr=subprocess.PIPE,
         text=True,
     )
-    end = time.monotonic() + 60
-    while not (tmp_path / "begun").exists():
-        assert time.monotonic() < end
-        assert process.poll() is None, process.stderr.read()
-        time.sleep(0.05)
+    until(lambda: (tmp_path / "begun").exists() or process.poll() is not None)
+    assert process.poll() is None, process.stderr.read()
     os.killpg(process.pid, signal.SIGINT)
     assert process.wait(timeout=20) == 130
     assert process.stderr.read() == "\ninterrupted\n"

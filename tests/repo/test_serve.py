@@ -10,7 +10,6 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -19,6 +18,7 @@ from typing import Any
 
 import openai
 import pytest
+from waiting import until
 
 from tiny_llm_ref import models
 from tiny_llm_ref.generate import generate, stream_text
@@ -264,10 +264,7 @@ def test_who_goes_away_leaves_nothing(server: Running) -> None:
         next(iter(stream))
     assert server.metric('requests_now{status="running"}') == 1
     stream.close()
-    end = time.monotonic() + 20
-    while server.metric('requests_now{status="running"}'):
-        assert time.monotonic() < end
-        time.sleep(0.05)
+    until(lambda: not server.metric('requests_now{status="running"}'))
     assert server.metric('requests_total{finish_reason="abort"}') >= 1
     assert server.metric('requests_total{finish_reason="length"}') == over
     cached = server.metric('pages{status="cached"}')

@@ -8,12 +8,12 @@ import shutil
 import signal
 import socket
 import subprocess
-import time
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 from test_serve import Running, running
+from waiting import until
 
 from tiny_llm_course.serve import _listener
 
@@ -102,11 +102,8 @@ def test_a_stream_that_is_cut(server: Running) -> None:
             assert process.wait(timeout=60) == 28  # the operation timed out
         finally:
             server.process.send_signal(signal.SIGCONT)
-    end = time.monotonic() + 60
-    for name in ('requests_now{status="running"}', 'requests_now{status="waiting"}', 'pages{status="used"}'):
-        while metric(name):
-            assert time.monotonic() < end, name
-            time.sleep(0.05)
+    names = ('requests_now{status="running"}', 'requests_now{status="waiting"}', 'pages{status="used"}')
+    until(lambda: not any(map(metric, names)), told=lambda: {name: metric(name) for name in names})
     assert metric('requests_total{finish_reason="length"}') == complete
 
 

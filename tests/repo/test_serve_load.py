@@ -7,8 +7,7 @@ import json
 import signal
 import socket
 import subprocess
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import dataclass
@@ -20,6 +19,7 @@ from typing import Any
 import mlx.core as mx
 import pytest
 from test_serve import Running, running
+from waiting import until
 
 from tiny_llm_ref import models
 from tiny_llm_ref.generate import generate, stream_text
@@ -121,20 +121,14 @@ def visit(server: Running, wish: Wish, random: Random) -> None:
         elif is_stream:
             list(islice(events(connection), random.randrange(6)))
         else:
-            time.sleep(random.random() / 4)
+            for _ in range(random.randrange(16)):
+                server.ask("GET", "/health")  # meanwhile the server goes on
 
 
 def check(server: Running, wish: Wish) -> None:
     """Somebody who stays gets what one gets alone."""
     with closing(send(server, wish.body)) as connection:
         assert answer(connection, False) == wish.alone
-
-
-def eventually(holds: Callable[[], bool]) -> None:
-    end = time.monotonic() + PATIENCE
-    while not holds():
-        assert time.monotonic() < end
-        time.sleep(0.05)
 
 
 def is_idle(server: Running) -> bool:
@@ -184,8 +178,8 @@ def test_load(wishes: list[Wish]) -> None:
             with ThreadPoolExecutor(CLIENTS) as pool:
                 each = [(random.choice(wishes), Random(random.random())) for _ in range(REQUESTS)]
                 list(pool.map(lambda one: visit(server, *one), each))
-            eventually(lambda: is_idle(server))
-            eventually(lambda: takes_a_crowd(server))
+            until(lambda: is_idle(server), PATIENCE)
+            until(lambda: takes_a_crowd(server), PATIENCE)
             assert all(takes_a_crowd(server) for _ in range(1, CROWDS))
             sizes.append(resident(server.process))
         assert server.metric('requests_total{finish_reason="abort"}') > 0
@@ -235,7 +229,7 @@ def unread(server: Running) -> Iterator[socket.socket]:
             "POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n"
         )
         slow.sendall(head.format(len(body)).encode() + body)
-        eventually(lambda: server.metric('tokens_total{kind="output"}') > 2000)
+        until(lambda: server.metric('tokens_total{kind="output"}') > 2000, PATIENCE)
         yield slow
 
 
@@ -281,7 +275,7 @@ def test_a_second_signal(second: signal.Signals) -> None:
         begun(server, [stream_of(900) for _ in range(20)]) as streams,
     ):
         server.process.send_signal(signal.SIGTERM)
-        eventually(lambda: not listens(server))
+        until(lambda: not listens(server), PATIENCE)
         server.process.send_signal(second)
         ends_well(server)
         assert False in [is_served_on(stream) for stream in streams]

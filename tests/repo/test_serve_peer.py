@@ -18,11 +18,10 @@ import shutil
 import socket
 import subprocess
 import sys
-import time
 import urllib.request
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -31,6 +30,7 @@ import mlx.core as mx
 import openai
 import pytest
 from test_serve import running
+from waiting import until
 
 from tiny_llm_models import bundled
 
@@ -135,16 +135,17 @@ def peer(weights: Path, log: Path) -> Iterator[str]:
     with log.open("w") as file:
         process = subprocess.Popen(command, stdout=file, stderr=file, env=os.environ | {"HF_HUB_OFFLINE": "1"})
     direct = urllib.request.build_opener(urllib.request.ProxyHandler({})).open
-    url, end = f"http://127.0.0.1:{port}", time.monotonic() + 60
+    url = f"http://127.0.0.1:{port}"
+
+    def answers() -> bool:
+        assert process.poll() is None, log.read_text()
+        with suppress(OSError):
+            direct(f"{url}/health", timeout=5).close()
+            return True
+        return False
+
     try:
-        while True:
-            try:
-                direct(f"{url}/health", timeout=5).close()
-                break
-            except OSError:
-                assert process.poll() is None, log.read_text()
-                assert time.monotonic() < end, log.read_text()
-                time.sleep(0.1)
+        until(answers, told=log.read_text)
         yield url
     finally:
         process.kill()

@@ -327,10 +327,10 @@ def test_a_breakpoint_that_nobody_would_see(tree):
     with edited(tree, "basics.py", with_body(tree, "basics.py", "silu", "breakpoint()", "return x")):
         arguments = ["--week", "1", "--day", "4", "-k", "silu_equals_mlx"]
         result = tiny_llm_test(tree, *arguments)
-        debugged = tiny_llm_test(
-            tree, *arguments, "-s", "--time-limit=1", input="import time; time.sleep(2)\np 6 * 7\nq\n"
-        )
+        left = "import signal\np signal.getitimer(signal.ITIMER_REAL)\n"  # of the time limit
+        debugged = tiny_llm_test(tree, *arguments, "-s", "--time-limit=100", input=f"{left}p 6 * 7\nq\n")
     assert "breakpoint() stops here only with -s" in result.stdout
+    assert "(0.0, 0.0)" in debugged.stdout
     assert "42" in debugged.stdout
     assert "was ended" not in debugged.stdout
 

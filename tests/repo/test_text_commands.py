@@ -20,6 +20,7 @@ from typing import Any
 import mlx.core as mx
 import pytest
 from typer.testing import CliRunner
+from waiting import until
 
 import tiny_llm_ref
 from tiny_llm_course.__main__ import app
@@ -456,6 +457,11 @@ class Terminal:
         self.screen += self.new
         return self._process.wait(seconds)
 
+    def is_asleep(self) -> bool:
+        """Whether the process waits for something: after a prompt, for a key or a signal."""
+        shown = subprocess.check_output(["ps", "-o", "stat=", "-p", str(self._process.pid)], text=True)
+        return shown.startswith("S")
+
     def close(self) -> None:
         self._process.kill()
         self._process.wait()
@@ -518,7 +524,7 @@ def test_chat_in_a_terminal(terminal: Terminal) -> None:
     again = re.search(r"\n(\d+) tokens in", terminal.wait_for("interrupted\n> "))
     assert again
     assert int(again[1]) > 2 * len("Hello") + 2 * OVERHEAD
-    time.sleep(0.3)  # Python's readline does not see a signal in the moment after it shows the prompt
+    until(terminal.is_asleep)  # Python's readline does not see a signal in the moment after it shows the prompt
     terminal.type("\x03")
     assert terminal.exit_code() == 0
     assert "Traceback" not in terminal.screen

@@ -1,0 +1,20 @@
+"""Waiting for what another process does, where it gives no sign to wait for: look again and again. The one place here
+that sleeps."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+__all__ = ["until"]
+
+PAUSE = 0.01  # seconds between two looks
+
+
+def until(holds: Callable[[], object], seconds: float = 60, *, told: Callable[[], object] = lambda: "") -> None:
+    """Return once a condition holds. Fails after this many seconds, and says what `told` returns then."""
+    __tracebackhide__ = True
+    end = time.monotonic() + seconds
+    while not holds():
+        assert time.monotonic() < end, f"this did not come true in {seconds:g} seconds. {told()}"
+        time.sleep(PAUSE)
