@@ -135,7 +135,8 @@ class Work:
 class Steps:
     """An engine that tells what becomes of it: `log`, in order.
 
-    is_paced: a step waits until it is allowed to end. turns: in each step only one of the requests gets a token.
+    A step ends when the loop takes its next turn, so that no engine can outrun a loop that is slow. is_paced: it waits
+    until it is allowed to end. turns: in each step only one of the requests gets a token.
     """
 
     def __init__(self, is_paced: bool = False, turns: bool = False):
@@ -144,7 +145,7 @@ class Steps:
         self.threads: set[int] = set()
         self.error: Exception | None = None  # of the next step
         self.is_in_step = self.is_over = False
-        self._permits = threading.Semaphore(0) if is_paced else None
+        self._is_paced, self._permits = is_paced, threading.Semaphore(0)
         self._turns = turns
         self._loop, self._has_begun = asyncio.get_running_loop(), asyncio.Event()  # a step, as far as the loop knows
 
@@ -179,10 +180,9 @@ class Steps:
         self._used()
         self.log.append("step")
         self.is_in_step = True
-        if (permits := self._permits) is not None:
-            _tell(self._loop, self._has_begun.set)
-            permits.acquire()
-            _tell(self._loop, self._has_begun.clear)
+        _tell(self._loop, self._has_begun.set if self._is_paced else self._permits.release)
+        self._permits.acquire()
+        _tell(self._loop, self._has_begun.clear)
         self.is_in_step = False
         self._used()
         if self.error is not None:
@@ -198,15 +198,12 @@ class Steps:
 
     def allow(self, count: int = 1) -> None:
         """That many more steps end."""
-        assert self._permits is not None
-        for _ in range(count):
-            self._permits.release()
+        self._permits.release(count)
 
     def go_on(self) -> None:
-        """All steps end from now on."""
-        permits, self._permits = self._permits, None
-        if permits is not None:
-            permits.release()
+        """All steps end by themselves from now on."""
+        self._is_paced = False
+        self._permits.release()
 
     async def in_step(self) -> None:
         """Wait until a step has begun that is not allowed to end yet."""
