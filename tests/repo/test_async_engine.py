@@ -184,9 +184,9 @@ def test_the_end_of_those_who_take_too_long() -> None:
 
 
 def test_an_engine_that_cannot_be_made(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its thread has ended when `start` raises: Python aborts a process that ends while the thread is still ending.
+    """The thread has ended when `start` raises: Python aborts a process that exits while the thread is still ending.
 
-    This thread ends only when somebody waits for its end, so that it cannot win by chance.
+    Here the thread ends only after somebody has begun to join it, so the test cannot pass by chance.
     """
 
     def fail() -> Engine:

@@ -458,7 +458,7 @@ class Terminal:
         return self._process.wait(seconds)
 
     def is_asleep(self) -> bool:
-        """Whether the process waits for something: after a prompt, for a key or a signal."""
+        """Whether the process waits: after a prompt, for a key or a signal."""
         shown = subprocess.check_output(["ps", "-o", "stat=", "-p", str(self._process.pid)], text=True)
         return shown.startswith("S")
 

@@ -1,5 +1,4 @@
-"""Waiting for what another process does, where it gives no sign to wait for: look again and again. The one place here
-that sleeps."""
+"""Waiting for another process that gives no signal. This is the only file of the tests that sleeps."""
 
 from __future__ import annotations
 
@@ -12,7 +11,7 @@ PAUSE = 0.01  # seconds between two looks
 
 
 def until(holds: Callable[[], object], seconds: float = 60, *, told: Callable[[], object] = lambda: "") -> None:
-    """Return once a condition holds. Fails after this many seconds, and says what `told` returns then."""
+    """Return once a condition holds. After this many seconds, fail with what `told` returns then."""
     __tracebackhide__ = True
     end = time.monotonic() + seconds
     while not holds():
