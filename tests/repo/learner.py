@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import pty
 import re
@@ -21,6 +22,16 @@ ROOT = Path(__file__).resolve().parents[2]
 NOT_A_LEARNERS = ("PYTEST_", "CI", "BUILD_NUMBER", "LC_", "LANG", "TINY_LLM_", "METAL_HOST", "MLX_")  # variables
 
 __all__ = ["Clone", "Terminal"]
+IN_A_ROW = """
+import json, sys
+from tiny_llm_course.commands import app
+for arguments in json.load(sys.stdin):
+    try:
+        app(arguments)
+    except SystemExit as end:
+        if end.code:
+            raise
+"""
 
 
 class Clone:
@@ -53,6 +64,18 @@ class Clone:
             text=True,
             timeout=120,
         )
+
+    def run_in_a_row(self, commands: list[list[str]]) -> None:
+        """Run `tiny-llm` commands in one process, which takes a tenth of the time. All have to succeed."""
+        run = subprocess.run(
+            [sys.executable, "-c", IN_A_ROW],
+            cwd=self.root,
+            env=self.environment,
+            input=json.dumps(commands),
+            capture_output=True,
+            text=True,
+        )
+        assert run.returncode == 0, run.stderr
 
     def terminal(self, *arguments: str, **environment: str) -> Terminal:
         """Run a `tiny-llm` command in a terminal."""
