@@ -72,7 +72,10 @@ class Chat:
             say(f"The context of {context} tokens is full: forgot the oldest {forgotten} of {len(self._turns)} turns.")
         reply = self._session.reply(prompt)
         self._turns = [*turns, (question, reply.text)]
-        say(reply.line if reply.text else f"\n{reply.line}")  # after an echoed ^C
+        is_after_echo = not reply.text or (
+            reply.interrupted and reply.text.endswith("\n")
+        )  # a line that begins with ^C
+        say(f"\n{reply.line}" if is_after_echo else reply.line)
 
     def _fit(self, question: str) -> tuple[list[int], list[tuple[str, str]]]:
         """The prompt's tokens, and as many of the last turns as leave the answer its room, a quarter at most."""

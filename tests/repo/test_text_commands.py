@@ -15,6 +15,7 @@ import time
 from collections.abc import Iterator
 from inspect import signature
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import mlx.core as mx
@@ -24,6 +25,7 @@ from waiting import until
 
 import tiny_llm_ref
 from tiny_llm_course.__main__ import app
+from tiny_llm_course.chat import Chat
 from tiny_llm_course.stubs import make_stub
 from tiny_llm_course.text import DEFAULT_PROMPT, generate
 from tiny_llm_models.untrained import untrained_config, write_untrained
@@ -528,6 +530,23 @@ def test_chat_in_a_terminal(terminal: Terminal) -> None:
     terminal.type("\x03")
     assert terminal.exit_code() == 0
     assert "Traceback" not in terminal.screen
+
+
+@pytest.mark.parametrize(
+    ("text", "interrupted", "shown"),
+    [("", True, "\n3 in\n"), ("a", True, "3 in\n"), ("a\n", True, "\n3 in\n"), ("a\n", False, "3 in\n")],
+    ids=["before the first word", "in a line", "after a line", "not interrupted"],
+)
+def test_statistics_have_a_line_of_their_own(
+    text: str, interrupted: bool, shown: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Ctrl-C is echoed where the answer stops. Only an answer that stops within a line ends that line itself."""
+    reply = SimpleNamespace(text=text, interrupted=interrupted, line="3 in")
+    session: Any = SimpleNamespace(
+        context=9, max_tokens=4, encode_chat=lambda system, said: [1, 2, 3], reply=lambda prompt: reply
+    )
+    Chat(session, None)._answer("x")
+    assert capsys.readouterr().err == shown
 
 
 @pytest.mark.parametrize("terminal", [["chat", "--max-tokens", 5]], indirect=True)
