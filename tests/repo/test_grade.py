@@ -1,6 +1,7 @@
 """`tiny-llm grade`: honest and hostile submissions side by side, formats, report."""
 
 import csv
+import io
 import json
 import os
 import re
@@ -15,6 +16,7 @@ from pathlib import Path
 import pytest
 from waiting import until
 
+from tiny_llm_course.grading.formats import EACH, TOGETHER, from_json
 from tiny_llm_course.stubs import make_stub
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -219,15 +221,38 @@ def submitted(tmp_path_factory):
     return folder
 
 
-def grades_as(form, folder, tmp_path, *arguments):
-    out = tmp_path / "out"
-    result = grade(folder, "--week", "1", "--day", "4", "--format", form, "--out", out, *arguments)
+def graded_as_json(*arguments):
+    result = grade(*arguments, "--week", "1", "--day", "4", "--format", "json")
     assert result.returncode == 0, result.stderr
-    return out
+    return from_json(result.stdout)
 
 
-def test_csv_is_quoted_and_cannot_compute(submitted, tmp_path):
-    rows = list(csv.DictReader(grades_as("csv", submitted, tmp_path).open(encoding="utf-8", newline="")))
+@pytest.fixture(scope="module")
+def grades(submitted):
+    """Of all that was submitted. Each format shows the same grades."""
+    return graded_as_json(submitted)
+
+
+def shown(form, grades, name):
+    """What a format that writes a file for each submission writes for this one."""
+    [one] = [one for one in grades if one.name == name]
+    return json.loads(json.dumps(EACH[form](one)))
+
+
+@pytest.mark.parametrize(("form", "file"), [("csv", ""), ("gradescope", "ann.json")])
+def test_formats_are_written_into_files(submitted, grades, tmp_path, form, file):
+    out = tmp_path / "out"
+    day = ["--week", "1", "--day", "4"]
+    assert grade(submitted / "ann", *day, "--format", form, "--out", out).returncode == 0
+    written = (out / file).read_text(encoding="utf-8")
+    [ann] = [one for one in grades if one.name == "ann"]
+    timeless = re.compile(r"\d+\.\d+|\"execution_time\": \d+")  # it took another time
+    expected = TOGETHER[form]([ann]) if form in TOGETHER else json.dumps(EACH[form](ann), indent=1, ensure_ascii=False)
+    assert timeless.sub("", written.replace("\r", "")) == timeless.sub("", expected.replace("\r", ""))
+
+
+def test_csv_is_quoted_and_cannot_compute(grades):
+    rows = list(csv.DictReader(io.StringIO(TOGETHER["csv"](grades), newline="")))
     points = {row["submission"]: row["points"] for row in rows}
     assert points == {
         "'=cmd()": "0",
@@ -247,8 +272,8 @@ def test_csv_is_quoted_and_cannot_compute(submitted, tmp_path):
     assert "expected a package tiny_llm, found none" in row["empty"]["problem"]
 
 
-def test_junit(submitted, tmp_path):
-    root = ElementTree.parse(grades_as("junit", submitted, tmp_path)).getroot()
+def test_junit(grades):
+    root = ElementTree.fromstring(TOGETHER["junit"](grades))
     assert root.tag == "testsuites"
     suite = {suite.get("name"): suite for suite in root}["ann"]
     assert (suite.get("tests"), suite.get("failures"), suite.get("errors")) == ("2", "1", "0")
@@ -257,9 +282,9 @@ def test_junit(submitted, tmp_path):
     assert "is yours to write" in suite[1].find("failure").text
 
 
-def test_gradescope(submitted, tmp_path):
+def test_gradescope(grades):
     """The fields and types of the documented results.json."""
-    result = json.loads((grades_as("gradescope", submitted / "bob", tmp_path) / "bob.json").read_text())
+    result = shown("gradescope", grades, "bob")
     assert set(result) <= {
         "score",
         "execution_time",
@@ -279,31 +304,30 @@ def test_gradescope(submitted, tmp_path):
     assert "This is what you get when" in result["tests"][0]["output"]
 
 
-def test_github_classroom(submitted, tmp_path):
+def test_github_classroom(grades):
     """The object that graders hand to the reporter: version 1."""
-    result = json.loads((grades_as("classroom", submitted / "ann", tmp_path) / "ann.json").read_text())
+    result = shown("classroom", grades, "ann")
     assert (result["version"], result["status"], result["max_score"]) == (1, "fail", 2)
     for test in result["tests"]:
         assert set(test) == {"name", "status", "score", "message", "test_code", "filename", "line_no", "duration"}
     assert [(test["status"], test["score"]) for test in result["tests"]] == [("pass", 1), ("fail", 0)]
 
 
-def test_exercism(submitted, tmp_path):
+def test_exercism(grades):
     """Version 3 of the test runners' interface."""
-    out = grades_as("exercism", submitted, tmp_path)
-    result = json.loads((out / "ann.json").read_text())
+    result = shown("exercism", grades, "ann")
     assert (result["version"], result["status"], result["message"]) == (3, "fail", None)
     for number, test in enumerate(result["tests"], start=1):
         assert test["task_id"] == number
         assert test["status"] in ("pass", "fail", "error")
         assert {"name", "test_code"} <= set(test)
         assert (test["message"] is None) == (test["status"] == "pass")
-    broken = json.loads((out / "broken.json").read_text())
+    broken = shown("exercism", grades, "broken")
     assert broken["status"] == "error"
     assert "cannot be read" in broken["message"]
 
 
-def test_hidden_tests_count_and_stay_hidden(submitted, tmp_path):
+def test_hidden_tests_count_and_stay_hidden(submitted, grades, tmp_path):
     hidden = tmp_path / "hidden"
     hidden.mkdir()
     (hidden / "extra.py").write_text(
@@ -311,18 +335,16 @@ def test_hidden_tests_count_and_stay_hidden(submitted, tmp_path):
         "@pytest.mark.task('w1d4.1')\ndef test_task_1_secret(impl):\n"
         "    assert impl.layer_norm.RMSNorm(2, mx.array([1.0, 1.0])).dim == 3\n"
     )
-    day = [submitted / "ann", "--week", "1", "--day", "4"]
-    result = grade(*day, "--hidden", hidden)
-    assert result.returncode == 0, result.stderr
-    assert "  0 of 2  -.  ann" in result.stdout
-    assert "  1 of 2  x.  ann" in grade(*day).stdout
-    for form in ("gradescope", "classroom", "exercism"):  # what students see
-        assert grade(*day, "--hidden", hidden, "--format", form, "--out", tmp_path / form).returncode == 0
-        [file] = (tmp_path / form).iterdir()
-        assert "First to fail: a test of your instructor's" in file.read_text()
-        assert "secret" not in file.read_text()
-        assert "dim == 3" not in file.read_text()
-    assert "test_task_1_secret" in grade(*day, "--hidden", hidden, "--format", "json").stdout
+    [without] = [one for one in grades if one.name == "ann"]
+    [one] = graded_as_json(submitted / "ann", "--hidden", hidden)
+    assert "  1 of 2  x.  ann" in TOGETHER["table"]([without])
+    assert "  0 of 2  -.  ann" in TOGETHER["table"]([one])
+    for form in EACH:  # what students see
+        text = json.dumps(EACH[form](one))
+        assert "First to fail: a test of your instructor's" in text
+        assert "secret" not in text
+        assert "dim == 3" not in text
+    assert "test_task_1_secret" in TOGETHER["json"]([one])
 
 
 def test_ctrl_c_ends_everything(submitted, tmp_path):
