@@ -525,7 +525,7 @@ def test_chat_in_a_terminal(terminal: Terminal) -> None:
     terminal.type("\x03")
     again = re.search(r"\n(\d+) tokens in", terminal.wait_for("interrupted\n> "))
     assert again
-    is_forgotten = int(statistics[2]) > 300  # Ctrl-C came so late that the first answer leaves no room for another
+    is_forgotten = "forgot the oldest 1 of 1 turns" in terminal.screen  # if Ctrl-C came late, the first answer is long
     assert is_forgotten or int(again[1]) > 2 * len("Hello") + 2 * OVERHEAD
     until(terminal.is_asleep)  # Python's readline does not see a signal in the moment after it shows the prompt
     terminal.type("\x03")
