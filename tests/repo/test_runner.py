@@ -36,10 +36,22 @@ def folder(tmp_path):
     return tests
 
 
+class Signal:
+    """A pipe with a name. body: of a test that waits until `give` was called."""
+
+    def __init__(self, path):
+        os.mkfifo(path)
+        self._descriptor = os.open(path, os.O_RDWR)  # open already: nobody waits for a writer
+        self.body = f"open({str(path)!r}).readline()"
+
+    def give(self):
+        os.write(self._descriptor, b"\n")
+
+
 def add(folder, day, task, name, body):
     """A test; `body` is a line of code."""
     file = folder / f"test_week_0_day_{day}.py"
-    before = file.read_text() if file.exists() else "import os, signal, time\nimport pytest\n"
+    before = file.read_text() if file.exists() else "import os, signal\nimport pytest\n"
     file.write_text(before + TEST.format(day=day, task=task, name=name, body=body))
 
 
@@ -60,10 +72,18 @@ def is_running(pid):
 
 
 def test_several_processes_give_the_same_results(folder):
-    add(folder, 1, 3, "late", "time.sleep(1)")  # so that day 2 ends first
+    day_2_ended = Signal(folder / "signal")
+    add(folder, 1, 3, "late", day_2_ended.body)
     add(folder, 2, 3, "wrong", "assert 1 == 2")
     add(folder, 2, 3, "stub", "raise NotImplementedError('Week 0 Day 2 Task 3: yours')")
-    one, two = (run_tests(DAYS, "tiny_llm", [], tests=folder, jobs=jobs) for jobs in (1, 2))
+
+    def on_event(run):
+        if run.finished[TaskId(0, 2, 3)] == 2:
+            day_2_ended.give()
+
+    day_2_ended.give()  # to one process, which runs day 1 before day 2
+    one = run_tests(DAYS, "tiny_llm", [], tests=folder)
+    two = run_tests(DAYS, "tiny_llm", [], on_event, tests=folder, jobs=2)
     assert shown(one) == shown(two)
     assert [outcome for _, _, outcome in shown(one)] == [*["passed"] * 5, "failed", "unsolved"]
     assert (
@@ -86,8 +106,14 @@ def test_a_choice_that_one_process_has_no_test_of(folder):
 def test_a_process_that_dies_fails_only_its_own_test(folder):
     add(folder, 1, 3, "dies", "os.abort()")
     add(folder, 1, 4, "never", "pass")
-    add(folder, 2, 3, "late", "time.sleep(1)")
-    run = run_tests(DAYS, "tiny_llm", [], tests=folder, jobs=2)
+    is_dead = Signal(folder / "signal")
+    add(folder, 2, 3, "late", is_dead.body)
+
+    def on_event(run):
+        if run.finished[TaskId(0, 1, 3)]:
+            is_dead.give()
+
+    run = run_tests(DAYS, "tiny_llm", [], on_event, tests=folder, jobs=2)
     assert of_day(run, 1)[-1] == ("test_task_3_dies", "failed")
     assert of_day(run, 2) == [("test_task_1_a", "passed"), ("test_task_2_a", "passed"), ("test_task_3_late", "passed")]
     [failure] = [result for result in run.results if result.outcome == "failed"]
@@ -98,7 +124,7 @@ def test_a_process_that_dies_fails_only_its_own_test(folder):
 
 def test_a_process_that_hangs_is_ended_alone(folder, monkeypatch):
     monkeypatch.setattr(runner, "GRACE", 3)
-    add(folder, 1, 3, "hangs", "signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGALRM]); time.sleep(60)")
+    add(folder, 1, 3, "hangs", "signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGALRM]); signal.pause()")
     run = run_tests(DAYS, "tiny_llm", [], tests=folder, time_limit=1, jobs=2)
     assert run.problem == "ended after 4 seconds without an answer: is there a loop that never ends?"
     assert of_day(run, 1)[-1] == ("test_task_3_hangs", "failed")
@@ -111,7 +137,7 @@ def test_a_process_that_hangs_is_ended_alone(folder, monkeypatch):
 def test_all_processes_are_ended(folder, why, jobs):
     for day in (1, 2):
         pid = folder / f"pid_{day}"
-        add(folder, day, 3, "long", f"open({str(pid)!r}, 'w').write(str(os.getpid())); time.sleep(60)")
+        add(folder, day, 3, "long", f"open({str(pid)!r}, 'w').write(str(os.getpid())); signal.pause()")
     stop = threading.Event()
 
     def on_event(run):
@@ -141,11 +167,12 @@ def test_what_pytest_says_when_it_cannot_begin(folder):
 
 
 def test_events_come_while_tests_run(folder):
-    add(folder, 1, 3, "waits", f"while not os.path.exists({str(folder / 'seen')!r}): time.sleep(0.01)")
+    is_seen = Signal(folder / "signal")
+    add(folder, 1, 3, "waits", is_seen.body)
 
     def on_event(run):
         if run.is_collected and run.finished[TaskId(0, 1, 2)] == run.chosen[TaskId(0, 1, 2)]:
-            (folder / "seen").touch()
+            is_seen.give()
 
     run = run_tests(DAYS, "tiny_llm", [], on_event, time_limit=20, tests=folder)
     assert {outcome for _, _, outcome in shown(run)} == {"passed"}, "the last test waits for the one before"
