@@ -48,6 +48,7 @@ def add(self, result, add=Results.add):
         os.kill(os.getpid(), signal.SIGINT)  # as Ctrl-C does, and not after the end on a busy machine
 
 Results.add = add
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs ignore it
 main()
 """
 
