@@ -35,16 +35,24 @@ def main() -> int:
     for file in sorted(OUTPUTS.glob("*.txt")):
         if options.words and not any(word in file.stem for word in options.words):
             continue
-        before = file.read_text(encoding="utf-8")
-        command = before.partition("\n")[0]
-        after = f"{command}\n{printed_by(command)}"
         if options.update:
-            file.write_text(after, encoding="utf-8")
-        elif before != after:
+            file.write_text(printed_now(file), encoding="utf-8")
+        elif changes := difference(file):
             failed += 1
-            lines = (text.splitlines(keepends=True) for text in (before, after))
-            sys.stderr.writelines(difflib.unified_diff(*lines, str(file.relative_to(ROOT)), "printed now"))
+            sys.stderr.write(changes)
     return int(failed > 0)
+
+
+def printed_now(file: Path) -> str:
+    """A file's command, and what it prints now."""
+    command = file.read_text(encoding="utf-8").partition("\n")[0]
+    return f"{command}\n{printed_by(command)}"
+
+
+def difference(file: Path) -> str:
+    """What a file's command prints now, compared with the file. Empty: the same."""
+    texts = (text.splitlines(keepends=True) for text in (file.read_text(encoding="utf-8"), printed_now(file)))
+    return "".join(difflib.unified_diff(*texts, str(file.relative_to(ROOT)), "printed now"))
 
 
 def printed_by(command: str) -> str:

@@ -8,8 +8,7 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections import Counter, defaultdict
-from pathlib import Path
+from collections import Counter
 from time import monotonic
 from typing import Any
 
@@ -68,26 +67,27 @@ class _Report:
         self._start = monotonic()
         self._before = _read_times()
         self._seconds: Counter[str] = Counter()  # by test
-        self._failed: dict[str, list[str]] = defaultdict(list)  # by gate
-        self._left: Counter[str] = Counter()  # tests that have not ended, by gate
+        self._failed: set[Gate | None] = set()
+        self._left: Counter[Gate | None] = Counter()  # tests that have not ended
         self._total = 0
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_xdist_node_collection_finished(self, ids: list[str]) -> None:
         if not self._left:  # each worker collects the same
-            self._left = Counter(map(_name_of_gate, ids))
+            self._left = Counter(map(gate_of, ids))
             self._total = len(ids)
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        test, gate = report.nodeid, _name_of_gate(report.nodeid)
+        test, gate = report.nodeid, gate_of(report.nodeid)
         self._seconds[test] += report.duration
         if report.failed:
-            self._failed[gate].append(test)
+            self._failed.add(gate)
             _say(f"FAILED {test}")
         if report.when == "teardown":
             self._left[gate] -= 1
-            if self._left[gate] == 0:
-                self._tell(gate)
+            if gate and self._left[gate] == 0:
+                done = 100 * (self._total - sum(self._left.values())) // self._total
+                _say(f"[{monotonic() - self._start:4.0f} s, {done:3d} %] {self._row(gate)}")
 
     def pytest_terminal_summary(self, terminalreporter: Any) -> None:
         names = os.environ["TINY_LLM_CHECK_GATES"].split()
@@ -98,21 +98,18 @@ class _Report:
         terminalreporter.section(f"the {SLOWEST} slowest tests")
         for test, seconds in self._seconds.most_common(SLOWEST):
             terminalreporter.line(f"{seconds:7.1f} s  {test}")
-        if failed := [name for name, tests in self._failed.items() if tests]:
+        if failed := [gate.name for gate in self._failed if gate]:
             terminalreporter.line(f"failed: {', '.join(failed)}", red=True)
         TIMES.parent.mkdir(parents=True, exist_ok=True)
         kept = self._before | {test: round(seconds, 2) for test, seconds in self._seconds.items()}
         TIMES.write_text(json.dumps(kept, indent=0, sort_keys=True), encoding="utf-8")
 
-    def _tell(self, name: str) -> None:
-        done = 100 * (self._total - sum(self._left.values())) // max(self._total, 1)
-        for gate in select([name] if name else [], []):
-            _say(f"[{monotonic() - self._start:4.0f} s, {done:3d} %] {self._row(gate)}")
-
     def _row(self, gate: Gate) -> str:
-        seconds = sum(of_test for test, of_test in self._seconds.items() if gate.has(test))
-        before = sum(of_test for test, of_test in self._before.items() if gate.has(test))
-        state = "FAILED" if self._failed[gate.name] else "ok" if not self._left[gate.name] else "not finished"
+        seconds, before = (
+            sum(of_test for test, of_test in times.items() if gate_of(test) == gate)
+            for times in (self._seconds, self._before)
+        )
+        state = "FAILED" if gate in self._failed else "not finished" if self._left[gate] else "ok"
         row = f"{gate.name:<10} {state:<7} {seconds:6.1f} s   budget {gate.budget:4g} s"
         row += f"   last time {before:6.1f} s" if before else ""
         return row + ("   over its budget" if seconds > gate.budget else "")
@@ -122,14 +119,9 @@ def _say(line: str) -> None:
     print(f"\n{line}" if line.startswith("FAILED") else line, flush=True)
 
 
-def _name_of_gate(test: str) -> str:
-    gate = gate_of(test)
-    return gate.name if gate else ""
-
-
 def _read_times() -> dict[str, float]:
     """Seconds of each test, the last time."""
     try:
-        return dict(json.loads(Path(TIMES).read_text(encoding="utf-8")))
+        return dict(json.loads(TIMES.read_text(encoding="utf-8")))
     except (OSError, ValueError):
         return {}

@@ -70,7 +70,7 @@ PASSES_ON = {"ignore_unknown_options": True, "allow_extra_args": True}  # argume
 
 
 def called() -> str:
-    """How messages call this command: `./course` says how it was called itself."""
+    """The name by which messages call this command. `./course` passes on the path by which you called it."""
     return os.environ.get("TINY_LLM_CALLED", "tiny-llm")
 
 

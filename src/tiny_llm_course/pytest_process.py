@@ -72,7 +72,7 @@ class PytestProcess:
 
         problem: why it is to be ended now. Empty: it wrote its last event, and has a moment to end by itself.
 
-        Returns what went wrong, or an empty string; and, of the test that was running then, what there is to tell.
+        Returns what went wrong, empty if nothing did, and what is known about the test that was running, if one was.
         """
         try:
             if not problem:

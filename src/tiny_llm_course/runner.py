@@ -56,7 +56,7 @@ class Result:
 
 @dataclass
 class Run:
-    """What became of all tests."""
+    """The results of a run, as far as they are known."""
 
     results: list[Result] = field(default_factory=list)
     collected: Counter[TaskId] = field(default_factory=Counter)  # tests of each task, chosen or not
@@ -141,8 +141,8 @@ def run_tests(
 ) -> Run:
     """Run tests in up to `jobs` processes, each with a share of the files.
 
-    on_event: is called with what is known so far, whenever that is more than before.
-    deadline, stop: all processes are killed after so many seconds, or when `stop` is set.
+    on_event: gets the run so far, after each new event.
+    deadline: seconds after which all processes are killed. Setting `stop` kills them at once.
     """
     time_limit = time_limit or _time_limit()
     run, start = Run(), monotonic()

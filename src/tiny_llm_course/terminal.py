@@ -96,7 +96,7 @@ def right(text: str, width: int) -> str:
 
 
 def _cut(text: str, width: int) -> str:
-    """As much of the text as fits into so many columns."""
+    """Cut the text to this many columns."""
     while _columns(text) > width:
         text = text[:-1]
     return text

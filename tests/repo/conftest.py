@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import os
-
 import pytest
+from verdicts import ALL
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -12,6 +11,6 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    if os.environ.get("TINY_LLM_CHECK_ALL") != "1" and (late := [i for i in items if i.get_closest_marker("nightly")]):
+    if not ALL and (late := [i for i in items if i.get_closest_marker("nightly")]):
         config.hook.pytest_deselected(items=late)
         items[:] = [item for item in items if item not in late]

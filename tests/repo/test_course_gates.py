@@ -40,13 +40,6 @@ def files_of(days: list[Day]) -> list[str]:
     return [day.test_file for day in days]
 
 
-@pytest.fixture(scope="module")
-def pristine(tmp_path_factory):
-    root = tmp_path_factory.mktemp("pristine")
-    trees.build_tree(root, REPOSITORY, nothing)
-    return trees.run_tests(root, files_of(DAYS))
-
-
 @pytest.mark.parametrize("check", STATIC_GATES)
 def test_reference(check):
     problems = check(gates.read_sources(REFERENCE))
@@ -63,13 +56,13 @@ def test_docstrings_and_syllabus_agree():
     assert not problems, show(problems)
 
 
-def test_marks_and_syllabus_agree(pristine):
-    problems = trees.check_marks(pristine, DAYS)
+def test_every_test_has_its_mark_and_stops_at_a_stub(tmp_path):
+    """In a tree in which nothing is solved."""
+    trees.build_tree(tmp_path, REPOSITORY, nothing)
+    outcomes = trees.run_tests(tmp_path, files_of(DAYS))
+    problems = trees.check_marks(outcomes, DAYS)
     assert not problems, show(problems)
-
-
-def test_every_test_stops_at_a_stub(pristine):
-    problems = trees.check_outcomes(pristine, nothing)
+    problems = trees.check_outcomes(outcomes, nothing)
     assert not problems, show(problems)
 
 
