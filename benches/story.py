@@ -44,9 +44,9 @@ def main() -> None:
     ways = {
         "mlx_lm.generate --model story": mlx_lm(None),
         "mlx_lm.generate --model story, 4 bits": mlx_lm(4),
-        "pdm run main": ours(),
-        "pdm run main --bits 4 --layers kernels": ours(bits=4, layers="kernels"),
-        "pdm run main --bits 4 --layers tuned": ours(bits=4, layers="tuned"),
+        "./course main": ours(),
+        "./course main --bits 4 --layers kernels": ours(bits=4, layers="kernels"),
+        "./course main --bits 4 --layers tuned": ours(bits=4, layers="tuned"),
     }
     best: dict[str, tuple[float, float]] = {}
     for _ in range(runs + 1):  # what the first one compiles and fetches is not measured again

@@ -1,4 +1,4 @@
-"""The book: English source, Japanese by gettext. Built by `pdm run book`, without the network."""
+"""The book: English source, Japanese by gettext. Built by `./course book`, without the network."""
 
 import sys
 from pathlib import Path

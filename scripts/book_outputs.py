@@ -56,10 +56,11 @@ def difference(file: Path) -> str:
 
 
 def printed_by(command: str) -> str:
-    """What `$ pdm run ...` prints. Exits if it fails."""
+    """What `$ ./course ...` prints. Exits if it fails."""
     call = call_of(command.removeprefix("$ "), python=(sys.executable, "-c", SCRIPT))
     kept = {name: value for name, value in os.environ.items() if not name.startswith(SETTINGS)}
     environment = kept | {"PYTHONPATH": str(ROOT / "src"), "LANG": "C.UTF-8", "COLUMNS": "100", "NO_COLOR": "1"}
+    environment["TINY_LLM_CALLED"] = "./course"
     run = subprocess.run(call, cwd=ROOT, env=environment, capture_output=True, text=True)
     if run.returncode:
         sys.exit(f"{command}\nended with exit code {run.returncode}:\n{run.stderr}")
@@ -67,13 +68,13 @@ def printed_by(command: str) -> str:
 
 
 def call_of(command: str, python: Sequence[str] = (sys.executable,)) -> list[str]:
-    """What `pdm run ...` runs. python: stands for `python`."""
+    """What `./course ...` runs. python: stands for `python`."""
     words = shlex.split(command, comments=True)
-    if words[:3] == ["pdm", "run", "python"]:
-        return [*python, *words[3:]]
-    if words[:2] == ["pdm", "run"] and words[2] in names():
-        return [sys.executable, "-m", "tiny_llm_course", *words[2:]]
-    sys.exit(f"expected `pdm run python` or `pdm run` and a command of tiny-llm, got {command!r}")
+    if words[:2] == ["./course", "python"]:
+        return [*python, *words[2:]]
+    if words[:1] == ["./course"] and words[1] in names():
+        return [sys.executable, "-m", "tiny_llm_course", *words[1:]]
+    sys.exit(f"expected `./course python` or `./course` and a command of its own, got {command!r}")
 
 
 if __name__ == "__main__":

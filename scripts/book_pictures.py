@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Draws the book's pictures into the images of their week: every function in `PICTURES` of book/pictures/*.py, in SVG;
-and what the `pdm run viz` commands of the chapters draw, as PNG, once in each language.
+and what the `./course viz` commands of the chapters draw, as PNG, once in each language.
 
 python scripts/book_pictures.py            all of them
 python scripts/book_pictures.py week_0     only those of files whose name contains one of the words
@@ -26,7 +26,7 @@ from book_outputs import call_of
 
 ROOT = Path(__file__).resolve().parent.parent
 PICTURES = ROOT / "book" / "pictures"
-VIZ = re.compile(r"^(pdm run viz .*)\n```\n\n```{figure} images/(\w+)\.png$", re.MULTILINE)
+VIZ = re.compile(r"^(./course viz .*)\n```\n\n```{figure} images/(\w+)\.png$", re.MULTILINE)
 
 
 def main() -> None:

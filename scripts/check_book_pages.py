@@ -50,7 +50,7 @@ def main(build: Path = BUILD) -> int:
         return 2
     pages = [file for language in SEARCHES for file in sorted((build / language).rglob("*.html"))]
     if not pages:
-        print(f"no book in {build}; `pdm run book` builds it", file=sys.stderr)
+        print(f"no book in {build}; `./course book` builds it", file=sys.stderr)
         return 2
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=executable, args=["--no-sandbox"])

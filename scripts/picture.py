@@ -35,7 +35,7 @@ def main() -> None:
         wrong = right.replace("scale = 1 / math.sqrt(query.shape[-1])", "scale = 1.0")
         assert wrong != right
         console = Console(record=True, width=WIDTH, file=io.StringIO(), force_terminal=True, color_system="truecolor")
-        command = "pdm run test --week 1 --day 1 -- -k task_1"
+        command = "./course test w1d1.1"
         show(console, tree, command)
         mine.write_text(wrong)
         console.print("\n[bold bright_black]# written, but the scores are not scaled yet[/]")
@@ -50,10 +50,11 @@ def main() -> None:
 
 
 def show(console: Console, tree: Path, command: str) -> None:
-    """Run `pdm run ...` as the command it stands for, with the tree's packages, and print what it prints."""
+    """Run `./course ...` as the command it stands for, with the tree's packages, and print what it prints."""
     console.print(Text(f"$ {command}", style="bold"))
-    arguments = command.removeprefix("pdm run ").split()
+    arguments = command.removeprefix("./course ").split()
     environment = {"PYTHONPATH": str(tree / "src"), "COLUMNS": str(WIDTH), "FORCE_COLOR": "1", "LC_ALL": "C.UTF-8"}
+    environment["TINY_LLM_CALLED"] = "./course"
     result = subprocess.run(
         [sys.executable, "-m", "tiny_llm_course", *arguments],
         cwd=tree,

@@ -589,7 +589,7 @@ def test_task_3_token_for_token(impl, tmp_path, model_type, settings, length, co
 
 @task_3
 def test_task_3_token_for_token_of_story(impl):
-    """The bundled model, as `pdm run main` runs it."""
+    """The bundled model, as `./course main` runs it."""
     path = bundled("story")
     model = impl.models.load_model(path, mx.float32)
     prompt = Tokenizer.from_file(str(path / "tokenizer.json")).encode("Mia had a red key. One day").ids

@@ -22,10 +22,10 @@ WORDS = {
     "space": {"en": " ", "ja": ""},
     "day": {"en": "day {week}.{day}", "ja": "第 {week} 週 {day} 日目"},
     "written": {
-        "en": "`pdm run solution --day {day}` writes only those functions of this day that are still open, "
-        "and `pdm run undo` takes that back. A copy that an instructor handed out may hold no solutions.",
-        "ja": "`pdm run solution --day {day}` は、この日の関数のうち、まだスタブのものだけを書き込みます。こちらは "
-        "`pdm run undo` で取り消せます。講師から配られた教材には、解答が入っていないことがあります。",
+        "en": "`./course solution --day {day}` writes only those functions of this day that are still open, "
+        "and `./course undo` takes that back. A copy that an instructor handed out may hold no solutions.",
+        "ja": "`./course solution --day {day}` は、この日の関数のうち、まだスタブのものだけを書き込みます。こちらは "
+        "`./course undo` で取り消せます。講師から配られた教材には、解答が入っていないことがあります。",
     },
     "measured": {
         "en": "Measured on {machine}, by `{command}`. Other machines and other days give other numbers.",

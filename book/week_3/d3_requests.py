@@ -1,4 +1,4 @@
-"""Writes requests.jsonl into the current folder: three requests for `pdm run batch`."""
+"""Writes requests.jsonl into the current folder: three requests for `./course batch`."""
 
 import json
 from pathlib import Path

@@ -73,7 +73,7 @@ def toolchain() -> Toolchain:
     chosen = os.environ.get("METAL_HOST_CXX") or os.environ.get("CXX")
     command = chosen or shutil.which("c++") or shutil.which("clang++") or shutil.which("g++")
     if not command:
-        raise MetalHostError("no C++ compiler: looked for c++, clang++ and g++. How to get one: pdm run doctor")
+        raise MetalHostError("no C++ compiler: looked for c++, clang++ and g++. How to get one: ./course doctor")
     return _known(command, os.environ.get("METAL_HOST_RUN", ""))
 
 
@@ -101,7 +101,7 @@ def run_tool(command: Sequence[str]) -> "subprocess.CompletedProcess[str]":
     try:
         return subprocess.run(command, capture_output=True, text=True, errors="replace", env=environment)
     except OSError as error:
-        raise MetalHostError(f"{error}: is there a C++ compiler? pdm run doctor") from None
+        raise MetalHostError(f"{error}: is there a C++ compiler? ./course doctor") from None
 
 
 @cache

@@ -34,7 +34,7 @@ def scaled_dot_product_attention_simple(
     raise NotImplementedError(
         "Week 1 Day 1 Task 1: scaled_dot_product_attention_simple is yours to write. "
         "Chapter: Attention and multi-head attention. "
-        "Test: pdm run test --week 1 --day 1 -- -k task_1"
+        "Test: ./course test w1d1.1"
     )
 
 
@@ -68,7 +68,7 @@ class SimpleMultiHeadAttention:
         raise NotImplementedError(
             "Week 1 Day 1 Task 2: SimpleMultiHeadAttention.__call__ is yours to write. "
             "Chapter: Attention and multi-head attention. "
-            "Test: pdm run test --week 1 --day 1 -- -k task_2"
+            "Test: ./course test w1d1.2"
         )
 
 
@@ -86,7 +86,7 @@ def causal_mask(L: int, S: int, dtype: mx.Dtype = mx.float32) -> mx.array:
     raise NotImplementedError(
         "Week 1 Day 3 Task 1: causal_mask is yours to write. "
         "Chapter: Causal mask and grouped-query attention. "
-        "Test: pdm run test --week 1 --day 3 -- -k task_1"
+        "Test: ./course test w1d3.1"
     )
 
 
@@ -114,7 +114,7 @@ def scaled_dot_product_attention_grouped(
     raise NotImplementedError(
         "Week 1 Day 3 Task 2: scaled_dot_product_attention_grouped is yours to write. "
         "Chapter: Causal mask and grouped-query attention. "
-        "Test: pdm run test --week 1 --day 3 -- -k task_2"
+        "Test: ./course test w1d3.2"
     )
 
 

@@ -24,7 +24,7 @@ def linear(x: mx.array, weight: mx.array, bias: mx.array | None = None) -> mx.ar
     raise NotImplementedError(
         "Week 1 Day 1 Task 2: linear is yours to write. "
         "Chapter: Attention and multi-head attention. "
-        "Test: pdm run test --week 1 --day 1 -- -k task_2"
+        "Test: ./course test w1d1.2"
     )
 
 
@@ -51,7 +51,5 @@ def silu(x: mx.array) -> mx.array:
     Task: w1d4.2
     """
     raise NotImplementedError(
-        "Week 1 Day 4 Task 2: silu is yours to write. "
-        "Chapter: RMSNorm and the gated MLP. "
-        "Test: pdm run test --week 1 --day 4 -- -k task_2"
+        "Week 1 Day 4 Task 2: silu is yours to write. Chapter: RMSNorm and the gated MLP. Test: ./course test w1d4.2"
     )

@@ -56,7 +56,7 @@ def model_cost(config: ModelConfig, L: int, S: int, bytes_per_weight: float = 2)
     raise NotImplementedError(
         "Week 2 Day 2 Task 1: model_cost is yours to write. "
         "Chapter: Measuring, and a first kernel. "
-        "Test: pdm run test --week 2 --day 2 -- -k task_1"
+        "Test: ./course test w2d2.1"
     )
 
 

@@ -32,7 +32,7 @@ class Embedding:
         raise NotImplementedError(
             "Week 1 Day 5 Task 1: Embedding.__call__ is yours to write. "
             "Chapter: Qwen2 and Qwen3. "
-            "Test: pdm run test --week 1 --day 5 -- -k task_1"
+            "Test: ./course test w1d5.1"
         )
 
     def as_linear(self, x: mx.array) -> mx.array:
@@ -46,7 +46,7 @@ class Embedding:
         raise NotImplementedError(
             "Week 1 Day 5 Task 1: Embedding.as_linear is yours to write. "
             "Chapter: Qwen2 and Qwen3. "
-            "Test: pdm run test --week 1 --day 5 -- -k task_1"
+            "Test: ./course test w1d5.1"
         )
 
 

@@ -33,9 +33,7 @@ def softmax(x: mx.array, axis: int = -1) -> mx.array:
     Task: w0d1.1
     """
     raise NotImplementedError(
-        "Week 0 Day 1 Task 1: softmax is yours to write. "
-        "Chapter: Attention by hand. "
-        "Test: pdm run test --week 0 --day 1 -- -k task_1"
+        "Week 0 Day 1 Task 1: softmax is yours to write. Chapter: Attention by hand. Test: ./course test w0d1.1"
     )
 
 
@@ -51,7 +49,7 @@ def dot_product_attention(query: mx.array, key: mx.array, value: mx.array) -> tu
     raise NotImplementedError(
         "Week 0 Day 1 Task 2: dot_product_attention is yours to write. "
         "Chapter: Attention by hand. "
-        "Test: pdm run test --week 0 --day 1 -- -k task_2"
+        "Test: ./course test w0d1.2"
     )
 
 
@@ -69,7 +67,7 @@ def additive_attention(
     raise NotImplementedError(
         "Week 0 Day 1 Task 3: additive_attention is yours to write. "
         "Chapter: Attention by hand. "
-        "Test: pdm run test --week 0 --day 1 -- -k task_3"
+        "Test: ./course test w0d1.3"
     )
 
 
@@ -112,7 +110,7 @@ def scaled_dot_product_attention(
     raise NotImplementedError(
         "Week 0 Day 2 Task 1: scaled_dot_product_attention is yours to write. "
         "Chapter: Why divide by the square root of d. "
-        "Test: pdm run test --week 0 --day 2 -- -k task_1"
+        "Test: ./course test w0d2.1"
     )
 
 
@@ -136,7 +134,7 @@ def attention_head(
     raise NotImplementedError(
         "Week 0 Day 2 Task 2: attention_head is yours to write. "
         "Chapter: Why divide by the square root of d. "
-        "Test: pdm run test --week 0 --day 2 -- -k task_2"
+        "Test: ./course test w0d2.2"
     )
 
 
@@ -162,7 +160,7 @@ def multi_head_attention(
     raise NotImplementedError(
         "Week 0 Day 2 Task 3: multi_head_attention is yours to write. "
         "Chapter: Why divide by the square root of d. "
-        "Test: pdm run test --week 0 --day 2 -- -k task_3"
+        "Test: ./course test w0d2.3"
     )
 
 
@@ -176,7 +174,7 @@ def padding_mask(lengths: Sequence[int], S: int) -> mx.array:
     raise NotImplementedError(
         "Week 0 Day 2 Task 4: padding_mask is yours to write. "
         "Chapter: Why divide by the square root of d. "
-        "Test: pdm run test --week 0 --day 2 -- -k task_4"
+        "Test: ./course test w0d2.4"
     )
 
 
@@ -190,7 +188,7 @@ def look_ahead_mask(L: int) -> mx.array:
     raise NotImplementedError(
         "Week 0 Day 2 Task 4: look_ahead_mask is yours to write. "
         "Chapter: Why divide by the square root of d. "
-        "Test: pdm run test --week 0 --day 2 -- -k task_4"
+        "Test: ./course test w0d2.4"
     )
 
 
@@ -206,7 +204,7 @@ def additive_mask(keep: mx.array, hidden: float = -math.inf, dtype: mx.Dtype = m
     raise NotImplementedError(
         "Week 0 Day 2 Task 4: additive_mask is yours to write. "
         "Chapter: Why divide by the square root of d. "
-        "Test: pdm run test --week 0 --day 2 -- -k task_4"
+        "Test: ./course test w0d2.4"
     )
 
 
@@ -226,7 +224,7 @@ def dropout(x: mx.array, rate: float, training: bool = False) -> mx.array:
     raise NotImplementedError(
         "Week 0 Day 2 Task 5: dropout is yours to write. "
         "Chapter: Why divide by the square root of d. "
-        "Test: pdm run test --week 0 --day 2 -- -k task_5"
+        "Test: ./course test w0d2.5"
     )
 
 

@@ -50,9 +50,7 @@ def generate_simple(
     Task: w1d6.1
     """
     raise NotImplementedError(
-        "Week 1 Day 6 Task 1: generate_simple is yours to write. "
-        "Chapter: Generating text. "
-        "Test: pdm run test --week 1 --day 6 -- -k task_1"
+        "Week 1 Day 6 Task 1: generate_simple is yours to write. Chapter: Generating text. Test: ./course test w1d6.1"
     )
 
 
@@ -64,9 +62,7 @@ def next_logits(model: CausalLM, tokens: mx.array, cache: Cache) -> mx.array:
     Task: w2d1.3
     """
     raise NotImplementedError(
-        "Week 2 Day 1 Task 3: next_logits is yours to write. "
-        "Chapter: The KV cache. "
-        "Test: pdm run test --week 2 --day 1 -- -k task_3"
+        "Week 2 Day 1 Task 3: next_logits is yours to write. Chapter: The KV cache. Test: ./course test w2d1.3"
     )
 
 
@@ -88,9 +84,7 @@ def generate(
     Task: w2d1.3
     """
     raise NotImplementedError(
-        "Week 2 Day 1 Task 3: generate is yours to write. "
-        "Chapter: The KV cache. "
-        "Test: pdm run test --week 2 --day 1 -- -k task_3"
+        "Week 2 Day 1 Task 3: generate is yours to write. Chapter: The KV cache. Test: ./course test w2d1.3"
     )
 
 
@@ -111,7 +105,7 @@ class StreamingDetokenizer:
         raise NotImplementedError(
             "Week 1 Day 6 Task 2: StreamingDetokenizer.__init__ is yours to write. "
             "Chapter: Generating text. "
-            "Test: pdm run test --week 1 --day 6 -- -k task_2"
+            "Test: ./course test w1d6.2"
         )
 
     def add(self, token: int) -> str:
@@ -119,7 +113,7 @@ class StreamingDetokenizer:
         raise NotImplementedError(
             "Week 1 Day 6 Task 2: StreamingDetokenizer.add is yours to write. "
             "Chapter: Generating text. "
-            "Test: pdm run test --week 1 --day 6 -- -k task_2"
+            "Test: ./course test w1d6.2"
         )
 
     def finish(self) -> str:
@@ -127,7 +121,7 @@ class StreamingDetokenizer:
         raise NotImplementedError(
             "Week 1 Day 6 Task 2: StreamingDetokenizer.finish is yours to write. "
             "Chapter: Generating text. "
-            "Test: pdm run test --week 1 --day 6 -- -k task_2"
+            "Test: ./course test w1d6.2"
         )
 
 
@@ -149,7 +143,7 @@ class StopStrings:
         raise NotImplementedError(
             "Week 1 Day 6 Task 3: StopStrings.__init__ is yours to write. "
             "Chapter: Generating text. "
-            "Test: pdm run test --week 1 --day 6 -- -k task_3"
+            "Test: ./course test w1d6.3"
         )
 
     def add(self, text: str) -> str:
@@ -157,7 +151,7 @@ class StopStrings:
         raise NotImplementedError(
             "Week 1 Day 6 Task 3: StopStrings.add is yours to write. "
             "Chapter: Generating text. "
-            "Test: pdm run test --week 1 --day 6 -- -k task_3"
+            "Test: ./course test w1d6.3"
         )
 
     def finish(self) -> str:
@@ -165,7 +159,7 @@ class StopStrings:
         raise NotImplementedError(
             "Week 1 Day 6 Task 3: StopStrings.finish is yours to write. "
             "Chapter: Generating text. "
-            "Test: pdm run test --week 1 --day 6 -- -k task_3"
+            "Test: ./course test w1d6.3"
         )
 
 

@@ -87,7 +87,7 @@ class KVCacheLayer:
         raise NotImplementedError(
             "Week 2 Day 1 Task 1: KVCacheLayer.store is yours to write. "
             "Chapter: The KV cache. "
-            "Test: pdm run test --week 2 --day 1 -- -k task_1"
+            "Test: ./course test w2d1.1"
         )
 
     def attend(self, query: mx.array, key: mx.array, value: mx.array, scale: float | None = None) -> mx.array:
@@ -101,7 +101,7 @@ class KVCacheLayer:
         raise NotImplementedError(
             "Week 2 Day 1 Task 2: KVCacheLayer.attend is yours to write. "
             "Chapter: The KV cache. "
-            "Test: pdm run test --week 2 --day 1 -- -k task_2"
+            "Test: ./course test w2d1.2"
         )
 
 
@@ -124,9 +124,7 @@ class KVCache:
         Task: w2d1.2
         """
         raise NotImplementedError(
-            "Week 2 Day 1 Task 2: KVCache.advance is yours to write. "
-            "Chapter: The KV cache. "
-            "Test: pdm run test --week 2 --day 1 -- -k task_2"
+            "Week 2 Day 1 Task 2: KVCache.advance is yours to write. Chapter: The KV cache. Test: ./course test w2d1.2"
         )
 
     def trim(self, length: int) -> None:
@@ -138,9 +136,7 @@ class KVCache:
         Task: w2d1.2
         """
         raise NotImplementedError(
-            "Week 2 Day 1 Task 2: KVCache.trim is yours to write. "
-            "Chapter: The KV cache. "
-            "Test: pdm run test --week 2 --day 1 -- -k task_2"
+            "Week 2 Day 1 Task 2: KVCache.trim is yours to write. Chapter: The KV cache. Test: ./course test w2d1.2"
         )
 
 

@@ -31,7 +31,7 @@ class RMSNorm:
         raise NotImplementedError(
             "Week 1 Day 4 Task 1: RMSNorm.__call__ is yours to write. "
             "Chapter: RMSNorm and the gated MLP. "
-            "Test: pdm run test --week 1 --day 4 -- -k task_1"
+            "Test: ./course test w1d4.1"
         )
 
 

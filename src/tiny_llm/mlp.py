@@ -38,5 +38,5 @@ class SwiGLU:
         raise NotImplementedError(
             "Week 1 Day 4 Task 2: SwiGLU.__call__ is yours to write. "
             "Chapter: RMSNorm and the gated MLP. "
-            "Test: pdm run test --week 1 --day 4 -- -k task_2"
+            "Test: ./course test w1d4.2"
         )

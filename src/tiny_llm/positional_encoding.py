@@ -35,14 +35,14 @@ class RoPE:
         raise NotImplementedError(
             "Week 1 Day 2 Task 1: RoPE.__init__ is yours to write. "
             "Chapter: Rotary positional encoding. "
-            "Test: pdm run test --week 1 --day 2 -- -k task_1"
+            "Test: ./course test w1d2.1"
         )
 
     def __call__(self, x: mx.array, offset: Offset = None) -> mx.array:
         raise NotImplementedError(
             "Week 1 Day 2 Task 1: RoPE.__call__ is yours to write. "
             "Chapter: Rotary positional encoding. "
-            "Test: pdm run test --week 1 --day 2 -- -k task_1"
+            "Test: ./course test w1d2.1"
         )
 
 

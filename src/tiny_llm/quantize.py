@@ -33,9 +33,7 @@ def quantize(weight: mx.array, group_size: int = 64, bits: int = 4) -> tuple[mx.
     Task: w2d3.1
     """
     raise NotImplementedError(
-        "Week 2 Day 3 Task 1: quantize is yours to write. "
-        "Chapter: Quantisation. "
-        "Test: pdm run test --week 2 --day 3 -- -k task_1"
+        "Week 2 Day 3 Task 1: quantize is yours to write. Chapter: Quantisation. Test: ./course test w2d3.1"
     )
 
 
@@ -51,9 +49,7 @@ def dequantize(packed: mx.array, scales: mx.array, biases: mx.array, group_size:
     Task: w2d3.2
     """
     raise NotImplementedError(
-        "Week 2 Day 3 Task 2: dequantize is yours to write. "
-        "Chapter: Quantisation. "
-        "Test: pdm run test --week 2 --day 3 -- -k task_2"
+        "Week 2 Day 3 Task 2: dequantize is yours to write. Chapter: Quantisation. Test: ./course test w2d3.2"
     )
 
 
@@ -87,7 +83,7 @@ class QuantizedLinear:
         raise NotImplementedError(
             "Week 2 Day 3 Task 3: QuantizedLinear.__call__ is yours to write. "
             "Chapter: Quantisation. "
-            "Test: pdm run test --week 2 --day 3 -- -k task_3"
+            "Test: ./course test w2d3.3"
         )
 
 
@@ -111,7 +107,7 @@ class QuantizedEmbedding:
         raise NotImplementedError(
             "Week 2 Day 3 Task 3: QuantizedEmbedding.__call__ is yours to write. "
             "Chapter: Quantisation. "
-            "Test: pdm run test --week 2 --day 3 -- -k task_3"
+            "Test: ./course test w2d3.3"
         )
 
     def as_linear(self, x: mx.array) -> mx.array:
@@ -124,7 +120,7 @@ class QuantizedEmbedding:
         raise NotImplementedError(
             "Week 2 Day 3 Task 3: QuantizedEmbedding.as_linear is yours to write. "
             "Chapter: Quantisation. "
-            "Test: pdm run test --week 2 --day 3 -- -k task_3"
+            "Test: ./course test w2d3.3"
         )
 
 
@@ -137,9 +133,7 @@ def quantize_model(model: CausalLM, group_size: int = 64, bits: int = 4) -> None
     Task: w2d3.4
     """
     raise NotImplementedError(
-        "Week 2 Day 3 Task 4: quantize_model is yours to write. "
-        "Chapter: Quantisation. "
-        "Test: pdm run test --week 2 --day 3 -- -k task_4"
+        "Week 2 Day 3 Task 4: quantize_model is yours to write. Chapter: Quantisation. Test: ./course test w2d3.4"
     )
 
 

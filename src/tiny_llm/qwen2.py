@@ -40,7 +40,7 @@ class Qwen2Attention:
         raise NotImplementedError(
             "Week 1 Day 5 Task 2: Qwen2Attention.project is yours to write. "
             "Chapter: Qwen2 and Qwen3. "
-            "Test: pdm run test --week 1 --day 5 -- -k task_2"
+            "Test: ./course test w1d5.2"
         )
 
     def __call__(self, x: mx.array, layer_cache: LayerCache) -> mx.array:
@@ -54,7 +54,7 @@ class Qwen2Attention:
         raise NotImplementedError(
             "Week 1 Day 5 Task 2: Qwen2Attention.__call__ is yours to write. "
             "Chapter: Qwen2 and Qwen3. "
-            "Test: pdm run test --week 1 --day 5 -- -k task_2"
+            "Test: ./course test w1d5.2"
         )
 
 
@@ -83,7 +83,7 @@ class TransformerBlock:
         raise NotImplementedError(
             "Week 1 Day 5 Task 3: TransformerBlock.__call__ is yours to write. "
             "Chapter: Qwen2 and Qwen3. "
-            "Test: pdm run test --week 1 --day 5 -- -k task_3"
+            "Test: ./course test w1d5.3"
         )
 
 
@@ -119,7 +119,7 @@ class CausalLM:
         raise NotImplementedError(
             "Week 1 Day 5 Task 3: CausalLM.hidden is yours to write. "
             "Chapter: Qwen2 and Qwen3. "
-            "Test: pdm run test --week 1 --day 5 -- -k task_3"
+            "Test: ./course test w1d5.3"
         )
 
     def logits(self, hidden: mx.array) -> mx.array:
@@ -132,7 +132,7 @@ class CausalLM:
         raise NotImplementedError(
             "Week 1 Day 5 Task 3: CausalLM.logits is yours to write. "
             "Chapter: Qwen2 and Qwen3. "
-            "Test: pdm run test --week 1 --day 5 -- -k task_3"
+            "Test: ./course test w1d5.3"
         )
 
     def __call__(self, tokens: mx.array, cache: Cache | None = None) -> mx.array:

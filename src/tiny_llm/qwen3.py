@@ -41,5 +41,5 @@ class Qwen3Attention(Qwen2Attention):
         raise NotImplementedError(
             "Week 1 Day 5 Task 4: Qwen3Attention.project is yours to write. "
             "Chapter: Qwen2 and Qwen3. "
-            "Test: pdm run test --week 1 --day 5 -- -k task_4"
+            "Test: ./course test w1d5.4"
         )

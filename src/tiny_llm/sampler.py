@@ -35,9 +35,7 @@ def sample(logits: mx.array, temperature: float, key: mx.array | None = None) ->
     Task: w1d7.1
     """
     raise NotImplementedError(
-        "Week 1 Day 7 Task 1: sample is yours to write. "
-        "Chapter: Sampling. "
-        "Test: pdm run test --week 1 --day 7 -- -k task_1"
+        "Week 1 Day 7 Task 1: sample is yours to write. Chapter: Sampling. Test: ./course test w1d7.1"
     )
 
 
@@ -50,9 +48,7 @@ def apply_top_k(logits: mx.array, top_k: int) -> mx.array:
     Task: w1d7.2
     """
     raise NotImplementedError(
-        "Week 1 Day 7 Task 2: apply_top_k is yours to write. "
-        "Chapter: Sampling. "
-        "Test: pdm run test --week 1 --day 7 -- -k task_2"
+        "Week 1 Day 7 Task 2: apply_top_k is yours to write. Chapter: Sampling. Test: ./course test w1d7.2"
     )
 
 
@@ -66,9 +62,7 @@ def apply_top_p(logits: mx.array, top_p: float) -> mx.array:
     Task: w1d7.2
     """
     raise NotImplementedError(
-        "Week 1 Day 7 Task 2: apply_top_p is yours to write. "
-        "Chapter: Sampling. "
-        "Test: pdm run test --week 1 --day 7 -- -k task_2"
+        "Week 1 Day 7 Task 2: apply_top_p is yours to write. Chapter: Sampling. Test: ./course test w1d7.2"
     )
 
 
@@ -81,9 +75,7 @@ def apply_min_p(logits: mx.array, min_p: float) -> mx.array:
     Task: w1d7.2
     """
     raise NotImplementedError(
-        "Week 1 Day 7 Task 2: apply_min_p is yours to write. "
-        "Chapter: Sampling. "
-        "Test: pdm run test --week 1 --day 7 -- -k task_2"
+        "Week 1 Day 7 Task 2: apply_min_p is yours to write. Chapter: Sampling. Test: ./course test w1d7.2"
     )
 
 
@@ -98,9 +90,7 @@ def apply_repetition_penalty(logits: mx.array, tokens: mx.array, penalty: float)
     Task: w1d7.3
     """
     raise NotImplementedError(
-        "Week 1 Day 7 Task 3: apply_repetition_penalty is yours to write. "
-        "Chapter: Sampling. "
-        "Test: pdm run test --week 1 --day 7 -- -k task_3"
+        "Week 1 Day 7 Task 3: apply_repetition_penalty is yours to write. Chapter: Sampling. Test: ./course test w1d7.3"
     )
 
 
@@ -126,9 +116,7 @@ def make_sampler(
     Task: w1d7.4
     """
     raise NotImplementedError(
-        "Week 1 Day 7 Task 4: make_sampler is yours to write. "
-        "Chapter: Sampling. "
-        "Test: pdm run test --week 1 --day 7 -- -k task_4"
+        "Week 1 Day 7 Task 4: make_sampler is yours to write. Chapter: Sampling. Test: ./course test w1d7.4"
     )
 
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import warnings
 from typing import Any
 
-from .commands import app, called
+from .commands import app
 from .problems import say
+from .terminal import called
 
 __all__ = ["app", "main"]
 

@@ -6,6 +6,7 @@ A command's module is imported only when the command is called or listed, so tha
 from __future__ import annotations
 
 import ast
+import inspect
 import os
 import sys
 from collections.abc import Callable
@@ -18,9 +19,10 @@ import typer
 from typer.core import TyperGroup
 
 from .problems import CommandError, reporting
+from .terminal import as_called, called
 from .workspace import ROOT, Workspace
 
-__all__ = ["ALL", "FOR_MAINTAINERS", "NEED_SOLUTIONS", "SHORT", "app", "called", "names"]
+__all__ = ["ALL", "FOR_MAINTAINERS", "NEED_SOLUTIONS", "SHORT", "app", "names"]
 
 FOR_LEARNERS = {  # module:function
     "next": "lessons:next_task",
@@ -33,7 +35,7 @@ FOR_LEARNERS = {  # module:function
     "undo": "solutions:undo",
     "update": "update:update",
     "doctor": "doctor:doctor",
-    "generate": "text:generate",
+    "main": "text:main",
     "chat": "text:chat",
     "batch": "batch:batch",
     "serve": "serve:serve",
@@ -48,9 +50,7 @@ FOR_INSTRUCTORS = {
     "report": "grading.commands:report",
     "export": "export:export",
 }
-SHORT = {  # the words that this name replaces
-    "main": ["generate"],
-    "list": ["progress"],
+SHORT = {  # the words that a name stands for
     "test-ref": ["test", "--impl", "ref"],
     "bench-ref": ["bench", "--impl", "ref"],
     "build-ext-ref": ["build-ext", "--impl", "ref"],
@@ -67,11 +67,6 @@ NEED_SOLUTIONS = {  # what a student's copy does not have
     *(name for name, words in SHORT.items() if "ref" in words),
 }
 PASSES_ON = {"ignore_unknown_options": True, "allow_extra_args": True}  # arguments that are for another program
-
-
-def called() -> str:
-    """The name by which messages call this command. `./course` passes on the path by which you called it."""
-    return os.environ.get("TINY_LLM_CALLED", "tiny-llm")
 
 
 def names() -> list[str]:
@@ -103,7 +98,8 @@ class Commands(TyperGroup):
             _run_program(name, rest)
             with reporting():
                 raise CommandError(_unknown(name))
-        return super().resolve_command(ctx, [*SHORT.get(name, [name]), *rest])
+        _, command, arguments = super().resolve_command(ctx, [*SHORT.get(name, [name]), *rest])
+        return name, command, arguments
 
 
 app = typer.Typer(
@@ -126,7 +122,8 @@ def _command(name: str, found: Any, panel: str | None, add_help_option: bool = T
     if not isinstance(found, typer.Typer):
         function, found = found, typer.Typer(add_completion=False)
         settings = PASSES_ON if name == "test" or not add_help_option else None
-        found.command(name, context_settings=settings, add_help_option=add_help_option)(function)
+        text = as_called(inspect.getdoc(function) or "")
+        found.command(name, context_settings=settings, add_help_option=add_help_option, help=text)(function)
     command: Any = typer.main.get_command(found)
     command.name, command.rich_help_panel = name, panel
     return command

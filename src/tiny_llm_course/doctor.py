@@ -166,9 +166,9 @@ def _bridge(say: Messages) -> Check:
     """The kernels' bridge to MLX, and how many kernels are written."""
     package = Workspace().package
     if not bridge.is_built(package):
-        return Check("bridge", WARNING, say("doctor_not_built"), "pdm run build-ext")
+        return Check("bridge", WARNING, say("doctor_not_built"), "./course build-ext")
     if not bridge.is_current(package):
-        return Check("bridge", WARNING, say("doctor_outdated"), "pdm run build-ext")
+        return Check("bridge", WARNING, say("doctor_outdated"), "./course build-ext")
     kernels = kernels_of(package)
     names = ", ".join(file.stem for file in kernels.written) or say("doctor_none")
     return Check("bridge", OK, say("doctor_built", mlx=metadata.version("mlx"), names=names))

@@ -42,7 +42,7 @@ def run(
 ) -> None:
     """Test the course, a week, a day or a task, and show the first thing to mend.
 
-    One task: tiny-llm test w1d1.1, or tiny-llm test --week 1 --day 1 -- -k task_1
+    One task: ./course test w1d1.1, or ./course test --week 1 --day 1 -- -k task_1
     Any other option goes to pytest, whose own output is then shown: -v, -x, --lf, --pdb, --junitxml=FILE, ...
     """
     with reporting():

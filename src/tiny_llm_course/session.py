@@ -37,7 +37,7 @@ def package_of(impl: str) -> str:
 
 @dataclass(frozen=True)
 class Settings:
-    """What `generate` and `chat` are both asked for.
+    """What `main` and `chat` are both asked for.
 
     Raises:
         CommandError: an option is out of range.

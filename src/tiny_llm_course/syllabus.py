@@ -55,7 +55,7 @@ class TaskId:
 
     @property
     def test_command(self) -> str:
-        return f"pdm run test --week {self.week} --day {self.day} -- -k task_{self.task}"
+        return f"./course test {self}"
 
     @classmethod
     def parse(cls, text: str) -> TaskId:

@@ -11,7 +11,7 @@ from typing import Any
 
 import typer
 
-__all__ = ["StatusLine", "as_called", "bar", "left", "right", "show", "signs", "wrapped"]
+__all__ = ["StatusLine", "as_called", "bar", "called", "left", "right", "show", "signs", "wrapped"]
 
 BAR = 18  # characters
 
@@ -47,9 +47,18 @@ class StatusLine:
             self._shown = ""
 
 
+def called() -> str:
+    """What you typed to run this command: the path of `./course`, `pdm run`, `uv run tiny-llm` or `tiny-llm`."""
+    if path := os.environ.get("TINY_LLM_CALLED"):  # which ./course sets
+        return path
+    if "PDM_RUN_CWD" in os.environ:
+        return "pdm run"
+    return "uv run tiny-llm" if "UV_RUN_RECURSION_DEPTH" in os.environ else "tiny-llm"
+
+
 def as_called(text: str) -> str:
-    """Commands, which texts write as `pdm run NAME`, in the form that was typed: `./course` says what that is."""
-    return text.replace("pdm run ", f"{os.environ.get('TINY_LLM_CALLED', 'pdm run')} ")
+    """The text, in which commands are written as `./course NAME`, with what you typed in place of `./course`."""
+    return text.replace("./course ", f"{called()} ")
 
 
 def wrapped(text: str) -> str:

@@ -1,4 +1,4 @@
-"""The commands that make text: `tiny-llm generate` and `tiny-llm chat`."""
+"""The commands that make text: `tiny-llm main` and `tiny-llm chat`."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from .engine import BITS, DTYPES, LAYERS, Wanted
 from .problems import CommandError, reporting, say
 from .session import DEFAULT_IMPL, PACKAGES, Session, Settings, package_of
 
-__all__ = ["chat", "generate"]
+__all__ = ["chat", "main"]
 
 DEFAULT_MODEL = "story"
 DEFAULT_PROMPT = "Tell me a short story."
@@ -105,7 +105,7 @@ Threads = Annotated[
 ]
 
 
-def generate(
+def main(
     model: Model = DEFAULT_MODEL,
     prompt: Prompt = None,
     system: System = None,
@@ -166,7 +166,7 @@ def chat(
         )
         if not session.has_chat_template:
             raise CommandError(
-                "--model: expected a checkpoint with a chat template, got one without; try generate --raw"
+                "--model: expected a checkpoint with a chat template, got one without; try ./course main --raw"
             )
         Chat(session, system).run()
 

@@ -95,7 +95,7 @@ class Workspace:
         for file in self.files(day):
             name = file.relative_to(self.root).as_posix()
             if not file.exists():
-                return f"{name} is missing; its stubs: pdm run reset {day.tasks[0].id}, or git checkout {name}"
+                return f"{name} is missing; its stubs: ./course reset {day.tasks[0].id}, or git checkout {name}"
             try:
                 (regions if is_native(file) else parse)(file.read_text(encoding="utf-8", errors="replace"), name)
             except StubError as error:

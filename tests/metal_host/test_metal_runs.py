@@ -194,7 +194,7 @@ def test_no_compiler(monkeypatch, tmp_path):
     code = "import os; os.environ['METAL_HOST_CXX'] = '/nowhere/c++'\n" + CODE
     environment = os.environ | {"METAL_HOST_CACHE": str(tmp_path), "PYTHONPATH": str(ROOT / "src")}
     run = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, timeout=60)
-    assert "is there a C++ compiler? pdm run doctor" in run.stderr
+    assert "is there a C++ compiler? ./course doctor" in run.stderr
     assert run.stderr.splitlines()[-1].startswith("metal_host.errors.MetalHostError")
 
 

@@ -92,7 +92,12 @@ class Clone:
     @property
     def environment(self) -> dict[str, str]:
         kept = {name: value for name, value in os.environ.items() if not name.startswith(NOT_A_LEARNERS)}
-        return kept | {"PYTHONPATH": str(self.root / "src"), "COLUMNS": "100", "LANG": "C.UTF-8"}
+        return kept | {
+            "PYTHONPATH": str(self.root / "src"),
+            "COLUMNS": "100",
+            "LANG": "C.UTF-8",
+            "TINY_LLM_CALLED": "./course",
+        }
 
     @staticmethod
     def _command(arguments: tuple[str, ...]) -> list[str]:

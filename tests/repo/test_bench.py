@@ -78,7 +78,7 @@ def test_without_a_bridge(clone):
         run = clone.run("bench", "--smoke")
         assert run.returncode == 1
         assert run.stderr.splitlines() == [
-            "error: the kernels' bridge to MLX is not built; to build it: pdm run build-ext"
+            "error: the kernels' bridge to MLX is not built; to build it: ./course build-ext"
         ]
     finally:
         built.with_name("gone").rename(built)

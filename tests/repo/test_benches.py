@@ -21,7 +21,7 @@ def device() -> None:
     ("script", "printed"),
     [
         ("one_token.py", "whole step"),
-        ("story.py", "pdm run main --bits 4 --layers tuned"),
+        ("story.py", "./course main --bits 4 --layers tuned"),
         ("quantisation.py", "bits"),
         ("prefix_cache.py", "prefix"),
         ("speculative.py", "accepted"),

@@ -69,7 +69,7 @@ BY_AUTHOR = {
     "Content of the box.",
     "Line by line.",
 }
-OUTPUT = "$ pdm run main\n 42% <of> *it*\n# and `this`\n"
+OUTPUT = "$ ./course main\n 42% <of> *it*\n# and `this`\n"
 BROKEN = {
     "[](#nowhere)": "nowhere",
     "[there](index.md#never)": "local id not found in doc 'index': 'never'",
@@ -156,7 +156,7 @@ def test_a_task_says_where_its_code_goes_and_how_it_is_tested(built: Path, langu
     title = {"en": "Task 1: Scaled dot-product attention", "ja": "課題 1：スケール付き内積アテンション"}[language]
     assert title in said(first)
     assert "src/tiny_llm/attention.py: scaled_dot_product_attention_simple" in said(first)
-    assert "pdm run test --week 1 --day 1 -- -k task_1" in said(first)
+    assert "./course test w1d1.1" in said(first)
     assert "src/tiny_llm/basics.py: linear" in said(second)
     assert "SimpleMultiHeadAttention.__call__" in said(second)
     assert "_split" not in second  # a helper of the reference
@@ -214,7 +214,7 @@ def test_only_backticks_are_markup() -> None:
 def test_output_is_shown_as_it_is(built: Path, language: str) -> None:
     (block,) = re.findall(r'<pre class="output.*?</pre>', page(built, language), re.DOTALL)
     assert said(block).strip("\n") == OUTPUT.rstrip("\n")
-    assert '<span class="command">$ pdm run main</span>' in block
+    assert '<span class="command">$ ./course main</span>' in block
 
 
 def test_translators_see_only_what_authors_wrote(built: Path) -> None:
@@ -362,7 +362,7 @@ def test_no_book_or_no_browser(
 ) -> None:
     monkeypatch.setattr(check_book_pages.shutil, "which", lambda name: f"/usr/bin/{name}")
     assert check_book_pages.main(tmp_path) == 2
-    assert "`pdm run book` builds it" in capsys.readouterr().err
+    assert "`./course book` builds it" in capsys.readouterr().err
     monkeypatch.setattr(check_book_pages.shutil, "which", lambda name: None)
     assert check_book_pages.main(tmp_path) == 2
     assert "apt-get install chromium" in capsys.readouterr().err

@@ -200,4 +200,4 @@ def test_tests_of_a_kernel_say_what_their_bridge_needs(clone):
     run = clone.run(*arguments, PATH="/nowhere")
     assert run.returncode == 1
     assert run.stdout.startswith("kernels need a C++ compiler: none was found that works. Try: ")
-    assert "the kernels' bridge to MLX is not built; to build it: pdm run build-ext" in run.stdout
+    assert "the kernels' bridge to MLX is not built; to build it: ./course build-ext" in run.stdout

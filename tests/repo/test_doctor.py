@@ -73,7 +73,7 @@ def test_a_bridge_of_another_mlx(clone):
     (folder / "bridge.json").write_text('{"mlx": "0.1"}')
     (folder / "_bridge.so").touch()
     _, found, _ = checks(clone)
-    assert (found["bridge"]["state"], found["bridge"]["fix"]) == ("warning", "pdm run build-ext")
+    assert (found["bridge"]["state"], found["bridge"]["fix"]) == ("warning", "./course build-ext")
     (folder / "_bridge.so").unlink()
     for file, content in before.items():
         file.write_bytes(content)
@@ -101,7 +101,7 @@ def test_a_compiler_that_is_too_old(clone, tmp_path):
 def test_no_bridge_and_one_that_fits(clone):
     shutil.rmtree(clone.file("kernels/built"), ignore_errors=True)
     _, found, days = checks(clone)
-    row = {"name": "bridge", "state": "warning", "found": "the bridge to MLX is not built", "fix": "pdm run build-ext"}
+    row = {"name": "bridge", "state": "warning", "found": "the bridge to MLX is not built", "fix": "./course build-ext"}
     assert found["bridge"] == row
     assert days["2.2"], "it can be built"
     clone.file("kernels/built").mkdir()

@@ -22,7 +22,7 @@ from tiny_llm_ref.tuned import TunedBlock
 
 QUESTION = "Mia had a red key. She hid the key in the old box. Where is the key?"
 ANSWER = "The key is in the old box.\n"
-GENERATE = ("generate", "--model", str(bundled("story")), "--temp", "0", "--prompt", QUESTION)
+GENERATE = ("main", "--model", str(bundled("story")), "--temp", "0", "--prompt", QUESTION)
 
 
 @pytest.fixture

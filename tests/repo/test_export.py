@@ -103,7 +103,7 @@ def test_the_commands_work(student):
         text = (student.root / name).read_text(encoding="utf-8")
         assert "src/tiny_llm_ref" not in text
         assert all((student.root / link).exists() for link in re.findall(r"\]\(([^)#:]+)\)", text))
-    assert "src/tiny_llm is not finished" in student.run("generate", "--impl", "mine", "--prompt", "Hello").stderr
+    assert "src/tiny_llm is not finished" in student.run("main", "--impl", "mine", "--prompt", "Hello").stderr
     assert student.run("doctor").returncode == 0
 
 
@@ -120,10 +120,10 @@ def test_a_task_can_be_solved_and_reset(student):
 def test_day_6_generates_before_day_7_is_written(student):
     """Without a reference, whose functions would check the options."""
     copy_modules(student.root, ROOT, [name for day in select_days("1", None) if day.number < 7 for name in day.modules])
-    written = student.run("generate", "--impl", "mine", "--temp", "0", "--prompt", "Hello", "--max-tokens", "3")
+    written = student.run("main", "--impl", "mine", "--temp", "0", "--prompt", "Hello", "--max-tokens", "3")
     assert written.returncode == 0, written.stderr
-    assert "first: Week 1 Day 7 Task 1" in student.run("generate", "--impl", "mine", "--prompt", "Hello").stderr
-    assert "--stop: expected" in student.run("generate", "--temp", "0", "--prompt", "Hello", "--stop", "").stderr
+    assert "first: Week 1 Day 7 Task 1" in student.run("main", "--impl", "mine", "--prompt", "Hello").stderr
+    assert "--stop: expected" in student.run("main", "--temp", "0", "--prompt", "Hello", "--stop", "").stderr
 
 
 def test_a_folder_in_use_is_left_alone(student, tmp_path):

@@ -269,7 +269,7 @@ def test_without_a_bridge_one_line_says_so(kernels):
     again = "x = mx.zeros((2, 3))\nfrom tiny_llm.kernels import softmax\nfor _ in range(2):\n    softmax.softmax(x)\n"
     run = double(kernels, RIGHT, again)
     assert run.stdout == "None\n"
-    assert run.stderr.count("is not built; to build it: pdm run build-ext (until then") == 1
+    assert run.stderr.count("is not built; to build it: ./course build-ext (until then") == 1
     assert double(kernels, RIGHT, TINY_LLM_KERNELS="off").stderr == ""
     assert (
         "KernelError: the kernels' bridge to MLX is not built"

@@ -37,7 +37,7 @@ float scaled(float x) {
     // task w1d1.1 begin
     // Week 1 Day 1 Task 1: what belongs here is yours to write.
     // Chapter: Attention and multi-head attention.
-    // Test: pdm run test --week 1 --day 1 -- -k task_1
+    // Test: ./course test w1d1.1
     // task w1d1.1 end
     return result;
 }
@@ -45,7 +45,7 @@ float scaled(float x) {
   // task w1d1.2 begin
 // Week 1 Day 1 Task 2: what belongs here is yours to write.
 // Chapter: Attention and multi-head attention.
-// Test: pdm run test --week 1 --day 1 -- -k task_2
+// Test: ./course test w1d1.2
   // task w1d1.2 end
 """
 MINE = "    result = 0.5f * x;  // mine\n"

@@ -32,7 +32,7 @@ def expand(words: list[str]) -> str | None:
                 "raise NotImplementedError(\n"
                 f'    "Week 1 Day 1 Task {task}: {name} is yours to write. "\n'
                 '    "Chapter: Attention and multi-head attention. "\n'
-                f'    "Test: pdm run test --week 1 --day 1 -- -k task_{task}"\n'
+                f'    "Test: ./course test w1d1.{task}"\n'
                 ")\n"
             )
     return None
@@ -671,7 +671,7 @@ def test_a_formatted_module_gives_a_formatted_stub(tmp_path):
     assert formatted.returncode == 0, formatted.stdout
 
 
-@pytest.mark.parametrize(("name", "lines"), [("ff", 1), ("fff", 3)])
+@pytest.mark.parametrize(("name", "lines"), [("f" * 24, 1), ("f" * 25, 3)], ids=["fits", "too long"])
 def test_an_error_that_fits_stands_on_one_line(name, lines):
     stub = make_stub(f"def {name}():\n    'Task: w1d7.1'\n")
     assert len(stub.splitlines()) == 4 + lines
@@ -714,7 +714,7 @@ def test_the_error_is_what_a_caller_gets():
         namespace["f"]()
     assert str(raised.value) == (
         "Week 1 Day 1 Task 1: f is yours to write. Chapter: Attention and multi-head attention. "
-        "Test: pdm run test --week 1 --day 1 -- -k task_1"
+        "Test: ./course test w1d1.1"
     )
 
 

@@ -6,20 +6,20 @@ from learner import Clone
 MISTAKE = ("math.sqrt(query.shape[-1])", "query.shape[-1]")
 SCREENS = {
     "en": {
-        "next": ["Softmax (w0d1.1)", "src/tiny_llm/foundations.py:", "pdm run test --week 0 --day 1"],
-        "hint": ["hint 1 of 3", "More: pdm run hint w1d1.1 --more"],
+        "next": ["Softmax (w0d1.1)", "src/tiny_llm/foundations.py:", "./course test w0d1.1"],
+        "hint": ["hint 1 of 3", "More: ./course hint w1d1.1 --more"],
         "test": ["A known mistake (scale-1-over-d)", "This is what you get when the scale is 1/D"],
         "solution": ["-        scale = 1 / query.shape[-1]", "--apply"],
-        "apply": ["wrote src/tiny_llm/attention.py", "pdm run undo"],
+        "apply": ["wrote src/tiny_llm/attention.py", "./course undo"],
         "undo": ["took back", "src/tiny_llm/attention.py"],
         "list": ["○ w1d1.1", "w1d7.4", "0 solved"],
     },
     "ja": {
-        "next": ["softmax（w0d1.1）", "src/tiny_llm/foundations.py:", "pdm run test --week 0 --day 1"],
-        "hint": ["ヒント 1/3", "pdm run hint w1d1.1 --more"],
+        "next": ["softmax（w0d1.1）", "src/tiny_llm/foundations.py:", "./course test w0d1.1"],
+        "hint": ["ヒント 1/3", "./course hint w1d1.1 --more"],
         "test": ["よくある間違い", "スケールを 1/sqrt(D) ではなく 1/D に"],
         "solution": ["-        scale = 1 / query.shape[-1]", "--apply"],
-        "apply": ["src/tiny_llm/attention.py", "pdm run undo"],
+        "apply": ["src/tiny_llm/attention.py", "./course undo"],
         "undo": ["取り消しました", "src/tiny_llm/attention.py"],
         "list": ["○ w1d1.1", "w1d7.4", "完了 0"],
     },
@@ -31,7 +31,7 @@ COMMANDS = {
     "solution": ["solution", "w1d1.1"],
     "apply": ["solution", "w1d1.1", "--apply"],
     "undo": ["undo"],
-    "list": ["list"],
+    "list": ["progress"],
 }
 
 

@@ -54,8 +54,8 @@ Week 1 day 1: Attention and multi-head attention
 
 NotImplementedError: Week 1 Day 1 Task 1: scaled_dot_product_attention_simple is yours to write.
   file:  src/tiny_llm/attention.py:{line}
-  test:  pdm run test --week 1 --day 1 -- -k task_1
-  hint:  pdm run hint w1d1.1
+  test:  ./course test w1d1.1
+  hint:  ./course hint w1d1.1
 """
 
 
@@ -350,5 +350,5 @@ def test_code_that_ends_python(tree, code, said):
     assert "x w1d4.2  " in result.stdout
     assert "w1d4.2: test_task_2_silu_equals_mlx\n" in result.stdout
     assert said in result.stdout
-    assert "hint:  pdm run hint w1d4.2" in result.stdout
+    assert "hint:  ./course hint w1d4.2" in result.stdout
     assert "ended early" not in result.stdout

@@ -1,4 +1,4 @@
-"""`tiny-llm generate` and `tiny-llm chat`, run as a user runs them."""
+"""`tiny-llm main` and `tiny-llm chat`, run as a user runs them."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ import tiny_llm_ref
 from tiny_llm_course.__main__ import app
 from tiny_llm_course.chat import Chat
 from tiny_llm_course.stubs import make_stub
-from tiny_llm_course.text import DEFAULT_PROMPT, generate
+from tiny_llm_course.text import DEFAULT_PROMPT, main
 from tiny_llm_models.untrained import untrained_config, write_untrained
 from tiny_llm_ref import kv_cache, models
 from tiny_llm_ref.config import ModelConfig
@@ -137,7 +137,7 @@ def test_streams_and_reports(checkpoint: Path) -> None:
     half.sample(temperature=0.9, top_k=80, top_p=0.95, min_p=0.001, repetition_penalty=1.1, seed=7)
     sampling = ["--temp", 0.9, "--top-k", 80, "--top-p", 0.95, "--min-p", 0.001, "--repetition-penalty", 1.1]
     options = ["--model", checkpoint, "--dtype", "float16", "--raw", "--prompt", PROMPT, "--max-tokens", 30]
-    code, stdout, stderr = run("generate", *options, "--seed", 7, *sampling)
+    code, stdout, stderr = run("main", *options, "--seed", 7, *sampling)
     assert (code, stdout) == (0, as_line(half.text(PROMPT, 30)))
     assert_statistics(stderr, LENGTH, 30, "--max-tokens reached")
 
@@ -145,7 +145,7 @@ def test_streams_and_reports(checkpoint: Path) -> None:
 def test_ascii_only_output(checkpoint: Path, reference: Reference) -> None:
     expected = reference.sample(temperature=0.7, seed=8).text(PROMPT, 30)
     options = ["--raw", "--prompt", PROMPT, "--max-tokens", 30, "--seed", 8]
-    code, stdout, _ = run("generate", "--model", checkpoint, *options, LC_ALL="C", PYTHONIOENCODING="ascii")
+    code, stdout, _ = run("main", "--model", checkpoint, *options, LC_ALL="C", PYTHONIOENCODING="ascii")
     assert (code, stdout) == (0, as_line(expected).decode().encode("ascii", "replace"))
 
 
@@ -153,14 +153,14 @@ def test_prompt_from_stdin_and_stop_strings(checkpoint: Path, reference: Referen
     text = reference.sample(temperature=0.7, seed=9).text(PROMPT, 60)
     stop = text[20:22]
     options = ["--raw", "--seed", 9, "--max-tokens", 60, "--stop", "never seen", "--stop", stop]
-    code, stdout, stderr = run("generate", "--model", checkpoint, *options, stdin=f"{PROMPT}\n".encode())
+    code, stdout, stderr = run("main", "--model", checkpoint, *options, stdin=f"{PROMPT}\n".encode())
     assert (code, stdout) == (0, as_line(text[: text.index(stop)]))
     assert "stop string found" in stderr
 
 
 def test_chat_template_is_the_default(checkpoint: Path) -> None:
     options = ["--prompt", PROMPT, "--system", "賢く", "--max-tokens", 0]
-    code, stdout, stderr = call("generate", "--model", checkpoint, *options)
+    code, stdout, stderr = call("main", "--model", checkpoint, *options)
     assert (code, stdout) == (0, b"")
     tokens = LENGTH + OVERHEAD + len("U" + "system\n" + "E\n") + len("賢く".encode())
     assert stderr.splitlines()[1:3] == [
@@ -170,13 +170,13 @@ def test_chat_template_is_the_default(checkpoint: Path) -> None:
 
 
 def test_raw_without_a_template_until_the_context_is_full(without_template: Path) -> None:
-    code, _, stderr = call("generate", "--model", without_template, "--prompt", "x" * 508, "--temp", 0)
+    code, _, stderr = call("main", "--model", without_template, "--prompt", "x" * 508, "--temp", 0)
     assert code == 0
     assert_statistics(stderr, 508, 4, "context of 512 tokens full")
 
 
 def test_the_bundled_model_is_the_default() -> None:
-    code, stdout, stderr = run("generate", "--max-tokens", 12, "--temp", 0)
+    code, stdout, stderr = run("main", "--max-tokens", 12, "--temp", 0)
     assert code == 0
     assert "prompt: Tell me a short story." in stderr
     model, tokenizer = models.load("story", mx.float32)
@@ -186,7 +186,7 @@ def test_the_bundled_model_is_the_default() -> None:
 
 
 def test_closed_pipe(checkpoint: Path) -> None:
-    command = [*COMMAND, "generate", "--model", str(checkpoint), "--prompt", "x", "--seed", "1"]
+    command = [*COMMAND, "main", "--model", str(checkpoint), "--prompt", "x", "--seed", "1"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment()) as process:
         assert process.stdout
         assert process.stderr
@@ -215,7 +215,7 @@ BAD_VALUES = {
 
 @pytest.mark.parametrize("options", BAD_VALUES)
 def test_bad_values_before_anything_is_loaded(options: str) -> None:
-    code, stdout, stderr = run("generate", "--model", "/nowhere", *options.split())
+    code, stdout, stderr = run("main", "--model", "/nowhere", *options.split())
     assert (code, stdout, stderr.count("\n")) == (2, b"", 1)
     assert stderr.startswith(f"error: {BAD_VALUES[options]}")
 
@@ -224,10 +224,10 @@ def test_prompt_and_checkpoint_that_do_not_go_together(checkpoint: Path, without
     no_template = "expected a checkpoint with a chat template, got one without"
     too_long = "the prompt: expected fewer tokens than this model's context of 512, got 512; shorten it"
     calls: dict[str, list[object]] = {
-        too_long: ["generate", "--model", checkpoint, "--raw", "--prompt", "x" * 512],
-        "the text: expected UTF-8, got other bytes": ["generate", "--model", checkpoint, "--prompt", "\udcff"],
-        f"--chat: {no_template}": ["generate", "--model", without_template, "--prompt", "x", "--chat"],
-        f"--system: {no_template}": ["generate", "--model", without_template, "--prompt", "x", "--system", "y"],
+        too_long: ["main", "--model", checkpoint, "--raw", "--prompt", "x" * 512],
+        "the text: expected UTF-8, got other bytes": ["main", "--model", checkpoint, "--prompt", "\udcff"],
+        f"--chat: {no_template}": ["main", "--model", without_template, "--prompt", "x", "--chat"],
+        f"--system: {no_template}": ["main", "--model", without_template, "--prompt", "x", "--system", "y"],
         f"--model: {no_template}": ["chat", "--model", without_template],
     }
     for message, arguments in calls.items():
@@ -248,7 +248,7 @@ def test_loading_errors(checkpoint: Path, tmp_path: Path) -> None:
         "some/model": "neither a directory nor downloaded yet, and the Hub cannot be reached",
     }
     for model, message in expected.items():
-        code, stdout, stderr = run("generate", "--model", model, "--prompt", "x", HF_HOME=str(tmp_path / "hub"))
+        code, stdout, stderr = run("main", "--model", model, "--prompt", "x", HF_HOME=str(tmp_path / "hub"))
         assert (code, stdout, stderr.count("\n")) == (1, b"", 1)
         assert stderr.startswith("error: --model: ")
         assert message in stderr
@@ -277,14 +277,14 @@ def test_unsolved_tasks_are_named(checkpoint: Path, tmp_path: Path) -> None:
     line = (package / "layer_norm.py").read_text().splitlines().index("        raise NotImplementedError(") + 1
     for options in [[], ["--temp", 0]]:  # the first is stopped by day 7's sampler
         code, stdout, stderr = run(
-            "generate", "--impl", "mine", "--model", checkpoint, "--prompt", "x", *options, PYTHONPATH=str(tmp_path)
+            "main", "--impl", "mine", "--model", checkpoint, "--prompt", "x", *options, PYTHONPATH=str(tmp_path)
         )
         assert (code, stdout) == (1, b"")
         number, first, file, test = stderr.splitlines()
         assert re.fullmatch(r"src/tiny_llm is not finished: \d\d tasks are still to be written\.", number)
         assert first == "first: Week 1 Day 4 Task 1 (RMSNorm and the gated MLP)"
         assert file == f"file:  {os.path.relpath(package / 'layer_norm.py')}:{line}"
-        assert test == "test:  pdm run test --week 1 --day 4 -- -k task_1"
+        assert test == "test:  ./course test w1d4.1"
 
 
 def test_learners_code_after_day_6(checkpoint: Path, reference: Reference, tmp_path: Path) -> None:
@@ -293,7 +293,7 @@ def test_learners_code_after_day_6(checkpoint: Path, reference: Reference, tmp_p
 
     def mine(*options: object) -> tuple[int, bytes, str]:
         common = ["--impl", "mine", "--model", checkpoint, "--raw", "--prompt", PROMPT, "--max-tokens", 8]
-        return run("generate", *common, *options, PYTHONPATH=str(tmp_path))
+        return run("main", *common, *options, PYTHONPATH=str(tmp_path))
 
     expected = reference.sample(temperature=0).text(PROMPT, 8)
     assert mine("--temp", 0)[:2] == (0, as_line(expected))
@@ -323,7 +323,7 @@ def test_the_reference_has_a_cache(checkpoint: Path, reference: Reference, monke
     expected = reference.sample(temperature=0.8, seed=3).text(PROMPT, 20)
     monkeypatch.setattr(tiny_llm_ref.generate, "generate_simple", None)
     options = ["--raw", "--prompt", PROMPT, "--temp", 0.8, "--seed", 3, "--max-tokens", 20]
-    code, stdout, _ = call("generate", "--impl", "ref", "--model", checkpoint, *options)
+    code, stdout, _ = call("main", "--impl", "ref", "--model", checkpoint, *options)
     assert (code, stdout) == (0, as_line(expected))
 
 
@@ -338,7 +338,7 @@ def test_learners_cache_is_used_once_it_is_written(checkpoint: Path, reference: 
         (package / "generate.py").write_text(loops)
         edit(package / "generate.py", line, "    raise RuntimeError\n")
         common = ["--impl", "mine", "--model", checkpoint, "--raw", "--prompt", PROMPT, "--max-tokens", 8]
-        code, stdout, stderr = run("generate", *common, "--temp", 0, PYTHONPATH=str(tmp_path))
+        code, stdout, stderr = run("main", *common, "--temp", 0, PYTHONPATH=str(tmp_path))
         assert (code, stdout) == (0, expected) or stderr.endswith("RuntimeError\n")
         return code == 0
 
@@ -357,18 +357,18 @@ def test_learners_error_while_the_model_is_built(checkpoint: Path, tmp_path: Pat
     file = write_package(tmp_path, 7) / "layer_norm.py"
     options = ["--impl", "mine", "--model", checkpoint, "--prompt", "x"]
     edit(file, "        self.", "        mx.zeros(3).reshape(2)\n        self.")
-    code, _, stderr = run("generate", *options, PYTHONPATH=str(tmp_path))
+    code, _, stderr = run("main", *options, PYTHONPATH=str(tmp_path))
     assert code == 1
     assert f'File "{file}"' in stderr
     assert "ValueError: [reshape]" in stderr
 
     edit(file, "mx.zeros(3).reshape(2)", "raise NotImplementedError('tomorrow')")
-    code, _, stderr = run("generate", *options, PYTHONPATH=str(tmp_path))
+    code, _, stderr = run("main", *options, PYTHONPATH=str(tmp_path))
     assert code == 1
     assert stderr.endswith("NotImplementedError: tomorrow\n")
 
     options = ["--impl", "mine", "--model", tmp_path, "--prompt", "x"]
-    code, _, stderr = run("generate", *options, PYTHONPATH=str(tmp_path))
+    code, _, stderr = run("main", *options, PYTHONPATH=str(tmp_path))
     assert (code, stderr) == (1, f"error: --model: {tmp_path} has no config.json\n")
 
 
@@ -491,7 +491,7 @@ def terminal(request: pytest.FixtureRequest, checkpoint: Path) -> Iterator[Termi
     terminal.close()
 
 
-@pytest.mark.parametrize("terminal", [["generate"]], indirect=True)
+@pytest.mark.parametrize("terminal", [["main"]], indirect=True)
 def test_ctrl_c_while_loading(terminal: Terminal) -> None:
     terminal.wait_for(r"prompt: Tell me a short story\.\nloading ")
     terminal.type("\x03")
@@ -500,7 +500,7 @@ def test_ctrl_c_while_loading(terminal: Terminal) -> None:
     assert "Traceback" not in terminal.screen
 
 
-@pytest.mark.parametrize("terminal", [["generate", "--max-tokens", 450]], indirect=True)
+@pytest.mark.parametrize("terminal", [["main", "--max-tokens", 450]], indirect=True)
 def test_ctrl_c_while_generating(terminal: Terminal) -> None:
     terminal.wait_for(r"loading [^\n]*\n.{10}")
     terminal.type("\x03")
@@ -559,9 +559,9 @@ def test_chat_ends_at_ctrl_d(terminal: Terminal) -> None:
 
 
 def test_help_explains_every_option() -> None:
-    code, stdout, _ = run("generate", "--help", COLUMNS="200")
+    code, stdout, _ = run("main", "--help", COLUMNS="200")
     assert code == 0
-    for name in [*signature(generate).parameters, "chat"]:
+    for name in [*signature(main).parameters, "chat"]:
         assert f"--{name.replace('_', '-')}" in stdout.decode()
     code = "import sys, tiny_llm_course.__main__; print({name.partition('.')[0] for name in sys.modules})"
     imported = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment()).stdout

@@ -283,7 +283,7 @@ def test_how_matplotlib_is_installed(tmp_path: Path) -> None:
     (tmp_path / "pyproject.toml").touch()
     assert install_command("viz", tmp_path, environment) == "pip install -e '.[viz]'"
     (tmp_path / ".pdm-python").touch()
-    assert install_command("viz", tmp_path, environment) == "pdm install -G viz"
+    assert install_command("viz", tmp_path, environment) == "./course install viz"
     (environment / "pyvenv.cfg").write_text("home = /usr/bin\nuv = 0.9.1\n")
     assert install_command("viz", tmp_path, environment) == "uv sync --extra viz"
 

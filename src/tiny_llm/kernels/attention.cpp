@@ -12,7 +12,7 @@ void attend_block(const Problem& p, int64_t head, int64_t first_query, int64_t c
     // task w2d7.2 begin
     // Week 2 Day 7 Task 2: what belongs here is yours to write.
     // Chapter: FlashAttention.
-    // Test: pdm run test --week 2 --day 7 -- -k task_2
+    // Test: ./course test w2d7.2
     // task w2d7.2 end
     block.store_out(p, head, first_query, count);
 }
@@ -25,7 +25,7 @@ void attend_parts(const Problem& p, const Threads& threads) {
     // task w2d7.3 begin
     // Week 2 Day 7 Task 3: what belongs here is yours to write.
     // Chapter: FlashAttention.
-    // Test: pdm run test --week 2 --day 7 -- -k task_3
+    // Test: ./course test w2d7.3
     // task w2d7.3 end
 }
 

@@ -67,7 +67,7 @@ KERNEL(attend_blocks) {
     // task w2d7.4 begin
     // Week 2 Day 7 Task 4: what belongs here is yours to write.
     // Chapter: FlashAttention.
-    // Test: pdm run test --week 2 --day 7 -- -k task_4
+    // Test: ./course test w2d7.4
     // task w2d7.4 end
 }
 
@@ -87,7 +87,7 @@ KERNEL(attend_part) {
     // task w2d7.5 begin
     // Week 2 Day 7 Task 5: what belongs here is yours to write.
     // Chapter: FlashAttention.
-    // Test: pdm run test --week 2 --day 7 -- -k task_5
+    // Test: ./course test w2d7.5
     // task w2d7.5 end
 }
 

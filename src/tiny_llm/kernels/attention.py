@@ -44,9 +44,7 @@ def attention_online(
     Task: w2d7.1
     """
     raise NotImplementedError(
-        "Week 2 Day 7 Task 1: attention_online is yours to write. "
-        "Chapter: FlashAttention. "
-        "Test: pdm run test --week 2 --day 7 -- -k task_1"
+        "Week 2 Day 7 Task 1: attention_online is yours to write. Chapter: FlashAttention. Test: ./course test w2d7.1"
     )
 
 

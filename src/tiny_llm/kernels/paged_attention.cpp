@@ -11,7 +11,7 @@ Run find(const Step& step, const Request& request, int64_t head, int64_t positio
     // task w3d4.1 begin
     // Week 3 Day 4 Task 1: what belongs here is yours to write.
     // Chapter: Paged attention.
-    // Test: pdm run test --week 3 --day 4 -- -k task_1
+    // Test: ./course test w3d4.1
     // task w3d4.1 end
     return {row, std::clamp(count, int64_t(1), end - position)};
 }
@@ -25,7 +25,7 @@ void attend_part(const Step& step, const KeyPart& part, FewRows& rows, Sums* fou
     // task w3d4.2 begin
     // Week 3 Day 4 Task 2: what belongs here is yours to write.
     // Chapter: Paged attention.
-    // Test: pdm run test --week 3 --day 4 -- -k task_2
+    // Test: ./course test w3d4.2
     // task w3d4.2 end
 }
 

@@ -28,6 +28,6 @@ KERNEL(attend_part) {
     // task w3d4.3 begin
     // Week 3 Day 4 Task 3: what belongs here is yours to write.
     // Chapter: Paged attention.
-    // Test: pdm run test --week 3 --day 4 -- -k task_3
+    // Test: ./course test w3d4.3
     // task w3d4.3 end
 }

@@ -22,7 +22,7 @@ void tile(const float* x, const float* w, int64_t n, float* out) {
     // task w2d6.1 begin
     // Week 2 Day 6 Task 1: what belongs here is yours to write.
     // Chapter: A tiled quantised matrix product.
-    // Test: pdm run test --week 2 --day 6 -- -k task_1
+    // Test: ./course test w2d6.1
     // task w2d6.1 end
 }
 
@@ -101,7 +101,7 @@ void product(const Product& p) {
     // task w2d6.2 begin
     // Week 2 Day 6 Task 2: what belongs here is yours to write.
     // Chapter: A tiled quantised matrix product.
-    // Test: pdm run test --week 2 --day 6 -- -k task_2
+    // Test: ./course test w2d6.2
     // task w2d6.2 end
 }
 

@@ -32,6 +32,6 @@ KERNEL(quantized_matmul) {
     // task w2d6.3 begin
     // Week 2 Day 6 Task 3: what belongs here is yours to write.
     // Chapter: A tiled quantised matrix product.
-    // Test: pdm run test --week 2 --day 6 -- -k task_3
+    // Test: ./course test w2d6.3
     // task w2d6.3 end
 }

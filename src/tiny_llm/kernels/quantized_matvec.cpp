@@ -18,7 +18,7 @@ float dot_scalar(const T* x, const uint32_t* packed, const S* scales, const S* b
     // task w2d4.1 begin
     // Week 2 Day 4 Task 1: what belongs here is yours to write.
     // Chapter: A quantised matrix-vector product.
-    // Test: pdm run test --week 2 --day 4 -- -k task_1
+    // Test: ./course test w2d4.1
     // task w2d4.1 end
     return total;
 }
@@ -67,7 +67,7 @@ float dot_vector(const float* fields, const float* sums, const uint32_t* packed,
     // task w2d4.2 begin
     // Week 2 Day 4 Task 2: what belongs here is yours to write.
     // Chapter: A quantised matrix-vector product.
-    // Test: pdm run test --week 2 --day 4 -- -k task_2
+    // Test: ./course test w2d4.2
     // task w2d4.2 end
     return sum(total);
 }
@@ -182,7 +182,7 @@ void dot_threads(const Product& p, const Activations& x) {
     // task w2d4.3 begin
     // Week 2 Day 4 Task 3: what belongs here is yours to write.
     // Chapter: A quantised matrix-vector product.
-    // Test: pdm run test --week 2 --day 4 -- -k task_3
+    // Test: ./course test w2d4.3
     // task w2d4.3 end
 }
 

@@ -28,6 +28,6 @@ KERNEL(quantized_matvec) {
     // task w2d4.4 begin
     // Week 2 Day 4 Task 4: what belongs here is yours to write.
     // Chapter: A quantised matrix-vector product.
-    // Test: pdm run test --week 2 --day 4 -- -k task_4
+    // Test: ./course test w2d4.4
     // task w2d4.4 end
 }

@@ -14,7 +14,7 @@ void add_rms_norm_row(const T* x, const T* residual, const T* weight, T* total, 
     // task w2d5.1 begin
     // Week 2 Day 5 Task 1: what belongs here is yours to write.
     // Chapter: Fused kernels.
-    // Test: pdm run test --week 2 --day 5 -- -k task_1
+    // Test: ./course test w2d5.1
     // task w2d5.1 end
 }
 

@@ -34,7 +34,7 @@ void add_rms_norm_row(const device T* x, const device T* residual, const device 
     // task w2d5.4 begin
     // Week 2 Day 5 Task 4: what belongs here is yours to write.
     // Chapter: Fused kernels.
-    // Test: pdm run test --week 2 --day 5 -- -k task_4
+    // Test: ./course test w2d5.4
     // task w2d5.4 end
 }
 

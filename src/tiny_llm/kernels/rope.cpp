@@ -44,7 +44,7 @@ void rope_position(const T* x, int64_t step, T* out, int64_t H, int64_t D, doubl
     // task w2d5.2 begin
     // Week 2 Day 5 Task 2: what belongs here is yours to write.
     // Chapter: Fused kernels.
-    // Test: pdm run test --week 2 --day 5 -- -k task_2
+    // Test: ./course test w2d5.2
     // task w2d5.2 end
 }
 

@@ -14,6 +14,6 @@ KERNEL(rope) {
     // task w2d5.5 begin
     // Week 2 Day 5 Task 5: what belongs here is yours to write.
     // Chapter: Fused kernels.
-    // Test: pdm run test --week 2 --day 5 -- -k task_5
+    // Test: ./course test w2d5.5
     // task w2d5.5 end
 }

@@ -12,7 +12,7 @@ void softmax_scalar(const T* x, T* out, int64_t n) {
     // task w2d2.2 begin
     // Week 2 Day 2 Task 2: what belongs here is yours to write.
     // Chapter: Measuring, and a first kernel.
-    // Test: pdm run test --week 2 --day 2 -- -k task_2
+    // Test: ./course test w2d2.2
     // task w2d2.2 end
 }
 
@@ -22,7 +22,7 @@ void softmax_vector(const T* x, T* out, int64_t n) {
     // task w2d2.3 begin
     // Week 2 Day 2 Task 3: what belongs here is yours to write.
     // Chapter: Measuring, and a first kernel.
-    // Test: pdm run test --week 2 --day 2 -- -k task_3
+    // Test: ./course test w2d2.3
     // task w2d2.3 end
 }
 
@@ -32,7 +32,7 @@ void softmax_threads(const T* x, T* out, int64_t rows, int64_t n, const Threads&
     // task w2d2.4 begin
     // Week 2 Day 2 Task 4: what belongs here is yours to write.
     // Chapter: Measuring, and a first kernel.
-    // Test: pdm run test --week 2 --day 2 -- -k task_4
+    // Test: ./course test w2d2.4
     // task w2d2.4 end
 }
 

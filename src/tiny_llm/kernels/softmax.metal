@@ -34,6 +34,6 @@ KERNEL(softmax) {
     // task w2d2.5 begin
     // Week 2 Day 2 Task 5: what belongs here is yours to write.
     // Chapter: Measuring, and a first kernel.
-    // Test: pdm run test --week 2 --day 2 -- -k task_5
+    // Test: ./course test w2d2.5
     // task w2d2.5 end
 }

@@ -21,6 +21,6 @@ KERNEL(swiglu) {
     // task w2d5.6 begin
     // Week 2 Day 5 Task 6: what belongs here is yours to write.
     // Chapter: Fused kernels.
-    // Test: pdm run test --week 2 --day 5 -- -k task_6
+    // Test: ./course test w2d5.6
     // task w2d5.6 end
 }

@@ -57,9 +57,7 @@ class Stream:
         Task: w3d7.1
         """
         raise NotImplementedError(
-            "Week 3 Day 7 Task 1: Stream.publish is yours to write. "
-            "Chapter: A server. "
-            "Test: pdm run test --week 3 --day 7 -- -k task_1"
+            "Week 3 Day 7 Task 1: Stream.publish is yours to write. Chapter: A server. Test: ./course test w3d7.1"
         )
 
     def fail(self, error: Exception) -> None:
@@ -169,9 +167,7 @@ class AsyncEngine:
         Task: w3d7.1
         """
         raise NotImplementedError(
-            "Week 3 Day 7 Task 1: AsyncEngine.serve is yours to write. "
-            "Chapter: A server. "
-            "Test: pdm run test --week 3 --day 7 -- -k task_1"
+            "Week 3 Day 7 Task 1: AsyncEngine.serve is yours to write. Chapter: A server. Test: ./course test w3d7.1"
         )
 
     async def generate(self, make_request: Callable[[], Request]) -> AsyncGenerator[Update, None]:
@@ -188,9 +184,7 @@ class AsyncEngine:
         Task: w3d7.2
         """
         raise NotImplementedError(
-            "Week 3 Day 7 Task 2: AsyncEngine.generate is yours to write. "
-            "Chapter: A server. "
-            "Test: pdm run test --week 3 --day 7 -- -k task_2"
+            "Week 3 Day 7 Task 2: AsyncEngine.generate is yours to write. Chapter: A server. Test: ./course test w3d7.2"
         )
         yield  # what makes this an asynchronous generator
 
@@ -206,7 +200,7 @@ class AsyncEngine:
         raise NotImplementedError(
             "Week 3 Day 7 Task 2: AsyncEngine.check_open is yours to write. "
             "Chapter: A server. "
-            "Test: pdm run test --week 3 --day 7 -- -k task_2"
+            "Test: ./course test w3d7.2"
         )
 
     def begin(self, engine: Engine, make_request: Callable[[], Request], stream: Stream) -> None:

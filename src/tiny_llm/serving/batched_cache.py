@@ -54,9 +54,7 @@ def attend_each(
     Task: w3d1.2
     """
     raise NotImplementedError(
-        "Week 3 Day 1 Task 2: attend_each is yours to write. "
-        "Chapter: Continuous batching. "
-        "Test: pdm run test --week 3 --day 1 -- -k task_2"
+        "Week 3 Day 1 Task 2: attend_each is yours to write. Chapter: Continuous batching. Test: ./course test w3d1.2"
     )
 
 
@@ -83,7 +81,7 @@ class BatchedKVCacheLayer:
         raise NotImplementedError(
             "Week 3 Day 1 Task 2: BatchedKVCacheLayer.store is yours to write. "
             "Chapter: Continuous batching. "
-            "Test: pdm run test --week 3 --day 1 -- -k task_2"
+            "Test: ./course test w3d1.2"
         )
 
     def attend(self, query: mx.array, key: mx.array, value: mx.array, scale: float | None, rows: SlotRows) -> mx.array:
@@ -94,7 +92,7 @@ class BatchedKVCacheLayer:
         raise NotImplementedError(
             "Week 3 Day 1 Task 2: BatchedKVCacheLayer.attend is yours to write. "
             "Chapter: Continuous batching. "
-            "Test: pdm run test --week 3 --day 1 -- -k task_2"
+            "Test: ./course test w3d1.2"
         )
 
 

@@ -41,7 +41,7 @@ class ChunkedScheduler(Scheduler):
         raise NotImplementedError(
             "Week 3 Day 2 Task 1: ChunkedScheduler.schedule is yours to write. "
             "Chapter: Chunked prefill. "
-            "Test: pdm run test --week 3 --day 2 -- -k task_1"
+            "Test: ./course test w3d2.1"
         )
 
     def left(self, chunks: Sequence[Chunk]) -> int:

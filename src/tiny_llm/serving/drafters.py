@@ -48,7 +48,7 @@ def propose_by_ngram(tokens: Sequence[int], count: int, longest: int = 3) -> lis
     raise NotImplementedError(
         "Week 3 Day 6 Task 2: propose_by_ngram is yours to write. "
         "Chapter: Speculative decoding. "
-        "Test: pdm run test --week 3 --day 6 -- -k task_2"
+        "Test: ./course test w3d6.2"
     )
 
 
@@ -84,7 +84,7 @@ class ModelDrafter:
         raise NotImplementedError(
             "Week 3 Day 6 Task 3: ModelDrafter.propose is yours to write. "
             "Chapter: Speculative decoding. "
-            "Test: pdm run test --week 3 --day 6 -- -k task_3"
+            "Test: ./course test w3d6.3"
         )
 
     def take(self, request: Request, guesses: Sequence[int]) -> Chunk | None:

@@ -34,9 +34,7 @@ def batch_logits(model: CausalLM, batch: Batch, cache: RequestCache) -> list[mx.
     Task: w3d1.4
     """
     raise NotImplementedError(
-        "Week 3 Day 1 Task 4: batch_logits is yours to write. "
-        "Chapter: Continuous batching. "
-        "Test: pdm run test --week 3 --day 1 -- -k task_4"
+        "Week 3 Day 1 Task 4: batch_logits is yours to write. Chapter: Continuous batching. Test: ./course test w3d1.4"
     )
 
 
@@ -130,7 +128,7 @@ class Engine:
         raise NotImplementedError(
             "Week 3 Day 1 Task 4: Engine.settle is yours to write. "
             "Chapter: Continuous batching. "
-            "Test: pdm run test --week 3 --day 1 -- -k task_4"
+            "Test: ./course test w3d1.4"
         )
 
     def _undo(self, batch: Batch) -> None:

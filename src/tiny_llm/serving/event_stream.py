@@ -42,9 +42,7 @@ async def until_gone(receive: Receive, work: Coroutine[Any, Any, _T], timeout: f
     Task: w3d7.3
     """
     raise NotImplementedError(
-        "Week 3 Day 7 Task 3: until_gone is yours to write. "
-        "Chapter: A server. "
-        "Test: pdm run test --week 3 --day 7 -- -k task_3"
+        "Week 3 Day 7 Task 3: until_gone is yours to write. Chapter: A server. Test: ./course test w3d7.3"
     )
 
 
@@ -74,9 +72,7 @@ class EventStream:
         Task: w3d7.4
         """
         raise NotImplementedError(
-            "Week 3 Day 7 Task 4: EventStream.encode is yours to write. "
-            "Chapter: A server. "
-            "Test: pdm run test --week 3 --day 7 -- -k task_4"
+            "Week 3 Day 7 Task 4: EventStream.encode is yours to write. Chapter: A server. Test: ./course test w3d7.4"
         )
 
     async def __call__(self, scope: Any, receive: Receive, send: Send) -> None:
@@ -90,9 +86,7 @@ class EventStream:
         Task: w3d7.4
         """
         raise NotImplementedError(
-            "Week 3 Day 7 Task 4: EventStream.__call__ is yours to write. "
-            "Chapter: A server. "
-            "Test: pdm run test --week 3 --day 7 -- -k task_4"
+            "Week 3 Day 7 Task 4: EventStream.__call__ is yours to write. Chapter: A server. Test: ./course test w3d7.4"
         )
 
 

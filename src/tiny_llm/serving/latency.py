@@ -30,9 +30,7 @@ def latencies(arrival: float, token_times: Sequence[float]) -> Latencies:
     Task: w3d2.2
     """
     raise NotImplementedError(
-        "Week 3 Day 2 Task 2: latencies is yours to write. "
-        "Chapter: Chunked prefill. "
-        "Test: pdm run test --week 3 --day 2 -- -k task_2"
+        "Week 3 Day 2 Task 2: latencies is yours to write. Chapter: Chunked prefill. Test: ./course test w3d2.2"
     )
 
 
@@ -47,9 +45,7 @@ def percentile(values: Sequence[float], percent: float) -> float:
     Task: w3d2.2
     """
     raise NotImplementedError(
-        "Week 3 Day 2 Task 2: percentile is yours to write. "
-        "Chapter: Chunked prefill. "
-        "Test: pdm run test --week 3 --day 2 -- -k task_2"
+        "Week 3 Day 2 Task 2: percentile is yours to write. Chapter: Chunked prefill. Test: ./course test w3d2.2"
     )
 
 

@@ -46,7 +46,7 @@ class PagePool:
         raise NotImplementedError(
             "Week 3 Day 3 Task 1: PagePool.allocate is yours to write. "
             "Chapter: A paged KV cache. "
-            "Test: pdm run test --week 3 --day 3 -- -k task_1"
+            "Test: ./course test w3d3.1"
         )
 
     def share(self, pages: Sequence[int]) -> None:
@@ -61,7 +61,7 @@ class PagePool:
         raise NotImplementedError(
             "Week 3 Day 3 Task 1: PagePool.share is yours to write. "
             "Chapter: A paged KV cache. "
-            "Test: pdm run test --week 3 --day 3 -- -k task_1"
+            "Test: ./course test w3d3.1"
         )
 
     def release(self, pages: Sequence[int]) -> None:
@@ -76,7 +76,7 @@ class PagePool:
         raise NotImplementedError(
             "Week 3 Day 3 Task 1: PagePool.release is yours to write. "
             "Chapter: A paged KV cache. "
-            "Test: pdm run test --week 3 --day 3 -- -k task_1"
+            "Test: ./course test w3d3.1"
         )
 
     def check_integrity(self, held: Mapping[int, int]) -> None:

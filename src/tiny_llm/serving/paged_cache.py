@@ -67,7 +67,7 @@ class PagedKVCacheLayer:
         raise NotImplementedError(
             "Week 3 Day 3 Task 3: PagedKVCacheLayer.store is yours to write. "
             "Chapter: A paged KV cache. "
-            "Test: pdm run test --week 3 --day 3 -- -k task_3"
+            "Test: ./course test w3d3.3"
         )
 
     def gather(self, table: list[int], length: int) -> tuple[mx.array, mx.array]:
@@ -81,7 +81,7 @@ class PagedKVCacheLayer:
         raise NotImplementedError(
             "Week 3 Day 3 Task 3: PagedKVCacheLayer.gather is yours to write. "
             "Chapter: A paged KV cache. "
-            "Test: pdm run test --week 3 --day 3 -- -k task_3"
+            "Test: ./course test w3d3.3"
         )
 
     def copy_page(self, source: int, target: int) -> None:
@@ -140,7 +140,7 @@ class PagedKVCache:
         raise NotImplementedError(
             "Week 3 Day 3 Task 2: PagedKVCache.missing is yours to write. "
             "Chapter: A paged KV cache. "
-            "Test: pdm run test --week 3 --day 3 -- -k task_2"
+            "Test: ./course test w3d3.2"
         )
 
     def can_extend(self, id: str, count: int) -> bool:
@@ -157,7 +157,7 @@ class PagedKVCache:
         raise NotImplementedError(
             "Week 3 Day 3 Task 2: PagedKVCache.extend is yours to write. "
             "Chapter: A paged KV cache. "
-            "Test: pdm run test --week 3 --day 3 -- -k task_2"
+            "Test: ./course test w3d3.2"
         )
 
     def trim(self, id: str, count: int) -> None:
@@ -168,7 +168,7 @@ class PagedKVCache:
         raise NotImplementedError(
             "Week 3 Day 3 Task 2: PagedKVCache.trim is yours to write. "
             "Chapter: A paged KV cache. "
-            "Test: pdm run test --week 3 --day 3 -- -k task_2"
+            "Test: ./course test w3d3.2"
         )
 
     def close(self, id: str) -> None:
@@ -179,7 +179,7 @@ class PagedKVCache:
         raise NotImplementedError(
             "Week 3 Day 3 Task 2: PagedKVCache.close is yours to write. "
             "Chapter: A paged KV cache. "
-            "Test: pdm run test --week 3 --day 3 -- -k task_2"
+            "Test: ./course test w3d3.2"
         )
 
     def step(self, chunks: Sequence[Chunk]) -> StepCache[PageRows]:
@@ -190,7 +190,7 @@ class PagedKVCache:
         raise NotImplementedError(
             "Week 3 Day 3 Task 3: PagedKVCache.step is yours to write. "
             "Chapter: A paged KV cache. "
-            "Test: pdm run test --week 3 --day 3 -- -k task_3"
+            "Test: ./course test w3d3.3"
         )
 
     def check_integrity(self, lengths: Mapping[str, int]) -> None:

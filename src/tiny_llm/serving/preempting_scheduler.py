@@ -25,7 +25,7 @@ class PreemptingScheduler(ChunkedScheduler):
         raise NotImplementedError(
             "Week 3 Day 3 Task 4: PreemptingScheduler.preempt is yours to write. "
             "Chapter: A paged KV cache. "
-            "Test: pdm run test --week 3 --day 3 -- -k task_4"
+            "Test: ./course test w3d3.4"
         )
 
     def schedule(self) -> Batch:
@@ -40,5 +40,5 @@ class PreemptingScheduler(ChunkedScheduler):
         raise NotImplementedError(
             "Week 3 Day 3 Task 4: PreemptingScheduler.schedule is yours to write. "
             "Chapter: A paged KV cache. "
-            "Test: pdm run test --week 3 --day 3 -- -k task_4"
+            "Test: ./course test w3d3.4"
         )

@@ -67,7 +67,7 @@ class PrefixPagedKVCache(PagedKVCache):
         raise NotImplementedError(
             "Week 3 Day 5 Task 4: PrefixPagedKVCache.open is yours to write. "
             "Chapter: A prefix cache. "
-            "Test: pdm run test --week 3 --day 5 -- -k task_4"
+            "Test: ./course test w3d5.4"
         )
 
     def is_shared(self, id: str) -> bool:
@@ -94,7 +94,7 @@ class PrefixPagedKVCache(PagedKVCache):
         raise NotImplementedError(
             "Week 3 Day 5 Task 4: PrefixPagedKVCache.extend is yours to write. "
             "Chapter: A prefix cache. "
-            "Test: pdm run test --week 3 --day 5 -- -k task_4"
+            "Test: ./course test w3d5.4"
         )
 
     def trim(self, id: str, count: int) -> None:

@@ -64,7 +64,7 @@ class PrefixTree:
         raise NotImplementedError(
             "Week 3 Day 5 Task 1: PrefixTree.match is yours to write. "
             "Chapter: A prefix cache. "
-            "Test: pdm run test --week 3 --day 5 -- -k task_1"
+            "Test: ./course test w3d5.1"
         )
 
     def insert(self, tokens: Sequence[int], pages: Sequence[int]) -> list[int]:
@@ -81,7 +81,7 @@ class PrefixTree:
         raise NotImplementedError(
             "Week 3 Day 5 Task 2: PrefixTree.insert is yours to write. "
             "Chapter: A prefix cache. "
-            "Test: pdm run test --week 3 --day 5 -- -k task_2"
+            "Test: ./course test w3d5.2"
         )
 
     @property
@@ -101,7 +101,7 @@ class PrefixTree:
         raise NotImplementedError(
             "Week 3 Day 5 Task 3: PrefixTree.evict is yours to write. "
             "Chapter: A prefix cache. "
-            "Test: pdm run test --week 3 --day 5 -- -k task_3"
+            "Test: ./course test w3d5.3"
         )
 
     def check_integrity(self) -> None:

@@ -147,7 +147,7 @@ class Request:
         raise NotImplementedError(
             "Week 3 Day 1 Task 1: Request.add is yours to write. "
             "Chapter: Continuous batching. "
-            "Test: pdm run test --week 3 --day 1 -- -k task_1"
+            "Test: ./course test w3d1.1"
         )
 
     def finish(self, reason: FinishReason, error: Exception | None = None) -> None:

@@ -60,7 +60,7 @@ class Scheduler:
         raise NotImplementedError(
             "Week 3 Day 1 Task 3: Scheduler.begin is yours to write. "
             "Chapter: Continuous batching. "
-            "Test: pdm run test --week 3 --day 1 -- -k task_3"
+            "Test: ./course test w3d1.3"
         )
 
     def schedule(self) -> Batch:
@@ -74,7 +74,7 @@ class Scheduler:
         raise NotImplementedError(
             "Week 3 Day 1 Task 3: Scheduler.schedule is yours to write. "
             "Chapter: Continuous batching. "
-            "Test: pdm run test --week 3 --day 1 -- -k task_3"
+            "Test: ./course test w3d1.3"
         )
 
     def take(self, request: Request, count: int) -> Chunk:

@@ -32,9 +32,7 @@ def accept(target: Probabilities, draft: Draft, random: np.random.Generator) -> 
     Task: w3d6.1
     """
     raise NotImplementedError(
-        "Week 3 Day 6 Task 1: accept is yours to write. "
-        "Chapter: Speculative decoding. "
-        "Test: pdm run test --week 3 --day 6 -- -k task_1"
+        "Week 3 Day 6 Task 1: accept is yours to write. Chapter: Speculative decoding. Test: ./course test w3d6.1"
     )
 
 
@@ -91,7 +89,7 @@ class SpeculativeEngine(Engine):
         raise NotImplementedError(
             "Week 3 Day 6 Task 4: SpeculativeEngine.with_draft is yours to write. "
             "Chapter: Speculative decoding. "
-            "Test: pdm run test --week 3 --day 6 -- -k task_4"
+            "Test: ./course test w3d6.4"
         )
 
     def next_tokens(self, chunk: Chunk, logits: mx.array) -> list[int]:
@@ -105,7 +103,7 @@ class SpeculativeEngine(Engine):
         raise NotImplementedError(
             "Week 3 Day 6 Task 4: SpeculativeEngine.next_tokens is yours to write. "
             "Chapter: Speculative decoding. "
-            "Test: pdm run test --week 3 --day 6 -- -k task_4"
+            "Test: ./course test w3d6.4"
         )
 
     def settle(self, batch: Batch, logits: Sequence[mx.array]) -> list[Request]:

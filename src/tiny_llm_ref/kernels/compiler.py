@@ -36,14 +36,14 @@ def compile_kernels(source: Path, flags: Sequence[str] = (), built: Path = BUILT
     """
     compiler = os.environ.get("CXX") or shutil.which("c++") or shutil.which("clang++") or shutil.which("g++")
     if not compiler:
-        raise CompileError("no C++ compiler: looked for c++, clang++ and g++. How to get one: pdm run doctor")
+        raise CompileError("no C++ compiler: looked for c++, clang++ and g++. How to get one: ./course doctor")
     command = [*compiler.split(), *_FLAGS, *_of_this_machine(), *flags]
     library = built / f"{source.stem}-{_fingerprint(source, command)}.so"
     if not library.exists():
         try:
             _compile(command, source, library)
         except FileNotFoundError as error:
-            raise CompileError(f"{error}: is there a C++ compiler? pdm run doctor") from None
+            raise CompileError(f"{error}: is there a C++ compiler? ./course doctor") from None
         except OSError as error:
             raise CompileError(_said(library) or f"{source.name} could not be compiled into {built}: {error}") from None
         _remove_stale(built.glob(f"{source.stem}-*.*"), library)

@@ -1,7 +1,7 @@
 """From a file of C++ to a function that MLX calls: loads what is compiled, and says what is missing.
 
-`pdm run build-ext` builds the bridge to MLX (bridge.cpp) once. A kernel's own file is compiled when the kernel is first
-called, if that was not done before: it takes about a second. Then the process keeps it, as it keeps a Python module.
+`./course build-ext` builds the bridge to MLX (bridge.cpp) once. A kernel's own file is compiled when you first call
+the kernel, unless it was compiled before: that takes about a second. The process then keeps it, like a Python module.
 """
 
 import importlib.util
@@ -243,7 +243,7 @@ def _why_not() -> str:
 
 
 def _build_command() -> str:
-    return "pdm run build-ext" + ("-ref" if __package__.startswith("tiny_llm_ref") else "")
+    return "./course build-ext" + ("-ref" if __package__.startswith("tiny_llm_ref") else "")
 
 
 @cache
