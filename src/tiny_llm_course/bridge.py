@@ -201,10 +201,14 @@ def _build(package: Path, say: Messages) -> None:
 
 
 def _check_tools(package: Path, say: Messages) -> None:
+    if bad := next((sign for sign in ';"' if sign in f"{package}{sys.prefix}"), None):
+        raise CommandError(say("ext_bad_folder", sign=bad, folder=package.parents[1]), exit_code=1)
     if problem := compiler_problem(package, say):
         raise CommandError(say("ext_compiler", found=problem[0], command=problem[1]), exit_code=1)
     if missing := [name for name, version in tools().items() if version is None]:
-        raise CommandError(say("ext_no_packages", names=", ".join(missing), command=install_command()), exit_code=1)
+        raise CommandError(
+            say("ext_no_packages", names=", ".join(missing), command=install_command("kernels")), exit_code=1
+        )
     if not has_headers():
         raise CommandError(say("ext_no_headers", command=system_command("headers")), exit_code=1)
 
@@ -239,7 +243,7 @@ def _check_works(made: Path, say: Messages) -> None:
     reason = (run.stderr.strip().splitlines() or [f"exit code {run.returncode}"])[-1]
     key = "ext_abi" if any("TypeError" in line for line in run.stderr.splitlines()) else "ext_does_not_work"
     versions = {name: metadata.version(name) for name in ("mlx", "nanobind")}
-    raise CommandError(say(key, reason=reason, command=install_command(), **versions), exit_code=1)
+    raise CommandError(say(key, reason=reason, command=install_command("kernels"), **versions), exit_code=1)
 
 
 def _stamp(package: Path, nanobind: str) -> dict[str, str]:

@@ -22,7 +22,7 @@ from .syllabus import Day, TaskId
 from .task_code import StubError
 from .terminal import show
 from .unsolved import open_task
-from .workspace import ROOT, Workspace
+from .workspace import SRC, Workspace
 
 __all__ = ["COMPILE", "Kernels", "build_ext", "ensure_bridge", "has_kernels", "kernels_of"]
 
@@ -62,7 +62,7 @@ def build_ext(
 ) -> None:
     """Build what kernels in C++ need (once), and compile those that are written."""
     with reporting():
-        say, package = Messages(lang), ROOT / "src" / package_of(impl)
+        say, package = Messages(lang), SRC / package_of(impl)
         start, packages = monotonic(), _with_reference(package)
         if all(map(bridge.is_current, packages)):
             show(say("ext_current"))
@@ -83,7 +83,7 @@ def build_ext(
 
 def ensure_bridge(package_name: str, days: list[Day], say: Messages) -> None:
     """Before tests of kernels that are written: build the bridge, if it is not there and can be built."""
-    package = ROOT / "src" / package_name
+    package = SRC / package_name
     packages = _with_reference(package)
     if not has_kernels(days) or all(map(bridge.is_current, packages)):
         return

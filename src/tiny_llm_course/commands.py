@@ -18,9 +18,11 @@ from typing import Any
 import typer
 from typer.core import TyperGroup
 
+from .install import install_command, missing
+from .language import Messages
 from .problems import CommandError, reporting
 from .terminal import as_called, called
-from .workspace import ROOT, Workspace
+from .workspace import IS_CLONE, ROOT, Workspace
 
 __all__ = ["ALL", "FOR_MAINTAINERS", "NEED_SOLUTIONS", "SHORT", "app", "names"]
 
@@ -35,6 +37,7 @@ FOR_LEARNERS = {  # module:function
     "undo": "solutions:undo",
     "update": "update:update",
     "doctor": "doctor:doctor",
+    "install": "install:install",
     "main": "text:main",
     "chat": "text:chat",
     "batch": "batch:batch",
@@ -55,10 +58,24 @@ SHORT = {  # the words that a name stands for
     "bench-ref": ["bench", "--impl", "ref"],
     "build-ext-ref": ["build-ext", "--impl", "ref"],
 }
-FOR_MAINTAINERS = {  # the script
-    "stubs": "scripts/stubs.py",
-    "book": "scripts/book.py",
-    "check": "scripts/check",
+FOR_MAINTAINERS = {  # the script, and what `install` has to have installed for it
+    "stubs": ("scripts/stubs.py", None),
+    "book": ("scripts/book.py", "book"),
+    "check": ("scripts/check", "all"),
+}
+ANYWHERE = {
+    "doctor",
+    "install",
+    "main",
+    "chat",
+    "batch",
+    "serve",
+    "build-ext",
+    "bench",
+    "roofline",
+    "trace",
+    "viz",
+    "report",
 }
 ALL = [*FOR_LEARNERS, *SHORT, *FOR_INSTRUCTORS, *FOR_MAINTAINERS]
 NEED_SOLUTIONS = {  # what a student's copy does not have
@@ -72,8 +89,8 @@ PASSES_ON = {"ignore_unknown_options": True, "allow_extra_args": True}  # argume
 def names() -> list[str]:
     """The commands of this copy of the course."""
     withheld = set() if Workspace().has_solutions else NEED_SOLUTIONS
-    absent = {name for name, script in FOR_MAINTAINERS.items() if not (ROOT / script).is_file()}
-    return [name for name in ALL if name not in withheld | absent]
+    absent = {name for name, (script, _) in FOR_MAINTAINERS.items() if not (ROOT / script).is_file()}
+    return [name for name in ALL if name not in withheld | absent and (IS_CLONE or name in ANYWHERE)]
 
 
 class Commands(TyperGroup):
@@ -85,8 +102,9 @@ class Commands(TyperGroup):
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         if cmd_name in SHORT:  # only to be listed: resolve_command puts the words in its place
             return _command(cmd_name, _same_as(SHORT[cmd_name]), "Short forms")
-        if script := FOR_MAINTAINERS.get(cmd_name):
-            return _command(cmd_name, _script(script), "For maintainers", add_help_option=False)
+        if cmd_name in FOR_MAINTAINERS:
+            script = _script(*FOR_MAINTAINERS[cmd_name])
+            return _command(cmd_name, script, "For maintainers", add_help_option=False)
         place = FOR_LEARNERS.get(cmd_name) or FOR_INSTRUCTORS[cmd_name]
         module, _, function = place.partition(":")
         found = getattr(import_module(f".{module}", __package__), function)
@@ -137,10 +155,15 @@ def _same_as(words: list[str]) -> Callable[[], None]:
     return command
 
 
-def _script(name: str) -> Callable[[typer.Context], None]:
-    """A command that becomes this script."""
+def _script(name: str, needed: str | None) -> Callable[[typer.Context], None]:
+    """A command that becomes this script. needed: what has to be installed."""
 
     def command(context: typer.Context) -> None:
+        if needed and (absent := missing(needed)):
+            with reporting():
+                raise CommandError(
+                    Messages()("install_needed", names=", ".join(absent), command=install_command(needed))
+                )
         os.execv(sys.executable, [sys.executable, str(ROOT / name), *context.args])
 
     command.__doc__ = ast.get_docstring(ast.parse((ROOT / name).read_text(encoding="utf-8")))
@@ -156,5 +179,7 @@ def _run_program(name: str, arguments: list[str]) -> None:
 
 
 def _unknown(name: str) -> str:
+    if name in ALL and not IS_CLONE:
+        return f"`{name}` works on the files of a clone, and this is none; clone the repository, and run `./course {name}` there"
     meant = get_close_matches(name, names(), 1)
     return f"there is no command {name!r}; {f'did you mean {meant[0]}? ' if meant else ''}`{called()} --help` lists all"

@@ -156,7 +156,7 @@ def _build_tools(say: Messages) -> Check:
     missing = [name for name, version in found.items() if version is None]
     text = ", ".join(f"{name} {version}" for name, version in found.items() if version)
     if missing:
-        return Check("build_tools", WARNING, f"- {', '.join(missing)}", install_command())
+        return Check("build_tools", WARNING, f"- {', '.join(missing)}", install_command("kernels"))
     if not bridge.has_headers():
         return Check("build_tools", WARNING, "- Python.h", bridge.system_command("headers"))
     return Check("build_tools", OK, text)

@@ -1,24 +1,147 @@
-"""How packages get into the virtual environment, by the tool that made it."""
+"""`tiny-llm install`: the packages that only some commands need, installed by the tool that made the environment."""
 
 from __future__ import annotations
 
 import os
+import re
+import shutil
+import subprocess
 import sys
+from importlib import metadata
 from pathlib import Path
+from time import monotonic
+from typing import Annotated
 
-from .workspace import ROOT
+import typer
 
-__all__ = ["install_command"]
+from .language import Lang, Messages
+from .problems import CommandError, reporting
+from .terminal import left, show
+from .toml import read_toml
+from .workspace import IS_CLONE, ROOT
+
+__all__ = ["WHAT", "install", "install_command", "missing"]
+
+WHAT = {  # name -> extras and dependency groups of pyproject.toml
+    "kernels": ("kernels",),
+    "serve": ("serve",),
+    "viz": ("viz",),
+    "book": ("book", "viz"),
+    "all": ("kernels", "serve", "viz", "book", "dev"),
+}
+GROUPS = ("book", "dev")  # dependency groups, which only a clone has
+DEFAULT = ("kernels",)  # what ./course installs in any case
+LOCKED = "--frozen-lockfile"  # the versions of pdm.lock, whatever a newer PDM thinks of that file
 
 
-def install_command(extra: str = "", root: Path = ROOT, environment: Path = Path(sys.prefix)) -> str:
-    """What to type for an extra's packages; for none, for those that come with the course."""
-    settings, pdm = environment / "pyvenv.cfg", environment / "bin" / "pdm"
-    if not (root / "pyproject.toml").exists():
-        return f"pip install 'tiny-llm[{extra}]'" if extra else "pip install tiny-llm"
-    if settings.exists() and "\nuv = " in settings.read_text(encoding="utf-8"):
-        return f"uv sync --extra {extra}" if extra else "uv sync --inexact"
-    if pdm.exists() or (root / ".pdm-python").exists():  # the first: ./course put it there
-        command = os.path.relpath(pdm) if pdm.exists() else "pdm"
-        return f"{command} install -G {extra}" if extra else f"{command} install --prod"
-    return f"pip install -e '.[{extra}]'" if extra else "pip install -e ."
+def install(
+    what: Annotated[
+        list[str] | None, typer.Argument(metavar=f"[{'|'.join(WHAT)}]...", help="What to install. Default: a list.")
+    ] = None,
+    lang: Lang = None,
+) -> None:
+    """Install the packages that only some commands need."""
+    with reporting():
+        say = Messages(lang)
+        for name in what or ():
+            if name not in WHAT:
+                raise CommandError(f"install: expected {', '.join(WHAT)}, got {name!r}")
+        if not what:
+            _list(say)
+            return
+        before, start = _installed(), monotonic()
+        wanted = [name for name in what if missing(name)]
+        if wanted:
+            _run(command_for([part for name in wanted for part in WHAT[name]]), wanted)
+        added = len(_installed() - before)
+        show(say("install_done", names=", ".join(what), count=added, seconds=f"{monotonic() - start:.0f}"))
+
+
+def install_command(what: str) -> str:
+    """What to type for packages that are missing."""
+    return f"./course install {what}"
+
+
+def missing(what: str) -> list[str]:
+    """The packages that are not installed of those that a name of WHAT stands for."""
+    names = (re.match(r"[\w.-]+", text) for part in WHAT[what] for text in _requirements(part))
+    return [name.group() for name in names if name and not _is_installed(name.group())]
+
+
+def command_for(parts: list[str], environment: Path = Path(sys.prefix), is_clone: bool = IS_CLONE) -> list[str]:
+    """What installs extras and dependency groups, with the tool that made this environment."""
+    settings = environment / "pyvenv.cfg"
+    has_uv = settings.exists() and "\nuv = " in settings.read_text(encoding="utf-8")
+    if is_clone and has_uv:
+        kinds = ("--group" if part in GROUPS else "--extra" for part in parts)
+        return [
+            "uv",
+            "sync",
+            "--inexact",
+            "--no-dev",
+            *(word for pair in zip(kinds, parts, strict=True) for word in pair),
+        ]
+    if is_clone and (pdm := _pdm(environment)):
+        return [*pdm, "install", LOCKED, *options_of_pdm(parts)]
+    pip = ["uv", "pip", "install", "--python", sys.executable] if has_uv else [sys.executable, "-m", "pip", "install"]
+    return [*pip, *(text for part in parts for text in _requirements(part))]
+
+
+def options_of_pdm(parts: list[str]) -> list[str]:
+    """Without --prod, PDM would add all dependency groups; with it, it knows none."""
+    chosen = [word for part in dict.fromkeys(parts) for word in ("-G", part)]
+    return chosen if set(GROUPS) & set(parts) else ["--prod", *chosen]
+
+
+def _pdm(environment: Path) -> list[str]:
+    """./course has a PDM of its own. Without it, the one on PATH if it made the environment."""
+    own = environment / "pdm" / "bin" / "python"
+    if own.exists():
+        return [str(own), "-m", "pdm"]
+    return ["pdm"] if (ROOT / ".pdm-python").exists() else []
+
+
+def _run(command: list[str], names: list[str]) -> None:
+    """Install, and keep in mind what was asked for: ./course installs it again after an update."""
+    if shutil.which(command[0]) is None:
+        raise CommandError(f"install: {command[0]} made this environment and is not on PATH; put it there", exit_code=1)
+    settings = {"PDM_PROJECT": str(ROOT), "PDM_PYTHON": sys.executable, "PDM_IGNORE_ACTIVE_VENV": "1"}
+    settings |= {"PDM_CHECK_UPDATE": "0", "UV_PROJECT_ENVIRONMENT": sys.prefix}
+    run = subprocess.run(command, cwd=ROOT if IS_CLONE else None, env=os.environ | settings)
+    left_over = [package for name in names for package in missing(name)]
+    if run.returncode or left_over:
+        reason = f"not installed: {', '.join(left_over)}" if left_over else f"exit code {run.returncode}"
+        raise CommandError(f"install: {' '.join(command)} failed ({reason}); its own lines above say why", exit_code=1)
+    if (Path(sys.prefix) / "pdm").exists():
+        asked = [*DEFAULT, *(part for name in WHAT if not missing(name) for part in WHAT[name])]
+        (Path(sys.prefix) / "options").write_text(" ".join(options_of_pdm(asked)) + "\n", encoding="utf-8")
+
+
+def _list(say: Messages) -> None:
+    for name in WHAT:
+        absent = missing(name)
+        state = say("install_missing", command=install_command(name)) if absent else say("install_there")
+        show(f"{left(name, 8)} {say(f'install_{name}')}")
+        show(f"{left('', 8)} {state}", dim=True)
+
+
+def _requirements(part: str) -> list[str]:
+    """The packages of an extra or a dependency group."""
+    if IS_CLONE:
+        settings = read_toml(ROOT / "pyproject.toml")
+        found: list[str] = (settings["project"]["optional-dependencies"] | settings["dependency-groups"])[part]
+        return found
+    pattern = re.compile(rf"(.*?)\s*;\s*extra == ['\"]{part}['\"]")
+    return [match.group(1) for text in metadata.requires("tiny-llm") or () if (match := pattern.fullmatch(text))]
+
+
+def _installed() -> set[str]:
+    return {each.name for each in metadata.distributions()}
+
+
+def _is_installed(name: str) -> bool:
+    try:
+        metadata.version(name)
+    except metadata.PackageNotFoundError:
+        return False
+    return True

@@ -18,6 +18,7 @@ from typing import Annotated, Any
 import typer
 
 from .engine import LAYERS, Wanted
+from .install import install_command
 from .language import Lang, Messages
 from .live import Live
 from .problems import CommandError, reporting, say
@@ -100,7 +101,9 @@ def _check(words: Messages, port: int, max_waiting: int, max_body: int, timeout:
         try:
             import_module(name)
         except ModuleNotFoundError:
-            raise CommandError(words("serve_no_extra", name=name), exit_code=1) from None
+            raise CommandError(
+                words("serve_no_extra", name=name, command=install_command("serve")), exit_code=1
+            ) from None
 
 
 def _listener(host: str, port: int) -> socket.socket:

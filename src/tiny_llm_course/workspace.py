@@ -17,9 +17,11 @@ from .syllabus import Day, Task, TaskId, select_days, tasks
 from .task_code import StubError, parse
 from .unsolved import Stub, unsolved
 
-__all__ = ["ROOT", "Place", "Workspace"]
+__all__ = ["IS_CLONE", "ROOT", "SRC", "Place", "Workspace"]
 
-ROOT = Path(__file__).resolve().parents[2]  # of the clone: the course is installed from it, not copied out of it
+SRC = Path(__file__).resolve().parents[1]  # where the packages are: src of a clone, or else site-packages
+ROOT = SRC.parent
+IS_CLONE = (ROOT / "pyproject.toml").is_file()
 PRISTINE = Path(__file__).parent / "pristine"  # the stubs, in a copy without solutions
 
 
@@ -36,8 +38,8 @@ class Workspace:
 
     def __init__(self, root: Path = ROOT):
         self.root = root
-        self.package = root / "src" / "tiny_llm"
-        self.reference = root / "src" / "tiny_llm_ref"
+        source = SRC if root == ROOT else root / "src"
+        self.package, self.reference = source / "tiny_llm", source / "tiny_llm_ref"
         self.progress = Progress(root / "progress.txt")
         self.backups = Backups(root / ".tiny-llm" / "backups", root)
 

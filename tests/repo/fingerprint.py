@@ -154,10 +154,10 @@ def _day(syllabus: Path, day: Day) -> Any:
 
 
 def _versions(lock: Path) -> dict[str, str]:
-    """Of the packages that every installation has, on every version of Python."""
+    """Of the packages that every installation of a clone has, on every version of Python."""
     found: dict[str, list[str]] = {}
     for package in read_toml(lock)["package"]:
-        if "default" in package["groups"]:
+        if {"default", "kernels"} & {*package["groups"]}:
             found.setdefault(package["name"], []).append(package["version"])
     return {name: " ".join(sorted({*versions})) for name, versions in found.items()}
 
