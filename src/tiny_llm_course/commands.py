@@ -180,6 +180,6 @@ def _run_program(name: str, arguments: list[str]) -> None:
 
 def _unknown(name: str) -> str:
     if name in ALL and not IS_CLONE:
-        return f"`{name}` works on the files of a clone, and this is none; clone the repository, and run `./course {name}` there"
+        return f"`{name}` needs a clone of the course, and this is none; clone the repository, and run it there"
     meant = get_close_matches(name, names(), 1)
     return f"there is no command {name!r}; {f'did you mean {meant[0]}? ' if meant else ''}`{called()} --help` lists all"
