@@ -63,19 +63,9 @@ FOR_MAINTAINERS = {  # the script, and what `install` has to have installed for 
     "book": ("scripts/book.py", "book"),
     "check": ("scripts/check", "all"),
 }
-ANYWHERE = {
-    "doctor",
-    "install",
-    "main",
-    "chat",
-    "batch",
-    "serve",
-    "build-ext",
-    "bench",
-    "roofline",
-    "trace",
-    "viz",
-    "report",
+ANYWHERE = {  # what works without a clone, where the wheel was installed
+    *("doctor", "install", "main", "chat", "batch", "serve", "trace", "viz", "report"),
+    *("build-ext", "build-ext-ref", "bench", "bench-ref", "roofline"),
 }
 ALL = [*FOR_LEARNERS, *SHORT, *FOR_INSTRUCTORS, *FOR_MAINTAINERS]
 NEED_SOLUTIONS = {  # what a student's copy does not have

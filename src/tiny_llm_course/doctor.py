@@ -26,7 +26,7 @@ from .splice import definitions
 from .syllabus import Day, select_days
 from .task_code import task_parts
 from .terminal import show
-from .workspace import ROOT, Workspace
+from .workspace import IS_CLONE, ROOT, Workspace
 
 __all__ = ["doctor"]
 
@@ -71,7 +71,7 @@ def doctor(
         days = _days(works, works and kernels)
         if as_json:
             typer.echo(json.dumps({"checks": [asdict(check) for check in checks], "days": days}, indent=2))
-        else:
+        elif IS_CLONE:
             working = [day for day, works in days.items() if works]
             show(f"  {say('doctor_days')}: {', '.join(working) or say('doctor_none')}")
         if any(check.state == ERROR for check in checks):
@@ -97,7 +97,8 @@ def _checks(say: Messages) -> Iterator[Check]:
     yield _memory(say)
     yield _cache(say)
     yield _terminal(say)
-    yield _files(say)
+    if IS_CLONE:
+        yield _files(say)
 
 
 def _python() -> Check:

@@ -30,6 +30,8 @@ WHAT = {  # name -> extras and dependency groups of pyproject.toml
     "all": ("kernels", "serve", "viz", "book", "dev"),
 }
 GROUPS = ("book", "dev")  # dependency groups, which only a clone has
+if not IS_CLONE:
+    WHAT = {name: parts for name, parts in WHAT.items() if name != "book"} | {"all": ("kernels", "serve", "viz")}
 DEFAULT = ("kernels",)  # what ./course installs in any case
 LOCKED = "--frozen-lockfile"  # the versions of pdm.lock, whatever a newer PDM thinks of that file
 

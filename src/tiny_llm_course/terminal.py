@@ -48,12 +48,12 @@ class StatusLine:
 
 
 def called() -> str:
-    """What you typed to run this command: the path of `./course`, `pdm run`, `uv run tiny-llm` or `tiny-llm`."""
+    """What you typed to run this command: the path of `./course`, `pdm run`, `tiny-llm`, or the last through uv."""
     if path := os.environ.get("TINY_LLM_CALLED"):  # which ./course sets
         return path
     if "PDM_RUN_CWD" in os.environ:
         return "pdm run"
-    return "uv run tiny-llm" if "UV_RUN_RECURSION_DEPTH" in os.environ else "tiny-llm"
+    return "uv run --no-dev tiny-llm" if "UV_RUN_RECURSION_DEPTH" in os.environ else "tiny-llm"
 
 
 def as_called(text: str) -> str:

@@ -1,12 +1,13 @@
 """`tiny-llm build-ext`: a real build, when it is done again, and what is said when something is missing."""
 
-import os
 import shutil
 
 import pytest
 from building import COMPILER, as_built, built, first_build, made, old_compiler, outdate, path_without, refused, script
 
-from tiny_llm_course.install import install_command
+from tiny_llm_course import bridge
+from tiny_llm_course.language import Messages
+from tiny_llm_course.problems import CommandError
 
 CURRENT = "The kernels' bridge to MLX is up to date.\n"
 OPEN = "to be written: softmax (w2d2.2, w2d2.3, w2d2.4)\nto be written: swiglu (w2d5.3)\n"
@@ -124,24 +125,12 @@ def test_without_nanobind_a_bridge_that_is_built_is_used(clone, tmp_path):
     assert clone.run("build-ext", PYTHONPATH=path).stdout == CURRENT + OPEN
 
 
-def test_how_packages_are_installed(tmp_path):
-    """They come with the course, and no extra has them."""
-    environment = tmp_path / ".venv"
-    (environment / "bin").mkdir(parents=True)
-    commands = [install_command("", tmp_path, environment)]
-    (tmp_path / "pyproject.toml").touch()
-    commands.append(install_command("", tmp_path, environment))
-    (tmp_path / ".pdm-python").touch()
-    commands.append(install_command("", tmp_path, environment))
-    (environment / "bin" / "pdm").touch()
-    commands.append(install_command("", tmp_path, environment))
-    (environment / "pyvenv.cfg").write_text("home = /usr/bin\nuv = 0.9.1\n")
-    commands.append(install_command("", tmp_path, environment))
-    pdm = os.path.relpath(environment / "bin" / "pdm")
-    assert commands == [
-        *("pip install tiny-llm", "pip install -e .", "pdm install --prod", f"{pdm} install --prod"),
-        "uv sync --inexact",
-    ]
+@pytest.mark.parametrize("sign", [";", '"'])
+def test_a_folder_that_cmake_cannot_build_in(sign, tmp_path):
+    package = tmp_path / f"my{sign}course" / "src" / "tiny_llm"
+    with pytest.raises(CommandError) as raised:
+        bridge.build([package], Messages("en"), print)
+    assert f"whose name contains {sign}: {tmp_path}/my{sign}course. Rename the folder" in str(raised.value)
 
 
 def test_missing_headers_of_python(clone, tmp_path):

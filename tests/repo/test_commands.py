@@ -83,6 +83,7 @@ def test_programs_of_the_virtual_environment(tmp_path):
 def test_a_copy_without_solutions_has_fewer(tmp_path):
     shutil.copytree(ROOT / "src/tiny_llm_course", tmp_path / "src/tiny_llm_course")
     shutil.copytree(ROOT / "src/tiny_llm", tmp_path / "src/tiny_llm")
+    shutil.copy(ROOT / "pyproject.toml", tmp_path)
     clone = Clone(tmp_path)
     shown = clone.run("--help").stdout
     assert all(f"│ {name} " not in shown for name in NEED_SOLUTIONS)

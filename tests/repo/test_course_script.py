@@ -26,7 +26,7 @@ def path(tmp_path):
     """A folder of programs that is all the script finds besides the system's own."""
     folder = tmp_path / "bin"
     folder.mkdir()
-    for name in ("sh", "dirname", "cat", "cmp", "ln", "mkdir", "printf", "echo", "chmod"):
+    for name in ("sh", "dirname", "cat", "cmp", "ln", "mkdir", "printf", "echo", "chmod", "readlink"):
         (folder / name).symlink_to(shutil.which(name))
     return folder
 
@@ -42,7 +42,7 @@ def course(clone, path, *arguments, cwd=None, **env):
     return subprocess.run(
         [str(clone / "course"), *arguments],
         cwd=cwd,
-        env={"PATH": str(path), **env},
+        env={"PATH": str(path), "HOME": str(clone), **env},
         capture_output=True,
         text=True,
         timeout=30,
@@ -56,7 +56,8 @@ case "$1 $2" in
 "-m venv")
     mkdir -p "$4/bin"
     echo '#!/bin/sh' > "$4/bin/python"
-    echo '[ "$1" = -c ] || { echo "$PDM_PYTHON|$PDM_PROJECT|$*" >&2; exit ${FAILS:-0}; }' >> "$4/bin/python"
+    echo '[ "$1" = -c ] && exit' >> "$4/bin/python"
+    echo 'echo "$PDM_PYTHON|$PDM_PROJECT|$*|$HOME|${PYTHONPATH-}" >&2; exit ${FAILS:-0}' >> "$4/bin/python"
     echo '#!/bin/sh' > "$4/bin/tiny-llm"
     echo 'echo "tiny-llm: $*"; echo "$TINY_LLM_CALLED in $PWD with ${PATH%%:*}"' >> "$4/bin/tiny-llm"
     chmod +x "$4/bin/python" "$4/bin/tiny-llm" ;;
@@ -105,7 +106,7 @@ def test_installs_once_and_calls_tiny_llm(clone, path, tmp_path):
     assert first.returncode == 0
     assert "-m pip install" in first.stderr
     assert "pdm[locked]" in first.stderr
-    assert "-m pdm install --prod --frozen-lockfile" in first.stderr
+    assert "-m pdm install --frozen-lockfile --prod -G kernels|" in first.stderr
     second = course(clone, path, *arguments, cwd=tmp_path)
     assert second.stderr == ""
     assert second.stdout.splitlines() == [
@@ -142,7 +143,58 @@ def test_python_is_called_directly(clone, path):
     program(path, "python3", GOOD_PYTHON)
     assert course(clone, path, "next").returncode == 0
     result = course(clone, path, "python", "my file.py", "-v")
-    assert (result.stdout, result.stderr) == ("", f"{clone}/.venv/bin/python|{clone}|my file.py -v\n")
+    assert (result.stdout, result.stderr) == ("", f"{clone}/.venv/bin/python|{clone}|my file.py -v|{clone}|\n")
+
+
+def test_what_was_installed_besides_is_installed_again_with_a_new_lock(clone, path):
+    program(path, "python3", GOOD_PYTHON)
+    assert course(clone, path, "next").returncode == 0
+    (clone / ".venv" / "options").write_text("--prod -G kernels -G serve\n")
+    (clone / "pdm.lock").write_text("another lock")
+    assert "-m pdm install --frozen-lockfile --prod -G kernels -G serve|" in course(clone, path, "next").stderr
+
+
+@pytest.mark.parametrize("is_relative", [False, True])
+def test_through_a_link(clone, path, tmp_path, is_relative):
+    program(path, "python3", GOOD_PYTHON)
+    (tmp_path / "links").mkdir()
+    target = "../my course/course" if is_relative else clone / "course"
+    (tmp_path / "links" / "one").symlink_to(target)
+    (tmp_path / "links" / "two").symlink_to("one")
+    result = subprocess.run(
+        [tmp_path / "links" / "two", "next"],
+        env={"PATH": str(path), "HOME": str(clone)},
+        capture_output=True,
+        text=True,
+    )
+    assert result.stdout.splitlines()[0] == "tiny-llm: next", result.stderr
+    assert f"|{clone}|-m pdm install" in result.stderr
+
+
+def test_the_path_of_another_clone_is_ignored(clone, path):
+    program(path, "python3", GOOD_PYTHON)
+    result = course(clone, path, "python", "file.py", PYTHONPATH="/elsewhere")
+    assert f"|file.py|{clone}|\n" in result.stderr
+    assert "elsewhere" not in result.stderr
+
+
+def test_a_home_that_cannot_be_written_to(clone, path):
+    """PDM and pip keep files there: the installation gets another home, and commands do not."""
+    program(path, "python3", GOOD_PYTHON)
+    result = course(clone, path, "python", "file.py", HOME="/nowhere")
+    assert f"-m pdm install --frozen-lockfile --prod -G kernels|{clone}/.venv/home|\n" in result.stderr
+    assert "|file.py|/nowhere|\n" in result.stderr
+
+
+@pytest.mark.parametrize("name", ["a:b", "a;b", 'a"b'])
+def test_a_folder_that_cannot_be_installed_in(clone, path, name):
+    program(path, "python3", GOOD_PYTHON)
+    folder = clone.rename(clone.parent / name)
+    result = course(folder, path, "next")
+    assert (result.returncode, result.stdout) == (1, "")
+    assert result.stderr.startswith(f"course: the folder {folder} has a ")
+    assert result.stderr.endswith("rename it\n")
+    assert not (folder / ".venv").exists()
 
 
 def test_is_plain_posix_sh():

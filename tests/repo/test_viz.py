@@ -276,18 +276,6 @@ def test_without_matplotlib(command: str, tmp_path: Path, monkeypatch: pytest.Mo
     assert [file.name for file in tmp_path.glob("*.*")] == (["attention.html"] if command == "attention" else [])
 
 
-def test_how_matplotlib_is_installed(tmp_path: Path) -> None:
-    environment = tmp_path / ".venv"
-    environment.mkdir()
-    assert install_command("viz", tmp_path, environment) == "pip install 'tiny-llm[viz]'"
-    (tmp_path / "pyproject.toml").touch()
-    assert install_command("viz", tmp_path, environment) == "pip install -e '.[viz]'"
-    (tmp_path / ".pdm-python").touch()
-    assert install_command("viz", tmp_path, environment) == "./course install viz"
-    (environment / "pyvenv.cfg").write_text("home = /usr/bin\nuv = 0.9.1\n")
-    assert install_command("viz", tmp_path, environment) == "uv sync --extra viz"
-
-
 BAD = {
     "attention --layer 3": "--layer: expected 0 to 2, since the model has 3, got 3",
     "attention --layer -1": "--layer: expected 0 to 2, since the model has 3, got -1",
