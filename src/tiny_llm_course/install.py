@@ -7,7 +7,6 @@ import re
 import shutil
 import subprocess
 import sys
-from importlib import metadata
 from pathlib import Path
 from time import monotonic
 from typing import Annotated
@@ -133,15 +132,21 @@ def _requirements(part: str) -> list[str]:
         settings = read_toml(ROOT / "pyproject.toml")
         found: list[str] = (settings["project"]["optional-dependencies"] | settings["dependency-groups"])[part]
         return found
+    from importlib import metadata  # here and below, so that other commands start sooner
+
     pattern = re.compile(rf"(.*?)\s*;\s*extra == ['\"]{part}['\"]")
     return [match.group(1) for text in metadata.requires("tiny-llm") or () if (match := pattern.fullmatch(text))]
 
 
 def _installed() -> set[str]:
+    from importlib import metadata
+
     return {each.name for each in metadata.distributions()}
 
 
 def _is_installed(name: str) -> bool:
+    from importlib import metadata
+
     try:
         metadata.version(name)
     except metadata.PackageNotFoundError:
