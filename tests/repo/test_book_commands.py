@@ -22,7 +22,7 @@ from book_outputs import OUTPUTS, call_of  # noqa: E402
 
 PAGES = sorted((ROOT / "book").glob("week_*/*.md"))
 COMMAND = re.compile(r"(?:^|`)\$? ?(\./course [^`\n]+)", re.MULTILINE)
-DOWNLOADS = "--model Qwen/"
+DOWNLOADS = ("--model Qwen/", "./course install ")  # what needs the network
 LAST = {"index": "7", "gpu": "2"}  # days of pages that are not a day's
 
 
@@ -56,7 +56,7 @@ def clone(tmp_path_factory: pytest.TempPathFactory) -> Clone:
 
 
 def commands_to_run(page: Path) -> list[str]:
-    """All commands of a page but downloads, and those that test_outputs.py runs.
+    """All commands of a page, except those that need the network and those that test_outputs.py runs.
 
     `bench` takes long, and runs only on the first page that shows it, where least is written.
     """
@@ -64,7 +64,8 @@ def commands_to_run(page: Path) -> list[str]:
         file.read_text(encoding="utf-8").partition("\n")[0].removeprefix("$ ") for file in OUTPUTS.glob("*.txt")
     }
     earlier = {command for other in PAGES[: PAGES.index(page)] for command in commands_of(other) if "bench" in command}
-    return [each for each in commands_of(page) if each not in {*elsewhere, *earlier} and DOWNLOADS not in each]
+    found = [each for each in commands_of(page) if each not in {*elsewhere, *earlier}]
+    return [each for each in found if not any(part in each for part in DOWNLOADS)]
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: f"{page.parent.name}-{page.stem}")
