@@ -116,6 +116,11 @@ def test_a_failure_is_named_at_once_and_at_the_end(small):
     assert "to repeat this run: ./course check --seed 7\n" in run.stdout
 
 
+def test_a_part_is_repeated_as_that_part(small):
+    line = "to repeat this run: ./course check quick --seed 7 -- -k 'one or two'\n"
+    assert line in check(small, "--without", "slow", "--seed", "7", "--", "-k", "one or two").stdout
+
+
 def test_what_a_change_can_have_broken_comes_first(small):
     (small / "src/x.py").write_text("x = 1\n")
     assert order_of(check(small)) == ["slow", "quick"]
