@@ -6,6 +6,7 @@ import warnings
 from typing import Any
 
 from .commands import app
+from .language import Messages
 from .problems import say
 from .terminal import called
 
@@ -20,7 +21,7 @@ def main() -> None:
 def _show_warning(message: Warning | str, category: type[Warning], *_: Any, **__: Any) -> None:
     """What the course's packages warn of, in a line; others' warnings are for others."""
     if category is UserWarning:
-        say(f"note: {message}")
+        say(Messages()("note", text=message))
 
 
 if __name__ == "__main__":

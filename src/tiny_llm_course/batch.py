@@ -68,14 +68,13 @@ def batch(
     lang: Lang = None,
 ) -> None:
     """Serve a file of requests together, a result for each. After an interruption, it goes on where it was."""
-    with reporting():
-        words = Messages(lang)
+    with reporting(lang) as words:
         wanted = Wanted(package_of(impl), model, dtype, bits, layers, threads)
         options = Options(wanted, max_running, token_budget, cache, pages, page_size, check, draft, num_drafts)
-        requests = read_requests(file, words)
+        requests = read_requests(file)
         out = file.with_name(f"{file.name.removesuffix('.jsonl')}.out.jsonl") if out is None else out
-        _check_files(file, out, record, words)
-        with Results(out, [request.id for request in requests], words) as results:
+        _check_files(file, out, record)
+        with Results(out, [request.id for request in requests]) as results:
             left = [request for request in requests if request.id not in results.done]
             if len(left) < len(requests):
                 say(words("batch_goes_on", done=len(requests) - len(left), count=len(requests), file=out))
@@ -83,13 +82,13 @@ def batch(
                 _serve(Serving(options, words), left, results, record, words, len(requests))
 
 
-def _check_files(file: Path, out: Path, record: Path | None, words: Messages) -> None:
+def _check_files(file: Path, out: Path, record: Path | None) -> None:
     named = [path for path in (file, out, record) if path is not None]
     if len({path.resolve() for path in named}) < len(named):
-        raise CommandError(words("batch_same_file"))
+        raise CommandError("batch_same_file")
     for path in named[1:]:
         if not path.parent.is_dir():
-            raise CommandError(words("batch_no_folder", file=path))
+            raise CommandError("batch_no_folder", file=path)
 
 
 def _serve(
@@ -161,7 +160,7 @@ class _Run:
         """As an observer: whether there is anything that goes on."""
         self.empty = 0 if batch.chunks or batch.preempted else self.empty + 1
         if self.empty > MOST_EMPTY:
-            raise CommandError(self.words("batch_stuck", waiting=len(engine.scheduler.waiting)), exit_code=1)
+            raise CommandError("batch_stuck", waiting=len(engine.scheduler.waiting), exit_code=1)
 
     def on_abort(self, engine: Any, request: Any) -> None:
         """Nobody does that here."""

@@ -15,7 +15,7 @@ from types import TracebackType
 from typing import Any
 
 from .language import Messages
-from .problems import CommandError, say
+from .problems import CommandError, os_reason, say
 
 __all__ = ["Results"]
 
@@ -32,11 +32,11 @@ class Results:
         CommandError: the file is used by another `batch`, or holds anything else than results of these requests.
     """
 
-    def __init__(self, path: Path, ids: Collection[str], words: Messages):
-        self.path, self._words = path, words
+    def __init__(self, path: Path, ids: Collection[str]):
+        self.path = path
         self._is_new = not path.exists()
         if not self._is_new and not stat.S_ISREG(path.stat().st_mode):
-            raise CommandError(words("batch_out_no_file", file=path))
+            raise CommandError("batch_out_no_file", file=path)
         self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o666)
         self.done: set[str] = set()
         self.num_errors = 0
@@ -56,7 +56,7 @@ class Results:
                     line = line[os.write(self._descriptor, line) :]
                 os.fsync(self._descriptor)
             except OSError as error:
-                raise CommandError(f"--out: {self.path}: {error.strerror}", exit_code=1) from None
+                raise CommandError("batch_out_failed", file=self.path, reason=os_reason(error), exit_code=1) from None
             self._note(result)
 
     def __enter__(self) -> Results:
@@ -77,7 +77,7 @@ class Results:
         try:
             fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)  # the system ends it with the process
         except BlockingIOError:
-            raise CommandError(self._words("batch_out_used", file=self.path), exit_code=1) from None
+            raise CommandError("batch_out_used", file=self.path, exit_code=1) from None
         except OSError:  # a file system without locks
             return
 
@@ -91,14 +91,14 @@ class Results:
             os.write(self._descriptor, b"\n")
         elif half:
             os.ftruncate(self._descriptor, len(whole) + len(newline))
-            say(self._words("batch_out_cut", file=self.path))
+            say(Messages()("batch_out_cut", file=self.path))
 
     def _take(self, number: int, line: bytes, ids: set[str]) -> None:
         result = _result(line)
         if result is None:
-            raise CommandError(self._words("batch_out_no_results", file=self.path, line=number))
+            raise CommandError("batch_out_no_results", file=self.path, line=number)
         if result["id"] not in ids:
-            raise CommandError(self._words("batch_out_other", file=self.path, line=number, id=result["id"]))
+            raise CommandError("batch_out_other", file=self.path, line=number, id=result["id"])
         self._note(result)
 
 

@@ -202,15 +202,13 @@ def _build(package: Path, say: Messages) -> None:
 
 def _check_tools(package: Path, say: Messages) -> None:
     if bad := next((sign for sign in ';"' if sign in f"{package}{sys.prefix}"), None):
-        raise CommandError(say("ext_bad_folder", sign=bad, folder=package.parents[1]), exit_code=1)
+        raise CommandError("ext_bad_folder", sign=bad, folder=package.parents[1], exit_code=1)
     if problem := compiler_problem(package, say):
-        raise CommandError(say("ext_compiler", found=problem[0], command=problem[1]), exit_code=1)
+        raise CommandError("ext_compiler", found=problem[0], command=problem[1], exit_code=1)
     if missing := [name for name, version in tools().items() if version is None]:
-        raise CommandError(
-            say("ext_no_packages", names=", ".join(missing), command=install_command("kernels")), exit_code=1
-        )
+        raise CommandError("ext_no_packages", names=", ".join(missing), command=install_command("kernels"), exit_code=1)
     if not has_headers():
-        raise CommandError(say("ext_no_headers", command=system_command("headers")), exit_code=1)
+        raise CommandError("ext_no_headers", command=system_command("headers"), exit_code=1)
 
 
 def _run_cmake(source: Path, folder: Path, say: Messages) -> None:
@@ -232,7 +230,7 @@ def _run_cmake(source: Path, folder: Path, say: Messages) -> None:
         output += run.stdout
         if run.returncode:
             write_whole(ROOT / LOG, output.encode())
-            raise CommandError(say("ext_failed", error=_first_error(output), log=LOG), exit_code=1)
+            raise CommandError("ext_failed", error=_first_error(output), log=LOG, exit_code=1)
 
 
 def _check_works(made: Path, say: Messages) -> None:
@@ -241,9 +239,10 @@ def _check_works(made: Path, say: Messages) -> None:
     if run.returncode == 0:
         return
     reason = (run.stderr.strip().splitlines() or [f"exit code {run.returncode}"])[-1]
-    key = "ext_abi" if any("TypeError" in line for line in run.stderr.splitlines()) else "ext_does_not_work"
-    versions = {name: metadata.version(name) for name in ("mlx", "nanobind")}
-    raise CommandError(say(key, reason=reason, command=install_command("kernels"), **versions), exit_code=1)
+    mlx, nanobind, command = metadata.version("mlx"), metadata.version("nanobind"), install_command("kernels")
+    if any("TypeError" in line for line in run.stderr.splitlines()):
+        raise CommandError("ext_abi", mlx=mlx, nanobind=nanobind, command=command, exit_code=1)
+    raise CommandError("ext_does_not_work", mlx=mlx, nanobind=nanobind, reason=reason, command=command, exit_code=1)
 
 
 def _stamp(package: Path, nanobind: str) -> dict[str, str]:

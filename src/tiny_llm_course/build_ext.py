@@ -14,7 +14,7 @@ from typing import Annotated
 import typer
 
 from . import bridge
-from .language import Lang, Messages
+from .language import Lang, Messages, phrase
 from .problems import CommandError, reporting
 from .regions import regions
 from .session import PACKAGES, package_of
@@ -61,8 +61,8 @@ def build_ext(
     lang: Lang = None,
 ) -> None:
     """Build what kernels in C++ need (once), and compile those that are written."""
-    with reporting():
-        say, package = Messages(lang), SRC / package_of(impl)
+    with reporting(lang) as say:
+        package = SRC / package_of(impl)
         start, packages = monotonic(), _with_reference(package)
         if all(map(bridge.is_current, packages)):
             show(say("ext_current"))
@@ -133,8 +133,8 @@ def _compile(package: Path, files: list[Path]) -> dict[Path, str]:
     command = [sys.executable, "-c", COMPILE, str(package / "kernels"), *(file.name for file in files)]
     run = subprocess.run(command, capture_output=True, text=True)
     if run.returncode:
-        reason = (run.stderr.strip().splitlines() or [f"the compiler's process ended with {run.returncode}"])[-1]
-        raise CommandError(f"src/{package.name}/kernels: {reason}", exit_code=1)
+        reason = run.stderr.strip().rpartition("\n")[2] or phrase("exit_code", code=run.returncode)
+        raise CommandError("ext_kernels", folder=f"src/{package.name}/kernels", reason=reason, exit_code=1)
     found = json.loads(run.stdout)
     return {file: found[file.name] for file in files if found[file.name]}
 

@@ -7,26 +7,22 @@ from contextlib import suppress
 from importlib import import_module
 from itertools import chain
 
+from .language import Messages
 from .problems import say
 from .session import Session
 
 __all__ = ["Chat"]
 
-HELP = """\
-/reset        forget the conversation
-/system TEXT  give the model another system prompt; without TEXT, none
-/help         this list
-/exit         the end, as Ctrl-D
-Ctrl-C stops an answer; anything else you type is said to the model."""
 PROMPT = "> "
 
 
 class Chat:
     """Turns of question and answer, as many as the model's context holds."""
 
-    def __init__(self, session: Session, system: str | None):
+    def __init__(self, session: Session, system: str | None, words: Messages):
         self._session = session
         self._system = system
+        self._words = words
         self._turns: list[tuple[str, str]] = []
 
     def run(self) -> None:
@@ -34,7 +30,7 @@ class Chat:
         if sys.stdin.isatty():
             with suppress(ImportError):  # some Pythons are built without
                 import_module("readline")
-            say("/help lists the commands, Ctrl-D ends.")
+            say(self._words("chat_start"))
         while True:
             try:
                 line = _read_line()
@@ -51,14 +47,14 @@ class Chat:
         command, _, text = line.partition(" ")
         if command == "/reset":
             self._turns.clear()
-            say("The conversation is forgotten.")
+            say(self._words("chat_forgotten"))
         elif command == "/system":
             self._system = text.strip() or None
-            say(f"system prompt: {self._system or 'none'}")
+            say(self._words("chat_system", text=self._system or self._words("chat_none")))
         elif command == "/help":
-            say(HELP)
+            say(self._words("chat_help"))
         elif command.startswith("/"):
-            say(f"There is no command {command}; /help lists them.")
+            say(self._words("chat_unknown", command=command))
         elif line:
             self._answer(line)
 
@@ -66,10 +62,10 @@ class Chat:
         prompt, turns = self._fit(question)
         context = self._session.context
         if len(prompt) >= context:
-            say(f"That has {len(prompt)} tokens, and the context is {context}: say it in fewer words.", style="red")
+            say(self._words("chat_too_long", count=len(prompt), context=context), style="red")
             return
         if forgotten := len(self._turns) - len(turns):
-            say(f"The context of {context} tokens is full: forgot the oldest {forgotten} of {len(self._turns)} turns.")
+            say(self._words("chat_full", context=context, forgotten=forgotten, count=len(self._turns)))
         reply = self._session.reply(prompt)
         self._turns = [*turns, (question, reply.text)]
         is_after_echo = not reply.text or (

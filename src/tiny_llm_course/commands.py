@@ -19,9 +19,8 @@ import typer
 from typer.core import TyperGroup
 
 from .install import install_command, missing
-from .language import Messages
 from .problems import CommandError, reporting
-from .terminal import as_called, called
+from .terminal import as_called
 from .workspace import IS_CLONE, ROOT, Workspace
 
 __all__ = ["ALL", "FOR_MAINTAINERS", "NEED_SOLUTIONS", "SHORT", "app", "names"]
@@ -105,7 +104,7 @@ class Commands(TyperGroup):
         if name not in names():
             _run_program(name, rest)
             with reporting():
-                raise CommandError(_unknown(name))
+                raise _unknown(name)
         _, command, arguments = super().resolve_command(ctx, [*SHORT.get(name, [name]), *rest])
         return name, command, arguments
 
@@ -151,9 +150,7 @@ def _script(name: str, needed: str | None) -> Callable[[typer.Context], None]:
     def command(context: typer.Context) -> None:
         if needed and (absent := missing(needed)):
             with reporting():
-                raise CommandError(
-                    Messages()("install_needed", names=", ".join(absent), command=install_command(needed))
-                )
+                raise CommandError("install_needed", names=", ".join(absent), command=install_command(needed))
         os.execv(sys.executable, [sys.executable, str(ROOT / name), *context.args])
 
     command.__doc__ = ast.get_docstring(ast.parse((ROOT / name).read_text(encoding="utf-8")))
@@ -168,8 +165,9 @@ def _run_program(name: str, arguments: list[str]) -> None:
         os.execv(program, [str(program), *arguments])
 
 
-def _unknown(name: str) -> str:
+def _unknown(name: str) -> CommandError:
     if name in ALL and not IS_CLONE:
-        return f"`{name}` needs a clone of the course, and this is none; clone the repository, and run it there"
-    meant = get_close_matches(name, names(), 1)
-    return f"there is no command {name!r}; {f'did you mean {meant[0]}? ' if meant else ''}`{called()} --help` lists all"
+        return CommandError("command_of_clone", name=name)
+    if meant := get_close_matches(name, names(), 1):
+        return CommandError("command_misspelt", name=name, meant=meant[0])
+    return CommandError("command_unknown", name=name)

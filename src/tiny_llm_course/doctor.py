@@ -58,8 +58,7 @@ def doctor(
     lang: Lang = None,
 ) -> None:
     """Check Python, MLX, compiler, disk, memory, cache, terminal and your files. Exit code 1 if something is broken."""
-    with reporting():
-        say = Messages(lang)
+    with reporting(lang) as say:
         checks = []
         for check in _checks(say):
             checks.append(check)

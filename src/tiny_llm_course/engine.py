@@ -10,7 +10,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from .problems import CommandError, is_learners, say
+from .language import Messages, phrase
+from .problems import CommandError, is_learners, one_of, say
 from .unsolved import Stub, unsolved
 
 __all__ = ["BITS", "DTYPES", "LAYERS", "Engine", "Wanted", "check_threads", "is_written", "open_stubs", "set_threads"]
@@ -39,22 +40,25 @@ class Wanted:
 
     def __post_init__(self) -> None:
         if self.dtype not in (None, *DTYPES):
-            raise CommandError(f"--dtype: expected one of {', '.join(DTYPES)}, got {self.dtype!r}")
+            raise CommandError("wrong_value", option="--dtype", expected=one_of(DTYPES), got=self.dtype)
         if self.bits not in (None, *BITS):
-            raise CommandError(f"--bits: expected one of {', '.join(map(str, BITS))}, got {self.bits}")
+            raise CommandError("wrong_value", option="--bits", expected=one_of(BITS), got=self.bits)
         if self.layers not in LAYERS:
-            raise CommandError(f"--layers: expected one of {', '.join(LAYERS)}, got {self.layers!r}")
+            raise CommandError("wrong_value", option="--layers", expected=one_of(LAYERS), got=self.layers)
         if self.threads is not None:
             check_threads(self.threads)
         if self.layers == "tuned" and self.dtype not in (None, "bfloat16"):
-            raise CommandError(f"--layers tuned: expected --dtype bfloat16 or none, got {self.dtype}")
+            raise CommandError("wrong_value", option="--layers tuned", expected=phrase("tuned_dtype"), got=self.dtype)
 
 
 class Engine:
-    """A model, its tokenizer and the loop that generates. Raises a CommandError where there can be none."""
+    """A model, its tokenizer and the loop that generates. Raises a CommandError where there can be none.
 
-    def __init__(self, wanted: Wanted):
-        self._wanted = wanted
+    option: the one that names the model.
+    """
+
+    def __init__(self, wanted: Wanted, option: str = "--model"):
+        self._wanted, self._option = wanted, option
         self._open = open_stubs(wanted.package)
         self._generation = self._module("generate")
         self.model, self.tokenizer = self._load()
@@ -92,7 +96,7 @@ class Engine:
         """Model and tokenizer. On the CPU the plain layers' dtype is float32: half precision is slower there."""
         wanted, models = self._wanted, self._module("models")
         if sys.stderr.isatty():
-            say(f"loading {wanted.model} ...")
+            say(Messages()("engine_loading", model=wanted.model))
         os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")  # no word of PyTorch, which is not needed
         import mlx.core as mx
 
@@ -106,7 +110,7 @@ class Engine:
         except (OSError, ValueError) as error:
             if is_learners(error):
                 raise
-            raise CommandError(f"--model: {error}", exit_code=1) from None
+            raise CommandError("bad_model", option=self._option, reason=error, exit_code=1) from None
         if wanted.bits is not None:
             self._module("quantize").quantize_model(model, bits=wanted.bits)
         return model, tokenizer
@@ -117,7 +121,7 @@ class Engine:
             return False
         quantization = self._module("config").ModelConfig.from_pretrained(path).quantization
         if quantization and self._wanted.bits is not None:
-            raise CommandError(f"--bits: this checkpoint has {quantization['bits']} bits already; leave --bits out")
+            raise CommandError("bits_packed", bits=quantization["bits"])
         return bool(quantization)
 
     def _replace_layers(self) -> None:
@@ -128,21 +132,23 @@ class Engine:
             optimise.optimise(self.model, names)
         if self._wanted.layers == "tuned":
             if not isinstance(self.model.embed_tokens, self._module("quantize").QuantizedEmbedding):
-                raise CommandError("--layers tuned: expected a model of 4 bits, got dense weights; give --bits 4")
+                raise CommandError("tuned_dense")
             try:
                 self._module("tuned").tune(self.model)
             except (ValueError, RuntimeError) as error:  # RuntimeError: no kernels are built
-                raise CommandError(f"--layers tuned: {error}", exit_code=1) from None
+                raise CommandError("layers_failed", layers="tuned", reason=error, exit_code=1) from None
 
     def _report(self, written: Collection[str], names: Collection[str]) -> None:
         if missing := [name for name in names if not self._is_written(name)]:
-            say(f"note: kernels not written yet, so plain layers do their work: {', '.join(missing)}")
+            say(Messages()("engine_plain", names=", ".join(missing)))
 
 
 def check_threads(count: int) -> None:
     """Raise a CommandError if kernels cannot run on so many."""
     if not 1 <= count <= MOST_THREADS:
-        raise CommandError(f"--threads: expected 1 to {MOST_THREADS}, got {count}")
+        raise CommandError(
+            "wrong_value", option="--threads", expected=phrase("from_to", first=1, last=MOST_THREADS), got=count
+        )
 
 
 def set_threads(package: str, count: int) -> None:
@@ -150,7 +156,7 @@ def set_threads(package: str, count: int) -> None:
     try:
         import_module(f"{package}.kernels.extension").set_threads(count)
     except RuntimeError as error:
-        raise CommandError(f"--threads: {error}", exit_code=1) from None
+        raise CommandError("threads_failed", reason=error, exit_code=1) from None
 
 
 def is_written(kernel: str, stubs: list[Stub]) -> bool:

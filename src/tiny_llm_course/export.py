@@ -13,6 +13,7 @@ import typer
 from .commands import NEED_SOLUTIONS
 from .files import write_whole
 from .git import IDENTITY, Git
+from .language import Lang
 from .problems import CommandError, reporting
 from .regions import BUILT, code_files
 from .stubs import make_stub
@@ -35,12 +36,13 @@ def export(
     student: Annotated[
         Path, typer.Option("--student", metavar="DIR", help="A folder that does not exist yet, or is empty.")
     ],
+    lang: Lang = None,
 ) -> None:
     """Write a course to hand out: stubs, tests, commands; without the reference, mistakes and maintainers' files."""
-    with reporting():
+    with reporting(lang) as words:
         workspace = Workspace()
         if student.exists() and (not student.is_dir() or any(student.iterdir())):
-            raise CommandError(f"--student: expected a folder that does not exist or is empty, got {student}")
+            raise CommandError("export_folder", folder=student)
         names = [name for name in _names() if _handed_out(name)]
         for name in names:
             _copy(name, student / name)
@@ -52,7 +54,7 @@ def export(
         for readme in sorted(HANDOUT.iterdir()):
             shutil.copy(readme, student)
         _commit(student)
-        show(f"wrote {student} ({len(names)} files). Your students begin with: ./course next")
+        show(words("export_wrote", folder=student, count=len(names)))
 
 
 def _handed_out(name: str) -> bool:

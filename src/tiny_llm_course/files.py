@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import json
 import os
 import shutil
@@ -12,6 +11,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
+from .problems import CommandError
 from .syllabus import Text
 
 __all__ = ["Backups", "ChangedSinceError", "Undone", "write_whole"]
@@ -60,7 +60,7 @@ class Backups:
         """Write files below the root, or remove those of None; what they hold is kept first, in the folder returned.
 
         Raises:
-            PermissionError: one is read-only. Nothing was changed.
+            CommandError: one is read-only. Nothing was changed.
         """
         _check_writable(files)
         copies = self._keep(list(files), reason)
@@ -78,7 +78,7 @@ class Backups:
 
         Raises:
             ChangedSinceError: something was written in the same lines. Nothing was changed.
-            PermissionError: a file is read-only. Nothing was changed.
+            CommandError: a file is read-only. Nothing was changed.
         """
         open_ = [copies for copies in self.all() if not (copies / "undone").exists()]
         if not open_:
@@ -148,4 +148,4 @@ def _check_writable(files: Iterable[Path]) -> None:
     """Replacing a file asks nobody whether it may be written, so this does."""
     for path in files:
         if path.exists() and not path.stat().st_mode & 0o222:
-            raise PermissionError(errno.EACCES, "is read-only, so nothing was changed; chmod u+w allows it", str(path))
+            raise CommandError("read_only", file=os.path.relpath(path), exit_code=1)

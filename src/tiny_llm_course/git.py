@@ -31,11 +31,9 @@ class Git:
 
     def check_ready(self) -> None:
         if not (self._root / ".git").exists():
-            raise CommandError(
-                f"update needs a git clone; {self._root} is none. Clone the course, then copy src/tiny_llm"
-            )
+            raise CommandError("git_no_clone", folder=self._root)
         if (Path(self.run("rev-parse", "--absolute-git-dir").decode().strip()) / "MERGE_HEAD").exists():
-            raise CommandError("a merge is in progress; end it with git commit or git merge --abort", exit_code=1)
+            raise CommandError("git_merging", exit_code=1)
 
     def fetch(self, source: str, branch: str) -> str:
         self.run("fetch", "--quiet", source, branch)
@@ -89,5 +87,5 @@ class Git:
         if run.returncode:
             command = next(part for part in arguments if part != "-c" and "=" not in part)
             said = " ".join(run.stderr.decode(errors="replace").split())
-            raise CommandError(f"git {command} failed: {said}", exit_code=1)
+            raise CommandError("git_failed", command=command, said=said, exit_code=1)
         return run.stdout

@@ -13,8 +13,8 @@ from typing import Annotated
 
 import typer
 
-from .language import Lang, Messages
-from .problems import CommandError, reporting
+from .language import Lang, Messages, phrase
+from .problems import CommandError, one_of, reporting
 from .terminal import left, show
 from .toml import read_toml
 from .workspace import IS_CLONE, ROOT
@@ -42,11 +42,10 @@ def install(
     lang: Lang = None,
 ) -> None:
     """Install the packages that only some commands need."""
-    with reporting():
-        say = Messages(lang)
+    with reporting(lang) as say:
         for name in what or ():
             if name not in WHAT:
-                raise CommandError(f"install: expected {', '.join(WHAT)}, got {name!r}")
+                raise CommandError("wrong_value", option="install", expected=one_of(WHAT), got=name)
         if not what:
             _list(say)
             return
@@ -105,14 +104,15 @@ def _pdm(environment: Path) -> list[str]:
 def _run(command: list[str], names: list[str]) -> None:
     """Install, and keep in mind what was asked for: ./course installs it again after an update."""
     if shutil.which(command[0]) is None:
-        raise CommandError(f"install: {command[0]} made this environment and is not on PATH; put it there", exit_code=1)
+        raise CommandError("install_no_tool", tool=command[0], exit_code=1)
     settings = {"PDM_PROJECT": str(ROOT), "PDM_PYTHON": sys.executable, "PDM_IGNORE_ACTIVE_VENV": "1"}
     settings |= {"PDM_CHECK_UPDATE": "0", "UV_PROJECT_ENVIRONMENT": sys.prefix}
     run = subprocess.run(command, cwd=ROOT if IS_CLONE else None, env=os.environ | settings)
     left_over = [package for name in names for package in missing(name)]
     if run.returncode or left_over:
-        reason = f"not installed: {', '.join(left_over)}" if left_over else f"exit code {run.returncode}"
-        raise CommandError(f"install: {' '.join(command)} failed ({reason}); its own lines above say why", exit_code=1)
+        ended, absent = phrase("exit_code", code=run.returncode), phrase("install_absent", names=", ".join(left_over))
+        reason = absent if left_over else ended
+        raise CommandError("install_failed", command=" ".join(command), reason=reason, exit_code=1)
     if (Path(sys.prefix) / "pdm").exists():
         asked = [*DEFAULT, *(part for name in WHAT if not missing(name) for part in WHAT[name])]
         (Path(sys.prefix) / "options").write_text(" ".join(options_of_pdm(asked)) + "\n", encoding="utf-8")

@@ -7,11 +7,12 @@ from typing import Annotated
 
 import typer
 
+from .asked import asked_task
 from .catalogue import entry_of
 from .language import Lang, Messages
 from .problems import reporting
 from .progress import SKIPPED, SOLVED
-from .syllabus import Task, TaskId, Week, day_of, select_task, tasks, weeks
+from .syllabus import Task, TaskId, Week, day_of, tasks, weeks
 from .terminal import bar, show, signs, wrapped
 from .workspace import Workspace
 
@@ -33,14 +34,14 @@ TaskArgument = Annotated[
 
 def next_task(lang: Lang = None) -> None:
     """Say what to do next: task, chapter, file and line, test command."""
-    with reporting():
-        show_next(Workspace(), Messages(lang))
+    with reporting(lang) as say:
+        show_next(Workspace(), say)
 
 
 def progress(lang: Lang = None) -> None:
     """Show all tasks: solved, skipped, open."""
-    with reporting():
-        progress_table(Workspace(), Messages(lang))
+    with reporting(lang) as say:
+        progress_table(Workspace(), say)
 
 
 def progress_table(workspace: Workspace, say: Messages) -> None:
@@ -57,8 +58,8 @@ def hint(
     lang: Lang = None,
 ) -> None:
     """Help with a task, a little at a time."""
-    with reporting():
-        say, workspace = Messages(lang), Workspace()
+    with reporting(lang) as say:
+        workspace = Workspace()
         chosen = chosen_task(task, workspace)
         if chosen is None:
             show_next(workspace, say)
@@ -84,7 +85,7 @@ def show_hint(workspace: Workspace, task: Task, more: bool, say: Messages, next_
 
 def chosen_task(text: str | None, workspace: Workspace) -> Task | None:
     """The task with this id; of None the next open one, or None if all are done."""
-    return workspace.next_task() if text is None else select_task(text)
+    return workspace.next_task() if text is None else asked_task(text)
 
 
 def show_next(workspace: Workspace, say: Messages, task: Task | None = None) -> None:

@@ -2,29 +2,55 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import socket
 import sys
 import traceback
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
 
 import typer
 
-from .syllabus import SyllabusError, day_of, weeks
+from .language import LANGUAGES, Messages, Phrase, phrase, speaking
+from .syllabus import day_of, weeks
 from .terminal import as_called
 from .unsolved import Stub, task_in_message, unsolved
 
-__all__ = ["CommandError", "is_learners", "reporting", "say"]
+__all__ = ["CommandError", "is_learners", "one_of", "os_reason", "reporting", "say"]
+
+
+_REASONS = {  # the others are told as the system tells them
+    errno.ENOENT: phrase("os_absent"),
+    errno.EACCES: phrase("os_denied"),
+    errno.EPERM: phrase("os_denied"),
+    errno.EISDIR: phrase("os_folder"),
+    errno.ENOTDIR: phrase("os_no_folder"),
+    errno.EEXIST: phrase("os_exists"),
+    errno.ENOSPC: phrase("os_full"),
+    errno.EROFS: phrase("os_read_only"),
+    errno.EADDRINUSE: phrase("os_port_used"),
+    errno.EADDRNOTAVAIL: phrase("os_address"),
+    socket.EAI_NONAME: phrase("os_host"),
+}
 
 
 class CommandError(Exception):
-    """One line: what is wrong, what was expected, what to do. Exit code 2: the call is at fault; 1: something else."""
+    """What is wrong, what was expected, what to do: one line.
 
-    def __init__(self, message: str, exit_code: int = 2):
-        super().__init__(" ".join(message.split()))
-        self.exit_code = exit_code
+    key: of errors.toml. values: what the text names; a Phrase is told in the text's language. exit_code: 2, the call is
+    at fault; 1, something else.
+    """
+
+    def __init__(self, key: str, /, exit_code: int = 2, **values: object):
+        super().__init__(key, values)
+        self.key, self.exit_code, self.values = key, exit_code, values
+
+    def __str__(self) -> str:
+        """In the language of the command that runs."""
+        return " ".join(Messages()(self.key, **self.values).split())
 
 
 def say(text: str = "", style: str = "dim") -> None:
@@ -35,18 +61,28 @@ def say(text: str = "", style: str = "dim") -> None:
 
 
 @contextmanager
-def reporting() -> Iterator[None]:
+def reporting(language: str | None = None) -> Iterator[Messages]:
     """Turn what a command raises into lines on stderr and an exit code.
 
     Errors of `tiny_llm` are explained to the learner who wrote it; other programming errors go through.
+    language: what --lang says, in which the command and its errors are told. None: the locale's.
     """
+    is_known = language in (None, *LANGUAGES)
+    with speaking(language if is_known else None) as words, _reported():
+        if not is_known:
+            raise CommandError("wrong_value", option="--lang", expected=one_of(LANGUAGES), got=language)
+        yield words
+
+
+@contextmanager
+def _reported() -> Iterator[None]:
     try:
         yield
-    except (CommandError, SyllabusError) as problem:
-        say(f"error: {problem}", style="red")
-        raise typer.Exit(getattr(problem, "exit_code", 2)) from None
+    except CommandError as problem:
+        say(Messages()("error", problem=problem), style="red")
+        raise typer.Exit(problem.exit_code) from None
     except KeyboardInterrupt:
-        say("\ninterrupted")
+        say("\n" + Messages()("interrupted"))
         raise typer.Exit(130) from None
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # for what is flushed at exit
@@ -55,11 +91,21 @@ def reporting() -> Iterator[None]:
         if _is_of_package(error):
             text = _explain(error)
         elif isinstance(error, OSError) and error.filename:
-            text = f"error: {error.filename}: {error.strerror}"
+            text = Messages()("error", problem=phrase("os_problem", file=error.filename, reason=os_reason(error)))
         else:
             raise
         say(text, style="red")
         raise typer.Exit(1) from None
+
+
+def one_of(names: Iterable[object]) -> Phrase:
+    """What is expected: one of these."""
+    return phrase("one_of", names=", ".join(map(str, names)))
+
+
+def os_reason(error: OSError) -> Phrase | str:
+    """Why the system refused something."""
+    return _REASONS.get(error.errno or 0) or error.strerror or str(error)
 
 
 def is_learners(error: Exception) -> bool:
@@ -77,18 +123,20 @@ def _explain(error: Exception) -> str:
         return str(error)
     imports = isinstance(error, SyntaxError)  # whose traceback only says who imported the file
     where = [] if imports else traceback.format_list(_frames(error)[-3:])
-    return "".join(["error in src/tiny_llm:\n", *where, *traceback.format_exception_only(error)]).rstrip()
+    return "".join([Messages()("error_in_package") + "\n", *where, *traceback.format_exception_only(error)]).rstrip()
 
 
 def _open_tasks(stubs: list[Stub]) -> str:
-    first = stubs[0]
-    count = len({stub.task for stub in stubs})
-    day = day_of(first.task)
-    return (
-        f"src/tiny_llm is not finished: {count} {'task is' if count == 1 else 'tasks are'} still to be written.\n"
-        f"first: {first.task.words} ({day.chapter['en']})\n"
-        f"file:  {os.path.relpath(first.file)}:{first.line}\n"
-        f"test:  {first.task.test_command}"
+    first, words = stubs[0], Messages()
+    return words(
+        "package_unfinished",
+        count=len({stub.task for stub in stubs}),
+        task=first.task,
+        week=first.task.week,
+        day=first.task.day,
+        chapter=words.of(day_of(first.task).chapter),
+        file=f"{os.path.relpath(first.file)}:{first.line}",
+        command=first.task.test_command,
     )
 
 

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
-from .language import Lang, Messages
+from .language import Lang, Messages, phrase
 from .problems import CommandError, reporting, say
 from .session import DEFAULT_IMPL, PACKAGES, package_of
 from .terminal import left, right, show, wrapped
@@ -61,14 +61,13 @@ def roofline(
     lang: Lang = None,
 ) -> None:
     """Measure how fast this machine reads memory and multiplies, and what that means for a model."""
-    with reporting():
-        words = Messages(lang)
+    with reporting(lang) as words:
         package = package_of(impl)
         if bits <= 0:
-            raise CommandError(f"--bits: expected more than 0, got {bits:g}")
+            raise CommandError("wrong_value", option="--bits", expected=phrase("above", least=0), got=bits)
         costs, config = import_module(f"{package}.costs"), _config(package, model)
         list(points(costs, config, costs.Machine(1, 1), bits / 8))  # a stub says so before anything is measured
-        speeds = measure_speeds(PACKAGES[DEFAULT_IMPL], lambda what: say(f"measuring: {what} ..."))
+        speeds = measure_speeds(PACKAGES[DEFAULT_IMPL], lambda what: say(f"{words('bench_measuring')}: {what} ..."))
         peak = max(speeds.float32, speeds.bfloat16)
         machine = costs.Machine(peak, speeds.bandwidth)
         found = list(points(costs, config, machine, bits / 8))
@@ -93,7 +92,7 @@ def measure_speeds(package: str, progress: Callable[[str], None] = lambda what: 
     try:
         return import_module(f"{package}.kernels.roofline").measure(progress)
     except RuntimeError as error:
-        raise CommandError(str(error), exit_code=1) from None
+        raise CommandError("no_kernels", reason=error, exit_code=1) from None
 
 
 def _config(package: str, model: str | None) -> Any:
@@ -105,7 +104,7 @@ def _config(package: str, model: str | None) -> Any:
     try:
         return config.from_pretrained(import_module(f"{package}.models").resolve(model))
     except (OSError, ValueError) as error:
-        raise CommandError(f"--model: {error}", exit_code=1) from None
+        raise CommandError("bad_model", option="--model", reason=error, exit_code=1) from None
 
 
 def _print(words: Messages, of_model: str, speeds: Any, machine: Any, found: list[Point]) -> None:

@@ -11,14 +11,15 @@ from typing import Annotated
 
 import typer
 
+from .asked import asked_days, asked_task
 from .build_ext import ensure_bridge
 from .catalogue import entry_of
-from .language import Lang, Messages
+from .language import Lang, Messages, phrase
 from .problems import CommandError, reporting
 from .progress import SKIPPED, SOLVED
 from .runner import Result, Run, files_of, processors, pytest_command, run_tests
 from .session import PACKAGES, package_of
-from .syllabus import Day, TaskId, select_days, select_task
+from .syllabus import Day, TaskId
 from .task_lines import TaskLines, open_task_of
 from .terminal import show, wrapped
 from .workspace import ROOT, Place, Workspace
@@ -45,17 +46,16 @@ def run(
     One task: ./course test w1d1.1, or ./course test --week 1 --day 1 -- -k task_1
     Any other option goes to pytest, whose own output is then shown: -v, -x, --lf, --pdb, --junitxml=FILE, ...
     """
-    with reporting():
+    with reporting(lang) as say:
         package = package_of(impl)
-        say = Messages(lang)
         arguments = context.args
         if arguments and re.fullmatch(r"w\d+d\d+\.\d+", arguments[0].lower()):
-            task = select_task(arguments[0]).id
+            task = asked_task(arguments[0]).id
             week, day = str(task.week), str(task.day)
             arguments = ["-k", f"test_task_{task.task}_", *arguments[1:]]
-        days = select_days(week, day)
+        days = asked_days(week, day)
         if not (ROOT / "tests" / days[0].test_file).exists():
-            raise CommandError(f"the tests are not in {ROOT / 'tests'}; run this in a clone of the course")
+            raise CommandError("tests_missing", folder=ROOT / "tests")
         ensure_bridge(package, days, say)
         if _chooses_only(arguments):
             raise typer.Exit(_summarised(days, package, arguments, every, say))
@@ -83,7 +83,7 @@ def _summarised(days: list[Day], package: str, arguments: list[str], every: bool
     done = run_tests(days, package, arguments, lines.update, jobs=min(processors(), MAX_PROCESSES))
     lines.finish(done)
     if not done.results and not done.problem:
-        raise CommandError(_nothing_chosen(days, arguments), NONE_CHOSEN)
+        raise _nothing_chosen(days, arguments)
     workspace = Workspace()
     kept = keep_progress(workspace, done) if is_mine else Kept()
     show_outcome(done, kept, every, say)
@@ -92,12 +92,17 @@ def _summarised(days: list[Day], package: str, arguments: list[str], every: bool
     return 0 if not done.problem and all(result.outcome == "passed" for result in done.results) else 1
 
 
-def _nothing_chosen(days: list[Day], arguments: list[str]) -> str:
-    known = "; ".join(
-        f"week {day.week} day {day.number} has {', '.join(f'task_{task.id.task}' for task in day.tasks)}"
+def _nothing_chosen(days: list[Day], arguments: list[str]) -> CommandError:
+    known = [
+        phrase(
+            "tasks_of_day",
+            week=day.week,
+            day=day.number,
+            tasks=", ".join(f"task_{task.id.task}" for task in day.tasks),
+        )
         for day in days
-    )
-    return f"{' '.join(arguments)}: expected the name of a test or task, found none like it; {known}"
+    ]
+    return CommandError("no_test_chosen", arguments=" ".join(arguments), known=known, exit_code=NONE_CHOSEN)
 
 
 @dataclass

@@ -19,9 +19,9 @@ import typer
 
 from .engine import LAYERS, Wanted
 from .install import install_command
-from .language import Lang, Messages
+from .language import Lang, Messages, phrase
 from .live import Live
-from .problems import CommandError, reporting, say
+from .problems import CommandError, os_reason, reporting, say
 from .serving import Options, Serving
 from .serving_options import Cache, Check, Draft, MaxRunning, NumDrafts, Pages, PageSize, TokenBudget
 from .session import DEFAULT_IMPL, package_of
@@ -78,32 +78,29 @@ def serve(
     lang: Lang = None,
 ) -> None:
     """Serve a model to OpenAI's clients, with /v1/completions and /v1/chat/completions."""
-    with reporting():
-        words = Messages(lang)
-        _check(words, port, max_waiting, max_body, timeout, api_key)
+    with reporting(lang) as words:
+        _check(port, max_waiting, max_body, timeout, api_key)
         wanted = Wanted(package_of(impl), model, dtype, bits, layers, threads)
         options = Options(wanted, max_running, token_budget, cache, pages, page_size, check, draft, num_drafts)
         limits = {"max_body": max_body, "timeout": timeout, "api_key": api_key, "origins": allow_origin or []}
         asyncio.run(_Service(options, words, host, port, max_waiting).run(limits))
 
 
-def _check(words: Messages, port: int, max_waiting: int, max_body: int, timeout: float, api_key: str | None) -> None:
+def _check(port: int, max_waiting: int, max_body: int, timeout: float, api_key: str | None) -> None:
     for name, value, expected, holds in (
-        ("--port", port, "0 to 65535", 0 <= port < 2**16),
-        ("--max-waiting", max_waiting, "0 or more", max_waiting >= 0),
-        ("--max-body", max_body, "1 or more", max_body >= 1),
-        ("--timeout", timeout, "more than 0", timeout > 0),
-        ("--api-key", api_key, "at least one letter", api_key != ""),
+        ("--port", port, phrase("from_to", first=0, last=2**16 - 1), 0 <= port < 2**16),
+        ("--max-waiting", max_waiting, phrase("at_least", least=0), max_waiting >= 0),
+        ("--max-body", max_body, phrase("at_least", least=1), max_body >= 1),
+        ("--timeout", timeout, phrase("above", least=0), timeout > 0),
+        ("--api-key", api_key, phrase("some_letters"), api_key != ""),
     ):
         if not holds:
-            raise CommandError(f"{name}: expected {expected}, got {value!r}")
+            raise CommandError("wrong_value", option=name, expected=expected, got=value)
     for name in NEEDED:
         try:
             import_module(name)
         except ModuleNotFoundError:
-            raise CommandError(
-                words("serve_no_extra", name=name, command=install_command("serve")), exit_code=1
-            ) from None
+            raise CommandError("serve_no_extra", name=name, command=install_command("serve"), exit_code=1) from None
 
 
 def _listener(host: str, port: int) -> socket.socket:
@@ -111,7 +108,7 @@ def _listener(host: str, port: int) -> socket.socket:
         family, *_, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
         listener = socket.create_server(address[:2], family=family, backlog=1024)
     except OSError as error:
-        raise CommandError(f"--host {host} --port {port}: {error.strerror or error}", exit_code=1) from None
+        raise CommandError("serve_address", host=host, port=port, reason=os_reason(error), exit_code=1) from None
     listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # or an event waits for the last one's receipt
     return listener
 

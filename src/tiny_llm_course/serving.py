@@ -10,8 +10,8 @@ from importlib.util import find_spec
 from typing import Any
 
 from .engine import Engine, Wanted, open_stubs
-from .language import Messages
-from .problems import CommandError, say
+from .language import Messages, phrase
+from .problems import CommandError, one_of, say
 from .unsolved import Stub
 
 __all__ = ["KINDS", "NGRAM", "Kind", "Options", "Serving", "kinds_of", "missing"]
@@ -67,17 +67,19 @@ class Options:
         for name in ("max_running", "page_size", "pages", "num_drafts"):
             value = getattr(self, name)
             if value is not None and value < 1:
-                raise CommandError(f"--{name.replace('_', '-')}: expected 1 or more, got {value}")
+                raise CommandError(
+                    "wrong_value",
+                    option=f"--{name.replace('_', '-')}",
+                    expected=phrase("at_least", least=1),
+                    got=value,
+                )
         if self.token_budget < self.max_running:
-            raise CommandError(
-                f"--token-budget: expected at least {self.max_running}, one for each request that runs "
-                f"(--max-running), got {self.token_budget}"
-            )
+            raise CommandError("budget_too_small", least=self.max_running, got=self.token_budget)
         known = [kind.name for kind in kinds_of(self.wanted.package)]
         if self.cache not in (None, *known):
-            raise CommandError(f"--cache: expected one of {', '.join(known)}, got {self.cache!r}")
+            raise CommandError("wrong_value", option="--cache", expected=one_of(known), got=self.cache)
         if self.cache == "slots" and self.pages is not None:
-            raise CommandError("--pages: expected a cache in pages, got --cache slots; leave one of them out")
+            raise CommandError("pages_of_slots")
 
 
 class Serving:
@@ -124,15 +126,10 @@ class Serving:
         module, draft = self._module("drafters"), self.options.draft
         if draft == NGRAM:
             return module.NGramDrafter()
-        try:
-            loaded = Engine(replace(self.options.wanted, model=str(draft)))
-        except CommandError as error:
-            raise CommandError(str(error).replace("--model", "--draft", 1), error.exit_code) from error
+        loaded = Engine(replace(self.options.wanted, model=str(draft)), option="--draft")
         size, expected = (model.config.vocab_size for model in (loaded.model, self.model))
         if size != expected:
-            raise CommandError(
-                f"--draft: expected a model with a vocabulary of {expected} tokens, got {size} in {draft}"
-            )
+            raise CommandError("draft_vocabulary", expected=expected, got=size, draft=draft)
         return module.ModelDrafter(loaded.model, self._cache(loaded, longest))
 
     def _module(self, name: str) -> Any:
@@ -141,7 +138,7 @@ class Serving:
     def need(self, days: Sequence[int], name: str) -> None:
         """Raise CommandError if a task of these days of week 3 is open, which is needed for what is named."""
         if stub := missing(self._open, days):
-            raise CommandError(self._words("serving_open", name=name, **_place(stub)), exit_code=1)
+            raise _open(name, stub)
 
     def _choose(self) -> Kind:
         """What was asked for, or the furthest cache that is written."""
@@ -191,7 +188,7 @@ class Serving:
 def kinds_of(package: str) -> list[Kind]:
     """The caches that a package has, be they written or stubs."""
     if find_spec(f"{package}.serving") is None:
-        raise CommandError(f"{package} has no package `serving`: it is week 3's; update the course", exit_code=1)
+        raise CommandError("no_serving", package=package, exit_code=1)
     return [kind for kind in KINDS if find_spec(f"{package}.serving.{kind.module}") is not None]
 
 
@@ -201,6 +198,7 @@ def missing(stubs: Sequence[Stub], days: Sequence[int]) -> Stub | None:
     return next((stub for stub in needed if stub.file.suffix != ".metal" and stub.file.stem not in _NOT_RUN), None)
 
 
-def _place(stub: Stub) -> dict[str, object]:
+def _open(name: str, stub: Stub) -> CommandError:
     file = f"{os.path.relpath(stub.file)}:{stub.line}"
-    return {"task": stub.task, "file": file, "command": stub.task.test_command}
+    command = stub.task.test_command
+    return CommandError("serving_open", name=name, task=stub.task, file=file, command=command, exit_code=1)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Iterator
-from contextlib import suppress
 from dataclasses import dataclass, field
 from importlib import import_module
 from importlib.util import find_spec
@@ -12,7 +11,10 @@ from time import perf_counter
 from typing import Any
 
 from .engine import Engine, Wanted
-from .problems import CommandError
+from .language import Messages, phrase
+from .params import PARAMS
+from .problems import CommandError, one_of
+from .terminal import left
 
 __all__ = ["DEFAULT_IMPL", "PACKAGES", "Reply", "Session", "Settings", "package_of"]
 
@@ -20,7 +22,7 @@ PACKAGES = {"ref": "tiny_llm_ref", "mine": "tiny_llm"}
 if find_spec("tiny_llm_ref") is None:  # an instructor withheld it
     del PACKAGES["ref"]
 DEFAULT_IMPL = next(iter(PACKAGES))
-_OPTIONS = {"temperature": "--temp", "stops": "--stop"}  # where they are not named as the argument is
+_OPTIONS = {"temperature": "--temp"}  # where they are not named as the argument is
 _CONTROL = {code: "\ufffd" for code in [*range(32), *range(127, 160)] if chr(code) not in "\n\t"}
 
 
@@ -31,7 +33,7 @@ def package_of(impl: str) -> str:
         CommandError: it names none.
     """
     if impl not in PACKAGES:
-        raise CommandError(f"--impl: expected one of {', '.join(PACKAGES)}, got {impl!r}")
+        raise CommandError("wrong_value", option="--impl", expected=one_of(PACKAGES), got=impl)
     return PACKAGES[impl]
 
 
@@ -50,17 +52,14 @@ class Settings:
 
     def __post_init__(self) -> None:
         if self.max_tokens < 0:
-            raise CommandError(f"--max-tokens: expected 0 or more, got {self.max_tokens}")
-        if not 0 <= (self.sampling["seed"] or 0) < 2**64:
-            raise CommandError(f"--seed: expected 0 to 2**64 - 1, got {self.sampling['seed']}")
-        checks = PACKAGES[DEFAULT_IMPL]  # the reference's, if it is there, since a learner's code may have none
-        try:
-            with suppress(NotImplementedError):  # a stub: whether it is needed shows when text is generated
-                import_module(f"{checks}.generate").StopStrings(self.stops)
-                import_module(f"{checks}.sampler").make_sampler(**self.sampling)
-        except ValueError as error:
-            name, _, rest = str(error).partition(":")
-            raise CommandError(f"{_OPTIONS.get(name, '--' + name.replace('_', '-'))}:{rest}; see --help") from None
+            raise CommandError(
+                "wrong_value", option="--max-tokens", expected=phrase("at_least", least=0), got=self.max_tokens
+            )
+        asked = [*self.sampling.items(), *(("stop", stop) for stop in self.stops)]
+        for name, value in asked:
+            if value is not None and not PARAMS[name].holds(value):
+                option = _OPTIONS.get(name, f"--{name.replace('_', '-')}")
+                raise CommandError("wrong_value", option=option, expected=PARAMS[name].expected, got=value)
 
 
 @dataclass
@@ -85,18 +84,25 @@ class Reply:
     @property
     def line(self) -> str:
         """The statistics in short."""
-        speed = f" at {self._speed}" if self._speed else ""
-        return f"{self.prompt_tokens} tokens in, {len(self.times)} out{speed}; {self.ended}"
+        counts = {"read": self.prompt_tokens, "written": len(self.times), "ended": self.ended}
+        if not self._speed:
+            return Messages()("reply_line", **counts)
+        return Messages()("reply_line_speed", speed=self._speed, **counts)
 
     @property
     def table(self) -> str:
         """The statistics in full."""
+        words = Messages()
         wait = self.times[0] - self.start if self.times else 0
-        first = f" {_speed(self.prompt_tokens, wait):>14}   first token after {wait:.2f} s" if self.times else ""
-        return (
-            f"prompt     {self.prompt_tokens:>6} tokens{first}\n"
-            f"generated  {len(self.times):>6} tokens {self._speed:>14}   {self.ended}\n"
-            f"memory     {_peak_memory():>6.0f} MB at most"
+        first = words("reply_first", seconds=f"{wait:.2f}") if self.times else ""
+        rows = [
+            ("reply_prompt", self.prompt_tokens, "reply_tokens", _speed(self.prompt_tokens, wait), first),
+            ("reply_generated", len(self.times), "reply_tokens", self._speed, self.ended),
+            ("reply_memory", round(_peak_memory()), "reply_megabytes", "", ""),
+        ]
+        return "\n".join(
+            f"{left(words(label), 10)} {number:>6} {words(unit)} {speed:>14}   {note}".rstrip()
+            for label, number, unit, speed, note in rows
         )
 
     @property
@@ -142,20 +148,21 @@ class Session:
                 _show(text)
             reply.ended = self._ending(reply)
         except KeyboardInterrupt:
-            reply.interrupted, reply.ended = True, "interrupted"
+            reply.interrupted, reply.ended = True, Messages()("interrupted")
         finally:
             if reply.text and not reply.text.endswith("\n"):
                 _show("\n")
         return reply
 
     def _ending(self, reply: Reply) -> str:
+        words = Messages()
         if not reply.exhausted:
-            return "stop string found"
+            return words("reply_stopped")
         if len(reply.times) == self.max_tokens:
-            return "--max-tokens reached"
+            return words("reply_most")
         if reply.prompt_tokens + len(reply.times) == self.context:
-            return f"context of {self.context} tokens full"
-        return "end of text"
+            return words("reply_full", context=self.context)
+        return words("reply_end")
 
 
 def _sampler(package: str, sampling: dict[str, Any]) -> Any:
@@ -168,7 +175,7 @@ def _sampler(package: str, sampling: dict[str, Any]) -> Any:
 
 def _check_text(*texts: str) -> None:
     if any("\ud800" <= letter <= "\udfff" for letter in "".join(texts)):  # what stands for bytes that are not UTF-8
-        raise CommandError("the text: expected UTF-8, got other bytes; convert it, for instance with iconv")
+        raise CommandError("text_not_utf8")
 
 
 def _show(text: str) -> None:

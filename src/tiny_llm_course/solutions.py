@@ -10,13 +10,15 @@ from typing import Annotated
 
 import typer
 
+from .asked import asked_days, asked_task
 from .files import ChangedSinceError
-from .language import Lang, Messages
+from .language import Lang, Messages, phrase
 from .lessons import TaskArgument, chosen_task, show_next
 from .problems import CommandError, reporting
 from .progress import SKIPPED
-from .splice import SpliceError, splice
-from .syllabus import Day, Task, TaskId, day_of, select_days, select_task
+from .regions import is_native
+from .splice import SpliceError, definitions, splice
+from .syllabus import Day, Task, TaskId, day_of
 from .terminal import show
 from .update import take_back_commit
 from .workspace import Workspace
@@ -34,18 +36,18 @@ def solution(
     lang: Lang = None,
 ) -> None:
     """Show a task's solution as a change of your code, or put it in place of your code."""
-    with reporting():
-        say, workspace = Messages(lang), Workspace()
+    with reporting(lang) as say:
+        workspace = Workspace()
         if day is not None:
             if task is not None:
-                raise CommandError("expected a task or --day, got both")
+                raise CommandError("exclusive", one="TASK", other="--day")
             _fill_in_day(_day(day), workspace, say)
             return
         chosen = chosen_task(task, workspace)
         if chosen is None:
             show_next(workspace, say)
         elif not workspace.has_solutions:
-            raise CommandError(say("withheld", task=chosen.id), exit_code=1)
+            raise CommandError("withheld", task=chosen.id, exit_code=1)
         elif apply:
             _write(
                 workspace,
@@ -63,9 +65,9 @@ def reset(
     task: Annotated[str, typer.Argument(metavar="TASK", help="A task's id, such as w1d1.1.")], lang: Lang = None
 ) -> None:
     """Put a task's stub back in place of your code."""
-    with reporting():
-        say, workspace = Messages(lang), Workspace()
-        chosen = select_task(task)
+    with reporting(lang) as say:
+        workspace = Workspace()
+        chosen = asked_task(task)
         changed = {}
         for file, names in workspace.parts(day_of(chosen.id), chosen.id).items():
             changed[file] = _spliced(workspace, file, workspace.stub(file), names, _read(file))
@@ -78,13 +80,13 @@ def reset(
 
 def undo(lang: Lang = None) -> None:
     """Take back the last solution, reset or update."""
-    with reporting():
-        say, workspace = Messages(lang), Workspace()
+    with reporting(lang) as say:
+        workspace = Workspace()
         try:
             done = workspace.backups.undo()
         except ChangedSinceError as changed:
-            names = {"file": os.path.relpath(changed.path), "copy": os.path.relpath(changed.copy)}
-            raise CommandError(say("changed_since", **names), exit_code=1) from None
+            file, copy = os.path.relpath(changed.path), os.path.relpath(changed.copy)
+            raise CommandError("changed_since", file=file, copy=copy, exit_code=1) from None
         if done is None:
             show(say("nothing_to_undo"))
             return
@@ -95,7 +97,7 @@ def undo(lang: Lang = None) -> None:
 def _fill_in_day(day: Day, workspace: Workspace, say: Messages) -> None:
     open_ = [task for task in day.tasks if workspace.state(task.id) is None]
     if not workspace.has_solutions:
-        raise CommandError(say("withheld", task=day.tasks[0].id), exit_code=1)
+        raise CommandError("withheld", task=day.tasks[0].id, exit_code=1)
     if not open_:
         show(say("day_done", week=day.week, day=day.number))
         return
@@ -119,7 +121,20 @@ def _spliced(workspace: Workspace, file: Path, source: str, names: list[str], be
     try:
         return splice(before or workspace.stub(file), source, names, os.path.relpath(file))
     except SpliceError as error:
-        raise CommandError(str(error), exit_code=1) from None
+        raise _explained(error, file, names, before) from None
+
+
+def _explained(error: SpliceError, file: Path, names: list[str], before: str) -> CommandError:
+    """Why a file was left alone: it does not parse, or does not have what is to be replaced."""
+    name = os.path.relpath(file)
+    if error.__cause__ is not None:
+        return CommandError("splice_unreadable", reason=error.__cause__, exit_code=1)
+    if is_native(file):
+        missing = next(task for task in names if f"// task {task} begin" not in before)
+        return CommandError("splice_markers", file=name, task=missing, exit_code=1)
+    found = definitions(before)
+    missing_names = ", ".join(name for name in names if name not in found)
+    return CommandError("splice_renamed", file=name, names=missing_names, exit_code=1)
 
 
 def _write(
@@ -141,7 +156,9 @@ def _show(workspace: Workspace, task: Task, say: Messages) -> None:
     for file, text in _with_solutions(workspace, [task]).items():
         name = file.relative_to(workspace.root).as_posix()
         yours, theirs = _read(file).splitlines(keepends=True), text.splitlines(keepends=True)
-        difference += difflib.unified_diff(yours, theirs, f"{name} (yours)", f"{name} (solution)")
+        difference += difflib.unified_diff(
+            yours, theirs, f"{name} ({say('diff_yours')})", f"{name} ({say('diff_solution')})"
+        )
     if not difference:
         show(say("solution_same", task=task.id))
         return
@@ -154,8 +171,8 @@ def _show(workspace: Workspace, task: Task, say: Messages) -> None:
 def _day(text: str) -> Day:
     match = re.fullmatch(r"(\d+)\.(\d+)", text)
     if match is None:
-        raise CommandError(f"--day: expected week and day such as 1.2, got {text!r}")
-    return select_days(match[1], match[2])[0]
+        raise CommandError("wrong_value", option="--day", expected=phrase("week_and_day"), got=text)
+    return asked_days(match[1], match[2])[0]
 
 
 def _read(file: Path) -> str:
@@ -165,9 +182,7 @@ def _read(file: Path) -> str:
     try:
         return file.read_bytes().decode("utf-8")
     except UnicodeDecodeError as error:
-        raise CommandError(
-            f"{os.path.relpath(file)} is not UTF-8: {error}; it was left as it is", exit_code=1
-        ) from None
+        raise CommandError("not_utf8", file=os.path.relpath(file), reason=error, exit_code=1) from None
 
 
 def _listed(files: list[Path], workspace: Workspace) -> str:

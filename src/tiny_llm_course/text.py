@@ -14,6 +14,7 @@ from tiny_llm_models import BUNDLED
 
 from .chat import Chat
 from .engine import BITS, DTYPES, LAYERS, Wanted
+from .language import Lang, Messages
 from .problems import CommandError, reporting, say
 from .session import DEFAULT_IMPL, PACKAGES, Session, Settings, package_of
 
@@ -123,15 +124,16 @@ def main(
     bits: Bits = None,
     layers: Layers = LAYERS[0],
     threads: Threads = None,
+    lang: Lang = None,
 ) -> None:
     """Let a model write on from a prompt, or answer it. The text goes to stdout, all else to stderr."""
-    with reporting():
+    with reporting(lang):
         _prepare_streams()
         sampling = _sampling(temp, top_k, top_p, min_p, repetition_penalty, seed)
         wanted = Wanted(package_of(impl), model, dtype, bits, layers, threads)
         settings = Settings(wanted, max_tokens, stop or [], sampling)
         if raw and system is not None:
-            raise CommandError("--system: expected a chat, got --raw; leave one of them out")
+            raise CommandError("system_of_raw")
         text = _read_prompt(prompt)
         session = Session(settings)
         reply = session.reply(_encode(session, text, system, raw))
@@ -156,19 +158,18 @@ def chat(
     bits: Bits = None,
     layers: Layers = LAYERS[0],
     threads: Threads = None,
+    lang: Lang = None,
 ) -> None:
     """Talk with a model. Each line of stdin is a message; /help lists what else can be typed."""
-    with reporting():
+    with reporting(lang) as words:
         _prepare_streams()
         sampling = _sampling(temp, top_k, top_p, min_p, repetition_penalty, seed)
         session = Session(
             Settings(Wanted(package_of(impl), model, dtype, bits, layers, threads), max_tokens, stop or [], sampling)
         )
         if not session.has_chat_template:
-            raise CommandError(
-                "--model: expected a checkpoint with a chat template, got one without; try ./course main --raw"
-            )
-        Chat(session, system).run()
+            raise CommandError("no_chat_template")
+        Chat(session, system, words).run()
 
 
 def _sampling(
@@ -196,25 +197,20 @@ def _prepare_streams() -> None:
 def _read_prompt(prompt: str | None) -> str:
     """--prompt, or stdin, or, where that is a terminal or /dev/null, the example."""
     if prompt is None and stat.S_ISCHR(os.fstat(sys.stdin.fileno()).st_mode):
-        say(f"prompt: {DEFAULT_PROMPT}")
+        say(Messages()("prompt_example", prompt=DEFAULT_PROMPT))
         return DEFAULT_PROMPT
     text = sys.stdin.read().removesuffix("\n") if prompt is None else prompt
     if not text:
-        raise CommandError("the prompt: expected some text, got none; give --prompt TEXT or pipe a text in")
+        raise CommandError("prompt_empty")
     return text
 
 
 def _encode(session: Session, prompt: str, system: str | None, raw: bool | None) -> list[int]:
     wants_chat = "--system" if system is not None else "--chat" if raw is False else None
     if wants_chat and not session.has_chat_template:
-        raise CommandError(
-            f"{wants_chat}: expected a checkpoint with a chat template, got one without; use --raw alone"
-        )
+        raise CommandError("chat_needs_template", option=wants_chat)
     chats = session.has_chat_template and not raw
     tokens = session.encode_chat(system, [prompt]) if chats else session.encode(prompt)
     if len(tokens) >= session.context:
-        raise CommandError(
-            f"the prompt: expected fewer tokens than this model's context of {session.context}, got {len(tokens)}; "
-            "shorten it"
-        )
+        raise CommandError("prompt_too_long", context=session.context, count=len(tokens))
     return tokens

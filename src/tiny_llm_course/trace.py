@@ -10,8 +10,8 @@ from typing import Annotated
 
 import typer
 
-from .language import Lang, Messages
-from .problems import CommandError, reporting
+from .language import Lang, Messages, phrase
+from .problems import CommandError, one_of, reporting
 from .session import DEFAULT_IMPL, PACKAGES
 from .terminal import left, right, show, wrapped
 
@@ -40,9 +40,11 @@ class Sizes:
     def __post_init__(self) -> None:
         for option, size in zip(_OPTIONS, vars(self).values(), strict=True):
             if size < 1:
-                raise CommandError(f"{option}: expected 1 or more, got {size}")
+                raise CommandError("wrong_value", option=option, expected=phrase("at_least", least=1), got=size)
         if self.H_q % self.H_kv:
-            raise CommandError(f"--kv-heads: expected a divisor of {self.H_q} heads, got {self.H_kv}")
+            raise CommandError(
+                "wrong_value", option="--kv-heads", expected=phrase("divisor_of", number=self.H_q), got=self.H_kv
+            )
 
 
 @dataclass(frozen=True)
@@ -100,17 +102,16 @@ def trace(
     lang: Lang = None,
 ) -> None:
     """Follow multi-head attention step by step: shapes, parameters, operations, bytes, and how they grow."""
-    with reporting():
-        say = Messages(lang)
+    with reporting(lang) as say:
         if dtype not in BYTES:
-            raise CommandError(f"--dtype: expected one of {', '.join(BYTES)}, got {dtype!r}")
+            raise CommandError("wrong_value", option="--dtype", expected=one_of(BYTES), got=dtype)
         sizes = _sizes(batch, seq, hidden, heads, kv_heads, head_dim) if model is None else _of(model, batch, seq)
         _show(sizes, dtype, say)
 
 
 def _sizes(B: int, L: int, E: int, heads: int, kv_heads: int | None, head_dim: int | None) -> Sizes:
     if head_dim is None and (heads < 1 or E % heads):
-        raise CommandError(f"--heads: expected a divisor of --hidden {E}, got {heads}; or give --head-dim too")
+        raise CommandError("wrong_value", option="--heads", expected=phrase("heads_of_hidden", hidden=E), got=heads)
     return Sizes(B, L, E, heads, heads if kv_heads is None else kv_heads, head_dim or E // heads)
 
 
@@ -120,7 +121,7 @@ def _of(model: str, batch: int, seq: int) -> Sizes:
         path = import_module(f"{package}.models").resolve(model)
         config = import_module(f"{package}.config").ModelConfig.from_pretrained(path)
     except (OSError, ValueError) as error:
-        raise CommandError(f"--model: {error}", exit_code=1) from None
+        raise CommandError("bad_model", option="--model", reason=error, exit_code=1) from None
     heads = config.num_attention_heads, config.num_key_value_heads, config.head_dim
     return Sizes(batch, seq, config.hidden_size, *heads)
 

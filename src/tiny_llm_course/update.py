@@ -33,8 +33,7 @@ def update(
     lang: Lang = None,
 ) -> None:
     """Bring in a newer course: your functions are kept, new and changed stubs come in, undo takes it back."""
-    with reporting():
-        say = Messages(lang)
+    with reporting(lang) as say:
         workspace = Workspace()
         git = Git(workspace.root)
         git.check_ready()
@@ -44,7 +43,7 @@ def update(
             return
         changes = _changes(workspace, git, head, new)
         if changes.refused:
-            raise CommandError(say("update_refused", reasons=" ".join(changes.refused)), exit_code=1)
+            raise CommandError("update_refused", reasons=" ".join(changes.refused), exit_code=1)
         copies = workspace.backups.write(changes.files, say.in_all("what_update", commit=new[:10]))
         for path in changes.executable:
             path.chmod(0o755)

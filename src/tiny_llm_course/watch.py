@@ -35,10 +35,9 @@ POLL = 1.0  # seconds between looks at the files' times, for file systems that s
 
 def watch(task: TaskArgument = None, lang: Lang = None) -> None:
     """Test the current task whenever a file is saved. Keys: n next, h hint, l list, r run, q quit."""
-    with reporting():
-        say = Messages(lang)
+    with reporting(lang) as say:
         if not (sys.stdin.isatty() and sys.stdout.isatty()):
-            raise CommandError("watch needs a terminal; in scripts use `test`")
+            raise CommandError("watch_terminal")
         workspace = Workspace()
         chosen = chosen_task(task, workspace)
         if chosen is None:

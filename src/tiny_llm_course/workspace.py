@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from .files import Backups, write_whole
+from .language import Messages
 from .progress import Progress
 from .regions import SUFFIXES, is_native, parts_of, regions
 from .stubs import make_stub
@@ -97,7 +98,7 @@ class Workspace:
         for file in self.files(day):
             name = file.relative_to(self.root).as_posix()
             if not file.exists():
-                return f"{name} is missing; its stubs: ./course reset {day.tasks[0].id}, or git checkout {name}"
+                return Messages()("file_missing", file=name, task=day.tasks[0].id)
             try:
                 (regions if is_native(file) else parse)(file.read_text(encoding="utf-8", errors="replace"), name)
             except StubError as error:

@@ -14,7 +14,7 @@ import typer
 from ..engine import check_threads, set_threads
 from ..files import write_whole
 from ..language import Lang, Messages
-from ..problems import CommandError, reporting, say
+from ..problems import CommandError, one_of, reporting, say
 from ..session import PACKAGES, package_of
 from ..syllabus import select_days, select_task
 from ..terminal import left, right, show, wrapped
@@ -44,10 +44,10 @@ def bench(
     lang: Lang = None,
 ) -> None:
     """Measure your kernels of week 2, beside MLX's operations and the course's fastest. Takes some minutes."""
-    with reporting():
-        words, package = Messages(lang), package_of(impl)
+    with reporting(lang) as words:
+        package = package_of(impl)
         if device not in ("cpu", "gpu"):
-            raise CommandError(f"--device: expected cpu or gpu, got {device}")
+            raise CommandError("wrong_value", option="--device", expected=one_of(("cpu", "gpu")), got=device)
         command = f"tiny-llm bench --impl {impl}" + " --smoke" * smoke + " --device gpu" * (device == "gpu")
         if device == "gpu":
             _bench_gpu(package, smoke, kernels, model, save, command, words)
@@ -149,4 +149,4 @@ def speed(tokens: float) -> str:
 
 def _save(file: Path, found: dict[str, Any], command: str) -> None:
     write_whole(file, (json.dumps(about(command, "mlx", "numpy") | found, indent=1) + "\n").encode())
-    say(f"wrote {file}")
+    say(Messages()("viz_wrote", file=file))

@@ -11,15 +11,15 @@ from typing import Annotated
 import typer
 
 from .. import bridge
+from ..asked import asked_days
 from ..build_ext import has_kernels
 from ..files import write_whole
-from ..language import Messages
-from ..problems import CommandError, reporting, say
+from ..language import Lang, Messages, phrase
+from ..problems import CommandError, one_of, os_reason, reporting, say
 from ..runner import processors
-from ..syllabus import select_days
 from ..terminal import show
 from ..workspace import Workspace
-from .formats import EACH, LEGEND, TOGETHER, from_json, table_line
+from .formats import EACH, TOGETHER, from_json, table_line
 from .grades import Grade, Limits, grade_all
 from .html_report import html_report
 from .submissions import find_submissions
@@ -48,17 +48,18 @@ def grade(
     patience: Annotated[float, typer.Option(metavar="S", help="Seconds that a test waits for one answer.")] = 10,
     seconds: Annotated[float, typer.Option(metavar="S", help="Seconds for all tests of a submission.")] = 300,
     memory: Annotated[int, typer.Option(metavar="MIB", help="Memory of a submission. Not enforced on macOS.")] = 4096,
+    lang: Lang = None,
 ) -> None:
     """Grade submissions with the course's own tests: a point for each task of which all tests pass.
 
     The code of a submission runs in a process of its own, which never sees a score.
     """
-    with reporting():
+    with reporting(lang) as words:
         limits = Limits(patience, seconds, memory * 2**20)
         _check(paths, form, out, hidden, jobs, limits)
-        days = select_days(week, day)
+        days = asked_days(week, day)
         if has_kernels(days) and not bridge.is_current(Workspace().reference):
-            bridge.build([Workspace().reference], Messages(), say)
+            bridge.build([Workspace().reference], words, say)
         submissions = find_submissions(paths)
         live = form == "table" and out is None
         progress = _Progress([submission.name for submission in submissions], live)
@@ -69,10 +70,10 @@ def grade(
             for one in grades:
                 content = json.dumps(EACH[form](one), indent=1, ensure_ascii=False)
                 write_whole(out / f"{_file_name(one.name)}.json", content.encode())
-            say(f"wrote {len(grades)} files into {out}")
+            say(words("grade_wrote", count=len(grades), folder=out))
         elif out:
             write_whole(out, TOGETHER[form](grades).encode())
-            say(f"wrote {out}")
+            say(words("viz_wrote", file=out))
         elif not live:
             typer.echo(TOGETHER[form](grades), nl=False)
 
@@ -80,32 +81,41 @@ def grade(
 def report(
     grades: Annotated[Path, typer.Argument(metavar="GRADES", help="What `grade --format json --out GRADES` wrote.")],
     out: Annotated[Path, typer.Option(metavar="FILE", help="Where to write the page.")] = Path("report.html"),
+    lang: Lang = None,
 ) -> None:
     """Make one page of grades: tasks by students, and the most common mistakes. Beside it the same as CSV."""
-    with reporting():
+    with reporting(lang) as words:
         try:
             found = from_json(grades.read_text(encoding="utf-8"))
         except (OSError, ValueError) as error:
-            raise CommandError(f"{grades}: expected what `grade --format json --out FILE` wrote: {error}") from None
+            reason = os_reason(error) if isinstance(error, OSError) else str(error)
+            raise CommandError("grades_unreadable", file=grades, reason=reason) from None
         write_whole(out, html_report(found).encode())
         write_whole(out.with_suffix(".csv"), TOGETHER["csv"](found).encode())
-        show(f"wrote {out} and {out.with_suffix('.csv')}")
+        show(words("viz_wrote", file=f"{out}, {out.with_suffix('.csv')}"))
 
 
 def _check(paths: list[Path], form: str, out: Path | None, hidden: Path | None, jobs: int, limits: Limits) -> None:
     for path in paths:
         if not path.exists():
-            raise CommandError(f"{path}: there is no such file or folder")
+            raise CommandError("no_such_path", path=path)
     if form not in FORMATS:
-        raise CommandError(f"--format: expected one of {', '.join(FORMATS)}, got {form!r}")
+        raise CommandError("wrong_value", option="--format", expected=one_of(FORMATS), got=form)
     if form in EACH and (out is None or out.is_file()):
-        raise CommandError(f"--format {form} writes a file for each submission: expected --out FOLDER, got {out}")
+        raise CommandError("grade_folder", form=form)
     if form in TOGETHER and out is not None and out.is_dir():
-        raise CommandError(f"--format {form} writes one file: expected --out FILE, got the folder {out}")
+        raise CommandError("grade_file", form=form, out=out)
     if hidden is not None and not any(hidden.glob("*.py")):
-        raise CommandError(f"--hidden: expected a folder with test files, got {hidden}")
-    if jobs < 0 or limits.patience <= 0 or limits.seconds <= 0 or limits.memory <= 0:
-        raise CommandError("--jobs, --patience, --seconds, --memory: expected numbers above 0")
+        raise CommandError("grade_hidden", folder=hidden)
+    if jobs < 0:
+        raise CommandError("wrong_value", option="--jobs", expected=phrase("at_least", least=0), got=jobs)
+    for option, limit in (
+        ("--patience", limits.patience),
+        ("--seconds", limits.seconds),
+        ("--memory", limits.memory // 2**20),
+    ):
+        if limit <= 0:
+            raise CommandError("wrong_value", option=option, expected=phrase("above", least=0), got=limit)
 
 
 class _Progress:
@@ -124,12 +134,12 @@ class _Progress:
             if self._prints:
                 show(line)
         if sys.stderr.isatty():
-            typer.echo(f"{len(self._done)} of {self._count} graded", nl=False, err=True)
+            typer.echo(Messages()("grade_done", done=len(self._done), count=self._count), nl=False, err=True)
 
     def end(self) -> None:
         self._clear()
         if self._prints:
-            show(LEGEND, dim=True)
+            show(Messages()("grade_legend"), dim=True)
 
     @staticmethod
     def _clear() -> None:

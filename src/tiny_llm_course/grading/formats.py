@@ -11,26 +11,25 @@ from collections.abc import Callable
 from typing import Any
 
 from ..catalogue import entry_of
+from ..language import Messages
 from ..syllabus import TaskId, select_task
 from .grades import SOLVED, UNSOLVED, Grade, TaskGrade
 
-__all__ = ["EACH", "LEGEND", "TOGETHER", "from_json", "table_line"]
+__all__ = ["EACH", "TOGETHER", "from_json", "table_line"]
 
 Json = dict[str, Any]
-
-
-LEGEND = "x passed, - failed, . not begun; one sign a task"
 
 
 def table_line(grade: Grade) -> str:
     """Points, a sign for each task, name, and why it could not be tested."""
     signs = "".join("x" if task.points else "." if task.outcome == UNSOLVED else "-" for task in grade.tasks)
     problem = f"  {grade.problem.splitlines()[0]}" if grade.problem else ""
-    return f"{grade.points:>3} of {len(grade.tasks)}  {signs}  {grade.name}{problem}"
+    points = Messages()("grade_points", points=f"{grade.points:>3}", count=len(grade.tasks))
+    return f"{points}  {signs}  {grade.name}{problem}"
 
 
 def _table(grades: list[Grade]) -> str:
-    return "\n".join([*map(table_line, grades), LEGEND]) + "\n"
+    return "\n".join([*map(table_line, grades), Messages()("grade_legend")]) + "\n"
 
 
 def _csv(grades: list[Grade]) -> str:

@@ -113,12 +113,10 @@ def _tests(hidden: Path | None) -> Iterator[Path]:
 def _check_hidden(days: list[Day], tests: Path) -> None:
     run = run_tests(days, "tiny_llm", ["--collect-only"], tests=tests)
     if run.problem:
-        raise CommandError(f"--hidden: the tests cannot be read: {run.problem}")
+        raise CommandError("grade_hidden_unreadable", reason=run.problem)
     if run.unmarked:
-        raise CommandError(
-            f"--hidden: expected a mark with a task of the course, such as @pytest.mark.task('{days[0].tasks[0].id}'), "
-            f"on each test; none on {', '.join(run.unmarked)}"
-        )
+        example = days[0].tasks[0].id
+        raise CommandError("grade_hidden_unmarked", example=example, tests=", ".join(run.unmarked))
 
 
 def _grade(submission: Submission, days: list[Day], tests: Path, limits: Limits, stop: threading.Event) -> Grade:

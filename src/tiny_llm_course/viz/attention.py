@@ -7,6 +7,7 @@ import shutil
 
 import numpy as np
 
+from ..language import phrase
 from ..problems import CommandError
 from ..terminal import show, signs
 from .labels import padded, shortened, token_labels
@@ -48,7 +49,9 @@ def show_attention(
 
 def _check(option: str, value: int, count: int) -> None:
     if not 0 <= value < count:
-        raise CommandError(f"{option}: expected 0 to {count - 1}, since the model has {count}, got {value}")
+        raise CommandError(
+            "wrong_value", option=option, expected=phrase("viz_of_model", last=count - 1, count=count), got=value
+        )
 
 
 def _text(seen: Attention) -> str:

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from ..language import Lang, Messages
+from ..language import Lang
 from ..problems import reporting
 from ..session import DEFAULT_IMPL
 from ..text import DEFAULT_MODEL, Impl, MinP, Model, Temp, TopK, TopP
@@ -39,11 +39,11 @@ def attention(
     lang: Lang = None,
 ) -> None:
     """Where each token looks: a picture of one head, or of all, and a page to look around in."""
-    with reporting():
+    with reporting(lang) as words:
         from .attention import show_attention
         from .output import Output
 
-        show_attention(Output(out, Messages(lang)), model, impl, prompt, layer, head, draws_all)
+        show_attention(Output(out, words), model, impl, prompt, layer, head, draws_all)
 
 
 @app.command()
@@ -56,11 +56,11 @@ def rope(
     lang: Lang = None,
 ) -> None:
     """How pairs turn with the position, and how the dot product of a query and a key falls with their distance."""
-    with reporting():
+    with reporting(lang) as words:
         from .output import Output
         from .rope import show_rope
 
-        show_rope(Output(out, Messages(lang)), impl, dims, base, positions)
+        show_rope(Output(out, words), impl, dims, base, positions)
 
 
 @app.command()
@@ -75,11 +75,11 @@ def mask(
     lang: Lang = None,
 ) -> None:
     """Which keys a query sees: the causal mask, the padding mask, and both together."""
-    with reporting():
+    with reporting(lang) as words:
         from .mask import show_mask
         from .output import Output
 
-        show_mask(Output(out, Messages(lang)), impl, queries, keys, lengths)
+        show_mask(Output(out, words), impl, queries, keys, lengths)
 
 
 @app.command()
@@ -96,12 +96,12 @@ def sampling(
     lang: Lang = None,
 ) -> None:
     """The likeliest next tokens, before and after each step of the sampler."""
-    with reporting():
+    with reporting(lang) as words:
         from .output import Output
         from .sampling import show_sampling
 
         settings = {"temperature": temp, "top_k": top_k, "top_p": top_p, "min_p": min_p}
-        show_sampling(Output(out, Messages(lang)), model, impl, prompt, tokens, settings)
+        show_sampling(Output(out, words), model, impl, prompt, tokens, settings)
 
 
 @app.command()
@@ -113,11 +113,11 @@ def kernel(
     lang: Lang = None,
 ) -> None:
     """What each thread of a threadgroup reads and writes between barriers; the two that race are red."""
-    with reporting():
+    with reporting(lang) as words:
         from .kernel import show_kernel
         from .output import Output
 
-        show_kernel(Output(out, Messages(lang)), file, call, threadgroup)
+        show_kernel(Output(out, words), file, call, threadgroup)
 
 
 @app.command()
@@ -133,7 +133,7 @@ def schedule(
     lang: Lang = None,
 ) -> None:
     """Which requests each step of an engine served: prefill, decode and preemptions, who waited, and pages."""
-    with reporting():
+    with reporting(lang) as words:
         from .schedule import show_schedule
 
-        show_schedule(file, out, Messages(lang))
+        show_schedule(file, out, words)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from metal_host import Counts, MetalKernelError
 
-from ..language import Messages
+from ..language import Messages, phrase
 from ..problems import CommandError
 from ..terminal import left, right, show
 from .kernel_call import Call, Sizes, call_in
@@ -27,9 +27,9 @@ def show_kernel(output: Output, script: Path, number: int, threadgroup: str) -> 
     number: which of its kernel calls. threadgroup: such as "0,0,0".
     """
     if number < 1:
-        raise CommandError(f"--call: expected a number from 1 on, got {number}")
+        raise CommandError("wrong_value", option="--call", expected=phrase("at_least", least=1), got=number)
     if not script.is_file():
-        raise CommandError(f"{script}: expected a Python script, and found none")
+        raise CommandError("viz_script", script=script)
     at = _position(threadgroup)
     show(f"$ python {script}", dim=True)  # what it prints comes now
     call, problem = call_in(script, number, at)
@@ -107,6 +107,6 @@ def _width(text: str) -> int:
 def _position(text: str) -> Sizes:
     parts = [part.strip() for part in text.split(",")]
     if len(parts) > 3 or not all(part.isdecimal() for part in parts):
-        raise CommandError(f"--threadgroup: expected three numbers such as 0,0,0, got {text!r}")
+        raise CommandError("wrong_value", option="--threadgroup", expected=phrase("viz_three_numbers"), got=text)
     x, y, z = (*map(int, parts), 0, 0, 0)[:3]
     return x, y, z

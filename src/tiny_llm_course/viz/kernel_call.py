@@ -17,6 +17,7 @@ import mlx.core as mx
 
 from metal_host import Counts, Event, KernelCall, MetalKernelError, Trace, counting, threadgroups_of, tracing, watching
 
+from ..language import Messages, phrase
 from ..problems import CommandError
 
 __all__ = ["Call", "Sizes", "call_in"]
@@ -79,21 +80,22 @@ def call_in(script: Path, number: int, at: Sizes) -> tuple[Call, CommandError | 
     recorder = _Recorder(number, at)
     problem = recorder.run(script)
     if recorder.failed:
-        raise _ScriptError(script, recorder.failed)
+        raise _raised(script, recorder.failed)
     if recorder.found is None:
-        raise problem or CommandError(_too_few(script, number, recorder.calls))
+        raise problem or _too_few(script, number, recorder.calls)
     call = replace(recorder.found, of=recorder.calls)
     if not all(0 <= one < count for one, count in zip(at, call.threadgroups, strict=True)):
         last = ",".join(str(count - 1) for count in call.threadgroups)
         got = ",".join(map(str, at))
-        raise CommandError(f"--threadgroup: expected 0,0,0 to {last}, those of kernel {call.name}, got {got}")
+        raise CommandError("viz_threadgroup", last=last, name=call.name, got=got)
     return call, problem
 
 
-def _too_few(script: Path, number: int, calls: int) -> str:
+def _too_few(script: Path, number: int, calls: int) -> CommandError:
     if calls:
-        return f"--call: expected 1 to {calls}, the kernel calls of {script}, got {number}"
-    return f"{script}: expected a script that calls a kernel made by metal_host.metal_kernel, and it called none"
+        expected = phrase("viz_calls", calls=calls, script=script)
+        return CommandError("wrong_value", option="--call", expected=expected, got=number)
+    return CommandError("viz_no_call", script=script)
 
 
 class _Recorder:
@@ -112,9 +114,9 @@ class _Recorder:
             try:
                 runpy.run_path(str(script), run_name="__main__")
             except SystemExit as end:
-                return CommandError(f"{script}: ended with {end.code}", exit_code=1) if end.code else None
+                return CommandError("viz_script_ended", script=script, code=end.code, exit_code=1) if end.code else None
             except Exception as error:
-                return None if self._is_kernels(error) else _ScriptError(script, error)
+                return None if self._is_kernels(error) else _raised(script, error)
         return None
 
     def _make(self, call: KernelCall) -> list[mx.array]:
@@ -161,15 +163,19 @@ class _Recorder:
 
 
 class _ScriptError(CommandError):
-    """What a script raised, in as many lines as it has, behind the script's own line."""
+    """What a script raised, in as many lines as it has."""
 
-    def __init__(self, script: Path, error: Exception):
-        frames = [f.lineno for f in traceback.extract_tb(error.__traceback__) if f.filename == str(script)]
-        line = error.lineno if isinstance(error, SyntaxError) and error.filename == str(script) else None
-        place = ":".join(map(str, [script, *[line or frames[-1]]] if line or frames else [script]))
-        text = error.msg if isinstance(error, SyntaxError) else str(error)
-        super().__init__("", 1)
-        self.args = (f"{place}: {type(error).__name__}: {text}",)
+    def __str__(self) -> str:
+        return Messages()(self.key, **self.values)
+
+
+def _raised(script: Path, error: Exception) -> CommandError:
+    """What a script raised, behind the script's own line."""
+    frames = [f.lineno for f in traceback.extract_tb(error.__traceback__) if f.filename == str(script)]
+    line = error.lineno if isinstance(error, SyntaxError) and error.filename == str(script) else None
+    place = ":".join(map(str, [script, *[line or frames[-1]]] if line or frames else [script]))
+    text = error.msg if isinstance(error, SyntaxError) else str(error)
+    return _ScriptError("viz_script_raised", exit_code=1, place=place, error=f"{type(error).__name__}: {text}")
 
 
 @contextmanager

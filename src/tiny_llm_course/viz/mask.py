@@ -8,6 +8,7 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from ..language import phrase
 from ..problems import CommandError
 from ..session import package_of
 from ..terminal import show, signs
@@ -25,9 +26,11 @@ def show_mask(output: Output, impl: str, queries: int, keys: int, lengths: str) 
     """Print the three masks of each row of a batch, and draw them."""
     row_lengths = _lengths(lengths, keys)
     if not 1 <= keys <= MAX_KEYS:
-        raise CommandError(f"--keys: expected 1 to {MAX_KEYS}, got {keys}")
+        raise CommandError("wrong_value", option="--keys", expected=phrase("from_to", first=1, last=MAX_KEYS), got=keys)
     if not 1 <= queries <= keys:
-        raise CommandError(f"--queries: expected 1 to {keys}, the number of keys, got {queries}")
+        raise CommandError(
+            "wrong_value", option="--queries", expected=phrase("viz_keys_of_queries", keys=keys), got=queries
+        )
     say = output.say
     causal = np.array(import_module(f"{package_of(impl)}.attention").causal_mask(queries, keys)) == 0  # L, S
     title = say("viz_mask_title", queries=queries, keys=keys, first=keys - queries, last=keys - 1)
@@ -66,8 +69,6 @@ def _lengths(text: str, keys: int) -> list[int]:
     parts = text.split(",")
     lengths = [int(part) for part in parts if part.strip().isdecimal()]
     if len(lengths) < len(parts) or not all(0 <= length <= keys for length in lengths) or len(lengths) > MAX_ROWS:
-        raise CommandError(
-            f"--lengths: expected up to {MAX_ROWS} numbers from 0 to {keys}, the number of keys, with commas between "
-            f"them, got {text!r}"
-        )
+        expected = phrase("viz_lengths", rows=MAX_ROWS, keys=keys)
+        raise CommandError("wrong_value", option="--lengths", expected=expected, got=text)
     return lengths

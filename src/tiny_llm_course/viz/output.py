@@ -9,7 +9,7 @@ from pathlib import Path
 
 from ..install import install_command
 from ..language import Messages
-from ..problems import CommandError
+from ..problems import CommandError, os_reason
 from ..terminal import show
 
 __all__ = ["Output"]
@@ -42,7 +42,5 @@ class Output:
             self._folder.mkdir(parents=True, exist_ok=True)
             path.write_bytes(content)
         except OSError as error:
-            raise CommandError(
-                f"--out: expected a folder that can be written to, got {self._folder}: {error.strerror}"
-            ) from None
+            raise CommandError("viz_out_folder", folder=self._folder, reason=os_reason(error)) from None
         show(self.say("viz_wrote", file=path))

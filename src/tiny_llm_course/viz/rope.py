@@ -9,6 +9,7 @@ from importlib import import_module
 import mlx.core as mx
 import numpy as np
 
+from ..language import phrase
 from ..problems import CommandError
 from ..session import package_of
 from ..terminal import BAR, show, signs
@@ -83,8 +84,10 @@ def _read_off(impl: str, dims: int, base: float, positions: int) -> Turns:
 
 def _check(dims: int, base: float, positions: int) -> None:
     if dims % 2 or not 2 <= dims <= MAX_DIMS:
-        raise CommandError(f"--dims: expected an even number from 2 to {MAX_DIMS}, got {dims}")
+        raise CommandError("wrong_value", option="--dims", expected=phrase("viz_even", last=MAX_DIMS), got=dims)
     if not 1 < base < math.inf:
-        raise CommandError(f"--base: expected a number above 1, got {base}")
+        raise CommandError("wrong_value", option="--base", expected=phrase("above", least=1), got=base)
     if not 2 <= positions <= MAX_POSITIONS:
-        raise CommandError(f"--positions: expected 2 to {MAX_POSITIONS}, got {positions}")
+        raise CommandError(
+            "wrong_value", option="--positions", expected=phrase("from_to", first=2, last=MAX_POSITIONS), got=positions
+        )

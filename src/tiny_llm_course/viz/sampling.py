@@ -9,7 +9,7 @@ from typing import Any
 import mlx.core as mx
 import numpy as np
 
-from ..language import Messages
+from ..language import Messages, phrase
 from ..problems import CommandError
 from ..session import package_of
 from ..terminal import right, show, signs
@@ -46,7 +46,9 @@ def show_sampling(
 ) -> None:
     """Print the likeliest next tokens, before and after each step, and draw them."""
     if not 1 <= count <= MAX_TOKENS:
-        raise CommandError(f"--tokens: expected 1 to {MAX_TOKENS}, got {count}")
+        raise CommandError(
+            "wrong_value", option="--tokens", expected=phrase("from_to", first=1, last=MAX_TOKENS), got=count
+        )
     say = output.say
     text = given_or(say("viz_sampling_prompt"), prompt)
     subject = Subject(model, impl, **sampling)

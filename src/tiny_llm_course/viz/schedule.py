@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 from pathlib import Path
 
-from ..language import Messages
+from ..language import Messages, phrase
 from ..problems import CommandError
 from ..terminal import left, right, show
 from .output import Output
@@ -20,8 +20,10 @@ FORMATS = (".png", ".svg", ".html")
 def show_schedule(file: Path, out: Path, say: Messages) -> None:
     """Print what a recorded run was like, and draw it. out: a file of one of FORMATS, or a folder for two of them."""
     if out.suffix and out.suffix not in FORMATS and not out.is_dir():
-        raise CommandError(f"--out: expected a folder, or a file that ends in {', '.join(FORMATS)}, got {out}")
-    run = read_run(file, say)
+        raise CommandError(
+            "wrong_value", option="--out", expected=phrase("viz_out_file", formats=", ".join(FORMATS)), got=str(out)
+        )
+    run = read_run(file)
     show(run.title(say), bold=True)
     show(_text(run, say) + "\n")
     is_file = out.suffix in FORMATS and not out.is_dir()

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ..language import Messages
+from ..language import Messages, Phrase, phrase
 from ..problems import CommandError
 from ..run_record import FORMAT, VERSION
 
@@ -84,27 +84,30 @@ class Run:
         return say("viz_schedule_title", model=self.about["model"], cache=self.about["cache"])
 
 
-def read_run(file: Path, words: Messages) -> Run:
+def read_run(file: Path) -> Run:
     """Raises a CommandError if it is not what it should be, which says where."""
     try:
         data = json.loads(file.read_text(encoding="utf-8"))
     except (ValueError, RecursionError):
         data = None
     if not isinstance(data, dict) or data.get("format") != FORMAT:
-        raise CommandError(words("viz_schedule_no_run", file=file))
+        raise CommandError("viz_schedule_no_run", file=file)
     if data.get("version") != VERSION:
-        raise CommandError(words("viz_schedule_version", file=file, version=_shown(data.get("version")), known=VERSION))
+        raise CommandError("viz_schedule_version", file=file, version=_shown(data.get("version")), known=VERSION)
     try:
         _check(data)
     except _RunError as problem:
-        where, expects, got = problem.args
-        expected = words(f"viz_schedule_{expects}")
-        raise CommandError(words("viz_schedule_wrong", file=file, where=where, expected=expected, got=got)) from None
+        where, expected, got = problem.args
+        raise CommandError("viz_schedule_wrong", file=file, where=where, expected=expected, got=got) from None
     return _Layout(data).run()
 
 
 class _RunError(Exception):
     """Where, what was expected, what came."""
+
+
+def _text(value: object) -> bool:
+    return isinstance(value, str) and not any("\ud800" <= letter <= "\udfff" for letter in value)
 
 
 def _whole(value: object) -> bool:
@@ -115,22 +118,27 @@ def _seconds(value: object) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value) and value >= 0
 
 
-_EXPECTED: dict[str, Callable[[Any], bool]] = {
-    "text": lambda value: isinstance(value, str) and not any("\ud800" <= letter <= "\udfff" for letter in value),
-    "whole": _whole,
-    "positive": lambda value: _whole(value) and value > 0,
-    "seconds": _seconds,
-    "list": lambda value: isinstance(value, list),
-    "object": lambda value: isinstance(value, dict),
-    "some": lambda value: isinstance(value, list) and value != [],
+_KINDS: dict[str, tuple[Phrase, Callable[[Any], bool]]] = {  # what is expected, and whether a value is it
+    "text": (phrase("viz_schedule_text"), _text),
+    "whole": (phrase("expects_whole", least=0), _whole),
+    "positive": (phrase("expects_whole", least=1), lambda value: _whole(value) and value > 0),
+    "seconds": (phrase("viz_schedule_seconds"), _seconds),
+    "list": (phrase("viz_schedule_list"), lambda value: isinstance(value, list)),
+    "object": (phrase("viz_schedule_object"), lambda value: isinstance(value, dict)),
+    "some": (phrase("viz_schedule_some"), lambda value: isinstance(value, list) and value != []),
 }
+
+
+def _expect(expects: str, value: object, where: str) -> None:
+    expected, holds = _KINDS[expects]
+    if not holds(value):
+        raise _RunError(where, expected, _shown(value))
 
 
 def _get(entry: Any, name: str, where: str, expects: str) -> Any:
     """A value of an object, of the kind that is expected."""
     value = entry.get(name) if isinstance(entry, dict) else None
-    if not _EXPECTED[expects](value):
-        raise _RunError(f"{where}.{name}".lstrip("."), expects, _shown(value))
+    _expect(expects, value, f"{where}.{name}".lstrip("."))
     return value
 
 
@@ -150,7 +158,7 @@ def _check(data: dict[str, Any]) -> None:
     before = 0.0
     for where, step in _items(data, "steps", "", "some"):
         if _get(step, "time", where, "seconds") < before:
-            raise _RunError(f"{where}.time", "later", _shown(step["time"]))
+            raise _RunError(f"{where}.time", phrase("viz_schedule_later"), _shown(step["time"]))
         before = step["time"]
         _check_step(where, step, requests, data.get("pages") is not None)
     for where, aborted in _items(data, "aborted", ""):
@@ -163,16 +171,14 @@ def _check_step(where: str, step: Any, requests: dict[str, Any], has_pages: bool
     seen: set[str] = set()
     for place, chunk in _items(step, "chunks", where):
         if _get(chunk, "id", place, "text") not in requests or chunk["id"] in seen:
-            raise _RunError(f"{place}.id", "known", _shown(chunk["id"]))
+            raise _RunError(f"{place}.id", phrase("viz_schedule_known"), _shown(chunk["id"]))
         seen.add(chunk["id"])
         _get(chunk, "start", place, "whole"), _get(chunk, "length", place, "positive")
         _get(chunk, "scored", place, "whole")
     for place, id in _items(step, "preempted", where):
-        if not _EXPECTED["text"](id):
-            raise _RunError(place, "text", _shown(id))
+        _expect("text", id, place)
     for id, why in _get(step, "finished", where, "object").items():
-        if not _EXPECTED["text"](why):
-            raise _RunError(f"{where}.finished[{_shown(id)}]", "text", _shown(why))
+        _expect("text", why, f"{where}.finished[{_shown(id)}]")
 
 
 def _shown(value: object) -> str:

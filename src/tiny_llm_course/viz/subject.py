@@ -35,7 +35,7 @@ _GREEDY = {
 def given_or(example: str, prompt: str | None) -> str:
     """The prompt, if one was given."""
     if prompt == "":
-        raise CommandError("--prompt: expected some text, got none")
+        raise CommandError("prompt_empty")
     return example if prompt is None else prompt
 
 
@@ -88,11 +88,9 @@ class Subject(Session):
         """
         tokens = self.encode(text)
         if len(tokens) > self.context:
-            raise CommandError(
-                f"--prompt: expected at most {self.context} tokens, this model's context, got {len(tokens)}"
-            )
+            raise CommandError("viz_prompt_tokens", limit=self.context, count=len(tokens))
         if limit is not None and len(tokens) > limit:
-            raise CommandError(f"--prompt: expected at most {limit} tokens, to be shown on a page, got {len(tokens)}")
+            raise CommandError("viz_prompt_page", limit=limit, count=len(tokens))
         return tokens
 
     def pieces(self, tokens: list[int]) -> list[bytes]:
@@ -122,5 +120,5 @@ class Subject(Session):
         """
         logits: mx.array = self._model(mx.array([tokens]))[:, -1].astype(mx.float32)
         if mx.isnan(logits).any():
-            raise CommandError("the model's scores: expected numbers, got NaN", exit_code=1)
+            raise CommandError("viz_nan", exit_code=1)
         return logits
