@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
-from .problems import CommandError
 from .syllabus import Text
 
 __all__ = ["Backups", "ChangedSinceError", "Undone", "write_whole"]
@@ -146,6 +145,8 @@ class Backups:
 
 def _check_writable(files: Iterable[Path]) -> None:
     """Replacing a file asks nobody whether it may be written, so this does."""
+    from .problems import CommandError  # here, since tests load this module, and need no texts
+
     for path in files:
         if path.exists() and not path.stat().st_mode & 0o222:
             raise CommandError("read_only", file=os.path.relpath(path), exit_code=1)

@@ -21,7 +21,7 @@ from tiny_llm_course.__main__ import app
 from tiny_llm_course.batch_input import KEYS, read_requests
 from tiny_llm_course.batch_results import Results
 from tiny_llm_course.engine import Wanted
-from tiny_llm_course.language import LANGUAGES, Messages
+from tiny_llm_course.language import LANGUAGES, Messages, speaking
 from tiny_llm_course.problems import CommandError
 from tiny_llm_course.serving import Options, kinds_of
 from tiny_llm_course.syllabus import tasks
@@ -185,14 +185,14 @@ BAD = {
     '{"prompt": ""}': 'prompt: expected a text of one character or more, got ""',
     '{"prompt": "\\ud83e"}': 'prompt: expected a text of one character or more, got "',
     '{"id": 7, "prompt": "x"}': "id: expected a text of one character or more, got 7",
-    '{"prompt": "x", "max_tokens": 0}': "max_tokens: expected a whole number from 1 on, got 0",
-    '{"prompt": "x", "max_tokens": true}': "max_tokens: expected a whole number from 1 on, got true",
-    '{"prompt": "x", "max_tokens": 3.0}': "max_tokens: expected a whole number from 1 on, got 3.0",
-    '{"prompt": "x", "temperature": -0.1}': "temperature: expected a number from 0 on, got -0.1",
-    '{"prompt": "x", "temperature": 1e999}': "temperature: expected a number from 0 on, got Infinity",
+    '{"prompt": "x", "max_tokens": 0}': "max_tokens: expected a whole number, 1 or more, got 0",
+    '{"prompt": "x", "max_tokens": true}': "max_tokens: expected a whole number, 1 or more, got true",
+    '{"prompt": "x", "max_tokens": 3.0}': "max_tokens: expected a whole number, 1 or more, got 3.0",
+    '{"prompt": "x", "temperature": -0.1}': "temperature: expected a number, 0 or more, got -0.1",
+    '{"prompt": "x", "temperature": 1e999}': "temperature: expected a number, 0 or more, got Infinity",
     '{"prompt": "x", "temperature": NaN}': "expected a JSON object, got something that is no JSON: NaN",
-    '{"prompt": "x", "top_k": -1}': "top_k: expected a whole number from 0 on, got -1",
-    '{"prompt": "x", "top_p": 0}': "top_p: expected a number above 0, and 1 at most, got 0",
+    '{"prompt": "x", "top_k": -1}': "top_k: expected a whole number, 0 or more, got -1",
+    '{"prompt": "x", "top_p": 0}': "top_p: expected a number above 0 and at most 1, got 0",
     '{"prompt": "x", "min_p": "0.1"}': 'min_p: expected a number from 0 to 1, got "0.1"',
     '{"prompt": "x", "repetition_penalty": 0}': "repetition_penalty: expected a number above 0, got 0",
     '{"prompt": "x", "seed": 18446744073709551616}': "seed: expected a whole number from 0 to 2**64 - 1, got 1844",
@@ -205,7 +205,7 @@ BAD = {
     '{"id": "a"}': "expected one of prompt and messages, got both or none",
     '{"messages": []}': "messages: expected a list of one message or more, got []",
     '{"messages": [{"role": "user"}]}': "messages[0]: expected an object with role and content, and nothing else, got",
-    '{"messages": [{"role": "me", "content": "y"}]}': 'messages[0].role: expected system, user or assistant, got "me"',
+    '{"messages": [{"role": "me", "content": "y"}]}': "messages[0].role: expected one of system, user, assistant, got",
     '{"messages": [{"role": "user", "content": 1}]}': "messages[0].content: expected a text of one character or more",
     '{"id": "first", "prompt": "x"}': "id: expected one of its own, got 'first', which line 1 has",
     '["x"]': 'expected a JSON object, got ["x"]',
@@ -232,21 +232,22 @@ def test_every_key_is_explained_in_both_languages(tmp_path: Path) -> None:
     for language in LANGUAGES:
         for key in KEYS:
             file = write(tmp_path / "in.jsonl", [{key: {}}])
-            with pytest.raises(CommandError) as caught:
-                read_requests(file, Messages(language))
-            assert str(caught.value).startswith(f"{file}:1: {key}: ")
-            assert ("expected" in str(caught.value)) == (language == "en")
+            with speaking(language):
+                with pytest.raises(CommandError) as caught:
+                    read_requests(file)
+                assert str(caught.value).startswith(f"{file}:1: {key}: ")
+                assert ("expected" in str(caught.value)) == (language == "en")
 
 
 def test_what_editors_leave_in_a_file(tmp_path: Path) -> None:
     """A mark of the encoding, ends of lines of Windows, none at the end; other line separators are text."""
     file = tmp_path / "in.jsonl"
     file.write_bytes(b'\xef\xbb\xbf{"prompt": "a\xe2\x80\xa8b"}\r\n{"prompt": "c", "stop": "d"}')
-    first, second = read_requests(file, Messages("en"))
+    first, second = read_requests(file)
     assert (first.prompt, second.prompt, second.params, second.id) == ("a\u2028b", "c", {"stop": ["d"]}, "line-2")
     file.write_bytes(b"")
     with pytest.raises(CommandError, match="expected a request on each line, got an empty file"):
-        read_requests(file, Messages("en"))
+        read_requests(file)
 
 
 def result(id: str) -> str:
@@ -274,7 +275,7 @@ def test_goes_on_behind_a_half_written_line(language: str, checkpoint: Path, tmp
 def test_a_whole_last_line_without_its_end_is_kept(tmp_path: Path) -> None:
     out = tmp_path / "out"
     out.write_text(result("a"))
-    with Results(out, ["a", "b"], Messages("en")) as results:
+    with Results(out, ["a", "b"]) as results:
         assert results.done == {"a"}
         results.add({"id": "b", "text": "", "finish_reason": "stop"})
     assert results_in(out).keys() == {"a", "b"}
@@ -326,7 +327,7 @@ def test_places_that_do_not_work(tmp_path: Path) -> None:
 
 def test_only_one_writes(tmp_path: Path) -> None:
     file, out = write(tmp_path / "in.jsonl", [{"id": "a", "prompt": "x"}]), tmp_path / "out"
-    with Results(out, ["a"], Messages("en")):
+    with Results(out, ["a"]):
         code, _, stderr = call(file, "--out", out, "--model", "/nowhere")
         assert code == 1
         assert stderr.startswith(f"error: --out: another batch is writing to {out}; wait for its end")
@@ -394,7 +395,7 @@ def test_ctrl_c_while_a_result_is_written(tmp_path: Path, monkeypatch: pytest.Mo
     handler = signal.signal(signal.SIGINT, signal.default_int_handler)
     result = {"id": "a", "text": "", "finish_reason": "stop"}
     try:
-        with pytest.raises(KeyboardInterrupt), Results(tmp_path / "out.jsonl", ["a"], Messages("en")) as results:
+        with pytest.raises(KeyboardInterrupt), Results(tmp_path / "out.jsonl", ["a"]) as results:
             results.add(result)
     finally:
         signal.signal(signal.SIGINT, handler)

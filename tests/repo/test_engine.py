@@ -85,7 +85,7 @@ def test_quantised_checkpoint_becomes_dense_for_plain_layers(packed):
         ({"dtype": "int8"}, "--dtype: expected one of float32, bfloat16, float16, got 'int8'"),
         ({"layers": "tuned"}, "--layers tuned: expected a model of 4 bits, got dense weights; give --bits 4"),
         ({"layers": "tuned", "bits": 8}, "--layers tuned: expected 4 bits in groups of 64.* got 8 bits"),
-        ({"layers": "tuned", "bits": 4, "dtype": "float16"}, "--layers tuned: expected --dtype bfloat16 or none"),
+        ({"layers": "tuned", "bits": 4, "dtype": "float16"}, "--layers tuned: expected --dtype bfloat16, or none"),
     ],
 )
 def test_refusals(options, said):

@@ -379,7 +379,7 @@ def restore_ctrl_c():
         ),
         ([".", "--week", "7"], "there is no week '7'"),
         ([".", "--hidden", "nowhere"], "--hidden: expected a folder with test files, got nowhere"),
-        ([".", "--jobs", "-1"], "--jobs, --patience, --seconds, --memory: expected numbers above 0"),
+        ([".", "--jobs", "-1"], "--jobs: expected 0 or more, got -1"),
     ],
 )
 def test_what_does_not_exist(arguments, message):

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
 from string import Formatter
 
 import pytest
+from typer.testing import CliRunner
 
-from tiny_llm_course.language import LANGUAGES
+from tiny_llm_course.commands import FOR_INSTRUCTORS, FOR_LEARNERS, app
+from tiny_llm_course.language import LANGUAGES, Messages
 from tiny_llm_course.toml import read_toml
 
 COURSE = Path(__file__).parents[2] / "src" / "tiny_llm_course"
@@ -20,6 +22,7 @@ ERRORS, MESSAGES = (read_toml(COURSE / name) for name in ("errors.toml", "messag
 JAPANESE = re.compile(r"[\u3040-\u30ff\u4e00-\u9fff]")
 ALIKE = {"doctor_python", "trace_softmax", "viz_page_not_a_number"}  # Japanese uses the English word
 WORDS = {"say", "words", "in_all", "Messages()"}  # how Messages are called
+WITH_REASONS = ("bad_model", "grades_unreadable")  # of libraries, which speak English
 PRINTERS = {"say", "show", "echo", "print"}
 FOR_MAINTAINERS = ("stub", "grading/judge.py", "grading/worker.py")
 
@@ -134,3 +137,130 @@ def test_texts_exist_in_both_languages(texts: dict[str, dict[str, str]]) -> None
         bare = re.sub(r"\{[^}]*\}", "", text["en"])
         assert key in ALIKE or JAPANESE.search(text["ja"]) or not re.search("[A-Za-z]", bare), key
     assert not ERRORS.keys() & MESSAGES.keys()
+
+
+def test_every_command_is_asked_for_a_language() -> None:
+    """And its errors are told in it."""
+    told = set()
+    for file, tree in trees().items():
+        for function in ast.walk(tree):
+            if isinstance(function, ast.FunctionDef) and "lang" in {one.arg for one in function.args.args}:
+                assert "with reporting(lang)" in ast.unparse(function), f"{file.name}: {function.name}"
+                told.add(f"{'.'.join(file.relative_to(COURSE).with_suffix('').parts)}:{function.name}")
+    places = {*FOR_LEARNERS.values(), *FOR_INSTRUCTORS.values()} - {"viz.commands:app"}
+    assert places <= told
+    assert len([place for place in told if place.startswith("viz.commands:")]) == 6
+
+
+FILES_TO_READ = {
+    "bad.jsonl": "[]\n",
+    "empty.jsonl": "",
+    "good.jsonl": '{"prompt": "x"}\n',
+    "other.jsonl": '{"id": "other", "text": "", "finish_reason": "stop"}\n',
+    "bad.json": "{}",
+    "new.json": '{"format": "tiny-llm run", "version": 99}',
+    "quiet.py": "pass\n",
+    "ends.py": "raise SystemExit(3)\n",
+    "raises.py": "raise ValueError('x')\n",
+    "full/file": "",
+}
+PROVOKED = [  # what is typed: which error of errors.toml that is
+    ("nxt", "command_misspelt"),
+    ("xyzzy", "command_unknown"),
+    ("hint w9", "task_unknown"),
+    ("hint 1.2", "task_misspelt"),
+    ("reset w1d1.9", "task_unknown"),
+    ("test --day 3", "day_without_week"),
+    ("test --week 9", "week_unknown"),
+    ("test --week 1 --day 9", "day_unknown"),
+    ("test w9d9.9", "task_unknown"),
+    ("solution w1d1.1 --day 1.1", "exclusive"),
+    ("solution --day x", "wrong_value week_and_day"),
+    ("watch", "watch_terminal"),
+    ("next --lang fr", "wrong_value one_of"),
+    ("trace --seq 0", "wrong_value at_least"),
+    ("trace --heads 7", "wrong_value heads_of_hidden"),
+    ("trace --kv-heads 3", "wrong_value divisor_of"),
+    ("main --temp -1", "wrong_value expects_temperature"),
+    ("main --top-k -1", "wrong_value expects_whole"),
+    ("main --top-p 2", "wrong_value expects_top_p"),
+    ("main --min-p 2", "wrong_value expects_min_p"),
+    ("main --repetition-penalty 0", "wrong_value expects_positive"),
+    ("main --seed -1", "wrong_value expects_seed"),
+    ("main --stop=", "wrong_value expects_stop"),
+    ("main --threads 0", "wrong_value from_to"),
+    ("main --layers tuned --dtype float16", "wrong_value tuned_dtype"),
+    ("main --layers tuned --prompt x", "tuned_dense"),
+    ("main --raw --system x", "system_of_raw"),
+    ("main --prompt=", "prompt_empty"),
+    ("main --prompt \udcff", "text_not_utf8"),
+    (f"main --prompt {'x' * 9999}", "prompt_too_long"),
+    ("main --model nowhere --prompt x", "bad_model"),
+    ("roofline --bits 0", "wrong_value above"),
+    ("batch empty.jsonl", "batch_no_requests"),
+    ("batch bad.jsonl", "batch_line batch_not_object"),
+    ("batch good.jsonl --out good.jsonl", "batch_same_file"),
+    ("batch good.jsonl --out no/out", "batch_no_folder"),
+    ("batch good.jsonl --out full", "batch_out_no_file"),
+    ("batch good.jsonl --out bad.json", "batch_out_no_results"),
+    ("batch good.jsonl --out other.jsonl", "batch_out_other"),
+    ("batch good.jsonl --cache slots --pages 3", "pages_of_slots"),
+    ("batch good.jsonl --token-budget 1", "budget_too_small"),
+    ("batch good.jsonl --impl mine", "serving_open"),
+    ("batch good.jsonl --draft nowhere", "bad_model"),
+    ("serve --port 99999", "wrong_value from_to"),
+    ("serve --timeout 0", "wrong_value above"),
+    ("serve --api-key=", "wrong_value some_letters"),
+    ("viz attention --layer 99", "wrong_value viz_of_model"),
+    ("viz attention --out good.jsonl --prompt x", "viz_out_folder"),
+    (f"viz attention --prompt {'x' * 999}", "viz_prompt_page"),
+    (f"viz sampling --prompt {'x' * 9999}", "viz_prompt_tokens"),
+    ("viz rope --dims 7", "wrong_value viz_even"),
+    ("viz mask --queries 99", "wrong_value viz_keys_of_queries"),
+    ("viz mask --lengths x", "wrong_value viz_lengths"),
+    ("viz kernel nowhere.py", "viz_script"),
+    ("viz kernel quiet.py", "viz_no_call"),
+    ("viz kernel quiet.py --threadgroup x", "wrong_value viz_three_numbers"),
+    ("viz kernel ends.py", "viz_script_ended"),
+    ("viz schedule bad.json", "viz_schedule_no_run"),
+    ("viz schedule new.json", "viz_schedule_version"),
+    ("viz schedule bad.json --out x.pdf", "wrong_value viz_out_file"),
+    ("grade nowhere", "no_such_path"),
+    ("grade full --format gradescope", "grade_folder"),
+    ("grade full --format json --out full", "grade_file"),
+    ("grade full --hidden nowhere", "grade_hidden"),
+    ("grade full --patience 0", "wrong_value above"),
+    ("report bad.json", "grades_unreadable"),
+    ("export --student full", "export_folder"),
+]
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+@pytest.mark.parametrize(("typed", "keys"), PROVOKED, ids=[ascii(typed[:60]) for typed, _ in PROVOKED])
+def test_errors_as_they_are_shown(
+    typed: str, keys: str, language: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A line in the language of the locale, and nothing of the other one but names and what libraries say."""
+    for name, content in FILES_TO_READ.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(content)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("LC_ALL", {"en": "en_US.UTF-8", "ja": "ja_JP.UTF-8"}[language])
+    told = []
+    monkeypatch.setattr(Messages, "__call__", recorded(Messages.__call__, told))
+    result = CliRunner().invoke(app, typed.split(" "))
+    error = result.stderr.splitlines()[-1]
+    assert result.exit_code in (1, 2)
+    assert error.startswith({"en": "error: ", "ja": "エラー: "}[language])
+    assert {"error", *keys.split()} <= {*told}
+    assert bool(JAPANESE.search(error)) == (language == "ja")
+    if language == "ja" and not keys.startswith(WITH_REASONS):
+        assert not re.search(r"[a-z]{2,}( [a-z]{2,}){2}", result.stderr), result.stderr
+
+
+def recorded(call: Callable[..., str], told: list[str]) -> Callable[..., str]:
+    def record(words: Messages, key: str, /, **values: object) -> str:
+        told.append(key)
+        return call(words, key, **values)
+
+    return record

@@ -161,12 +161,12 @@ def test_a_damaged_note_is_no_obstacle(clone):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["hint", "w9d1.1"], "there is no task 'w9d1.1'; a task id looks like w0d1.1. `progress` lists all"),
-        (["hint", "1.2"], "there is no task '1.2'; did you mean w1d2.1? `progress` lists all"),
+        (["hint", "w9d1.1"], "there is no task 'w9d1.1'; a task id looks like w0d1.1. `./course progress` lists all"),
+        (["hint", "1.2"], "there is no task '1.2'; did you mean w1d2.1? `./course progress` lists all"),
         (["solution", "attention"], "there is no task 'attention'"),
         (["solution", "--day", "1"], "--day: expected week and day such as 1.2, got '1'"),
         (["solution", "--day", "1.9"], "week 1 has no day '9'"),
-        (["solution", "w1d1.1", "--day", "1.1"], "expected a task or --day, got both"),
+        (["solution", "w1d1.1", "--day", "1.1"], "expected TASK or --day, got both"),
         (["reset", "w1d1.9"], "there is no task 'w1d1.9'"),
         (["next", "--lang", "fr"], "--lang: expected one of en, ja, got 'fr'"),
     ],
@@ -279,9 +279,9 @@ def test_a_read_only_file_is_left_alone(clone):
         ("def broken(:\n", "layer_norm.py:1: invalid syntax"),
         (
             "class RMSNorm:\n    def call(self, x): ...\n",
-            "expected a function RMSNorm.__call__, got none; was it renamed?",
+            "layer_norm.py: expected RMSNorm.__call__, got none; was it renamed?",
         ),
-        ("x = '\xff'\n".encode("latin-1"), "is not UTF-8"),
+        ("x = '\xff'\n".encode("latin-1"), "layer_norm.py: expected UTF-8, got other bytes"),
     ],
     ids=["syntax error", "renamed", "encoding"],
 )

@@ -26,6 +26,7 @@ from waiting import until
 import tiny_llm_ref
 from tiny_llm_course.__main__ import app
 from tiny_llm_course.chat import Chat
+from tiny_llm_course.language import Messages
 from tiny_llm_course.stubs import make_stub
 from tiny_llm_course.text import DEFAULT_PROMPT, main
 from tiny_llm_models.untrained import untrained_config, write_untrained
@@ -197,15 +198,15 @@ def test_closed_pipe(checkpoint: Path) -> None:
 
 
 BAD_VALUES = {
-    "--temp -1": "--temp: expected 0 or more, got -1.0",
-    "--temp nan": "--temp: expected 0 or more, got nan",
-    "--top-k -1": "--top-k: expected 0 or more, got -1",
-    "--top-p 1.5": "--top-p: expected more than 0 and at most 1, got 1.5",
-    "--min-p 2": "--min-p: expected from 0 to 1, got 2.0",
-    "--repetition-penalty 0": "--repetition-penalty: expected more than 0, got 0.0",
+    "--temp -1": "--temp: expected a number, 0 or more, got -1.0",
+    "--temp nan": "--temp: expected a number, 0 or more, got nan",
+    "--top-k -1": "--top-k: expected a whole number, 0 or more, got -1",
+    "--top-p 1.5": "--top-p: expected a number above 0 and at most 1, got 1.5",
+    "--min-p 2": "--min-p: expected a number from 0 to 1, got 2.0",
+    "--repetition-penalty 0": "--repetition-penalty: expected a number above 0, got 0.0",
     "--max-tokens -3": "--max-tokens: expected 0 or more, got -3",
-    "--seed -1": "--seed: expected 0 to 2**64 - 1, got -1",
-    "--stop=": "--stop: expected a sequence of non-empty strings, got ['']",
+    "--seed -1": "--seed: expected a whole number from 0 to 2**64 - 1, got -1",
+    "--stop=": "--stop: expected a text, or a list of texts, of one character or more, got ''",
     "--impl theirs": "--impl: expected one of ref, mine, got 'theirs'",
     "--dtype int8": "--dtype: expected one of float32, bfloat16, float16, got 'int8'",
     "--prompt=": "the prompt: expected some text, got none; give --prompt TEXT or pipe a text in",
@@ -281,8 +282,8 @@ def test_unsolved_tasks_are_named(checkpoint: Path, tmp_path: Path) -> None:
         )
         assert (code, stdout) == (1, b"")
         number, first, file, test = stderr.splitlines()
-        assert re.fullmatch(r"src/tiny_llm is not finished: \d\d tasks are still to be written\.", number)
-        assert first == "first: Week 1 Day 4 Task 1 (RMSNorm and the gated MLP)"
+        assert re.fullmatch(r"src/tiny_llm is not finished\. Tasks still to be written: \d\d", number)
+        assert first == "first: w1d4.1, week 1 day 4 (RMSNorm and the gated MLP)"
         assert file == f"file:  {os.path.relpath(package / 'layer_norm.py')}:{line}"
         assert test == "test:  ./course test w1d4.1"
 
@@ -546,7 +547,7 @@ def test_statistics_have_a_line_of_their_own(
     session: Any = SimpleNamespace(
         context=9, max_tokens=4, encode_chat=lambda system, said: [1, 2, 3], reply=lambda prompt: reply
     )
-    Chat(session, None)._answer("x")
+    Chat(session, None, Messages("en"))._answer("x")
     assert capsys.readouterr().err == shown
 
 

@@ -336,8 +336,8 @@ def test_a_call_beyond_the_last(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["nowhere.py"], "nowhere.py: expected a Python script, and found none"),
-        ([SUM, "--call", 0], "--call: expected a number from 1 on, got 0"),
+        (["nowhere.py"], "nowhere.py: expected a Python script, and found none; check the path"),
+        ([SUM, "--call", 0], "--call: expected 1 or more, got 0"),
         ([SUM, "--threadgroup", "a"], "--threadgroup: expected three numbers such as 0,0,0, got 'a'"),
         ([SUM, "--threadgroup=0,-1,0"], "--threadgroup: expected three numbers such as 0,0,0, got '0,-1,0'"),
         ([SUM, "--lang", "de"], "--lang: expected one of en, ja, got 'de'"),

@@ -17,7 +17,7 @@ from matplotlib.image import imread
 from typer.testing import CliRunner
 
 from tiny_llm_course.install import install_command
-from tiny_llm_course.language import LANGUAGES, Messages
+from tiny_llm_course.language import LANGUAGES, Messages, speaking
 from tiny_llm_course.problems import CommandError
 from tiny_llm_course.run_record import RunRecorder
 from tiny_llm_course.viz import app
@@ -116,7 +116,7 @@ def test_what_is_recorded(recorded: tuple[RunRecorder, list[Any]]) -> None:
 
 
 def test_lanes(file: Path) -> None:
-    run = read_run(file, EN)
+    run = read_run(file)
     taken = [(span.lane, step) for span in run.spans for step in range(span.first, span.last)]
     assert len(set(taken)) == len(taken)  # a lane holds one request at a time
     assert run.lanes == 1 + max(lane for lane, _ in taken) == max(Counter(step for _, step in taken).values())
@@ -137,7 +137,7 @@ def test_lanes(file: Path) -> None:
 
 def test_kinds_of_work(file: Path) -> None:
     """Each position of a request is computed first as prompt or output, and again only after a preemption."""
-    run = read_run(file, EN)
+    run = read_run(file)
     seen: dict[str, set[int]] = {}
     lost: set[str] = set()
     for step in run.steps:
@@ -157,7 +157,7 @@ def test_kinds_of_work(file: Path) -> None:
 def test_files(language: str, file: Path, tmp_path: Path) -> None:
     out = tmp_path / "made"
     text = call(file, "--out", out, "--lang", language)
-    run, say = read_run(file, EN), Messages(language)
+    run, say = read_run(file), Messages(language)
     assert say("viz_schedule_title", model="tiny", cache="pages") in text
     again = sum(work.length for step in run.steps for work in step.work if work.kind == "again")
     assert re.search(rf"{say('viz_schedule_tokens_again')} +{again}\n", text)
@@ -194,7 +194,7 @@ def data_of(page: str) -> Any:
 
 
 def test_the_page_survives_any_id_and_asks_for_nothing(file: Path) -> None:
-    run = read_run(file, EN)
+    run = read_run(file)
     page = schedule_page(run, EN)
     data = data_of(page)
     assert NASTY in data["ids"]
@@ -232,7 +232,7 @@ def test_a_run_without_pages_and_one_that_was_cut(file: Path, tmp_path: Path) ->
     text = call(file, "--out", tmp_path / "made")
     assert "pages used" not in text
     assert "8 / 8" not in text
-    run = read_run(file, EN)
+    run = read_run(file)
     assert all(span.last == 1 for span in run.spans)
     assert [(place.id, place.lane is None) for place in run.late] == [("r0", False), ("r8", True)]
 
@@ -243,10 +243,10 @@ WRONG: dict[str, tuple[list[Any], Any, str]] = {
         2.5,
         "steps[3].time: expected no earlier time than that of the step before, got 2.5",
     ),
-    "not a time": (["steps", 1, "time"], "1", 'steps[1].time: expected seconds, from 0 on, got "1"'),
-    "no time": (["steps", 1, "time"], float("nan"), "steps[1].time: expected seconds, from 0 on, got NaN"),
-    "length": (["steps", 0, "chunks", 0, "length"], 0, "steps[0].chunks[0].length: expected a whole number from 1 on"),
-    "true": (["steps", 0, "chunks", 0, "start"], True, "steps[0].chunks[0].start: expected a whole number from 0 on"),
+    "not a time": (["steps", 1, "time"], "1", 'steps[1].time: expected seconds, 0 or more, got "1"'),
+    "no time": (["steps", 1, "time"], float("nan"), "steps[1].time: expected seconds, 0 or more, got NaN"),
+    "length": (["steps", 0, "chunks", 0, "length"], 0, "steps[0].chunks[0].length: expected a whole number, 1 or more"),
+    "true": (["steps", 0, "chunks", 0, "start"], True, "steps[0].chunks[0].start: expected a whole number, 0 or more"),
     "unknown": (["steps", 0, "chunks", 0, "id"], "x", "steps[0].chunks[0].id: expected one of requests, and each once"),
     "no chunk": (["steps", 0, "chunks", 0], 7, "steps[0].chunks[0].id: expected a text, got null"),
     "no chunks": (["steps", 0, "chunks"], None, "steps[0].chunks: expected a list, got null"),
@@ -254,15 +254,15 @@ WRONG: dict[str, tuple[list[Any], Any, str]] = {
     "finished": (["steps", 0, "finished"], ["r1"], 'steps[0].finished: expected an object, got ["r1"]'),
     "why": (["steps", 0, "finished"], {"r1": 5}, 'steps[0].finished["r1"]: expected a text, got 5'),
     "preempted": (["steps", 0, "preempted"], [1], "steps[0].preempted[0]: expected a text, got 1"),
-    "waiting": (["steps", 0, "waiting"], -1, "steps[0].waiting: expected a whole number from 0 on, got -1"),
-    "used": (["steps", 0, "pages_used"], None, "steps[0].pages_used: expected a whole number from 0 on, got null"),
-    "pages": (["pages", "count"], 0, "pages.count: expected a whole number from 1 on, got 0"),
+    "waiting": (["steps", 0, "waiting"], -1, "steps[0].waiting: expected a whole number, 0 or more, got -1"),
+    "used": (["steps", 0, "pages_used"], None, "steps[0].pages_used: expected a whole number, 0 or more, got null"),
+    "pages": (["pages", "count"], 0, "pages.count: expected a whole number, 1 or more, got 0"),
     "requests": (["requests"], [], "requests: expected an object, got []"),
-    "prompt": (["requests", "r1", "prompt"], 1.5, 'requests["r1"].prompt: expected a whole number from 0 on, got 1.5'),
-    "aborted": (["aborted", 0, "step"], "x", 'aborted[0].step: expected a whole number from 0 on, got "x"'),
+    "prompt": (["requests", "r1", "prompt"], 1.5, 'requests["r1"].prompt: expected a whole number, 0 or more, got 1.5'),
+    "aborted": (["aborted", 0, "step"], "x", 'aborted[0].step: expected a whole number, 0 or more, got "x"'),
     "model": (["model"], 3, "model: expected a text, got 3"),
     "version": (["version"], 2, "expected a run of version 1, got 2; record it again, or update the course"),
-    "format": (["format"], "other", "expected a run that `tiny-llm batch --record` wrote, got something else"),
+    "format": (["format"], "other", "expected a run that `./course batch --record` wrote, got something else"),
 }
 
 
@@ -279,8 +279,10 @@ def test_files_that_are_wrong(case: str, file: Path, tmp_path: Path) -> None:
     assert (result.exit_code, result.stderr.count("\n")) == (2, 1)
     assert result.stderr.startswith(f"error: {file}: {said}")
     assert list(tmp_path.iterdir()) == [file]
-    with pytest.raises(CommandError, match=r"です|ください"):
-        read_run(file, Messages("ja"))
+    with speaking("ja"), pytest.raises(CommandError) as caught:
+        read_run(file)
+    with speaking("ja"):
+        assert re.search("です|ください", str(caught.value))
 
 
 @pytest.mark.parametrize("content", [b"", b"[]", b"{", b"\xff", b"[" * 100_000, b'{"id": "a"}\n{"id": "b"}\n'])
@@ -289,14 +291,14 @@ def test_files_that_are_no_run(content: bytes, tmp_path: Path) -> None:
     file.write_bytes(content)
     result = CliRunner().invoke(app, ["schedule", str(file)])
     assert result.exit_code == 2
-    assert result.stderr.startswith(f"error: {file}: expected a run that `tiny-llm batch --record` wrote")
+    assert result.stderr.startswith(f"error: {file}: expected a run that `./course batch --record` wrote")
 
 
 def test_bad_options(file: Path, tmp_path: Path) -> None:
     bad = {
-        f"{file} --out x.pdf": "--out: expected a folder, or a file that ends in .png, .svg, .html, got x.pdf",
+        f"{file} --out x.pdf": "--out: expected a folder, or a file that ends in .png, .svg, .html, got 'x.pdf'",
         f"{file} --out {file}/x.png": f"--out: expected a folder that can be written to, got {file}: ",
-        f"{tmp_path}/none": f"{tmp_path}/none: No such file or directory",
+        f"{tmp_path}/none": f"{tmp_path}/none: no such file or folder",
     }
     for arguments, said in bad.items():
         result = CliRunner().invoke(app, ["schedule", *arguments.split()])

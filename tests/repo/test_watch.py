@@ -100,4 +100,4 @@ def test_a_file_that_does_not_parse(clone):
 def test_without_a_terminal(clone):
     result = clone.run("watch")
     assert result.returncode == 2
-    assert "watch needs a terminal; in scripts use `test`" in result.stderr
+    assert "watch needs a terminal; in scripts use ./course test" in result.stderr
