@@ -144,4 +144,4 @@ def test_what_a_gpu_would_show(monkeypatch):
 def test_a_device_that_is_none():
     run = CliRunner().invoke(app, ["bench", "--device", "tpu"])
     assert run.exit_code == 2
-    assert "--device: expected cpu or gpu, got tpu" in run.stderr
+    assert "--device: expected one of cpu, gpu, got 'tpu'" in run.stderr

@@ -153,7 +153,7 @@ def test_a_folder_that_is_read_only(clone):
     built(clone).chmod(0o755)
     said = refused(run)
     assert str(built(clone)) in said
-    assert said.endswith("Permission denied\n")
+    assert said.endswith("permission denied\n")
     assert made(clone) == before
 
 
