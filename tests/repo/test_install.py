@@ -38,7 +38,7 @@ def test_the_list():
 def test_an_unknown_name():
     run = call("install", "server")
     assert run.exit_code == 2
-    assert run.stderr == "error: install: expected kernels, serve, viz, book, all, got 'server'\n"
+    assert run.stderr == "error: install: expected one of kernels, serve, viz, book, all, got 'server'\n"
 
 
 @pytest.fixture
