@@ -86,7 +86,7 @@ def _show(check: Check, say: Messages) -> None:
 
 def _checks(say: Messages) -> Iterator[Check]:
     yield _python()
-    yield _system()
+    yield _system(say)
     yield _packages()
     yield _mlx(say)
     yield _compiler(say)
@@ -104,17 +104,16 @@ def _python() -> Check:
     return Check("python", OK, f"{platform.python_version()} ({sys.executable})")  # an older one gets no further
 
 
-def _system() -> Check:
+def _system(say: Messages) -> Check:
     if sys.platform == "darwin":
         version, _, machine = platform.mac_ver()
         fits = machine == "arm64" and int(version.partition(".")[0]) >= 14
-        return Check(
-            "system", OK if fits else ERROR, f"macOS {version}, {machine}", "" if fits else "macOS 14, Apple M1"
-        )
+        found, fix = f"macOS {version}, {machine}", say("doctor_system_mac")
+        return Check("system", OK if fits else ERROR, found, "" if fits else fix)
     library, version = platform.libc_ver()
     fits = library != "glibc" or tuple(map(int, version.split("."))) >= (2, 35)
     found = f"{platform.system()}, {platform.machine()}, {library} {version}"
-    return Check("system", OK if fits else ERROR, found, "" if fits else "Ubuntu 22.04, Debian 12 (glibc 2.35)")
+    return Check("system", OK if fits else ERROR, found, "" if fits else say("doctor_system_linux"))
 
 
 def _packages() -> Check:

@@ -21,6 +21,12 @@ __all__ = ["Point", "measure_speeds", "points", "roofline"]
 CASES = (("prefill", 128, 128), ("prefill", 512, 512), ("decode", 1, 129), ("decode", 1, 513), ("batch", 1, 513))
 BATCH = 16  # requests
 
+MEASURED = {  # what a package says that it measures: how it is told
+    "reading memory": "roofline_bandwidth",
+    "multiplying float32": "roofline_float32",
+    "multiplying bfloat16": "roofline_bfloat16",
+}
+
 
 @dataclass(frozen=True)
 class Point:
@@ -67,7 +73,9 @@ def roofline(
             raise CommandError("wrong_value", option="--bits", expected=phrase("above", least=0), got=bits)
         costs, config = import_module(f"{package}.costs"), _config(package, model)
         list(points(costs, config, costs.Machine(1, 1), bits / 8))  # a stub says so before anything is measured
-        speeds = measure_speeds(PACKAGES[DEFAULT_IMPL], lambda what: say(f"{words('bench_measuring')}: {what} ..."))
+        speeds = measure_speeds(
+            PACKAGES[DEFAULT_IMPL], lambda what: say(f"{words('bench_measuring')}: {words(MEASURED[what])} ...")
+        )
         peak = max(speeds.float32, speeds.bfloat16)
         machine = costs.Machine(peak, speeds.bandwidth)
         found = list(points(costs, config, machine, bits / 8))
@@ -81,6 +89,11 @@ def roofline(
         from .viz.output import Output
 
         Output(out, words).picture("roofline.png", draw)
+
+
+def _tell(words: Messages, what: str) -> None:
+    measured = words(MEASURED[what]) if what in MEASURED else what
+    say(f"{words('bench_measuring')}: {measured} ...")
 
 
 def measure_speeds(package: str, progress: Callable[[str], None] = lambda what: None) -> Any:

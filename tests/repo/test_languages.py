@@ -10,10 +10,12 @@ from pathlib import Path
 from string import Formatter
 
 import pytest
+from typer import Exit
 from typer.testing import CliRunner
 
 from tiny_llm_course.commands import FOR_INSTRUCTORS, FOR_LEARNERS, app
 from tiny_llm_course.language import LANGUAGES, Messages
+from tiny_llm_course.problems import CommandError, reporting
 from tiny_llm_course.toml import read_toml
 
 COURSE = Path(__file__).parents[2] / "src" / "tiny_llm_course"
@@ -264,3 +266,33 @@ def recorded(call: Callable[..., str], told: list[str]) -> Callable[..., str]:
         return call(words, key, **values)
 
     return record
+
+
+def test_chat_in_japanese() -> None:
+    """All that it says by itself. The model's answer is on stdout."""
+    lines = ["/help", "/system x", "/system", "/reset", "/nope", "Hello", "x " * 9999, *["x " * 250] * 3]
+    options = ["--lang", "ja", "--max-tokens", "9", "--temp", "0"]
+    result = CliRunner().invoke(app, ["chat", *options], input="\n".join(lines))
+    assert result.exit_code == 0
+    assert not re.search(r"[a-z]{2,}( [a-z]{2,}){2}", result.stderr), result.stderr
+    ja = Messages("ja")
+    for key in ("chat_help", "chat_forgotten"):
+        assert ja(key) in result.stderr
+    for said in (ja("chat_system", text=ja("chat_none")), ja("chat_unknown", command="/nope"), ja("reply_most")):
+        assert said in result.stderr
+    assert re.search(ja("chat_full", context=r"\d+", forgotten=r"\d+", count=r"\d+"), result.stderr)
+    assert len([line for line in result.stderr.splitlines() if line and not JAPANESE.search(line)]) == 0
+
+
+def test_main_in_japanese() -> None:
+    result = CliRunner().invoke(app, ["main", "--lang", "ja", "--prompt", "Once", "--max-tokens", "3", "--stop", "q"])
+    assert result.exit_code == 0
+    assert [bool(JAPANESE.search(line)) for line in result.stderr.splitlines()] == [False, True, True, True]
+
+
+def test_the_language_ends_with_the_command() -> None:
+    """A test or a server runs several commands in one process."""
+    before = Messages().language
+    with pytest.raises(Exit), reporting("ja") as words:
+        raise CommandError("prompt_empty") if words.language == "ja" else AssertionError
+    assert Messages().language == before

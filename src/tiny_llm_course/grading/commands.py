@@ -90,7 +90,7 @@ def report(
         except (OSError, ValueError) as error:
             reason = os_reason(error) if isinstance(error, OSError) else str(error)
             raise CommandError("grades_unreadable", file=grades, reason=reason) from None
-        write_whole(out, html_report(found).encode())
+        write_whole(out, html_report(found, words).encode())
         write_whole(out.with_suffix(".csv"), TOGETHER["csv"](found).encode())
         show(words("viz_wrote", file=f"{out}, {out.with_suffix('.csv')}"))
 

@@ -6,6 +6,7 @@ from collections import Counter
 from html import escape
 
 from ..catalogue import entry_of
+from ..language import Messages
 from ..syllabus import TaskId, select_task
 from .grades import SOLVED, Grade
 
@@ -25,27 +26,38 @@ tbody th { position: sticky; left: 0; background: Canvas; font-weight: normal; w
 MARKS = {"solved": "✔", "failed": "✘", "unsolved": "·"}
 
 
-def html_report(grades: list[Grade]) -> str:
+def html_report(grades: list[Grade], words: Messages) -> str:
     """The page."""
     tasks = [task.task for task in grades[0].tasks] if grades else []
-    points = sum(grade.points for grade in grades)
-    mean = f"{points / len(grades):.1f} of {len(tasks)} tasks" if grades else "no submissions"
     return f"""<!doctype html>
-<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
-<title>tiny-llm: grades</title><style>{STYLE}</style></head><body>
-<h1>Grades</h1>
-<p>{len(grades)} submissions, on average {mean}.</p>
-<div class="wide"><table><thead><tr><th>submission</th><th>points</th>{"".join(map(_head, tasks))}</tr></thead>
+<html lang="{words.language}"><head><meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<title>tiny-llm: {words("grades_title")}</title><style>{STYLE}</style></head><body>
+<h1>{words("grades_title")}</h1>
+<p>{_average(grades, words)}</p>
+<div class="wide"><table><thead><tr>{_heads(words, "grades_submission", "grades_points")}
+{"".join(_head(task, words) for task in tasks)}</tr></thead>
 <tbody>{"".join(map(_row, grades))}</tbody></table></div>
-<h2>Tasks</h2>
-<div class="wide"><table><thead><tr><th>task</th><th>solved</th><th>most common mistakes</th></tr></thead>
-<tbody>{"".join(_task_row(task, grades) for task in tasks)}</tbody></table></div>
+<h2>{words("grades_tasks")}</h2>
+<div class="wide"><table><thead><tr>{_heads(words, "grades_task", "grades_solved", "grades_mistakes")}</tr></thead>
+<tbody>{"".join(_task_row(task, grades, words) for task in tasks)}</tbody></table></div>
 </body></html>
 """
 
 
-def _head(task: TaskId) -> str:
-    return f'<th title="{escape(select_task(str(task)).title["en"])}">{task}</th>'
+def _average(grades: list[Grade], words: Messages) -> str:
+    if not grades:
+        return words("grades_none")
+    mean = sum(grade.points for grade in grades) / len(grades)
+    return words("grades_average", count=len(grades), points=f"{mean:.1f}", most=len(grades[0].tasks))
+
+
+def _heads(words: Messages, *keys: str) -> str:
+    return "".join(f"<th>{words(key)}</th>" for key in keys)
+
+
+def _head(task: TaskId, words: Messages) -> str:
+    return f'<th title="{escape(words.of(select_task(str(task)).title))}">{task}</th>'
 
 
 def _row(grade: Grade) -> str:
@@ -57,17 +69,17 @@ def _row(grade: Grade) -> str:
     return f"<tr><th>{escape(grade.name)}{problem}</th><td>{grade.points}</td>{cells}</tr>\n"
 
 
-def _task_row(task: TaskId, grades: list[Grade]) -> str:
+def _task_row(task: TaskId, grades: list[Grade], words: Messages) -> str:
     of_task = [one for grade in grades for one in grade.tasks if one.task == task]
     solved = sum(one.outcome == SOLVED for one in of_task)
-    texts = {mistake.id: mistake.diagnosis["en"] for mistake in entry_of(task).mistakes}
+    texts = {mistake.id: words.of(mistake.diagnosis) for mistake in entry_of(task).mistakes}
     common = Counter(one.mistake for one in of_task if one.mistake).most_common(3)
     listed = "".join(
         f"<li>{count} x <b>{escape(name)}</b>: {escape(texts.get(name, ''))}</li>" for name, count in common
     )
     width = round(100 * solved / max(1, len(of_task)))
     return (
-        f"<tr><td>{task} {escape(select_task(str(task)).title['en'])}</td>"
-        f'<td>{solved} of {len(of_task)} <span class="bar" style="width: {width / 20:.1f}rem"></span></td>'
+        f"<tr><td>{task} {escape(words.of(select_task(str(task)).title))}</td>"
+        f'<td>{solved} / {len(of_task)} <span class="bar" style="width: {width / 20:.1f}rem"></span></td>'
         f"<td>{f'<ul>{listed}</ul>' if listed else ''}</td></tr>\n"
     )
