@@ -457,7 +457,7 @@ def test_a_cache_that_is_asked_for_and_not_written(clone: Clone, tmp_path: Path)
     file = write(tmp_path / "in.jsonl", MIXED[:1])
     run = clone.run("batch", str(file), "--impl", "mine", "--cache", "pages", "--lang", "ja")
     assert run.returncode == 1
-    assert run.stderr.startswith("error: --cache pages: まだ実装されていません。先に w3d3.1 を")
+    assert run.stderr.startswith("エラー: --cache pages: まだ実装されていません。先に w3d3.1 を")
 
 
 def test_a_learners_error_is_shown_and_becomes_no_result(clone: Clone, checkpoint: Path, tmp_path: Path) -> None:

@@ -122,7 +122,7 @@ def test_day_6_generates_before_day_7_is_written(student):
     copy_modules(student.root, ROOT, [name for day in select_days("1", None) if day.number < 7 for name in day.modules])
     written = student.run("main", "--impl", "mine", "--temp", "0", "--prompt", "Hello", "--max-tokens", "3")
     assert written.returncode == 0, written.stderr
-    assert "first: Week 1 Day 7 Task 1" in student.run("main", "--impl", "mine", "--prompt", "Hello").stderr
+    assert "first: w1d7.1" in student.run("main", "--impl", "mine", "--prompt", "Hello").stderr
     assert "--stop: expected" in student.run("main", "--temp", "0", "--prompt", "Hello", "--stop", "").stderr
 
 
