@@ -170,11 +170,11 @@ class Steps:
         self.log.append(f"add {work.id}")
         self.works[work.id] = work
 
-    def abort(self, id: str) -> None:
+    def abort(self, id: str, error: Exception | None = None) -> None:
         self._used()
         if id in self.works:
             self.log.append(f"abort {id}")
-            self.works.pop(id).finish("abort")
+            self.works.pop(id).finish("abort" if error is None else "error", error)
 
     def step(self) -> list[Work]:
         self._used()

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import threading
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import aclosing
 from pathlib import Path
 from typing import Any
@@ -19,15 +20,16 @@ from tiny_llm_ref.sampler import make_sampler
 from tiny_llm_ref.serving import async_engine
 from tiny_llm_ref.serving.async_engine import AsyncEngine, EngineStoppedError, QueueFullError, Update, _join
 from tiny_llm_ref.serving.engine import Engine
+from tiny_llm_ref.serving.metrics import Metrics
 from tiny_llm_ref.serving.preempting_scheduler import PreemptingScheduler
 from tiny_llm_ref.serving.request import Request, SamplingParams, TextStream
 
 PROMPT = [3, 1, 4, 1, 5]
 
 
-def make_engine(model: Any = None) -> Engine:
+def make_engine(model: Any = None, observers: Sequence[Any] = ()) -> Engine:
     model = small_model() if model is None else model
-    return Engine(model, PreemptingScheduler(pages(2, 60, 4), 3, 8), is_checked=True)
+    return Engine(model, PreemptingScheduler(pages(2, 60, 4), 3, 8), observers, is_checked=True)
 
 
 def make_request(id: str = "a", count: int = 12, prompt: list[int] = PROMPT) -> Callable[[], Request]:
@@ -140,6 +142,34 @@ def test_a_step_that_fails() -> None:
         assert await is_empty(engine)
 
     served(test, make_engine=lambda: make_engine(moody))
+
+
+def test_how_requests_of_a_failed_step_are_counted() -> None:
+    """As errors. Whoever is aborted is counted as that, and whoever ends by itself, too."""
+    moody, metrics = Moody(small_model()), Metrics()
+
+    def arrived(id: str, count: int) -> Callable[[], Request]:
+        def make() -> Request:
+            request = make_request(id, count)()
+            metrics.arrive(request)
+            return request
+
+        return make
+
+    async def test(engine: AsyncEngine) -> None:
+        tasks = [asyncio.ensure_future(collected(engine, arrived(str(i), 100))) for i in range(2)]
+        await settle(1)
+        await engine.call(lambda engine: setattr(moody, "fails", True))
+        await asyncio.gather(*tasks)
+        await collected(engine, arrived("whole", 3))
+        async with aclosing(engine.generate(arrived("left", 100))) as updates:
+            await anext(updates)
+        assert await is_empty(engine)
+
+    served(test, make_engine=lambda: make_engine(moody, [metrics]))
+    lines = [line.split(" ") for line in metrics.text().decode().splitlines() if "requests_total{" in line]
+    reasons = {re.findall(r'"(.+)"', name)[0]: float(count) for name, count in lines}
+    assert reasons == {"stop": 0, "length": 1, "abort": 1, "error": 2}  # a counter is there before it is needed
 
 
 def test_the_end() -> None:

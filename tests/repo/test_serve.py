@@ -170,6 +170,27 @@ def test_choices_and_seeds(server: Running) -> None:
     assert [choice.text for choice in both.choices[:2]] == texts[:2]
 
 
+@pytest.mark.parametrize("is_stream", [False, True])
+def test_usage_counts_a_prompt_once(server: Running, story: tuple[Any, Any], is_stream: bool) -> None:
+    """However many choices it has; what is generated counts for each of them. Metrics count each request."""
+    client, texts = server.client(), ["Once upon a time", "The dog"]
+    lengths = [len(story[1].encode(text)) for text in texts]
+    sure = {"ignore_eos": True}
+    asked = {"model": "story", "max_tokens": 5, "temperature": 1, "n": 3, "extra_body": sure, "stream": is_stream}
+    if is_stream:
+        asked["stream_options"] = {"include_usage": True}
+    for prompt, length in ((texts[0], lengths[0]), (texts, sum(lengths))):
+        before = {kind: server.metric(f'tokens_total{{kind="{kind}"}}') for kind in ("prompt", "output")}
+        found = client.completions.create(prompt=prompt, **asked)
+        usage = (list(found)[-1] if is_stream else found).usage
+        output = 5 * 3 * (1 if prompt is texts[0] else 2)
+        assert (usage.prompt_tokens, usage.completion_tokens) == (length, output)
+        assert usage.total_tokens == length + output
+        assert usage.prompt_tokens_details.cached_tokens < length
+        assert server.metric('tokens_total{kind="prompt"}') - before["prompt"] == 3 * length
+        assert server.metric('tokens_total{kind="output"}') - before["output"] == output
+
+
 def test_ends_and_echo(server: Running, story: tuple[Any, Any]) -> None:
     client, prompt = server.client(), "Once upon a time"
     whole = alone(story, list(story[1].encode(prompt)), 30)
@@ -249,8 +270,11 @@ def test_what_is_refused(server: Running, change: dict[str, Any], param: str | N
 def test_what_is_not_there(server: Running) -> None:
     with pytest.raises(openai.NotFoundError, match="expected 'story', got 'gpt-5'"):
         server.client().chat.completions.create(model="gpt-5", messages=QUESTION)
-    status, _, body = server.ask("GET", "/v1/nothing")
-    assert (status, json.loads(body)["error"]["type"]) == (404, "invalid_request_error")
+    for path in ("/v1/nothing", "/v1/v1/chat/completions"):
+        status, _, body = server.ask("GET", path)
+        error = json.loads(body)["error"]
+        assert (status, error["type"]) == (404, "invalid_request_error")
+        assert error["message"] == f"GET {path}: Not Found; GET /v1 lists the endpoints"
     assert server.ask("GET", "/v1/completions")[0] == 405
     assert server.ask("GET", "/health")[::2] == (200, b'{"status":"ok"}')
 

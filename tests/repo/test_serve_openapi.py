@@ -22,7 +22,7 @@ MAX_BODY = 50_000
 JSON_TYPE = {"Content-Type": "application/json"}
 PLAIN = {"model": "story", "prompt": "Once upon a time", "max_tokens": 8, "temperature": 0}
 KINDS = {"/v1/completions": "Completion", "/v1/chat/completions": "Chat"}
-PATHS = ["/health", "/metrics", "/v1/models", "/v1/models/{model}", *KINDS]
+PATHS = ["/health", "/metrics", "/v1", "/v1/models", "/v1/models/{model}", *KINDS]
 RULES = (  # what a schema does not say
     *("expected 1024 tokens at most", "prompt: expected token ids below 4096", "logit_bias: expected token ids below"),
     *("stream_options: expected stream to be true", "top_logprobs: expected logprobs to be true"),
@@ -105,7 +105,12 @@ def _unharmed(line: Line) -> Iterator[None]:
 def test_description(line: Line) -> None:
     found = line.described.description
     check_description(found, PATHS)
-    for path, name in (("/health", "Health"), ("/v1/models", "ModelList"), ("/v1/models/story", "Model")):
+    for path, name in (
+        ("/health", "Health"),
+        ("/v1", "Index"),
+        ("/v1/models", "ModelList"),
+        ("/v1/models/story", "Model"),
+    ):
         assert line.described.fits(line.schema(name), json.loads(line.ask("GET", path)[1]))
     for name in ("ChatRequest", "CompletionRequest", "Message", "TextPart", "StreamOptions", "ResponseFormat"):
         assert found["components"]["schemas"][name]["additionalProperties"] is False

@@ -76,6 +76,7 @@ class AsyncEngine:
     def __init__(self, make_engine: Callable[[], Engine], max_requests: int = 64):
         self.max_requests = max_requests
         self.num_requests = 0  # of the loop
+        self.num_aborted = 0  # by `stop`
         self._make_engine = make_engine
         self._jobs: SimpleQueue[Job] = SimpleQueue()
         self._streams: dict[str, Stream] = {}  # of the engine's thread, by request
@@ -225,14 +226,14 @@ class AsyncEngine:
         """In the engine's thread: nobody is served any more."""
         for request in list(engine.scheduler):
             engine.abort(request.id)
+            self.num_aborted += 1
             self.publish(request)
 
     def fail(self, engine: Engine, error: Exception) -> list[Request]:
         """In the engine's thread: all requests are over, with this error. Returns them."""
         requests = list(engine.scheduler)
         for request in requests:
-            engine.abort(request.id)
-            request.finish("error", error)
+            engine.abort(request.id, error)
         return requests
 
 

@@ -15,13 +15,16 @@ __all__ = ["Choice"]
 
 
 class Choice:
-    """One of those that a call asks for: a prompt, the request that comes of it, and what it has."""
+    """One of those that a call asks for: a prompt, the request that comes of it, and what it has.
+
+    number: among the choices of the same prompt, from 0 on.
+    """
 
     def __init__(self, tokens: Sequence[int], text: str, body: GenerationRequest, number: int, max_tokens: int):
         self.tokens, self.text = tokens, text
         self.reason: FinishReason | None = None
         self.request: Request | None = None
-        self._body, self._params = body, body.sampling(max_tokens, number)
+        self._body, self._params, self._is_first = body, body.sampling(max_tokens, number), number == 0
         self._scores: Scores | None = None
         self._num_scored = 0
 
@@ -40,7 +43,8 @@ class Choice:
         return self._scores.found[start : self._num_scored]
 
     def usage(self, metrics: Metrics) -> Usage:
+        """What it adds to the usage of its call, in which a prompt counts once, however many choices it has."""
         request = self.request
         assert request is not None
-        cached = metrics.cached.get(request, 0)
-        return Usage(len(self.tokens), len(request.output), cached, request.num_drafted, request.num_accepted)
+        prompt, cached = (len(self.tokens), metrics.cached.get(request, 0)) if self._is_first else (0, 0)
+        return Usage(prompt, len(request.output), cached, request.num_drafted, request.num_accepted)

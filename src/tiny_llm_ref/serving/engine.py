@@ -22,7 +22,7 @@ class Observer(Protocol):
         """A step is over, which computed this batch; these requests got tokens, or are over."""
 
     def on_abort(self, engine: "Engine", request: Request) -> None:
-        """A request was aborted, between two steps."""
+        """A request was aborted between two steps: nobody wants it any more, or it failed and has an `error`."""
 
 
 def batch_logits(model: CausalLM, batch: Batch, cache: RequestCache) -> list[mx.array]:
@@ -84,12 +84,15 @@ class Engine:
         self._check_new(request)
         self.scheduler.add(request)
 
-    def abort(self, id: str) -> Request | None:
-        """Nobody wants this request any more: it is over, and its room is free, at once. None: there is no such."""
+    def abort(self, id: str, error: Exception | None = None) -> Request | None:
+        """End this request and free its room, at once. Returns it; None: there is no such request.
+
+        error: why it cannot go on, and then its finish_reason is "error"; None: nobody wants it any more.
+        """
         request = self.scheduler.find(id)
         if request is not None:
             self.scheduler.remove(request)
-            request.finish("abort")
+            request.finish("abort" if error is None else "error", error)
             for observer in self._observers:
                 observer.on_abort(self, request)
         return request

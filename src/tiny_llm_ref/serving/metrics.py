@@ -3,18 +3,20 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from time import perf_counter
+from typing import get_args
 from weakref import WeakKeyDictionary
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
 from .batch import Batch
 from .engine import Engine
-from .request import Request
+from .request import FinishReason, Request
 
 __all__ = ["Metrics"]
 
 _FIRST = (0.01, 0.03, 0.1, 0.3, 1, 3, 10, 30, 100)  # seconds to the first token
 _BETWEEN = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1, 3)  # seconds between two tokens
+_REASONS = "Requests that are over. abort: the client left, or the server ended. error: the request or a step failed."
 
 
 @dataclass
@@ -38,7 +40,7 @@ class Metrics:
         self._served: WeakKeyDictionary[Request, _Progress] = WeakKeyDictionary()
         self._clock = clock
         self._registry = registry = CollectorRegistry()
-        self._requests = Counter("tiny_llm_requests", "Requests that are over.", ["finish_reason"], registry=registry)
+        self._requests = Counter("tiny_llm_requests", _REASONS, ["finish_reason"], registry=registry)
         self._tokens = Counter("tiny_llm_tokens", "Tokens, by what became of them.", ["kind"], registry=registry)
         self._gauges = Gauge("tiny_llm_requests_now", "Requests in the engine.", ["status"], registry=registry)
         self._pages = Gauge("tiny_llm_pages", "Pages of the cache.", ["status"], registry=registry)
@@ -51,6 +53,8 @@ class Metrics:
         )
         for kind in ("prompt", "cached", "output", "drafted", "accepted"):
             self._tokens.labels(kind)
+        for reason in get_args(FinishReason):  # from 0 on: a rate needs what a counter was before it grew
+            self._requests.labels(reason)
 
     def text(self) -> bytes:
         """All of it, as Prometheus reads it."""

@@ -13,7 +13,7 @@ from .api_error import ApiError
 from .protocol import ChatRequest, CompletionRequest
 from .responses import Answer, ChatAnswer, CompletionAnswer, Usage
 
-__all__ = ["describe"]
+__all__ = ["describe", "index"]
 
 _Json = dict[str, Any]
 
@@ -23,6 +23,7 @@ _ABOUT = (
     "Whatever is not described here is refused, with an error that names it. null is the same as nothing in a body, "
     "but not within its lists and objects. Integers have neither fraction nor exponent, and a name is given once."
 )
+_INDEX = "This is the base URL of an API like OpenAI's: give it to a client as base_url. Details: /openapi.json"
 _EVENTS = "Server-sent events: the data of each is a {}, of the last [DONE]. An error that comes late is an event, too."
 
 
@@ -48,6 +49,13 @@ def describe(model: Mapping[str, Any], *, has_key: bool) -> _Json:
     }
 
 
+def index(description: Mapping[str, Any]) -> _Json:
+    """What the base URL answers: how to use it, and a description's endpoints."""
+    paths = description["paths"].items()
+    endpoints = [f"{method.upper()} {path}" for path, found in paths for method in found if method in ("get", "post")]
+    return {"message": _INDEX, "endpoints": endpoints}
+
+
 class _Untitled(GenerateJsonSchema):
     """Without a title for each field, which would only repeat its name."""
 
@@ -71,6 +79,7 @@ def _paths(refused: Sequence[int]) -> _Json:
     found = {
         "/health": {"get": _operation("health", health) | {"security": []}},
         "/metrics": {"get": _operation("metrics", {200: _response(200, text), **_errors(refused)})},
+        "/v1": {"get": _operation("index", {200: _response(200, _json("Index"))}) | {"security": []}},
         "/v1/models": {"get": _operation("list_models", {200: _response(200, _json("ModelList")), **_errors(refused)})},
         "/v1/models/{model}": {
             "get": _operation("retrieve_model", {200: _response(200, _json("Model")), **_errors([*refused, 404])}),
@@ -109,6 +118,7 @@ def _answers(model: Mapping[str, Any]) -> _Json:
     found = {
         "Error": _shape(*errors),
         "Health": _shape({"status": "ok"}),
+        "Index": _shape({"message": "", "endpoints": [""]}),
         "Model": _shape(dict(model)),
         "ModelList": _shape({"object": "list", "data": [dict(model)]}),
     }

@@ -94,6 +94,7 @@ class Request:
     """A prompt, and what is generated for it.
 
     id: a name of its own. prompt, output: token ids. text: where the output becomes text, or None if nobody needs it.
+    The output's tokens are the generated tokens, wherever those are counted: without the end, which is no text (`add`).
     finish_reason: why it is over: "stop" (one of its ends came), "length" (it got all tokens that it may have), "abort"
     (nobody wants it any more), "error" (`error` says what went wrong); None before.
     random: for whoever draws for this request, besides its sampler. num_drafted, num_accepted: how many tokens were

@@ -28,7 +28,7 @@ from .chat_prompt import encode_chat
 from .choices import Choice
 from .event_stream import ClientGoneError, EventStream, merged, until_gone
 from .metrics import Metrics
-from .openapi import describe
+from .openapi import describe, index
 from .protocol import ChatRequest, CompletionRequest, GenerationRequest, parse
 from .request import Request
 from .responses import Answer, ChatAnswer, CompletionAnswer, Usage
@@ -72,10 +72,11 @@ class Server:
 
     def app(self, more: Sequence[Route] = ()) -> Starlette:
         """The application, with more than what clients need. The engine has to run."""
-        description = JSONResponse(describe(self._about_model(), has_key=self.limits.api_key is not None))
+        description = describe(self._about_model(), has_key=self.limits.api_key is not None)
         routes = [
             Route("/health", self.health),
-            Route("/openapi.json", description, methods=["GET"]),
+            Route("/openapi.json", JSONResponse(description), methods=["GET"]),
+            Route("/v1", JSONResponse(index(description)), methods=["GET"]),
             Route("/metrics", self.guarded(self.show_metrics)),
             Route("/v1/models", self.guarded(self.models)),
             Route("/v1/models/{name:path}", self.guarded(self.one_model)),
@@ -247,8 +248,7 @@ class Server:
         return min(wanted, room)
 
     def _usage(self, choices: Sequence[Choice]) -> Usage:
-        found = [choice.usage(self.metrics) for choice in choices]
-        return sum(found[1:], start=found[0])
+        return sum((choice.usage(self.metrics) for choice in choices), start=Usage())
 
     async def _encode(self, prompt: str | list[int]) -> tuple[list[int], str]:
         """A prompt as tokens and as text."""
@@ -288,8 +288,8 @@ async def _api_error(request: HttpRequest, error: Exception) -> Response:
 
 async def _http_error(request: HttpRequest, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
-    found = ApiError(error.status_code, f"{request.method} {request.url.path}: {error.detail}", headers=error.headers)
-    return await _api_error(request, found)
+    message = f"{request.method} {request.url.path}: {error.detail}; GET /v1 lists the endpoints"
+    return await _api_error(request, ApiError(error.status_code, message, headers=error.headers))
 
 
 async def _nobody_there(request: HttpRequest, error: Exception) -> Response:

@@ -122,9 +122,9 @@ class SpeculativeEngine(Engine):
                 self.drafter.forget(request.id)
         return touched
 
-    def abort(self, id: str) -> Request | None:
+    def abort(self, id: str, error: Exception | None = None) -> Request | None:
         self.drafter.forget(id)
-        return super().abort(id)
+        return super().abort(id, error)
 
 
 def _check_num_drafts(num_drafts: int) -> None:
