@@ -4,20 +4,46 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncGenerator, Sequence
+from collections import deque
+from collections.abc import AsyncGenerator, Callable, Sequence
 from time import perf_counter
 from typing import Any
 
 __all__ = ["Live"]
 
 INTERVAL = 0.1  # seconds between two looks: an engine makes hundreds of steps in a second, and a page needs ten of them
+WINDOW = 2.0  # seconds of which the page shows the speed
 FREE, KEPT = -2, -1  # a page that nobody holds; that only the prefix tree holds
+
+
+class _Speed:
+    """Generated tokens per second: of the last WINDOW seconds, or since the step before the last if that is longer."""
+
+    def __init__(self) -> None:
+        self._seen: deque[tuple[float, int]] = deque()  # a moment, and how many tokens there were by then
+        self._is_idle = True
+
+    def note(self, now: float, tokens: int, is_idle: bool) -> None:
+        """is_idle: from now on, nothing is computed until the next call."""
+        if self._is_idle and self.at(now) == 0:
+            self._seen.clear()  # a long time without work is not a slow step
+        self._seen.append((now, tokens))
+        self._is_idle = is_idle
+
+    def at(self, now: float) -> float:
+        while len(self._seen) > 1 and now - self._seen[1][0] >= WINDOW:
+            self._seen.popleft()
+        if not self._seen or now == self._seen[0][0]:
+            return 0.0
+        (start, before), (_, tokens) = self._seen[0], self._seen[-1]
+        return (tokens - before) / (now - start)
 
 
 class Live:
     """An observer that counts, and looks at an engine when it is asked to, between two steps."""
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Callable[[], float] = perf_counter) -> None:
+        self._clock, self._speed = clock, _Speed()
         self._steps = self._preempted = self._ended = 0
         self._chunks: dict[str, int] = {}  # of the last step: by request, how many tokens
 
@@ -26,18 +52,23 @@ class Live:
         self._preempted += len(batch.preempted)
         self._chunks = {chunk.request.id: len(chunk.tokens) for chunk in batch.chunks}
         self._ended += sum(len(request.output) for request in touched if request.finish_reason is not None)
+        self._note(engine)
 
     def on_abort(self, engine: Any, request: Any) -> None:
         self._ended += len(request.output)
+        self._note(engine)
+
+    def _note(self, engine: Any) -> None:
+        tokens = self._ended + sum(len(request.output) for request in engine.scheduler)
+        self._speed.note(self._clock(), tokens, is_idle=not engine.has_work)
 
     def look(self, engine: Any) -> dict[str, Any]:
-        """What there is to see, in the engine's thread. Times are seconds since some moment."""
+        """What there is to see, in the engine's thread. rate: generated tokens per second."""
         scheduler = engine.scheduler
         return {
-            "time": perf_counter(),
             "steps": self._steps,
             "preempted": self._preempted,
-            "tokens": self._ended + sum(len(request.output) for request in scheduler),
+            "rate": round(self._speed.at(self._clock()), 1),
             "running": [self._about(request, scheduler.cache) for request in scheduler.running],
             "waiting": [{"id": request.id, "prompt": len(request.prompt)} for request in scheduler.waiting],
             "slots": scheduler.max_running,
@@ -60,8 +91,8 @@ class Live:
         before: dict[str, Any] = {}
         while not engine.is_stopping:
             found = await engine.call(self.look)
-            if found | {"time": 0} != before:
-                before = found | {"time": 0}
+            if found != before:
+                before = found
                 yield json.dumps(found)
             await asyncio.sleep(INTERVAL)
 

@@ -7,10 +7,7 @@ import base64
 import hashlib
 import ipaddress
 import re
-import signal
 import socket
-from collections.abc import Callable
-from contextlib import nullcontext
 from importlib import import_module
 from pathlib import Path
 from typing import Annotated, Any
@@ -23,6 +20,7 @@ from .language import Lang, Messages, phrase
 from .live import Live
 from .problems import CommandError, os_reason, reporting, say
 from .serving import Options, Serving
+from .serving_end import DRAIN, Ending
 from .serving_options import Cache, Check, Draft, MaxRunning, NumDrafts, Pages, PageSize, TokenBudget
 from .session import DEFAULT_IMPL, package_of
 from .text import DEFAULT_MODEL, Bits, Dtype, Impl, Layers, Model, Threads
@@ -32,8 +30,6 @@ __all__ = ["serve"]
 NEEDED = ("starlette", "uvicorn", "pydantic", "prometheus_client")  # the extra `serve`
 PAGE = Path(__file__).with_name("serve_page.html")
 SERVER = 7  # the day of week 3
-DRAIN = 20  # seconds that running requests have after Ctrl-C
-READ = 5  # and clients then, to read what is there for them
 
 
 def serve(
@@ -113,6 +109,13 @@ def _listener(host: str, port: int) -> socket.socket:
     return listener
 
 
+def _url(address: ipaddress.IPv4Address | ipaddress.IPv6Address, port: int) -> str:
+    """Under which this machine reaches a server that listens there."""
+    if address.is_unspecified:  # every address of the machine
+        address = ipaddress.ip_address("127.0.0.1" if address.version == 4 else "::1")
+    return f"http://{address}:{port}" if address.version == 4 else f"http://[{address}]:{port}"
+
+
 def _own_parts(page: str) -> list[str]:
     """Of a content security policy: that this script and this style may be used, and no others."""
     found = []
@@ -145,12 +148,12 @@ class _Service:
             name = Path(options.wanted.model).name if Path(options.wanted.model).is_dir() else options.wanted.model
             model = server.ServedModel(name, self._serving.tokenizer, max_length, options.draft is not None)
             made = server.Server(engine, model, metrics, server.Limits(**limits))
-            await self._listen(made, self._routes(made, engine), name, engine)
+            ending = await self._listen(made, self._routes(made, engine), name, engine)
         finally:
             await engine.stop()
         if engine.error is not None:
             raise engine.error
-        say(self._words("serve_stopped"))
+        ending.tell()
 
     def _make_engine(self, metrics: Any) -> Any:
         """In the engine's thread, which is the only one that may use what it makes."""
@@ -177,54 +180,20 @@ class _Service:
 
         return [Route("/", page), Route("/live", server.guarded(live))]
 
-    async def _listen(self, server: Any, routes: list[Any], name: str, engine: Any) -> None:
+    async def _listen(self, server: Any, routes: list[Any], name: str, engine: Any) -> Ending:
         import uvicorn
 
         listener = _listener(self._host, self._port)
-        config = uvicorn.Config(server.app(routes), log_level="warning", lifespan="off")
-        address = listener.getsockname()
-        shown = f"[{address[0]}]" if ":" in address[0] else address[0]
-        count = self._options.max_running
-        url = f"http://{shown}:{address[1]}"
+        runner = uvicorn.Server(uvicorn.Config(server.app(routes), log_level="warning", lifespan="off"))
+        ending = Ending(runner, engine, self._words)  # handles signals before anybody is told that there is a server
+        host, port = listener.getsockname()[:2]
+        self._tell(name, host, port, server.limits.api_key is not None)
+        await ending.serve(listener)
+        return ending
 
-        def tell() -> None:
-            say(self._words("serve_ready", model=name, url=url, running=count, waiting=self._max_waiting))
-            if not ipaddress.ip_address(address[0]).is_loopback and server.limits.api_key is None:
-                say(self._words("serve_open_to_all", host=address[0]), style="yellow")
-
-        await _until_ended(uvicorn.Server(config), listener, engine, tell)
-
-
-async def _until_ended(runner: Any, listener: socket.socket, engine: Any, tell: Callable[[], None]) -> None:
-    """Until a signal comes, or the engine breaks, and all that are served are over. A second signal ends them.
-
-    tell: is called when signals are waited for.
-    """
-    loop = asyncio.get_running_loop()
-    ending: list[asyncio.Task[None]] = []  # somebody has to hold them
-
-    def end() -> None:
-        ending.append(asyncio.ensure_future(stop(0, 1) if ending else stop(DRAIN, READ)))
-        runner.should_exit = True
-
-    async def stop(served: float, read: float) -> None:
-        await engine.stop(served)
-        loop.call_later(read, hang_up)
-
-    def hang_up() -> None:
-        for connection in list(runner.server_state.connections):
-            connection.transport.abort()  # what is being sent ends as when the client goes away
-
-    async def end_if_broken() -> None:
-        await engine.broken.wait()
-        end()
-
-    runner.capture_signals = nullcontext  # these are ours, from before anybody is told that there is a server
-    for number in (signal.SIGINT, signal.SIGTERM):
-        # Not by add_signal_handler: while the engine has much to tell, its byte may find no room in the loop's socket.
-        signal.signal(number, lambda number, frame: loop.call_soon_threadsafe(end))
-    tell()
-    watching = asyncio.ensure_future(end_if_broken())
-    await runner.serve(sockets=[listener])
-    watching.cancel()
-    await asyncio.gather(*ending)
+    def _tell(self, name: str, host: str, port: int, has_key: bool) -> None:
+        address, count = ipaddress.ip_address(host), self._options.max_running
+        say(self._words("serve_ready", model=name, running=count, waiting=self._max_waiting), style="")
+        say(self._words("serve_addresses", url=_url(address, port), seconds=DRAIN), style="")
+        if not address.is_loopback and not has_key:
+            say(self._words("serve_open_to_all", host=host), style="yellow")

@@ -21,6 +21,7 @@ import pytest
 from test_serve import Running, running
 from waiting import until
 
+from tiny_llm_course.language import Messages
 from tiny_llm_ref import models
 from tiny_llm_ref.generate import generate, stream_text
 from tiny_llm_ref.kv_cache import KVCache
@@ -288,4 +289,5 @@ def test_who_does_not_read_holds_up_nobody(wishes: list[Wish]) -> None:
             list(pool.map(lambda wish: check(server, wish), wishes))
         server.process.send_signal(signal.SIGTERM)
         ends_well(server)
+        assert Messages("en")("serve_unread", count=1) in "".join(server.said)
         assert not got_all(slow)

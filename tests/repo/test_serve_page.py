@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,9 +20,11 @@ expect.set_options(timeout=60_000)  # whatever else the machine does
 WIDTHS = {"desktop": (1100, 1000), "phone": (390, 800)}
 # Looks at each change: whatever asks from time to time may come when an answer has begun and ended.
 LOOK = """addEventListener("DOMContentLoaded", () => {
-  window.seen = { rows: 0, replies: new Set() };
+  window.seen = { rows: 0, rate: 0, replies: new Set() };
   new MutationObserver(() => {
     seen.rows = Math.max(seen.rows, document.querySelectorAll("#slots .row").length);
+    const rate = document.querySelector("#numbers")?.textContent.match(/tok\\/s ([\\d.]+)/);
+    if (rate) seen.rate = Math.max(seen.rate, +rate[1]);
     seen.replies.add(document.querySelector("#talk p:not(.user)")?.textContent);
   }).observe(document.body, { childList: true, subtree: true });
 });"""
@@ -73,6 +76,8 @@ def test_the_page(server: Running, browser: Browser, locale: str, size: str, tmp
     expect(page.locator("#slots .row")).to_have_count(0)
     assert page.evaluate("seen.rows") == 1  # a request that ran
     assert page.evaluate("seen.replies.size") > 4  # it came piece by piece
+    expect(page.locator("#numbers")).to_contain_text(re.compile(r"tok/s 0[^.\d]"))  # nothing is computed any more
+    assert page.evaluate("seen.rate") > 0
     expect(page.locator("#page-counts")).to_contain_text({"en": "0 used", "ja": "使用 0"}[locale])
     assert page.evaluate("document.documentElement.scrollWidth") <= WIDTHS[size][0]
     page.locator("#language").click()

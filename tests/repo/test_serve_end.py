@@ -1,0 +1,91 @@
+"""What `tiny-llm serve` says in a terminal: where it is, and, after Ctrl-C, what it waits for and how that ended."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from http.client import HTTPConnection, HTTPResponse
+from pathlib import Path
+
+import pytest
+from learner import Clone, Terminal
+
+from tiny_llm_course.language import LANGUAGES, Messages
+from tiny_llm_course.serving_end import DRAIN
+
+COMMAND = [sys.executable, "-m", "tiny_llm_course", "serve", "--port", "0", "--impl", "ref"]
+ROOT = Path(__file__).parents[2]
+CTRL_C = "\x03"
+
+
+def served(language: str, tmp_path: Path, *options: str) -> Terminal:
+    environment = Clone(ROOT).environment | {"LANG": "C.UTF-8", "COLUMNS": "200"}
+    terminal = Terminal([*COMMAND, "--lang", language, *options], tmp_path, environment)
+    terminal.wait_for("Ctrl-C")
+    return terminal
+
+
+def port_of(terminal: Terminal) -> int:
+    found = re.search(r"http://127\.0\.0\.1:(\d+)/v1", terminal.screen)
+    assert found, terminal.screen
+    return int(found[1])
+
+
+@contextmanager
+def streams(port: int, count: int) -> Iterator[HTTPResponse]:
+    """A call that makes so many requests, each of as many tokens as there is room for; some have come."""
+    body = {"model": "story", "prompt": "Once", "n": count, "max_tokens": 1000, "ignore_eos": True, "stream": True}
+    with closing(HTTPConnection("127.0.0.1", port, timeout=60)) as connection:
+        connection.request("POST", "/v1/completions", json.dumps(body), {"Content-Type": "application/json"})
+        response = connection.getresponse()
+        assert response.readline().startswith(b"data: ")
+        yield response
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "0.0.0.0"])
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_addresses(language: str, host: str, tmp_path: Path) -> None:
+    """The page's, and the clients' base URL: each answers."""
+    terminal, say = served(language, tmp_path, "--host", host), Messages(language)
+    url = f"http://127.0.0.1:{port_of(terminal)}"
+    assert say("serve_addresses", url=url, seconds=DRAIN) in terminal.screen
+    answers = {}
+    for path in ("/", "/v1"):
+        with closing(HTTPConnection("127.0.0.1", port_of(terminal), timeout=60)) as connection:
+            connection.request("GET", path)
+            response = connection.getresponse()
+            answers[path] = response.status, response.headers.get_content_type(), response.read().decode()
+    assert answers["/"][:2] == (200, "text/html")
+    assert answers["/v1"][:2] == (200, "application/json")
+    assert "POST /v1/chat/completions" in json.loads(answers["/v1"][2])["endpoints"]
+    terminal.send(CTRL_C)
+    assert terminal.exit_code() == 0
+    assert terminal.screen.rstrip().endswith(say("serve_stopped"))
+    assert say("serve_waits", count=0, seconds=DRAIN) not in terminal.screen
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_ctrl_c_says_what_it_waits_for(language: str, tmp_path: Path) -> None:
+    terminal, say = served(language, tmp_path), Messages(language)
+    with streams(port_of(terminal), 2) as response:
+        terminal.send(CTRL_C)
+        terminal.wait_for("\n" + say("serve_waits", count=2, seconds=DRAIN))
+        assert response.read().endswith(b"data: [DONE]\n\n")
+    assert terminal.exit_code() == 0
+    assert terminal.screen.rstrip().endswith(say("serve_answered"))
+
+
+def test_a_second_ctrl_c_says_what_it_cut_off(tmp_path: Path) -> None:
+    terminal, say = served("en", tmp_path), Messages("en")
+    with streams(port_of(terminal), 8) as response:
+        terminal.send(CTRL_C)
+        terminal.wait_for(say("serve_waits", count=8, seconds=DRAIN))
+        terminal.send(CTRL_C)
+        terminal.wait_for("\n" + say("serve_cuts"))
+        last = json.loads(response.read().rpartition(b"data: ")[2])
+        assert last["error"]["code"] == "stopping"
+    assert terminal.exit_code() == 0
+    assert terminal.screen.rstrip().endswith(f"{say('serve_cut', cut=8, count=8)}\n{say('serve_stopped')}")

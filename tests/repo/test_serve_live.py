@@ -1,0 +1,73 @@
+"""What the server's page is told: the speed of an engine that works, that is slow, or that has nothing to do."""
+
+from __future__ import annotations
+
+import pytest
+from test_serving import pages, small_model
+
+from tiny_llm_course.live import WINDOW, Live
+from tiny_llm_ref.serving.engine import Engine
+from tiny_llm_ref.serving.preempting_scheduler import PreemptingScheduler
+from tiny_llm_ref.serving.request import Request, SamplingParams
+
+
+class Watched:
+    """An engine with a clock that stands still between two steps."""
+
+    def __init__(self) -> None:
+        self.now = 100.0
+        self.live = Live(clock=lambda: self.now)
+        scheduler = PreemptingScheduler(pages(2, 60, 4), 3, 8)
+        self.engine = Engine(small_model(), scheduler, [self.live], is_checked=True)
+
+    def add(self, id: str, count: int) -> None:
+        self.engine.add(Request(id, [3, 1, 4, 1, 5], SamplingParams(count, ignore_eos=True)))
+
+    def step(self, seconds: float, count: int = 1) -> None:
+        """So many steps, each of which takes so long."""
+        for _ in range(count):
+            self.now += seconds
+            self.engine.step()
+
+    @property
+    def rate(self) -> float:
+        rate = self.live.look(self.engine)["rate"]
+        assert isinstance(rate, float)
+        return rate
+
+
+@pytest.mark.parametrize("seconds", [0.125, 0.5, 4.0])
+def test_a_token_in_each_step(seconds: float) -> None:
+    """However long a step takes."""
+    watched = Watched()
+    assert watched.rate == 0
+    watched.add("a", 40)
+    watched.step(seconds, 20)
+    assert watched.rate == round(1 / seconds, 1)
+    watched.add("b", 40)
+    watched.step(seconds, 1 + int(WINDOW / seconds) + 1)
+    assert watched.rate == round(2 / seconds, 1)
+
+
+@pytest.mark.parametrize("is_aborted", [False, True])
+def test_an_engine_without_work_falls_to_0(is_aborted: bool) -> None:
+    watched = Watched()
+    watched.add("a", 20)
+    watched.step(0.125, 10 if is_aborted else 20)
+    assert watched.engine.has_work == is_aborted
+    if is_aborted:
+        watched.engine.abort("a")
+    watched.now += WINDOW / 2
+    assert 0 < watched.rate < 8
+    watched.now += WINDOW / 2
+    assert watched.rate == 0
+
+
+def test_an_hour_without_work_is_no_slow_step() -> None:
+    watched = Watched()
+    watched.add("a", 20)
+    watched.step(0.125, 20)
+    watched.now += 3600
+    watched.add("b", 20)
+    watched.step(0.125, 3)
+    assert watched.rate == 8
