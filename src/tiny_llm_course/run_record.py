@@ -12,7 +12,7 @@ from typing import Any
 __all__ = ["FORMAT", "VERSION", "RunRecorder"]
 
 FORMAT = "tiny-llm run"
-VERSION = 1
+VERSION = 2
 
 
 class RunRecorder:
@@ -32,6 +32,7 @@ class RunRecorder:
         self._start = clock()
         self._pages: dict[str, int] | None = None
         self._requests: dict[str, dict[str, int]] = {}
+        self._generated: dict[str, int] = {}  # of each request, how many tokens until now
         self._steps: list[dict[str, Any]] = []
         self._aborted: list[dict[str, Any]] = []
 
@@ -44,6 +45,7 @@ class RunRecorder:
         step = {
             "time": self._now(),
             "chunks": chunks,
+            "generated": self._new_tokens(touched),
             "preempted": list(batch.preempted),
             "finished": {r.id: r.finish_reason for r in touched if r.finish_reason is not None},
             "running": len(engine.scheduler.running),
@@ -58,6 +60,12 @@ class RunRecorder:
 
     def on_abort(self, engine: Any, request: Any) -> None:
         self._aborted.append({"id": request.id, "time": self._now(), "step": len(self._steps)})
+
+    def _new_tokens(self, touched: Sequence[Any]) -> int:
+        """How many tokens a step generated. Chunks do not tell: an output's last token and wrong guesses differ."""
+        before = sum(self._generated.get(request.id, 0) for request in touched)
+        self._generated |= {request.id: len(request.output) for request in touched}
+        return sum(self._generated[request.id] for request in touched) - before
 
     def data(self) -> dict[str, Any]:
         """What the file holds: so far."""

@@ -149,6 +149,33 @@ def test_guesses_change_no_text(draft: str, cache: str, checkpoint: Path, tmp_pa
             assert details["rejected_prediction_tokens"] <= details["accepted_prediction_tokens"]
 
 
+@pytest.mark.parametrize("draft", [(), ("--draft", "ngram", "--num-drafts", 3)], ids=["plain", "guesses"])
+def test_everybody_counts_the_same_generated_tokens(
+    draft: tuple[object, ...], checkpoint: Path, tmp_path: Path
+) -> None:
+    """What `batch` says, its results, and `viz schedule`: whether a text ends by a token, a string or its length."""
+    text, (model, tokenizer) = expected_text(checkpoint, MIXED[0]), models.load(checkpoint)
+    tokens = list(generate(model, tokenizer.encode(MIXED[0]["prompt"]), make_sampler(0.0), 12))
+    ends = [
+        MIXED[0] | {"id": "token", "stop_token_ids": tokens[7:8]},
+        MIXED[0] | {"id": "string", "stop": text[4:6]},
+    ]
+    file, record = write(tmp_path / "in.jsonl", [*MIXED, *ends]), tmp_path / "run.json"
+    code, _, stderr = call(file, "--model", checkpoint, "--dtype", "float32", "--record", record, *draft)
+    assert code == 0
+    said = re.search(r"7 requests, (\d+) tokens", stderr)
+    found = results_in(tmp_path / "in.out.jsonl")
+    assert [found[id]["finish_reason"] for id in ("token", "string", "greedy")] == ["stop", "stop", "length"]
+    generated = sum(result["usage"]["completion_tokens"] for result in found.values())
+    drawn = CliRunner().invoke(
+        app, ["viz", "schedule", str(record), "--out", str(tmp_path / "run.html"), "--lang", "en"]
+    )
+    shown = re.search(r"generated tokens +(\d+)\n", drawn.stdout)
+    assert said
+    assert shown, drawn.output
+    assert int(said[1]) == int(shown[1]) == generated
+
+
 def test_who_cannot_guess(checkpoint: Path, tmp_path: Path) -> None:
     file = write(tmp_path / "in.jsonl", MIXED[:1])
     for draft, said in (

@@ -102,6 +102,7 @@ def test_what_is_recorded(recorded: tuple[RunRecorder, list[Any]]) -> None:
         chunks = [(c.request.id, c.start, len(c.tokens), c.scored) for c in batch.chunks]
         assert [tuple(chunk.values()) for chunk in step["chunks"]] == chunks
         assert step["preempted"] == list(batch.preempted)
+        assert step["generated"] == sum(chunk.scored for chunk in batch.chunks)  # without guesses and ends
     assert sum(len(step["preempted"]) for step in steps) > 1
     assert (steps[0]["waiting"], steps[-1]["waiting"]) == (100 + 9 - steps[0]["running"], 100)
     assert [step["time"] for step in steps[:4]] == [1, 2, 3, 6]  # after two aborts
@@ -261,7 +262,8 @@ WRONG: dict[str, tuple[list[Any], Any, str]] = {
     "prompt": (["requests", "r1", "prompt"], 1.5, 'requests["r1"].prompt: expected a whole number, 0 or more, got 1.5'),
     "aborted": (["aborted", 0, "step"], "x", 'aborted[0].step: expected a whole number, 0 or more, got "x"'),
     "model": (["model"], 3, "model: expected a text, got 3"),
-    "version": (["version"], 2, "expected a run of version 1, got 2; record it again, or update the course"),
+    "generated": (["steps", 0, "generated"], 0.5, "steps[0].generated: expected a whole number, 0 or more, got 0.5"),
+    "version": (["version"], 1, "expected a run of version 2, got 1; record it again, or update the course"),
     "format": (["format"], "other", "expected a run that `./course batch --record` wrote, got something else"),
 }
 

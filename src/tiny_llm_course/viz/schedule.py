@@ -47,6 +47,7 @@ def _text(run: Run, say: Messages) -> str:
     rows = [
         ("viz_schedule_requests", f"{len(run.prompts):,}"),
         ("viz_schedule_steps", f"{len(run.steps):,}"),
+        ("viz_schedule_generated", f"{sum(step.generated for step in run.steps):,}"),
         *((f"viz_schedule_tokens_{kind}", f"{count:,}") for kind, count in tokens.items()),
         ("viz_schedule_preempted", f"{sum(len(step.preempted) for step in run.steps):,}"),
         ("viz_schedule_aborted", f"{sum(len(step.aborted) for step in run.steps) + len(run.late):,}"),

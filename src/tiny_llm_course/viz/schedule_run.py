@@ -42,10 +42,12 @@ class Place:
 
 @dataclass(frozen=True)
 class Step:
-    """time: when it was over. preempted: before anything was computed. finished: after it. aborted: before the step."""
+    """time: when it was over. generated: how many tokens outputs got. preempted: before anything was computed.
+    finished: after it. aborted: before the step."""
 
     time: float
     work: list[Work]
+    generated: int
     preempted: list[Place]
     finished: list[Place]
     aborted: list[Place]
@@ -166,7 +168,7 @@ def _check(data: dict[str, Any]) -> None:
 
 
 def _check_step(where: str, step: Any, requests: dict[str, Any], has_pages: bool) -> None:
-    for name in ("running", "waiting", *(("pages_used", "pages_kept") if has_pages else ())):
+    for name in ("generated", "running", "waiting", *(("pages_used", "pages_kept") if has_pages else ())):
         _get(step, name, where, "whole")
     seen: set[str] = set()
     for place, chunk in _items(step, "chunks", where):
@@ -219,6 +221,7 @@ class _Layout:
         return Step(
             step["time"],
             work,
+            step["generated"],
             preempted,
             finished,
             aborted,
