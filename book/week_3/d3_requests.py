@@ -1,4 +1,4 @@
-"""Writes requests.jsonl into the current folder: three requests for `./course batch`."""
+"""Writes three requests for `./course batch` into out/requests.jsonl, and deletes the results of an earlier day."""
 
 import json
 from pathlib import Path
@@ -13,4 +13,8 @@ requests = [
     asked("Tell me a short story.", id="story", max_tokens=80),
     asked("Tell me a short story.", id="dice", max_tokens=80, temperature=0.8, seed=3),
 ]
-Path("requests.jsonl").write_text("".join(json.dumps(request) + "\n" for request in requests), encoding="utf-8")
+file = Path("out/requests.jsonl")  # git ignores this folder
+file.parent.mkdir(exist_ok=True)
+file.write_text("".join(json.dumps(request) + "\n" for request in requests), encoding="utf-8")
+file.with_name("requests.out.jsonl").unlink(missing_ok=True)  # with which `batch` would go on
+print(f"wrote {file}")

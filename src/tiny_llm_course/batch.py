@@ -44,7 +44,7 @@ def batch(
         typer.Option(
             metavar="FILE",
             help="Where results are added, each as soon as it is there. Requests that have one are skipped. Default: "
-            "FILE.out.jsonl beside the requests.",
+            "FILE.out.jsonl next to the requests.",
         ),
     ] = None,
     model: Model = DEFAULT_MODEL,
@@ -80,6 +80,8 @@ def batch(
                 say(words("batch_goes_on", done=len(requests) - len(left), count=len(requests), file=out))
             if left:
                 _serve(Serving(options, words), left, results, record, words, len(requests))
+            elif record:
+                say(words("batch_no_record", file=record))
 
 
 def _check_files(file: Path, out: Path, record: Path | None) -> None:

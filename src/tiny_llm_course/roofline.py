@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from importlib import import_module
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from .language import Lang, Messages, phrase
+from .out import OUT, Out
 from .problems import CommandError, reporting, say
 from .session import DEFAULT_IMPL, PACKAGES, package_of
 from .terminal import left, right, show, wrapped
@@ -63,7 +63,7 @@ def roofline(
     ] = None,
     bits: Annotated[float, typer.Option(metavar="N", help="Bits of a weight, its share of scales included.")] = 4.5,
     impl: Impl = DEFAULT_IMPL,
-    out: Annotated[Path, typer.Option(metavar="FOLDER", help="Where the picture is written.")] = Path(),
+    out: Out = OUT,
     lang: Lang = None,
 ) -> None:
     """Measure how fast this machine reads memory and multiplies, and what that means for a model."""

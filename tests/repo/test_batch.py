@@ -295,7 +295,11 @@ def test_goes_on_behind_a_half_written_line(language: str, checkpoint: Path, tmp
         assert (Messages(language)("batch_out_cut", file=out) in stderr) == (half != "")
         assert Messages(language)("batch_goes_on", done=1, count=3, file=out) in stderr
     before = out.read_bytes()
-    assert call(file, "--out", out, "--model", "/nowhere")[0] == 0  # nothing is left to do
+    record = tmp_path / "run.json"
+    code, _, stderr = call(file, "--out", out, "--model", "/nowhere", "--record", record, "--lang", language)
+    assert code == 0  # nothing is left to do
+    assert Messages(language)("batch_no_record", file=record) in stderr
+    assert not record.exists()
     assert out.read_bytes() == before
 
 

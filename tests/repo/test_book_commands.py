@@ -52,7 +52,13 @@ def clone(tmp_path_factory: pytest.TempPathFactory) -> Clone:
         copy = clone.root / file.relative_to(ROOT)
         copy.parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(file, copy)
+    git(clone, "init", "--quiet")
+    git(clone, "add", "--all")
     return clone
+
+
+def git(clone: Clone, *arguments: str) -> str:
+    return subprocess.run(["git", *arguments], cwd=clone.root, check=True, capture_output=True, text=True).stdout
 
 
 def commands_to_run(page: Path) -> list[str]:
@@ -76,8 +82,7 @@ def test_commands_of_a_chapter(page: Path, clone: Clone) -> None:
             assert clone.run(*words).returncode == 0
     for day in days:
         copy_modules(clone.root, ROOT, day.modules)
-    for results in clone.root.glob("*.jsonl"):  # of other pages: `batch` would go on with them
-        results.unlink()
+    shutil.rmtree(clone.root / "out", ignore_errors=True)  # of other pages
     for command in commands_to_run(page):
         call = call_of(command)
         if "main" in call and "--max-tokens" not in call:
@@ -91,6 +96,11 @@ def test_commands_of_a_chapter(page: Path, clone: Clone) -> None:
             call, cwd=clone.root, env=clone.environment, stdin=subprocess.DEVNULL, capture_output=True, text=True
         )
         assert ended.returncode == 0, f"{command}\n{ended.stdout}{ended.stderr}"
+        assert "are skipped" not in ended.stderr, (
+            f"{command}\n{ended.stderr}"
+        )  # `batch` found another command's results
+    untracked = git(clone, "ls-files", "--others", "--exclude-standard").split()
+    assert set(untracked) <= {"progress.txt"}, "files that git does not ignore"  # and readers may commit their progress
 
 
 def serve(call: list[str], capture_output: bool, **options: Any) -> subprocess.CompletedProcess[str]:

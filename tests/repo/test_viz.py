@@ -16,11 +16,14 @@ import mlx.core as mx
 import numpy as np
 import pytest
 from matplotlib.image import imread
+from typer.main import get_command
 from typer.testing import CliRunner
 
 import tiny_llm_ref
+from tiny_llm_course.commands import app as course
 from tiny_llm_course.install import install_command
 from tiny_llm_course.language import LANGUAGES, Messages
+from tiny_llm_course.out import OUT
 from tiny_llm_course.terminal import signs
 from tiny_llm_course.viz import app
 from tiny_llm_course.viz.collecting import CollectingCache
@@ -235,6 +238,18 @@ def test_mask(tmp_path: Path) -> None:
     assert_drawn(tmp_path / "mask.png")
     causal = np.tri(3, 3, dtype=bool)
     assert [mask.sum() for mask in masks_of(causal, 2)] == [6, 6, 5]
+
+
+def test_files_for_which_no_place_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Are in a folder that git ignores, and the command says where."""
+    monkeypatch.chdir(tmp_path)
+    assert call("mask", "--lang", "en").endswith(f"wrote {OUT / 'mask.png'}\n")
+    assert [path.relative_to(tmp_path) for path in tmp_path.rglob("*.*")] == [OUT / "mask.png"]
+    commands = get_command(app).commands | {"roofline": get_command(course).get_command(None, "roofline")}
+    for name, command in commands.items():
+        assert next(each for each in command.params if each.name == "out").default == OUT, name
+    for name in (OUT / "mask.png", Path("book") / OUT / "mask.png", "requests.out.jsonl"):
+        subprocess.run(["git", "check-ignore", "--quiet", "--no-index", name], cwd=ROOT, check=True)
 
 
 def test_sampling(tmp_path: Path) -> None:

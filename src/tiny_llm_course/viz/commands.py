@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from ..language import Lang
+from ..out import OUT, Out
 from ..problems import reporting
 from ..session import DEFAULT_IMPL
 from ..text import DEFAULT_MODEL, Impl, MinP, Model, Temp, TopK, TopP
@@ -23,8 +24,6 @@ app = typer.Typer(
 Prompt = Annotated[
     str | None, typer.Option(metavar="TEXT", help="What the model reads, as it is. Default: an example.")
 ]
-Out = Annotated[Path, typer.Option(metavar="FOLDER", help="Where files are written. It is made if need be.")]
-HERE = Path()
 
 
 @app.command()
@@ -35,7 +34,7 @@ def attention(
     head: Annotated[int, typer.Option(metavar="N", help="The head to show. The first is 0.")] = 0,
     draws_all: Annotated[bool, typer.Option("--all", help="Draw all heads of all layers in one picture.")] = False,
     impl: Impl = DEFAULT_IMPL,
-    out: Out = HERE,
+    out: Out = OUT,
     lang: Lang = None,
 ) -> None:
     """Where each token looks: a picture of one head, or of all, and a page to look around in."""
@@ -52,7 +51,7 @@ def rope(
     base: Annotated[float, typer.Option(metavar="N", help="The larger, the slower the last pairs turn.")] = 1_000_000,
     positions: Annotated[int, typer.Option(metavar="N", help="How many positions to show.")] = 64,
     impl: Impl = DEFAULT_IMPL,
-    out: Out = HERE,
+    out: Out = OUT,
     lang: Lang = None,
 ) -> None:
     """How pairs turn with the position, and how the dot product of a query and a key falls with their distance."""
@@ -71,7 +70,7 @@ def mask(
         str, typer.Option(metavar="N,N", help="How many of the keys are words and no filling, in each row of a batch.")
     ] = "3,5",
     impl: Impl = DEFAULT_IMPL,
-    out: Out = HERE,
+    out: Out = OUT,
     lang: Lang = None,
 ) -> None:
     """Which keys a query sees: the causal mask, the padding mask, and both together."""
@@ -92,7 +91,7 @@ def sampling(
     min_p: MinP = 0.1,
     tokens: Annotated[int, typer.Option(metavar="N", help="How many of the likeliest tokens to show.")] = 10,
     impl: Impl = DEFAULT_IMPL,
-    out: Out = HERE,
+    out: Out = OUT,
     lang: Lang = None,
 ) -> None:
     """The likeliest next tokens, before and after each step of the sampler."""
@@ -109,7 +108,7 @@ def kernel(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="A Python script that runs kernels in Metal.")],
     call: Annotated[int, typer.Option(metavar="N", help="Which kernel call of the script. The first is 1.")] = 1,
     threadgroup: Annotated[str, typer.Option(metavar="X,Y,Z", help="The threadgroup to show.")] = "0,0,0",
-    out: Out = HERE,
+    out: Out = OUT,
     lang: Lang = None,
 ) -> None:
     """What each thread of a threadgroup reads and writes between barriers; the two that race are red."""
@@ -129,7 +128,7 @@ def schedule(
             metavar="FILE|FOLDER",
             help="A file that ends in .png, .svg or .html, or a folder, in which a picture and a page are written.",
         ),
-    ] = HERE,
+    ] = OUT,
     lang: Lang = None,
 ) -> None:
     """Which requests each step of an engine served: prefill, decode and preemptions, who waited, and pages."""
