@@ -213,6 +213,32 @@ def test_the_end_of_those_who_take_too_long() -> None:
     asyncio.run(asyncio.wait_for(test(), 60))
 
 
+def test_a_start_that_is_cancelled() -> None:
+    """As by Ctrl-C while a model is loaded: the thread has ended, or Python would abort the process."""
+
+    async def test() -> None:
+        def make() -> Engine:
+            loop.call_soon_threadsafe(has_begun.set)
+            may_go_on.wait(60)
+            return make_engine()
+
+        loop, has_begun, may_go_on = asyncio.get_running_loop(), asyncio.Event(), threading.Event()
+        engine = AsyncEngine(make)
+        starting = asyncio.ensure_future(engine.start())
+        await has_begun.wait()
+        starting.cancel()
+        await settle()
+        is_waiting = not starting.done()
+        may_go_on.set()
+        with pytest.raises(asyncio.CancelledError):
+            await starting
+        assert is_waiting
+        assert engine._thread is not None
+        assert not engine._thread.is_alive()
+
+    asyncio.run(asyncio.wait_for(test(), 60))
+
+
 def test_an_engine_that_cannot_be_made(monkeypatch: pytest.MonkeyPatch) -> None:
     """The thread has ended when `start` raises: Python aborts a process that exits while the thread is still ending.
 

@@ -90,15 +90,16 @@ class AsyncEngine:
         self._over = asyncio.Event()  # the thread ends
 
     async def start(self) -> None:
-        """Make the engine. Raises what making it raised; the thread has ended then."""
+        """Make the engine. Raises what making it raised, or CancelledError; the thread has ended then."""
         self._loop = asyncio.get_running_loop()
         made: Future[None] = Future()
+        made.set_running_or_notify_cancel()  # so that nobody can cancel it, and the thread may set its result
         self._thread = threading.Thread(target=self._run, args=(made,), name="engine", daemon=True)
         self._thread.start()
         try:
             await asyncio.wrap_future(made)
-        except Exception:
-            await self.stop()  # the caller may end the process now, and Python aborts if the thread is still ending
+        except BaseException:  # a Ctrl-C while the model is loaded cancels this coroutine
+            await self.stop()  # the caller may end the process now, and Python aborts if the thread still runs
             raise
 
     async def stop(self, timeout: float | None = None) -> None:
