@@ -12,7 +12,7 @@ import typer
 
 from .files import write_whole
 from .git import Git
-from .language import Lang, Messages
+from .language import Lang, Messages, Phrase, phrase
 from .problems import CommandError, reporting
 from .regions import SUFFIXES, is_native, regions, with_regions
 from .splice import SpliceError, merge
@@ -43,7 +43,7 @@ def update(
             return
         changes = _changes(workspace, git, head, new)
         if changes.refused:
-            raise CommandError("update_refused", reasons=" ".join(changes.refused), exit_code=1)
+            raise CommandError("update_refused", reasons=changes.refused, exit_code=1)
         copies = workspace.backups.write(changes.files, say.in_all("what_update", commit=new[:10]))
         for path in changes.executable:
             path.chmod(0o755)
@@ -68,7 +68,7 @@ class _Changes:
 
     files: dict[Path, bytes | None] = field(default_factory=dict)  # None: it is gone from the course
     signatures: list[tuple[Path, str, str]] = field(default_factory=list)  # file, old, new
-    refused: list[str] = field(default_factory=list)  # why a file cannot be merged
+    refused: list[Phrase] = field(default_factory=list)  # why a file cannot be merged
     executable: list[Path] = field(default_factory=list)
     edited: list[Path] = field(default_factory=list)  # the course's own files that were changed here: replaced
 
@@ -102,8 +102,11 @@ def _merge(path: Path, stub: bytes, old_stub: bytes, changes: _Changes) -> None:
         return
     try:
         merged, signatures = merge(before.decode("utf-8"), stub.decode("utf-8"), os.path.relpath(path))
-    except (SpliceError, UnicodeDecodeError) as error:
-        changes.refused.append(f"{os.path.relpath(path)}: {error}" if isinstance(error, UnicodeError) else str(error))
+    except UnicodeDecodeError as error:
+        changes.refused.append(phrase("not_utf8", file=os.path.relpath(path), reason=error))
+        return
+    except SpliceError as error:
+        changes.refused.append(phrase("splice_unreadable", reason=error.__cause__ or error))
         return
     changes.signatures += [(path, *pair) for pair in signatures]
     if merged.encode() != before:
