@@ -127,7 +127,8 @@ def test_prose_is_printed_by_key() -> None:
     for place, name, call in named_calls():
         if name in PRINTERS and call.args and not place.startswith(FOR_MAINTAINERS):
             written = " ".join(literals(call.args[0]))
-            assert not re.search(r"[A-Za-z]{2,} [a-z]{2,}", written), f"{place}: {written!r}"
+            is_prose = re.search(r"\b[a-z]{3,}\b", written.replace("$ python", ""))  # keys have underscores
+            assert written in MESSAGES or not is_prose, f"{place}: {written!r}"
 
 
 @pytest.mark.parametrize("texts", [ERRORS, MESSAGES], ids=["errors", "messages"])
