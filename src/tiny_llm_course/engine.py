@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from .language import Messages, phrase
+from .needs import has_cache
 from .problems import CommandError, is_learners, one_of, say
 from .unsolved import Stub, unsolved
 
@@ -37,6 +38,7 @@ class Wanted:
     bits: int | None = None
     layers: str = LAYERS[0]
     threads: int | None = None  # of kernels
+    is_filled: bool = False  # whether the reference's code stands in place of stubs (fill.py)
 
     def __post_init__(self) -> None:
         if self.dtype not in (None, *DTYPES):
@@ -59,7 +61,7 @@ class Engine:
 
     def __init__(self, wanted: Wanted, option: str = "--model"):
         self._wanted, self._option = wanted, option
-        self._open = open_stubs(wanted.package)
+        self._open = [] if wanted.is_filled else open_stubs(wanted.package)
         self._generation = self._module("generate")
         self.model, self.tokenizer = self._load()
         self._replace_layers()
@@ -69,12 +71,16 @@ class Engine:
     def tokens(self, prompt: Sequence[int], sampler: Any, max_tokens: int) -> Iterable[int]:
         """New tokens, one at a time: with a KV cache, or by week 1's loop until week 2 day 1 is written."""
         end = self.model.config.eos_token_ids
-        waits = any((stub.task.week, stub.task.day) == (2, 1) for stub in self._open)
-        if waits or not hasattr(self._generation, "generate"):
-            found: Iterable[int] = self._generation.generate_simple(self.model, prompt, sampler, max_tokens, end)
+        if self.has_cache:
+            found: Iterable[int] = self._generation.generate(self.model, prompt, sampler, max_tokens, end, self.cache())
         else:
-            found = self._generation.generate(self.model, prompt, sampler, max_tokens, end, self.cache())
+            found = self._generation.generate_simple(self.model, prompt, sampler, max_tokens, end)
         return found
+
+    @property
+    def has_cache(self) -> bool:
+        """Whether tokens are generated with a KV cache."""
+        return has_cache(self._open) and hasattr(self._generation, "generate")
 
     def cache(self) -> Any:
         """An empty KV cache, whose attention is a kernel if the layers are."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from typing import Annotated
 
 import typer
@@ -12,7 +13,7 @@ from .catalogue import entry_of
 from .language import Lang, Messages
 from .problems import reporting
 from .progress import SKIPPED, SOLVED
-from .syllabus import Task, TaskId, Week, day_of, tasks, weeks
+from .syllabus import Day, Task, TaskId, Week, day_of, tasks, weeks
 from .terminal import bar, show, signs, wrapped
 from .workspace import Workspace
 
@@ -25,6 +26,7 @@ __all__ = [
     "progress_table",
     "show_hint",
     "show_next",
+    "week_list",
 ]
 
 TaskArgument = Annotated[
@@ -48,6 +50,43 @@ def progress_table(workspace: Workspace, say: Messages) -> None:
     """All weeks, days and tasks, and how far the learner got."""
     for week in weeks():
         _show_week(week, workspace, say)
+
+
+def week_list(workspace: Workspace, task: TaskId, rows: int, say: Messages) -> None:
+    """The week of a task in this many rows of the terminal, if that is possible; each other week is one line.
+
+    Of a week that is too long, the days nearest to the task's own show their tasks, and each other day is one line.
+    """
+    lines = {week.number: _week_line(week, workspace, say) for week in weeks()}
+    for week in weeks():
+        is_current = week.number == task.week
+        show(lines[week.number], bold=is_current)
+        unfolded = _unfolded(week, task.day, rows - sum(map(_rows, lines.values())), say)
+        for day in week.days if is_current else ():
+            done = sum(workspace.state(task.id) is not None for task in day.tasks)
+            folded = "" if day in unfolded else "  " + say("day_folded", done=done, count=len(day.tasks))
+            show(_day_line(day, say) + folded)
+            for one in day.tasks if day in unfolded else ():
+                _show_task(one, workspace.state(one.id), say)
+
+
+def _unfolded(week: Week, number: int, rows: int, say: Messages) -> list[Day]:
+    """The days of a week that show their tasks: that of this number, and its neighbours as long as there are rows."""
+    rows -= sum(_rows(_day_line(day, say)) for day in week.days)
+    found: list[Day] = []
+    for day in sorted(week.days, key=lambda day: abs(day.number - number)):
+        rows -= sum(_rows(f"    x {task.id}  {say.of(task.title)}") for task in day.tasks)
+        if rows < 0 and found:
+            break
+        found.append(day)
+    return found
+
+
+def _rows(text: str) -> int:
+    """Of the terminal, which breaks long lines."""
+    from rich.cells import cell_len  # here, so that commands that only talk start sooner
+
+    return max(1, -(-cell_len(text) // shutil.get_terminal_size().columns))
 
 
 def hint(
@@ -93,7 +132,7 @@ def show_next(workspace: Workspace, say: Messages, task: Task | None = None) -> 
     if task is None or workspace.state(task.id) is not None:
         task = workspace.next_task()
     if task is None:
-        show(say("all_done", count=len(tasks())))
+        show(say("all_done", count=sum(workspace.state(task.id) is not None for task in tasks())))
         return
     day = day_of(task.id)
     place = workspace.place(day, task)
@@ -109,6 +148,8 @@ def show_next(workspace: Workspace, say: Messages, task: Task | None = None) -> 
         command=task.id.test_command,
     )
     show(text.strip("\n"))
+    if workspace.is_untouched and task.id.week:
+        show(say("next_warm_up", task=tasks()[0].id))
     if problem := workspace.broken(day):
         show(problem, fg="red")
 
@@ -121,14 +162,30 @@ def _show_diagnosis(workspace: Workspace, task: TaskId, say: Messages) -> None:
         show(wrapped(say.of(mistake.diagnosis)) + "\n")
 
 
-def _show_week(week: Week, workspace: Workspace, say: Messages) -> None:
+def _counts(week: Week, workspace: Workspace) -> tuple[int, int, int]:
+    """How many tasks are solved, skipped and open."""
     states = [workspace.state(task.id) for day in week.days for task in day.tasks]
     solved, skipped = states.count(SOLVED), states.count(SKIPPED)
+    return solved, skipped, len(states) - solved - skipped
+
+
+def _week_line(week: Week, workspace: Workspace, say: Messages) -> str:
+    solved, skipped, open_ = _counts(week, workspace)
+    total = say("total", solved=solved, skipped=skipped, open=open_)
+    return f"{say('week', number=week.number, title=say.of(week.title))}  {total}"
+
+
+def _day_line(day: Day, say: Messages) -> str:
+    return "  " + say("day", number=day.number, title=say.of(day.chapter))
+
+
+def _show_week(week: Week, workspace: Workspace, say: Messages) -> None:
+    solved, skipped, open_ = _counts(week, workspace)
     show(say("week", number=week.number, title=say.of(week.title)), bold=True)
-    total = say("total", solved=solved, skipped=skipped, open=len(states) - solved - skipped)
-    show(f"{bar(solved, skipped, len(states))}  {total}\n")
+    total = say("total", solved=solved, skipped=skipped, open=open_)
+    show(f"{bar(solved, skipped, solved + skipped + open_)}  {total}\n")
     for day in week.days:
-        show("  " + say("day", number=day.number, title=say.of(day.chapter)))
+        show(_day_line(day, say))
         for task in day.tasks:
             _show_task(task, workspace.state(task.id), say)
 

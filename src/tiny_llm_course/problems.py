@@ -7,7 +7,7 @@ import os
 import socket
 import sys
 import traceback
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
@@ -15,11 +15,11 @@ from pathlib import Path
 import typer
 
 from .language import LANGUAGES, Messages, Phrase, phrase, speaking
-from .syllabus import day_of, weeks
+from .syllabus import TaskId, day_of, weeks
 from .terminal import as_called
 from .unsolved import Stub, task_in_message, unsolved
 
-__all__ = ["CommandError", "is_learners", "one_of", "os_reason", "reporting", "say"]
+__all__ = ["CommandError", "UnfinishedError", "is_learners", "needing", "one_of", "os_reason", "reporting", "say"]
 
 
 _REASONS = {  # the others are told as the system tells them
@@ -53,6 +53,31 @@ class CommandError(Exception):
         return " ".join(Messages()(self.key, **self.values).split())
 
 
+class UnfinishedError(Exception):
+    """A command came to a stub."""
+
+    def __init__(self, stubs: list[Stub]):
+        super().__init__(stubs)
+        self.stubs = stubs  # all that the command needs, in the order of the course
+
+
+@contextmanager
+def needing(tasks: Collection[TaskId]) -> Iterator[None]:
+    """Where a stub raises its error: count the stubs of these tasks, which the command needs, and no others.
+
+    Raises:
+        UnfinishedError: there are some.
+    """
+    try:
+        yield
+    except NotImplementedError as error:
+        met = task_in_message(str(error))
+        stubs = [stub for stub in unsolved(_directory()) if stub.task in tasks or stub.task == met]
+        if met is None or not stubs:
+            raise
+        raise UnfinishedError(stubs) from error
+
+
 def say(text: str = "", style: str = "dim") -> None:
     """Print on stderr, which keeps stdout for what was asked for."""
     from rich.console import Console  # here, so that commands that say nothing start sooner
@@ -81,6 +106,9 @@ def _reported() -> Iterator[None]:
     except CommandError as problem:
         say(Messages()("error", problem=problem), style="red")
         raise typer.Exit(problem.exit_code) from None
+    except UnfinishedError as unfinished:
+        say(_open_tasks(unfinished.stubs), style="red")
+        raise typer.Exit(1) from None
     except KeyboardInterrupt:
         say("\n" + Messages()("interrupted"))
         raise typer.Exit(130) from None
@@ -116,9 +144,9 @@ def is_learners(error: Exception) -> bool:
 
 
 def _explain(error: Exception) -> str:
-    stubs = [stub for stub in unsolved(_directory()) if stub.task.week]  # nothing builds on week 0
-    if isinstance(error, NotImplementedError) and task_in_message(str(error)) and stubs:
-        return _open_tasks(stubs)
+    met = task_in_message(str(error)) if isinstance(error, NotImplementedError) else None
+    if met and (stubs := [stub for stub in unsolved(_directory()) if 0 < stub.task.week <= met.week]):
+        return _open_tasks(stubs)  # nothing builds on week 0
     if type(error).__name__ == "CompileError":
         return str(error)
     imports = isinstance(error, SyntaxError)  # whose traceback only says who imported the file

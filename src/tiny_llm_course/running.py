@@ -15,6 +15,7 @@ from .asked import asked_days, asked_task
 from .build_ext import ensure_bridge
 from .catalogue import entry_of
 from .language import Lang, Messages, phrase
+from .next_steps import show_next_step
 from .problems import CommandError, reporting
 from .progress import SKIPPED, SOLVED
 from .runner import Result, Run, files_of, processors, pytest_command, run_tests
@@ -89,7 +90,12 @@ def _summarised(days: list[Day], package: str, arguments: list[str], every: bool
     show_outcome(done, kept, every, say)
     if done.interrupted:
         return 130
-    return 0 if not done.problem and all(result.outcome == "passed" for result in done.results) else 1
+    if done.problem or any(result.outcome != "passed" for result in done.results):
+        return 1
+    solved = [day for day in days if any(done.is_solved(task.id) for task in day.tasks)]
+    if is_mine and solved:
+        show_next_step(solved[-1], workspace, say)
+    return 0
 
 
 def _nothing_chosen(days: list[Day], arguments: list[str]) -> CommandError:

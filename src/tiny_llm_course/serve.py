@@ -157,8 +157,7 @@ class _Service:
 
     def _make_engine(self, metrics: Any) -> Any:
         """In the engine's thread, which is the only one that may use what it makes."""
-        self._serving = Serving(self._options, self._words)
-        self._serving.need((SERVER,), "tiny-llm serve")
+        self._serving = Serving(self._options, self._words, days=(SERVER,))
         return self._serving.engine(observers=[metrics, self._live])
 
     def _module(self, name: str) -> Any:

@@ -11,7 +11,9 @@ from typing import Any
 
 from .engine import Engine, Wanted, open_stubs
 from .language import Messages, phrase
-from .problems import CommandError, one_of, say
+from .needs import needs_of_serving
+from .problems import CommandError, needing, one_of, say
+from .syllabus import TaskId
 from .unsolved import Stub
 
 __all__ = ["KINDS", "NGRAM", "Kind", "Options", "Serving", "kinds_of", "missing"]
@@ -85,15 +87,18 @@ class Options:
 class Serving:
     """A loaded model, and what serves requests with it. Says on stderr what was chosen.
 
+    days: of week 3, whose tasks the command needs besides those of the cache.
     context: how many tokens a request may have, prompt and output. kind: of the cache.
     """
 
-    def __init__(self, options: Options, words: Messages):
-        self.options, self._words = options, words
+    def __init__(self, options: Options, words: Messages, days: Sequence[int] = ()):
+        self.options, self._words, self._days = options, words, days
         self._package = options.wanted.package
         self._open = open_stubs(self._package)
         self.kind = self._choose()
-        self._loaded = Engine(options.wanted)
+        self.need(days, "./course serve")
+        with needing(self.needs(self.kind.days)):
+            self._loaded = Engine(options.wanted)
         self.model, self.tokenizer = self._loaded.model, self._loaded.tokenizer
         self.context: int = self.model.config.max_position_embeddings
 
@@ -137,8 +142,16 @@ class Serving:
 
     def need(self, days: Sequence[int], name: str) -> None:
         """Raise CommandError if a task of these days of week 3 is open, which is needed for what is named."""
-        if stub := missing(self._open, days):
-            raise _open(name, stub)
+        if missing(self._open, days):
+            needs = self.needs(days)
+            stubs = [stub for stub in self._open if stub.task in needs]
+            raise _open(name, stubs)
+
+    def needs(self, days: Sequence[int]) -> set[TaskId]:
+        """The tasks whose code requests need, with these days of week 3."""
+        wanted = self.options.wanted
+        speculation = (SPECULATION,) if self.options.draft is not None else ()
+        return needs_of_serving(wanted.bits is not None, wanted.layers, {*days, *self._days, *speculation})
 
     def _choose(self) -> Kind:
         """What was asked for, or the furthest cache that is written."""
@@ -198,7 +211,9 @@ def missing(stubs: Sequence[Stub], days: Sequence[int]) -> Stub | None:
     return next((stub for stub in needed if stub.file.suffix != ".metal" and stub.file.stem not in _NOT_RUN), None)
 
 
-def _open(name: str, stub: Stub) -> CommandError:
-    file = f"{os.path.relpath(stub.file)}:{stub.line}"
-    command = stub.task.test_command
-    return CommandError("serving_open", name=name, task=stub.task, file=file, command=command, exit_code=1)
+def _open(name: str, stubs: Sequence[Stub]) -> CommandError:
+    """stubs: all that are needed for what is named."""
+    first, count = stubs[0], len({stub.task for stub in stubs})
+    file = f"{os.path.relpath(first.file)}:{first.line}"
+    values = {"task": first.task, "file": file, "command": first.task.test_command, "count": count}
+    return CommandError("serving_open", name=name, exit_code=1, **values)

@@ -5,15 +5,18 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from functools import cached_property
 from importlib import import_module
 from importlib.util import find_spec
 from time import perf_counter
 from typing import Any
 
-from .engine import Engine, Wanted
+from .engine import Engine, Wanted, open_stubs
 from .language import Messages, phrase
+from .needs import has_cache, needs_of_text
 from .params import PARAMS
-from .problems import CommandError, one_of
+from .problems import CommandError, needing, one_of
+from .syllabus import TaskId
 from .terminal import left
 
 __all__ = ["DEFAULT_IMPL", "PACKAGES", "Reply", "Session", "Settings", "package_of"]
@@ -61,6 +64,18 @@ class Settings:
                 option = _OPTIONS.get(name, f"--{name.replace('_', '-')}")
                 raise CommandError("wrong_value", option=option, expected=PARAMS[name].expected, got=value)
 
+    @property
+    def is_greedy(self) -> bool:
+        """Whether the likeliest token is taken each time."""
+        return bool(self.sampling["temperature"] == 0 and self.sampling["repetition_penalty"] == 1)
+
+    @cached_property
+    def needs(self) -> set[TaskId]:
+        """The tasks whose code runs."""
+        wanted = self.wanted
+        is_cached = wanted.is_filled or has_cache(open_stubs(wanted.package))
+        return needs_of_text(wanted.bits is not None, wanted.layers, self.is_greedy, is_cached)
+
 
 @dataclass
 class Reply:
@@ -73,11 +88,13 @@ class Reply:
     exhausted: bool = False  # whether the loop ended by itself
     start: float = field(default_factory=perf_counter)
     times: list[float] = field(default_factory=list)  # of each new token
+    tokens: list[int] = field(default_factory=list)
 
     def watch(self, tokens: Iterable[int]) -> Iterator[int]:
         """Pass tokens on and note when they came."""
         for token in tokens:
             self.times.append(perf_counter())
+            self.tokens.append(token)
             yield token
         self.exhausted = True
 
@@ -117,9 +134,10 @@ class Session:
     def __init__(self, settings: Settings):
         package = settings.wanted.package
         self._settings = settings
-        self._generate = import_module(f"{package}.generate")
-        self._sampler = _sampler(package, settings.sampling)
-        self._engine = Engine(settings.wanted)
+        with needing(settings.needs):
+            self._generate = import_module(f"{package}.generate")
+            self._sampler = _sampler(package, settings)
+            self._engine = Engine(settings.wanted)
         self._tokenizer = self._engine.tokenizer
         self.context: int = self._engine.model.config.max_position_embeddings
         self.max_tokens = settings.max_tokens
@@ -143,9 +161,10 @@ class Session:
         reply = Reply(len(prompt))
         try:
             tokens = reply.watch(self._engine.tokens(prompt, self._sampler, self.max_tokens))
-            for text in self._generate.stream_text(tokens, self._tokenizer, self._settings.stops):
-                reply.text += text
-                _show(text)
+            with needing(self._settings.needs):
+                for text in self._generate.stream_text(tokens, self._tokenizer, self._settings.stops):
+                    reply.text += text
+                    _show(text)
             reply.ended = self._ending(reply)
         except KeyboardInterrupt:
             reply.interrupted, reply.ended = True, Messages()("interrupted")
@@ -153,6 +172,16 @@ class Session:
             if reply.text and not reply.text.endswith("\n"):
                 _show("\n")
         return reply
+
+    @property
+    def has_cache(self) -> bool:
+        """Whether tokens are generated with a KV cache."""
+        return self._engine.has_cache
+
+    def ends_itself(self, reply: Reply) -> bool:
+        """Whether the model ended its text."""
+        length = len(reply.tokens)
+        return reply.exhausted and length < self.max_tokens and reply.prompt_tokens + length < self.context
 
     def _ending(self, reply: Reply) -> str:
         words = Messages()
@@ -165,12 +194,10 @@ class Session:
         return words("reply_end")
 
 
-def _sampler(package: str, sampling: dict[str, Any]) -> Any:
+def _sampler(package: str, settings: Settings) -> Any:
     """The package's sampler; greedy where that is the same, so that day 6 runs before day 7 is written."""
     module = import_module(f"{package}.sampler")
-    if sampling["temperature"] == 0 and sampling["repetition_penalty"] == 1:
-        return module.greedy
-    return module.make_sampler(**sampling)
+    return module.greedy if settings.is_greedy else module.make_sampler(**settings.sampling)
 
 
 def _check_text(*texts: str) -> None:

@@ -6,6 +6,7 @@ import io
 import os
 import stat
 import sys
+from contextlib import nullcontext
 from typing import Annotated
 
 import typer
@@ -14,9 +15,11 @@ from tiny_llm_models import BUNDLED
 
 from .chat import Chat
 from .engine import BITS, DTYPES, LAYERS, Wanted
+from .fill import Filled, fill_in
 from .language import Lang, Messages
 from .problems import CommandError, reporting, say
-from .session import DEFAULT_IMPL, PACKAGES, Session, Settings, package_of
+from .session import DEFAULT_IMPL, PACKAGES, Reply, Session, Settings, package_of
+from .workspace import Workspace
 
 __all__ = ["chat", "main"]
 
@@ -104,6 +107,14 @@ Threads = Annotated[
         "processor.",
     ),
 ]
+Fill = Annotated[
+    bool,
+    typer.Option(
+        "--fill",
+        help="With --impl mine: the reference's code runs wherever yours is still to be written. Your files stay as "
+        "they are.",
+    ),
+]
 
 
 def main(
@@ -124,22 +135,30 @@ def main(
     bits: Bits = None,
     layers: Layers = LAYERS[0],
     threads: Threads = None,
+    fill: Fill = False,
     lang: Lang = None,
 ) -> None:
     """Let a model write on from a prompt, or answer it. The text goes to stdout, all else to stderr."""
     with reporting(lang):
         _prepare_streams()
         sampling = _sampling(temp, top_k, top_p, min_p, repetition_penalty, seed)
-        wanted = Wanted(package_of(impl), model, dtype, bits, layers, threads)
+        filled = _fill_in(impl) if fill else None
+        wanted = Wanted(package_of(impl), model, dtype, bits, layers, threads, fill)
         settings = Settings(wanted, max_tokens, stop or [], sampling)
         if raw and system is not None:
             raise CommandError("system_of_raw")
         text = _read_prompt(prompt)
-        session = Session(settings)
-        reply = session.reply(_encode(session, text, system, raw))
+        with filled.explaining() if filled else nullcontext():
+            session = Session(settings)
+            prompt_tokens = _encode(session, text, system, raw)
+            reply = session.reply(prompt_tokens)
         say(f"\n{reply.table}")
+        if filled:
+            say(filled.told(settings.needs))
         if reply.interrupted:
             raise typer.Exit(130)
+        if impl == "mine":
+            _comment(session, settings, prompt_tokens, reply)
 
 
 def chat(
@@ -158,18 +177,43 @@ def chat(
     bits: Bits = None,
     layers: Layers = LAYERS[0],
     threads: Threads = None,
+    fill: Fill = False,
     lang: Lang = None,
 ) -> None:
     """Talk with a model. Each line of stdin is a message; /help lists what else can be typed."""
     with reporting(lang) as words:
         _prepare_streams()
         sampling = _sampling(temp, top_k, top_p, min_p, repetition_penalty, seed)
-        session = Session(
-            Settings(Wanted(package_of(impl), model, dtype, bits, layers, threads), max_tokens, stop or [], sampling)
-        )
+        filled = _fill_in(impl) if fill else None
+        wanted = Wanted(package_of(impl), model, dtype, bits, layers, threads, fill)
+        settings = Settings(wanted, max_tokens, stop or [], sampling)
+        with filled.explaining() if filled else nullcontext():
+            session = Session(settings)
         if not session.has_chat_template:
             raise CommandError("no_chat_template")
-        Chat(session, system, words).run()
+        if filled:
+            say(filled.told(settings.needs))
+        with filled.explaining() if filled else nullcontext():
+            Chat(session, system, words).run()
+
+
+def _fill_in(impl: str) -> Filled:
+    """What --fill asks for. Raises a CommandError where that cannot be."""
+    if impl != "mine":
+        raise CommandError("fill_not_mine", impl=impl)
+    return fill_in(Workspace(), Messages())
+
+
+def _comment(session: Session, settings: Settings, prompt: list[int], reply: Reply) -> None:
+    """Say of a learner's text whether the reference writes the same one, and of its speed whether that was expected."""
+    words, wanted = Messages(), settings.wanted
+    if "ref" in PACKAGES and settings.is_greedy and wanted.model in BUNDLED and wanted.layers == LAYERS[0]:
+        from .compare import compared  # here, since it imports MLX
+
+        found = compared(wanted, prompt, reply.tokens, session.ends_itself(reply))
+        say(found.told(words), style="green" if found.yours is None else "yellow")
+    if not session.has_cache and len(reply.tokens) > 1:
+        say(words("speed_without_cache"))
 
 
 def _sampling(

@@ -55,7 +55,7 @@ class Step:
     shape: tuple[int, ...]
     parameters: int = 0
     flops: int = 0  # a multiplication and an addition are two
-    growth: str = ""  # of the operations, with n for L and d for E; "" if there are none
+    growth: str = ""  # of the operations, where H_q * D grows as E does; "" if there are none
 
     def costs(self, dtype: str) -> tuple[int, int, int]:
         """Parameters, operations, and bytes of the result."""
@@ -68,17 +68,17 @@ def steps(sizes: Sizes) -> Iterator[Step]:
     scores = B * H_q * L * L
 
     def projection(name: str, width: int, out: int, shape: tuple[int, ...]) -> Step:
-        return Step(name, shape, width * out, 2 * B * L * width * out, "n d²")
+        return Step(name, shape, width * out, 2 * B * L * width * out, "L E²")
 
     yield Step("input", (B, L, E))
     yield projection("query", E, H_q * D, (B, L, H_q * D))
     yield projection("key", E, H_kv * D, (B, L, H_kv * D))
     yield projection("value", E, H_kv * D, (B, L, H_kv * D))
     yield Step("split", (B, H_q, L, D))
-    yield Step("scores", (B, H_q, L, L), 0, 2 * scores * D, "n² d")
-    yield Step("scale", (B, H_q, L, L), 0, scores, "n²")
-    yield Step("softmax", (B, H_q, L, L), 0, SOFTMAX * scores, "n²")
-    yield Step("average", (B, H_q, L, D), 0, 2 * scores * D, "n² d")
+    yield Step("scores", (B, H_q, L, L), 0, 2 * scores * D, "L² E")
+    yield Step("scale", (B, H_q, L, L), 0, scores, "L²")
+    yield Step("softmax", (B, H_q, L, L), 0, SOFTMAX * scores, "L²")
+    yield Step("average", (B, H_q, L, D), 0, 2 * scores * D, "L² E")
     yield Step("join", (B, L, H_q * D))
     yield projection("output", H_q * D, E, (B, L, E))
 
@@ -138,7 +138,7 @@ def _show(sizes: Sizes, dtype: str, say: Messages) -> None:
     for i, row in enumerate(rows):
         cells = [left(row[0], widths[0]), *map(right, row[1:], widths[1:])]
         show("  ".join(cells).rstrip(), bold=i in (0, len(rows) - 1))
-    linear, square = (sum(step.flops for step in done if step.growth.startswith(n)) for n in ("n ", "n²"))
+    linear, square = (sum(step.flops for step in done if step.growth.startswith(power)) for power in ("L ", "L²"))
     show()
     show(wrapped(say("trace_divisor", D=sizes.D, root=f"{math.sqrt(sizes.D):.1f}")))
     share = f"{100 * square / (linear + square):.0f}"

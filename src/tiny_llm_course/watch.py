@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import select
+import shutil
 import sys
 import termios
 import threading
@@ -17,7 +18,8 @@ from time import monotonic
 from .build_ext import ensure_bridge
 from .catalogue import entry_of
 from .language import Lang, Messages
-from .lessons import TaskArgument, chosen_task, progress_table, show_hint, show_next
+from .lessons import TaskArgument, chosen_task, progress_table, show_hint, show_next, week_list
+from .next_steps import show_finished
 from .problems import CommandError, reporting
 from .regions import SUFFIXES
 from .runner import run_tests
@@ -30,6 +32,7 @@ from .workspace import Workspace
 
 __all__ = ["watch"]
 
+FOOTER = 6  # rows below a list: what l shows, the keys, where events come from, empty ones
 POLL = 1.0  # seconds between looks at the files' times, for file systems that send no events
 
 
@@ -56,6 +59,7 @@ class _Watch:
         self._saved: SimpleQueue[None] = SimpleQueue()
         self._stop = threading.Event()
         self._folder = Workspace().package
+        self._is_listed = False  # whether the list of the current week is shown
         self._times: dict[Path, tuple[int, int]] = {}  # of the files that were tested last
 
     def run(self) -> None:
@@ -86,8 +90,17 @@ class _Watch:
                 self._footer()
             case "l":
                 self._clear()
-                progress_table(workspace, self._say)
+                self._list(workspace)
                 self._footer()
+        self._is_listed = happened == "l" and not self._is_listed
+
+    def _list(self, workspace: Workspace) -> None:
+        """The current week as far as there is room, or everything, if that was shown already."""
+        if self._is_listed:
+            progress_table(workspace, self._say)
+        else:
+            week_list(workspace, self._task.id, shutil.get_terminal_size().lines - FOOTER, self._say)
+            show("\n" + self._say("watch_list"), dim=True)
 
     def _test(self) -> None:
         self._times = _times(self._folder)
@@ -106,6 +119,7 @@ class _Watch:
                 show("\n" + wrapped(self._say.of(entry_of(self._task.id).learned)))
             self._task = _after(self._task, workspace)
             show()
+            show_finished(day, workspace, self._say)
             show_next(workspace, self._say, self._task)
         self._footer()
 
@@ -166,11 +180,9 @@ def _times(folder: Path) -> dict[Path, tuple[int, int]]:
 
 
 def _after(task: Task, workspace: Workspace) -> Task:
-    """The next open task behind this one, or the first open one, or the same if all are done."""
-    order = tasks()
-    place = [other.id for other in order].index(task.id)
-    later = [other for other in order[place + 1 :] + order[:place] if workspace.state(other.id) is None]
-    return later[0] if later else task
+    """The next open task after this one, or else the one that `next` names, or the same if all are done."""
+    later = (other for other in tasks() if other.id > task.id and workspace.state(other.id) is None)
+    return next(later, None) or workspace.next_task() or task
 
 
 @contextmanager

@@ -22,6 +22,7 @@ __all__ = ["IS_CLONE", "ROOT", "SRC", "Place", "Workspace"]
 SRC = Path(__file__).resolve().parents[1]  # where the packages are: src of a clone, or else site-packages
 ROOT = SRC.parent
 IS_CLONE = (ROOT / "pyproject.toml").is_file()
+FIRST_WEEK = 1  # week 0 is a warm-up
 PRISTINE = Path(__file__).parent / "pristine"  # the stubs, in a copy without solutions
 
 
@@ -68,10 +69,19 @@ class Workspace:
         return None if task in self.stubs else self.progress.state(task)
 
     def next_task(self) -> Task | None:
-        """The first open task of the week in which the learner is, or of a later one, or else of all."""
+        """The first open task of the week in which the learner is, or of a later one, or else of an earlier one.
+
+        The course begins with week 1. Week 0 is for those who have begun it, until they do a task of another week.
+        """
         open_ = [task for task in tasks() if self.state(task.id) is None]
-        week = max((task.id.week for task in tasks() if self.state(task.id)), default=0)
+        week = max((task.id.week for task in tasks() if self.state(task.id)), default=FIRST_WEEK)
+        open_ = [task for task in open_ if task.id.week >= min(week, FIRST_WEEK)]
         return next((task for task in open_ if task.id.week >= week), next(iter(open_), None))
+
+    @property
+    def is_untouched(self) -> bool:
+        """No task is solved or skipped."""
+        return not any(self.state(task.id) for task in tasks())
 
     def place(self, day: Day, task: Task) -> Place:
         """Where to write a task's code, or where it was written."""

@@ -77,9 +77,10 @@ class Clone:
         )
         assert run.returncode == 0, run.stderr
 
-    def terminal(self, *arguments: str, **environment: str) -> Terminal:
-        """Run a `tiny-llm` command in a terminal."""
-        return Terminal(self._command(arguments), self.root, self.environment | environment)
+    def terminal(self, *arguments: str, rows: int = 0, columns: int = 0, **environment: str) -> Terminal:
+        """Run a `tiny-llm` command in a terminal. rows, columns: its size, instead of what the environment says."""
+        size = {"LINES": str(rows), "COLUMNS": str(columns)} if rows else {}
+        return Terminal(self._command(arguments), self.root, self.environment | size | environment)
 
     def file(self, name: str) -> Path:
         return self.root / "src/tiny_llm" / name

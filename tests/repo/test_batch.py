@@ -491,6 +491,21 @@ def test_a_cache_that_is_asked_for_and_not_written(clone: Clone, tmp_path: Path)
     assert run.stderr.startswith("エラー: --cache pages: まだ実装されていません。先に w3d3.1 を")
 
 
+@pytest.mark.parametrize(("command", "days"), [("batch", {1}), ("serve", {1, 7})])
+def test_what_requests_need_is_counted(command: str, days: set[int], clone: Clone, tmp_path: Path) -> None:
+    """On stubs: week 1 without its loop, which is for one text, and of week 3 the days that are used."""
+    for file in clone.file(".").rglob("*.py"):
+        name = file.relative_to(clone.file(".")).as_posix()
+        file.write_text(clone.solved(name, "w1d4.1", "w3d1.3"))
+    of_week_3 = [task for task in tasks() if task.id.week == 3 and task.id.day in days]
+    needed = {str(task.id) for task in [*(task for task in tasks() if task.id.week == 1), *of_week_3]}
+    count = len(needed - {"w1d6.1", "w1d4.1", "w3d1.3"})
+    given = [str(write(tmp_path / "in.jsonl", MIXED[:1]))] if command == "batch" else ["--port", "0"]
+    last = clone.run(command, *given, "--impl", "mine").stderr.splitlines()[-1]
+    assert "First: w1d1.1 (src/tiny_llm/attention.py:" in last
+    assert last.endswith(f"; still to be written for this: {count}")
+
+
 def test_a_learners_error_is_shown_and_becomes_no_result(clone: Clone, checkpoint: Path, tmp_path: Path) -> None:
     """It is in the code of each request: a file full of errors would help nobody, and be skipped the next time."""
     write_days(clone, 1)
@@ -507,7 +522,7 @@ def test_a_server_that_is_not_written(clone: Clone, checkpoint: Path) -> None:
     write_days(clone, 6)
     run = clone.run("serve", "--impl", "mine", "--model", str(checkpoint), "--port", "0")
     assert run.returncode == 1
-    assert run.stderr.splitlines()[-1].startswith("error: tiny-llm serve: this is not written yet. First: w3d7.1 (src/")
+    assert run.stderr.splitlines()[-1].startswith("error: ./course serve: this is not written yet. First: w3d7.1 (src/")
     assert "Traceback" not in run.stderr
 
 

@@ -93,7 +93,7 @@ def test_kernels_have_what_they_need(student):
 
 
 def test_the_commands_work(student):
-    assert "(w0d1.1)" in student.run("next").stdout
+    assert "(w1d1.1)" in student.run("next").stdout
     assert "hint 1 of 3" in student.run("hint").stdout
     stubs = student.run("test", "--week", "1", "--day", "1")
     assert stubs.returncode == 1

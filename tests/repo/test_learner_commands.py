@@ -1,14 +1,16 @@
 """`tiny-llm next`, `progress`, `hint`, `solution`, `reset`, `undo`, in a learner's clone."""
 
 import random
+import re
 import subprocess
 import sys
 import time
 from pathlib import Path
 
 import pytest
-from learner import Clone
+from learner import ROOT, Clone
 
+from tiny_llm_course.next_steps import command_of
 from tiny_llm_course.regions import code_files
 from tiny_llm_course.syllabus import tasks, weeks
 
@@ -39,19 +41,20 @@ def line_of(clone, file, text):
 
 
 def test_next_names_task_file_and_command(clone):
-    line = line_of(clone, "foundations.py", "raise NotImplementedError")
+    line = line_of(clone, "attention.py", "raise NotImplementedError")
     assert clone.run("next").stdout == (
-        "next:     Softmax (w0d1.1)\n"
-        "chapter:  week 0 day 1, Attention by hand\n"
-        f"file:     src/tiny_llm/foundations.py:{line}\n"
-        "test:     ./course test w0d1.1\n"
-        "hint:     ./course hint w0d1.1\n"
+        "next:     Scaled dot-product attention (w1d1.1)\n"
+        "chapter:  week 1 day 1, Attention and multi-head attention\n"
+        f"file:     src/tiny_llm/attention.py:{line}\n"
+        "test:     ./course test w1d1.1\n"
+        "hint:     ./course hint w1d1.1\n"
+        "warm-up:  ./course test w0d1.1 begins week 0: attention by hand, two days, optional\n"
     )
 
 
 def test_commands_are_named_in_the_form_that_was_typed(clone):
     text = clone.run("next", TINY_LLM_CALLED="../course").stdout
-    assert "../course test w0d1.1\n" in text
+    assert "../course test w1d1.1\n" in text
     assert "pdm" not in text
     assert (
         "test:  ./course test"
@@ -61,29 +64,81 @@ def test_commands_are_named_in_the_form_that_was_typed(clone):
 
 @pytest.mark.parametrize("variable", ["LANG", "LC_ALL", "LC_MESSAGES"])
 def test_the_locale_decides_the_language(clone, variable):
-    assert "次の課題: softmax（w0d1.1）" in clone.run("next", **{variable: "ja_JP.UTF-8"}).stdout
+    assert "次の課題: スケール付き内積アテンション（w1d1.1）" in clone.run("next", **{variable: "ja_JP.UTF-8"}).stdout
     assert "next:" in clone.run("next", "--lang", "en", **{variable: "ja_JP.UTF-8"}).stdout
 
 
 def test_next_goes_on_when_a_task_is_solved(clone):
-    clone.file("foundations.py").write_text(clone.solved("foundations.py", "w0d1.1"))
-    assert "(w0d1.1)" in clone.run("next").stdout, "written, and not yet tested"
-    assert clone.run("test", "--week", "0", "--day", "1", "-k", "task_1").returncode == 0
-    assert "(w0d1.2)" in clone.run("next").stdout
-    clone.file("foundations.py").write_text(clone.solved("foundations.py"))
-    assert "(w0d1.1)" in clone.run("next").stdout, "its stub stands there again"
-
-
-def test_who_begins_with_week_1_stays_there(clone):
     clone.file("attention.py").write_text(clone.solved("attention.py", "w1d1.1"))
-    clone.run("test", "w1d1.1")
+    assert "(w1d1.1)" in clone.run("next").stdout, "written, and not yet tested"
+    assert clone.run("test", "--week", "1", "--day", "1", "-k", "task_1").returncode == 0
     assert "(w1d1.2)" in clone.run("next").stdout
+    assert "warm-up" not in clone.run("next").stdout
+    clone.file("attention.py").write_text(clone.solved("attention.py"))
+    assert "(w1d1.1)" in clone.run("next").stdout, "its stub stands there again"
+
+
+def test_who_begins_with_the_warm_up_goes_through_it(clone):
+    """And then to week 1; who leaves it for week 1 is not sent back, not even at the end."""
+    clone.file("foundations.py").write_text(clone.solved("foundations.py", "w0d1.1"))
+    assert clone.run("test", "w0d1.1").returncode == 0
+    shown = clone.run("next").stdout
+    assert "(w0d1.2)" in shown
+    assert "warm-up" not in shown
+    progress = clone.root / "progress.txt"
+    of_week_0 = [task.id for task in tasks() if task.id.week == 0]
+    for name in names(clone):
+        clone.file(name).write_text((clone.root / "src/tiny_llm_ref" / name).read_text())
+    progress.write_text("".join(f"{task} solved\n" for task in of_week_0))
+    assert "(w1d1.1)" in clone.run("next").stdout
+    progress.write_text("w0d1.1 solved\nw1d1.1 solved\n")
+    assert "(w1d1.2)" in clone.run("next").stdout
+    later = [task.id for task in tasks() if task.id.week > 0]
+    progress.write_text("".join(f"{task} solved\n" for task in later))
+    assert clone.run("next").stdout.startswith(f"The course is done: {len(later)} tasks.")
 
 
 def test_some_passing_tests_are_not_a_solved_task(clone):
-    clone.file("foundations.py").write_text(clone.solved("foundations.py", "w0d1.1"))
-    clone.run("test", "--week", "0", "--day", "1", "-k", "test_task_1_large_numbers")
-    assert "(w0d1.1)" in clone.run("next").stdout
+    clone.file("attention.py").write_text(clone.solved("attention.py", "w1d1.1"))
+    shown = clone.run("test", "--week", "1", "--day", "1", "-k", "test_task_1_default_scale").stdout
+    assert "next: " not in shown
+    assert "(w1d1.1)" in clone.run("next").stdout
+
+
+def test_after_a_passing_test_the_next_task_is_named(clone):
+    clone.file("attention.py").write_text(clone.solved("attention.py", "w1d1.1"))
+    shown = clone.run("test", "w1d1.1").stdout
+    following = "next: w1d1.2 Linear layer and multi-head attention: ./course test w1d1.2"
+    assert shown.splitlines()[-2:] == ["", following]
+    assert "next: " not in clone.run("test", "w1d1.2").stdout, "it did not pass"
+    assert "next: " not in clone.run("test", "w1d1.1", "--impl", "ref").stdout
+
+
+def test_at_the_end_of_a_day_and_of_a_week(clone):
+    for name in ("basics.py", "attention.py"):
+        clone.file(name).write_text(clone.solved(name, "w1d1.1", "w1d1.2"))
+    shown = clone.run("test", "--week", "1", "--day", "1").stdout.splitlines()
+    assert shown[-2] == (
+        "Week 1 day 1 is done. Now run it, as the chapter does: ./course python book/week_1/d1_model.py"
+    )
+    assert shown[-1].startswith("next: w1d2.1 ")
+    for name in names(clone):
+        clone.file(name).write_text((clone.root / "src/tiny_llm_ref" / name).read_text())
+    of_week = [task.id for task in tasks() if task.id.week == 1]
+    (clone.root / "progress.txt").write_text("".join(f"{task} solved\n" for task in of_week[:-1]))
+    shown = clone.run("test", "w1d7.4").stdout
+    assert "Week 1 day 7 is done. Now run it, as the chapter does: ./course main --impl mine\n" in shown
+    assert "Week 1 is done: your own code is a language model." in shown
+    assert shown.splitlines()[-1].startswith("next: w2d1.1 ")
+
+
+def test_the_step_after_each_day_is_in_its_chapter():
+    for day in (day for week in weeks() for day in week.days):
+        chapter = (ROOT / f"book/week_{day.week}/day_{day.number}.md").read_text()
+        outputs = re.findall(r"(?m)^```\{output\} (\w+)", chapter)
+        shown = [(ROOT / f"book/outputs/{name}.txt").read_text().partition("\n")[0] for name in outputs]
+        listed = [f"$ {line}" for line in chapter.splitlines() if line.startswith("./course ")]
+        assert any(line.startswith(f"$ {command_of(day)}") for line in [*shown, *listed]), day
 
 
 def test_a_task_that_fails_again_is_open_again(clone):
@@ -123,7 +178,7 @@ def test_the_progress_file_tolerates_what_it_does_not_know(clone):
 
 
 def test_hints_come_in_three_levels(clone):
-    assert clone.run("hint").stdout.startswith("w0d1.1 Softmax: hint 1 of 3\n"), "of the next task"
+    assert clone.run("hint").stdout.startswith("w1d1.1 Scaled dot-product attention: hint 1 of 3\n"), "the next task"
     first = clone.run("hint", "w1d1.1").stdout
     assert first.startswith("w1d1.1 Scaled dot-product attention: hint 1 of 3\nAttention is a weighted average")
     assert "More: ./course hint w1d1.1 --more" in first
@@ -218,7 +273,7 @@ def test_every_day_can_be_filled_in(clone):
     clone.run_in_a_row([["solution", "--day", f"{day.week}.{day.number}"] for week in weeks() for day in week.days])
     for name in names(clone):
         assert clone.file(name).read_text() == (clone.root / "src/tiny_llm_ref" / name).read_text()
-    assert f"All {len(tasks())} tasks are done." in clone.run("next").stdout
+    assert f"The course is done: {len(tasks())} tasks." in clone.run("next").stdout
     clone.run_in_a_row([["reset", str(task.id)] for task in tasks()])
     for name in names(clone):
         assert clone.file(name).read_text() == clone.solved(name)
@@ -359,10 +414,10 @@ def test_undo_keeps_what_was_written_since(clone):
 
 
 def test_a_file_that_is_missing(clone):
-    clone.file("foundations.py").unlink()
-    assert "src/tiny_llm/foundations.py is missing" in clone.run("next").stdout
-    assert clone.run("reset", "w0d1.1").returncode == 0
-    assert clone.file("foundations.py").read_text() == clone.solved("foundations.py")
+    clone.file("basics.py").unlink()
+    assert "src/tiny_llm/basics.py is missing" in clone.run("next").stdout
+    assert clone.run("reset", "w1d1.2").returncode == 0
+    assert clone.file("basics.py").read_text() == clone.solved("basics.py")
 
 
 def test_next_names_the_first_file_of_the_day(clone):

@@ -6,7 +6,7 @@ from learner import Clone
 MISTAKE = ("math.sqrt(query.shape[-1])", "query.shape[-1]")
 SCREENS = {
     "en": {
-        "next": ["Softmax (w0d1.1)", "src/tiny_llm/foundations.py:", "./course test w0d1.1"],
+        "next": ["(w1d1.1)", "src/tiny_llm/attention.py:", "./course test w1d1.1", "warm-up:"],
         "hint": ["hint 1 of 3", "More: ./course hint w1d1.1 --more"],
         "test": ["A known mistake (scale-1-over-d)", "This is what you get when the scale is 1/D"],
         "solution": ["-        scale = 1 / query.shape[-1]", "--apply"],
@@ -15,7 +15,7 @@ SCREENS = {
         "list": ["○ w1d1.1", "w1d7.4", "0 solved"],
     },
     "ja": {
-        "next": ["softmax（w0d1.1）", "src/tiny_llm/foundations.py:", "./course test w0d1.1"],
+        "next": ["（w1d1.1）", "src/tiny_llm/attention.py:", "./course test w1d1.1", "準備運動:"],
         "hint": ["ヒント 1/3", "./course hint w1d1.1 --more"],
         "test": ["よくある間違い", "スケールを 1/sqrt(D) ではなく 1/D に"],
         "solution": ["-        scale = 1 / query.shape[-1]", "--apply"],

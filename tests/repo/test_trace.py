@@ -17,9 +17,10 @@ def trace(*arguments):
 
 def test_the_example_of_the_book():
     shown = trace("--batch", "32", "--seq", "100", "--hidden", "768", "--heads", "8", "--lang", "en").stdout
-    assert "scores = query key^T  32 x 8 x 100 x 100                 491,520,000   10,240,000  O(n² d)\n" in shown
-    assert "query = x Wq^T            32 x 100 x 768     589,824   3,774,873,600    9,830,400  O(n d²)\n" in shown
+    assert "scores = query key^T  32 x 8 x 100 x 100                 491,520,000   10,240,000  O(L² E)\n" in shown
+    assert "query = x Wq^T            32 x 100 x 768     589,824   3,774,873,600    9,830,400  O(L E²)\n" in shown
     assert "Scores are divided by sqrt(96) = 9.8." in shown
+    assert "Products with weights grow with L = 100 tokens, the steps on scores with L²" in shown
 
 
 def test_shapes_are_those_of_the_layer(monkeypatch):
@@ -56,7 +57,7 @@ def test_the_sizes_of_a_checkpoint():
 def test_operations_grow_as_stated():
     small, large = (list(steps(Sizes(1, L, 64, 4, 2, 16))) for L in (10, 20))
     for one, other in zip(small, large, strict=True):
-        expected = {"": 1, "n d²": 2, "n² d": 4, "n²": 4}[one.growth]
+        expected = {"": 1, "L E²": 2, "L² E": 4, "L²": 4}[one.growth]
         assert other.flops == expected * one.flops
         assert bool(one.flops) == bool(one.growth)
 

@@ -5,6 +5,8 @@ import re
 import pytest
 from learner import Clone
 
+from tiny_llm_course.syllabus import tasks
+
 
 @pytest.fixture
 def clone(tmp_path):
@@ -42,10 +44,33 @@ def test_a_task_from_stub_to_solution(clone):
     terminal.send("n")
     terminal.wait_for("Week 1 Day 2 Task 1: RoPE.__init__ is yours to write")
     terminal.send("l")
-    assert "✔ w1d1.1" in terminal.wait_for("w1d7.4")
+    assert "✔ w1d1.1" in terminal.wait_for("All weeks: press l again.")
     terminal.send("q")
     assert terminal.exit_code() == 0
     assert "w1d1.1 solved" in (clone.root / "progress.txt").read_text()
+
+
+@pytest.mark.parametrize("rows", [24, 30, 60])
+def test_the_list_fits_on_the_screen(clone, rows):
+    """It shows the current week, of a long one the days around the task; pressed again, l shows everything."""
+    terminal = clone.terminal("watch", "w2d5.2", rows=rows, columns=80)
+    terminal.wait_for("No file events? Press r.")
+    terminal.send("l")
+    screen = terminal.wait_for("All weeks: press l again.")
+    screen = terminal.wait_for("Press r.\n")
+    assert screen.count("\n") < rows
+    assert "Week 1  From matmul to text  0 solved, 0 skipped, 19 open\n" in screen
+    assert "○ w2d5.6" in screen
+    assert ("○ w2d1.1" in screen) == (rows == 60)
+    assert ("Day 1  The KV cache  (0 of 3 done)" in screen) == (rows < 60)
+    assert "w1d1.1" not in screen
+    terminal.send("l")
+    screen = terminal.wait_for("w3d7.4")
+    assert all(f"○ {task.id}" in screen for task in tasks())
+    terminal.send("hl")
+    terminal.wait_for("All weeks: press l again.")
+    terminal.send("q")
+    assert terminal.exit_code() == 0
 
 
 def test_without_colour_and_events(clone):
@@ -91,7 +116,7 @@ def test_ctrl_c_and_japanese(clone):
 def test_a_file_that_does_not_parse(clone):
     terminal = clone.terminal("watch")
     terminal.wait_for(KEYS)
-    clone.file("foundations.py").write_text("def broken(:\n")
+    clone.file("attention.py").write_text("def broken(:\n")
     terminal.wait_for("SyntaxError")
     terminal.send("q")
     assert terminal.exit_code() == 0
