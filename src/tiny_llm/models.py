@@ -11,6 +11,7 @@ from tiny_llm_models import BUNDLED, bundled
 from .basics import Linear
 from .config import ModelConfig
 from .embedding import Embedding
+from .formats import check_file, check_folder
 from .layer_norm import RMSNorm
 from .mlp import SwiGLU
 from .positional_encoding import RoPE
@@ -135,14 +136,23 @@ def resolve(name_or_path: str | Path) -> Path:
     if name_or_path in BUNDLED:
         return bundled(str(name_or_path))
     path = Path(name_or_path).expanduser()
+    check_file(path)
     if path.is_dir():
+        check_folder(path)
         return path
     if str(name_or_path).count("/") != 1 or str(name_or_path).startswith((".", "/", "~")):
         raise FileNotFoundError(
             f"no checkpoint directory {str(name_or_path)!r}; the bundled models are {', '.join(BUNDLED)}, and a name "
             "on the Hub looks like 'Qwen/Qwen3-0.6B'"
         )
-    return _download(str(name_or_path))
+    path = _download(str(name_or_path))
+    if not path.is_dir() or not list(path.glob("*config.json")):
+        raise FileNotFoundError(
+            f"{str(name_or_path)!r} has no config.json on the Hub; expected a checkpoint in Hugging Face format. Names "
+            "that end in -GGUF are in llama.cpp's format: take the model that it was made from"
+        )
+    check_folder(path)
+    return path
 
 
 def _load_tokenizer(path: Path) -> Any:

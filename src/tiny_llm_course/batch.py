@@ -189,7 +189,8 @@ class _Run:
         while self.queue and len(self.engine.scheduler.waiting) < 2 * self.serving.options.max_running:
             asked, tokens = self.queue.popleft()
             try:
-                self.engine.add(self.serving.request(asked.id, tokens, asked.params))
+                is_chat = not isinstance(asked.prompt, str)
+                self.engine.add(self.serving.request(asked.id, tokens, asked.params, is_chat=is_chat))
             except ValueError as error:
                 if is_learners(error):
                     raise
@@ -204,6 +205,8 @@ class _Run:
             raise request.error
         self.ended += len(request.output)
         result = _result(request.id, request.text.text, request.finish_reason, len(request.prompt), len(request.output))
+        if thinking := "".join(each or "" for each in getattr(request.text, "thoughts", ())):
+            result["reasoning_content"] = thinking
         if self.serving.options.draft is not None:
             wrong = request.num_drafted - request.num_accepted
             details = {"accepted_prediction_tokens": request.num_accepted, "rejected_prediction_tokens": wrong}

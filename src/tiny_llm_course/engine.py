@@ -56,7 +56,8 @@ class Wanted:
 class Engine:
     """A model, its tokenizer and the loop that generates. Raises a CommandError where there can be none.
 
-    option: the one that names the model.
+    option: the one that names the model. path: of the checkpoint. sampling: the settings that it gives itself, by their
+    names in `make_sampler`. dtype: of what is computed.
     """
 
     def __init__(self, wanted: Wanted, option: str = "--model"):
@@ -64,6 +65,7 @@ class Engine:
         self._open = [] if wanted.is_filled else open_stubs(wanted.package)
         self._generation = self._module("generate")
         self.model, self.tokenizer = self._load()
+        self.dtype = self.model.norm.weight.dtype
         self._replace_layers()
         if wanted.threads is not None and wanted.layers != LAYERS[0]:
             set_threads(wanted.package, wanted.threads)
@@ -110,9 +112,11 @@ class Engine:
         if dtype is None and wanted.layers != "tuned" and mx.default_device().type == mx.DeviceType.cpu:
             dtype = "float32"
         try:
-            if self._is_packed(models.resolve(wanted.model)):
-                return models.load_quantized(wanted.model)
-            model, tokenizer = models.load(wanted.model, dtype and getattr(mx, dtype))
+            self.path: Path = models.resolve(wanted.model)
+            self.sampling: dict[str, Any] = self._module("generation_config").sampling_defaults(self.path)
+            if self._is_packed(self.path):
+                return models.load_quantized(self.path)
+            model, tokenizer = models.load(self.path, dtype and getattr(mx, dtype))
         except (OSError, ValueError) as error:
             if is_learners(error):
                 raise
@@ -141,7 +145,9 @@ class Engine:
                 raise CommandError("tuned_dense")
             try:
                 self._module("tuned").tune(self.model)
-            except (ValueError, RuntimeError) as error:  # RuntimeError: no kernels are built
+            except ValueError as error:
+                raise CommandError("tuned_refused", reason=error, exit_code=1) from None
+            except RuntimeError as error:  # no kernels are built
                 raise CommandError("layers_failed", layers="tuned", reason=error, exit_code=1) from None
 
     def _report(self, written: Collection[str], names: Collection[str]) -> None:

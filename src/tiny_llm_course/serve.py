@@ -146,7 +146,11 @@ class _Service:
             max_length = await engine.call(lambda engine: engine.max_length)
             server = self._module("server")
             name = Path(options.wanted.model).name if Path(options.wanted.model).is_dir() else options.wanted.model
-            model = server.ServedModel(name, self._serving.tokenizer, max_length, options.draft is not None)
+            sampling = self._serving.sampling
+            if sampling:
+                settings = ", ".join(f"{setting} {value}" for setting, value in sampling.items())
+                say(self._words("serve_sampling", settings=settings))
+            model = server.ServedModel(name, self._serving.tokenizer, max_length, options.draft is not None, sampling)
             made = server.Server(engine, model, metrics, server.Limits(**limits))
             ending = await self._listen(made, self._routes(made, engine), name, engine)
         finally:

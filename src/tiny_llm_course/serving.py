@@ -88,7 +88,8 @@ class Serving:
     """A loaded model, and what serves requests with it. Says on stderr what was chosen.
 
     days: of week 3, whose tasks the command needs besides those of the cache.
-    context: how many tokens a request may have, prompt and output. kind: of the cache.
+    context: how many tokens a request may have, prompt and output. kind: of the cache. sampling: what the checkpoint
+    advises.
     """
 
     def __init__(self, options: Options, words: Messages, days: Sequence[int] = ()):
@@ -101,22 +102,31 @@ class Serving:
             self._loaded = Engine(options.wanted)
         self.model, self.tokenizer = self._loaded.model, self._loaded.tokenizer
         self.context: int = self.model.config.max_position_embeddings
+        self.sampling = self._loaded.sampling
+        self._thinking = import_module(f"{self._package}.thinking").Thinking(self.tokenizer)
 
     def encode(self, prompt: str | Sequence[Mapping[str, str]]) -> list[int]:
-        """The tokens of a text as it is, or of messages that are to be answered.
+        """The tokens of a text as it is, or of messages that are to be answered. Thinking is off where it can be.
 
         Raises:
             ValueError: there are messages, and no chat template, or one that refuses them.
         """
         if isinstance(prompt, str):
             return list(self.tokenizer.encode(prompt))
-        return list(self._module("chat_prompt").encode_chat(self.tokenizer, prompt))
+        thinks = self._thinking.choose(None)
+        return list(self._module("chat_prompt").encode_chat(self.tokenizer, prompt, thinks=thinks))
 
-    def request(self, id: str, tokens: Sequence[int], params: Mapping[str, Any]) -> Any:
-        """A request of the package. Raises a ValueError where its own checks do. params: of `SamplingParams`."""
+    def request(self, id: str, tokens: Sequence[int], params: Mapping[str, Any], *, is_chat: bool = False) -> Any:
+        """A request of the package. Raises a ValueError where its own checks do. params: of `SamplingParams`. is_chat:
+        its text is an answer, without what the model thinks."""
         module = self._module("request")
         settings = module.SamplingParams(**params)
-        return module.Request(id, tokens, settings, module.TextStream(self.tokenizer, settings.stop))
+        if is_chat:
+            thoughts = self._thinking.thoughts(self._thinking.choose(None))
+            text = self._module("thinking_stream").ThinkingStream(self.tokenizer, thoughts, settings.stop)
+        else:
+            text = module.TextStream(self.tokenizer, settings.stop)
+        return module.Request(id, tokens, settings, text)
 
     def engine(self, longest: int | None = None, observers: Sequence[Any] = ()) -> Any:
         """A new engine with an empty cache. longest: how many tokens a request has at most, prompt and output."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -16,17 +15,29 @@ from .language import Messages, phrase
 from .needs import has_cache, needs_of_text
 from .params import PARAMS
 from .problems import CommandError, needing, one_of
+from .shown_thinking import ShownThinking, show_piece
 from .syllabus import TaskId
 from .terminal import left
 
-__all__ = ["DEFAULT_IMPL", "PACKAGES", "Reply", "Session", "Settings", "package_of"]
+__all__ = [
+    "COURSE_SAMPLING",
+    "DEFAULT_IMPL",
+    "MAX_TOKENS",
+    "MAX_TOKENS_THINKING",
+    "PACKAGES",
+    "Reply",
+    "Session",
+    "Settings",
+    "package_of",
+]
 
 PACKAGES = {"ref": "tiny_llm_ref", "mine": "tiny_llm"}
 if find_spec("tiny_llm_ref") is None:  # an instructor withheld it
     del PACKAGES["ref"]
 DEFAULT_IMPL = next(iter(PACKAGES))
 _OPTIONS = {"temperature": "--temp"}  # where they are not named as the argument is
-_CONTROL = {code: "\ufffd" for code in [*range(32), *range(127, 160)] if chr(code) not in "\n\t"}
+COURSE_SAMPLING = {"temperature": 0.7, "top_k": 0, "top_p": 1.0, "min_p": 0.0, "repetition_penalty": 1.0}
+MAX_TOKENS, MAX_TOKENS_THINKING = 200, 4096  # where --max-tokens is left out
 
 
 def package_of(impl: str) -> str:
@@ -49,12 +60,13 @@ class Settings:
     """
 
     wanted: Wanted
-    max_tokens: int
+    max_tokens: int | None
     stops: list[str]
-    sampling: dict[str, Any]  # make_sampler's arguments
+    sampling: dict[str, Any]  # make_sampler's arguments; None: as the checkpoint or else the course has it
+    think: bool | None = None
 
     def __post_init__(self) -> None:
-        if self.max_tokens < 0:
+        if (self.max_tokens or 0) < 0:
             raise CommandError(
                 "wrong_value", option="--max-tokens", expected=phrase("at_least", least=0), got=self.max_tokens
             )
@@ -65,9 +77,14 @@ class Settings:
                 raise CommandError("wrong_value", option=option, expected=PARAMS[name].expected, got=value)
 
     @property
+    def given(self) -> dict[str, Any]:
+        """What of the sampling was given."""
+        return {name: value for name, value in self.sampling.items() if value is not None}
+
+    @property
     def is_greedy(self) -> bool:
-        """Whether the likeliest token is taken each time."""
-        return bool(self.sampling["temperature"] == 0 and self.sampling["repetition_penalty"] == 1)
+        """Whether the likeliest token is taken each time, unless the checkpoint advises otherwise."""
+        return _is_greedy(COURSE_SAMPLING | self.given)
 
     @cached_property
     def needs(self) -> set[TaskId]:
@@ -82,13 +99,16 @@ class Reply:
     """What one run of the generation loop said, and when."""
 
     prompt_tokens: int
-    text: str = ""
+    max_tokens: int
+    thoughts: Any = None  # what tells the thinking from the answer; None: nothing does
+    text: str = ""  # of the answer
+    thinking: str = ""
     ended: str = ""  # why
     interrupted: bool = False
     exhausted: bool = False  # whether the loop ended by itself
     start: float = field(default_factory=perf_counter)
-    times: list[float] = field(default_factory=list)  # of each new token
-    tokens: list[int] = field(default_factory=list)
+    tokens: list[int] = field(default_factory=list)  # new ones
+    times: list[float] = field(default_factory=list)  # when each came
 
     def watch(self, tokens: Iterable[int]) -> Iterator[int]:
         """Pass tokens on and note when they came."""
@@ -101,10 +121,13 @@ class Reply:
     @property
     def line(self) -> str:
         """The statistics in short."""
-        counts = {"read": self.prompt_tokens, "written": len(self.times), "ended": self.ended}
+        words, ended = Messages(), self.ended
+        if self._num_thinking:
+            ended += words("reply_thought", count=self._num_thinking)
+        counts = {"read": self.prompt_tokens, "written": len(self.times), "ended": ended}
         if not self._speed:
-            return Messages()("reply_line", **counts)
-        return Messages()("reply_line_speed", speed=self._speed, **counts)
+            return words("reply_line", **counts)
+        return words("reply_line_speed", speed=self._speed, **counts)
 
     @property
     def table(self) -> str:
@@ -115,6 +138,7 @@ class Reply:
         rows = [
             ("reply_prompt", self.prompt_tokens, "reply_tokens", _speed(self.prompt_tokens, wait), first),
             ("reply_generated", len(self.times), "reply_tokens", self._speed, self.ended),
+            *([("reply_thinking", self._num_thinking, "reply_of_these", "", "")] if self._num_thinking else []),
             ("reply_memory", round(_peak_memory()), "reply_megabytes", "", ""),
         ]
         return "\n".join(
@@ -123,25 +147,40 @@ class Reply:
         )
 
     @property
+    def _num_thinking(self) -> int:
+        """How many tokens of it there were."""
+        return self.thoughts.count if self.thoughts else 0
+
+    @property
     def _speed(self) -> str:
         """Of the tokens after the first, which alone waits for the prompt."""
         return _speed(len(self.times) - 1, self.times[-1] - self.times[0]) if self.times else ""
 
 
 class Session:
-    """A loaded model and its tokenizer."""
+    """A loaded model and its tokenizer.
+
+    thinks: whether it thinks before it answers; thinking: what its checkpoint allows. sampling: in words, where the
+    checkpoint has a part in it. path: of the checkpoint. dtype: of what is computed.
+    """
 
     def __init__(self, settings: Settings):
         package = settings.wanted.package
         self._settings = settings
         with needing(settings.needs):
-            self._generate = import_module(f"{package}.generate")
-            self._sampler = _sampler(package, settings)
+            sampler, self._generate = import_module(f"{package}.sampler"), import_module(f"{package}.generate")
             self._engine = Engine(settings.wanted)
+            advised = {k: v for k, v in self._engine.sampling.items() if k not in settings.given}
+            self._sampler = _sampler(sampler, COURSE_SAMPLING | advised | settings.given)
+        self.sampling = _in_words(advised)
         self._tokenizer = self._engine.tokenizer
+        self.thinking = import_module(f"{package}.thinking").Thinking(self._tokenizer)
+        self.thinks = self._choose_thinking(settings.think)
         self.context: int = self._engine.model.config.max_position_embeddings
-        self.max_tokens = settings.max_tokens
+        self.max_tokens = self._most(MAX_TOKENS_THINKING if self.thinks else MAX_TOKENS)
         self.has_chat_template: bool = self._tokenizer.has_chat_template
+        self.path = self._engine.path
+        self.dtype = self._engine.dtype
 
     def encode(self, text: str) -> list[int]:
         """The text's tokens. Raises a CommandError if it is not a proper text."""
@@ -154,23 +193,35 @@ class Session:
         messages = [{"role": ("user", "assistant")[i % 2], "content": text} for i, text in enumerate(said)]
         if system is not None:
             messages.insert(0, {"role": "system", "content": system})
-        return list(self._tokenizer.apply_chat_template(messages, add_generation_prompt=True))
+        how = {"add_generation_prompt": True, "enable_thinking": self.thinks}
+        return list(self._tokenizer.apply_chat_template(messages, **how))
 
     def reply(self, prompt: list[int]) -> Reply:
-        """Print what follows the prompt on stdout, as it comes; Ctrl-C ends it."""
-        reply = Reply(len(prompt))
+        """Print the answer to a conversation on stdout, as it comes, and what the model thinks before on stderr; Ctrl-C
+        ends it."""
+        return self._reply(Reply(len(prompt), self.max_tokens, self.thinking.thoughts(self.thinks)), prompt)
+
+    def write_on(self, prompt: list[int]) -> Reply:
+        """The same with what follows a text."""
+        return self._reply(Reply(len(prompt), self._most(MAX_TOKENS)), prompt)
+
+    def _reply(self, reply: Reply, prompt: list[int]) -> Reply:
+        shown = ShownThinking()
         try:
-            tokens = reply.watch(self._engine.tokens(prompt, self._sampler, self.max_tokens))
+            tokens = reply.watch(self._engine.tokens(prompt, self._sampler, reply.max_tokens))
             with needing(self._settings.needs):
-                for text in self._generate.stream_text(tokens, self._tokenizer, self._settings.stops):
+                answer = tokens if reply.thoughts is None else shown.without(tokens, reply.thoughts)
+                for text in self._generate.stream_text(answer, self._tokenizer, self._settings.stops):
                     reply.text += text
-                    _show(text)
+                    show_piece(text)
             reply.ended = self._ending(reply)
         except KeyboardInterrupt:
             reply.interrupted, reply.ended = True, Messages()("interrupted")
         finally:
+            shown.end()
+            reply.thinking = shown.text
             if reply.text and not reply.text.endswith("\n"):
-                _show("\n")
+                show_piece("\n")
         return reply
 
     @property
@@ -181,33 +232,55 @@ class Session:
     def ends_itself(self, reply: Reply) -> bool:
         """Whether the model ended its text."""
         length = len(reply.tokens)
-        return reply.exhausted and length < self.max_tokens and reply.prompt_tokens + length < self.context
+        return reply.exhausted and length < reply.max_tokens and reply.prompt_tokens + length < self.context
+
+    def _most(self, default: int) -> int:
+        """Tokens of an answer."""
+        return default if self._settings.max_tokens is None else self._settings.max_tokens
+
+    def _choose_thinking(self, think: bool | None) -> bool:
+        try:
+            return bool(self.thinking.choose(think))
+        except ValueError:
+            raise (CommandError("cannot_think") if think else CommandError("always_thinks")) from None
 
     def _ending(self, reply: Reply) -> str:
         words = Messages()
         if not reply.exhausted:
             return words("reply_stopped")
-        if len(reply.times) == self.max_tokens:
-            return words("reply_most")
+        if len(reply.times) == reply.max_tokens:
+            more = words("reply_give_more", count=max(2 * reply.max_tokens, MAX_TOKENS_THINKING))
+            return words("reply_most") + self._advice(reply, more)
         if reply.prompt_tokens + len(reply.times) == self.context:
-            return words("reply_full", context=self.context)
+            return words("reply_full", context=self.context) + self._advice(reply, words("reply_ask_less"))
         return words("reply_end")
 
+    def _advice(self, reply: Reply, more: str) -> str:
+        """What to do if there is no answer yet."""
+        if reply.thoughts is None or not reply.thoughts.is_open:
+            return ""
+        words = Messages()
+        without = words("reply_without") if self.thinking.can_choose else ""
+        return words("reply_unanswered", advice=more + without)
 
-def _sampler(package: str, settings: Settings) -> Any:
+
+def _in_words(sampling: dict[str, Any]) -> str:
+    settings = ", ".join(f"{name} {value}" for name, value in sampling.items())
+    return Messages()("reply_sampling", settings=settings) if settings else ""
+
+
+def _sampler(module: Any, sampling: dict[str, Any]) -> Any:
     """The package's sampler; greedy where that is the same, so that day 6 runs before day 7 is written."""
-    module = import_module(f"{package}.sampler")
-    return module.greedy if settings.is_greedy else module.make_sampler(**settings.sampling)
+    return module.greedy if _is_greedy(sampling) else module.make_sampler(**sampling)
+
+
+def _is_greedy(sampling: dict[str, Any]) -> bool:
+    return bool(sampling["temperature"] == 0 and sampling["repetition_penalty"] == 1)
 
 
 def _check_text(*texts: str) -> None:
     if any("\ud800" <= letter <= "\udfff" for letter in "".join(texts)):  # what stands for bytes that are not UTF-8
         raise CommandError("text_not_utf8")
-
-
-def _show(text: str) -> None:
-    """Print at once. A terminal is spared the control characters that a model may produce."""
-    print(text.translate(_CONTROL) if sys.stdout.isatty() else text, end="", flush=True)
 
 
 def _speed(tokens: int, seconds: float) -> str:

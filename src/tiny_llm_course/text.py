@@ -18,13 +18,29 @@ from .engine import BITS, DTYPES, LAYERS, Wanted
 from .fill import Filled, fill_in
 from .language import Lang, Messages
 from .problems import CommandError, reporting, say
-from .session import DEFAULT_IMPL, PACKAGES, Reply, Session, Settings, package_of
+from .session import (
+    COURSE_SAMPLING,
+    DEFAULT_IMPL,
+    MAX_TOKENS,
+    MAX_TOKENS_THINKING,
+    PACKAGES,
+    Reply,
+    Session,
+    Settings,
+    package_of,
+)
 from .workspace import Workspace
 
 __all__ = ["chat", "main"]
 
 DEFAULT_MODEL = "story"
 DEFAULT_PROMPT = "Tell me a short story."
+
+
+def _default(name: str) -> str:
+    """Of a setting of the sampler."""
+    return f"the checkpoint's (generation_config.json), or else {COURSE_SAMPLING[name]}."
+
 
 Model = Annotated[
     str,
@@ -50,20 +66,54 @@ System = Annotated[
     str | None,
     typer.Option(metavar="TEXT", help="Tells the model, before the conversation, how to answer. Default: nothing."),
 ]
-MaxTokens = Annotated[int, typer.Option(help="How many tokens to write at most. 0 or more.")]
-Temp = Annotated[
-    float, typer.Option(help="How daring the choice of words is: 0 takes the likeliest token each time. 0 or more.")
+MaxTokens = Annotated[
+    int | None,
+    typer.Option(
+        help=f"How many tokens to write at most, thinking included. 0 or more. Default: {MAX_TOKENS}, or "
+        f"{MAX_TOKENS_THINKING} if the model thinks."
+    ),
 ]
-TopK = Annotated[int, typer.Option(help="Choose among this many likeliest tokens. 0 or more; 0: among all.")]
+Think = Annotated[
+    bool | None,
+    typer.Option(
+        "--think/--no-think",
+        help="Let the model think before it answers, if its chat template can turn that on (Qwen3). The thinking goes "
+        "to stderr, dimmed on a terminal. Default: no thinking, unless the model always thinks.",
+    ),
+]
+Temp = Annotated[
+    float | None,
+    typer.Option(
+        help="How daring the choice of words is: 0 takes the likeliest token each time. 0 or more. Default: "
+        + _default("temperature")
+    ),
+]
+TopK = Annotated[
+    int | None,
+    typer.Option(
+        help="Choose among this many likeliest tokens. 0 or more; 0: among all. Default: " + _default("top_k")
+    ),
+]
 TopP = Annotated[
-    float,
-    typer.Option(help="Choose among the likeliest tokens that together have this probability. Above 0, up to 1: all."),
+    float | None,
+    typer.Option(
+        help="Choose among the likeliest tokens that together have this probability. Above 0, up to 1: all. Default: "
+        + _default("top_p")
+    ),
 ]
 MinP = Annotated[
-    float, typer.Option(help="Choose among tokens at least this many times as likely as the likeliest. 0 (all) to 1.")
+    float | None,
+    typer.Option(
+        help="Choose among tokens at least this many times as likely as the likeliest. 0 (all) to 1. Default: "
+        + _default("min_p")
+    ),
 ]
 RepetitionPenalty = Annotated[
-    float, typer.Option(help="Makes tokens that occurred less likely to come again. Above 0; 1 changes nothing.")
+    float | None,
+    typer.Option(
+        help="Makes tokens that occurred less likely to come again. Above 0; 1 changes nothing. Default: "
+        + _default("repetition_penalty")
+    ),
 ]
 Seed = Annotated[
     int | None,
@@ -121,12 +171,13 @@ def main(
     model: Model = DEFAULT_MODEL,
     prompt: Prompt = None,
     system: System = None,
-    max_tokens: MaxTokens = 200,
-    temp: Temp = 0.7,
-    top_k: TopK = 0,
-    top_p: TopP = 1.0,
-    min_p: MinP = 0.0,
-    repetition_penalty: RepetitionPenalty = 1.0,
+    think: Think = None,
+    max_tokens: MaxTokens = None,
+    temp: Temp = None,
+    top_k: TopK = None,
+    top_p: TopP = None,
+    min_p: MinP = None,
+    repetition_penalty: RepetitionPenalty = None,
     seed: Seed = None,
     stop: Stop = None,
     impl: Impl = DEFAULT_IMPL,
@@ -144,15 +195,19 @@ def main(
         sampling = _sampling(temp, top_k, top_p, min_p, repetition_penalty, seed)
         filled = _fill_in(impl) if fill else None
         wanted = Wanted(package_of(impl), model, dtype, bits, layers, threads, fill)
-        settings = Settings(wanted, max_tokens, stop or [], sampling)
-        if raw and system is not None:
-            raise CommandError("system_of_raw")
+        settings = Settings(wanted, max_tokens, stop or [], sampling, think)
+        for option, given in (("--system", system), ("--think", think)):
+            if raw and given is not None:
+                raise CommandError("chat_of_raw", option=option)
         text = _read_prompt(prompt)
         with filled.explaining() if filled else nullcontext():
             session = Session(settings)
             prompt_tokens = _encode(session, text, system, raw)
-            reply = session.reply(prompt_tokens)
+            chats = session.has_chat_template and not raw
+            reply = session.reply(prompt_tokens) if chats else session.write_on(prompt_tokens)
         say(f"\n{reply.table}")
+        if session.sampling:
+            say(session.sampling)
         if filled:
             say(filled.told(settings.needs))
         if reply.interrupted:
@@ -164,12 +219,13 @@ def main(
 def chat(
     model: Model = DEFAULT_MODEL,
     system: System = None,
-    max_tokens: MaxTokens = 200,
-    temp: Temp = 0.7,
-    top_k: TopK = 0,
-    top_p: TopP = 1.0,
-    min_p: MinP = 0.0,
-    repetition_penalty: RepetitionPenalty = 1.0,
+    think: Think = None,
+    max_tokens: MaxTokens = None,
+    temp: Temp = None,
+    top_k: TopK = None,
+    top_p: TopP = None,
+    min_p: MinP = None,
+    repetition_penalty: RepetitionPenalty = None,
     seed: Seed = None,
     stop: Stop = None,
     impl: Impl = DEFAULT_IMPL,
@@ -186,11 +242,13 @@ def chat(
         sampling = _sampling(temp, top_k, top_p, min_p, repetition_penalty, seed)
         filled = _fill_in(impl) if fill else None
         wanted = Wanted(package_of(impl), model, dtype, bits, layers, threads, fill)
-        settings = Settings(wanted, max_tokens, stop or [], sampling)
+        settings = Settings(wanted, max_tokens, stop or [], sampling, think)
         with filled.explaining() if filled else nullcontext():
             session = Session(settings)
         if not session.has_chat_template:
             raise CommandError("no_chat_template")
+        if session.sampling:
+            say(session.sampling)
         if filled:
             say(filled.told(settings.needs))
         with filled.explaining() if filled else nullcontext():
@@ -217,9 +275,14 @@ def _comment(session: Session, settings: Settings, prompt: list[int], reply: Rep
 
 
 def _sampling(
-    temp: float, top_k: int, top_p: float, min_p: float, repetition_penalty: float, seed: int | None
+    temp: float | None,
+    top_k: int | None,
+    top_p: float | None,
+    min_p: float | None,
+    repetition_penalty: float | None,
+    seed: int | None,
 ) -> dict[str, float | int | None]:
-    """The arguments of `make_sampler`."""
+    """The arguments of `make_sampler`, as far as they were given."""
     return {
         "temperature": temp,
         "top_k": top_k,

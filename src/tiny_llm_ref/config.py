@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from .formats import check_quantization
+
 __all__ = ["ModelConfig", "read_json"]
 
 _MODEL_TYPES = ("qwen2", "qwen3")
@@ -98,19 +100,21 @@ def _rope(config: Mapping[str, Any]) -> Mapping[str, Any]:
 
 def _check_supported(config: Mapping[str, Any]) -> None:
     if config.get("model_type") not in _MODEL_TYPES:
-        raise ValueError(f"model_type: expected one of {', '.join(_MODEL_TYPES)}, got {config.get('model_type')!r}")
+        raise ValueError(
+            f"model_type: expected qwen2 (Qwen2, Qwen2.5, QwQ, DeepSeek-R1-Distill-Qwen) or qwen3 (Qwen3 without "
+            f"experts), got {config.get('model_type')!r}; other architectures are not supported"
+        )
     required = ["vocab_size", "hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads"]
     required += ["max_position_embeddings", "rms_norm_eps"]
     if missing := [key for key in required if not isinstance(config.get(key), int | float)]:
         raise ValueError(f"expected numbers under {', '.join(missing)}, got none")
-    rope, quantized = _rope(config), config.get("quantization_config") or {}
+    check_quantization(config)
+    rope = _rope(config)
     found = {
         "rope_type": (rope.get("type") or rope.get("rope_type") or "default", "default"),
         "hidden_act": (config.get("hidden_act", "silu"), "silu"),
         "attention_bias": (config.get("attention_bias", False) if config["model_type"] == "qwen3" else False, False),
         "use_sliding_window": (config.get("use_sliding_window", False), False),
-        "quantization mode": ((config.get("quantization") or {}).get("mode", "affine"), "affine"),
-        "quant_method": (None if config.get("quantization") else quantized.get("quant_method"), None),
     }
     for name, (got, supported) in found.items():
         if got != supported:

@@ -70,7 +70,10 @@ def read_safetensors(path: Path) -> Weights:
     index = path / "model.safetensors.index.json"
     files = _shards(index) if index.exists() else sorted(path.glob("*.safetensors"))
     if not files:
-        raise FileNotFoundError(f"{path} has no .safetensors file, the only format of weights that is supported")
+        raise FileNotFoundError(
+            f"{path} has no .safetensors file, the only format of weights that is supported; if its model has .bin "
+            "files, convert them with huggingface.co/spaces/safetensors/convert"
+        )
     weights: Weights = {}
     for file in files:
         weights |= _read_file(file)
@@ -184,7 +187,7 @@ def _check_quantized(weights: Weights, quantization: Mapping[str, Any] | None) -
         if bits not in (2, 4, 8) or group_size not in (32, 64, 128):
             raise ValueError(
                 f"{layer}: expected 2, 4 or 8 bits in groups of 32, 64 or 128, got {bits} in groups of {group_size}, "
-                "which cannot be left packed: `load` makes it dense"
+                "which cannot be left packed: `--layers plain` makes it dense"
             )
 
 

@@ -34,9 +34,9 @@ LAYERS = """
     __init__
     basics foundations kernels
     attention positional_encoding layer_norm embedding mlp
-    kv_cache
+    kv_cache formats
     config
-    costs
+    costs generation_config
     qwen2
     qwen3
     quantize
@@ -44,7 +44,7 @@ LAYERS = """
     weights
     models
     generate
-    sampler
+    sampler thinking
     serving
 """
 LEVELS = {name: level for level, row in enumerate(LAYERS.split("\n")) for name in row.split()}

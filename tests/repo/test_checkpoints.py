@@ -19,6 +19,7 @@ from safetensors.numpy import load_file, save_file
 
 from tiny_llm_models.untrained import untrained_config
 from tiny_llm_ref.config import ModelConfig
+from tiny_llm_ref.generation_config import sampling_defaults
 from tiny_llm_ref.models import load, load_model, load_quantized, load_quantized_model, resolve
 from tiny_llm_ref.quantize import QuantizedEmbedding, QuantizedLinear
 from tiny_llm_ref.qwen2 import CausalLM
@@ -96,11 +97,17 @@ def shard(folder: Path) -> None:
     delete(WEIGHTS)(folder)
 
 
+def empty(folder: Path) -> None:
+    for file in folder.iterdir():
+        file.unlink()
+
+
 def both(first: Change, second: Change) -> Change:
     return lambda folder: (first(folder), second(folder))
 
 
 YARN = {"factor": 4.0, "original_max_position_embeddings": 128}
+UNQUANTISED = "expected weights that are not quantised, or that mlx-lm quantised (2, 3, 4, 5, 6 or 8 bits, mode affine)"
 GPTQ = {"quant_method": "gptq", "bits": 4, "group_size": 128, "desc_act": False}
 FP8 = {"quant_method": "fp8", "fmt": "e4m3", "weight_block_size": [128, 128], "activation_scheme": "dynamic"}
 BROKEN = {
@@ -112,9 +119,9 @@ BROKEN = {
     "bad generation_config": (write("generation_config.json", b"1"), "generation_config.json: expected a JSON object"),
     "another model_type": (
         edit(model_type="llama"),
-        "config.json: model_type: expected one of qwen2, qwen3, got 'llama'",
+        "or qwen3 (Qwen3 without experts), got 'llama'; other architectures are not supported",
     ),
-    "no model_type": (edit(drop=("model_type",)), "model_type: expected one of qwen2, qwen3, got None"),
+    "no model_type": (edit(drop=("model_type",)), "got None; other architectures are not supported"),
     "missing keys": (edit(drop=("vocab_size", "rms_norm_eps")), "expected numbers under vocab_size, rms_norm_eps"),
     "null and text": (edit(hidden_size=None, vocab_size="259"), "expected numbers under vocab_size, hidden_size"),
     "yarn, old": (edit(rope_scaling={"type": "yarn", **YARN}), "rope_type: expected 'default', got 'yarn'"),
@@ -131,12 +138,18 @@ BROKEN = {
     ),
     "another activation": (edit(hidden_act="gelu"), "hidden_act: expected 'silu', got 'gelu'"),
     "biases in qwen3": (edit(attention_bias=True), "attention_bias: expected False, got True"),
-    "gptq": (edit(quantization_config=GPTQ), "quant_method: expected None, got 'gptq'"),
-    "gptq, with a null": (edit(quantization=None, quantization_config=GPTQ), "quant_method: expected None, got 'gptq'"),
-    "fp8": (edit(quantization_config=FP8), "quant_method: expected None, got 'fp8'"),
+    "gptq": (edit(quantization_config=GPTQ), f"quantised by GPTQ; {UNQUANTISED}"),
+    "gptq, with a null": (edit(quantization=None, quantization_config=GPTQ), f"quantised by GPTQ; {UNQUANTISED}"),
+    "awq": (edit(quantization_config=GPTQ | {"quant_method": "awq"}), f"quantised by AWQ; {UNQUANTISED}"),
+    "fp8": (edit(quantization_config=FP8), f"quantised by FP8; {UNQUANTISED}"),
+    "bitsandbytes": (
+        edit(quantization_config={"quant_method": "bitsandbytes", "load_in_4bit": True}),
+        f"quantised by bitsandbytes; {UNQUANTISED}",
+    ),
+    "another quantisation": (edit(quantization_config={"quant_method": "new"}), f"quantised by 'new'; {UNQUANTISED}"),
     "mxfp4": (
         edit(quantization={"group_size": 32, "bits": 4, "mode": "mxfp4"}),
-        "mode: expected 'affine', got 'mxfp4'",
+        f"in mlx-lm's mode 'mxfp4'; {UNQUANTISED}",
     ),
     # the tokenizer
     "no tokenizer.json": (delete("tokenizer.json"), "has no tokenizer.json"),
@@ -146,8 +159,19 @@ BROKEN = {
     "no weights": (delete(WEIGHTS), "has no .safetensors file, the only format of weights that is supported"),
     "pytorch_model.bin": (
         both(delete(WEIGHTS), write("pytorch_model.bin", b"PK")),
-        "has no .safetensors file, the only format of weights that is supported",
+        "holds weights in PyTorch's format; expected .safetensors. Convert them: ",
     ),
+    "gguf beside a configuration": (both(delete(WEIGHTS), write("model.gguf", b"GGUF")), "holds GGUF, "),
+    "gguf alone": (both(empty, write("model.gguf", b"GGUF")), "holds GGUF, "),
+    "adapters of mlx-lm": (
+        both(empty, both(write("adapters.safetensors", b""), write("adapter_config.json", b'{"model": "some/base"}'))),
+        "Merge them: `mlx_lm.fuse --model some/base --adapter-path ",
+    ),
+    "adapters of PEFT": (
+        both(empty, write("adapter_config.json", b'{"base_model_name_or_path": "some/base"}')),
+        "Merge them: PEFT's `merge_and_unload`, and write the model of some/base with `save_pretrained`",
+    ),
+    "damaged adapters": (both(empty, write("adapter_config.json", b"{")), "adapter_config.json is not JSON"),
     "empty file": (write(WEIGHTS, b""), f"{WEIGHTS} is damaged or not complete"),
     "length cut": (cut(5), f"{WEIGHTS} is damaged or not complete"),
     "header cut": (cut(500), f"{WEIGHTS} is damaged or not complete"),
@@ -271,6 +295,18 @@ def test_neither_directory_nor_name(name: str, tmp_path: Path, monkeypatch: pyte
         load(name)
 
 
+@pytest.mark.parametrize(
+    ("file", "message"),
+    [
+        ("model.gguf", "model.gguf is GGUF, llama.cpp's format; expected a folder in Hugging Face format: "),
+        (WEIGHTS, f"{WEIGHTS} is a file; expected a folder in Hugging Face format: "),
+    ],
+)
+def test_a_file_is_no_checkpoint(folder: Path, file: str, message: str):
+    write(file, b"GGUF")(folder)
+    check_error(folder, message, lambda folder: load(folder / file))
+
+
 def scores(model: CausalLM) -> mx.array:
     return model(mx.array(random_tokens(2, 9)))
 
@@ -319,6 +355,21 @@ def test_tied_checkpoint_may_hold_an_output_layer(tmp_path: Path):
     mx.eval(expected)
     edit_weights(lm_head__weight=np.ones((259, 48), np.float32))(tied)
     assert mx.array_equal(scores(load_model(tied)), expected)
+
+
+@pytest.mark.parametrize("tied", [False, True])
+@pytest.mark.parametrize("bits", [2, 3, 4, 5, 6, 8])
+def test_all_bits_of_mlx_lm_sharded(tmp_path: Path, bits: int, tied: bool):
+    """In float32, as mlx-lm computes with them, whose sums have another order."""
+    config = untrained_config(hidden_size=64, head_dim=32, num_attention_heads=2, tie_word_embeddings=tied)
+    dense = Case(config | {"intermediate_size": 128}, seed=0).write(tmp_path / "dense")
+    mlx_lm.convert(str(dense), tmp_path / "mlx", quantize=True, q_bits=bits, q_group_size=32)
+    delete(INDEX)(tmp_path / "mlx")
+    shard(tmp_path / "mlx")
+    theirs, _ = mlx_lm.utils.load_model(tmp_path / "mlx")
+    with mx.stream(mx.cpu):
+        expected = theirs(mx.array(random_tokens(2, 9)))
+    assert mx.abs(scores(load_model(tmp_path / "mlx")) - expected).max().item() < 3 * TOLERANCE
 
 
 @pytest.mark.parametrize("drop", ["group_size", "bits"])
@@ -469,6 +520,47 @@ def test_eos_token_ids(folder: Path, generation_config: dict[str, Any] | None, c
     assert ModelConfig.from_pretrained(folder).eos_token_ids == expected
 
 
+QWEN3 = {"do_sample": True, "temperature": 0.6, "top_k": 20, "top_p": 0.95}
+ADVICE: dict[str, tuple[dict[str, Any], dict[str, float]]] = {
+    "qwen3": (QWEN3 | {"eos_token_id": [3, 4], "transformers_version": "5"}, {k: QWEN3[k] for k in list(QWEN3)[1:]}),
+    "all": (
+        {"min_p": 0.05, "repetition_penalty": 1.05, "top_k": 0},
+        {"min_p": 0.05, "repetition_penalty": 1.05, "top_k": 0},
+    ),
+    "greedy": (QWEN3 | {"do_sample": False}, {"temperature": 0.0, "top_k": 20, "top_p": 0.95}),
+    "nothing said": ({"do_sample": None, "temperature": None, "max_new_tokens": 2048}, {}),
+}
+
+
+@pytest.mark.parametrize(("contents", "expected"), ADVICE.values(), ids=ADVICE)
+def test_sampling_that_a_checkpoint_advises(tmp_path: Path, contents: dict[str, Any], expected: dict[str, float]):
+    write("generation_config.json", json.dumps(contents).encode())(tmp_path)
+    assert sampling_defaults(tmp_path) == expected
+
+
+def test_sampling_without_a_generation_config(tmp_path: Path):
+    assert sampling_defaults(tmp_path) == {}
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "expected"),
+    [
+        ("temperature", -1, "0 or more, got -1"),
+        ("temperature", "warm", "0 or more, got 'warm'"),
+        ("top_k", 1.5, "a whole number, 0 or more, got 1.5"),
+        ("top_k", True, "a whole number, 0 or more, got True"),
+        ("top_p", 0, "more than 0 and at most 1, got 0"),
+        ("min_p", 2, "from 0 to 1, got 2"),
+        ("repetition_penalty", 0, "more than 0, got 0"),
+    ],
+)
+def test_sampling_that_cannot_be(tmp_path: Path, name: str, value: object, expected: str):
+    write("generation_config.json", json.dumps({name: value}).encode())(tmp_path)
+    check_error(
+        tmp_path, f"generation_config.json: {name}: expected {expected}; correct it, or delete it", sampling_defaults
+    )
+
+
 @pytest.mark.parametrize("dtype", [mx.float16, mx.bfloat16, mx.float32, None], ids=str)
 @pytest.mark.parametrize("name", ["folder", "quantised"])
 def test_dtype(request: pytest.FixtureRequest, name: str, dtype: mx.Dtype | None):
@@ -491,6 +583,7 @@ def test_path_may_be_given_in_any_form(folder: Path, monkeypatch: pytest.MonkeyP
 
 HUB = """
 import sys, time
+from tiny_llm_ref.generation_config import sampling_defaults
 from tiny_llm_ref.models import load, resolve
 start = time.monotonic()
 try:
@@ -520,6 +613,19 @@ def test_name_that_is_not_downloaded(tmp_path: Path, settings: dict[str, str]):
     assert ask_hub(tmp_path, settings, "Qwen/Qwen3-0.6B") == [
         "'Qwen/Qwen3-0.6B' is neither a directory nor downloaded yet, and the Hub cannot be reached; "
         "give the path of a checkpoint directory, or try again with a network"
+    ]
+
+
+def test_name_of_another_format(tmp_path: Path):
+    """Of a repository with .gguf files, nothing is downloaded but what is beside them."""
+    cached = tmp_path / "hub" / "models--some-org--some-model-GGUF"
+    (cached / "snapshots" / REVISION).mkdir(parents=True)
+    (cached / "snapshots" / REVISION / "params.txt").write_text("")
+    (cached / "refs").mkdir()
+    (cached / "refs" / "main").write_text(REVISION)
+    assert ask_hub(tmp_path, NO_NETWORK["offline"], "some-org/some-model-GGUF") == [
+        "'some-org/some-model-GGUF' has no config.json on the Hub; expected a checkpoint in Hugging Face format. Names "
+        "that end in -GGUF are in llama.cpp's format: take the model that it was made from"
     ]
 
 

@@ -194,7 +194,7 @@ PROVOKED = [  # what is typed: which error of errors.toml that is
     ("main --threads 0", "wrong_value from_to"),
     ("main --layers tuned --dtype float16", "wrong_value tuned_dtype"),
     ("main --layers tuned --prompt x", "tuned_dense"),
-    ("main --raw --system x", "system_of_raw"),
+    ("main --raw --system x", "chat_of_raw"),
     ("main --prompt=", "prompt_empty"),
     ("main --prompt \udcff", "text_not_utf8"),
     (f"main --prompt {'x' * 9999}", "prompt_too_long"),

@@ -26,6 +26,8 @@ PATHS = ["/health", "/metrics", "/v1", "/v1/models", "/v1/models/{model}", *KIND
 RULES = (  # what a schema does not say
     *("expected 1024 tokens at most", "prompt: expected token ids below 4096", "logit_bias: expected token ids below"),
     *("stream_options: expected stream to be true", "top_logprobs: expected logprobs to be true"),
+    *("chat_template_kwargs: expected a checkpoint whose", "reasoning_effort: expected a checkpoint whose"),
+    "reasoning_effort: expected what enable_thinking says",
     *("logprobs: expected none with echo", "best_of: expected n", "max_tokens: expected max_completion_tokens or"),
 )
 settings.register_profile("served", deadline=None, suppress_health_check=list(HealthCheck))

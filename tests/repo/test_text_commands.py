@@ -424,14 +424,14 @@ def test_chat_forgets_the_oldest_turns(checkpoint: Path) -> None:
 class Terminal:
     """A command that runs in a terminal of its own."""
 
-    def __init__(self, *arguments: object):
+    def __init__(self, *arguments: object, **env: str):
         self._master, slave = pty.openpty()
         self._process = subprocess.Popen(
             [*IN_TERMINAL, *COMMAND, *map(str, arguments)],
             stdin=slave,
             stdout=slave,
             stderr=slave,
-            env=environment(),
+            env=environment(**env),
             start_new_session=True,
         )
         os.close(slave)

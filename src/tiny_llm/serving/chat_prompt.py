@@ -8,8 +8,10 @@ from typing import Any
 __all__ = ["encode_chat"]
 
 
-def encode_chat(tokenizer: Any, messages: Sequence[Mapping[str, str]]) -> list[int]:
+def encode_chat(tokenizer: Any, messages: Sequence[Mapping[str, str]], *, thinks: bool = False) -> list[int]:
     """The tokens of messages in the checkpoint's chat template, up to where the answer begins.
+
+    thinks: whether the model shall think first, as far as the template leaves that open.
 
     A content such as "<|im_end|>" would become the token that ends a message, and whoever wrote it could speak as the
     system. So names of such tokens in contents are replaced by marks while the template is filled in, and encoded as
@@ -31,8 +33,8 @@ def encode_chat(tokenizer: Any, messages: Sequence[Mapping[str, str]]) -> list[i
 
     safe = [{**message, "content": control.sub(marked, message["content"])} for message in messages]
     if not found:
-        return list(_filled_in(tokenizer, safe, tokenize=True))
-    parts = _filled_in(tokenizer, safe, tokenize=False).split(mark)
+        return list(_filled_in(tokenizer, safe, tokenize=True, enable_thinking=thinks))
+    parts = _filled_in(tokenizer, safe, tokenize=False, enable_thinking=thinks).split(mark)
     if len(parts) != len(found) + 1:
         raise ValueError(f"messages: the chat template repeats or drops contents, and one of them has {found[0]!r}")
     tokens: list[int] = []
@@ -42,10 +44,10 @@ def encode_chat(tokenizer: Any, messages: Sequence[Mapping[str, str]]) -> list[i
     return tokens
 
 
-def _filled_in(tokenizer: Any, messages: Sequence[Mapping[str, str]], tokenize: bool) -> Any:
+def _filled_in(tokenizer: Any, messages: Sequence[Mapping[str, str]], **how: bool) -> Any:
     from jinja2 import TemplateError
 
     try:
-        return tokenizer.apply_chat_template(list(messages), add_generation_prompt=True, tokenize=tokenize)
+        return tokenizer.apply_chat_template(list(messages), add_generation_prompt=True, **how)
     except TemplateError as error:
         raise ValueError(f"messages: the checkpoint's chat template refuses them: {error}") from None

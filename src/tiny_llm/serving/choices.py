@@ -4,12 +4,14 @@ import secrets
 from collections.abc import Sequence
 from typing import Any
 
+from ..thinking import Thoughts
 from .async_engine import Update
 from .metrics import Metrics
 from .protocol import GenerationRequest
-from .request import FinishReason, Request, TextStream
-from .responses import Usage
+from .request import Request, TextStream
+from .responses import Piece, Usage
 from .scores import Scored, Scores, score
+from .thinking_stream import ThinkingStream
 
 __all__ = ["Choice"]
 
@@ -17,34 +19,61 @@ __all__ = ["Choice"]
 class Choice:
     """One of those that a call asks for: a prompt, the request that comes of it, and what it has.
 
-    number: among the choices of the same prompt, from 0 on.
+    number: among the choices of the same prompt, from 0 on. echoed: what the answer begins with. thoughts: of a chat.
     """
 
-    def __init__(self, tokens: Sequence[int], text: str, body: GenerationRequest, number: int, max_tokens: int):
-        self.tokens, self.text = tokens, text
-        self.reason: FinishReason | None = None
+    def __init__(
+        self,
+        tokens: Sequence[int],
+        echoed: str,
+        body: GenerationRequest,
+        number: int,
+        max_tokens: int,
+        thoughts: Thoughts | None = None,
+    ):
+        self.tokens = tokens
         self.request: Request | None = None
-        self._body, self._params, self._is_first = body, body.sampling(max_tokens, number), number == 0
+        self._echoed, self._is_first = echoed, number == 0
+        self._body, self._params = body, body.sampling(max_tokens, number)
+        self._thoughts = thoughts
         self._scores: Scores | None = None
-        self._num_scored = 0
+        self._num_seen = 0  # of the output's tokens
 
     def make_request(self, tokenizer: Any) -> Request:
         """In the engine's thread."""
-        text = TextStream(tokenizer, self._params.stop)
+        stop = self._params.stop
+        text = (
+            TextStream(tokenizer, stop) if self._thoughts is None else ThinkingStream(tokenizer, self._thoughts, stop)
+        )
         self.request = Request(secrets.token_hex(8), self.tokens, self._params, text)
         self._scores = score(self.request, self._body.scores)
         return self.request
 
-    def scored(self, update: Update) -> list[Scored] | None:
-        """Of an update's tokens, if the client asked for it."""
-        if self._scores is None or self._body.num_top is None:
-            return None
-        start, self._num_scored = self._num_scored, self._num_scored + len(update.tokens)
-        return self._scores.found[start : self._num_scored]
+    def take(self, update: Update) -> Piece:
+        """What an update adds to the answer."""
+        seen = slice(self._num_seen, self._num_seen + len(update.tokens))
+        text, self._num_seen, self._echoed = self._echoed + update.text, seen.stop, ""
+        thoughts = self._all_thoughts[seen] or [None] * len(update.tokens)
+        thinking = [each for each in thoughts if each is not None]
+        shown = "".join(thinking) if thinking else None
+        return Piece(text, shown, update.finish_reason, self._scored(seen, thoughts))
 
     def usage(self, metrics: Metrics) -> Usage:
         """What it adds to the usage of its call, in which a prompt counts once, however many choices it has."""
         request = self.request
         assert request is not None
         prompt, cached = (len(self.tokens), metrics.cached.get(request, 0)) if self._is_first else (0, 0)
-        return Usage(prompt, len(request.output), cached, request.num_drafted, request.num_accepted)
+        reasoning = sum(each is not None for each in self._all_thoughts)
+        return Usage(prompt, len(request.output), cached, request.num_drafted, request.num_accepted, reasoning)
+
+    @property
+    def _all_thoughts(self) -> Sequence[str | None]:
+        text = self.request.text if self.request else None
+        return text.thoughts if isinstance(text, ThinkingStream) else []
+
+    def _scored(self, seen: slice, thoughts: Sequence[str | None]) -> list[Scored] | None:
+        """Of the answer's tokens, if the client asked for it."""
+        if self._scores is None or self._body.num_top is None:
+            return None
+        pairs = zip(self._scores.found[seen], thoughts, strict=False)
+        return [scored for scored, thought in pairs if thought is None]

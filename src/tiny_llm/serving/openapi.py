@@ -11,7 +11,7 @@ from pydantic.json_schema import GenerateJsonSchema, models_json_schema
 
 from .api_error import ApiError
 from .protocol import ChatRequest, CompletionRequest
-from .responses import Answer, ChatAnswer, CompletionAnswer, Usage
+from .responses import Answer, ChatAnswer, CompletionAnswer, Piece, Usage
 
 __all__ = ["describe", "index"]
 
@@ -27,15 +27,19 @@ _INDEX = "This is the base URL of an API like OpenAI's: give it to a client as b
 _EVENTS = "Server-sent events: the data of each is a {}, of the last [DONE]. An error that comes late is an event, too."
 
 
-def describe(model: Mapping[str, Any], *, has_key: bool) -> _Json:
-    """The server's OpenAPI description. model: what it tells of its model. has_key: clients have to know one."""
+def describe(model: Mapping[str, Any], *, has_key: bool, defaults: Mapping[str, Any] | None = None) -> _Json:
+    """The server's OpenAPI description. model: what it tells of its model. has_key: clients have to know one. defaults:
+    the model's own, of parameters."""
     _, requests = models_json_schema(
         [(CompletionRequest, "validation"), (ChatRequest, "validation")],
         ref_template=_PLACE + "{model}",
         schema_generator=_Untitled,
     )
     for kind in (CompletionRequest, ChatRequest):
-        _or_null(requests["$defs"][kind.__name__])
+        schema = requests["$defs"][kind.__name__]
+        for name, value in (defaults or {}).items():
+            schema["properties"][name]["default"] = value
+        _or_null(schema)
     schemas = {**requests["$defs"], **_answers(model)}
     components: _Json = {"schemas": dict(sorted(schemas.items()))}
     if has_key:
@@ -126,7 +130,7 @@ def _answers(model: Mapping[str, Any]) -> _Json:
         ("Completion", CompletionAnswer("", 0, "", None)),
         ("Chat", ChatAnswer("", 0, "", None)),
     ):
-        choices = [answer.choice(0, "", "stop", None), answer.choice(0, "", "stop", [])]
+        choices = [answer.choice(0, each) for each in (Piece(reason="stop"), Piece("", "", "stop", []))]
         found[f"{name}Answer"] = _shape(answer.complete(choices, Usage()))
         found[f"{name}Chunk"] = _shape(*_chunks(answer))
     return found
@@ -134,7 +138,8 @@ def _answers(model: Mapping[str, Any]) -> _Json:
 
 def _chunks(answer: Answer) -> list[_Json]:
     """One of each kind."""
-    deltas = [answer.begin(0), answer.delta(0, "text", None, None), answer.delta(0, "", "stop", [])]
+    pieces = (Piece("text"), Piece("", "text", "stop", []))
+    deltas = [answer.begin(0), *(answer.delta(0, piece) for piece in pieces)]
     return [answer.part([each for each in deltas if each is not None]), answer.part([], Usage())]
 
 

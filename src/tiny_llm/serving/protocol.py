@@ -6,14 +6,13 @@ Source: "OpenAI API reference", completions and chat completions, platform.opena
 
 import json
 import re
-from collections.abc import Sequence
-from typing import Annotated, Any, Literal, TypeAlias, TypeVar
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any, TypeAlias, TypeVar
 
 from pydantic import (
     AfterValidator,
     BaseModel,
     BeforeValidator,
-    ConfigDict,
     Field,
     ValidationError,
     WithJsonSchema,
@@ -21,6 +20,7 @@ from pydantic import (
 )
 
 from .api_error import ApiError
+from .messages import ChatTemplateKwargs, Effort, Message, ResponseFormat, StreamOptions, Strict, Text, encodable
 from .request import SamplingParams
 from .scores import ScoreParams
 
@@ -28,10 +28,6 @@ __all__ = [
     "ChatRequest",
     "CompletionRequest",
     "GenerationRequest",
-    "Message",
-    "ResponseFormat",
-    "StreamOptions",
-    "TextPart",
     "parse",
 ]
 
@@ -46,22 +42,13 @@ _TOKEN_ID = "^[0-9]{1,9}$"  # as a key
 _LEAST = 1e-6  # float32 has no room for scores that are divided by much less
 
 
-def _encodable(text: str) -> str:
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        raise ValueError("expected whole characters, got half of a surrogate pair") from None
-    return text
-
-
 def _not_empty(text: str) -> str:
     if not text:
         raise ValueError("expected at least one letter, got none")
     return text
 
 
-_Text: TypeAlias = Annotated[str, AfterValidator(_encodable)]
-_Stop: TypeAlias = Annotated[_Text, AfterValidator(_not_empty)]
+_Stop: TypeAlias = Annotated[Text, AfterValidator(_not_empty)]
 _Prompt: TypeAlias = str | list[int]
 
 
@@ -76,7 +63,7 @@ def _prompts(prompt: Any) -> list[_Prompt]:
         raise ValueError("expected a text, token ids from 0 on, or a list of either")
     if not all(prompts):
         raise ValueError("expected at least one token, got none")
-    return [_encodable(each) if isinstance(each, str) else each for each in prompts]
+    return [encodable(each) if isinstance(each, str) else each for each in prompts]
 
 
 def _is_token(value: Any) -> bool:
@@ -104,40 +91,11 @@ _Prompts: TypeAlias = Annotated[
 _Bias: TypeAlias = Annotated[float, Field(ge=-100, le=100)]
 
 
-class _Strict(BaseModel):
-    model_config = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
-
-
-class StreamOptions(_Strict):
-    include_usage: bool = False
-
-
-class TextPart(_Strict):
-    type: Literal["text"]
-    text: _Text
-
-
-class Message(_Strict):
-    """One of a conversation."""
-
-    role: Literal["system", "developer", "user", "assistant"]
-    content: _Text | list[TextPart]
-
-    def as_template(self) -> dict[str, str]:
-        """What chat templates know: they call the developer the system."""
-        text = self.content if isinstance(self.content, str) else "".join(part.text for part in self.content)
-        return {"role": "system" if self.role == "developer" else self.role, "content": text}
-
-
-class ResponseFormat(_Strict):
-    type: Literal["text"]
-
-
-class GenerationRequest(_Strict):
+class GenerationRequest(Strict):
     """What both kinds of requests have. top_k, min_p, repetition_penalty and ignore_eos are not OpenAI's, but many
     servers have them. user: whom the client works for; it makes no difference here."""
 
-    model: _Text
+    model: Text
     max_tokens: int | None = Field(None, ge=1, description="Of each choice.")
     n: int = Field(1, ge=1, le=_MOST_CHOICES)
     temperature: float = Field(1.0, ge=0, le=2)
@@ -155,7 +113,7 @@ class GenerationRequest(_Strict):
     stream: bool = False
     stream_options: StreamOptions | None = Field(None, description="With stream only.")
     ignore_eos: bool = False
-    user: _Text | None = None
+    user: Text | None = None
 
     @model_validator(mode="after")
     def _check(self) -> "GenerationRequest":
@@ -164,6 +122,10 @@ class GenerationRequest(_Strict):
         if not all(re.fullmatch(_TOKEN_ID, token) for token in self.logit_bias):
             raise ValueError('logit_bias: expected token ids as keys, such as "42"')
         return self
+
+    def filled_in(self, defaults: Mapping[str, Any]) -> "GenerationRequest":
+        """With these in place of what the client leaves out."""
+        return self.model_copy(update={k: v for k, v in defaults.items() if k not in self.model_fields_set})
 
     @property
     def default_max_tokens(self) -> int | None:
@@ -233,6 +195,10 @@ class ChatRequest(GenerationRequest):
     logprobs: bool = False
     top_logprobs: int | None = Field(None, ge=0, le=20, description="With logprobs only.")
     response_format: ResponseFormat | None = None
+    chat_template_kwargs: ChatTemplateKwargs = Field(default_factory=ChatTemplateKwargs)
+    reasoning_effort: Effort | None = Field(
+        None, description="none: no thinking. All others: thinking, as enable_thinking."
+    )
 
     @model_validator(mode="after")
     def _check_chat(self) -> "ChatRequest":
@@ -240,6 +206,9 @@ class ChatRequest(GenerationRequest):
             raise ValueError("top_logprobs: expected logprobs to be true, got false")
         if None not in (self.max_tokens, self.max_completion_tokens) and self.max_tokens != self.max_completion_tokens:
             raise ValueError("max_tokens: expected max_completion_tokens or this, its old name, got two numbers")
+        switch, effort = self.chat_template_kwargs.enable_thinking, self.reasoning_effort
+        if None not in (switch, effort) and switch != (effort != "none"):
+            raise ValueError(f"reasoning_effort: expected what enable_thinking says, which is {switch}, got {effort!r}")
         return self
 
     @property
@@ -249,6 +218,13 @@ class ChatRequest(GenerationRequest):
     @property
     def num_top(self) -> int | None:
         return (self.top_logprobs or 0) if self.logprobs else None
+
+    @property
+    def wants_thinking(self) -> tuple[str, bool | None]:
+        """Which parameter says whether the model shall think, and what it says; None: neither says anything."""
+        if self.reasoning_effort is not None:
+            return "reasoning_effort", self.reasoning_effort != "none"
+        return "chat_template_kwargs", self.chat_template_kwargs.enable_thinking
 
 
 _R = TypeVar("_R", bound=BaseModel)

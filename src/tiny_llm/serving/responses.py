@@ -4,25 +4,51 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
+from itertools import chain
 from typing import Any
 
 from .request import FinishReason
 from .scores import Logprob, Scored
 
-__all__ = ["Answer", "ChatAnswer", "CompletionAnswer", "Usage"]
+__all__ = ["Answer", "ChatAnswer", "CompletionAnswer", "Piece", "Usage"]
 
 _Json = dict[str, Any]
 
 
 @dataclass(frozen=True)
+class Piece:
+    """What is new of a choice, or all of it. thinking: apart from the text; None where there is none. scored: of the
+    text's tokens; None if nobody asked for it."""
+
+    text: str = ""
+    thinking: str | None = None
+    reason: FinishReason | None = None
+    scored: Sequence[Scored] | None = None
+
+    @classmethod
+    def joined(cls, pieces: "Sequence[Piece]") -> "Piece":
+        """All of a choice."""
+        thinking = [each.thinking for each in pieces if each.thinking is not None]
+        scored = [each.scored for each in pieces if each.scored is not None]
+        return cls(
+            "".join(each.text for each in pieces),
+            "".join(thinking) if thinking else None,
+            next((each.reason for each in pieces if each.reason), None),
+            [*chain.from_iterable(scored)] if scored else None,
+        )
+
+
+@dataclass(frozen=True)
 class Usage:
-    """Numbers of tokens. cached: those of the prompt that did not have to be computed. drafted, accepted: guesses."""
+    """Numbers of tokens. cached: those of the prompt that did not have to be computed. drafted, accepted: guesses.
+    reasoning: those of the output that are thinking."""
 
     prompt: int = 0
     output: int = 0
     cached: int = 0
     drafted: int = 0
     accepted: int = 0
+    reasoning: int = 0
 
     def __add__(self, other: "Usage") -> "Usage":
         """Of several choices."""
@@ -30,14 +56,14 @@ class Usage:
         return Usage(*(one + another for one, another in pairs))
 
     def as_json(self) -> _Json:
-        guesses = {"accepted_prediction_tokens": self.accepted}
-        guesses["rejected_prediction_tokens"] = self.drafted - self.accepted
+        details = {"accepted_prediction_tokens": self.accepted, "reasoning_tokens": self.reasoning}
+        details["rejected_prediction_tokens"] = self.drafted - self.accepted
         return {
             "prompt_tokens": self.prompt,
             "completion_tokens": self.output,
             "total_tokens": self.prompt + self.output,
             "prompt_tokens_details": {"cached_tokens": self.cached},
-            "completion_tokens_details": guesses,
+            "completion_tokens_details": details,
         }
 
 
@@ -63,13 +89,13 @@ class Answer:
         """What a choice's stream begins with."""
         return None
 
-    def choice(self, index: int, text: str, reason: FinishReason | None, scored: Sequence[Scored] | None) -> _Json:
+    def choice(self, index: int, piece: Piece) -> _Json:
         """A whole choice."""
         raise NotImplementedError
 
-    def delta(self, index: int, text: str, reason: FinishReason | None, scored: Sequence[Scored] | None) -> _Json:
+    def delta(self, index: int, piece: Piece) -> _Json:
         """What is new of a choice."""
-        return self.choice(index, text, reason, scored)
+        return self.choice(index, piece)
 
     def _text(self, token: int) -> str:
         return str(self._tokenizer.decode([token], skip_special_tokens=False))
@@ -82,9 +108,9 @@ class CompletionAnswer(Answer):
         super().__init__(*about)
         self._offsets: Counter[int] = Counter()  # of each choice, in letters
 
-    def choice(self, index: int, text: str, reason: FinishReason | None, scored: Sequence[Scored] | None) -> _Json:
-        logprobs = None if scored is None else self._logprobs(index, scored)
-        return {"index": index, "text": text, "finish_reason": reason, "logprobs": logprobs}
+    def choice(self, index: int, piece: Piece) -> _Json:
+        logprobs = None if piece.scored is None else self._logprobs(index, piece.scored)
+        return {"index": index, "text": piece.text, "finish_reason": piece.reason, "logprobs": logprobs}
 
     def _logprobs(self, index: int, scored: Sequence[Scored]) -> Mapping[str, Any]:
         texts, offsets = [self._text(each.chosen.token) for each in scored], []
@@ -102,17 +128,19 @@ class CompletionAnswer(Answer):
 class ChatAnswer(Answer):
     whole, chunk = "chat.completion", "chat.completion.chunk"
 
-    def choice(self, index: int, text: str, reason: FinishReason | None, scored: Sequence[Scored] | None) -> _Json:
-        message = {"role": "assistant", "content": text, "refusal": None}
-        return {"index": index, "message": message, "finish_reason": reason, "logprobs": self._logprobs(scored)}
+    def choice(self, index: int, piece: Piece) -> _Json:
+        message = {"role": "assistant", "content": piece.text, "refusal": None, **_reasoning(piece)}
+        logprobs = self._logprobs(piece.scored)
+        return {"index": index, "message": message, "finish_reason": piece.reason, "logprobs": logprobs}
 
     def begin(self, index: int) -> _Json | None:
         delta = {"role": "assistant", "content": ""}
         return {"index": index, "delta": delta, "finish_reason": None, "logprobs": None}
 
-    def delta(self, index: int, text: str, reason: FinishReason | None, scored: Sequence[Scored] | None) -> _Json:
-        delta = {"content": text} if text else {}
-        return {"index": index, "delta": delta, "finish_reason": reason, "logprobs": self._logprobs(scored)}
+    def delta(self, index: int, piece: Piece) -> _Json:
+        delta = {**({"content": piece.text} if piece.text else {}), **(_reasoning(piece) if piece.thinking else {})}
+        logprobs = self._logprobs(piece.scored)
+        return {"index": index, "delta": delta, "finish_reason": piece.reason, "logprobs": logprobs}
 
     def _logprobs(self, scored: Sequence[Scored] | None) -> _Json | None:
         if scored is None:
@@ -123,6 +151,11 @@ class ChatAnswer(Answer):
     def _entry(self, found: Logprob) -> _Json:
         piece = self._tokenizer.convert_ids_to_tokens(found.token)
         return {"token": self._text(found.token), "logprob": found.logprob, "bytes": _bytes_of(piece)}
+
+
+def _reasoning(piece: Piece) -> _Json:
+    """OpenAI's API has no field for it. Servers and clients know two names: DeepSeek's, and vLLM's newer one."""
+    return {} if piece.thinking is None else {"reasoning_content": piece.thinking, "reasoning": piece.thinking}
 
 
 def _bytes_of(piece: str) -> list[int] | None:

@@ -13,26 +13,26 @@ from typing import Any, TypeAlias
 
 import anyio
 from starlette.applications import Starlette
-from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.middleware.cors import CORSMiddleware
-from starlette.requests import ClientDisconnect
 from starlette.requests import Request as HttpRequest
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp
 
+from ..generation_config import Sampling
+from ..thinking import Thinking, Thoughts
 from .api_error import ApiError
 from .async_engine import AsyncEngine, EngineStoppedError, QueueFullError, Update
 from .chat_prompt import encode_chat
 from .choices import Choice
-from .event_stream import ClientGoneError, EventStream, merged, until_gone
+from .event_stream import EventStream, merged, until_gone
+from .handlers import HANDLERS, refusal
 from .metrics import Metrics
 from .openapi import describe, index
 from .protocol import ChatRequest, CompletionRequest, GenerationRequest, parse
 from .request import Request
-from .responses import Answer, ChatAnswer, CompletionAnswer, Usage
-from .scores import Scored
+from .responses import Answer, ChatAnswer, CompletionAnswer, Piece, Usage
 
 __all__ = ["Limits", "ServedModel", "Server"]
 
@@ -41,12 +41,14 @@ _Handler: TypeAlias = Callable[[HttpRequest], Coroutine[Any, Any, ASGIApp]]
 
 @dataclass(frozen=True)
 class ServedModel:
-    """What is served. max_length: tokens of a prompt and what follows. has_drafts: a step checks guesses."""
+    """What is served. max_length: tokens of a prompt and what follows. has_drafts: a step checks guesses. sampling: for
+    requests that leave it out; None: OpenAI's defaults."""
 
     name: str
     tokenizer: Any
     max_length: int
     has_drafts: bool = False
+    sampling: Sampling | None = None
 
 
 @dataclass(frozen=True)
@@ -69,10 +71,12 @@ class Server:
         self._created = int(time.time())
         self._encoder = copy.deepcopy(model.tokenizer)  # the engine's thread has the other: one may not do both at once
         self._encoding = asyncio.Lock()
+        self._thinking = Thinking(model.tokenizer)
 
     def app(self, more: Sequence[Route] = ()) -> Starlette:
         """The application, with more than what clients need. The engine has to run."""
-        description = describe(self._about_model(), has_key=self.limits.api_key is not None)
+        has_key = self.limits.api_key is not None
+        description = describe(self._about_model(), has_key=has_key, defaults=self.model.sampling)
         routes = [
             Route("/health", self.health),
             Route("/openapi.json", JSONResponse(description), methods=["GET"]),
@@ -89,13 +93,7 @@ class Server:
         return Starlette(
             routes=routes,
             middleware=[cors] if origins else [],
-            exception_handlers={
-                ApiError: _api_error,
-                HTTPException: _http_error,
-                ClientGoneError: _nobody_there,
-                ClientDisconnect: _nobody_there,
-                Exception: _unexpected,
-            },
+            exception_handlers=HANDLERS,
         )
 
     def guarded(self, handler: _Handler) -> _Handler:
@@ -137,12 +135,20 @@ class Server:
     async def chat(self, request: HttpRequest) -> ASGIApp:
         body = await self.read(ChatRequest, request)
         messages = [message.as_template() for message in body.messages]
+        thinks = self._thinks(body)
         try:
-            tokens = await self._in_thread(lambda: encode_chat(self._encoder, messages))
+            tokens = await self._in_thread(lambda: encode_chat(self._encoder, messages, thinks=thinks))
         except ValueError as error:
             raise ApiError(400, str(error), param="messages") from None
         answer = ChatAnswer("chatcmpl-" + secrets.token_hex(12), int(time.time()), body.model, self.model.tokenizer)
-        return await self.answer(request, body, [(tokens, "")], answer)
+        return await self.answer(request, body, [(tokens, "")], answer, partial(self._thinking.thoughts, thinks))
+
+    def _thinks(self, body: ChatRequest) -> bool:
+        name, wanted = body.wants_thinking
+        try:
+            return self._thinking.choose(wanted)
+        except ValueError as error:
+            raise ApiError(400, f"{name}: {error}", param=name) from None
 
     async def read(self, kind: Any, request: HttpRequest) -> Any:
         """What a client asks for, checked."""
@@ -153,7 +159,7 @@ class Server:
             body += part
             if len(body) > most:
                 raise ApiError(413, f"body: expected {most} bytes at most, got more", code="request_too_large")
-        found = parse(kind, body)
+        found = parse(kind, body).filled_in(self.model.sampling or {})
         self._admit(found.n * len(getattr(found, "prompt", [""])))  # before there may be much to encode
         self._check_model(found.model)
         if max(found.scores.logit_bias, default=0) >= (size := len(self._encoder)):
@@ -164,14 +170,19 @@ class Server:
         return found
 
     async def answer(
-        self, request: HttpRequest, body: GenerationRequest, prompts: Sequence[tuple[list[int], str]], answer: Answer
+        self,
+        request: HttpRequest,
+        body: GenerationRequest,
+        prompts: Sequence[tuple[list[int], str]],
+        answer: Answer,
+        thoughts: Callable[[], Thoughts | None] = lambda: None,
     ) -> ASGIApp:
-        """Serve n choices for each prompt, and answer at once or piece by piece."""
+        """Serve n choices for each prompt, and answer at once or piece by piece. thoughts: makes those of a choice."""
         choices = []
         for tokens, text in prompts:
             max_tokens = self._max_tokens(body, len(tokens))
             echoed = text if getattr(body, "echo", False) else ""
-            choices += [Choice(tokens, echoed, body, number, max_tokens) for number in range(body.n)]
+            choices += [Choice(tokens, echoed, body, i, max_tokens, thoughts()) for i in range(body.n)]
         self._admit(len(choices))
         if body.stream:
             return EventStream(self.events(choices, answer, body.has_usage), self.limits.timeout)
@@ -180,14 +191,11 @@ class Server:
 
     async def collect(self, choices: Sequence[Choice], answer: Answer) -> dict[str, Any]:
         """The whole answer."""
-        scored: list[list[Scored] | None] = [None for _ in choices]
+        pieces: list[list[Piece]] = [[] for _ in choices]
         async with aclosing(self.updates(choices)) as updates:
             async for index, update in updates:
-                choices[index].text += update.text
-                choices[index].reason = update.finish_reason
-                if (found := choices[index].scored(update)) is not None:
-                    scored[index] = [*(scored[index] or []), *found]
-        parts = [answer.choice(i, each.text, each.reason, scored[i]) for i, each in enumerate(choices)]
+                pieces[index].append(choices[index].take(update))
+        parts = [answer.choice(i, Piece.joined(each)) for i, each in enumerate(pieces)]
         return answer.complete(parts, self._usage(choices))
 
     async def events(self, choices: Sequence[Choice], answer: Answer, has_usage: bool) -> AsyncGenerator[str, None]:
@@ -195,15 +203,13 @@ class Server:
         begun: set[int] = set()
         async with aclosing(self.updates(choices)) as updates:
             async for index, update in updates:
-                choice = choices[index]
+                piece = choices[index].take(update)
                 if index not in begun:
                     begun.add(index)
                     if (first := answer.begin(index)) is not None:
                         yield json.dumps(answer.part([first]))
-                    update = Update(update.tokens, choice.text + update.text, update.finish_reason)
-                if update.tokens or update.text or update.finish_reason:
-                    found = answer.delta(index, update.text, update.finish_reason, choice.scored(update))
-                    yield json.dumps(answer.part([found]))
+                if update.tokens or piece.text or piece.reason:
+                    yield json.dumps(answer.part([answer.delta(index, piece)]))
         if has_usage:
             yield json.dumps(answer.part([], self._usage(choices)))
         yield "[DONE]"
@@ -226,13 +232,13 @@ class Server:
                         raise EngineStoppedError("expected a running server, got one that ends: ask again later")
                     yield index, update
         except (QueueFullError, EngineStoppedError, ValueError) as error:
-            raise _refusal(error) from None
+            raise refusal(error) from None
 
     def _admit(self, count: int) -> None:
         try:
             self.engine.check_open(count)
         except (QueueFullError, EngineStoppedError) as error:
-            raise _refusal(error) from None
+            raise refusal(error) from None
 
     def _max_tokens(self, body: GenerationRequest, length: int) -> int:
         """Of the output: what was asked for, or what there is room for."""
@@ -271,30 +277,3 @@ class Server:
 
     def _about_model(self) -> dict[str, Any]:
         return {"id": self.model.name, "object": "model", "created": self._created, "owned_by": "tiny-llm"}
-
-
-def _refusal(error: Exception) -> ApiError:
-    if isinstance(error, QueueFullError):
-        return ApiError(429, str(error), kind="rate_limit_error", code="queue_full", headers={"Retry-After": "1"})
-    if isinstance(error, EngineStoppedError):
-        return ApiError(503, str(error), kind="server_error", code="stopping", headers={"Retry-After": "10"})
-    return ApiError(400, str(error))
-
-
-async def _api_error(request: HttpRequest, error: Exception) -> Response:
-    assert isinstance(error, ApiError)
-    return JSONResponse(error.body, error.status, error.headers)
-
-
-async def _http_error(request: HttpRequest, error: Exception) -> Response:
-    assert isinstance(error, HTTPException)
-    message = f"{request.method} {request.url.path}: {error.detail}; GET /v1 lists the endpoints"
-    return await _api_error(request, ApiError(error.status_code, message, headers=error.headers))
-
-
-async def _nobody_there(request: HttpRequest, error: Exception) -> Response:
-    return Response(status_code=499)
-
-
-async def _unexpected(request: HttpRequest, error: Exception) -> Response:
-    return await _api_error(request, ApiError(500, "the server failed; its log says how", kind="server_error"))

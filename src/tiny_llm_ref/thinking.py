@@ -1,0 +1,102 @@
+"""What some models write before an answer, between <think> and </think>. Given."""
+
+from typing import Any, Literal
+
+from .generate import StreamingDetokenizer
+
+__all__ = ["Thinking", "Thoughts"]
+
+
+class Thinking:
+    """How a checkpoint thinks, as its chat template shows.
+
+    can_choose: the template has a switch, Qwen3's `enable_thinking`. always: it has none, and begins each answer with
+    `<think>`, as the templates of QwQ and Qwen3-Thinking-2507 do.
+    tokenizer: mlx-lm's, which knows the names of both marks.
+    """
+
+    def __init__(self, tokenizer: Any):
+        self._tokenizer = tokenizer
+        self._opens = {False: False, True: False}  # by whether it shall think: whether the prompt ends in `<think>`
+        self.can_choose = self.always = False
+        if tokenizer.has_thinking and tokenizer.has_chat_template:
+            prompts = {thinks: self._prompt(thinks).rstrip() for thinks in (False, True)}
+            self._opens = {thinks: prompt.endswith(tokenizer.think_start) for thinks, prompt in prompts.items()}
+            self.can_choose = prompts[False] != prompts[True]
+            self.always = self._opens[False] and not self.can_choose
+
+    def choose(self, wanted: bool | None) -> bool:
+        """Whether the model shall think. wanted: None if nobody says: then only a model that always thinks does.
+
+        Raises:
+            ValueError: the checkpoint does not do what is wanted.
+        """
+        if wanted and not (self.can_choose or self.always):
+            raise ValueError("expected a checkpoint whose chat template can turn thinking on, got one without thinking")
+        if wanted is False and self.always:
+            raise ValueError("expected a checkpoint whose thinking can be turned off, got one that always thinks")
+        return self.always or bool(wanted)
+
+    def thoughts(self, thinks: bool) -> "Thoughts":
+        """For one answer to a prompt that `apply_chat_template` made with this as `enable_thinking`."""
+        return Thoughts(self._tokenizer, self._opens[thinks])
+
+    def _prompt(self, thinks: bool) -> str:
+        """Of a conversation in which nobody mentions a mark."""
+        said = [{"role": "user", "content": "Hello"}]
+        prompt = self._tokenizer.apply_chat_template(
+            said, add_generation_prompt=True, tokenize=False, enable_thinking=thinks
+        )
+        return str(prompt)
+
+
+class Thoughts:
+    """Tells the tokens of the thinking in one answer from those of the answer itself.
+
+    is_open: the thinking has begun and is not over. count: how many tokens it has by now, with its marks and the blank
+    ones that follow it.
+    """
+
+    def __init__(self, tokenizer: Any, is_open: bool):
+        self.count = 0
+        self._tokenizer = tokenizer
+        self._start, self._end = (_single(tokenizer, name) for name in ("think_start_tokens", "think_end_tokens"))
+        self._state: Literal["before", "open", "after", "answer"] = "open" if is_open else "before"
+        self._text = StreamingDetokenizer(tokenizer)
+        self._has_text = False
+        self._blank = ""  # held back: no text may follow it
+
+    @property
+    def is_open(self) -> bool:
+        return self._state == "open"
+
+    def take(self, token: int) -> str | None:
+        """The new text of the thinking, without blanks around all of it; None: the token belongs to the answer."""
+        if self._state == "answer" or (self._state == "before" and token != self._start):
+            self._state = "answer"
+            return None
+        if self._state == "after" and self._tokenizer.decode([token]).strip():
+            self._state = "answer"
+            return None
+        self.count += 1
+        if self._state == "after":
+            return ""
+        if token == self._start:  # a model may write what its prompt has already
+            self._state = "open"
+            return ""
+        if token == self._end:
+            self._state = "after"
+            return self._trimmed(self._text.finish())
+        return self._trimmed(self._text.add(token))
+
+    def _trimmed(self, text: str) -> str:
+        text = self._blank + text if self._has_text else text.lstrip()
+        shown = text.rstrip()
+        self._has_text, self._blank = self._has_text or bool(shown), text[len(shown) :]
+        return shown
+
+
+def _single(tokenizer: Any, name: str) -> int | None:
+    """A mark's token; None where there is no mark, or one of several tokens, as no Qwen2 or Qwen3 has."""
+    tokens = getattr(tokenizer, name)
+    return tokens[0] if tokens and len(tokens) == 1 else None
