@@ -225,5 +225,7 @@ def _open(name: str, stubs: Sequence[Stub]) -> CommandError:
     """stubs: all that are needed for what is named."""
     first, count = stubs[0], len({stub.task for stub in stubs})
     file = f"{os.path.relpath(first.file)}:{first.line}"
-    values = {"task": first.task, "file": file, "command": first.task.test_command, "count": count}
-    return CommandError("serving_open", name=name, exit_code=1, **values)
+    command = first.task.test_command
+    return CommandError(
+        "serving_open", name=name, task=first.task, file=file, command=command, count=count, exit_code=1
+    )
