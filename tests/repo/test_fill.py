@@ -231,8 +231,8 @@ def test_what_is_counted_as_missing(clone: Clone) -> None:
     def counted(*options: str) -> str:
         run = clone.run("main", "--impl", "mine", "--prompt", "x", *options)
         assert run.returncode == 1
-        assert "first: Week 1 Day 2 Task 1 (" in run.stderr
-        return run.stderr.partition(" tasks are")[0].rpartition(" ")[2]
+        assert "first: w1d2.1, " in run.stderr
+        return run.stderr.partition("still to be written: ")[2].partition("\n")[0]
 
     assert counted() == str(len(WEEK_1) - 2)
     assert counted("--temp", "0") == str(len(GREEDY) - 2)
@@ -241,7 +241,7 @@ def test_what_is_counted_as_missing(clone: Clone) -> None:
     assert counted("--bits", "4", "--layers", "kernels") == str(len(WEEK_1) - 2 + len(kernels))
     write(clone, *WEEK_1)
     run = clone.run("main", "--impl", "mine", "--prompt", "x", "--bits", "4")
-    assert "is not finished: 4 tasks are still to be written.\nfirst: Week 2 Day 3 Task 1" in run.stderr
+    assert "still to be written: 4\nfirst: w2d3.1, " in run.stderr
 
 
 @pytest.mark.parametrize(
