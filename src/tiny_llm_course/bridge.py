@@ -22,11 +22,13 @@ from contextlib import suppress
 from importlib import metadata
 from pathlib import Path
 
+from .child import running
 from .files import write_whole
 from .install import install_command
 from .language import Messages
 from .problems import CommandError
 from .regions import BUILT
+from .terminal import StatusLine
 from .workspace import ROOT
 
 __all__ = [
@@ -50,6 +52,7 @@ STAMP = "bridge.json"
 CMAKE = Path(__file__).with_name("bridge.cmake")
 LOG = Path(".tiny-llm") / "build-ext.log"
 COMPILERS = ("c++", "clang++", "g++")
+NINJA = re.compile(r"\[(\d+)/(\d+)\] ")  # what it begins a line with
 MOST = 300  # characters of an error
 STALE = 3600  # seconds after which a folder of a build is no longer that of one that runs
 
@@ -221,16 +224,32 @@ def _run_cmake(source: Path, folder: Path, say: Messages) -> None:
         f"-DCMAKE_PREFIX_PATH={_directory('mlx', '--cmake-dir')}",
         f"-DCMAKE_MAKE_PROGRAM={tools['ninja']}",
     ]
-    output = ""
+    output: list[str] = []
+    start = time.monotonic()
     for command in (
         [tools["cmake"], "-G", "Ninja", "-S", str(folder), "-B", str(folder), *options],
         [tools["cmake"], "--build", str(folder)],
     ):
-        run = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace")
-        output += run.stdout
-        if run.returncode:
-            write_whole(ROOT / LOG, output.encode())
-            raise CommandError("ext_failed", error=_first_error(output), log=LOG, exit_code=1)
+        if _run(command, output, start, say):
+            text = "\n".join(output)
+            write_whole(ROOT / LOG, text.encode())
+            raise CommandError("ext_failed", error=_first_error(text), log=LOG, exit_code=1)
+
+
+def _run(command: list[str], output: list[str], start: float, say: Messages) -> int | None:
+    """Run a program, add what it says to the output, and show in a terminal how far it is. Returns its exit code."""
+    status, step = StatusLine(), say("ext_configuring")
+    with running(command) as child:
+        try:
+            for line in itertools.chain([None], child.lines()):
+                if line is not None:
+                    output.append(line)
+                    if match := NINJA.match(line):
+                        step = say("ext_step", step=match[1], count=match[2])
+                status.show(f"{step} ({time.monotonic() - start:.0f} s)")
+        finally:
+            status.clear()
+    return child.returncode
 
 
 def _check_works(made: Path, say: Messages) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,7 +13,8 @@ from typing import Annotated
 import typer
 
 from . import bridge
-from .language import Lang, Messages, phrase
+from .compiling import compile_files
+from .language import Lang, Messages
 from .problems import CommandError, reporting
 from .regions import regions
 from .session import PACKAGES, package_of
@@ -24,25 +24,7 @@ from .terminal import show
 from .unsolved import open_task
 from .workspace import SRC, Workspace
 
-__all__ = ["COMPILE", "Kernels", "build_ext", "ensure_bridge", "has_kernels", "kernels_of"]
-
-COMPILE = """
-import json, sys
-from concurrent.futures import ThreadPoolExecutor
-from importlib.util import module_from_spec, spec_from_file_location
-from pathlib import Path
-folder = Path(sys.argv[1])
-spec = spec_from_file_location("compiler", folder / "compiler.py")
-compiler = module_from_spec(spec)
-spec.loader.exec_module(compiler)
-def compiled(name):
-    try:
-        compiler.compile_kernels(folder / name)
-    except compiler.CompileError as error:
-        return str(error)
-with ThreadPoolExecutor() as pool:
-    print(json.dumps(dict(zip(sys.argv[2:], pool.map(compiled, sys.argv[2:])))))
-"""  # of a folder `kernels` the files that are named; nothing else of its package is run
+__all__ = ["Kernels", "build_ext", "ensure_bridge", "has_kernels", "kernels_of"]
 
 
 @dataclass(frozen=True)
@@ -64,18 +46,22 @@ def build_ext(
     with reporting(lang) as say:
         package = SRC / package_of(impl)
         start, packages = monotonic(), _with_reference(package)
-        if all(map(bridge.is_current, packages)):
+        if is_current := all(map(bridge.is_current, packages)):
             show(say("ext_current"))
         else:
             bridge.build(packages, say, show)
             show(say("ext_built", seconds=f"{monotonic() - start:.0f}", **_versions(package)))
         kernels = kernels_of(package)
-        problems = kernels.faulty | _compile(package, kernels.written)
-        if done := [file.stem for file in kernels.written if file not in problems]:
+        compiled = compile_files(package / "kernels", [file.name for file in kernels.written], say)
+        if done := [file.stem for file in kernels.written if file.name not in compiled.problems]:
             show(say("ext_compiled", names=", ".join(done)))
+        if compiled.names:
+            times = {"seconds": f"{compiled.seconds:.0f}", "total": f"{monotonic() - start:.0f}"}
+            show(say("ext_time" if is_current else "ext_total", **times))
         for file, tasks in kernels.open.items():
             show(say("ext_open", name=file.stem, tasks=", ".join(map(str, tasks))))
-        for problem in problems.values():
+        problems = [*kernels.faulty.values(), *compiled.problems.values()]
+        for problem in problems:
             show(problem, fg="red")
         if problems:
             raise typer.Exit(1)
@@ -124,19 +110,6 @@ def _with_reference(package: Path) -> list[Path]:
     """The reference's bridge is the same, and mistakes of learners are named by running it with a mistake in it."""
     reference = Workspace().reference
     return [package, reference] if Workspace().has_solutions and package != reference else [package]
-
-
-def _compile(package: Path, files: list[Path]) -> dict[Path, str]:
-    """In a process of its own, since it is the package that knows how. Returns what does not compile."""
-    if not files:
-        return {}
-    command = [sys.executable, "-c", COMPILE, str(package / "kernels"), *(file.name for file in files)]
-    run = subprocess.run(command, capture_output=True, text=True)
-    if run.returncode:
-        reason = run.stderr.strip().rpartition("\n")[2] or phrase("exit_code", code=run.returncode)
-        raise CommandError("ext_kernels", folder=f"src/{package.name}/kernels", reason=reason, exit_code=1)
-    found = json.loads(run.stdout)
-    return {file: found[file.name] for file in files if found[file.name]}
 
 
 def _versions(package: Path) -> dict[str, str]:

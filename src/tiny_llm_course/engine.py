@@ -10,6 +10,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+from .compiling import compile_for
 from .language import Messages, phrase
 from .needs import has_cache
 from .problems import CommandError, is_learners, one_of, say
@@ -56,16 +57,19 @@ class Wanted:
 class Engine:
     """A model, its tokenizer and the loop that generates. Raises a CommandError where there can be none.
 
-    option: the one that names the model. path: of the checkpoint. sampling: the settings that it gives itself, by their
-    names in `make_sampler`. dtype: of what is computed.
+    option: the one that names the model. kernels: what else will be called, besides those of the layers, and is
+    therefore compiled now. path: of the checkpoint. sampling: the settings that it gives itself, by their names in
+    `make_sampler`. dtype: of what is computed.
     """
 
-    def __init__(self, wanted: Wanted, option: str = "--model"):
+    def __init__(self, wanted: Wanted, option: str = "--model", kernels: Sequence[str] = ()):
         self._wanted, self._option = wanted, option
         self._open = [] if wanted.is_filled else open_stubs(wanted.package)
         self._generation = self._module("generate")
         self.model, self.tokenizer = self._load()
         self.dtype = self.model.norm.weight.dtype
+        self._check_weights()
+        compile_for(wanted.package, [*self._kernels(), *kernels], Messages())
         self._replace_layers()
         if wanted.threads is not None and wanted.layers != LAYERS[0]:
             set_threads(wanted.package, wanted.threads)
@@ -93,6 +97,16 @@ class Engine:
         if self._wanted.layers == "plain" or not self._is_written(_ATTENTION):
             return {}
         return {"attention": self._module("kernels.attention").flash_attention}
+
+    def _kernels(self) -> list[str]:
+        """The files of kernels in C++ that the layers call. On a GPU, those in Metal take most of their places."""
+        import mlx.core as mx
+
+        given = ["packed", "block"] if self._wanted.layers == "tuned" else []
+        if self._wanted.layers == "plain" or mx.default_device().type != mx.DeviceType.cpu:
+            return given
+        names = [*self._module("optimise").KERNELS] if self._wanted.layers == "kernels" else []
+        return given + [name for name in [*names, _ATTENTION] if self._is_written(name)]
 
     def _module(self, name: str) -> Any:
         return import_module(f"{self._wanted.package}.{name}")
@@ -134,6 +148,11 @@ class Engine:
             raise CommandError("bits_packed", bits=quantization["bits"])
         return bool(quantization)
 
+    def _check_weights(self) -> None:
+        is_quantised = isinstance(self.model.embed_tokens, self._module("quantize").QuantizedEmbedding)
+        if self._wanted.layers == "tuned" and not is_quantised:
+            raise CommandError("tuned_dense")
+
     def _replace_layers(self) -> None:
         if self._wanted.layers == "kernels":
             optimise = self._module("optimise")
@@ -141,8 +160,6 @@ class Engine:
             self._report(names, [*optimise.KERNELS, _ATTENTION])
             optimise.optimise(self.model, names)
         if self._wanted.layers == "tuned":
-            if not isinstance(self.model.embed_tokens, self._module("quantize").QuantizedEmbedding):
-                raise CommandError("tuned_dense")
             try:
                 self._module("tuned").tune(self.model)
             except ValueError as error:

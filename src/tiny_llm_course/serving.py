@@ -19,7 +19,7 @@ from .unsolved import Stub
 __all__ = ["KINDS", "NGRAM", "Kind", "Options", "Serving", "kinds_of", "missing"]
 
 NGRAM = "ngram"  # instead of a model's name
-SPECULATION = 6  # the day
+PAGED_ATTENTION, SPECULATION = 4, 6  # the days
 MEMORY = 4  # a cache gets one part of so many of the machine's memory at most
 NUMBER = 4  # bytes of a number in the cache, at most
 _NOT_RUN = ("latency",)  # files in which tasks of week 3 may wait: no request needs them
@@ -99,7 +99,7 @@ class Serving:
         self.kind = self._choose()
         self.need(days, "./course serve")
         with needing(self.needs(self.kind.days)):
-            self._loaded = Engine(options.wanted)
+            self._loaded = Engine(options.wanted, kernels=self._kernels())
         self.model, self.tokenizer = self._loaded.model, self._loaded.tokenizer
         self.context: int = self.model.config.max_position_embeddings
         self.sampling = self._loaded.sampling
@@ -177,6 +177,14 @@ class Serving:
             listed = ", ".join(f"{other.name} ({stub.task})" for other, stub in waiting.items() if stub)
             say(self._words("serving_not_written", names=listed, name=kind.name))
         return kind
+
+    def _kernels(self) -> list[str]:
+        """The files of kernels in C++ that requests call, besides the layers'."""
+        import mlx.core as mx
+
+        if mx.default_device().type != mx.DeviceType.cpu:
+            return []
+        return ["argmax", *["paged_attention"] * (PAGED_ATTENTION in self.kind.days)]
 
     def _cache(self, loaded: Engine, longest: int) -> Any:
         options, config = self.options, loaded.model.config

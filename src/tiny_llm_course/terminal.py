@@ -28,14 +28,17 @@ def show(text: str = "", *, nl: bool = True, **style: Any) -> None:
 
 
 class StatusLine:
-    """The last line of a terminal, which the next text replaces. It is on stderr, so piped output never contains it."""
+    """The last line of a terminal, which the next text replaces. It is on stderr, so piped output never contains it.
+
+    can_show: whether there is such a terminal.
+    """
 
     def __init__(self) -> None:
         self._shown = ""
-        self._can_show = sys.stderr.isatty() and os.environ.get("TERM", "dumb") != "dumb"
+        self.can_show = sys.stderr.isatty() and os.environ.get("TERM", "dumb") != "dumb"
 
     def show(self, text: str) -> None:
-        if self._can_show and text != self._shown:
+        if self.can_show and text != self._shown:
             width = shutil.get_terminal_size().columns - 1
             print("\r" + _cut(text, width) + "\x1b[K", end="", file=sys.stderr, flush=True)
             self._shown = text

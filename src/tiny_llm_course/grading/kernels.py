@@ -16,7 +16,8 @@ from contextlib import suppress
 from pathlib import Path
 
 from .. import bridge
-from ..build_ext import COMPILE, kernels_of
+from ..build_ext import kernels_of
+from ..compiling import COMPILE
 from ..regions import is_native, parts_of
 from ..task_code import StubError
 from ..workspace import Workspace

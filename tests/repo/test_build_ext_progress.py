@@ -1,0 +1,196 @@
+"""What is said while kernels are compiled, how long it took, and which kernels a command compiles before it runs."""
+
+import os
+import re
+import signal
+import subprocess
+import sys
+
+import pytest
+from building import as_built, built, stopped_compiler
+from learner import Terminal
+from typer.testing import CliRunner
+from waiting import until
+
+from tiny_llm_course import build_ext, compiling, engine
+from tiny_llm_course.__main__ import app
+from tiny_llm_course.child import running
+from tiny_llm_course.compiling import Compiled, compile_files, compile_for
+from tiny_llm_course.engine import Engine, Wanted
+from tiny_llm_course.language import Messages
+from tiny_llm_course.serving import Options, Serving
+from tiny_llm_ref.kernels import extension
+
+
+@pytest.fixture
+def clone(tmp_path_factory):
+    """Softmax and SwiGLU are written, and not compiled."""
+    with as_built(tmp_path_factory) as clone:
+        for name, *tasks in (("softmax", "w2d2.2", "w2d2.3", "w2d2.4"), ("swiglu", "w2d5.3")):
+            clone.file(f"kernels/{name}.cpp").write_text(clone.solved(f"kernels/{name}.cpp", *tasks))
+        yield clone
+
+
+@pytest.fixture
+def device():
+    """Engines choose their own."""
+
+
+def test_each_kernel_is_said_and_what_is_compiled_is_not(clone, capfd):
+    folder, names = clone.root / "src/tiny_llm/kernels", ["softmax.cpp", "swiglu.cpp"]
+    compiled = compile_files(folder, names, Messages("en"))
+    assert (sorted(compiled.names), compiled.problems) == (names, {})
+    first, *lines = capfd.readouterr().err.splitlines()
+    assert first in ("kernels to compile (2): softmax, swiglu", "kernels to compile (2): swiglu, softmax")
+    assert sorted(re.fullmatch(r"compiled (\w+) in [\d.]+ s \(\d of 2\)", line)[1] for line in lines) == [
+        "softmax",
+        "swiglu",
+    ]
+    assert compile_files(folder, names, Messages("en")).names == []
+    assert capfd.readouterr().err == ""
+
+
+def test_in_a_terminal_one_line_says_how_far_it_is(clone):
+    terminal = clone.terminal("build-ext")
+    terminal.wait_for("compiling kernels, 0 of 2 done, 0 s so far: s")
+    assert terminal.exit_code(120) == 0
+    assert "kernels to compile" not in terminal.screen
+    assert "compiled: softmax, swiglu\n" in terminal.screen
+    assert re.search(r"^Compiling the kernels took \d+ s\.$", terminal.screen, re.MULTILINE)
+
+
+def test_in_a_terminal_the_steps_of_the_bridge_are_counted(tmp_path):
+    steps = "print('-- Detecting'); print('[2/14] Building bridge.o'); print('[14/14] Linking'); raise SystemExit(3)"
+    code = f"""
+import sys, time
+from tiny_llm_course import bridge
+from tiny_llm_course.language import Messages
+output = []
+code = bridge._run([sys.executable, "-c", {steps!r}], output, time.monotonic(), Messages("en"))
+print(code, output)
+"""
+    terminal = Terminal([sys.executable, "-c", code], tmp_path, dict(os.environ))
+    screen = terminal.wait_for("Linking']")
+    shown = re.findall(r"bridge: [^(]+", screen)
+    assert list(dict.fromkeys(shown)) == [
+        "bridge: CMake looks at the compiler ",
+        "bridge: step 2 of 14 ",
+        "bridge: step 14 of 14 ",
+    ]
+    assert "3 ['-- Detecting', '[2/14] Building bridge.o', '[14/14] Linking']" in screen
+
+
+def test_the_time_of_a_build_is_that_of_all_of_it(monkeypatch):
+    """The bridge takes 54 seconds, and everything 128."""
+    compiled = Compiled(Messages("en"))
+    compiled.names, compiled.seconds = ["softmax.cpp"], 73.6
+    clock = iter([1000.0, 1054.0, 1128.0])
+    monkeypatch.setattr(build_ext, "monotonic", clock.__next__)
+    monkeypatch.setattr(build_ext, "compile_files", lambda *arguments: compiled)
+    monkeypatch.setattr(build_ext.bridge, "is_current", lambda package: False)
+    monkeypatch.setattr(build_ext.bridge, "build", lambda packages, say, tell: None)
+    monkeypatch.setattr(build_ext, "_versions", lambda package: {"mlx": "1", "nanobind": "2", "python": "3"})
+    run = CliRunner().invoke(app, ["build-ext", "--impl", "ref", "--lang", "en"])
+    assert run.exit_code == 0, run.output
+    assert run.stdout.startswith("Built in 54 s with nanobind 2")
+    assert run.stdout.endswith("Compiling the kernels took 74 s; bridge and kernels together took 128 s.\n")
+
+
+def test_what_does_not_compile_is_counted_too(clone, capfd):
+    clone.file("kernels/softmax.cpp").write_text("no kernel\n")
+    compiled = compile_files(clone.root / "src/tiny_llm/kernels", ["softmax.cpp", "swiglu.cpp"], Messages("ja"))
+    assert list(compiled.problems) == ["softmax.cpp"]
+    assert "softmax はコンパイルできませんでした（2 個中 " in capfd.readouterr().err
+
+
+def test_ctrl_c_leaves_no_compiler_behind(clone, tmp_path):
+    """It is sent to the command alone, as by an editor."""
+    slow = stopped_compiler(tmp_path, f"echo $$ > {tmp_path}/begun", "exec sleep 60")
+    process = subprocess.Popen(
+        [sys.executable, "-m", "tiny_llm_course", "build-ext"],
+        cwd=clone.root,
+        env=clone.environment | {"CXX": slow},
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    begun = tmp_path / "begun"
+    until(lambda: (begun.exists() and begun.read_text().strip()) or process.poll() is not None)
+    assert process.poll() is None, process.stderr.read()
+    process.send_signal(signal.SIGINT)
+    assert process.wait(timeout=20) == 130
+    assert process.stderr.read().endswith("\ninterrupted\n")
+    until(lambda: not is_running(int(begun.read_text())))
+    assert [name for name in os.listdir(built(clone)) if name.startswith(".") and name != ".bridge-running"] == []
+
+
+def is_running(process):
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+def test_a_process_that_does_not_mind_is_ended(monkeypatch):
+    monkeypatch.setattr("tiny_llm_course.child.GRACE", 0.1)
+    code = "import signal\nsignal.signal(signal.SIGINT, signal.SIG_IGN)\nprint('begun', flush=True)\nsignal.pause()"
+    with running([sys.executable, "-c", code]) as child:
+        assert next(line for line in child.lines() if line) == "begun"
+    assert child.returncode == -signal.SIGKILL
+
+
+def test_a_second_without_a_line_is_told(monkeypatch):
+    monkeypatch.setattr("tiny_llm_course.child.TICK", 0.01)
+    with running([sys.executable, "-c", "import signal; signal.pause()"]) as child:
+        assert next(child.lines()) is None
+
+
+# -------------------------------------------------------------------------------------------- before a command runs
+
+
+@pytest.fixture
+def asked(monkeypatch):
+    """The kernels that are to be compiled for a package."""
+    names = []
+    monkeypatch.setattr(engine, "compile_for", lambda package, kernels, words: names.extend(kernels))
+    return names
+
+
+@pytest.mark.parametrize(
+    ("options", "names"),
+    [
+        ({}, []),
+        ({"layers": "tuned", "bits": 4}, ["packed", "block", "attention"]),
+        (
+            {"layers": "kernels", "bits": 4},
+            ["quantized_matvec", "rms_norm", "rope", "swiglu", "quantized_matmul", "attention"],
+        ),
+    ],
+    ids=["plain", "tuned", "kernels"],
+)
+def test_kernels_of_layers(asked, options, names):
+    Engine(Wanted("tiny_llm_ref", "story", **options))
+    assert asked == names
+
+
+@pytest.mark.parametrize(("cache", "names"), [("slots", ["argmax"]), ("kernel-pages", ["argmax", "paged_attention"])])
+def test_kernels_of_requests(asked, cache, names):
+    Serving(Options(Wanted("tiny_llm_ref", "story"), cache=cache), Messages("en"))
+    assert asked == names
+
+
+@pytest.mark.parametrize("missing", ["mode", "bridge"])
+def test_kernels_that_would_not_run_are_not_compiled(monkeypatch, missing):
+    monkeypatch.setattr(extension, missing, {"mode": lambda: "off", "bridge": lambda: None}[missing])
+    monkeypatch.setattr(compiling, "compile_files", lambda *arguments: pytest.fail("it was compiled"))
+    compile_for("tiny_llm_ref", ["swiglu"], Messages("en"))
+
+
+def test_how_long_it_took_is_said_once(clone):
+    """A learner's softmax, which `bench` is the first to need."""
+    bench = ("bench", "--smoke", "--only", "softmax", "--lang", "en")
+    first, second = clone.run(*bench, TINY_LLM_KERNELS=""), clone.run(*bench, TINY_LLM_KERNELS="")
+    assert re.search(r"^compiled the kernels in \d+ s; next time they are ready$", first.stderr, re.MULTILINE)
+    assert "compile" not in second.stderr
