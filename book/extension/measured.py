@@ -11,7 +11,7 @@ from typing import Any
 from docutils import nodes
 from sphinx.application import Sphinx
 
-from tiny_llm_course.bench.command import rung_name, speed
+from tiny_llm_course.bench.tables import rung_name, speed
 from tiny_llm_course.language import Messages
 
 from .course import CourseDirective, generated, inline

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from statistics import median
 from typing import Any, TypeAlias
 
-from tiny_llm_course.bench.command import speed
+from tiny_llm_course.bench.tables import speed
 
 __all__ = ["TABLES"]
 

@@ -9,18 +9,19 @@ from typing import Annotated, Any
 
 import typer
 
+from .compiling import compile_for
 from .language import Lang, Messages, phrase
 from .out import OUT, Out
 from .problems import CommandError, reporting, say
+from .quiet import Quiet, doubt_text
 from .session import DEFAULT_IMPL, PACKAGES, package_of
-from .terminal import left, right, show, wrapped
+from .terminal import StatusLine, left, right, show, wrapped
 from .text import Impl
 
-__all__ = ["Point", "measure_speeds", "points", "roofline"]
+__all__ = ["Point", "limit_name", "measure_speeds", "number_of_threads", "points", "roofline"]
 
 CASES = (("prefill", 128, 128), ("prefill", 512, 512), ("decode", 1, 129), ("decode", 1, 513), ("batch", 1, 513))
 BATCH = 16  # requests
-
 MEASURED = {  # what a package says that it measures: how it is told
     "reading memory": "roofline_bandwidth",
     "multiplying float32": "roofline_float32",
@@ -73,13 +74,13 @@ def roofline(
             raise CommandError("wrong_value", option="--bits", expected=phrase("above", least=0), got=bits)
         costs, config = import_module(f"{package}.costs"), _config(package, model)
         list(points(costs, config, costs.Machine(1, 1), bits / 8))  # a stub says so before anything is measured
-        speeds = measure_speeds(
-            PACKAGES[DEFAULT_IMPL], lambda what: say(f"{words('bench_measuring')}: {words(MEASURED[what])} ...")
-        )
+        speeds, doubt, others = _measure(PACKAGES[DEFAULT_IMPL], words)
         peak = max(speeds.float32, speeds.bfloat16)
         machine = costs.Machine(peak, speeds.bandwidth)
         found = list(points(costs, config, machine, bits / 8))
         _print(words, words("roofline_model", model=model or "Qwen3-0.6B", bits=f"{bits:g}"), speeds, machine, found)
+        if doubt:
+            show(wrapped(doubt_text(f"roofline_{doubt}", others, words)) + "\n", fg="yellow")
 
         def draw() -> bytes:
             from .viz.roofline_drawing import draw_roofline
@@ -91,9 +92,42 @@ def roofline(
         Output(out, words).picture("roofline.png", draw)
 
 
-def _tell(words: Messages, what: str) -> None:
-    measured = words(MEASURED[what]) if what in MEASURED else what
-    say(f"{words('bench_measuring')}: {measured} ...")
+def _measure(package: str, words: Messages) -> tuple[Any, str | None, float]:
+    """The machine's speeds, why they are in doubt, and how many processors other programs used then."""
+    status = StatusLine()
+
+    def tell(text: str) -> None:
+        status.show(text)
+        if not status.can_show:
+            say(text)
+
+    quiet = Quiet(number_of_threads(package), lambda doubt, others: tell(doubt_text(f"again_{doubt}", others, words)))
+    compile_for(package, ["roofline"], words)
+    try:
+        speeds, doubt = quiet.measure(
+            lambda: measure_speeds(package, lambda what: tell(words("roofline_status", what=limit_name(what, words)))),
+            lambda one, other: type(one)(*map(max, one, other)),
+        )
+    finally:
+        status.clear()
+    return speeds, doubt, quiet.most
+
+
+def limit_name(what: str, words: Messages) -> str:
+    """What a package's kernels.roofline says that it measures."""
+    return words(MEASURED[what]) if what in MEASURED else what
+
+
+def number_of_threads(package: str) -> int:
+    """On how many a package's kernels run.
+
+    Raises:
+        CommandError: no kernels are built.
+    """
+    try:
+        return int(import_module(f"{package}.kernels.extension").threads())
+    except RuntimeError as error:
+        raise CommandError("no_kernels", reason=error, exit_code=1) from None
 
 
 def measure_speeds(package: str, progress: Callable[[str], None] = lambda what: None) -> Any:

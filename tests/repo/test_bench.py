@@ -2,17 +2,27 @@
 
 import json
 import re
+import shlex
+from itertools import count, repeat
 
 import mlx.core as mx
 import pytest
+from busy import counters_of
 from learner import Clone
 from typer.testing import CliRunner
 
+from tiny_llm_course import quiet
 from tiny_llm_course.__main__ import app
+from tiny_llm_course.bench import measuring, run
 from tiny_llm_course.bench.gpu import measure_gpu, table
-from tiny_llm_course.bench.kernels import CASES
+from tiny_llm_course.bench.kernels import CASES, Case, Rung
+from tiny_llm_course.bench.limits import OVER, SLOWER, Limits
 from tiny_llm_course.bench.machine import about
+from tiny_llm_course.bench.run import NAMES
+from tiny_llm_course.bench.tables import Tables, show_doubts
 from tiny_llm_course.bench.timing import LEAST, shortest
+from tiny_llm_course.language import Messages
+from tiny_llm_course.quiet import BUSY, Quiet
 
 
 @pytest.fixture
@@ -39,6 +49,7 @@ def test_reference(monkeypatch, tmp_path):
     assert all(row["seconds"] > 0 for row in found["kernels"])
     assert all(row["prefill"] > 0 and row["decode"] > 0 for row in found["model"])
     assert found["command"] == "tiny-llm bench --impl ref --smoke"
+    assert found["is_complete"]
     assert {"mlx", "numpy", "python"} == set(found["versions"])
     assert {row["kernel"] for row in found["kernels"]} == {
         *("softmax", "rms_norm", "rope", "swiglu", "attention", "paged_attention"),
@@ -67,8 +78,189 @@ def test_parts(clone):
 
 def test_progress_is_shown_on_stderr(clone):
     terminal = clone.terminal("bench", "--smoke", "--no-model", TINY_LLM_KERNELS="")
-    assert terminal.wait_for("%")  # of a progress bar
+    assert terminal.wait_for("measuring softmax w2d2.2 (1 of 8) ...")
     assert terminal.exit_code() == 0
+
+
+@pytest.fixture
+def given_limits(monkeypatch):
+    """The limits are given, so that no test waits until they are measured."""
+    rates = {"bandwidth": 1e18, "float32": 1e18, "bfloat16": 0.0, "threads": 2}
+    speeds = type("Speeds", (), {"threads": 2, "_asdict": lambda self: rates})
+    monkeypatch.setattr(measuring, "measure_speeds", lambda package, progress: speeds())
+
+
+@pytest.fixture
+def stopped(monkeypatch, tmp_path, given_limits):
+    """What a run prints and saves whose fifth figure is not there yet when Ctrl-C is pressed."""
+    figures = count()
+
+    def seconds_of(work, is_small):
+        if next(figures) == 4:
+            raise KeyboardInterrupt
+        return 1e-3
+
+    monkeypatch.setenv("TINY_LLM_KERNELS", "")
+    monkeypatch.setattr(measuring, "seconds_of", seconds_of)
+    save = tmp_path / "found.json"
+    names = ["--only", "rope", "--only", "swiglu", "--only", "softmax"]
+    run = CliRunner().invoke(app, ["bench", "--impl", "ref", "--smoke", *names, "--save", str(save), "--lang", "en"])
+    assert run.exit_code == 130
+    return run, json.loads(save.read_text())
+
+
+def test_ctrl_c_keeps_what_was_measured(stopped):
+    run, found = stopped
+    measured = [("softmax", "twin"), *(("softmax", f"w2d2.{task}") for task in (2, 3, 4))]
+    assert [(row["kernel"], row["rung"]) for row in found["kernels"]] == measured
+    assert found["is_complete"] is False
+    assert found["limits"]["bandwidth"] > 0
+    assert run.stdout.count(" 1,000.0 µs ") == 4
+    assert "incomplete (is_complete is false in it)" in run.stderr
+
+
+def test_ctrl_c_says_how_to_go_on(stopped, monkeypatch, tmp_path):
+    run, _ = stopped
+    said = re.search(r"Stopped. What .* stays \(4 figures\). To measure the rest: .*?(bench .*)", run.stderr)
+    assert said, run.stderr
+    command = said[1]
+    assert command == "bench --impl ref --smoke --only rope --only swiglu"
+    rest = tmp_path / "rest.json"
+    monkeypatch.undo()
+    monkeypatch.setenv("TINY_LLM_KERNELS", "")
+    assert CliRunner().invoke(app, [*shlex.split(command), "--save", str(rest)]).exit_code == 0
+    found = json.loads(rest.read_text())
+    assert {row["kernel"] for row in found["kernels"]} == {"rope", "swiglu"}
+    assert (found["is_complete"], found["model"]) == (True, [])
+
+
+def test_each_figure_is_given_before_the_next_is_measured(monkeypatch, given_limits):
+    measured = []
+    monkeypatch.setattr(measuring, "seconds_of", lambda work, is_small: measured.append(work) or 1.0)
+    monkeypatch.setenv("TINY_LLM_KERNELS", "")
+    events = measuring.measure("tiny_llm_ref", True, ["softmax"], lambda *step: None, Quiet(2, lambda *said: None))
+    counts = [len(measured) for name, _ in events if name == "kernels"]
+    assert counts == [1, 2, 3, 4]
+
+
+def test_only_what_there_is():
+    run = CliRunner().invoke(app, ["bench", "--only", "softmaxx"])
+    assert run.exit_code == 2
+    assert f"--only: expected one of {', '.join(NAMES)}, got 'softmaxx'" in " ".join(run.stderr.split())
+
+
+# ---------------------------------------------------------------------------------------------------- a busy machine
+
+DENSE = Rung("w2d6.2", lambda: None, "arithmetic")
+PRODUCT = Case("quantized_matmul", "1 x 1", [DENSE], operations=100)
+
+
+def limits_of(*rates):
+    """Limits that are measured as these rates of arithmetic, one after the other; no other program runs."""
+    found = iter(rates)
+    silent = Quiet(2, lambda *said: None, read=counters_of(repeat(0)).__next__)
+    return Limits(lambda: {"bandwidth": 1.0, "float32": next(found), "bfloat16": 0.0}, silent)
+
+
+def test_a_share_is_of_the_best_limit_of_the_run():
+    limits = limits_of(100.0, 90.0)
+    limits.measure()
+    limits.measure()
+    assert limits.share(PRODUCT, DENSE, 2.0) == 0.5
+    assert limits.doubt is None
+
+
+def test_a_limit_that_a_kernel_passes_is_measured_again():
+    limits = limits_of(100.0, 250.0)
+    limits.measure()
+    assert limits.passed(PRODUCT, DENSE, 1.004) is None, "that is shown as 100 %"
+    assert limits.passed(PRODUCT, DENSE, 0.5) is None
+    assert limits.share(PRODUCT, DENSE, 0.5) == 0.8
+    limits = limits_of(100.0, 150.0)
+    limits.measure()
+    assert limits.passed(PRODUCT, DENSE, 0.5) == OVER
+
+
+def test_limits_that_fall_are_in_doubt():
+    limits = limits_of(100.0, 70.0, 75.0, 79.0, 60.0, 81.0)
+    limits.measure()
+    limits.measure()
+    assert limits.doubt == SLOWER
+    limits.measure()
+    assert limits.doubt is None
+    assert limits.best["float32"] == 100.0
+
+
+def test_shares_are_measured_near_their_limit(monkeypatch, given_limits):
+    """The limits are measured again before each kernel that runs against one."""
+    order = []
+    speeds = measuring.measure_speeds
+    monkeypatch.setattr(measuring, "measure_speeds", lambda *arguments: order.append("limits") or speeds(*arguments))
+    monkeypatch.setattr(measuring, "seconds_of", lambda work, is_small: order.append("rung") or 1.0)
+    monkeypatch.setattr(measuring, "cases", lambda *arguments: iter([PRODUCT, Case("rope", "1", [Rung("twin", min)])]))
+    silent = Quiet(2, lambda *said: None, read=counters_of(repeat(0)).__next__)
+    events = measuring.measure("tiny_llm_ref", False, ["rope"], lambda *step: None, silent)
+    rows = [row for name, row in events if name == "kernels"]
+    assert order == ["limits", "limits", "rung", "rung"]
+    assert [row["limit"] for row in rows] == [pytest.approx(1e-16), None]
+
+
+@pytest.fixture
+def busy(monkeypatch, given_limits):
+    """Another program uses one and a half processors of two, all the time."""
+    monkeypatch.setattr(quiet, "processors", lambda: 2)
+    monkeypatch.setattr(run, "number_of_threads", lambda package: 2)
+    monkeypatch.setattr(quiet, "counters", counters_of(repeat(1.5)).__next__)
+    monkeypatch.setenv("TINY_LLM_KERNELS", "")
+
+
+@pytest.mark.parametrize(
+    ("language", "said"),
+    [
+        (
+            "en",
+            "? The machine was busy, so these figures are in doubt: other programs used up to 1.5 of its 2 processors",
+        ),
+        (
+            "ja",
+            "? マシンが混んでいたため、この数値は信頼できません。測り直しても、ほかのプログラムがプロセッサ 2 個",
+        ),
+    ],
+)
+def test_a_busy_machine_is_said(busy, language, said):
+    run = CliRunner().invoke(app, ["bench", "--impl", "ref", "--smoke", "--only", "softmax", "--lang", language])
+    assert run.exit_code == 0, run.output
+    rows = [line for line in run.stdout.splitlines() if line.startswith("  ")]
+    assert len(rows) >= 6
+    assert [line for line in rows if not line.endswith(" ?")] == []
+    assert said.replace(" ", "") in "".join(run.stdout.split())
+
+
+def test_a_busy_machine_is_measured_again(busy, monkeypatch):
+    measured = []
+    monkeypatch.setattr(measuring, "seconds_of", lambda work, is_small: measured.append(work) or 1.0)
+    told = []
+    events = measuring.measure(
+        "tiny_llm_ref", True, ["softmax"], lambda *step: None, Quiet(2, lambda *said: told.append(said), again=1)
+    )
+    rows = [row for name, row in events if name == "kernels"]
+    assert [row["doubt"] for row in rows] == [BUSY] * 4
+    assert len(measured) == 8
+    assert told == [(BUSY, pytest.approx(1.5))] * 5, "once for the limits, and for each rung"
+
+
+@pytest.mark.parametrize(
+    ("language", "said"),
+    [("en", "More than 100 % of the limit: the limit is measured too"), ("ja", "上限の 100 % を超えています。")],
+)
+def test_more_than_the_limit_has_a_mark_and_a_reason(capsys, language, said):
+    words = Messages(language)
+    row = {"kernel": "quantized_matmul", "sizes": "1 x 1", "rung": "twin", "seconds": 1.0, "limit": 1.3, "doubt": OVER}
+    Tables(words).show("kernels", row)
+    show_doubts([OVER], 0, words)
+    shown = capsys.readouterr().out
+    assert re.search(r"130 %.* \?\n", shown)
+    assert said in shown
 
 
 def test_without_a_bridge(clone):
@@ -127,18 +319,36 @@ def test_what_a_gpu_would_show(monkeypatch):
     monkeypatch.setattr(mx, "set_default_device", lambda device: None)
     monkeypatch.setattr(mx, "device_info", lambda: {"device_name": "A processor"})
     steps = []
-    found = measure_gpu("tiny_llm_ref", True, True, True, lambda *step: steps.append(step))
-    assert all(row["seconds"] > 0 for row in found["kernels"])
-    assert [row["stage"] for row in found["model"]] == ["w2d1", "w2d3", "w2d7", "mlx-lm"]
-    assert all(row["prefill"] > 0 and row["decode"] > 0 for row in found["model"])
-    assert len(steps) == len(found["kernels"]) + len(found["model"])
-    shown = table(found, about("a command", "mlx"))
+    silent = Quiet(1, lambda *said: None, read=counters_of(repeat(0)).__next__)
+    events = list(measure_gpu("tiny_llm_ref", True, NAMES, lambda *step: steps.append(step), silent))
+    kernels, model = ([row for name, row in events if name == part] for part in ("kernels", "model"))
+    assert all(row["seconds"] > 0 for row in kernels)
+    assert [row["stage"] for row in model] == ["w2d1", "w2d3", "w2d7", "mlx-lm"]
+    assert all(row["prefill"] > 0 and row["decode"] > 0 for row in model)
+    assert len([what for _, what in steps if what]) == len(kernels) + len(model)
+    shown = "\n".join(table(iter(events), about("a command", "mlx")))
     assert "MLX reads memory at" in shown
-    assert re.search(r"\| quantized_matvec, .* \| [\d,.]+ \| [\d,.]+ \| [\d,.]+ \| \d\.\d\d \| \d+% \|", shown)
+    assert re.search(r"\| quantized_matvec, .* \| [\d,.]+ \| [\d,.]+ \| [\d,.]+ \| \d\.\d\d \|  \|", shown)
     assert re.search(r"\| mlx-lm \| [\d,.]+ \| [\d,.]+ \|", shown)
     assert "Not measured" not in shown
-    found["model"][-1] |= {"prefill": None, "decode": None}
-    assert "Not measured: mlx-lm, which is not installed" in table(found, about("a command", "mlx"))
+    model[-1] |= {"prefill": None, "decode": None}
+    model[0]["doubt"] = BUSY
+    shown = "\n".join(table(iter(events), about("a command", "mlx")))
+    assert "Not measured: mlx-lm, which is not installed" in shown
+    assert "?: other programs kept the processor busy" in shown
+
+
+def test_shares_of_a_gpus_limit():
+    row = {"kernel": "rope", "sizes": "1 x 1", "seconds": 1e-6, "limit": None, "doubt": None}
+    rungs = [{"rung": "twin"}, {"rung": "mlx"}, {"rung": "w2d5.5", "limit": 0.42}]
+    other = [{"rung": "twin"}, {"rung": "w2d2.5", "limit": 1.3, "doubt": OVER}]
+    events = [("device", "A processor"), ("limits", {"bandwidth": 1e9, "bfloat16": 1e12})]
+    events += [("kernels", row | rung) for rung in rungs]
+    events += [("kernels", row | rung | {"kernel": "softmax"}) for rung in other]
+    shown = list(table(iter(events), about("a command", "mlx")))
+    assert "| rope, 1 x 1 | 1.0 | 1.0 | 1.0 | 1.00 | 42% |" in shown
+    assert "| softmax, 1 x 1 | 1.0 |  | 1.0 ? |  | over 100% ? |" in shown
+    assert shown[-1].startswith("?: faster than the limit")
 
 
 def test_a_device_that_is_none():

@@ -5,53 +5,55 @@ Without a GPU nothing is measured. Each kernel is then run once, small, by metal
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Collection, Iterator
 from functools import partial
-from typing import Any, NamedTuple, TypeAlias
+from itertools import groupby
+from typing import Any, TypeAlias
 
 import mlx.core as mx
 
-from .kernels import Case, Rung
-from .measuring import kernel_rows, model_rows, seconds_of, share_of_limit
+from ..quiet import BUSY, Quiet
+from .kernels import Case, Rung, cases
+from .limits import OVER, SLOWER, Figures, Limits, is_over
+from .measuring import MODEL, Found, Step, before, kernel_rows, limited, model_rows, seconds_of
 from .models import Stage, make_stage, mlx_lm_stage
 
 __all__ = ["measure_gpu", "table"]
 
 Row: TypeAlias = dict[str, Any]
-Step: TypeAlias = Callable[[str, int, int], None]
 
 STAGES = ("w2d1", "w2d3", "w2d7", "mlx-lm")
 SIDE = 4096  # of a matrix whose product shows the GPU's arithmetic
 ARRAY = 2**28  # numbers of bfloat16, read to see how fast memory is
+DOUBTS = {
+    BUSY: "?: other programs kept the processor busy, also when it was measured again.",
+    SLOWER: "?: the GPU reached less than 80 % of its own limits of a minute before.",
+    OVER: "?: faster than the limit: that was measured too low, or a cache held the data.",
+}
 
 
-class Limits(NamedTuple):
-    """bandwidth: bytes per second. bfloat16: operations per second."""
-
-    bandwidth: float
-    bfloat16: float
-
-
-def measure_gpu(package: str, is_small: bool, of_kernels: bool, of_model: bool, step: Step) -> dict[str, Any]:
+def measure_gpu(package: str, is_small: bool, names: Collection[str], step: Step, quiet: Quiet) -> Found:
     """The GPU's limits, as MLX's own operations reach them, and rows of kernels and of a model."""
     has_gpu = mx.is_available(mx.gpu)
     mx.set_default_device(mx.gpu if has_gpu else mx.cpu)
-    limits = _limits(is_small) if has_gpu else None
+    limits = Limits(partial(_limits, is_small), quiet)
+
+    is_only_run = is_small or not has_gpu
 
     def measured(case: Case, rung: Rung) -> Row:
-        if limits is None:
+        if not has_gpu:
             mx.eval(rung.run())
             return {"runs": True}
-        seconds = seconds_of(rung.run, is_small) / case.times
-        return {"runs": True, "seconds": seconds, "limit": share_of_limit(case, rung, seconds, *limits)}
+        return {"runs": True} | limited(limits, quiet, is_small, case, rung)
 
-    make = partial(_stage, package, is_small)
-    return {
-        "device": str(mx.device_info()["device_name"]) if has_gpu else None,
-        "limits": limits._asdict() if limits else None,
-        "kernels": list(kernel_rows(package, is_small or not has_gpu, "gpu", measured, step)) if of_kernels else [],
-        "model": list(model_rows(STAGES, make, is_small, step)) if of_model and has_gpu else [],
-    }
+    yield "device", str(mx.device_info()["device_name"]) if has_gpu else None
+    if has_gpu:
+        limits.measure()
+    yield "limits", limits.best or None
+    prepare = partial(before, limits, is_only_run)
+    yield from kernel_rows(cases(package, is_only_run, names), "gpu", measured, prepare, step)
+    if MODEL in names and has_gpu:
+        yield from model_rows(STAGES, partial(_stage, package, is_small), is_small, step, quiet)
 
 
 def _stage(package: str, is_small: bool, name: str) -> Stage:
@@ -63,37 +65,60 @@ def _stage(package: str, is_small: bool, name: str) -> Stage:
         raise NotImplementedError("mlx-lm is not installed") from None
 
 
-def _limits(is_small: bool) -> Limits:
+def _limits(is_small: bool) -> Figures:
     array = mx.ones((ARRAY >> 8 * is_small,), mx.bfloat16)
     side = SIDE >> 3 * is_small
     matrix = mx.random.normal((side, side)).astype(mx.bfloat16)
     mx.eval(array, matrix)
-    return Limits(
-        array.nbytes / seconds_of(array.max, is_small), 2 * side**3 / seconds_of(lambda: matrix @ matrix, is_small)
-    )
+    return {
+        "bandwidth": array.nbytes / seconds_of(array.max, is_small),
+        "bfloat16": 2 * side**3 / seconds_of(lambda: matrix @ matrix, is_small),
+    }
 
 
-def table(found: dict[str, Any], machine: dict[str, Any]) -> str:
-    """What was measured, in Markdown."""
+def table(events: Found, machine: dict[str, Any]) -> Iterator[str]:
+    """What is measured, in Markdown: each line as soon as it is complete."""
+    found: dict[str, Any] = {}
+    doubts: set[str] = set()
+    for name, group in groupby(_noted(events, doubts), key=_part):
+        if name == "kernels":
+            yield from _kernel_lines(row for _, row in group)
+        elif name == MODEL:
+            yield from ["", "| Qwen3 with random weights | prefill, tok/s | decode, tok/s |", "|---|---|---|"]
+            for _, row in group:
+                yield _model_line(row)
+                found[MODEL] = row
+        else:
+            found |= group
+            yield from _heading(found, machine)
+    yield from ["", *_missing(found), *(text for doubt, text in DOUBTS.items() if doubt in doubts)]
+
+
+def _noted(events: Found, doubts: set[str]) -> Found:
+    for name, value in events:
+        if name in ("kernels", MODEL) and value.get("doubt"):
+            doubts.add(value["doubt"])
+        yield name, value
+
+
+def _part(event: tuple[str, Any]) -> str:
+    return event[0] if event[0] in ("kernels", MODEL) else "heading"
+
+
+def _heading(found: dict[str, Any], machine: dict[str, Any]) -> Iterator[str]:
     versions = ", ".join(f"{name} {version}" for name, version in machine["versions"].items())
-    lines = [f"`{machine['command']}` on {found['device'] or 'no GPU'}; {machine['machine']}; {versions}", ""]
+    yield from [f"`{machine['command']}` on {found['device'] or 'no GPU'}; {machine['machine']}; {versions}", ""]
     if limits := found["limits"]:
         memory, arithmetic = limits["bandwidth"] / 1e9, limits["bfloat16"] / 1e12
-        lines += [f"MLX reads memory at {memory:,.0f} GB/s and multiplies bfloat16 at {arithmetic:,.1f} TFLOP/s.", ""]
-    if found["kernels"]:
-        lines += [
-            "| kernel | twin, µs | MLX, µs | Metal, µs | MLX / Metal | of the limit |",
-            "|---|---|---|---|---|---|",
-        ]
-        for name in dict.fromkeys((row["kernel"], row["sizes"]) for row in found["kernels"]):
-            rows = [row for row in found["kernels"] if (row["kernel"], row["sizes"]) == name]
-            lines.append(_kernel_line(", ".join(name), {row["rung"]: row for row in rows}))
-    if found["model"]:
-        lines += ["", "| Qwen3 with random weights | prefill, tok/s | decode, tok/s |", "|---|---|---|"]
-        for row in found["model"]:
-            speeds = ("" if row[of] is None else f"{row[of]:,.1f}" for of in ("prefill", "decode"))
-            lines.append(f"| {row['stage']} | {' | '.join(speeds)} |")
-    return "\n".join([*lines, "", *_missing(found)])
+        yield f"MLX reads memory at {memory:,.0f} GB/s and multiplies bfloat16 at {arithmetic:,.1f} TFLOP/s."
+        yield ""
+
+
+def _kernel_lines(rows: Iterator[Row]) -> Iterator[str]:
+    yield "| kernel | twin, µs | MLX, µs | Metal, µs | MLX / Metal | of the limit |"
+    yield "|---|---|---|---|---|---|"
+    for name, group in groupby(rows, key=lambda row: (row["kernel"], row["sizes"])):
+        yield _kernel_line(", ".join(name), {row["rung"]: row for row in group})
 
 
 def _kernel_line(name: str, rows: dict[str, Row]) -> str:
@@ -101,15 +126,26 @@ def _kernel_line(name: str, rows: dict[str, Row]) -> str:
     cells = [_microseconds(rows.get(rung)) for rung in ("twin", "mlx")] + [_microseconds(metal)]
     mlx, ours = rows.get("mlx", {}).get("seconds"), metal["seconds"]
     cells.append(f"{mlx / ours:.2f}" if mlx and ours else "")
-    cells.append(f"{metal['limit']:.0%}" if metal["limit"] else "")
+    cells.append(_share(metal))
     return f"| {name} | {' | '.join(cells)} |"
+
+
+def _share(row: Row) -> str:
+    if not row["limit"]:
+        return ""
+    return "over 100% ?" if is_over(row["limit"]) else f"{row['limit']:.0%}"
+
+
+def _model_line(row: Row) -> str:
+    speeds = ("" if row[of] is None else f"{row[of]:,.1f}" for of in ("prefill", "decode"))
+    return f"| {row['stage']} | {' | '.join(speeds)} |"
 
 
 def _microseconds(row: Row | None) -> str:
     if row is None:
         return ""
     if row["seconds"]:
-        return f"{row['seconds'] * 1e6:,.1f}"
+        return f"{row['seconds'] * 1e6:,.1f}" + (" ?" if row.get("doubt") else "")
     return "runs" if row.get("runs") else "to be written"
 
 
@@ -121,6 +157,7 @@ def _missing(found: dict[str, Any]) -> list[str]:
             "Not measured: there is no GPU that MLX can use. Kernels in Metal were run once, small, on the processor "
             "by metal_host, which says nothing of their speed; models were not run."
         )
-    if any(row["stage"] == "mlx-lm" and row["prefill"] is None for row in found["model"]):
+    last = found.get(MODEL, {})
+    if last.get("stage") == "mlx-lm" and last["prefill"] is None:
         lines.append("Not measured: mlx-lm, which is not installed (`pip install mlx-lm`).")
     return lines

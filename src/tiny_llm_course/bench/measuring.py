@@ -1,78 +1,109 @@
-"""Measures what `bench` shows."""
+"""Measures what `bench` shows, and gives each figure as soon as there is one."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import Any, TypeAlias
 
 import mlx.core as mx
 
+from ..quiet import Quiet
 from ..roofline import measure_speeds
-from .kernels import CASES, Case, Device, Rung, cases
+from .kernels import Case, Device, Rung, cases
+from .limits import Limits
 from .models import STAGES, Stage, make_stage
 from .timing import shortest
 
-__all__ = ["kernel_rows", "measure", "model_rows", "seconds_of", "share_of_limit"]
+__all__ = ["MODEL", "Found", "Row", "Step", "before", "kernel_rows", "limited", "measure", "model_rows", "seconds_of"]
 
 Row: TypeAlias = dict[str, Any]
-Step: TypeAlias = Callable[[str, int, int], None]  # what is measured next, how much of how much is done
+Found: TypeAlias = Iterator[tuple[str, Any]]  # kernels or model, and a row of it; or a name, and what is known of it
+Step: TypeAlias = Callable[[str, str], None]  # the kernel, or MODEL, and what of it is measured next
 
+MODEL = "model"
 OPEN = None  # the time of a rung that is not written yet
 SECONDS, SMOKE_SECONDS = 1.0, 0.02  # for each rung
 PROMPT, SMOKE_PROMPT = 128, 16  # tokens
 
 
-def measure(package: str, is_small: bool, of_kernels: bool, of_model: bool, step: Step) -> dict[str, Any]:
-    """The machine's limits, and rows of kernels and of a model.
+def measure(package: str, is_small: bool, names: Collection[str], step: Step, quiet: Quiet) -> Found:
+    """The machine's threads and limits, rows of the kernels that are named, and of a model if MODEL is.
 
     Raises:
         CommandError: no kernels are built.
     """
     mx.set_default_device(mx.cpu)
-    speeds = measure_speeds(package)
-    peak = max(speeds.float32, speeds.bfloat16)
+    threads = 0
 
-    def measured(case: Case, rung: Rung) -> Row:
-        seconds = seconds_of(rung.run, is_small) / case.times
-        return {"seconds": seconds, "limit": share_of_limit(case, rung, seconds, speeds.bandwidth, peak)}
+    def speeds() -> dict[str, float]:
+        nonlocal threads
+        found = measure_speeds(package, lambda what: step("", what))
+        threads = found.threads
+        return {name: rate for name, rate in found._asdict().items() if name != "threads"}
 
-    return {
-        "threads": speeds.threads,
-        "limits": speeds._asdict(),
-        "kernels": list(kernel_rows(package, is_small, "cpu", measured, step)) if of_kernels else [],
-        "model": list(model_rows(STAGES, partial(make_stage, package, is_small), is_small, step)) if of_model else [],
-    }
+    limits = Limits(speeds, quiet)
+    limits.measure()
+    yield "threads", threads
+    yield "limits_doubt", limits.doubt
+    yield "limits", limits.best
+    measured = partial(limited, limits, quiet, is_small)
+    prepare = partial(before, limits, is_small)
+    yield from kernel_rows(cases(package, is_small, names), "cpu", measured, prepare, step)
+    yield "limits", limits.best
+    if MODEL in names:
+        yield from model_rows(STAGES, partial(make_stage, package, is_small), is_small, step, quiet)
+
+
+def limited(limits: Limits, quiet: Quiet, is_small: bool, case: Case, rung: Rung) -> Row:
+    """A rung's time, and its share of the limit; of small sizes, which a cache holds, that would say nothing."""
+    is_compared = rung.limit is not None and not is_small
+    seconds, doubt = quiet.measure(
+        lambda: seconds_of(rung.run, is_small) / case.times,
+        min,
+        lambda seconds: limits.passed(case, rung, seconds) if is_compared else None,
+    )
+    share = limits.share(case, rung, seconds) if is_compared else None
+    return {"seconds": seconds, "limit": share, "doubt": doubt or (limits.doubt if is_compared else None)}
+
+
+def before(limits: Limits, is_small: bool, case: Case) -> None:
+    """Measure the limits near a case that is compared with them."""
+    if not is_small and any(rung.limit for rung in case.rungs):
+        limits.measure()
 
 
 def kernel_rows(
-    package: str, is_small: bool, device: Device, measured: Callable[[Case, Rung], Row], step: Step
-) -> Iterator[Row]:
-    """A row for each rung that a device has. measured: what is to be said of one; nothing is, of a stub."""
-    for done, case in enumerate(cases(package, is_small)):
+    found: Iterator[Case],
+    device: Device,
+    measured: Callable[[Case, Rung], Row],
+    prepare: Callable[[Case], None],
+    step: Step,
+) -> Found:
+    """A row for each rung that a device has. prepare: is called before each case.
+
+    measured: what is to be said of a rung; nothing is, of a stub.
+    """
+    for case in found:
+        step(case.kernel, "")
+        prepare(case)
         for rung in case.on(device):
-            step(f"{case.kernel} {rung.name}", done, len(CASES))
+            step(case.kernel, rung.name)
             row: Row = {"kernel": case.kernel, "sizes": case.sizes, "rung": rung.name, "seconds": OPEN, "limit": None}
             with suppress(NotImplementedError):  # a stub
                 row |= measured(case, rung)
-            yield row
+            yield "kernels", row
 
 
-def share_of_limit(case: Case, rung: Rung, seconds: float, bandwidth: float, peak: float) -> float | None:
-    """How near a rung comes to what it runs against: bytes, or operations, per second."""
-    least = {"bandwidth": case.bytes / bandwidth, "arithmetic": case.operations / peak}
-    return least[rung.limit] / seconds if rung.limit else None
-
-
-def model_rows(stages: Sequence[str], make: Callable[[str], Stage], is_small: bool, step: Step) -> Iterator[Row]:
+def model_rows(stages: Sequence[str], make: Callable[[str], Stage], is_small: bool, step: Step, quiet: Quiet) -> Found:
     """A row for each stage of a model, which `make` makes."""
-    for done, name in enumerate(stages):
-        step(f"model {name}", done, len(stages))
-        yield {"stage": name} | _model_speeds(partial(make, name), is_small)
+    for name in stages:
+        step(MODEL, name)
+        yield MODEL, {"stage": name} | _model_speeds(partial(make, name), is_small, quiet)
 
 
-def _model_speeds(make: Callable[[], Stage], is_small: bool) -> Row:
+def _model_speeds(make: Callable[[], Stage], is_small: bool, quiet: Quiet) -> Row:
     """Tokens per second that a model reads and writes; None where a stub is missing that it needs."""
     length = SMOKE_PROMPT if is_small else PROMPT
     tokens = mx.random.randint(0, 256, (1, length + 1))
@@ -82,10 +113,18 @@ def _model_speeds(make: Callable[[], Stage], is_small: bool) -> Row:
         stage = make()
         logits, cache = stage.prefill(prompt)
         mx.eval(logits)  # else the first token would wait for the prompt
-        decode = 1 / seconds_of(partial(stage.decode, last, cache), is_small)
-        prefill = length / seconds_of(partial(_logits, stage, prompt), is_small)
-        row |= {"prefill": prefill, "decode": decode}
+
+        def speeds() -> Row:
+            decode = 1 / seconds_of(partial(stage.decode, last, cache), is_small)
+            return {"prefill": length / seconds_of(partial(_logits, stage, prompt), is_small), "decode": decode}
+
+        found, doubt = quiet.measure(speeds, _faster)
+        row |= found | {"doubt": doubt}
     return row
+
+
+def _faster(one: Row, other: Row) -> Row:
+    return {name: max(one[name], other[name]) for name in one}
 
 
 def _logits(stage: Stage, prompt: mx.array) -> mx.array:

@@ -1,0 +1,57 @@
+"""What the machine can do at most, and how near a kernel comes to it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from ..quiet import Quiet
+from .kernels import Case, Rung
+
+__all__ = ["OVER", "SLOWER", "Figures", "Limits", "is_over"]
+
+SLOWER, OVER = "slower", "over"  # why a figure is in doubt: the machine has become slower; the limit was passed
+LEAST_SHARE = 0.8  # of the best limit of this run, that a limit reaches when it is measured again
+
+Figures = dict[str, float]
+
+
+class Limits:
+    """The best that was measured in this run: other programs only slow the machine down.
+
+    measure: gives bytes per second ("bandwidth") and operations per second. doubt: why those that were measured last
+    are in doubt, or None.
+    """
+
+    def __init__(self, measure: Callable[[], Figures], quiet: Quiet):
+        self._measure, self._quiet = measure, quiet
+        self.best: Figures = {}
+        self.doubt: str | None = None
+
+    def measure(self) -> None:
+        """Measure them, near what is compared with them."""
+        found, self.doubt = self._quiet.measure(self._measure, _larger, self._slower)
+        self.best = _larger(self.best, found)
+
+    def share(self, case: Case, rung: Rung, seconds: float) -> float | None:
+        """How near a rung comes to what it runs against: 1 is the limit."""
+        arithmetic = max(rate for name, rate in self.best.items() if name != "bandwidth")
+        least = {"bandwidth": case.bytes / self.best["bandwidth"], "arithmetic": case.operations / arithmetic}
+        return least[rung.limit] / seconds if rung.limit else None
+
+    def passed(self, case: Case, rung: Rung, seconds: float) -> str | None:
+        """OVER if a rung is faster than the limit, also after another look at the limit. None: it is not."""
+        if is_over(self.share(case, rung, seconds)):
+            self.best = _larger(self.best, self._measure())
+        return OVER if is_over(self.share(case, rung, seconds)) else None
+
+    def _slower(self, found: Figures) -> str | None:
+        return SLOWER if any(rate < LEAST_SHARE * self.best.get(name, 0) for name, rate in found.items()) else None
+
+
+def is_over(share: float | None) -> bool:
+    """Whether a share of the limit is shown as more than 100 %."""
+    return share is not None and round(100 * share) > 100
+
+
+def _larger(one: Figures, other: Figures) -> Figures:
+    return {name: max(rate, one.get(name, 0)) for name, rate in other.items()}

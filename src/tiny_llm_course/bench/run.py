@@ -1,0 +1,142 @@
+"""One run of `bench`: each figure is shown and written as soon as it is measured, so stopping the run loses nothing."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import typer
+
+from ..build_ext import kernels_of
+from ..compiling import compile_for
+from ..files import write_whole
+from ..language import Messages
+from ..problems import say
+from ..quiet import AGAIN, Quiet, doubt_text
+from ..roofline import limit_name, number_of_threads
+from ..terminal import StatusLine, show
+from .gpu import measure_gpu, table
+from .kernels import CASES
+from .limits import OVER, is_over
+from .machine import about
+from .measuring import MODEL, Found, Row, measure
+from .tables import Tables, show_doubts
+
+__all__ = ["NAMES", "Run"]
+
+NAMES = [*dict.fromkeys(name for name, _ in CASES), MODEL]  # what can be measured
+LAYERS = ("quantized_matvec", "rms_norm", "rope", "swiglu", "quantized_matmul", "attention", "packed", "block")
+FILES = {"quantized_matvec": ("packed",), "quantized_matmul": ("packed",), MODEL: LAYERS}  # that a name also needs
+
+
+class Run:
+    """What is measured, for whom, and what is known so far.
+
+    options: of the command, without `--only`. wanted: some of NAMES. save: where the figures are written, or None.
+    """
+
+    def __init__(self, package: str, wanted: Sequence[str], options: str, save: Path | None, words: Messages):
+        self._package, self._wanted, self._options, self._save, self._words = package, wanted, options, save, words
+        self._status = StatusLine()
+        self._now = ""  # of the names, the one that is measured
+        self._has_told = False  # that the machine is busy
+        self._found: dict[str, Any] = {"is_complete": False, "kernels": [], MODEL: []}
+
+    def on_processor(self, is_small: bool) -> None:
+        """Measure kernels in C++."""
+        threads = number_of_threads(self._package)
+        quiet, tables = Quiet(threads, self._tell_doubt, 0 if is_small else AGAIN), Tables(self._words)
+        self._compile()
+
+        def print_tables(events: Found) -> None:
+            try:
+                for name, value in events:
+                    tables.show(name, value)
+                tables.finish()
+            finally:
+                self._status.clear()
+                show_doubts(self._doubts(), quiet.most, self._words)
+
+        self._measure(measure(self._package, is_small, self._wanted, self._step, quiet), print_tables, "numpy")
+
+    def on_gpu(self, is_small: bool) -> None:
+        """Measure kernels in Metal, for a table in Markdown. A program waits for the GPU on one processor."""
+        events = measure_gpu(self._package, is_small, self._wanted, self._step, Quiet(1, self._tell_doubt))
+
+        def print_lines(events: Found) -> None:
+            for line in table(events, self._found):
+                self._status.clear()
+                show(line)
+
+        self._measure(events, print_lines, "mlx-lm")
+
+    def _measure(self, events: Found, consume: Callable[[Found], None], beside: str) -> None:
+        """Measure what is consumed, keep it, and say how complete it is. beside: a package for the record."""
+        self._found = about(f"tiny-llm bench {self._arguments(self._wanted)}", "mlx", beside) | self._found
+        try:
+            consume(self._kept(events))
+            self._found["is_complete"] = True
+        except KeyboardInterrupt:
+            self._status.clear()
+            left = self._wanted[self._wanted.index(self._now) :] if self._now else self._wanted
+            count = sum(len(self._found[name]) for name in ("kernels", MODEL))
+            say("\n" + self._words("bench_stopped", count=count, command=f"./course bench {self._arguments(left)}"))
+            raise typer.Exit(130) from None
+        finally:
+            self._status.clear()
+            if self._save is not None:
+                self._write(self._save)
+                say(self._words("bench_wrote" if self._found["is_complete"] else "bench_wrote_part", file=self._save))
+
+    def _kept(self, events: Found) -> Found:
+        """The same, after it was noted and written."""
+        for name, value in events:
+            if name in ("kernels", MODEL):
+                self._found[name].append(value)
+            else:
+                self._found[name] = value
+            if self._save is not None:
+                self._write(self._save)
+            self._status.clear()
+            yield name, value
+
+    def _write(self, file: Path) -> None:
+        write_whole(file, (json.dumps(self._found, indent=1) + "\n").encode())
+
+    def _step(self, name: str, what: str) -> None:
+        """Say what is measured next: something of one of the names, or the limits."""
+        self._now = name or self._now
+        if not name:
+            self._status.show(self._words("roofline_status", what=limit_name(what, self._words)))
+            return
+        numbers = {"number": self._wanted.index(name) + 1, "count": len(self._wanted)}
+        self._status.show(self._words("bench_status", what=f"{name} {what}", **numbers))
+
+    def _tell_doubt(self, doubt: str, others: float) -> None:
+        """Say why something is measured again; where there is no terminal, once."""
+        text = doubt_text(f"again_{doubt}", others, self._words)
+        self._status.show(text)
+        if not self._has_told and not self._status.can_show:
+            say(text)
+        self._has_told = True
+
+    def _doubts(self) -> list[str]:
+        rows: list[Row] = [*self._found["kernels"], *self._found[MODEL]]
+        found = [self._found.get("limits_doubt"), *(row.get("doubt") for row in rows)]
+        found += [OVER for row in rows if is_over(row.get("limit"))]  # which a busy machine alone does not explain
+        return [doubt for doubt in dict.fromkeys(found) if doubt]
+
+    def _arguments(self, names: Sequence[str]) -> str:
+        """Of a command that measures these names."""
+        chosen = "" if list(names) == NAMES else "".join(f" --only {name}" for name in names)
+        return self._options + chosen
+
+    def _compile(self) -> None:
+        """What is written of what is needed, so that no first run waits for the compiler."""
+        needed = {"roofline", *self._wanted, *(file for name in self._wanted for file in FILES.get(name, ()))}
+        package = Path(import_module(self._package).__file__ or "").parent
+        names = [file.stem for file in kernels_of(package).written if file.stem in needed]
+        compile_for(self._package, names, self._words)

@@ -1,0 +1,117 @@
+"""What `bench` shows: each row as soon as it is measured."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from ..language import Messages
+from ..quiet import doubt_text
+from ..syllabus import select_days, select_task
+from ..terminal import left, right, show, wrapped
+
+__all__ = ["Tables", "rung_name", "show_doubts", "speed"]
+
+Row = dict[str, Any]
+
+
+class Tables:
+    """Headings and rows of what is measured, in the order in which it comes."""
+
+    def __init__(self, words: Messages):
+        self._words = words
+        self._about: Row = {}  # threads, and why the limits are in doubt
+        self._case: tuple[str, str] | None = None  # whose heading was printed last
+        self._twin = 0.0  # its seconds
+        self._stages: list[Row] = []
+
+    def show(self, name: str, value: Any) -> None:
+        """name: kernels or model, and value is a row; or threads, limits_doubt, or limits."""
+        if name in ("threads", "limits_doubt"):
+            self._about[name] = value
+        elif name == "limits" and self._case is None:
+            show_limits(value, self._about["threads"], self._about["limits_doubt"], self._words)
+        elif name == "kernels":
+            self._kernel(value)
+        elif name == "model":
+            if not self._stages:
+                show_model_heading(value["prompt"], self._words)
+            self._stages.append(value)
+            show_stage(value, self._words)
+
+    def finish(self) -> None:
+        """What follows from all rows."""
+        if self._stages:
+            show_standing(self._stages, self._words)
+
+    def _kernel(self, row: Row) -> None:
+        if self._case != (row["kernel"], row["sizes"]):
+            self._case, self._twin = (row["kernel"], row["sizes"]), row["seconds"]
+            show(f"\n{row['kernel']}, {row['sizes']}", bold=True)
+        show_rung(row, self._twin, self._words)
+
+
+def show_limits(limits: dict[str, float], threads: int, doubt: str | None, words: Messages) -> None:
+    show(words("roofline_machine", threads=threads), bold=True)
+    for name, unit in (("bandwidth", "GB/s"), ("float32", "GFLOP/s"), ("bfloat16", "GFLOP/s")):
+        if limits[name]:
+            speed = right(f"{limits[name] / 1e9:,.0f} {unit}", 16)
+            show(f"  {left(words(f'roofline_{name}'), 44)} {speed}{_mark(doubt)}")
+
+
+def show_rung(row: Row, twin: float, words: Messages) -> None:
+    name = rung_name(row["rung"], words)
+    if row["seconds"] is None:
+        show(f"  {left(name, 44)} {right(words('bench_open'), 16)}", dim=True)
+        return
+    seconds, limit = row["seconds"], row["limit"]
+    line = f"  {left(name, 44)} {right(f'{seconds * 1e6:,.1f} µs', 16)} {twin / seconds:10.1f} x"
+    share = f"   {words('bench_limit', percent=round(100 * limit))}" if limit else ""
+    show(line + share + _mark(row.get("doubt")))
+
+
+def show_model_heading(prompt: int, words: Messages) -> None:
+    show("\n" + words("bench_model", prompt=prompt), bold=True)
+    show(f"  {left('', 44)} {right(words('bench_prefill'), 16)} {right(words('bench_decode'), 16)}")
+
+
+def show_stage(row: Row, words: Messages) -> None:
+    is_open = row["decode"] is None
+    speeds = [words("bench_open")] * 2 if is_open else [speed(row[of]) for of in ("prefill", "decode")]
+    name = left(rung_name(row["stage"], words), 44)
+    show(f"  {name} {right(speeds[0], 16)} {right(speeds[1], 16)}{_mark(row.get('doubt'))}", dim=is_open)
+
+
+def show_standing(rows: list[Row], words: Messages) -> None:
+    """On which rung a learner stands."""
+    days = [row for row in rows if row["stage"] != "tuned"]
+    written = next((i for i, row in enumerate(days) if row["decode"] is None), len(days))
+    stands = words("bench_rung", rung=written, count=len(days))
+    if written < len(days):
+        stands += " " + words("bench_next", day=rung_name(days[written]["stage"], words))
+    show("\n" + wrapped(stands))
+
+
+def show_doubts(doubts: Iterable[str], others: float, words: Messages) -> None:
+    """Why figures have a mark."""
+    for doubt in doubts:
+        show("\n" + wrapped(f"? {doubt_text(f'doubt_{doubt}', others, words)}"), fg="yellow")
+
+
+def _mark(doubt: str | None) -> str:
+    return " ?" if doubt else ""
+
+
+def rung_name(rung: str, words: Messages) -> str:
+    """What a rung is called: a task's or day's title."""
+    if rung in ("twin", "mlx", "tuned", "week 1"):
+        return words(f"bench_{rung.replace(' ', '_')}")
+    if "." in rung:
+        return f"{rung} {words.of(select_task(rung).title)}"
+    day = rung.partition("d")[2]
+    return words("bench_day", day=day, title=words.of(select_days("2", day)[0].chapter))
+
+
+def speed(tokens: float) -> str:
+    """Tokens per second, to about three digits."""
+    return f"{tokens:,.{0 if tokens >= 100 else 1 if tokens >= 10 else 2}f} tok/s"

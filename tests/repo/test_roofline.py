@@ -1,0 +1,72 @@
+"""`tiny-llm roofline`: what it says while it measures, and on a machine that other programs keep busy."""
+
+from __future__ import annotations
+
+from itertools import repeat
+
+import pytest
+from busy import counters_of
+from typer.testing import CliRunner
+
+from tiny_llm_course import quiet, roofline
+from tiny_llm_course.__main__ import app
+from tiny_llm_course.quiet import AGAIN
+from tiny_llm_ref.kernels.roofline import Speeds
+
+ROOFLINE = ("roofline", "--impl", "ref")
+
+
+@pytest.fixture
+def device():
+    """The command chooses its own."""
+
+
+@pytest.fixture
+def run(monkeypatch, tmp_path):
+    """Runs the command where other programs use so many of two processors, each time that something is measured."""
+
+    def run_with(others, language="en"):
+        speeds = iter([Speeds(1e9, 3e11, 0, 2), Speeds(2e9, 1e11, 0, 2), Speeds(1e9, 1e11, 0, 2)])
+
+        def measure_speeds(package, progress):
+            progress("reading memory")
+            progress("multiplying float32")
+            return next(speeds)
+
+        monkeypatch.setattr(quiet, "processors", lambda: 2)
+        monkeypatch.setattr(quiet, "counters", counters_of(others).__next__)
+        monkeypatch.setattr(roofline, "number_of_threads", lambda package: 2)
+        monkeypatch.setattr(roofline, "measure_speeds", measure_speeds)
+        done = CliRunner().invoke(app, [*ROOFLINE, "--out", str(tmp_path), "--lang", language])
+        assert done.exit_code == 0, done.output
+        return done
+
+    return run_with
+
+
+def test_progress_is_said_on_stderr(run):
+    assert run([0]).stderr.splitlines() == ["measuring: reading memory ...", "measuring: float32 arithmetic ..."]
+    assert "計測中: メモリの読み出し ..." in run([0], "ja").stderr
+
+
+def test_a_moment_of_load_is_measured_again(run):
+    """And the best of both counts."""
+    done = run([1.5, 0.1])
+    assert done.stderr.count("reading memory") == 2
+    assert "busy: other programs use 1.5 of 2 processors; measuring again ..." in done.stderr
+    assert "2.0 GB/s" in done.stdout
+    assert "300 GFLOP/s" in done.stdout
+    assert "in doubt" not in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("language", "said"),
+    [
+        ("en", "These figures are in doubt: other programs kept 1.5 of this machine's 2 processors busy"),
+        ("ja", "この結果は信頼できません。測り直している間も、ほかのプログラムがこのマシンのプロセッサ 2 個のうち 1.5"),
+    ],
+)
+def test_a_machine_that_stays_busy(run, language, said):
+    done = run(repeat(1.5), language)
+    assert done.stderr.count("...") == 2 * (1 + AGAIN) + AGAIN
+    assert said.replace(" ", "") in "".join(done.stdout.split())
