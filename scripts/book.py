@@ -22,6 +22,7 @@ from babel.messages import Catalog
 from babel.messages.pofile import read_po
 
 from tiny_llm_course.syllabus import select_days
+from tiny_llm_course.terminal import fitted
 
 ROOT = Path(__file__).resolve().parent.parent
 BOOK, BUILD = ROOT / "book", ROOT / "build" / "book"
@@ -35,7 +36,9 @@ NOT_PROSE = re.compile(
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=fitted(__doc__, sys.stdout), formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--update", action="store_true", help="bring the catalogues up to date")
     parser.add_argument("--check", action="store_true", help="fail if a translation or a section is missing")
     parser.add_argument("--serve", action="store_true", help="serve to a browser, build again at each change")

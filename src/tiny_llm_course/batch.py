@@ -22,6 +22,7 @@ from .run_record import RunRecorder
 from .serving import Options, Serving
 from .serving_options import Cache, Check, Draft, MaxRunning, NumDrafts, Pages, PageSize, TokenBudget
 from .session import DEFAULT_IMPL, package_of
+from .terminal import progress_console
 from .text import DEFAULT_MODEL, Bits, Dtype, Impl, Layers, Model, Threads
 
 __all__ = ["batch"]
@@ -224,11 +225,10 @@ def _result(id: str, text: str, reason: str, prompt: int, output: int) -> dict[s
 @contextmanager
 def _board(count: int, words: Messages) -> Iterator[Any]:
     """A bar on stderr, where that is a terminal, and what shows a run there."""
-    from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
     columns = (BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[state]}", markup=False))
-    with Progress(*columns, console=Console(stderr=True), disable=not sys.stderr.isatty(), transient=True) as progress:
+    with Progress(*columns, console=progress_console(), disable=not sys.stderr.isatty(), transient=True) as progress:
         bar = progress.add_task("", total=count, state="")
 
         def show(run: _Run) -> None:

@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Any
 
 import typer
-from typer.core import TyperGroup
 
+from .command_help import Command, Group
 from .install import install_command, missing
 from .problems import CommandError, reporting
 from .terminal import as_called
@@ -82,7 +82,7 @@ def names() -> list[str]:
     return [name for name in ALL if name not in withheld | absent and (IS_CLONE or name in ANYWHERE)]
 
 
-class Commands(TyperGroup):
+class Commands(Group):
     """The group of all commands, which finds them in the tables."""
 
     def list_commands(self, ctx: Any) -> list[str]:
@@ -130,7 +130,9 @@ def _command(name: str, found: Any, panel: str | None, add_help_option: bool = T
         function, found = found, typer.Typer(add_completion=False)
         settings = PASSES_ON if name == "test" or not add_help_option else None
         text = as_called(inspect.getdoc(function) or "")
-        found.command(name, context_settings=settings, add_help_option=add_help_option, help=text)(function)
+        found.command(name, cls=Command, context_settings=settings, add_help_option=add_help_option, help=text)(
+            function
+        )
     command: Any = typer.main.get_command(found)
     command.name, command.rich_help_panel = name, panel
     return command

@@ -25,13 +25,13 @@ from .regions import is_native
 from .splice import definitions
 from .syllabus import Day, select_days
 from .task_code import task_parts
-from .terminal import show
+from .terminal import show, styled, terminal_width
 from .workspace import IS_CLONE, ROOT, Workspace
 
 __all__ = ["doctor"]
 
 OK, WARNING, ERROR = "ok", "warning", "error"
-COLOURS = {OK: "green", WARNING: "yellow", ERROR: "red"}
+STATES = {OK: "green", WARNING: "yellow", ERROR: "red"}
 GIB = 2**30
 
 MLX = """
@@ -78,10 +78,10 @@ def doctor(
 
 
 def _show(check: Check, say: Messages) -> None:
-    show(f"  {say('doctor_' + check.state)}", nl=False, fg=COLOURS[check.state])
-    show(f"  {say('doctor_' + check.name)}: {check.found}")
+    state = styled(say("doctor_" + check.state), fg=STATES[check.state])
+    show(f"  {state}  {say('doctor_' + check.name)}: {check.found}")
     if check.fix:
-        show(f"      {say('doctor_fix')}: {check.fix}", bold=True)
+        show(f"      {say('doctor_fix')}:  {check.fix}", bold=True)
 
 
 def _checks(say: Messages) -> Iterator[Check]:
@@ -199,8 +199,8 @@ def _cache(say: Messages) -> Check:
 def _terminal(say: Messages) -> Check:
     encoding = sys.stdout.encoding or "?"
     fits = encoding.lower().replace("-", "") == "utf8"
-    columns, lines = shutil.get_terminal_size()
-    found = f"{encoding}, {os.environ.get('TERM', '-')}, {columns} x {lines}"
+    lines = shutil.get_terminal_size().lines
+    found = f"{encoding}, {os.environ.get('TERM', '-')}, {terminal_width(sys.stdout)} x {lines}"
     return Check("terminal", OK if fits else WARNING, found, "" if fits else "export LC_ALL=C.UTF-8")
 
 

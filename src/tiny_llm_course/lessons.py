@@ -14,7 +14,7 @@ from .language import Lang, Messages
 from .problems import reporting
 from .progress import SKIPPED, SOLVED
 from .syllabus import Day, Task, TaskId, Week, day_of, tasks, weeks
-from .terminal import bar, show, signs, wrapped
+from .terminal import bar, show, signs, styled, wrapped
 from .workspace import Workspace
 
 __all__ = [
@@ -191,6 +191,8 @@ def _show_week(week: Week, workspace: Workspace, say: Messages) -> None:
 
 
 def _show_task(task: Task, state: str | None, say: Messages) -> None:
-    mark, colour = {SOLVED: (signs()[0], "green"), SKIPPED: (signs()[1], "yellow")}.get(state or "", (signs()[2], None))
-    show(f"    {mark} {task.id}  {say.of(task.title)}", fg=colour, nl=False)
-    show(f"  ({say(state)})" if state == SKIPPED else "")
+    mark, colour = {SOLVED: (signs().solved, "green"), SKIPPED: (signs().skipped, "yellow")}.get(
+        state or "", (signs().open, None)
+    )
+    skipped = f"  ({say(state)})" if state == SKIPPED else ""
+    show(styled(f"    {mark} {task.id}  {say.of(task.title)}", fg=colour) + skipped)

@@ -16,7 +16,7 @@ import typer
 
 from .language import LANGUAGES, Messages, Phrase, phrase, speaking
 from .syllabus import TaskId, day_of, weeks
-from .terminal import as_called
+from .terminal import show
 from .unsolved import Stub, task_in_message, unsolved
 
 __all__ = ["CommandError", "UnfinishedError", "is_learners", "needing", "one_of", "os_reason", "reporting", "say"]
@@ -79,10 +79,8 @@ def needing(tasks: Collection[TaskId]) -> Iterator[None]:
 
 
 def say(text: str = "", style: str = "dim") -> None:
-    """Print on stderr, which keeps stdout for what was asked for."""
-    from rich.console import Console  # here, so that commands that say nothing start sooner
-
-    Console(stderr=True, highlight=False, markup=False, emoji=False, soft_wrap=True).print(as_called(text), style=style)
+    """Print on stderr, which keeps stdout for what was asked for. style: a key of COLOURS."""
+    show(text, err=True, fg=style)
 
 
 @contextmanager

@@ -15,8 +15,9 @@ from .out import OUT, Out
 from .problems import CommandError, reporting, say
 from .quiet import Quiet, doubt_text
 from .session import DEFAULT_IMPL, PACKAGES, package_of
-from .terminal import StatusLine, left, right, show, wrapped
+from .terminal import StatusLine, left, right, show, table_row, wrapped
 from .text import Impl
+from .wrapping import columns
 
 __all__ = ["Point", "limit_name", "measure_speeds", "number_of_threads", "points", "roofline"]
 
@@ -161,10 +162,13 @@ def _print(words: Messages, of_model: str, speeds: Any, machine: Any, found: lis
     rows += [("roofline_bfloat16", f"{speeds.bfloat16 / 1e9:,.0f} GFLOP/s")] * (speeds.bfloat16 > 0)
     rows += [("roofline_ridge", f"{machine.ridge:.1f} FLOP/B")]
     for key, value in rows:
-        show(f"  {left(words(key), 44)} {right(value, 16)}")
+        show(table_row(words(key), right(value, 16)))
     show("\n" + of_model, bold=True)
+    limits = {waits: words(f"roofline_{what}") for waits, what in ((True, "memory"), (False, "arithmetic"))}
+    longest = max(map(columns, limits.values()))
     for point in found:
         name = words(f"roofline_{point.name}", L=point.L, S=point.S - point.L, batch=BATCH)
-        limit = words("roofline_memory" if point.waits_for_memory else "roofline_arithmetic")
-        show(f"  {left(name, 44)} {right(f'{point.tokens:,.0f} tok/s', 16)}   {point.intensity:7.1f} FLOP/B   {limit}")
+        limit = left(limits[point.waits_for_memory], longest)
+        speed = right(f"{point.tokens:,.0f} tok/s", 16)
+        show(table_row(name, speed, f"  {point.intensity:7.1f} FLOP/B   {limit}").rstrip())
     show("\n" + wrapped(words("roofline_meaning")) + "\n")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -15,7 +16,8 @@ from .language import Messages, phrase
 from .needs import has_cache, needs_of_text
 from .params import PARAMS
 from .problems import CommandError, needing, one_of
-from .shown_thinking import ShownThinking, show_piece
+from .shown_thinking import ShownThinking
+from .streaming import output
 from .syllabus import TaskId
 from .terminal import left
 
@@ -206,22 +208,23 @@ class Session:
         return self._reply(Reply(len(prompt), self._most(MAX_TOKENS)), prompt)
 
     def _reply(self, reply: Reply, prompt: list[int]) -> Reply:
-        shown = ShownThinking()
+        thinking, shown = ShownThinking(), output(sys.stdout)
         try:
             tokens = reply.watch(self._engine.tokens(prompt, self._sampler, reply.max_tokens))
             with needing(self._settings.needs):
-                answer = tokens if reply.thoughts is None else shown.without(tokens, reply.thoughts)
+                answer = tokens if reply.thoughts is None else thinking.without(tokens, reply.thoughts)
                 for text in self._generate.stream_text(answer, self._tokenizer, self._settings.stops):
                     reply.text += text
-                    show_piece(text)
+                    shown.add(text)
+            shown.end()
             reply.ended = self._ending(reply)
         except KeyboardInterrupt:
             reply.interrupted, reply.ended = True, Messages()("interrupted")
         finally:
-            shown.end()
-            reply.thinking = shown.text
+            thinking.end()
+            reply.thinking = thinking.text
             if reply.text and not reply.text.endswith("\n"):
-                show_piece("\n")
+                print(flush=True)
         return reply
 
     @property

@@ -1,16 +1,15 @@
-"""What a model thinks, on stderr; and its answer, on stdout."""
+"""What a model thinks before its answer, on stderr."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Iterator
-from typing import Any, TextIO
+from typing import Any
 
 from .language import Messages
+from .streaming import Lines, Plain, output
 
-__all__ = ["ShownThinking", "show_piece"]
-
-_CONTROL = {code: "\ufffd" for code in [*range(32), *range(127, 160)] if chr(code) not in "\n\t"}
+__all__ = ["ShownThinking"]
 
 
 class ShownThinking:
@@ -21,7 +20,7 @@ class ShownThinking:
 
     def __init__(self) -> None:
         self.text = ""
-        self._console: Any = None  # once there is something
+        self._lines: Lines | Plain | None = None  # once there is something
 
     def without(self, tokens: Iterable[int], thoughts: Any) -> Iterator[int]:
         """Pass on the tokens of the answer, and show the text of the others."""
@@ -31,30 +30,21 @@ class ShownThinking:
                 self.text += thought
                 self._show(thought)
             elif thought is None:
-                if self._console:
-                    self._show(f"\n\n{Messages()('thinking_over')}\n")
-                    self._console = None
+                self._finish(f"\n\n{Messages()('thinking_over')}\n")
                 yield token
 
     def end(self) -> None:
         """End the line in which the thinking stopped."""
-        if self._console:
-            self._show("\n")
+        self._finish("\n")
 
     def _show(self, text: str) -> None:
-        if self._console is None:
-            from rich.console import Console
+        if self._lines is None:
+            self._lines = output(sys.stderr, dim=True)
+            self._lines.add(f"{Messages()('thinking_begins')}\n")
+        self._lines.add(text)
 
-            self._console = Console(stderr=True, highlight=False, markup=False, emoji=False, soft_wrap=True)
-            self._show(f"{Messages()('thinking_begins')}\n")
-        self._console.print(_harmless(text, sys.stderr), style="dim", end="")
-
-
-def show_piece(text: str) -> None:
-    """Print a piece of the answer at once."""
-    print(_harmless(text, sys.stdout), end="", flush=True)
-
-
-def _harmless(text: str, stream: TextIO) -> str:
-    """A terminal is spared the control characters that a model may produce."""
-    return text.translate(_CONTROL) if stream.isatty() else text
+    def _finish(self, text: str) -> None:
+        if self._lines is not None:
+            self._lines.add(text)
+            self._lines.end()
+            self._lines = None

@@ -55,14 +55,14 @@ class TaskLines:
     def _show(self, task: Task, results: list[Result]) -> None:
         failed, unsolved = (sum(result.outcome == outcome for result in results) for outcome in ("failed", "unsolved"))
         if failed:
-            mark, colour, text = "x", "red", self._say("run_failed", failed=failed, count=len(results))
+            mark, colour, text = signs().failed, "red", self._say("run_failed", failed=failed, count=len(results))
         elif unsolved:
             first = min(open_task_of(result) for result in results if result.outcome == "unsolved")
             stubs = self._workspace.stubs if self._workspace else {}
             text = self._say("run_unsolved") if task.id in {first, *stubs} else self._say("run_waits", task=first)
-            mark, colour = signs()[2], None
+            mark, colour = signs().open, None
         else:
-            mark, colour, text = signs()[0], "green", self._say("run_passed", count=len(results))
+            mark, colour, text = signs().solved, "green", self._say("run_passed", count=len(results))
         show(f"  {mark} {task.id}  {self._say.of(task.title)}: {text}", fg=colour)
 
 

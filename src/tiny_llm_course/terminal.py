@@ -3,28 +3,113 @@
 from __future__ import annotations
 
 import os
-import shutil
+import re
 import sys
-import textwrap
-from itertools import groupby
-from typing import Any
+from collections.abc import Sequence
+from contextlib import suppress
+from itertools import groupby, product
+from typing import Any, NamedTuple, TextIO
 
 import typer
 
-__all__ = ["StatusLine", "as_called", "bar", "called", "left", "right", "show", "signs", "wrapped"]
+from .wrapping import columns, hanging, units
 
+__all__ = [
+    "COLOURS",
+    "StatusLine",
+    "as_called",
+    "bar",
+    "called",
+    "fits",
+    "fitted",
+    "left",
+    "progress_console",
+    "rich_colours",
+    "rich_style",
+    "right",
+    "show",
+    "signs",
+    "styled",
+    "table",
+    "table_row",
+    "terminal_width",
+    "wrapped",
+]
+
+# Of the 256 colours of terminals, those that can be read on black as well as on white. The 16 colours that have names
+# differ from terminal to terminal: yellow can hardly be seen on white.
+COLOURS = {"red": 160, "green": 28, "yellow": 130, "cyan": 30, "dim": 243}
 BAR = 18  # characters
+NAME = 44  # columns that a row's name has
+LEAST_NAME = 20  # of them, where there is little room
+LEAST_COLUMN = (12, 10, 8)  # that a heading has where there is little room, or less
+SECOND_COLUMN = re.compile(r" *\S+(?: \S+)*  +(?=\S)")
 
 
-def show(text: str = "", *, nl: bool = True, **style: Any) -> None:
-    """Print on stdout, in colours where there are some, unless NO_COLOR is set, or in any case if FORCE_COLOR is.
+def show(text: str = "", *, err: bool = False, **style: Any) -> None:
+    """Print on stdout, or stderr, in colours where there are some, and in lines that the terminal has room for.
 
-    `style`: as `typer.style` takes it.
+    `style`: as `styled` takes it.
     """
-    forced = bool(os.environ.get("FORCE_COLOR"))
-    plain = not forced and (bool(os.environ.get("NO_COLOR")) or os.environ.get("TERM") == "dumb")
-    text = as_called(text)
-    typer.echo(text if plain or not style else typer.style(text, **style), nl=nl, color=True if forced else None)
+    out = sys.stderr if err else sys.stdout
+    print(styled(fitted(as_called(text), out), out=out, **style), file=out, flush=True)
+
+
+def styled(text: str, *, fg: str | None = None, dim: bool = False, out: TextIO | None = None, **style: Any) -> str:
+    """The text in colours, for a terminal, unless NO_COLOR is set; in any case if FORCE_COLOR is.
+
+    fg: a key of COLOURS. out: where it will be printed; None: stdout. `style`: what else `typer.style` takes.
+    """
+    colour = COLOURS["dim"] if dim else COLOURS[fg] if fg else None
+    is_coloured = os.environ.get("FORCE_COLOR") or (
+        (out or sys.stdout).isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+    )
+    return typer.style(text, fg=colour, **style) if is_coloured and text and (colour or style) else text
+
+
+def fitted(text: str, out: TextIO) -> str:
+    """Lines that are too long for a terminal, broken between words: what is left stands below the second column, if
+    there is one, or further in."""
+    width = terminal_width(out)
+    return "\n".join(hanging(line, width, _hang(line, width)) for line in text.split("\n")) if out.isatty() else text
+
+
+def rich_style(style: str) -> str:
+    """A style of Rich, in which COLOURS' keys stand for them."""
+    return " ".join(f"color({COLOURS[word]})" if word in COLOURS else word for word in style.split())
+
+
+def rich_colours(out: TextIO) -> Any:
+    """Rich's color_system: a terminal that calls itself xterm has 256 colours as well."""
+    return "256" if out.isatty() and os.environ.get("TERM") != "dumb" else "auto"
+
+
+def progress_console() -> Any:
+    """Rich's, on stderr, for bars and counters in colours that can be read."""
+    from rich.console import Console  # here, so that commands without a bar start sooner
+    from rich.theme import Theme
+
+    styles = {f"progress.{name}": "dim" for name in ("percentage", "remaining", "elapsed", "download")}
+    styles |= {"bar.complete": "cyan", "bar.finished": "green", "bar.pulse": "cyan", "bar.back": "dim"}
+    theme = Theme({name: rich_style(style) for name, style in styles.items()})
+    return Console(stderr=True, theme=theme, color_system=rich_colours(sys.stderr))
+
+
+def terminal_width(out: TextIO) -> int:
+    """In columns: what the environment's COLUMNS says, or the terminal itself. 80 where there is none."""
+    named = os.environ.get("COLUMNS", "")
+    width = int(named) if named.isdecimal() else 0
+    with suppress(OSError, ValueError):
+        width = width or os.get_terminal_size(out.fileno()).columns
+    return width or 80
+
+
+def _hang(line: str, width: int) -> int:
+    """How far in a line goes on that is too long."""
+    indent = len(line) - len(line.lstrip(" "))
+    if (first := SECOND_COLUMN.match(line)) and columns(first[0]) <= width / 2:
+        return columns(first[0])
+    return indent + 4 if indent else 0
 
 
 class StatusLine:
@@ -39,7 +124,7 @@ class StatusLine:
 
     def show(self, text: str) -> None:
         if self.can_show and text != self._shown:
-            width = shutil.get_terminal_size().columns - 1
+            width = terminal_width(sys.stderr) - 1
             print("\r" + _cut(text, width) + "\x1b[K", end="", file=sys.stderr, flush=True)
             self._shown = text
 
@@ -65,9 +150,9 @@ def as_called(text: str) -> str:
 
 
 def wrapped(text: str) -> str:
-    """Long lines broken to the terminal's width. Code, which is a part with an indented line, keeps its indents: what a
-    line has too much stands further in. Japanese prose has no spaces: a terminal breaks it well itself."""
-    width = min(shutil.get_terminal_size().columns, 100)
+    """Long lines broken to the terminal's width, or to what can be read with ease. Code, which is a part with an
+    indented line, keeps its indents: what a line has too much stands further in."""
+    width = min(terminal_width(sys.stdout), 100)
     lines = text.removesuffix("\n").splitlines(keepends=True)
     parts = ("".join(group) for _, group in groupby(lines, key=lambda line: not line.strip()))
     return "".join(_wrapped(part, width) for part in parts)
@@ -75,26 +160,58 @@ def wrapped(text: str) -> str:
 
 def _wrapped(part: str, width: int) -> str:
     lines = part.split("\n")
-    if any(line[:1] == " " for line in lines if line.strip()):
-        return "\n".join(_hanging(line, width) for line in lines)
-    return "\n".join(
-        textwrap.fill(line, width) if len(line) > width and line.count(" ") > len(line) / 12 else line for line in lines
-    )
+    further = 8 if any(line.startswith(" ") for line in lines) else 0  # than a body of the line's own
+    return "\n".join(hanging(line, width, len(line) - len(line.lstrip(" ")) + further) for line in lines)
 
 
-def _hanging(line: str, width: int) -> str:
-    """Broken where there are spaces; a word that is too long stays whole."""
-    if _columns(line) <= width:
-        return line
-    words = line.split(" ")  # of which those at its front are empty
-    indent = len(line) - len(line.lstrip(" "))
-    lines = [line[:indent] + words[indent]]
-    for word in words[indent + 1 :]:
-        if _columns(lines[-1]) + 1 + _columns(word) <= width:
-            lines[-1] += f" {word}"
-        elif word:
-            lines.append(" " * (indent + 8) + word)  # further than a body of the line's own
-    return "\n".join(lines)
+def table_row(name: str, *cells: str) -> str:
+    """A line of a table. Where the terminal is narrow, the name has less room, or a line of its own."""
+    beside = " ".join(cells)
+    room = min(NAME, terminal_width(sys.stdout) - columns(beside) - 3) if sys.stdout.isatty() else NAME
+    if room < min(LEAST_NAME, columns(name)):
+        return "\n".join([f"  {name}"] * bool(name) + [f"  {beside}"])
+    first, *rest = hanging(name, room, 2).split("\n")
+    return "\n".join([f"  {left(first, room)} {beside}", *(f"  {line}" for line in rest)])
+
+
+def table(head: Sequence[str], *rows: Sequence[str]) -> list[str]:
+    """Lines: the first column stands left, the others right. On a narrow terminal headings have several lines; if that
+    is not enough, so has a row: its first cell, and below it the others."""
+    widths = [max(map(columns, column)) for column in zip(head, *rows, strict=True)]
+    if fits(widths):
+        return [_line(cells, widths, "  ") for cells in (head, *rows)]
+    room = terminal_width(sys.stdout)
+    for first, least in product((widths[0], 1), LEAST_COLUMN):
+        widths = [first, *(_narrow(name, cells, least) for name, *cells in list(zip(head, *rows, strict=True))[1:])]
+        if sum(widths) + len(widths) - 1 <= room:
+            break
+    heads = _heads(head if first > 1 else ["", *head[1:]], widths)
+    if first > 1:
+        return [_line(cells, widths, " ") for cells in (*heads, *rows)]
+    below = (f"{name}\n{_line(['', *cells], widths, ' ')}".rstrip() for name, *cells in rows)
+    return [*(_line(cells, widths, " ") for cells in heads), *below]
+
+
+def _narrow(name: str, cells: Sequence[str], least: int) -> int:
+    """How wide a column is whose heading may be broken, but for words, and is not made narrower than that."""
+    words = max(least, *(columns(unit.strip()) for unit in units(name)), 0)
+    return max(min(columns(name), words), *map(columns, cells))
+
+
+def _heads(head: Sequence[str], widths: Sequence[int]) -> list[tuple[str, ...]]:
+    """Headings in as many lines as they need, of which the last is full."""
+    names = [hanging(name, width, 0).split("\n") for name, width in zip(head, widths, strict=True)]
+    height = max(map(len, names))
+    return list(zip(*([""] * (height - len(parts)) + parts for parts in names), strict=True))
+
+
+def fits(widths: Sequence[int]) -> bool:
+    """Whether columns of these widths have room beside each other. In a pipe there is room for all."""
+    return not sys.stdout.isatty() or sum(widths) + 2 * (len(widths) - 1) <= terminal_width(sys.stdout)
+
+
+def _line(cells: Sequence[str], widths: Sequence[int], gap: str) -> str:
+    return gap.join([left(cells[0], widths[0]), *map(right, cells[1:], widths[1:])]).rstrip()
 
 
 def left(text: str, width: int) -> str:
@@ -109,36 +226,38 @@ def right(text: str, width: int) -> str:
 
 def _cut(text: str, width: int) -> str:
     """Cut the text to this many columns."""
-    while _columns(text) > width:
+    while columns(text) > width:
         text = text[:-1]
     return text
 
 
 def _blanks(text: str, width: int) -> str:
-    return " " * (width - _columns(text))
-
-
-def _columns(text: str) -> int:
-    """Of a terminal, of which a Japanese character takes two."""
-    if text.isascii():
-        return len(text)
-    from rich.cells import cell_len  # here, so that commands without tables start sooner
-
-    return cell_len(text)
+    return " " * (width - columns(text))
 
 
 def bar(solved: int, skipped: int, count: int) -> str:
     """How much of a whole is done."""
-    full, half, empty = tuple(signs()[3:])
     a, b = round(BAR * solved / count), round(BAR * (solved + skipped) / count)
-    return full * a + half * (b - a) + empty * (BAR - b)
+    return signs().full * a + signs().half * (b - a) + signs().empty * (BAR - b)
 
 
-def signs() -> str:
-    """Marks of solved, skipped and open tasks, and pieces of a bar, in what the terminal can show."""
-    signs = "✔–○█▒░"
+class Signs(NamedTuple):
+    """Marks of tasks, and pieces of a bar."""
+
+    solved: str
+    failed: str
+    skipped: str
+    open: str
+    full: str
+    half: str
+    empty: str
+
+
+def signs() -> Signs:
+    """Those that the terminal can show."""
+    found = Signs(*"✔✘–○█▒░")
     try:
-        signs.encode(sys.stdout.encoding or "ascii")
+        "".join(found).encode(sys.stdout.encoding or "ascii")
     except (UnicodeEncodeError, LookupError):
-        return "x-.#=."
-    return signs
+        return Signs(*"+x-.#=.")
+    return found

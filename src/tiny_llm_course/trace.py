@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from importlib import import_module
 from typing import Annotated
@@ -13,12 +13,14 @@ import typer
 from .language import Lang, Messages, phrase
 from .problems import CommandError, one_of, reporting
 from .session import DEFAULT_IMPL, PACKAGES
-from .terminal import left, right, show, wrapped
+from .terminal import fits, show, table, wrapped
+from .wrapping import columns
 
 __all__ = ["Sizes", "Step", "steps", "trace"]
 
 BYTES = {"float32": 4, "bfloat16": 2, "float16": 2}
 _OPTIONS = ("--batch", "--seq", "--hidden", "--heads", "--kv-heads", "--head-dim")
+UNITS = ("", "k", "M", "G", "T", "P", "E")
 SOFTMAX = 5  # operations for each score: maximum, difference, exp, sum, quotient
 
 
@@ -127,17 +129,15 @@ def _of(model: str, batch: int, seq: int) -> Sizes:
 
 
 def _show(sizes: Sizes, dtype: str, say: Messages) -> None:
-    from rich.cells import cell_len
-
     done = list(steps(sizes))
     titles = [say(f"trace_{name}") for name in ("step", "shape", "parameters", "flops", "bytes", "growth")]
-    rows = [titles, *([say(f"trace_{step.name}"), *_cells(step, dtype)] for step in done)]
-    totals = map(sum, zip(*(step.costs(dtype) for step in done), strict=True))
-    rows.append([say("trace_total"), "", *(f"{total:,}" for total in totals), ""])
-    widths = [max(map(cell_len, column)) for column in zip(*rows, strict=True)]
-    for i, row in enumerate(rows):
-        cells = [left(row[0], widths[0]), *map(right, row[1:], widths[1:])]
-        show("  ".join(cells).rstrip(), bold=i in (0, len(rows) - 1))
+    rows = _rows(done, dtype, say, lambda number: f"{number:,}")
+    if not fits([max(map(columns, column)) for column in zip(titles, *rows, strict=True)]):
+        rows = _rows(done, dtype, say, _rounded)
+    head, *lines, total = table(titles, *rows)
+    show(head, bold=True)
+    show("\n".join(lines))
+    show(total, bold=True)
     linear, square = (sum(step.flops for step in done if step.growth.startswith(power)) for power in ("L ", "L²"))
     show()
     show(wrapped(say("trace_divisor", D=sizes.D, root=f"{math.sqrt(sizes.D):.1f}")))
@@ -145,6 +145,19 @@ def _show(sizes: Sizes, dtype: str, say: Messages) -> None:
     show(wrapped(say("trace_summary", L=sizes.L, share=share, equal=round(sizes.L * linear / square))))
 
 
-def _cells(step: Step, dtype: str) -> list[str]:
-    costs = (f"{cost:,}" if cost else "" for cost in step.costs(dtype))
+def _rows(done: list[Step], dtype: str, say: Messages, written: Callable[[int], str]) -> list[list[str]]:
+    """What each step makes and costs, and all together. written: a number as text."""
+    rows = [[say(f"trace_{step.name}"), *_cells(step, dtype, written)] for step in done]
+    totals = map(sum, zip(*(step.costs(dtype) for step in done), strict=True))
+    return [*rows, [say("trace_total"), "", *map(written, totals), ""]]
+
+
+def _cells(step: Step, dtype: str, written: Callable[[int], str]) -> list[str]:
+    costs = (written(cost) if cost else "" for cost in step.costs(dtype))
     return [" x ".join(map(str, step.shape)), *costs, f"O({step.growth})" if step.growth else ""]
+
+
+def _rounded(number: int) -> str:
+    """To three digits, for a narrow terminal."""
+    power = min(len(f"{number:,}".split(",")) - 1, len(UNITS) - 1)
+    return f"{number / 1000**power:.3g} {UNITS[power]}".rstrip()

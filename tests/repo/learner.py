@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import codecs
+import fcntl
 import json
 import os
 import pty
@@ -9,9 +11,12 @@ import re
 import select
 import shutil
 import signal
+import struct
 import subprocess
 import sys
+import termios
 import time
+from contextlib import suppress
 from pathlib import Path
 
 from trees import build_tree
@@ -115,6 +120,7 @@ class Terminal:
             os.chdir(cwd)
             os.execvpe(command[0], command, environment | {"TERM": environment.get("TERM", "xterm-256color")})
         self.raw = ""
+        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
 
     @property
     def screen(self) -> str:
@@ -128,7 +134,7 @@ class Terminal:
             assert time.monotonic() < end, f"expected {text!r} on the screen, which shows:\n{self.screen}"
             if select.select([self._descriptor], [], [], 0.1)[0]:
                 try:
-                    self.raw += os.read(self._descriptor, 65536).decode(errors="replace")
+                    self._read()
                 except OSError:  # the process has ended
                     assert text in self.screen, f"expected {text!r}, and the process ended with:\n{self.screen}"
         return self.screen
@@ -136,18 +142,23 @@ class Terminal:
     def send(self, keys: str) -> None:
         os.write(self._descriptor, keys.encode())
 
+    def resize(self, width: int) -> None:
+        """In columns."""
+        fcntl.ioctl(self._descriptor, termios.TIOCSWINSZ, struct.pack("HHHH", 40, width, 0, 0))
+
     def exit_code(self, seconds: float = 20) -> int:
         """Wait for the end."""
         end = time.monotonic() + seconds
         while time.monotonic() < end:
-            try:
-                if select.select([self._descriptor], [], [], 0.1)[0]:
-                    self.raw += os.read(self._descriptor, 65536).decode(errors="replace")
-            except OSError:
-                pass
-            pid, status = os.waitpid(self.pid, os.WNOHANG)
+            pid, status = os.waitpid(self.pid, os.WNOHANG)  # first, so that what it wrote last is read after it
+            with suppress(OSError):
+                while select.select([self._descriptor], [], [], 0 if pid else 0.1)[0]:
+                    self._read()
             if pid:
                 os.close(self._descriptor)
                 return os.waitstatus_to_exitcode(status)
         os.kill(self.pid, signal.SIGKILL)
         raise AssertionError(f"the process did not end; the screen shows:\n{self.screen}")
+
+    def _read(self) -> None:
+        self.raw += self._decoder.decode(os.read(self._descriptor, 65536))

@@ -18,6 +18,7 @@ from waiting import until
 
 from tiny_llm_course.grading.formats import EACH, TOGETHER, from_json
 from tiny_llm_course.stubs import make_stub
+from tiny_llm_course.terminal import signs
 
 ROOT = Path(__file__).resolve().parents[2]
 REFERENCE = ROOT / "src" / "tiny_llm_ref"
@@ -337,8 +338,9 @@ def test_hidden_tests_count_and_stay_hidden(submitted, grades, tmp_path):
     )
     [without] = [one for one in grades if one.name == "ann"]
     [one] = graded_as_json(submitted / "ann", "--hidden", hidden)
-    assert "  1 of 2  x.  ann" in TOGETHER["table"]([without])
-    assert "  0 of 2  -.  ann" in TOGETHER["table"]([one])
+    solved, failed, open_ = signs().solved, signs().failed, signs().open
+    assert f"  1 of 2  {solved}{open_}  ann" in TOGETHER["table"]([without])
+    assert f"  0 of 2  {failed}{open_}  ann" in TOGETHER["table"]([one])
     for form in EACH:  # what students see
         text = json.dumps(EACH[form](one))
         assert "First to fail: a test of your instructor's" in text

@@ -252,7 +252,7 @@ def test_of_many_failures_the_first_is_told(tree):
         result = tiny_llm_test(tree, "--week", "1", "--day", "4", "-k", "task_1")
         everything = tiny_llm_test(tree, "--week", "1", "--day", "4", "-k", "task_1", "--all")
     assert result.stdout.count("values differ (shape") == 1
-    assert re.search(r"x w1d4.1  RMSNorm: (\d\d) of \d+ failed", result.stdout)
+    assert re.search(r"✘ w1d4.1  RMSNorm: (\d\d) of \d+ failed", result.stdout)
     assert re.search(r"\d+ more failed: --all shows every failure, -v pytest's own output\.", result.stdout)
     assert everything.stdout.count("values differ (shape") > 10
 
@@ -285,7 +285,7 @@ def test_a_syntax_error_fails_only_the_tests_of_its_file(tree):
         result = tiny_llm_test(tree, "--week", "1", "--day", "4", "-k", tests)
     assert result.returncode == 1
     assert "SyntaxError" in result.stdout
-    assert "○ w1d4.1  RMSNorm: to be written\n  x w1d4.2  SiLU and SwiGLU: 1 of 1 failed" in result.stdout
+    assert "○ w1d4.1  RMSNorm: to be written\n  ✘ w1d4.2  SiLU and SwiGLU: 1 of 1 failed" in result.stdout
 
 
 def test_a_loop_that_does_not_end_is_cut_off(tree):
@@ -345,7 +345,7 @@ def test_code_that_ends_python(tree, code, said):
     with edited(tree, "basics.py", with_body(tree, "basics.py", "silu", "import os", code)):
         result = tiny_llm_test(tree, "--week", "1", "--day", "4", "-k", "silu_equals_mlx")
     assert result.returncode == 1
-    assert "x w1d4.2  " in result.stdout
+    assert "✘ w1d4.2  " in result.stdout
     assert "w1d4.2: test_task_2_silu_equals_mlx\n" in result.stdout
     assert said in result.stdout
     assert "hint:  ./course hint w1d4.2" in result.stdout

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
@@ -13,6 +14,7 @@ import pytest
 from test_text_commands import OVERHEAD, PROMPT, Reference, Terminal, as_line, call, checkpoint
 from thinking_checkpoint import ALWAYS, ANSWER, BY_ITSELF, COUNT, SWITCHED, THINKING, write_thinking
 
+from tiny_llm_course.terminal import COLOURS
 from tiny_llm_ref.models import load
 from tiny_llm_ref.thinking import Thinking
 
@@ -136,8 +138,9 @@ def test_dimmed_on_a_terminal(made: Maker) -> None:
         terminal.wait_for("> ")
         terminal.type("2+2?\n")
         shown = terminal.wait_for(r"end of text.*> ")
-        assert "\x1b[2mthinking:\x1b[0m\n\x1b[2mTwo\x1b[0m" in shown
-        assert f"\x1b[2manswer:\x1b[0m\n{ANSWER}\n" in shown
+        dimmed = f"\x1b[38;5;{COLOURS['dim']}m"
+        assert f"{dimmed}thinking:\n\x1b[0m{dimmed}Two\x1b[0m" in shown
+        assert re.search(rf"{re.escape(dimmed)}answer:\n\x1b\[0m{re.escape(ANSWER)}\n", shown)
         first = len("2+2?") + OVERHEAD
         assert f"{first} tokens in" in shown
         terminal.type("Again.\n")

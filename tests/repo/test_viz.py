@@ -219,7 +219,9 @@ def test_rope(tmp_path: Path) -> None:
         assert re.search(rf" {pair} .* {2 * np.pi / frequency:,.1f} ", text)
     for distance in (0, 1, 2, 4, 8, 19):
         score = np.cos(distance * frequencies).mean()
-        assert re.search(rf"^ +{distance} +{score:.2f} ?{signs()[3] * round(max(score, 0) * 18)}$", text, re.MULTILINE)
+        assert re.search(
+            rf"^ +{distance} +{score:.2f} ?{signs().full * round(max(score, 0) * 18)}$", text, re.MULTILINE
+        )
 
 
 def test_mask(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 from ..language import Messages
 from ..quiet import doubt_text
 from ..syllabus import select_days, select_task
-from ..terminal import left, right, show, wrapped
+from ..terminal import right, show, table_row, wrapped
 
 __all__ = ["Tables", "rung_name", "show_doubts", "speed"]
 
@@ -56,30 +56,31 @@ def show_limits(limits: dict[str, float], threads: int, doubt: str | None, words
     for name, unit in (("bandwidth", "GB/s"), ("float32", "GFLOP/s"), ("bfloat16", "GFLOP/s")):
         if limits[name]:
             speed = right(f"{limits[name] / 1e9:,.0f} {unit}", 16)
-            show(f"  {left(words(f'roofline_{name}'), 44)} {speed}{_mark(doubt)}")
+            show(table_row(words(f"roofline_{name}"), speed + _mark(doubt)))
 
 
 def show_rung(row: Row, twin: float, words: Messages) -> None:
     name = rung_name(row["rung"], words)
     if row["seconds"] is None:
-        show(f"  {left(name, 44)} {right(words('bench_open'), 16)}", dim=True)
+        show(table_row(name, right(words("bench_open"), 16)), dim=True)
         return
     seconds, limit = row["seconds"], row["limit"]
-    line = f"  {left(name, 44)} {right(f'{seconds * 1e6:,.1f} µs', 16)} {twin / seconds:10.1f} x"
-    share = f"   {words('bench_limit', percent=round(100 * limit))}" if limit else ""
-    show(line + share + _mark(row.get("doubt")))
+    share = f"  {words('bench_limit', percent=f'{100 * limit:3.0f}')}" if limit else ""
+    last = share + _mark(row.get("doubt"))
+    cells = [right(f"{seconds * 1e6:,.1f} µs", 16), f"{twin / seconds:10.1f} x", *([last] if last else [])]
+    show(table_row(name, *cells))
 
 
 def show_model_heading(prompt: int, words: Messages) -> None:
     show("\n" + words("bench_model", prompt=prompt), bold=True)
-    show(f"  {left('', 44)} {right(words('bench_prefill'), 16)} {right(words('bench_decode'), 16)}")
+    show(table_row("", right(words("bench_prefill"), 16), right(words("bench_decode"), 16)))
 
 
 def show_stage(row: Row, words: Messages) -> None:
     is_open = row["decode"] is None
     speeds = [words("bench_open")] * 2 if is_open else [speed(row[of]) for of in ("prefill", "decode")]
-    name = left(rung_name(row["stage"], words), 44)
-    show(f"  {name} {right(speeds[0], 16)} {right(speeds[1], 16)}{_mark(row.get('doubt'))}", dim=is_open)
+    last = right(speeds[1], 16) + _mark(row.get("doubt"))
+    show(table_row(rung_name(row["stage"], words), right(speeds[0], 16), last), dim=is_open)
 
 
 def show_standing(rows: list[Row], words: Messages) -> None:

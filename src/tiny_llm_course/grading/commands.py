@@ -19,7 +19,7 @@ from ..problems import CommandError, one_of, os_reason, reporting, say
 from ..runner import processors
 from ..terminal import show
 from ..workspace import Workspace
-from .formats import EACH, TOGETHER, from_json, table_line
+from .formats import EACH, TOGETHER, from_json, legend, table_line
 from .grades import Grade, Limits, grade_all
 from .html_report import html_report
 from .submissions import find_submissions
@@ -139,7 +139,7 @@ class _Progress:
     def end(self) -> None:
         self._clear()
         if self._prints:
-            show(Messages()("grade_legend"), dim=True)
+            show(legend(), dim=True)
 
     @staticmethod
     def _clear() -> None:

@@ -8,28 +8,40 @@ import json
 import re
 import xml.etree.ElementTree as ElementTree
 from collections.abc import Callable
+from itertools import groupby
 from typing import Any
 
 from ..catalogue import entry_of
 from ..language import Messages
 from ..syllabus import TaskId, select_task
+from ..terminal import signs
 from .grades import SOLVED, UNSOLVED, Grade, TaskGrade
 
-__all__ = ["EACH", "TOGETHER", "from_json", "table_line"]
+__all__ = ["EACH", "TOGETHER", "from_json", "legend", "table_line"]
 
 Json = dict[str, Any]
 
 
 def table_line(grade: Grade) -> str:
-    """Points, a sign for each task, name, and why it could not be tested."""
-    signs = "".join("x" if task.points else "." if task.outcome == UNSOLVED else "-" for task in grade.tasks)
+    """Points, a sign for each task, with a blank between days, name, and why it could not be tested."""
+    days = groupby(grade.tasks, key=lambda task: (task.task.week, task.task.day))
+    marks = " ".join("".join(map(_sign, tasks)) for _, tasks in days)
     problem = f"  {grade.problem.splitlines()[0]}" if grade.problem else ""
     points = Messages()("grade_points", points=f"{grade.points:>3}", count=len(grade.tasks))
-    return f"{points}  {signs}  {grade.name}{problem}"
+    return f"{points}  {marks}  {grade.name}{problem}"
+
+
+def legend() -> str:
+    """What the signs of a table mean."""
+    return Messages()("grade_legend", solved=signs().solved, failed=signs().failed, open=signs().open)
+
+
+def _sign(task: TaskGrade) -> str:
+    return signs().solved if task.points else signs().open if task.outcome == UNSOLVED else signs().failed
 
 
 def _table(grades: list[Grade]) -> str:
-    return "\n".join([*map(table_line, grades), Messages()("grade_legend")]) + "\n"
+    return "\n".join([*map(table_line, grades), legend()]) + "\n"
 
 
 def _csv(grades: list[Grade]) -> str:

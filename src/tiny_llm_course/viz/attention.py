@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-import shutil
+import sys
 
 import numpy as np
 
 from ..language import phrase
 from ..problems import CommandError
-from ..terminal import show, signs
+from ..terminal import show, signs, terminal_width
 from .labels import padded, shortened, token_labels
 from .output import Output
 from .page import attention_page
@@ -20,7 +20,7 @@ __all__ = ["show_attention"]
 LIMIT = 128  # tokens that a page can show
 ROWS = 24  # of the text
 LABEL = 12  # columns of a terminal
-DARKNESS = ((0.5, 0), (0.2, 1), (0.05, 2))  # from which weight on a cell gets which sign of the bar
+DARKNESS = ((0.5, "full"), (0.2, "half"), (0.05, "empty"))  # from which weight on a cell gets which piece of a bar
 
 
 def show_attention(
@@ -56,7 +56,7 @@ def _check(option: str, value: int, count: int) -> None:
 
 def _text(seen: Attention) -> str:
     """A line for each of the last tokens: a darker sign where it looks more, and the two it looks at most."""
-    width = shutil.get_terminal_size().columns
+    width = terminal_width(sys.stdout)
     first = max(0, len(seen.labels) - ROWS)
     with_signs = len(seen.labels) + 3 * LABEL + 16 <= width
     lines = [] if first == 0 else ["..."]
@@ -65,11 +65,13 @@ def _text(seen: Attention) -> str:
         most = "  ".join(f"{row[key]:4.0%} {shortened(seen.labels[key], LABEL)}" for key in best)
         lines.append(f"{padded(label, LABEL)} {''.join(map(_sign, row)) + '  ' if with_signs else ''}{most}".rstrip())
     if with_signs:
-        lines.append(" " * LABEL + " " + "  ".join(f"{signs()[3:][i]} ≥ {least:.0%}" for least, i in DARKNESS))
+        lines.append(
+            " " * LABEL + " " + "  ".join(f"{getattr(signs(), piece)} ≥ {least:.0%}" for least, piece in DARKNESS)
+        )
     return "\n".join(lines)
 
 
 def _sign(weight: float) -> str:
     if math.isnan(weight):
         return "?"
-    return next((signs()[3:][i] for least, i in DARKNESS if weight >= least), " ")
+    return next((getattr(signs(), piece) for least, piece in DARKNESS if weight >= least), " ")

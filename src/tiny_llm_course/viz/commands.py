@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from ..command_help import Command, Group
 from ..language import Lang
 from ..out import OUT, Out
 from ..problems import reporting
@@ -16,6 +17,7 @@ from ..text import DEFAULT_MODEL, Impl, MinP, Model, Temp, TopK, TopP
 __all__ = ["app"]
 
 app = typer.Typer(
+    cls=Group,
     help="Draw what happens inside of a model, or of a kernel: pictures, and a few lines of text.",
     no_args_is_help=True,
     add_completion=False,
@@ -26,7 +28,7 @@ Prompt = Annotated[
 ]
 
 
-@app.command()
+@app.command(cls=Command)
 def attention(
     model: Model = DEFAULT_MODEL,
     prompt: Prompt = None,
@@ -45,7 +47,7 @@ def attention(
         show_attention(Output(out, words), model, impl, prompt, layer, head, draws_all)
 
 
-@app.command()
+@app.command(cls=Command)
 def rope(
     dims: Annotated[int, typer.Option(metavar="D", help="Numbers in a head: two for each pair.")] = 64,
     base: Annotated[float, typer.Option(metavar="N", help="The larger, the slower the last pairs turn.")] = 1_000_000,
@@ -62,7 +64,7 @@ def rope(
         show_rope(Output(out, words), impl, dims, base, positions)
 
 
-@app.command()
+@app.command(cls=Command)
 def mask(
     queries: Annotated[int, typer.Option(metavar="L", help="The queries are the last of the positions.")] = 5,
     keys: Annotated[int, typer.Option(metavar="S", help="How many positions there are.")] = 8,
@@ -81,7 +83,7 @@ def mask(
         show_mask(Output(out, words), impl, queries, keys, lengths)
 
 
-@app.command()
+@app.command(cls=Command)
 def sampling(
     model: Model = DEFAULT_MODEL,
     prompt: Prompt = None,
@@ -103,7 +105,7 @@ def sampling(
         show_sampling(Output(out, words), model, impl, prompt, tokens, settings)
 
 
-@app.command()
+@app.command(cls=Command)
 def kernel(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="A Python script that runs kernels in Metal.")],
     call: Annotated[int, typer.Option(metavar="N", help="Which kernel call of the script. The first is 1.")] = 1,
@@ -119,7 +121,7 @@ def kernel(
         show_kernel(Output(out, words), file, call, threadgroup)
 
 
-@app.command()
+@app.command(cls=Command)
 def schedule(
     file: Annotated[Path, typer.Argument(metavar="RUN.json", help="A run that `tiny-llm batch --record` wrote.")],
     out: Annotated[

@@ -9,7 +9,7 @@ from metal_host import Counts, MetalKernelError
 
 from ..language import Messages, phrase
 from ..problems import CommandError
-from ..terminal import left, right, show
+from ..terminal import show, table
 from .kernel_call import Call, Sizes, call_in
 from .kernel_drawing import draw_kernel, title_of
 from .kernel_steps import Step, folded, steps_of
@@ -80,28 +80,21 @@ def _error_text(call: Call, error: MetalKernelError, say: Messages) -> str:
 
 def _counts_text(counts: Counts, spaces: Mapping[str, str], say: Messages) -> str:
     """A table of all threadgroups' traffic, and how often they waited."""
-    rows = [["", *(say(f"viz_kernel_{column}") for column in _COLUMNS)]]
+    head = ["", *(say(f"viz_kernel_{column}") for column in _COLUMNS)]
+    rows = []
     for group, hidden in ((counts.buffers, "conflicts"), (counts.variables, "lines")):
         for name, traffic in group.items():
             if not traffic.read + traffic.written:
                 continue
             numbers = ["" if c == hidden else f"{getattr(traffic, c):,}" for c in _COLUMNS]
             rows.append([f"{name} ({spaces.get(name, 'threadgroup')})", *numbers])
-    widths = [max(map(_width, column)) for column in zip(*rows, strict=True)]
-    lines = ["  ".join([left(row[0], widths[0]), *map(right, row[1:], widths[1:])]).rstrip() for row in rows]
     said = say(
         "viz_kernel_counts",
         threadgroups=counts.threadgroups,
         barriers=counts.barriers,
         operations=counts.simd_operations + counts.simd_barriers,
     )
-    return "\n".join([said, *lines])
-
-
-def _width(text: str) -> int:
-    from rich.cells import cell_len
-
-    return cell_len(text)
+    return "\n".join([said, *table(head, *rows)])
 
 
 def _position(text: str) -> Sizes:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from importlib import import_module
 from typing import TypeAlias
 
@@ -11,7 +12,7 @@ from numpy.typing import NDArray
 from ..language import phrase
 from ..problems import CommandError
 from ..session import package_of
-from ..terminal import show, signs
+from ..terminal import show, signs, terminal_width
 from .labels import padded
 from .output import Output
 
@@ -20,6 +21,7 @@ __all__ = ["Mask", "masks_of", "show_mask"]
 Mask: TypeAlias = NDArray[np.bool_]  # L x S: which keys each query sees
 
 MAX_KEYS, MAX_ROWS = 32, 8
+MAX_ROOM = 3 * (2 * MAX_KEYS + 5)  # columns that three masks take
 
 
 def show_mask(output: Output, impl: str, queries: int, keys: int, lengths: str) -> None:
@@ -38,7 +40,7 @@ def show_mask(output: Output, impl: str, queries: int, keys: int, lengths: str) 
     for length in row_lengths:
         show("\n" + say("viz_mask_length", length=length, keys=keys))
         show(_text(masks_of(causal, length), [say(f"viz_mask_{name}") for name in ("causal", "padding", "both")]))
-    show("\n" + say("viz_mask_legend", seen=signs()[3], hidden=signs()[5]) + "\n", dim=True)
+    show("\n" + say("viz_mask_legend", seen=signs().full, hidden=signs().empty) + "\n", dim=True)
 
     def draw() -> bytes:
         from .mask_drawing import draw_mask
@@ -56,13 +58,21 @@ def masks_of(causal: Mask, length: int) -> list[Mask]:
 
 def _text(masks: list[Mask], names: list[str]) -> str:
     L, S = masks[0].shape
-    full, _, empty = tuple(signs()[3:])
-    width = max(2 * S, 16) + 5
-    lines = ["".join(padded(f"     {name}", width) for name in names)]
-    for query in range(L):
-        cells = (" ".join(full if seen else empty for seen in mask[query]) for mask in masks)
-        lines.append("".join(padded(f"{S - L + query:4} {row}", width) for row in cells))
+    room = terminal_width(sys.stdout) if sys.stdout.isatty() else MAX_ROOM
+    gap = " " if room >= 2 * S + 5 else ""
+    width = max((1 + len(gap)) * S, 16) + 5
+    beside = max(1, room // width)  # masks
+    lines = []
+    for first in range(0, len(masks), beside):
+        lines.append("".join(padded(f"     {name}", width) for name in names[first : first + beside]))
+        for query in range(L):
+            cells = (gap.join(map(_sign, mask[query])) for mask in masks[first : first + beside])
+            lines.append("".join(padded(f"{S - L + query:4} {row}", width) for row in cells))
     return "\n".join(line.rstrip() for line in lines)
+
+
+def _sign(is_seen: bool) -> str:
+    return signs().full if is_seen else signs().empty
 
 
 def _lengths(text: str, keys: int) -> list[int]:

@@ -63,7 +63,7 @@ def show_rope(output: Output, impl: str, dims: int, base: float, positions: int)
     distances = sorted({0, positions - 1, *(2**i for i in range((positions - 1).bit_length()))})
     for distance in distances:
         score = float(turns.scores[distance])
-        show(f"{distance:5} {score:6.2f} {signs()[3] * round(max(score, 0) * BAR)}".rstrip())
+        show(f"{distance:5} {score:6.2f} {signs().full * round(max(score, 0) * BAR)}".rstrip())
     show()
 
     def draw() -> bytes:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Iterable
 from dataclasses import dataclass
 from importlib import import_module
+from itertools import zip_longest
 from typing import Any
 
 import mlx.core as mx
@@ -12,7 +15,7 @@ import numpy as np
 from ..language import Messages, phrase
 from ..problems import CommandError
 from ..session import package_of
-from ..terminal import right, show, signs
+from ..terminal import right, show, signs, terminal_width
 from .labels import padded
 from .output import Output
 from .subject import Array, Subject, given_or
@@ -20,7 +23,8 @@ from .subject import Array, Subject, given_or
 __all__ = ["Step", "percent", "show_sampling"]
 
 LABEL = 14  # columns of a terminal
-COLUMN = 13
+COLUMN, NARROW = 13, 8  # the second where the terminal has no room for the first
+BAR = 20
 MAX_TOKENS = 40
 
 
@@ -94,14 +98,18 @@ def _text(steps: list[Step], best: list[int], labels: list[str], say: Messages) 
     """A line for each token, a column for each step, and a bar for the last step."""
     names = [*labels, say("viz_sampling_rest")]
     columns = [step.shares(best) for step in steps]
-    lines = [" " * LABEL + "".join(right(step.name, COLUMN) for step in steps)]
+    room = terminal_width(sys.stdout) - LABEL - 2 if sys.stdout.isatty() else COLUMN * len(steps) + BAR
+    width = COLUMN if COLUMN * len(steps) + BAR <= room else NARROW
+    heads = [[step.name] if width == COLUMN else step.name.split(" ") for step in steps]
+
+    def line(name: str, cells: Iterable[str]) -> str:
+        return padded(name, LABEL) + "".join(right(cell, width) for cell in cells)
+
+    lines = [line("", cells) for cells in zip_longest(*heads, fillvalue="")]
     for name, *shares in zip(names, *columns, strict=True):
-        bar = signs()[3] * round(20 * shares[-1])
-        lines.append(
-            f"{padded(name, LABEL)}{''.join(right(percent(share), COLUMN) for share in shares)}  {bar}".rstrip()
-        )
-    lines.append(padded(say("viz_sampling_kept"), LABEL) + "".join(right(f"{step.kept:,}", COLUMN) for step in steps))
-    return "\n".join(lines)
+        bar = signs().full * round(max(0, min(BAR, room - width * len(steps))) * shares[-1])
+        lines.append(f"{line(name, map(percent, shares))}  {bar}".rstrip())
+    return "\n".join([*lines, line(say("viz_sampling_kept"), (f"{step.kept:,}" for step in steps))])
 
 
 def percent(share: float) -> str:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from ..language import Messages, phrase
 from ..problems import CommandError
-from ..terminal import left, right, show
+from ..terminal import right, show, table_row
 from .output import Output
 from .schedule_page import schedule_page
 from .schedule_run import KINDS, Run, read_run
@@ -57,4 +57,4 @@ def _text(run: Run, say: Messages) -> str:
     if run.pages is not None:
         most = max(step.pages_used or 0 for step in run.steps)
         rows.append(("viz_schedule_most_pages", f"{most:,} / {run.pages:,}"))
-    return "\n".join(f"  {left(say(key), 44)} {right(value, 12)}" for key, value in rows)
+    return "\n".join(table_row(say(key), right(value, 12)) for key, value in rows)

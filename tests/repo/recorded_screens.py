@@ -1,0 +1,143 @@
+"""Runs every command in the terminal that it finds itself in, at several widths and in both languages.
+
+    python recorded_screens.py ROOT ITEMS     in a clone. ROOT: the repository. ITEMS: JSON, a list of Screens' fields
+
+Each screen begins with a line of MARK and its number. What takes long is computed once, or taken from what was
+measured before; what is printed of it is always printed by the command.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import functools
+import importlib
+import itertools
+import json
+import os
+import struct
+import subprocess
+import sys
+import termios
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+MARK = "\x1e"
+LOCALES = {"en": "en_US.UTF-8", "ja": "ja_JP.UTF-8"}
+SAID = ["/help", "/system Answer in short.", "Hello! Who are you?", "/reset", "/exit"]
+
+
+def main(root: Path, items: list[dict[str, Any]]) -> None:
+    from tiny_llm_course.commands import app
+
+    prepare(root)
+    for number, item in enumerate(items):
+        os.environ["LANG"] = LOCALES[item["language"]]
+        fcntl.ioctl(1, termios.TIOCSWINSZ, struct.pack("HHHH", 40, item["width"], 0, 0))
+        print(f"{MARK}{number}", flush=True)
+        with contextlib.suppress(SystemExit):
+            app(item["arguments"], prog_name="./course")
+        sys.stdout.flush()
+
+
+def prepare(root: Path) -> None:
+    """Put what is known in place of what takes long."""
+    module = functools.partial(importlib.import_module, package="tiny_llm_course")
+    os.execv = execute  # type: ignore[assignment]
+    models, runs = importlib.import_module("tiny_llm_ref.models"), module(".runner")
+    models.load = functools.cache(models.load)
+    tests = Tests(runs.run_tests)
+    for name in (".running", ".watch"):
+        module(name).run_tests = tests
+    module(".watch")._Watch._happenings = lambda watch: iter("lhrq")
+    module(".chat")._read_line = itertools.cycle(SAID).__next__
+    ladder = json.loads((root / "benches/results/ladder.json").read_text(encoding="utf-8"))
+    module(".bench.run").measure = lambda *arguments: measured(ladder)
+    module(".bench.run").compile_for = lambda *arguments: None
+    module(".roofline").measure_speeds = speeds(ladder["limits"])
+    module(".serving_end").Ending.serve = ends_at_once
+    module(".grading.commands").grade_all = graded
+    for name in (".doctor", ".bridge"):
+        module(name).subprocess = Programs()
+    module(".export")._commit = lambda folder: None
+    module(".viz.output").Output.picture = lambda output, name, draw: output.file(name, b"")
+
+
+def measured(ladder: dict[str, Any]) -> Iterator[tuple[str, Any]]:
+    """What bench finds on a machine that is busy, so that marks and notes are shown, too."""
+    yield "threads", ladder["threads"]
+    yield "limits_doubt", "busy"
+    yield "limits", ladder["limits"]
+    for name in ("kernels", "model"):
+        for row in ladder[name]:
+            yield name, row | {"doubt": "busy"}
+
+
+class Tests:
+    """Tests run once. Later runs with the same arguments end as the first did."""
+
+    def __init__(self, run: Any):
+        self._run, self._known = run, {}
+
+    def __call__(self, days: Any, package: str, arguments: Any = (), update: Any = None, **options: Any) -> Any:
+        key = (*(day.test_file for day in days), package, *arguments)
+        if key not in self._known:
+            self._known[key] = self._run(days, package, arguments, **options)
+        if update:
+            update(self._known[key])
+        return self._known[key]
+
+
+def execute(program: str, words: list[str]) -> None:
+    """Instead of becoming a program. Readline has told the terminal's width to the environment that programs inherit,
+    but not to Python, and the width has changed since."""
+    subprocess.run([program, *words[1:]], env=dict(os.environ))
+
+
+class Programs:
+    """The module subprocess. Programs that are only asked something run once."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, Any] = {}
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(subprocess, name)
+
+    def run(self, words: list[str], **options: Any) -> Any:
+        key = f"{words} {options}"
+        if key not in self._known:
+            self._known[key] = subprocess.run(words, **options)
+        return self._known[key]
+
+
+def speeds(limits: dict[str, Any]) -> Any:
+    def measure(package: str, progress: Any = lambda what: None) -> Any:
+        progress("multiplying float32")
+        return importlib.import_module(f"{package}.kernels.roofline").Speeds(**limits)
+
+    return measure
+
+
+async def ends_at_once(ending: Any, listener: Any) -> None:
+    """A server, where it would wait for requests."""
+    listener.close()
+
+
+def graded(submissions: Any, days: Any, hidden: Any, limits: Any, jobs: int, on_grade: Any) -> Any:
+    """All tasks of a course, as a submission may have done them."""
+    from tiny_llm_course.grading.grades import FAILED, SOLVED, UNSOLVED, Grade, TaskGrade
+
+    outcomes = [SOLVED, SOLVED, FAILED, UNSOLVED]
+    tasks = [task.id for day in days for task in day.tasks]
+    grades = [
+        Grade(submission.name, tuple(TaskGrade(task, 1, 2, outcomes[i % 4]) for i, task in enumerate(tasks)), problem)
+        for submission, problem in zip(submissions, ("", "the tests did not end within 300 seconds"), strict=False)
+    ]
+    for grade in grades:
+        on_grade(grade)
+    return grades
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), json.loads(Path(sys.argv[2]).read_text(encoding="utf-8")))
