@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
@@ -140,7 +139,7 @@ def test_dimmed_on_a_terminal(made: Maker) -> None:
         shown = terminal.wait_for(r"end of text.*> ")
         dimmed = f"\x1b[38;5;{COLOURS['dim']}m"
         assert f"{dimmed}thinking:\n\x1b[0m{dimmed}Two\x1b[0m" in shown
-        assert re.search(rf"{re.escape(dimmed)}answer:\n\x1b\[0m{re.escape(ANSWER)}\n", shown)
+        assert f"answer:\n\x1b[0m{ANSWER}\n" in shown
         first = len("2+2?") + OVERHEAD
         assert f"{first} tokens in" in shown
         terminal.type("Again.\n")
