@@ -18,7 +18,7 @@ from .terminal import StatusLine
 __all__ = ["COMPILE", "Compiled", "compile_files", "compile_for"]
 
 COMPILE = """
-import json, os, sys
+import json, os, signal, sys
 from concurrent.futures import ThreadPoolExecutor
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
@@ -67,6 +67,11 @@ processors = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") el
 pool = ThreadPoolExecutor(processors)
 try:
     list(pool.map(make, waiting))
+except KeyboardInterrupt:
+    may_start = False
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    os.killpg(0, signal.SIGINT)  # for a compiler that began after the first one
+    raise
 finally:
     pool.shutdown(cancel_futures=True)
 """  # of a folder `kernels` the files that are named; nothing else of its package is run
@@ -164,7 +169,7 @@ def compile_for(package: str, kernels: Collection[str], words: Messages) -> None
         return
     folder = Path(extension.__file__ or "").parent
     compiled = compile_files(folder, [f"{name}.cpp" for name in kernels], words)
-    if compiled.names:
+    if compiled.names and not compiled.problems:
         say(words("compile_all", seconds=f"{compiled.seconds:.0f}"))
 
 

@@ -12,13 +12,14 @@ from typing import Any, NamedTuple, TypeVar
 
 from .language import Messages
 
-__all__ = ["AGAIN", "BUSY", "Counters", "Quiet", "counters", "doubt_text", "processors"]
+__all__ = ["AGAIN", "BUSY", "MOST_SECONDS", "Counters", "Quiet", "counters", "doubt_text", "processors"]
 
 T = TypeVar("T")
 
 BUSY = "busy"  # why a figure is in doubt: other programs ran
 AGAIN, AGAIN_IN_ALL = 2, 8  # how often a figure, and all of a run together, are measured again
 MOST_OTHERS = 0.5  # processors that other programs may use of those that the kernels need
+MOST_SECONDS = 20.0  # what takes longer is not measured again: somebody waits
 LEAST_SECONDS = 0.2  # in less time the system's ticks, of 10 ms, say nothing
 
 
@@ -57,29 +58,29 @@ class Quiet:
 
         best: of two results of work. Other programs only slow it down, so the best of several comes nearest.
         """
-        found, others = self._watched(work)
+        found, others, seconds = self._watched(work)
         problem = BUSY if self._disturbs(others) else doubt(found)
         for _ in range(self._again):
-            if problem is None or not self._left:
+            if problem is None or not self._left or seconds > MOST_SECONDS:
                 break
             self._left -= 1
             self._tell(problem, others)
-            again, others = self._watched(work)
+            again, others, seconds = self._watched(work)
             found = best(found, again)
             problem = BUSY if self._disturbs(others) else doubt(found)
         if problem == BUSY:
             self.most = max(self.most, others)
         return found, problem
 
-    def _watched(self, work: Callable[[], T]) -> tuple[T, float]:
-        """What work gives, and how many processors other programs used meanwhile."""
+    def _watched(self, work: Callable[[], T]) -> tuple[T, float, float]:
+        """What work gives, how many processors other programs used meanwhile, and how many seconds it took."""
         before = self._read()
         found = work()
         after = self._read()
         seconds = after.wall - before.wall
         if before.all is None or after.all is None or seconds < LEAST_SECONDS:
-            return found, 0.0
-        return found, (after.all - before.all - (after.own - before.own)) / seconds
+            return found, 0.0, seconds
+        return found, (after.all - before.all - (after.own - before.own)) / seconds, seconds
 
     def _disturbs(self, others: float) -> bool:
         return others > self._spare + MOST_OTHERS

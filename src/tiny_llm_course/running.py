@@ -27,6 +27,7 @@ from .workspace import ROOT, Place, Workspace
 
 __all__ = ["Kept", "keep_progress", "run", "show_failure", "show_outcome"]
 
+DAY = re.compile(r"(?:w(?P<week>\d+)d|(?P<number>\d+)\.)(?P<day>\d+)")  # w1d2 or 1.2
 NONE_CHOSEN = 5  # pytest's exit code
 MAX_PROCESSES = 8  # each needs about a quarter of a gigabyte
 
@@ -44,13 +45,16 @@ def run(
 ) -> None:
     """Test the course, a week, a day or a task, and show the first thing to mend.
 
-    One task: ./course test w1d1.1, or ./course test --week 1 --day 1 -- -k task_1
+    One task: ./course test w1d1.1, or ./course test --week 1 --day 1 -- -k task_1. One day: ./course test w1d1
     Any other option goes to pytest, whose own output is then shown: -v, -x, --lf, --pdb, --junitxml=FILE, ...
     """
     with reporting(lang) as say:
         package = package_of(impl)
         arguments = context.args
-        if arguments and re.fullmatch(r"w\d+d\d+\.\d+", arguments[0].lower()):
+        if arguments and (named := DAY.fullmatch(arguments[0].lower())):
+            week, day = named["week"] or named["number"], named["day"]
+            arguments = arguments[1:]
+        elif arguments and re.match(r"w\d", arguments[0].lower()):
             task = asked_task(arguments[0]).id
             week, day = str(task.week), str(task.day)
             arguments = ["-k", f"test_task_{task.task}_", *arguments[1:]]

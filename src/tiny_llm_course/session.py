@@ -171,6 +171,7 @@ class Session:
         self._settings = settings
         with needing(settings.needs):
             sampler, self._generate = import_module(f"{package}.sampler"), import_module(f"{package}.generate")
+            _sampler(sampler, COURSE_SAMPLING | settings.given)  # a stub says so before a model is loaded
             self._engine = Engine(settings.wanted)
             advised = {k: v for k, v in self._engine.sampling.items() if k not in settings.given}
             self._sampler = _sampler(sampler, COURSE_SAMPLING | advised | settings.given)

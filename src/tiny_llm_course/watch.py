@@ -59,6 +59,7 @@ class _Watch:
         self._saved: SimpleQueue[None] = SimpleQueue()
         self._stop = threading.Event()
         self._folder = Workspace().package
+        self._tested: Task | None = None
         self._is_listed = False  # whether the list of the current week is shown
         self._times: dict[Path, tuple[int, int]] = {}  # of the files that were tested last
 
@@ -82,7 +83,8 @@ class _Watch:
             case "saved" | "r":
                 self._test()
             case "n":
-                self._task = _after(self._task, workspace)
+                if self._task == self._tested:  # not if it was solved: then the next one waits already
+                    self._task = _after(self._task, workspace)
                 self._test()
             case "h":
                 self._clear()
@@ -103,7 +105,7 @@ class _Watch:
             show("\n" + self._say("watch_list"), dim=True)
 
     def _test(self) -> None:
-        self._times = _times(self._folder)
+        self._times, self._tested = _times(self._folder), self._task
         self._clear()
         show(self._say("watch_running", task=self._task.id), dim=True)
         day, number = day_of(self._task.id), self._task.id.task
@@ -130,7 +132,7 @@ class _Watch:
 
     def _clear(self) -> None:
         if os.environ.get("TERM", "dumb") != "dumb":
-            sys.stdout.write("\x1b[2J\x1b[3J\x1b[H")
+            sys.stdout.write("\x1b[2J\x1b[H")
         sys.stdout.flush()
 
     def _happenings(self) -> Iterator[str]:

@@ -101,7 +101,12 @@ def test_a_compiler_that_is_too_old(clone, tmp_path):
 def test_no_bridge_and_one_that_fits(clone):
     shutil.rmtree(clone.file("kernels/built"), ignore_errors=True)
     _, found, days = checks(clone)
-    row = {"name": "bridge", "state": "warning", "found": "the bridge to MLX is not built", "fix": "./course build-ext"}
+    row = {
+        "name": "bridge",
+        "state": "warning",
+        "found": "the bridge that connects your kernels to MLX is not built yet; week 2 needs it",
+        "fix": "./course build-ext",
+    }
     assert found["bridge"] == row
     assert days["2.2"], "it can be built"
     clone.file("kernels/built").mkdir()

@@ -101,7 +101,7 @@ def test_a_first_task_runs_in_the_model(clone: Clone, expected: str) -> None:
     assert clone.run("test", "w1d1.1").returncode == 0
     run = clone.run("main", "--impl", "mine", "--fill", *TEXT)
     assert (run.returncode, run.stdout) == (0, expected)
-    assert f"your code: w1d1.1; the reference's: the other tasks ({FILLED - 1})\n" in run.stderr
+    assert f"your code: w1d1.1; the reference's: the {FILLED - 1} other tasks that this command needs\n" in run.stderr
     assert "the same 12 tokens as the reference" in run.stderr
     assert sources(clone) == before
     edit(clone, "attention.py", " * scale  # N.., L, S", "")
@@ -115,10 +115,12 @@ def test_whose_code_ran(clone: Clone, expected: str) -> None:
     (clone.root / "progress.txt").write_text("w1d1.1 solved\nw1d1.2 solved\nw1d3.1 solved\nw1d4.1 skipped\n")
     told = clone.run("main", "--impl", "mine", "--fill", *TEXT).stderr
     assert (
-        f"your code: w1d1, w1d3.1, w1d3.2 (not passed yet); the reference's: the other tasks ({FILLED - 4})\n" in told
+        "your code: w1d1, w1d3.1, w1d3.2 (not passed yet); "
+        f"the reference's: the {FILLED - 4} other tasks that this command needs\n" in told
     )
     told = clone.run("main", "--impl", "mine", "--fill", *TEXT, LANG="ja_JP.UTF-8").stderr
-    assert f"自分のコード: w1d1, w1d3.1, w1d3.2（テスト未合格）、模範解答: 残りの課題 {FILLED - 4} 個\n" in told
+    assert "自分のコード: w1d1, w1d3.1, w1d3.2（テスト未合格）、" in told
+    assert f"模範解答: このコマンドに必要なほかの課題 {FILLED - 4} 個\n" in told
     (clone.root / "progress.txt").unlink()
     write(clone, *(task.id for task in tasks()))
     run = clone.run("main", "--impl", "mine", "--fill", *TEXT)

@@ -139,6 +139,8 @@ def test_the_step_after_each_day_is_in_its_chapter():
         shown = [(ROOT / f"book/outputs/{name}.txt").read_text().partition("\n")[0] for name in outputs]
         listed = [f"$ {line}" for line in chapter.splitlines() if line.startswith("./course ")]
         assert any(line.startswith(f"$ {command_of(day)}") for line in [*shown, *listed]), day
+        if "./course python " in command_of(day):  # runs what was written on that day
+            assert "from tiny_llm." in (ROOT / command_of(day).removeprefix("./course python ")).read_text()
 
 
 def test_a_task_that_fails_again_is_open_again(clone):

@@ -8,7 +8,7 @@ import pytest
 from busy import counters_of
 
 from tiny_llm_course import quiet
-from tiny_llm_course.quiet import AGAIN, AGAIN_IN_ALL, BUSY, Counters, Quiet, counters
+from tiny_llm_course.quiet import AGAIN, AGAIN_IN_ALL, BUSY, MOST_SECONDS, Counters, Quiet, counters
 
 
 @pytest.fixture(autouse=True)
@@ -51,6 +51,12 @@ def test_what_stays_busy_is_in_doubt():
     assert measured.measure(9, 7, 8) == (7, BUSY)
     assert len(measured.told) == AGAIN
     assert measured.quiet.most == pytest.approx(1.5)
+
+
+def test_what_takes_long_is_measured_once():
+    measured = Measured(2.0, seconds=MOST_SECONDS + 1)
+    assert measured.measure(9) == (9, BUSY)
+    assert measured.told == []
 
 
 def test_a_run_does_not_measure_again_forever():

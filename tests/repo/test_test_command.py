@@ -73,6 +73,27 @@ def test_a_stub_is_one_screen(tree, separator):
     assert result.stderr == ""
 
 
+@pytest.mark.parametrize("name", ["w1d1", "1.1", "W1D1"])
+def test_a_day_by_its_name(tree, name):
+    shown = tiny_llm_test(tree, name).stdout
+    assert re.findall(r"^  ○ (\S+)", shown, re.MULTILINE) == ["w1d1.1", "w1d1.2"]
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("w1d1.9", "there is no task 'w1d1.9'; "),
+        ("w1d99", "week 1 has no day '99'; "),
+        ("w9d1", "there is no week '9'; "),
+        ("w1", "there is no task 'w1'; "),
+    ],
+)
+def test_a_name_that_does_not_exist(tree, name, message):
+    result = tiny_llm_test(tree, name)
+    assert (result.returncode, result.stdout) == (2, "")
+    assert message in result.stderr
+
+
 def test_in_japanese(tree):
     result = tiny_llm_test(tree, "--week", "1", "--day", "1", "--lang", "ja", "-k", "task_1")
     assert (

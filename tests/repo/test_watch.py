@@ -39,6 +39,8 @@ def test_a_task_from_stub_to_solution(clone):
     assert "47 passed" in screen
     assert "Everything a transformer knows about other tokens" in screen
 
+    terminal.send("n")  # the next one, which waits already, and not the one after it
+    terminal.wait_for("Week 1 Day 1 Task 2: linear is yours to write")
     terminal.send("r")
     terminal.wait_for("Week 1 Day 1 Task 2: linear is yours to write")
     terminal.send("n")

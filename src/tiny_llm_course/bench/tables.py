@@ -21,6 +21,7 @@ class Tables:
     def __init__(self, words: Messages):
         self._words = words
         self._about: Row = {}  # threads, and why the limits are in doubt
+        self._has_limits = False  # these are measured again, and shown once
         self._case: tuple[str, str] | None = None  # whose heading was printed last
         self._twin = 0.0  # its seconds
         self._stages: list[Row] = []
@@ -29,7 +30,8 @@ class Tables:
         """name: kernels or model, and value is a row; or threads, limits_doubt, or limits."""
         if name in ("threads", "limits_doubt"):
             self._about[name] = value
-        elif name == "limits" and self._case is None:
+        elif name == "limits" and not self._has_limits:
+            self._has_limits = True
             show_limits(value, self._about["threads"], self._about["limits_doubt"], self._words)
         elif name == "kernels":
             self._kernel(value)
