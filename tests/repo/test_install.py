@@ -97,10 +97,10 @@ def test_what_was_installed_is_said_and_kept(without_serve, monkeypatch):
     assert missing("serve") == ["absent"]
     run = call("install", "serve", "--lang", "en")
     assert run.exit_code == 0
-    assert run.stdout.startswith("Installed serve: 1 packages in ")
+    assert run.stdout.startswith("Installed: serve. New packages: 1, in ")
     assert "-G serve" in (without_serve / "options").read_text()
     installing(monkeypatch, "raise SystemExit('this is not called again')")
-    assert call("install", "serve", "--lang", "en").stdout == "Installed serve: 0 packages in 0 s.\n"
+    assert call("install", "serve", "--lang", "en").stdout == "Installed: serve. New packages: 0, in 0 s.\n"
 
 
 @pytest.mark.parametrize(
