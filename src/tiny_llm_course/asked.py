@@ -8,7 +8,7 @@ from .language import Phrase, phrase
 from .problems import CommandError
 from .syllabus import Day, SyllabusError, Task, select_days, select_task, tasks, weeks
 
-__all__ = ["asked_days", "asked_task"]
+__all__ = ["asked_day", "asked_days", "asked_task"]
 
 
 def asked_task(name: str) -> Task:
@@ -21,6 +21,12 @@ def asked_task(name: str) -> Task:
         if meant:
             raise CommandError("task_misspelt", name=name, meant=meant) from None
         raise CommandError("task_unknown", name=name, example=tasks()[0].id) from None
+
+
+def asked_day(name: str) -> Day | None:
+    """The day with this name, such as 1.2. None if that names no day. Raises a CommandError if there is no such day."""
+    match = re.fullmatch(r"(\d+)\.(\d+)", name)
+    return asked_days(match[1], match[2])[0] if match else None
 
 
 def asked_days(week: str | None, day: str | None) -> list[Day]:

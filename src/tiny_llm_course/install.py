@@ -110,8 +110,8 @@ def _run(command: list[str], names: list[str]) -> None:
     run = subprocess.run(command, cwd=ROOT if IS_CLONE else None, env=os.environ | settings)
     left_over = [package for name in names for package in missing(name)]
     if run.returncode or left_over:
-        ended, absent = phrase("exit_code", code=run.returncode), phrase("install_absent", names=", ".join(left_over))
-        reason = absent if left_over else ended
+        ended = phrase("exit_code", code=run.returncode)
+        reason = phrase("install_absent", names=", ".join(left_over)) if left_over else ended
         raise CommandError("install_failed", command=" ".join(command), reason=reason, exit_code=1)
     if (Path(sys.prefix) / "pdm").exists():
         asked = [*DEFAULT, *(part for name in WHAT if not missing(name) for part in WHAT[name])]

@@ -11,7 +11,7 @@ from typing import Annotated
 
 import typer
 
-from .asked import asked_days, asked_task
+from .asked import asked_day, asked_days, asked_task
 from .build_ext import ensure_bridge
 from .catalogue import entry_of
 from .language import Lang, Messages, phrase
@@ -20,14 +20,13 @@ from .problems import CommandError, reporting
 from .progress import SKIPPED, SOLVED
 from .runner import Result, Run, files_of, processors, pytest_command, run_tests
 from .session import PACKAGES, package_of
-from .syllabus import Day, TaskId
+from .syllabus import Day, TaskId, day_of
 from .task_lines import TaskLines, open_task_of
 from .terminal import show, wrapped
 from .workspace import ROOT, Place, Workspace
 
 __all__ = ["Kept", "keep_progress", "run", "show_failure", "show_outcome"]
 
-DAY = re.compile(r"(?:w(?P<week>\d+)d|(?P<number>\d+)\.)(?P<day>\d+)")  # w1d2 or 1.2
 NONE_CHOSEN = 5  # pytest's exit code
 MAX_PROCESSES = 8  # each needs about a quarter of a gigabyte
 
@@ -50,21 +49,24 @@ def run(
     """
     with reporting(lang) as say:
         package = package_of(impl)
-        arguments = context.args
-        if arguments and (named := DAY.fullmatch(arguments[0].lower())):
-            week, day = named["week"] or named["number"], named["day"]
-            arguments = arguments[1:]
-        elif arguments and re.match(r"w\d", arguments[0].lower()):
-            task = asked_task(arguments[0]).id
-            week, day = str(task.week), str(task.day)
-            arguments = ["-k", f"test_task_{task.task}_", *arguments[1:]]
-        days = asked_days(week, day)
+        days, arguments = _chosen(context.args, week, day)
         if not (ROOT / "tests" / days[0].test_file).exists():
             raise CommandError("tests_missing", folder=ROOT / "tests")
         ensure_bridge(package, days, say)
         if _chooses_only(arguments):
             raise typer.Exit(_summarised(days, package, arguments, every, say))
         raise typer.Exit(_pytest(days, package, arguments))
+
+
+def _chosen(arguments: list[str], week: str | None, day: str | None) -> tuple[list[Day], list[str]]:
+    """The days to test, and the arguments for pytest. The first argument may name a task, or a day: w1d2 or 1.2."""
+    name = arguments[0].lower() if arguments else ""
+    if found := asked_day(re.sub(r"^w(\d+)d(\d+)$", r"\1.\2", name)):
+        return [found], arguments[1:]
+    if re.match(r"w\d", name):
+        task = asked_task(arguments[0]).id
+        return [day_of(task)], ["-k", f"test_task_{task.task}_", *arguments[1:]]
+    return asked_days(week, day), arguments
 
 
 def _chooses_only(arguments: list[str]) -> bool:

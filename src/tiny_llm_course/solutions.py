@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import difflib
 import os
-import re
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from .asked import asked_days, asked_task
+from .asked import asked_day, asked_task
 from .files import ChangedSinceError
 from .language import Lang, Messages, phrase
 from .lessons import TaskArgument, chosen_task, show_next
@@ -169,10 +168,9 @@ def _show(workspace: Workspace, task: Task, say: Messages) -> None:
 
 
 def _day(text: str) -> Day:
-    match = re.fullmatch(r"(\d+)\.(\d+)", text)
-    if match is None:
+    if (day := asked_day(text)) is None:
         raise CommandError("wrong_value", option="--day", expected=phrase("week_and_day"), got=text)
-    return asked_days(match[1], match[2])[0]
+    return day
 
 
 def _read(file: Path) -> str:
