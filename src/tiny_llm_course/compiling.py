@@ -158,9 +158,9 @@ def compile_files(folder: Path, names: Sequence[str], words: Messages) -> Compil
 
 
 def compile_for(package: str, kernels: Collection[str], words: Messages) -> None:
-    """Compile these kernels, unless a package's kernels are off or have no bridge. Nothing is said if nothing is to do.
+    """Compile these kernels, unless a package's kernels are off or have no bridge. Say nothing if all are compiled.
 
-    What does not compile is said when it is first called.
+    A kernel that does not compile raises its error when it is first called.
     """
     if not kernels:
         return

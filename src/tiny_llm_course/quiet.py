@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 from .language import Messages
+from .runner import processors
 
-__all__ = ["AGAIN", "BUSY", "MOST_SECONDS", "Counters", "Quiet", "counters", "doubt_text", "processors"]
+__all__ = ["AGAIN", "BUSY", "MOST_SECONDS", "Counters", "Quiet", "counters", "doubt_text"]
 
 T = TypeVar("T")
 
@@ -89,11 +90,6 @@ class Quiet:
 def doubt_text(key: str, others: float, words: Messages) -> str:
     """What is said of a doubt, with how many processors other programs used."""
     return words(key, others=f"{others:.1f}", processors=processors())
-
-
-def processors() -> int:
-    """How many this process may use."""
-    return len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1
 
 
 def counters() -> Counters:

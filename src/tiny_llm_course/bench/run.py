@@ -135,7 +135,7 @@ class Run:
         return self._options + chosen
 
     def _compile(self) -> None:
-        """What is written of what is needed, so that no first run waits for the compiler."""
+        """Compile the kernels that will be measured, so that no first run waits for the compiler."""
         needed = {"roofline", *self._wanted, *(file for name in self._wanted for file in FILES.get(name, ()))}
         package = Path(import_module(self._package).__file__ or "").parent
         names = [file.stem for file in kernels_of(package).written if file.stem in needed]
