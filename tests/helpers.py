@@ -8,7 +8,7 @@ import mlx.core as mx
 import numpy as np
 import pytest
 
-from tiny_llm_course.recording import record
+from tiny_llm_course.recording import ChangedArgumentError, record
 
 __all__ = [
     "DTYPES",
@@ -61,26 +61,33 @@ def _values(array: mx.array) -> np.ndarray:
     return np.array(array.astype(mx.float32)).astype(np.float64)
 
 
-def assert_close(got: Any, expected: Any, *, dtype: mx.Dtype = mx.float32, tolerance: float | None = None) -> None:
+def assert_close(
+    got: Any, expected: Any, *, dtype: mx.Dtype = mx.float32, tolerance: float | None = None, what: str = ""
+) -> None:
     """Fail unless `got` is an mx.array of this dtype, of the shape of `expected`, and equal to it within
-    tolerance * (1 + |expected|). All comparisons of the day tests come through here."""
+    tolerance * (1 + |expected|); where NaN is expected, NaN. All comparisons of the day tests come through here.
+
+    what: what `got` should be, in words, for the first line of a failure.
+    """
     __tracebackhide__ = True
     expected = array64(expected) if isinstance(expected, mx.array) else np.asarray(expected, np.float64)
     tolerance = TOLERANCE[dtype] if tolerance is None else tolerance
+    said = f"{what}:\n" if what else ""
     if isinstance(got, mx.array):
         record(_values(got), str(got.dtype), tolerance)
     else:
-        pytest.fail(f"expected an mx.array, got {_describe(got)}", pytrace=False)
+        pytest.fail(f"{said}expected an mx.array, got {_describe(got)}", pytrace=False)
     if got.shape != expected.shape:
-        pytest.fail(f"wrong shape: expected {expected.shape}, got {got.shape}")
+        pytest.fail(f"{said}wrong shape: expected {expected.shape}, got {got.shape}")
     if got.dtype != dtype:
-        pytest.fail(f"wrong dtype: expected {dtype}, got {got.dtype}; the values were not compared")
+        pytest.fail(f"{said}wrong dtype: expected {dtype}, got {got.dtype}; the values were not compared")
     values = _values(got)
     with np.errstate(invalid="ignore"):
-        error = np.where(values == expected, 0, np.abs(values - expected))  # inf - inf is not a difference
+        same = (values == expected) | (np.isnan(values) & np.isnan(expected))
+        error = np.where(same, 0, np.abs(values - expected))  # inf - inf is not a difference
     wrong = ~(error <= tolerance * (1 + np.abs(np.where(np.isfinite(expected), expected, 0))))
     if wrong.any():
-        pytest.fail(_mismatch(values, expected, error, wrong, tolerance, dtype))
+        pytest.fail(said + _mismatch(values, expected, error, wrong, tolerance, dtype))
 
 
 def assert_attends(got: Any, expected: Any, **options: Any) -> None:
@@ -98,11 +105,16 @@ def assert_unchanged(before: list[np.ndarray], *arrays: mx.array) -> None:
     for i, (old, array) in enumerate(zip(before, arrays, strict=True)):
         record(_values(array), str(array.dtype), 0)
         if not np.array_equal(old, _values(array)):
-            pytest.fail(f"argument {i} was changed: `x += y` and `x[...] = y` write into the caller's array")
+            raise ChangedArgumentError(
+                f"argument {i} was changed: `x += y` and `x[...] = y` write into the caller's array"
+            )
 
 
 def _describe(value: Any) -> str:
-    return "None (is a `return` missing?)" if value is None else f"{type(value).__module__}.{type(value).__name__}"
+    if value is None:
+        return "None (is a `return` missing?)"
+    name = f"{type(value).__module__}.{type(value).__name__}"
+    return f"{name} (`mx.array(x)` converts it)" if isinstance(value, np.ndarray | np.generic) else name
 
 
 def _mismatch(
@@ -118,5 +130,5 @@ def _mismatch(
         lines.append(f"  largest error: {np.nanmax(error):.3g} (allowed: {allowed})")
     if np.isnan(values).any():
         nan = f"{np.isnan(values).sum()} values are NaN"
-        lines.append(f"  {nan}: from 0 / 0, from inf - inf, or from what a kernel reads outside of an array")
+        lines.append(f"  {nan}: from 0 / 0 or inf - inf; or a kernel never wrote them, or read outside of an array")
     return "\n".join(lines)

@@ -1,13 +1,15 @@
-"""How kernels share their work, for the time of a block. A block begins behind the first kernel of a test: a stub
-raises there, before anything is asked of the bridge."""
+"""How kernels share their work, and what they may read, for the time of a block. A block begins after the first kernel
+of a test: a stub raises there, before anything is asked of the bridge."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-__all__ = ["interrupted", "threads"]
+import pytest
+
+__all__ = ["assert_shared", "guarded", "interrupted", "parts_of", "threads"]
 
 
 @contextmanager
@@ -22,6 +24,23 @@ def threads(impl: Any, count: int) -> Iterator[None]:
         extension.set_threads(before)
 
 
+def parts_of(impl: Any, run: Callable[[], object]) -> int:
+    """In how many parts kernels that `run` calls hand their work to several threads."""
+    before = impl.kernels.extension.shared_parts()
+    run()
+    return int(impl.kernels.extension.shared_parts() - before)
+
+
+def assert_shared(impl: Any, run: Callable[[], object]) -> None:
+    """Fail unless kernels that `run` calls hand work to several threads."""
+    __tracebackhide__ = True
+    if parts_of(impl, run) < 2:
+        pytest.fail(
+            "the work was not shared: one thread did all of it. Is `threads` called with all of the work, and with a "
+            "grain that is smaller than that?"
+        )
+
+
 @contextmanager
 def interrupted(impl: Any) -> Iterator[None]:
     """The first part of a kernel's work is stopped in its middle until all others are done."""
@@ -31,3 +50,14 @@ def interrupted(impl: Any) -> Iterator[None]:
         yield
     finally:
         extension.interrupt_parts(False)
+
+
+@contextmanager
+def guarded(impl: Any) -> Iterator[None]:
+    """A kernel that reads past the end of an input raises an error, even if it makes no use of what it reads."""
+    extension = impl.kernels.extension
+    extension.guard_inputs(True)
+    try:
+        yield
+    finally:
+        extension.guard_inputs(False)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import takewhile
 from time import monotonic
 from typing import Generic, TypeVar
 
@@ -12,62 +13,72 @@ __all__ = ["Diagnosis"]
 
 Test = TypeVar("Test")
 
-MAX_REPLAYS = 400  # a second or two
-MAX_SECONDS = 5.0  # kernels in Metal are compiled when they run; what was compiled is there the next time
+MAX_SECONDS = 5.0  # of replays of the first test that fails
 
 
 class Diagnosis(Generic[Test]):
     """Of one task, fed with its tests in the order in which they ran.
 
     replay: runs a test with a mistake instead of the learner's code, or with none. Nothing is replayed before a test
-        fails. Where it goes as with no mistake, the machine is at fault, and nothing is named.
-    prepare: is called with that test before; where it says no, nothing is named.
+        fails. If the test then fails without a mistake in the same way, the machine is at fault, and nothing is named.
+    ready: gets that first test, and returns the mistakes that can be replayed without a long wait for a compiler.
     """
 
     def __init__(
         self,
         mistakes: list[str],
         replay: Callable[[Test, str | None], Observation],
-        prepare: Callable[[Test], bool] = lambda test: True,
+        ready: Callable[[Test], list[str]] | None = None,
     ):
-        self._candidates = mistakes
+        self._mistakes = mistakes
         self._replay = replay
-        self._prepare = prepare
-        self._replays = 0
-        self._seconds = 0.0  # of all replays
+        self._ready = ready or (lambda test: mistakes)
+        self._candidates: list[str] = []
+        self._left = 0
         self._passed: list[tuple[Test, Observation]] = []
         self._has_failed = False
 
     def add(self, test: Test, seen: Observation) -> None:
         """How a test went with the learner's code."""
-        if not self._has_failed and not seen.failed:
-            self._passed.append((test, seen))
-            return
-        first = not self._has_failed
-        self._has_failed = True
-        if first and (not self._prepare(test) or seen.equals(self._replay(test, None))):
-            self._candidates = []
-        if first or len(self._candidates) > 1:
+        if self._has_failed:
             self._filter(test, seen)
-        if first:
+        elif seen.failed:
+            self._has_failed = True
+            self._begin(test, seen)
             for earlier in self._passed:  # the learner passed it: a mistake that fails it is another one
                 self._filter(*earlier)
+        else:
+            self._passed.append((test, seen))
 
     @property
     def named(self) -> str | None:
-        """The mistake, if one and only one explains every test that was looked at."""
-        return self._candidates[0] if self._has_failed and len(self._candidates) == 1 else None
+        """The mistake, if one and only one explains every test."""
+        return self._candidates[0] if len(self._candidates) == 1 else None
+
+    @property
+    def left(self) -> int:
+        """How many mistakes there was no time to try."""
+        return self._left
+
+    def _begin(self, test: Test, seen: Observation) -> None:
+        """Find the mistakes that explain the first failure."""
+        if is_mute(seen):
+            return
+        ready = self._ready(test)
+        if seen.equals(self._replay(test, None)):
+            return
+        end = monotonic() + MAX_SECONDS
+        tried = 0
+        for mistake in takewhile(lambda _: monotonic() < end, ready):
+            tried += 1
+            if seen.equals(self._replay(test, mistake)):
+                self._candidates.append(mistake)
+        self._left = len(self._mistakes) - tried
 
     def _filter(self, test: Test, seen: Observation) -> None:
-        self._replays += len(self._candidates)
-        if self._replays <= MAX_REPLAYS:
-            found = [name for name in self._candidates if self._explains(name, test, seen)]
-            self._candidates = found if self._seconds < MAX_SECONDS else []
+        self._candidates = [mistake for mistake in self._candidates if seen.equals(self._replay(test, mistake))]
 
-    def _explains(self, name: str, test: Test, seen: Observation) -> bool:
-        if self._seconds >= MAX_SECONDS:
-            return False
-        start = monotonic()
-        replayed = self._replay(test, name)
-        self._seconds += monotonic() - start
-        return seen.equals(replayed)
+
+def is_mute(seen: Observation) -> bool:
+    """Whether a test ended before the code under test did anything that could be compared."""
+    return type(seen.error).__name__ in ("CompileError", "TimedOut")

@@ -6,12 +6,13 @@ import importlib.abc
 import importlib.machinery
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from functools import cache
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
+from typing import TypeVar
 
 from .catalogue import Mistake
 from .files import write_whole
@@ -20,7 +21,17 @@ from .splice import code_of
 from .syllabus import TaskId
 from .task_code import task_parts
 
-__all__ = ["CatalogueError", "compile_mistakes", "is_in_metal", "mistaken_package", "mistaken_sources"]
+__all__ = [
+    "CatalogueError",
+    "compile_mistakes",
+    "done_in_time",
+    "is_in_kernels",
+    "is_in_metal",
+    "mistaken_package",
+    "mistaken_sources",
+]
+
+Each = TypeVar("Each")
 
 LOADERS = {
     "kernels/extension.py": '''\
@@ -102,29 +113,53 @@ def _code(reference: Path, task: TaskId) -> list[tuple[str, str]]:
     return found
 
 
+def is_in_kernels(reference: Path, task: TaskId) -> bool:
+    """Whether a task is written in C++ or Metal."""
+    return any(is_native(path) for path, _ in _code(reference, task))
+
+
 def is_in_metal(reference: Path, task: TaskId) -> bool:
     """Whether a task is written in Metal, which is compiled when it runs."""
     return any(path.endswith(".metal") for path, _ in _code(reference, task))
 
 
-def compile_mistakes(reference: Path, task: TaskId, mistakes: Sequence[Mistake], seconds: float | None = None) -> bool:
-    """Compile what mistakes change in C++, several at once. Whether all is done in that time; what is done is kept."""
-    if not any(path.endswith(".cpp") for path, _ in _code(reference, task)):
-        return True
-    files = [file for mistake in mistakes for file in _native_files(reference, task, mistake).values()]
-    files = [file for file in files if file.suffix == ".cpp"]
+def compile_mistakes(
+    reference: Path, task: TaskId, mistakes: Sequence[Mistake], seconds: float | None = None
+) -> list[Mistake]:
+    """Compile what mistakes change in C++, several at once, and the reference itself, which they are compared with.
+
+    Returns the mistakes that were compiled in that time, or do not need it. What is compiled is kept.
+    """
+    sources = {path for path, _ in _code(reference, task) if path.endswith(".cpp")}
+    if not sources:
+        return list(mistakes)
+    compiler = import_module("tiny_llm_ref.kernels.compiler")
+
+    def make(mistake: Mistake | None) -> None:
+        if mistake is None:
+            for path in sources:
+                compiler.compile_kernels(reference / path)
+            return
+        for file in _native_files(reference, task, mistake).values():
+            if file.suffix == ".cpp":
+                compiler.compile_kernels(file, QUICKLY, file.parent)
+
+    return [mistake for mistake in done_in_time(make, [None, *mistakes], seconds) if mistake]
+
+
+def done_in_time(work: Callable[[Each], object], of: Sequence[Each], seconds: float | None) -> list[Each]:
+    """Do some work of each, on all processors. Returns those of which it is done after so many seconds.
+
+    What raises an error is not done. Without a limit the error is raised.
+    """
     pool = ThreadPoolExecutor(os.cpu_count())
-    done, late = wait([pool.submit(_compile, file) for file in files], seconds)
+    each_of = {pool.submit(work, each): each for each in of}
+    done, late = wait(each_of, seconds)
     pool.shutdown(wait=not late, cancel_futures=True)
     if seconds is None:
-        for compiled in done:
-            compiled.result()  # raises what the compiler said
-    return not late
-
-
-def _compile(file: Path) -> None:
-    compiler = import_module("tiny_llm_ref.kernels.compiler")
-    compiler.compile_kernels(file, QUICKLY, file.parent)
+        for future in done:
+            future.result()
+    return [each for future, each in each_of.items() if future in done and not future.exception()]
 
 
 def _native_files(reference: Path, task: TaskId, mistake: Mistake) -> dict[str, Path]:

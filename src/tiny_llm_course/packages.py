@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import importlib
-import os
 import traceback
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor, wait
 from contextvars import ContextVar
 from types import ModuleType
 from typing import Any, TypeAlias
@@ -14,12 +12,12 @@ from typing import Any, TypeAlias
 import pytest
 
 from .catalogue import Mistake
-from .mistaken import compile_mistakes, is_in_metal, mistaken_package
+from .mistaken import compile_mistakes, done_in_time, is_in_metal, mistaken_package
 from .recording import Observation, observe
 from .syllabus import TaskId
 from .workspace import ROOT
 
-__all__ = ["Package", "Test", "is_replayed", "prepare", "replay", "task_of", "test_of"]
+__all__ = ["REFERENCE", "Package", "Test", "is_replayed", "ready", "replay", "task_of", "test_of"]
 
 Test: TypeAlias = tuple[Callable[..., Any], dict[str, Any]]  # function, arguments
 
@@ -59,15 +57,14 @@ def test_of(item: pytest.Function) -> Test:
     return item.obj, {name: item.funcargs[name] for name in item._fixtureinfo.argnames if name in item.funcargs}
 
 
-def prepare(task: TaskId, mistakes: Sequence[Mistake], seconds: float | None = None, test: Test | None = None) -> bool:
-    """Before tests are replayed: whether all that these mistakes change in C++ is compiled, in that time; or in Metal,
-    as far as this test runs it."""
-    if test is None or not is_in_metal(REFERENCE, task):
+def ready(task: TaskId, mistakes: Sequence[Mistake], seconds: float | None, test: Test) -> list[Mistake]:
+    """The mistakes with which a test can be run at once: compiled before, or within so many seconds.
+
+    Mistakes in Metal are compiled by running the test, because only its call says for which types.
+    """
+    if not is_in_metal(REFERENCE, task):
         return compile_mistakes(REFERENCE, task, mistakes, seconds)
-    pool = ThreadPoolExecutor(os.cpu_count())
-    _, late = wait([pool.submit(replay, test, task, mistake) for mistake in mistakes], seconds)
-    pool.shutdown(wait=not late, cancel_futures=True)
-    return not late
+    return done_in_time(lambda mistake: replay(test, task, mistake), mistakes, seconds)
 
 
 def replay(test: Test, task: TaskId, mistake: Mistake | None) -> Observation:

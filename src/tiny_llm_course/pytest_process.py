@@ -14,7 +14,14 @@ from typing import Any
 
 __all__ = ["PytestProcess"]
 
-_MEANING = dict.fromkeys(("SIGSEGV", "SIGBUS"), ": is there an index beyond an array, or a pointer to nothing?")
+_MEANING = {
+    **dict.fromkeys(("SIGSEGV", "SIGBUS"), ": is there an index beyond an array, or a pointer to nothing?"),
+    **dict.fromkeys(
+        ("SIGILL", "SIGTRAP"),
+        ": it reached a line that the compiler took to be unreachable: does a function end without its `return`?",
+    ),
+    "SIGFPE": ": an integer was divided by zero",
+}
 _USUAL = (0, 1, 5)  # exit codes: all tests passed, some failed, there were none
 
 
@@ -29,6 +36,8 @@ class PytestProcess:
         self.heard = monotonic()  # when the last event came
         self.left: Counter[str] | None = None  # how many tests of each task it has still to run, once it knows
         self.running = ""  # the test that is running
+        self.is_compiling = False  # whether it waits for a compiler
+        self.was_killed = False  # because it was to be ended
         self._about: dict[str, Any] | None = None
         self._pending = b""
         self._output = tempfile.TemporaryFile()  # noqa: SIM115 (`end` closes it)
@@ -57,6 +66,8 @@ class PytestProcess:
                     self.left = Counter(tests)
                 case {"event": "start", "test": test, "about": about}:
                     self.running, self._about = test, about
+                case {"event": "compiling", "file": file}:
+                    self.is_compiling = bool(file)
                 case {"event": "result", "task": task} if self.left is not None:
                     self.running = ""
                     self.left[task] -= 1
@@ -74,6 +85,7 @@ class PytestProcess:
 
         Returns what went wrong, empty if nothing did, and what is known about the test that was running, if one was.
         """
+        self.was_killed = bool(problem)
         try:
             if not problem:
                 self._process.wait(timeout=5)

@@ -11,7 +11,11 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["Observation", "observe", "record", "recording"]
+__all__ = ["ChangedArgumentError", "Observation", "observe", "record", "recording"]
+
+
+class ChangedArgumentError(AssertionError):
+    """The code under test wrote into an array that it was given."""
 
 
 @dataclass(eq=False)
@@ -36,7 +40,7 @@ class Observation:
         """Of a mismatch of numbers only the kind: the numbers themselves are in `values`, with their tolerance."""
         if self.error is None:
             return None
-        kind, text = type(self.error).__name__, str(self.error)
+        kind, text = type(self.error).__name__, getattr(self.error, "general", str(self.error))
         if kind == "RemoteError":  # of a submission: which error that was there
             kind, _, text = text.partition(": ")
         return kind, "" if " values differ (" in text else _VARYING.sub("...", _in_general(text))

@@ -9,7 +9,7 @@ from pathlib import Path, PurePath
 from .syllabus import TaskId
 from .task_code import StubError, check_known, lines_of, newline_of, task_parts
 
-__all__ = ["BUILT", "SUFFIXES", "code_files", "is_native", "parts_of", "regions", "with_regions"]
+__all__ = ["BUILT", "SUFFIXES", "code_files", "is_native", "parts_of", "region_lines", "regions", "with_regions"]
 
 NATIVE = (".cpp", ".h", ".metal")
 SUFFIXES = (".py", *NATIVE)
@@ -42,6 +42,16 @@ def regions(source: str, filename: str) -> dict[TaskId, str]:
     """
     lines = lines_of(source)
     return {task: "".join(lines[start:end]) for task, (start, end) in _places(lines, filename).items()}
+
+
+def region_lines(source: str, filename: str) -> list[int]:
+    """The numbers of all lines that stand in a task's region.
+
+    Raises:
+        StubError: as `regions`.
+    """
+    places = _places(lines_of(source), filename).values()
+    return [line for start, end in places for line in range(start + 1, end + 1)]
 
 
 def with_regions(source: str, texts: Mapping[TaskId, str], filename: str) -> str:

@@ -5,31 +5,32 @@ from __future__ import annotations
 import inspect
 import json
 import os
-import signal
 import sys
 import traceback
 from collections import Counter
-from collections.abc import Generator, Iterator
-from contextlib import contextmanager
+from collections.abc import Generator
 from pathlib import Path
-from types import FrameType
 from typing import Any, TypeAlias
 
 import pytest
 
+from . import advice
 from .catalogue import entry_of
 from .diagnosis import Diagnosis
-from .packages import Test, prepare, replay, task_of, test_of
-from .recording import Observation, recording
+from .packages import Test, ready, replay, task_of, test_of
+from .recording import ChangedArgumentError, Observation, recording
 from .runner import HIDDEN, TIME_LIMIT
 from .syllabus import TaskId, tasks
+from .time_limit import TimedOut, end_time_limit, leave_out_compiling, time_limit
 from .unsolved import task_in_message
 from .workspace import ROOT, Workspace
 
 SEEN = pytest.StashKey[Observation]()
 
 MAX_MESSAGE = 10_000  # characters
-COMPILE_SECONDS = 5  # that naming a mistake in C++ or Metal may take; what was compiled is there the next time
+COMPILE_SECONDS = 5  # before mistakes in C++ or Metal are compared; what was compiled is there the next time
+AFTER_HANG = 1.0  # seconds that a task's tests get once one of them has not ended
+MAX_HANGS = 3  # of a task's tests; then the others do not run
 
 Arguments: TypeAlias = dict[str, Any]
 
@@ -46,8 +47,12 @@ class Unsolved(Failed):  # type: ignore[misc, valid-type]
         self.stub = {"file": frame.filename, "line": frame.lineno, "message": str(error)}
 
 
-class TimedOut(BaseException):
-    """A test took too long. No Exception, so that a learner's `except Exception` does not catch it."""
+class Hung(Failed):  # type: ignore[misc, valid-type]
+    """A test took too long. Its traceback leads to the line that was running."""
+
+
+class NotRun(Failed):  # type: ignore[misc, valid-type]
+    """A test that is not worth its time after others of its task did not end."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -68,12 +73,13 @@ class _Course:
         self._time_limit = float(config.getoption("--time-limit"))
         self._has_mistakes = Workspace().has_solutions and self._package == "tiny_llm"
         self._diagnoses: dict[TaskId, Diagnosis[Test]] = {}
-        self._endless: set[TaskId] = set()  # tasks of which a test took too long
+        self._hangs: Counter[TaskId] = Counter()  # tests that took too long
+        leave_out_compiling(lambda file: self._send("compiling", file=file))
         if self._events is not None:
             sys.breakpointhook = _no_debugger
 
     def pytest_enter_pdb(self) -> None:
-        _end_time_limit()  # thinking takes longer
+        end_time_limit()  # thinking takes longer
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
@@ -95,11 +101,13 @@ class _Course:
         task = task_of(pyfuncitem)
         if task is None:  # a gate on the repository
             return (yield)
-        if task in self._endless:
-            raise Failed("not run: an earlier test of this task did not end", pytrace=False)
-        with recording() as seen, _time_limit(self._time_limit):
+        if self._hangs[task] == MAX_HANGS:
+            raise NotRun(f"not run: {MAX_HANGS} tests of this task did not end", pytrace=False)
+        seconds = min(self._time_limit, AFTER_HANG) if self._hangs[task] else self._time_limit
+        with recording() as seen:
             try:
-                return (yield)
+                with time_limit(seconds):
+                    return (yield)
             except NotImplementedError as error:
                 if task_in_message(str(error)):
                     raise Unsolved(error) from None
@@ -107,11 +115,8 @@ class _Course:
                 raise
             except TimedOut as error:
                 seen.error = error
-                self._endless.add(task)
-                raise Failed(
-                    f"the test was ended after {self._time_limit:g} seconds: is there a loop that does not end?",
-                    pytrace=False,
-                ) from None
+                self._hangs[task] += 1
+                raise _hung(error, self._package) from None
             except BaseException as error:
                 seen.error = error
                 raise
@@ -132,13 +137,16 @@ class _Course:
             report.sections.insert(0, ("this test", inspect.cleandoc(doc)))
         if call.when == "call" or report.failed:
             self._tell(item, report, error)
-        if call.when == "call" and not isinstance(error, Unsolved):
+        if call.when == "call" and not isinstance(error, Unsolved | NotRun):
             self._diagnose(item)
         return report
 
     def pytest_sessionfinish(self) -> None:
-        named = {str(task): diagnosis.named for task, diagnosis in self._diagnoses.items()}
-        self._send("end", named={task: name for task, name in named.items() if name})
+        named = {str(task): diagnosis.named for task, diagnosis in self._diagnoses.items() if diagnosis.named}
+        left = {
+            str(task): [diagnosis.left, len(entry_of(task).mistakes)] for task, diagnosis in self._diagnoses.items()
+        }
+        self._send("end", named=named, left=left)
 
     def pytest_terminal_summary(self, terminalreporter: Any) -> None:
         for task, diagnosis in self._diagnoses.items():
@@ -147,13 +155,15 @@ class _Course:
                 terminalreporter.line(mistake.diagnosis["en"])
 
     def _tell(self, item: pytest.Function, report: Any, error: BaseException | None) -> None:
-        outcome = "unsolved" if hasattr(report, "unsolved") else report.outcome
+        outcome = _OUTCOMES.get(type(error), report.outcome)
         about: Arguments = _about(item) | {"outcome": outcome}
         if outcome == "unsolved":
             about["stub"] = report.unsolved
         elif outcome == "failed" and error is not None:
+            about["kind"] = _kind(error)
             about["message"] = _message(error)
             about["frames"] = _frames(error, self._package)
+            about["advice"] = advice.of(error, about["frames"], about["task"])
             about["printed"] = report.capstdout[-2000:]
         self._send("result", **about)
 
@@ -166,7 +176,7 @@ class _Course:
             self._diagnoses[task] = Diagnosis(
                 list(mistakes),
                 lambda test, id: replay(test, task, mistakes[id] if id else None),
-                lambda test: prepare(task, list(mistakes.values()), COMPILE_SECONDS, test),
+                lambda test: [mistake.id for mistake in ready(task, [*mistakes.values()], COMPILE_SECONDS, test)],
             )
         self._diagnoses[task].add(test_of(item), item.stash[SEEN])
 
@@ -182,6 +192,24 @@ def _about(item: pytest.Item) -> Arguments:
 
 def _is_hidden(item: pytest.Item) -> bool:
     return item.path.name.startswith(HIDDEN)
+
+
+def _hung(error: TimedOut, package: str) -> Hung:
+    """In words, with the line that was running."""
+    frames = _frames(error, package)
+    loop = f"does the loop in `{frames[-1]['function']}` end?" if frames else "is there a loop that does not end?"
+    text = f"the test was ended after {error}: {loop} (A slow machine may need more time: TINY_LLM_TIME_LIMIT=90)"
+    hung = Hung(text, pytrace=False)
+    hung.__traceback__ = error.__traceback__
+    return hung
+
+
+_OUTCOMES: dict[type | None, str] = {Unsolved: "unsolved", NotRun: "not run"}
+
+
+def _kind(error: BaseException) -> str:
+    """Of a failure, what makes it worse than wrong numbers."""
+    return "hang" if isinstance(error, Hung) else "changed" if isinstance(error, ChangedArgumentError) else ""
 
 
 def _message(error: BaseException) -> str:
@@ -210,30 +238,6 @@ def _is_of_kernels(error: BaseException) -> bool:
     return type(error).__name__ in ("CompileError", "KernelError")
 
 
-@contextmanager
-def _time_limit(seconds: float) -> Iterator[None]:
-    """Raise TimedOut in the block when it takes too long. Where there is no such signal, do nothing."""
-    if not hasattr(signal, "setitimer"):
-        yield
-        return
-    before = signal.signal(signal.SIGALRM, _time_out)
-    signal.setitimer(signal.ITIMER_REAL, seconds)
-    try:
-        yield
-    finally:
-        _end_time_limit()
-        signal.signal(signal.SIGALRM, before)
-
-
-def _end_time_limit() -> None:
-    if hasattr(signal, "setitimer"):
-        signal.setitimer(signal.ITIMER_REAL, 0)
-
-
 def _no_debugger(*_: Any, **__: Any) -> None:
     """Instead of a prompt that nobody would see."""
     raise RuntimeError("breakpoint() stops here only with -s at the end of the test command")
-
-
-def _time_out(number: int, frame: FrameType | None) -> None:
-    raise TimedOut

@@ -14,24 +14,19 @@ from pathlib import Path
 from time import monotonic
 from typing import Any
 
+from .advice import Advice
 from .pytest_process import PytestProcess
 from .syllabus import Day, TaskId
 from .workspace import ROOT
 
-__all__ = ["HIDDEN", "Result", "Run", "files_of", "processors", "pytest_command", "run_tests"]
+__all__ = ["HIDDEN", "TIME_LIMIT", "Result", "Run", "files_of", "processors", "pytest_command", "run_tests"]
 
 TESTS = ROOT / "tests"
 HIDDEN = "test_hidden_"  # how the files of an instructor's own tests begin
-TIME_LIMIT = 30  # seconds a test; the slowest takes two on a slow machine
-GRACE = 15  # seconds beyond a test's own time limit, after which the process is killed
-
-
-def _time_limit() -> float:
-    """Seconds that a test may take: TINY_LLM_TIME_LIMIT, for slow machines, or the default."""
-    try:
-        return float(os.environ["TINY_LLM_TIME_LIMIT"])
-    except (KeyError, ValueError):
-        return TIME_LIMIT
+TIME_LIMIT = 30  # seconds a test, compiling aside; the slowest takes two on a slow machine
+GRACE = 5  # seconds beyond a test's own time limit, after which the process is killed
+COMPILING = 600  # seconds after which a compiler is taken for one that hangs
+WORST = ("crash", "hang", "changed")  # kinds of failures that are shown before others, in this order
 
 
 def processors() -> int:
@@ -45,9 +40,11 @@ class Result:
 
     test: str
     task: TaskId
-    outcome: str  # passed, failed, unsolved or skipped
+    outcome: str  # passed, failed, unsolved, skipped or not run
+    kind: str = ""  # of a failure: one of WORST, or another
     hidden: bool = False  # an instructor's own test
     message: str = ""
+    advice: Advice | None = None
     doc: str = ""
     printed: str = ""
     frames: list[dict[str, Any]] = field(default_factory=list)
@@ -58,13 +55,19 @@ class Result:
 class Run:
     """The results of a run, as far as they are known."""
 
+    package: str = ""  # under test
     results: list[Result] = field(default_factory=list)
     collected: Counter[TaskId] = field(default_factory=Counter)  # tests of each task, chosen or not
     chosen: Counter[TaskId] = field(default_factory=Counter)  # tests of each task that are run
     begun: Counter[TaskId] = field(default_factory=Counter)  # of which so many were started,
     finished: Counter[TaskId] = field(default_factory=Counter)  # and so many have a result
     unmarked: list[str] = field(default_factory=list)  # an instructor's tests that belong to no task
+    lost: Counter[TaskId] = field(default_factory=Counter)  # tests that a process did not come to before it died
+    compiling: str = ""  # the file that a test waits for
     named: dict[TaskId, str] = field(default_factory=dict)  # mistakes, by the catalogue's ids
+    left: dict[TaskId, tuple[int, int]] = field(
+        default_factory=dict
+    )  # known mistakes: for so many of so many there was no time
     running: str = ""  # the test in which a process died or was killed
     problem: str = ""  # why it was, or what pytest said if it did not get as far as the tests
     interrupted: bool = False
@@ -83,23 +86,43 @@ class Run:
                 self.begun[TaskId.parse(task)] += 1
             case {"event": "result", "task": task, **about}:
                 self._add(Result(task=TaskId.parse(task), **about))
-            case {"event": "end", "named": named}:
+            case {"event": "compiling", "file": file}:
+                self.compiling = file
+            case {"event": "end", "named": named, "left": left}:
                 self.named |= _by_task(named)
+                self.left |= {task: (few, many) for task, (few, many) in _by_task(left).items() if few}
 
     def end(self, process: PytestProcess, problem: str = "") -> None:
         """End a process. If it did not end by itself, the test that was running has failed."""
         problem, about = process.end(problem)
         self.problem = self.problem or problem
         self.running = self.running or process.running
-        self.chosen.subtract(_by_task(process.left or {}))
+        left = Counter(_by_task(process.left or {}))
+        self.chosen.subtract(left)
         if problem and about and not self.interrupted:
-            failed = Result(outcome="failed", message=problem, **about | {"task": TaskId.parse(about["task"])})
+            kind = "hang" if process.was_killed else "crash"
+            about["task"] = TaskId.parse(about["task"])
+            failed = Result(outcome="failed", kind=kind, message=problem, **about)
             self.chosen[failed.task] += 1
+            left[failed.task] -= 1
             self._add(failed)
+        self.lost.update(left)
 
     def _add(self, result: Result) -> None:
         self.results.append(result)
         self.finished[result.task] += 1
+
+    @property
+    def failures(self) -> list[Result]:
+        """The worst first."""
+        rank = {kind: number for number, kind in enumerate(WORST)}
+        failed = [result for result in self.results if result.outcome == "failed"]
+        return sorted(failed, key=lambda result: rank.get(result.kind, len(WORST)))
+
+    @property
+    def num_not_run(self) -> int:
+        """How many tests were chosen and have no result of their own."""
+        return self.lost.total() + sum(result.outcome == "not run" for result in self.results)
 
     def of(self, task: TaskId) -> list[Result]:
         return [result for result in self.results if result.task == task]
@@ -133,7 +156,7 @@ def run_tests(
     package: str,
     arguments: list[str],
     on_event: Callable[[Run], None] = lambda run: None,
-    time_limit: float | None = None,
+    time_limit: float = TIME_LIMIT,
     tests: Path = TESTS,
     deadline: float = math.inf,
     stop: threading.Event | None = None,
@@ -142,10 +165,10 @@ def run_tests(
     """Run tests in up to `jobs` processes, each with a share of the files.
 
     on_event: gets the run so far, after each new event.
+    time_limit: seconds that a test may take, compiling aside.
     deadline: seconds after which all processes are killed. Setting `stop` kills them at once.
     """
-    time_limit = time_limit or _time_limit()
-    run, start = Run(), monotonic()
+    run, start = Run(package), monotonic()
     files = files_of(days, tests)
     shares = [files[first::jobs] for first in range(min(jobs, len(files)))]
     processes: list[PytestProcess] = []
@@ -190,7 +213,7 @@ def _listen(
             raise TimeoutError("interrupted")
         for process in list(processes):
             events = process.events() if process.descriptor in ready else []
-            hangs = events == [] and monotonic() - process.heard > patience
+            hangs = events == [] and monotonic() - process.heard > (COMPILING if process.is_compiling else patience)
             for event in events or []:
                 run.take(event)
             if events is None or hangs:

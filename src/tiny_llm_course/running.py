@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import math
 import os
 import re
 import subprocess
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from .ahead import compile_ahead
 from .asked import asked_day, asked_days, asked_task
 from .build_ext import ensure_bridge
 from .catalogue import entry_of
@@ -18,15 +21,27 @@ from .language import Lang, Messages, phrase
 from .next_steps import show_next_step
 from .problems import CommandError, reporting
 from .progress import SKIPPED, SOLVED
-from .runner import Result, Run, files_of, processors, pytest_command, run_tests
+from .remarks import show_remarks
+from .runner import TIME_LIMIT, Result, Run, files_of, processors, pytest_command, run_tests
+from .second_look import show_second_look
 from .session import PACKAGES, package_of
 from .syllabus import Day, TaskId, day_of
 from .task_lines import TaskLines, open_task_of
 from .terminal import show, wrapped
 from .workspace import ROOT, Place, Workspace
 
-__all__ = ["Kept", "keep_progress", "run", "show_failure", "show_outcome"]
+__all__ = [
+    "Kept",
+    "compile_rest",
+    "keep_progress",
+    "offer_report",
+    "run",
+    "show_failure",
+    "show_outcome",
+    "time_limit",
+]
 
+A_LINE = re.compile(r'\.(py|cpp|h|metal)(:|", line )\d')  # of a file, in a message
 NONE_CHOSEN = 5  # pytest's exit code
 MAX_PROCESSES = 8  # each needs about a quarter of a gigabyte
 
@@ -46,6 +61,7 @@ def run(
 
     One task: ./course test w1d1.1, or ./course test --week 1 --day 1 -- -k task_1. One day: ./course test w1d1
     Any other option goes to pytest, whose own output is then shown: -v, -x, --lf, --pdb, --junitxml=FILE, ...
+    A test may take 30 seconds, compiling aside. A slow machine can have more: TINY_LLM_TIME_LIMIT=90 ./course test
     """
     with reporting(lang) as say:
         package = package_of(impl)
@@ -74,8 +90,22 @@ def _chooses_only(arguments: list[str]) -> bool:
     return not arguments or (arguments[0] == "-k" and len(arguments) == 2)
 
 
+def time_limit() -> float:
+    """Seconds that a test may take: the environment's TINY_LLM_TIME_LIMIT, or the default.
+
+    Raises:
+        CommandError: it is no number above 0.
+    """
+    text = os.environ.get("TINY_LLM_TIME_LIMIT") or str(TIME_LIMIT)
+    with suppress(ValueError):
+        if 0 < float(text) < math.inf:
+            return float(text)
+    raise CommandError("wrong_value", option="TINY_LLM_TIME_LIMIT", expected=phrase("above", least=0), got=text)
+
+
 def _pytest(days: list[Day], package: str, arguments: list[str]) -> int:
     """Its exit code. In a subprocess, so that no error in a learner's file reaches this command."""
+    arguments = [f"--time-limit={time_limit()}", *arguments]
     process = subprocess.Popen(pytest_command(files_of(days), package, arguments))
     while True:
         try:
@@ -87,13 +117,19 @@ def _pytest(days: list[Day], package: str, arguments: list[str]) -> int:
 def _summarised(days: list[Day], package: str, arguments: list[str], every: bool, say: Messages) -> int:
     is_mine = package == PACKAGES["mine"]
     lines = TaskLines(days, Workspace() if is_mine else None, say)
-    done = run_tests(days, package, arguments, lines.update, jobs=min(processors(), MAX_PROCESSES))
+    if is_mine and len(days) == 1:
+        compile_ahead(days[0])
+    jobs = min(processors(), MAX_PROCESSES)
+    done = run_tests(days, package, arguments, lines.update, time_limit=time_limit(), jobs=jobs)
     lines.finish(done)
     if not done.results and not done.problem:
         raise _nothing_chosen(days, arguments)
     workspace = Workspace()
     kept = keep_progress(workspace, done) if is_mine else Kept()
-    show_outcome(done, kept, every, say)
+    is_explained = show_outcome(done, kept, every, say)
+    if is_mine and workspace.has_solutions and not is_explained:
+        offer_report(done, say)
+    compile_rest(done)
     if done.interrupted:
         return 130
     if done.problem or any(result.outcome != "passed" for result in done.results):
@@ -102,6 +138,13 @@ def _summarised(days: list[Day], package: str, arguments: list[str], every: bool
     if is_mine and solved:
         show_next_step(solved[-1], workspace, say)
     return 0
+
+
+def compile_rest(done: Run) -> None:
+    """Compile in the background the known mistakes for which there was no time, for the test that failed first."""
+    for task in done.left:
+        failed = next(result.test for result in done.of(task) if result.outcome == "failed")
+        compile_ahead(day_of(task), failed)
 
 
 def _nothing_chosen(days: list[Day], arguments: list[str]) -> CommandError:
@@ -147,21 +190,23 @@ def keep_progress(workspace: Workspace, done: Run) -> Kept:
     return kept
 
 
-def show_outcome(done: Run, kept: Kept, every: bool, say: Messages) -> None:
-    """The first failure or stub, or what was learned."""
-    failures = [result for result in done.results if result.outcome == "failed"]
+def show_outcome(done: Run, kept: Kept, every: bool, say: Messages) -> bool:
+    """The first failure or stub, or what was learned. Whether a failure was explained."""
+    failures, is_explained = done.failures, False
     stubs = [result for result in done.results if result.outcome == "unsolved"]
     if done.problem and all(failure.message != done.problem for failure in failures):
         show()
         show(say("run_ended", test=done.running or "pytest", problem=done.problem).strip("\n"), fg="red")
     for failure in failures if every else failures[:1]:
         show()
-        show_failure(failure, done, say)
+        is_explained |= show_failure(failure, done, say)
     if failures and not every:
         first = failures[0].task
         show("\n" + say("run_again", task=first, command=first.test_command).strip("\n"))
     if failures[1:] and not every:
         show("\n" + say("run_more", count=len(failures) - 1), dim=True)
+    if done.num_not_run and failures:
+        show("\n" + say("run_not_run", count=done.num_not_run), dim=True)
     if stubs and not failures and not done.problem:
         show()
         _show_stub(min(stubs, key=open_task_of), kept.stubs, say)
@@ -172,11 +217,23 @@ def show_outcome(done: Run, kept: Kept, every: bool, say: Messages) -> None:
         show()
         show(say("learned", task=new), fg="green")
         show(wrapped(say.of(entry_of(new).learned)))
+    show_remarks(done, say)
     show(say("run_seconds", count=len(done.results), seconds=f"{done.seconds:.1f}"), dim=True)
+    return is_explained
 
 
-def show_failure(failure: Result, done: Run, say: Messages) -> None:
-    """What a test expected, what it got, where, and the mistake that explains it, if it is a known one."""
+def offer_report(done: Run, say: Messages) -> None:
+    """After a first failure that names neither a known mistake nor a line: what to do about it."""
+    first = next(iter(done.failures), None)
+    if first and not (first.task in (done.named | done.left) or first.frames or A_LINE.search(first.message)):
+        show(say("report_offer", task=first.task), dim=True)
+
+
+def show_failure(failure: Result, done: Run, say: Messages) -> bool:
+    """What a test expected, what it got, where, and the mistake that explains it, if it is a known one.
+
+    Returns whether anything explains it: that mistake, advice, or a second look.
+    """
     show(f"{failure.task}: {failure.test}", fg="red", bold=True)
     if failure.doc:
         show(f"  {failure.doc}".replace("\n", "\n  "), italic=True)
@@ -189,6 +246,13 @@ def show_failure(failure: Result, done: Run, say: Messages) -> None:
     if mistake := entry_of(failure.task).mistake(done.named.get(failure.task)):
         show(f"\n{say('run_named')} ({mistake.id})", fg="yellow", bold=True)
         show(wrapped(say.of(mistake.diagnosis)))
+    elif failure.advice:
+        key, values = failure.advice
+        show("\n" + wrapped(say(key, **values)), fg="yellow")
+    elif left := done.left.get(failure.task):
+        show("\n" + say("run_left", compared=left[1] - left[0], count=left[1]).strip("\n"), dim=True)
+    seen = mistake is None and show_second_look(failure, done, say)
+    return bool(mistake or failure.advice or seen)
 
 
 def _show_stub(stub: Result, stubs: dict[TaskId, Place], say: Messages) -> None:

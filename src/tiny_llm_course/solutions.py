@@ -16,7 +16,7 @@ from .lessons import TaskArgument, chosen_task, show_next
 from .problems import CommandError, reporting
 from .progress import SKIPPED
 from .regions import is_native
-from .splice import SpliceError, definitions, splice
+from .splice import SpliceError, definitions, restore, splice
 from .syllabus import Day, Task, TaskId, day_of
 from .terminal import show
 from .update import take_back_commit
@@ -69,7 +69,7 @@ def reset(
         chosen = asked_task(task)
         changed = {}
         for file, names in workspace.parts(day_of(chosen.id), chosen.id).items():
-            changed[file] = _spliced(workspace, file, workspace.stub(file), names, _read(file))
+            changed[file] = _with_stubs(workspace, file, names, _read(file))
         changed = {file: text for file, text in changed.items() if text != _read(file)}
         if changed:
             _write(workspace, changed, {chosen.id: None}, say, "what_reset", task=chosen.id)
@@ -114,6 +114,16 @@ def _with_solutions(workspace: Workspace, chosen: list[Task]) -> dict[Path, str]
             before = texts[file] if file in texts else _read(file)
             texts[file] = _spliced(workspace, file, workspace.solution(file), names, before)
     return texts
+
+
+def _with_stubs(workspace: Workspace, file: Path, names: list[str], before: str) -> str:
+    """A learner's file with stubs in place of functions, and with those that it no longer has."""
+    stub = workspace.stub(file)
+    try:
+        restored = restore(before or stub, stub, names, os.path.relpath(file))
+    except SpliceError as error:
+        raise _explained(error, file, names, before) from None
+    return _spliced(workspace, file, stub, names, restored)
 
 
 def _spliced(workspace: Workspace, file: Path, source: str, names: list[str], before: str) -> str:

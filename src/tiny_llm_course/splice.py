@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from textwrap import dedent
 
@@ -24,7 +24,7 @@ from .task_code import (
 )
 from .unsolved import is_stub, open_task
 
-__all__ = ["SpliceError", "code_of", "definitions", "merge", "splice"]
+__all__ = ["SpliceError", "code_of", "definitions", "excerpt", "merge", "restore", "splice"]
 
 
 class SpliceError(Exception):
@@ -51,6 +51,27 @@ def code_of(source: str, name: str) -> str:
     return "".join(lines_of(source)[part.start : part.end])
 
 
+def excerpt(source: str, names: Collection[str]) -> str:
+    """A module of these definitions alone, in their order: a method below the head of its class, and the imports that
+    all of them need."""
+    parts, lines = _parts(source, "<string>"), lines_of(source)
+    chosen = [name for name in parts if name in names and _scope(name) not in names]
+    text, last = _with_imports("", source, chosen), ""
+    for name in chosen:
+        scope = _scope(name)
+        if not scope or scope != last:
+            text += "\n\n"
+        if scope and scope != last:
+            head = parts[scope]
+            assert isinstance(head.node, ast.ClassDef)
+            text += "".join(lines[head.start : first_line(head.node.body[0])])
+        elif scope:
+            text += "\n"
+        text += code_of(source, name)
+        last = scope
+    return text.lstrip("\n")
+
+
 def splice(target: str, source: str, names: list[str], filename: str) -> str:
     """`target` with the functions `names` as `source` has them, and with the imports that they need.
 
@@ -74,6 +95,21 @@ def splice(target: str, source: str, names: list[str], filename: str) -> str:
             if name.rpartition(".")[2] not in names_in(ast.parse(rest)):
                 target = rest
     return _with_imports(target, source, [name for name in names if name in wanted])
+
+
+def restore(target: str, source: str, names: list[str], filename: str) -> str:
+    """`target` with those of the functions `names` that it lacks, as `source` has them. All else stays as it is.
+
+    Raises:
+        SpliceError: the target has a syntax error, or lacks a class.
+    """
+    if is_native(filename):
+        return target
+    wanted = _parts(source, "<string>")
+    for name in names:
+        if name in wanted and name not in _parts(target, filename):
+            target = _put(target, source, name, filename, any_name=True)
+    return target
 
 
 def _splice_regions(target: str, source: str, names: list[str], filename: str) -> str:

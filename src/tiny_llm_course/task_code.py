@@ -7,6 +7,7 @@ import io
 import re
 from collections.abc import Collection, Iterator
 from functools import cache
+from itertools import takewhile
 from typing import TypeAlias
 
 from .syllabus import TaskId, parse_task_ids, tasks
@@ -19,6 +20,7 @@ __all__ = [
     "defined_name",
     "first_line",
     "indent_of",
+    "leading_checks",
     "lines_of",
     "names_in",
     "newline_of",
@@ -77,7 +79,7 @@ def task_parts(source: str) -> dict[TaskId, list[str]]:
     stubs leave out."""
     tree = parse(source, "<string>")
     tagged = list(tasks_in(tree))
-    left_out = unneeded_helpers(tree, [statement for function, _, _ in tagged for statement in function.body])
+    left_out = unneeded_helpers(tree, [function for function, _, _ in tagged])
     qualified = {s: f"{prefix}{name}" for scope, prefix in _scopes(tree) for s, name in _helpers(scope).items()}
     helpers = {helper: name.rpartition(".")[2] for helper, name in qualified.items() if helper in left_out}
     uses = {helper: names_in(helper) for helper in helpers}
@@ -111,8 +113,23 @@ def _task_ids(node: Definition, filename: str) -> tuple[TaskId, ...]:
     return tuple(check_known(task_id, place) for task_id in ids)
 
 
-def unneeded_helpers(tree: ast.Module, replaced: list[ast.stmt]) -> set[ast.stmt]:
-    """Helpers that replaced statements lead to, directly or through other helpers, and nothing else does."""
+def leading_checks(function: Function) -> list[ast.stmt]:
+    """The calls of `_check_*` with which a function begins: its stub keeps them."""
+    body = function.body[1:] if ast.get_docstring(function) is not None else function.body
+    return list(takewhile(_is_check, body))
+
+
+def _is_check(statement: ast.stmt) -> bool:
+    match statement:
+        case ast.Expr(value=ast.Call(func=ast.Name(id=name) | ast.Attribute(value=ast.Name(id="self"), attr=name))):
+            return name.startswith("_check_")
+    return False
+
+
+def unneeded_helpers(tree: ast.Module, cut: Collection[Function]) -> set[ast.stmt]:
+    """Helpers that only the bodies of these functions lead to, directly or through others. Leading checks stay."""
+    kept = {check for function in cut for check in leading_checks(function)}
+    replaced = [statement for function in cut for statement in function.body if statement not in kept]
     helpers = {statement: name for scope, _ in _scopes(tree) for statement, name in _helpers(scope).items()}
     uses = {helper: names_in(helper, replaced) for helper in helpers}
     candidates = _reached(helpers, uses, set().union(*(names_in(statement) for statement in replaced)))

@@ -34,7 +34,10 @@ class TaskLines:
                 self._print_next(run)
             done, count = run.finished.total(), run.chosen.total()
             running = [task for task in run.begun if run.finished[task] < run.chosen[task]]
-            self._status.show("  ".join([self._say("run_status", done=done, count=count), *map(str, running)]))
+            compiling = [self._say("run_compiling", file=run.compiling)] if run.compiling else []
+            self._status.show(
+                "  ".join([self._say("run_status", done=done, count=count), *map(str, running), *compiling])
+            )
 
     def finish(self, run: Run) -> None:
         """Print the lines of all other tasks that have a result."""

@@ -15,6 +15,7 @@ from pathlib import Path
 from queue import Empty, SimpleQueue
 from time import monotonic
 
+from .ahead import compile_ahead
 from .build_ext import ensure_bridge
 from .catalogue import entry_of
 from .language import Lang, Messages
@@ -23,7 +24,7 @@ from .next_steps import show_finished
 from .problems import CommandError, reporting
 from .regions import SUFFIXES
 from .runner import run_tests
-from .running import keep_progress, show_outcome
+from .running import compile_rest, keep_progress, show_outcome, time_limit
 from .session import PACKAGES
 from .syllabus import Task, day_of, tasks
 from .task_lines import TaskLines
@@ -110,12 +111,14 @@ class _Watch:
         show(self._say("watch_running", task=self._task.id), dim=True)
         day, number = day_of(self._task.id), self._task.id.task
         ensure_bridge(PACKAGES["mine"], [day], self._say)
-        done = run_tests([day], PACKAGES["mine"], ["-k", f"test_task_{number}_"])
+        compile_ahead(day)
+        done = run_tests([day], PACKAGES["mine"], ["-k", f"test_task_{number}_"], time_limit=time_limit())
         workspace = Workspace()
         kept = keep_progress(workspace, done)
         self._clear()
         TaskLines([day], workspace, self._say).finish(done)
         show_outcome(done, kept, False, self._say)
+        compile_rest(done)
         if done.is_solved(self._task.id):
             if self._task.id not in kept.solved:
                 show("\n" + wrapped(self._say.of(entry_of(self._task.id).learned)))
