@@ -22,7 +22,8 @@ WARNINGS = [
 
 def main() -> int:
     files = [file for file in code_files(REFERENCE) if is_native(file)]
-    runtime = [file for part in ("include", "runtime") for file in (METAL_HOST / part).rglob("*.*")]
+    runtime = [ROOT / "src" / "tiny_llm_course" / "checked.cpp"]
+    runtime += [file for part in ("include", "runtime") for file in (METAL_HOST / part).rglob("*.*")]
     formatted = subprocess.run(
         [str(Path(sys.executable).with_name("clang-format")), "--dry-run", "--Werror", *map(str, [*files, *runtime])]
     )

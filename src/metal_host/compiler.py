@@ -68,12 +68,26 @@ def compile_program(name: str, program: Program, checked: bool, tools: Toolchain
     flags = [*_COMMON, *_NUMBERS, *tools.linking, *_of_this_compiler(tools, checked), *checks]
     clang = recent_clang()
     parts = (*flags, program.spaces, clang.version) if clang else flags
+    if not clang and program.mixed:
+        raise MetalCompileError(f"kernel '{name}' does not compile:\n{program.mixed}")
     found = store() / f"kernel-{_fingerprint(tools, program.cpp, *parts)}"
     if found.exists():
         os.utime(found)  # it is in use
         if sys.platform == "darwin":
             _keep_symbols(found)
         return found
+    sys.audit("kernel.compiling", f"{name}.metal")  # a test's clock stops
+    try:
+        _compile_program(name, program, tools, clang, flags, found)
+    finally:
+        sys.audit("kernel.compiled", f"{name}.metal")
+    keep_small(store())
+    return found
+
+
+def _compile_program(
+    name: str, program: Program, tools: Toolchain, clang: Toolchain | None, flags: list[str], found: Path
+) -> None:
     with tempfile.TemporaryDirectory(dir=store(), prefix=".") as folder, ThreadPoolExecutor(2) as beside:
         source, compiled, linked = (Path(folder) / part for part in ("kernel.cpp", "kernel.o", found.name))
         runtime = beside.submit(_runtime, tools)
@@ -90,8 +104,6 @@ def compile_program(name: str, program: Program, checked: bool, tools: Toolchain
         if sys.platform == "darwin":
             _extract_symbols(linked, found)
         linked.rename(found)  # at once, for whoever else compiles or runs it
-    keep_small(store())
-    return found
 
 
 def _extract_symbols(linked: Path, found: Path) -> None:

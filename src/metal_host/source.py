@@ -13,6 +13,7 @@ from typing import NamedTuple
 from .declarations import SPACES, VECTORS
 from .diagnostics import listed
 from .errors import MetalCompileError
+from .pointers import mixed_pointers
 from .rewrite import on_cpu, rewrite
 from .rules import violations
 from .scopes import FILE, KERNEL
@@ -26,11 +27,15 @@ _SWIZZLE = re.compile(r"[xyzw]{2,4}|[rgba]{2,4}")
 
 
 class Program(NamedTuple):
-    """C++ to run, and C++ whose address spaces are real; the texts of which their lines come, by the names of files."""
+    """C++ to run, and C++ whose address spaces are real; the texts of which their lines come, by the names of files.
+
+    mixed: what is wrong about address spaces, as far as tokens can tell.
+    """
 
     cpp: str
     spaces: str
     texts: dict[str, str]
+    mixed: str
 
 
 @lru_cache(256)
@@ -56,7 +61,7 @@ using namespace metal;
 }}
 #line 1 "entry"
 {_entry(signature)}"""
-    return Program(cpp, _with_spaces(signature, texts), texts)
+    return Program(cpp, _with_spaces(signature, texts), texts, _mixed(signature, texts))
 
 
 def texts_of(name: str, header: str, source: str) -> dict[str, str]:
@@ -72,6 +77,14 @@ def _check(name: str, texts: Mapping[str, str], outermost: Mapping[str, str], be
     }
     if found:
         raise MetalCompileError(f"kernel '{name}' does not compile:\n{listed(found, texts)}")
+
+
+def _mixed(signature: Signature, texts: Mapping[str, str]) -> str:
+    (body, source), (before, header) = texts.items()
+    given = [parameter.declaration for parameter in signature.parameters]
+    found = {(before, line): said for line, said in mixed_pointers(header, FILE)}
+    found |= {(body, line): said for line, said in mixed_pointers(source, KERNEL, given, header)}
+    return listed(found, texts)
 
 
 def _with_spaces(signature: Signature, texts: Mapping[str, str]) -> str:

@@ -46,7 +46,7 @@ __all__ = [
     "tools",
 ]
 
-SOURCES = ("bridge.cpp", "fence.h", "interrupt.h", "kernel.h", "pool.h")
+SOURCES = ("bridge.cpp", "fence.h", "guard.h", "interrupt.h", "kernel.h", "pool.h")
 PACKAGES = ("nanobind", "cmake", "ninja")
 STAMP = "bridge.json"
 CMAKE = Path(__file__).with_name("bridge.cmake")

@@ -13,12 +13,13 @@ from typing import Annotated
 import typer
 
 from . import bridge
+from .ahead import compile_ahead
 from .compiling import compile_files
 from .language import Lang, Messages
 from .problems import CommandError, reporting
 from .regions import regions
 from .session import PACKAGES, package_of
-from .syllabus import Day, TaskId
+from .syllabus import Day, TaskId, day_of
 from .task_code import StubError
 from .terminal import show
 from .unsolved import open_task
@@ -60,6 +61,8 @@ def build_ext(
             show(say("ext_time" if is_current else "ext_total", **times))
         for file, tasks in kernels.open.items():
             show(say("ext_open", name=file.stem, tasks=", ".join(map(str, tasks))))
+        if kernels.open and impl == "mine":
+            compile_ahead(day_of(min(task for tasks in kernels.open.values() for task in tasks)))
         problems = [*kernels.faulty.values(), *compiled.problems.values()]
         for problem in problems:
             show(problem, fg="red")

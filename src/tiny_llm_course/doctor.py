@@ -8,6 +8,7 @@ import platform
 import shutil
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from importlib import metadata
@@ -18,6 +19,7 @@ import typer
 
 from . import bridge
 from .build_ext import has_kernels, kernels_of
+from .checked_build import BuildError, build_checked, can_name_lines
 from .install import install_command
 from .language import Lang, Messages
 from .problems import reporting
@@ -40,6 +42,12 @@ gpu = mx.is_available(mx.gpu)
 a = mx.arange(6.0).reshape(2, 3)
 assert (a @ a.T).tolist() == [[5, 14], [14, 50]], "a wrong product"
 print(json.dumps({"device": "gpu (Metal)" if gpu and mx.metal.is_available() else "gpu" if gpu else "cpu"}))
+"""
+
+CLANG = """
+from metal_host.toolchain import recent_clang
+clang = recent_clang()
+print(clang.version.partition(chr(10))[0] if clang else "")
 """
 
 
@@ -92,6 +100,8 @@ def _checks(say: Messages) -> Iterator[Check]:
     yield _compiler(say)
     yield _build_tools(say)
     yield _bridge(say)
+    yield _checked(say)
+    yield _spaces(say)
     yield _disk(say)
     yield _memory(say)
     yield _cache(say)
@@ -171,6 +181,29 @@ def _bridge(say: Messages) -> Check:
     kernels = kernels_of(package)
     names = ", ".join(file.stem for file in kernels.written) or say("doctor_none")
     return Check("bridge", OK, say("doctor_built", mlx=metadata.version("mlx"), names=names))
+
+
+def _checked(say: Messages) -> Check:
+    """Whether a kernel that fails a test can be run once more with checks."""
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "kernel.cpp"
+        file.write_text('#include "kernel.h"\nKERNEL(checked) { call.out[0].as<float>()[0] = 0; }\n', encoding="utf-8")
+        try:
+            build_checked(file, Workspace().package / "kernels", Path(folder))
+        except BuildError as error:
+            reason = (str(error).splitlines() or [""])[0]
+            return Check("checks", WARNING, say("doctor_checks_none", reason=reason))
+    if not can_name_lines():
+        return Check("checks", WARNING, say("doctor_checks_no_lines"), bridge.system_command("compiler"))
+    return Check("checks", OK, say("doctor_checks_ok"))
+
+
+def _spaces(say: Messages) -> Check:
+    """Which compiler looks at the address spaces of pointers in Metal."""
+    run = subprocess.run([sys.executable, "-c", CLANG], capture_output=True, text=True)  # as it imports MLX
+    if not (version := run.stdout.strip()):
+        return Check("spaces", WARNING, say("doctor_spaces_none"))
+    return Check("spaces", OK, say("doctor_spaces_ok", version=version))
 
 
 def _disk(say: Messages) -> Check:

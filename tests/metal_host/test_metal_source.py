@@ -5,6 +5,7 @@ import random
 import pytest
 from metal_idioms import IDIOMS
 
+from metal_host.pointers import mixed_pointers
 from metal_host.rewrite import rewrite
 from metal_host.rules import violations
 from metal_host.scopes import FILE, KERNEL, scopes
@@ -142,6 +143,6 @@ def test_any_text_is_taken_and_keeps_its_lines(outermost):
             assert "".join(token.text for token in tokens) == source
             assert len(scopes(tokens, outermost)) == len(tokens)
             assert rewrite(source, outermost).count("\n") == source.count("\n"), source
-            for line, said in violations(source, outermost):
+            for line, said in [*violations(source, outermost), *mixed_pointers(source, outermost, [], source)]:
                 assert 1 <= line <= source.count("\n") + 1
                 assert said

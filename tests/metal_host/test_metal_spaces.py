@@ -1,10 +1,15 @@
-"""What Apple's compiler refuses because of address spaces is refused, where there is a clang to see it."""
+"""What Apple's compiler refuses because of address spaces is refused: by clang, or as far as tokens can tell."""
+
+from pathlib import Path
 
 import mlx.core as mx
 import pytest
 from broken_kernels import X
+from metal_idioms import IDIOMS
 
 from metal_host import MetalCompileError, metal_kernel
+from metal_host.pointers import mixed_pointers
+from metal_host.scopes import FILE, KERNEL
 from metal_host.toolchain import recent_clang
 
 TILE = "threadgroup float tile[64];\ntile[0] = x[0];\n"
@@ -84,7 +89,65 @@ RIGHT = {
 }
 
 
-@pytest.fixture(autouse=True)
+BY_TOKENS = {  # what is said where there is no clang
+    "threadgroup_to_device": "'tile' is in threadgroup memory: a pointer to it is declared threadgroup, not device",
+    "device_to_threadgroup": "'out' is in device memory: a pointer to it is declared device, not threadgroup",
+    "own_to_device": "'own' is in thread memory: a pointer to it is declared thread, not device",
+    "device_to_own": "'out' is in device memory: a pointer to it is declared device, not thread",
+    "template_to_own": "'out' is in device memory: a pointer to it is declared device, not thread",
+    "assigned": "'tile' is in threadgroup memory: a pointer to it is declared threadgroup, not device",
+    "argument": "'out' is in device memory, and 'fill' takes a threadgroup pointer",
+    "template_argument": "'tile' is in threadgroup memory, and 'get' takes a device pointer",
+    "cast": "'x' is in device memory: a pointer to it is declared device, not threadgroup",
+    "cast_of_tile": "'tile' is in threadgroup memory: a pointer to it is declared threadgroup, not device",
+    "reference": "'x' is in device memory: a reference to it is declared device, not thread",
+    "automatic": "variable 'v' is declared device: only what a pointer leads to can be in device memory",
+    "constant_to_device": "'x_shape' is in constant memory: a pointer to it is declared constant, not device",
+}
+NOT_BY_TOKENS = [name for name in MIXED if name not in BY_TOKENS]
+
+
+@pytest.fixture
+def no_clang(monkeypatch):
+    monkeypatch.setenv("METAL_HOST_CLANG", "")
+
+
+@pytest.mark.usefixtures("no_clang")
+@pytest.mark.parametrize("name", BY_TOKENS)
+def test_without_clang_names_are_looked_at(name):
+    source, header, _ = MIXED[name]
+    with pytest.raises(MetalCompileError, match=rf"{name}\.metal:\d+: ") as found:
+        compile_only(name, source, header)
+    assert BY_TOKENS[name] in str(found.value)
+
+
+@pytest.mark.usefixtures("no_clang")
+@pytest.mark.parametrize("name", [*RIGHT, *NOT_BY_TOKENS])
+def test_without_clang_what_is_not_plain_is_taken_to_be_right(name):
+    source, header, *_ = (RIGHT | MIXED)[name]
+    given = ["const device float* x", "const constant int* x_shape", "device float* out"]
+    assert list(mixed_pointers(header, FILE)) == []
+    assert list(mixed_pointers(source, KERNEL, given, header)) == []
+
+
+@pytest.mark.parametrize("name", IDIOMS)
+def test_idioms_mix_none(name):
+    idiom = IDIOMS[name]
+    given = [f"const device T* {x}" for x in idiom.inputs] + [f"const constant int* {x}_shape" for x in idiom.inputs]
+    header = getattr(idiom, "header", "")
+    assert list(mixed_pointers(idiom.source, KERNEL, [*given, "device T* out"], header)) == []
+
+
+def test_mlx_mixes_none():
+    """All of its headers and kernels."""
+    files = [*Path(mx.__file__).parent.rglob("*.metal"), *Path(mx.__file__).parent.rglob("*.h")]
+    metal = [text for file in files if "metal" in str(file) and "device " in (text := file.read_text())]
+    assert len(metal) > 20
+    for text in metal:
+        assert list(mixed_pointers(text, FILE)) == []
+
+
+@pytest.fixture
 def clang():
     if recent_clang() is None:
         pytest.skip("no clang of version 16 or later: METAL_HOST_CLANG may name one")
@@ -96,6 +159,7 @@ def compile_only(name, source, header):
     kernel(inputs=[mx.array(X)], template=[("T", mx.float32)], init_value=0, **sizes)
 
 
+@pytest.mark.usefixtures("clang")
 @pytest.mark.parametrize("name", MIXED)
 def test_mixed_spaces_are_refused(name):
     source, header, words = MIXED[name]
@@ -104,6 +168,7 @@ def test_mixed_spaces_are_refused(name):
     assert all(word in str(found.value) for word in words), str(found.value)
 
 
+@pytest.mark.usefixtures("clang")
 @pytest.mark.parametrize("name", [name for name in RIGHT if name != "overloaded"])  # which g++ and clang cannot
 def test_right_spaces_are_not(name):
     compile_only(name, *RIGHT[name])

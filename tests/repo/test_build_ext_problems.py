@@ -9,12 +9,13 @@ import subprocess
 import sys
 
 import pytest
-from building import KEPT, as_built, built, made, outdate, refused, stopped_compiler
+from building import COMPILER, KEPT, as_built, built, made, outdate, refused, stopped_compiler
 from waiting import until
 
 from tiny_llm_course import bridge
 from tiny_llm_course.language import Messages
 from tiny_llm_course.problems import CommandError
+from tiny_llm_ref.kernels.compiler import CompileError, compile_kernels
 
 
 @pytest.fixture
@@ -105,6 +106,45 @@ def test_a_kernel_that_does_not_compile(clone):
     assert len(problem) <= 7
     assert "softmax does not compile" in run.stderr
     assert list(built(clone).glob("softmax-*.so")) == []
+
+
+COMPILERS = [COMPILER, *filter(None, map(shutil.which, ("clang++", "clang++-16")))]
+ADVICE = {
+    "x[0] = std::max(x[0], x[1]);": "'std': add `#include <algorithm>` at the top of the file",
+    "std::vector<float> y(3);": "'std': add `#include <vector>` at the top of the file",
+    "x[0] = std::exp(x[1]);": "'std': add `#include <cmath>` at the top of the file",
+}
+CONVERT = {
+    "std::max(1.f, x[0])": "are float and bfloat16, and must have the same type; convert one, as in float(x)",
+    "std::min(n, 4)": "are int64_t and int, and must have the same type; convert one, as in int64_t(x)",
+}
+
+
+def problem_of(tmp_path, monkeypatch, compiler, lines, include=""):
+    """What is said about lines of a kernel that do not compile."""
+    file = tmp_path / "wrong.cpp"
+    body = f"template <typename T> void row(T* x, int64_t n) {{\n{lines}\n}}"
+    kernel = "KERNEL(wrong) { tiny_llm::row(call.out[0].as<tiny_llm::bfloat16>(), 3); }\n"
+    file.write_text(f'{include}#include "vector.h"\nnamespace tiny_llm {{\n{body}\n}}\n{kernel}')
+    monkeypatch.setenv("CXX", compiler)
+    with pytest.raises(CompileError) as error:
+        compile_kernels(file, built=tmp_path / "built")
+    return str(error.value).splitlines()[0]
+
+
+@pytest.mark.parametrize("compiler", COMPILERS)
+@pytest.mark.parametrize("line", ADVICE)
+def test_a_header_that_is_missing_is_named(tmp_path, monkeypatch, compiler, line):
+    """GCC's note names some headers; for std::max it suggests our own function instead, and Clang names none."""
+    said = problem_of(tmp_path, monkeypatch, compiler, line.replace("exp(x[1])", "exp(float(x[1]))"))
+    assert said.endswith(ADVICE[line])
+
+
+@pytest.mark.parametrize("compiler", COMPILERS)
+@pytest.mark.parametrize("call", CONVERT)
+def test_arguments_of_two_types_are_told_apart(tmp_path, monkeypatch, compiler, call):
+    said = problem_of(tmp_path, monkeypatch, compiler, f"x[0] = {call};", include="#include <algorithm>\n")
+    assert said.endswith(CONVERT[call])
 
 
 @pytest.mark.parametrize(

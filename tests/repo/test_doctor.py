@@ -6,7 +6,7 @@ import shutil
 import sys
 
 import pytest
-from building import old_compiler, path_without
+from building import old_compiler, path_without, script
 from learner import Clone
 
 from tiny_llm_course import bridge
@@ -28,7 +28,7 @@ def test_a_machine_on_which_everything_works(clone):
     code, found, days = checks(clone)
     assert code == 0
     assert set(found) == {
-        *("python", "system", "packages", "mlx", "compiler", "build_tools", "bridge"),
+        *("python", "system", "packages", "mlx", "compiler", "build_tools", "bridge", "checks", "spaces"),
         *("disk", "memory", "cache", "terminal", "files"),
     }
     assert found["python"]["found"] == f"{sys.version.split()[0]} ({sys.executable})"
@@ -37,6 +37,18 @@ def test_a_machine_on_which_everything_works(clone):
     assert found["files"]["found"] == f"src/tiny_llm parses; {len(tasks())} tasks are still stubs"
     assert "nanobind" in found["build_tools"]["found"]
     assert days == {f"{day.week}.{day.number}": True for week in weeks() for day in week.days}
+
+
+def test_what_checks_kernels(clone, tmp_path):
+    """Checked runs need nothing but the compiler; address spaces need a clang."""
+    _, found, _ = checks(clone, METAL_HOST_CLANG="")
+    assert (found["checks"]["state"], found["spaces"]["state"]) == ("ok", "warning")
+    assert found["spaces"]["found"].startswith("there is no clang 16 or newer: only plain mistakes are found")
+    _, found, _ = checks(clone, CXX=script(tmp_path, "c++", "echo 'error: unknown argument: -fsanitize' >&2; exit 1"))
+    assert (found["checks"]["state"], found["checks"]["found"]) == (
+        "warning",
+        "not possible with this compiler: error: unknown argument: -fsanitize",
+    )
 
 
 def test_in_words_and_in_japanese(clone):

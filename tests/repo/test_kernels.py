@@ -145,6 +145,28 @@ def test_a_watched_kernel_writes_where_it_may_not(kernels, body, said):
     assert "nan" in double(kernels, RIGHT.replace("[i];", "[i + 5];"), TINY_LLM_KERNELS="watched").stdout
 
 
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        (RIGHT, "[0.0, 2.0, 4.0, 6.0, 8.0]"),
+        (
+            f"if (call.in[0].as<volatile float>()[i + 1] != -1) {RIGHT}",
+            "KernelError: double_it read past the end of input 0",
+        ),
+        ("*(volatile int*)8 = 0;", "Segmentation"),
+    ],
+)
+def test_guarded_inputs_end_where_nobodys_memory_begins(kernels, body, said):
+    """What is read there may be without consequence. Another fault ends the program as ever."""
+    kernels.joinpath("twice.cpp").write_text(FILE.replace("BODY", body))
+    code = "import mlx.core as mx\nfrom tiny_llm.kernels import extension\nx = mx.arange(5.0)\n"
+    code += "run = extension.kernel('twice', 'double_it')\nextension.guard_inputs(True)\n"
+    code += "print(run([x], [(x.shape, x.dtype)])[0].tolist())\n"
+    path = {"PYTHONPATH": str(kernels.parents[1]), "PYTHONFAULTHANDLER": "1"}
+    run = python(code, TINY_LLM_KERNELS="watched", **path)
+    assert said in run.stdout + run.stderr
+
+
 CHANGED = """
 #include "kernel.h"
 

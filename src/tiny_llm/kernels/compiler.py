@@ -1,6 +1,7 @@
 """Compiles files of kernels into libraries, once for each state of a file, and says in few lines what is wrong."""
 
 import hashlib
+import itertools
 import os
 import platform
 import re
@@ -19,6 +20,14 @@ __all__ = ["BUILT", "CompileError", "compile_kernels", "get_ready", "with_includ
 _HERE = Path(__file__).parent
 BUILT = _HERE / "built"  # the bridge and the compiled kernels; nothing else
 _FLAGS = ("-std=c++20", "-O3", "-fno-math-errno", "-fno-trapping-math", "-ffp-contract=fast", "-shared", "-fPIC")
+_HEADERS = {  # names that GCC takes for misspelt ones of ours, or that Clang knows no header for
+    "algorithm": ("clamp", "copy", "copy_n", "fill", "fill_n", "max", "max_element", "min", "min_element", "sort"),
+    "cmath": ("cos", "exp", "exp2", "fabs", "fmax", "fmin", "isnan", "log", "pow", "round", "sin", "sqrt", "tanh"),
+    "limits": ("numeric_limits",),
+    "numeric": ("accumulate", "iota"),
+    "vector": ("vector",),
+}
+_TYPE = r"'([^']+)'(?: \{aka [^}]*\}| \(aka '[^']*'\))?"  # as compilers quote it
 _STALE = 3600  # seconds after which no process is still about to load a library that was replaced
 
 
@@ -56,7 +65,11 @@ def _compile(command: list[str], source: Path, library: Path) -> None:
         unfinished = Path(folder) / library.name
         environment = os.environ | {"LC_ALL": "C"}  # in English
         command = [*command, f"-I{_HERE}", str(source), "-o", str(unfinished)]
-        run = subprocess.run(command, capture_output=True, text=True, errors="replace", env=environment)
+        sys.audit("kernel.compiling", source.name)  # a test's clock stops
+        try:
+            run = subprocess.run(command, capture_output=True, text=True, errors="replace", env=environment)
+        finally:
+            sys.audit("kernel.compiled", source.name)
         if run.returncode < 0:
             raise CompileError(f"the compiler was ended by {_signal(-run.returncode)}: is there enough memory?")
         if run.returncode:
@@ -152,7 +165,8 @@ def _errors(output: str, source: Path) -> Iterator[tuple[int, str]]:
         if file == str(source) and said.startswith("required") and not led_from:
             led_from = line
         elif error := re.match(r"(?:fatal )?error: (.*)", said):
-            yield line if file == str(source) else led_from or _noted(lines[number + 1 :], source), _plain(error[1])
+            place = line if file == str(source) else led_from or _noted(lines[number + 1 :], source)
+            yield place, _advised(_plain(error[1]), lines[number + 1 :])
 
 
 def _noted(lines: list[str], source: Path) -> int:
@@ -163,6 +177,34 @@ def _noted(lines: list[str], source: Path) -> int:
         if match := re.match(rf"{re.escape(str(source))}:(\d+):\d+: note: in instantiation of", text):
             return int(match[1])
     return 0
+
+
+def _advised(message: str, lines: list[str]) -> str:
+    """An error with what to do about it, if its notes, which follow it, or the name in it say so."""
+    notes = list(itertools.takewhile(lambda text: " error: " not in text, lines))
+    missing = re.match(
+        r"'(?:std::)?(\w+)' is not a member of 'std'|no (?:member|template|type) named '(\w+)' in .*'std'", message
+    )
+    for text in notes:
+        if named := re.search(r"note: '.+' is defined in header '(<\w+>)'", text):
+            return f"{message.partition('; did you')[0]}: add `#include {named[1]}` at the top of the file"
+        if differing := re.search(
+            rf"deduced conflicting types for parameter '.*?' \({_TYPE} (?:and|vs\.) {_TYPE}\)", text
+        ):
+            return f"{message}: {_same_type(*map(_plain, differing.groups()))}"
+    name = (missing[1] or missing[2]) if missing else ""
+    header = next((header for header, names in _HEADERS.items() if name in names), None)
+    if header:
+        return f"{message.partition('; did you')[0]}: add `#include <{header}>` at the top of the file"
+    return message
+
+
+def _same_type(one: str, other: str) -> str:
+    """Advice for arguments, such as std::max's, that must have one type."""
+    one, other = ("int64_t" if re.fullmatch(r"(long ?)+(int)?", type_) else type_ for type_ in (one, other))
+    wide = next((type_ for type_ in ("double", "float", "int64_t", other) if type_ in (one, other)), other)
+    wide = "float" if wide in ("bfloat16", "float16") else wide
+    return f"the arguments are {one} and {other}, and must have the same type; convert one, as in {wide}(x)"
 
 
 def _plain(message: str) -> str:

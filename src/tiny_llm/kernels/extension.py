@@ -27,6 +27,7 @@ __all__ = [
     "bridge",
     "check_written",
     "get_ready",
+    "guard_inputs",
     "interrupt_parts",
     "is_written",
     "kernel",
@@ -172,6 +173,17 @@ def threads() -> int:
 def interrupt_parts(is_on: bool) -> None:
     """For tests: stop the first part of a kernel's work in its middle until all others are done, one by one."""
     _bridge().interrupt(is_on)
+
+
+def guard_inputs(is_on: bool) -> None:
+    """For tests: a watched kernel that reads past the end of an input raises a KernelError, even if it makes no use of
+    what it reads."""
+    module = _bridge()
+    if not hasattr(module, "guard"):
+        raise KernelError(
+            f"the kernels' bridge to MLX is older than the kernels; to build it again: {_build_command()}"
+        )
+    module.guard(is_on)
 
 
 def shared_parts() -> int:

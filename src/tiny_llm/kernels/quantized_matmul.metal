@@ -1,7 +1,7 @@
 // Many vectors times a quantised matrix, a tile of the result at a time: y = x W^T, with W packed as quantize.py says.
 //
 // x: M rows of I numbers of type T. packed, scales and biases: O rows each. out: M rows of O numbers of type T.
-// bits: 2, 4 or 8. A threadgroup has four simdgroups and makes a tile of TILE x TILE numbers of out.
+// bits: 2, 4 or 8. O is an argument, as x is. A threadgroup has four simdgroups and makes TILE x TILE numbers of out.
 
 constant constexpr uint TILE = 32;          // rows of x, rows of W, and numbers of each at a time: all of one group
 constant constexpr uint STRIDE = TILE + 4;  // numbers from row to row: so rows begin in different banks

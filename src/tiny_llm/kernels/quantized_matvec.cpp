@@ -147,19 +147,19 @@ class Rows {
 
     void take(int64_t first, int64_t count) {
         if (count > room_) {
-            scales_ = biases_ = Buffer(count * p_.groups);
+            scales_ = biases_ = Buffer(count * step_);
             room_ = count;
         }
         packed_ = p_.packed.as<uint32_t>() + first * p_.words;
-        widen(p_.scales, first * p_.groups, count * p_.groups, scales_.data());
-        widen(p_.biases, first * p_.groups, count * p_.groups, biases_.data());
+        widen_rows(p_.scales, first, count, scales_.data());
+        widen_rows(p_.biases, first, count, biases_.data());
     }
 
     // The row first + i times row m of x.
     float dot(int64_t i, int64_t m) const {
         const uint32_t* packed = packed_ + i * p_.words;
         const float *fields = x_.fields(m), *sums = x_.sums(m);
-        const float *scales = scales_.data() + i * p_.groups, *biases = biases_.data() + i * p_.groups;
+        const float *scales = scales_.data() + i * step_, *biases = biases_.data() + i * step_;
         const int64_t blocks = p_.words / WIDTH, rest = p_.words % WIDTH, done = blocks * WIDTH * p_.per_word;
         const float total = dot_(fields, sums, packed, scales, biases, blocks, p_.groups);
         if (rest == 0) return total;
@@ -172,9 +172,23 @@ class Rows {
     const Product& p_;
     const Activations& x_;
     const Dot dot_;
+    // From one row's scales to the next one's: whole vectors, filled up with zeros. Otherwise the last vector of a row
+    // would hold numbers of the next one, and an infinite one times 0 is NaN.
+    const int64_t step_ = (p_.groups + WIDTH - 1) / WIDTH * WIDTH;
     const uint32_t* packed_ = nullptr;
     int64_t room_ = AT_ONCE;  // rows that scales_ and biases_ hold
-    Buffer scales_{room_ * p_.groups}, biases_{room_ * p_.groups};
+    Buffer scales_{room_ * step_}, biases_{room_ * step_};
+
+    // All at once, and then apart, the last row first.
+    void widen_rows(const Array& from, int64_t first, int64_t count, float* to) {
+        const int64_t groups = p_.groups;
+        widen(from, first * groups, count * groups, to);
+        if (step_ == groups) return;
+        for (int64_t i = count - 1; i >= 0; i--) {
+            std::memmove(to + i * step_, to + i * groups, groups * sizeof(float));
+            std::fill_n(to + i * step_ + groups, step_ - groups, 0.f);
+        }
+    }
 };
 
 // All rows of W times all rows of x, shared out among threads.

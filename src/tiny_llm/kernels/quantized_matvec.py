@@ -47,6 +47,7 @@ def quantized_matvec(
     x: mx.array, packed: mx.array, scales: mx.array, biases: mx.array, group_size: int = 64, bits: int = 4
 ) -> mx.array:
     """Several weights at a time, and rows of W shared out among threads. Otherwise as `quantized_matvec_scalar`.
+    Nothing past the last row of W is read.
 
     Made for few rows of x: each is computed by itself. `quantized_matmul` is faster from about eight rows on.
     Where the default device is a GPU, `quantized_matvec_metal`, once that is written.

@@ -27,7 +27,7 @@ def attention_online(
     mask: mx.array | str | None = None,
     block: int = 64,
 ) -> mx.array:
-    """Grouped attention that takes the keys `block` at a time, and never has more scores than for these.
+    """Grouped attention that takes `block` keys at a time: no more than these are scored, or made float32, at once.
 
     Shapes: query: N.. x H_q x L x D, key and value: N.. x H_kv x S x D, mask: broadcastable to N.. x H_q x L x S
     -> N.. x H_q x L x D. Query head h reads key/value head h // (H_q / H_kv). All are of one float dtype, which is
@@ -78,7 +78,8 @@ def flash_attention(
     """Grouped attention by a kernel: the same as `attention_online`. Many queries are taken in blocks; of a few, as in
     decoding, the keys are shared out among threads.
 
-    Keys and values are read where they are: of a view into a longer cache nothing is copied. For a mask that is an
+    Keys and values are read where they are: of a view into a longer cache nothing is copied, and nothing past the last
+    key is read. For a mask that is an
     array, which no step of generation has, MLX's own operations do the work. Where the default device is a GPU,
     `flash_attention_metal`, once that is written.
     Source: Dao et al. 2022, "FlashAttention", arXiv:2205.14135; Dao et al. 2023, "Flash-Decoding for long-context

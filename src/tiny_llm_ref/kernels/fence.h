@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "guard.h"
 #include "interrupt.h"
 #include "kernel.h"
 
@@ -13,7 +14,8 @@ namespace tiny_llm {
 
 class Fenced {
    public:
-    Fenced(const Array& x, uint16_t margin) : array_(x), margin_(margin) {
+    Fenced(const Array& x, uint16_t margin, bool is_guarded = false)
+        : array_(x), margin_(margin), is_guarded_(is_guarded) {
         const int64_t item = x.dtype == DType::bfloat16 || x.dtype == DType::float16 ? 2 : 4;
         int64_t first = 0, last = 0;  // of the elements in memory, counted from `data`: strides may be negative
         for (int i = 0; i < x.ndim; i++) {
@@ -28,6 +30,7 @@ class Fenced {
 
     const Array& array() const { return array_; }
     Interruption::Memory memory() const { return {copy(), size_}; }
+    char* end() const { return copy() + size_; }
     void bring() { std::memcpy(copy(), original_, size_); }
     void take_back() const { std::memcpy(original_, copy(), size_); }
     bool is_unchanged() const { return std::memcmp(copy(), original_, size_) == 0; }
@@ -40,7 +43,7 @@ class Fenced {
     }
 
    private:
-    static constexpr size_t MARGIN = 1 << 18, PAGE = 1 << 14;  // bytes
+    static constexpr size_t MARGIN = Guard::SIZE, PAGE = 1 << 14;  // bytes
 
     std::string touched(const char* margin) const {
         const char* want = reinterpret_cast<const char*>(&margin_);
@@ -51,14 +54,17 @@ class Fenced {
         return "bytes " + std::to_string(first) + " to " + std::to_string(last);
     }
 
-    // At the same place of a page each time, so that what happens does; no better aligned than an array of MLX's.
+    // At the same place of a page each time, so that what happens does; no better aligned than an array of MLX's. Where
+    // it is guarded, it ends with a page.
     char* copy() const {
         const auto start = reinterpret_cast<uintptr_t>(words_.data()) + MARGIN;
+        if (is_guarded_) return reinterpret_cast<char*>((start + size_ + PAGE - 1) / PAGE * PAGE - size_);
         return reinterpret_cast<char*>((start + PAGE - 1) / PAGE * PAGE + 8);
     }
 
     Array array_;
     uint16_t margin_;
+    bool is_guarded_;
     size_t size_;
     char* original_;
     std::vector<uint16_t> words_;
@@ -71,13 +77,18 @@ inline std::string run_fenced(void (*function)(const Call&), const std::vector<A
     constexpr uint16_t NAN_IN = 0x7fc1, NAN_OUT = 0xffff;  // NaN in 16 bits, and twice that in 32; not the same one
     std::vector<Fenced> inputs, outputs;
     std::vector<Array> fenced_in, fenced_out;
-    for (auto& x : in) inputs.emplace_back(x, NAN_IN).bring();
+    std::vector<char*> guarded;
+    for (auto& x : in) inputs.emplace_back(x, NAN_IN, Guard::is_on).bring();
     for (auto& x : out) outputs.emplace_back(x, NAN_OUT);
     for (size_t i = 0; i < changed; i++) outputs[i].bring();
     Interruption::inputs = Interruption::outputs = {};
     for (auto& x : inputs) fenced_in.push_back(x.array()), Interruption::inputs.push_back(x.memory());
     for (auto& x : outputs) fenced_out.push_back(x.array()), Interruption::outputs.push_back(x.memory());
+    if (Guard::is_on)
+        for (auto& x : inputs) guarded.push_back(x.end());
+    Guard guard(guarded);
     function({fenced_in.data(), fenced_out.data(), numbers, threads});
+    const int read = guard.lift();
     for (auto& x : outputs) x.take_back();
     if (auto found = std::exchange(Interruption::trespass, {}); !found.empty()) return found;
     for (size_t i = 0; i < outputs.size(); i++)
@@ -85,6 +96,7 @@ inline std::string run_fenced(void (*function)(const Call&), const std::vector<A
             return "wrote outside of output " + std::to_string(i) + ": " + where;
     for (size_t i = 0; i < inputs.size(); i++)
         if (!inputs[i].is_unchanged() || !inputs[i].trespass().empty()) return "wrote to input " + std::to_string(i);
+    if (read != Guard::NONE) return "read past the end of input " + std::to_string(read);
     return {};
 }
 

@@ -25,7 +25,7 @@ def tile_shape() -> tuple[int, int]:
 
 
 def matmul_tile(x: mx.array, w: mx.array) -> mx.array:
-    """x^T w, as large as one tile: all its sums are in registers.
+    """x^T w, as large as one tile: all its sums are in registers. 0 * inf and 0 * NaN are NaN, as in `x.T @ w`.
 
     Shapes: x: K x M_TILE, w: K x N_TILE -> M_TILE x N_TILE, all float32.
 

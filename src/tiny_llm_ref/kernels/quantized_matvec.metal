@@ -1,7 +1,7 @@
 // A quantised matrix times a few vectors: y = x W^T, with W packed as quantize.py says.
 //
 // x: rows of I numbers of type T, one of which is the threadgroup's y. packed, scales and biases: O rows each.
-// out: rows of O numbers of type T. bits: 2, 4 or 8.
+// out: rows of O numbers of type T. bits: 2, 4 or 8. O is an argument of the kernel, as x and out are.
 
 constant constexpr uint ROWS = 4;    // of W for a simdgroup: what it has loaded of x serves all of them
 constant constexpr uint CHUNK = 32;  // weights, for a lane at a time: all of one group, since no group has fewer

@@ -1,4 +1,4 @@
-// Functions of whole vectors; and the namespaces fast and precise.
+// Functions of whole vectors; and the namespaces fast and precise, whose sines and cosines differ.
 #pragma once
 #include "integer.h"
 
@@ -57,19 +57,39 @@ MSL_INLINE vec<T, 3> cross(vec<T, 3> a, vec<T, 3> b) {
 
 // clang-format off
 #define MSL_IN_BOTH(X)                                                                                              \
-    X(exp) X(exp2) X(exp10) X(log) X(log2) X(log10) X(sqrt) X(rsqrt) X(sin) X(cos) X(tan) X(sinpi) X(cospi) X(tanpi) \
-    X(asin) X(acos) X(atan) X(sinh) X(cosh) X(tanh) X(asinh) X(acosh) X(atanh) X(floor) X(ceil) X(trunc) X(round)    \
-    X(rint) X(fabs) X(abs) X(fract) X(saturate) X(sign) X(pow) X(powr) X(atan2) X(fmod) X(copysign) X(fdim) X(fmin)  \
-    X(fmax) X(min) X(max) X(divide) X(fma) X(ldexp) X(frexp) X(modf) X(sincos) X(clamp) X(mix) X(dot) X(length)      \
-    X(normalize) X(distance)
+    X(exp) X(exp2) X(exp10) X(log) X(log2) X(log10) X(sqrt) X(rsqrt) X(asin) X(acos) X(atan) X(sinh) X(cosh) X(tanh) \
+    X(asinh) X(acosh) X(atanh) X(floor) X(ceil) X(trunc) X(round) X(rint) X(fabs) X(abs) X(fract) X(saturate)        \
+    X(sign) X(pow) X(powr) X(atan2) X(fmod) X(copysign) X(fdim) X(fmin) X(fmax) X(min) X(max) X(divide) X(fma)       \
+    X(ldexp) X(frexp) X(modf) X(clamp) X(mix) X(dot) X(length) X(normalize) X(distance)
+#define MSL_TURNING(X) X(sin) X(cos) X(tan) X(sinpi) X(cospi) X(tanpi) X(sincos)
 // clang-format on
 #define MSL_USING(name) using metal::name;
-namespace fast {
-MSL_IN_BOTH(MSL_USING)
-}
 namespace precise {
 MSL_IN_BOTH(MSL_USING)
+MSL_TURNING(MSL_USING)
+}  // namespace precise
+namespace fast {
+MSL_IN_BOTH(MSL_USING)
+
+// A sine or cosine of x as inexact as Apple allows: from -pi to pi within 2^-13, and with no bound outside. So it is
+// rounded to a multiple of 2^-12, and farther out to a coarser one.
+MSL_INLINE float msl_coarse(float x, float exact) {
+    const float turns = __builtin_fabsf(x) / M_PI_F, step = 0x1p-12f * (turns > 1 ? turns : 1);
+    return __builtin_rintf(exact / step) * step;
 }
+MSL_F1(sin, msl_coarse(x, __builtin_sinf(x)))
+MSL_F1(cos, msl_coarse(x, __builtin_cosf(x)))
+MSL_F1(tan, sin(x) / cos(x))
+MSL_F1(sinpi, msl_coarse(x* M_PI_F, __builtin_sinf(x* M_PI_F)))
+MSL_F1(cospi, msl_coarse(x* M_PI_F, __builtin_cosf(x* M_PI_F)))
+MSL_F1(tanpi, tan(x* M_PI_F))
+template <class T>
+MSL_INLINE T sincos(T x, T& cosine) {
+    cosine = cos(x);
+    return sin(x);
+}
+}  // namespace fast
+#undef MSL_TURNING
 #undef MSL_USING
 #undef MSL_IN_BOTH
 }  // namespace metal

@@ -1,5 +1,5 @@
-// Functions of floating-point numbers. half and bfloat are computed in float and rounded once. fast:: and precise::
-// are the same here: what a CPU computes is as exact as precise:: asks.
+// Functions of floating-point numbers. half and bfloat are computed in float and rounded once. They are as exact as
+// precise:: asks, and so is fast::, but for what geometric.h says of sines and cosines.
 #pragma once
 #include "limits.h"
 

@@ -1,0 +1,161 @@
+"""Builds a file of kernels for a second look: with checks, with warnings, or with variables that begin as 0."""
+
+from __future__ import annotations
+
+import os
+import platform
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+__all__ = [
+    "REQUEST",
+    "SECONDS",
+    "BuildError",
+    "Warned",
+    "build_checked",
+    "build_set",
+    "can_name_lines",
+    "warnings_in",
+]
+
+REQUEST = "TINY_LLM_SECOND_LOOK"  # the variable that tells checked_run.py what to do
+SECONDS = 5  # of computing, that a call of a kernel may take in a checked run; the longest takes a tenth of one
+RUNTIME = Path(__file__).with_name("checked.cpp")
+FAULTS = "bounds,shift,integer-divide-by-zero,signed-integer-overflow,return,unreachable"
+COMMON = ("-std=c++20", "-fno-math-errno", "-fno-trapping-math", "-ffp-contract=fast", "-fPIC")
+CHECKED = (
+    "-O1",
+    "-g",
+    "-fno-omit-frame-pointer",
+    "-fno-optimize-sibling-calls",
+    "-fno-finite-loops",  # a loop that does not end stays one
+    "-fstack-protector-all",
+    "-ftrivial-auto-var-init=pattern",  # no variable is 0 by chance
+    f"-fsanitize={FAULTS}",
+    f"-fno-sanitize-recover={FAULTS}",
+    "-D_GLIBCXX_ASSERTIONS",
+    "-D_LIBCPP_HARDENING_MODE=_LIBCPP_HARDENING_MODE_FAST",
+)
+WARNING = ("-O2", "-Wall", "-Wextra", "-Wno-sign-compare")  # which finds more where it optimises
+SET = ("-O0", "-shared")  # optimised, GCC 12 sets a loop's variables once
+
+
+class BuildError(Exception):
+    """This compiler does not build it so."""
+
+
+@dataclass(frozen=True)
+class Warned:
+    line: int
+    text: str
+
+
+def build_checked(source: Path, headers: Path, folder: Path) -> tuple[Path, str]:
+    """A library of a file of kernels with checked.cpp and the compiler's checks, and what the compiler warns about.
+
+    Raises:
+        BuildError: there is no compiler, or it does not know one of our options, or the file has an error.
+    """
+    compiler = _compiler(headers)
+    kernel, runtime, library = (folder / name for name in ("kernel.o", "runtime.o", "checked.so"))
+    with ThreadPoolExecutor(3) as pool:
+        runs = [
+            pool.submit(_run, [*compiler, *CHECKED, "-c", str(source), "-o", str(kernel)]),
+            pool.submit(_run, [*compiler, "-O1", "-c", str(RUNTIME), "-o", str(runtime)]),
+            pool.submit(_run, [*compiler, *WARNING, "-c", str(source), "-o", str(folder / "warned.o")]),
+        ]
+        said = [run.result() for run in runs]
+    # its own `operator new`, not the process's
+    own = () if sys.platform == "darwin" else ("-Wl,-Bsymbolic", "-Wl,-z,defs")
+    _run([*compiler, "-shared", *own, str(kernel), str(runtime), "-o", str(library)])
+    if sys.platform == "darwin":  # lines stand in the object file, which does not stay
+        _run(["xcrun", "dsymutil", str(library), "-o", f"{library}.dSYM"])
+    return library, said[2]
+
+
+def can_name_lines() -> bool:
+    """Whether a tool here knows which line of a program an address belongs to."""
+    return any(map(shutil.which, ("xcrun", "addr2line", "llvm-addr2line")))
+
+
+def build_set(source: Path, headers: Path, folder: Path) -> tuple[Path, Path]:
+    """A library in which each local variable begins as 0, and one in which it begins as a strange number.
+
+    Raises as `build_checked`.
+    """
+    compiler, values = _compiler(headers), ("zero", "pattern")
+    libraries = [folder / f"{value}.so" for value in values]
+    with ThreadPoolExecutor(2) as pool:
+        for run in [
+            pool.submit(_run, [*compiler, *SET, f"-ftrivial-auto-var-init={value}", str(source), "-o", str(library)])
+            for value, library in zip(values, libraries, strict=True)
+        ]:
+            run.result()
+    return libraries[0], libraries[1]
+
+
+def _compiler(headers: Path) -> list[str]:
+    chosen = os.environ.get("CXX") or shutil.which("c++") or shutil.which("clang++") or shutil.which("g++")
+    if not chosen:
+        raise BuildError("no C++ compiler")
+    is_arm = platform.machine() in ("arm64", "aarch64")
+    return [*chosen.split(), *COMMON, "-mcpu=native" if is_arm else "-march=native", f"-I{headers}"]
+
+
+def _run(command: list[str]) -> str:
+    try:
+        run = subprocess.run(
+            command, capture_output=True, text=True, errors="replace", env=os.environ | {"LC_ALL": "C"}
+        )
+    except OSError as error:
+        raise BuildError(str(error)) from error
+    if run.returncode:
+        raise BuildError(run.stderr)
+    return run.stderr
+
+
+def warnings_in(said: str, source: Path, region: list[int]) -> list[Warned]:
+    """What the compiler warns about in some lines of a file, each once, however many types a template has.
+
+    Of code that was moved into another function's, the line counts that it was moved from.
+    """
+    found: dict[Warned, None] = {}
+    for text, places in _warnings(said.splitlines()):
+        line = next((line for file, line in places if file == source.name and line in region), None)
+        if line is not None:
+            found[Warned(line, text)] = None
+    return sorted(found, key=lambda warned: warned.line)
+
+
+def _warnings(lines: list[str]) -> Iterator[tuple[str, list[tuple[str, int]]]]:
+    """Each warning, and the places that it is about: its own, those it was inlined into, that of the declaration."""
+    led: list[tuple[str, int]] = []  # named before the warning
+    current: tuple[str, list[tuple[str, int]]] | None = None
+    for text in lines:
+        inlined = re.search(r"inlined from .* at (.+?):(\d+):\d+", text)
+        match = re.match(r"(\S+?):(\d+):(?:\d+:)? (warning|note): (.*)", text)
+        if inlined:
+            led.append((Path(inlined[1]).name, int(inlined[2])))
+        elif text.startswith("In ") or "In function" in text or "In member function" in text:
+            led = []
+        elif match and match[3] == "warning":
+            if current:
+                yield current
+            current = _plain(match[4]), [(Path(match[1]).name, int(match[2])), *led]
+            led = []
+        elif match and current and "declared here" in match[4]:
+            current[1].append((Path(match[1]).name, int(match[2])))
+    if current:
+        yield current
+
+
+def _plain(message: str) -> str:
+    """Without what templates and namespaces add."""
+    message = re.sub(r" ?\[with [^\]]*\]| ?\{aka [^}]*\}", "", message)
+    return re.sub(r"\(anonymous namespace\)::|\{anonymous\}::|tiny_llm::|<unnamed>::", "", message)
