@@ -1,4 +1,4 @@
-"""`tiny-llm grade` and `report`."""
+"""`tiny-llm grade` and `grade-report`."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from .grades import Grade, Limits, grade_all
 from .html_report import html_report
 from .submissions import find_submissions
 
-__all__ = ["grade", "report"]
+__all__ = ["grade", "grade_report"]
 
 FORMATS = (*TOGETHER, *EACH)
 
@@ -78,7 +78,7 @@ def grade(
             typer.echo(TOGETHER[form](grades), nl=False)
 
 
-def report(
+def grade_report(
     grades: Annotated[Path, typer.Argument(metavar="GRADES", help="What `grade --format json --out GRADES` wrote.")],
     out: Annotated[Path, typer.Option(metavar="FILE", help="Where to write the page.")] = Path("report.html"),
     lang: Lang = None,

@@ -1,0 +1,187 @@
+#!/usr/bin/env python3
+"""Run the code of a report, and print what a new mistake of the catalogue needs.
+
+    ./course python scripts/from_report.py report-w1d1.1.md
+
+A learner wrote the report with `./course report`. Its code runs in a temporary tree, in which the reference has solved
+all other tasks. You see which tests reject it, whether it is a known mistake, and a skeleton of the catalogue's entry.
+Shorten the skeleton's edits to the mistake itself. The code of strangers runs here: read it first.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Iterator
+from difflib import SequenceMatcher
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Annotated, NamedTuple
+
+import typer
+
+ROOT = Path(__file__).resolve().parent.parent
+REFERENCE = ROOT / "src" / "tiny_llm_ref"
+sys.path[:0] = [str(ROOT / "src"), str(ROOT / "tests" / "repo")]
+
+from learner import Clone  # noqa: E402
+
+from tiny_llm_course.build_ext import ensure_bridge  # noqa: E402
+from tiny_llm_course.catalogue import Mistake, entry_of  # noqa: E402
+from tiny_llm_course.language import Messages  # noqa: E402
+from tiny_llm_course.mistaken import CatalogueError, compile_mistakes, mistaken_sources  # noqa: E402
+from tiny_llm_course.regions import is_native, regions  # noqa: E402
+from tiny_llm_course.reported import read  # noqa: E402
+from tiny_llm_course.runner import Run, run_tests  # noqa: E402
+from tiny_llm_course.splice import SpliceError, code_of, definitions, merge, splice  # noqa: E402
+from tiny_llm_course.syllabus import TaskId, day_of  # noqa: E402
+from tiny_llm_course.task_code import StubError, task_parts  # noqa: E402
+
+
+class Part(NamedTuple):
+    """A function, a helper or a region of the task."""
+
+    path: str
+    name: str
+    before: str  # in the reference
+    after: str  # as it was reported
+
+
+def main(file: Annotated[Path, typer.Argument(metavar="REPORT", help="What `./course report` wrote.")]) -> None:
+    try:
+        reported = read(file.read_text(encoding="utf-8"))
+        sources = {path: merged(path, code) for path, code in reported.code.items()}
+    except (OSError, ValueError, SpliceError, StubError) as error:
+        print(f"error: {file}: {error}", file=sys.stderr)
+        raise typer.Exit(2) from None
+    tell(reported.task, tested(reported.task, sources))
+    parts = [part for path, text in sources.items() for part in parts_of(reported.task, path, text)]
+    print("\n".join(skeleton(edits(reported.task, parts))))
+    for path, text in sources.items():
+        for code in left_out(path, text, [part for part in parts if part.path == path]):
+            print(f"\n# not in the edits, since it is outside of the task's code in {path}:\n{code}")
+
+
+def merged(path: str, code: str) -> str:
+    """A file of the reference with the reported code in it."""
+    reference = (REFERENCE / path).read_text(encoding="utf-8")
+    text, _ = merge(code, reference, path)
+    return text if is_native(path) else splice(text, code, both(reference, code), path)
+
+
+def both(reference: str, code: str) -> list[str]:
+    """Functions and constants that both have, also given ones that the learner changed. No classes."""
+    names = definitions(reference)
+    classes = {name.rpartition(".")[0] for name in names}
+    return [name for name in definitions(code) if name in names and name not in classes]
+
+
+def tested(task: TaskId, sources: dict[str, str]) -> Run:
+    """The task's tests, run by a learner of whom the reference wrote all else."""
+    day = day_of(task)
+    ensure_bridge(REFERENCE.name, [day], Messages())
+    with TemporaryDirectory() as folder:
+        clone = Clone.create(Path(folder).resolve())
+        reference = clone.root / "src" / REFERENCE.name
+        for file in reference.rglob("*.*"):
+            path = file.relative_to(reference).as_posix()
+            if clone.file(path).is_file() and "built" not in file.parts:
+                clone.file(path).write_text(sources.get(path) or file.read_text(encoding="utf-8"), encoding="utf-8")
+        compile_mistakes(reference, task, entry_of(task).mistakes)  # naming one must not wait for the compiler
+        os.environ["PYTHONPATH"] = str(clone.root / "src")
+        return run_tests([day], "tiny_llm", ["-k", f"test_task_{task.task}_"], tests=clone.root / "tests")
+
+
+def tell(task: TaskId, run: Run) -> None:
+    """What the tests say."""
+    failed = [result.test for result in run.failures]
+    if failed:
+        print(f"{task}: {len(failed)} of {len(run.results)} tests reject it:", *failed, sep="\n  ")
+    else:
+        print(f"{task}: no test rejects it ({len(run.results)} ran): if it is wrong, the tests need a new one")
+    if run.problem:
+        print(f"the run ended early: {run.problem}")
+    few, many = run.left.get(task, (0, 0))
+    compared = f" ({many - few} of {many} were compared in time)" if few else ""
+    known = run.named.get(task)
+    print(f"The catalogue has it: {known}.\n" if known else f"No mistake of the catalogue explains it{compared}.\n")
+
+
+def parts_of(task: TaskId, path: str, text: str) -> Iterator[Part]:
+    """The task's code in a file. What is new stands before the first part of its class or module."""
+    reference = (REFERENCE / path).read_text(encoding="utf-8")
+    if is_native(path):
+        yield Part(path, str(task), regions(reference, path)[task], regions(text, path)[task])
+        return
+    new = added(reference, text)
+    for name in task_parts(reference).get(task, []):
+        before = code_of(reference, name)
+        after = code_of(text, name) if name in definitions(text) else before
+        yield Part(path, name, before, "".join(new.pop(name.rpartition(".")[0], [])) + after)
+
+
+def added(reference: str, text: str) -> dict[str, list[str]]:
+    """What the reference does not have: definitions by their class, imports and the module's own below ""."""
+    known = reference.splitlines()
+    imports = [line for line in text.splitlines() if line.startswith(("import ", "from ")) and line not in known]
+    found = {"": ["\n".join([*imports, "", ""]) + "\n"]} if imports else {}
+    names = [name for name in definitions(text) if name not in definitions(reference)]
+    for name in names:
+        scope = name.rpartition(".")[0]
+        if scope not in names:
+            found.setdefault(scope, []).append(code_of(text, name) + ("\n" if scope else "\n\n"))
+    return found
+
+
+def edits(task: TaskId, parts: list[Part]) -> list[tuple[str, str]]:
+    """What turns the reference's code of a task into the reported one: each old text occurs there once."""
+    for context in range(max(part.before.count("\n") for part in parts) + 1):  # in the end: whole parts
+        found = [hunk for part in parts for hunk in hunks(part, context)]
+        try:
+            changed = mistaken_sources(REFERENCE, task, Mistake("reported", tuple(found), {}))
+        except CatalogueError:
+            continue
+        if all(part.after in changed.get(part.path, part.after) for part in parts):
+            return found
+    raise AssertionError(f"{task}: two parts of the reference's code are alike")
+
+
+def hunks(part: Part, context: int) -> Iterator[tuple[str, str]]:
+    """The lines that differ, with this many lines around them."""
+    before, after = part.before.splitlines(keepends=True), part.after.splitlines(keepends=True)
+    for group in SequenceMatcher(None, before, after, autojunk=False).get_grouped_opcodes(context):
+        old, new = "".join(before[group[0][1] : group[-1][2]]), "".join(after[group[0][3] : group[-1][4]])
+        yield (old, new) if not new else (old.removesuffix("\n"), new.removesuffix("\n"))
+
+
+def skeleton(edits: list[tuple[str, str]]) -> Iterator[str]:
+    yield from ("[[tasks.mistakes]]", 'id = ""', "edits = [")
+    for old, new in edits:
+        yield f"    [{quoted(old)}, {quoted(new)}],"
+    yield from ("]", 'en = ""', 'ja = ""')
+
+
+def quoted(text: str) -> str:
+    """In TOML: several lines as they are, where that is possible."""
+    if "\n" in text and "'''" not in text and not text.endswith("'"):
+        return f"'''\n{text}'''"
+    return json.dumps(text, ensure_ascii=False)
+
+
+def left_out(path: str, text: str, parts: list[Part]) -> Iterator[str]:
+    """What was reported and stands in no part: given code that was changed, or what is new in another place."""
+    if is_native(path):
+        return
+    reference = (REFERENCE / path).read_text(encoding="utf-8")
+    here = "".join(part.after for part in parts)
+    for name in both(reference, text):
+        if (code := code_of(text, name)) != code_of(reference, name) and code not in here:
+            yield code
+    for texts in added(reference, text).values():
+        yield from (new for new in texts if new not in here)
+
+
+if __name__ == "__main__":
+    main.__doc__ = __doc__
+    typer.run(main)
