@@ -83,6 +83,7 @@ def causal_mask(L: int, S: int, dtype: mx.Dtype = mx.float32) -> mx.array:
 
     Task: w1d3.1
     """
+    _check_lengths(L, S)
     raise NotImplementedError(
         "Week 1 Day 3 Task 1: causal_mask is yours to write. "
         "Chapter: Causal mask and grouped-query attention. "
@@ -111,6 +112,8 @@ def scaled_dot_product_attention_grouped(
 
     Task: w1d3.2
     """
+    _check_groups(query.shape[-3], key.shape[-3])
+    _check_mask_name(mask)
     raise NotImplementedError(
         "Week 1 Day 3 Task 2: scaled_dot_product_attention_grouped is yours to write. "
         "Chapter: Causal mask and grouped-query attention. "

@@ -53,6 +53,7 @@ def model_cost(config: ModelConfig, L: int, S: int, bytes_per_weight: float = 2)
 
     Task: w2d2.1
     """
+    _check_lengths(L, S)
     raise NotImplementedError(
         "Week 2 Day 2 Task 1: model_cost is yours to write. "
         "Chapter: Measuring, and a first kernel. "

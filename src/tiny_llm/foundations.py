@@ -221,6 +221,7 @@ def dropout(x: mx.array, rate: float, training: bool = False) -> mx.array:
 
     Task: w0d2.5
     """
+    _check_rate(rate)
     raise NotImplementedError(
         "Week 0 Day 2 Task 5: dropout is yours to write. "
         "Chapter: Why divide by the square root of d. "

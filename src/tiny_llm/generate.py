@@ -49,6 +49,7 @@ def generate_simple(
 
     Task: w1d6.1
     """
+    _check_prompt(prompt, max_tokens, model.config)
     raise NotImplementedError(
         "Week 1 Day 6 Task 1: generate_simple is yours to write. Chapter: Generating text. Test: ./course test w1d6.1"
     )
@@ -83,6 +84,7 @@ def generate(
 
     Task: w2d1.3
     """
+    _check_prompt(prompt, max_tokens, model.config)
     raise NotImplementedError(
         "Week 2 Day 1 Task 3: generate is yours to write. Chapter: The KV cache. Test: ./course test w2d1.3"
     )
@@ -140,6 +142,7 @@ class StopStrings:
     """
 
     def __init__(self, stops: Sequence[str] = ()):
+        _check_stops(stops)
         raise NotImplementedError(
             "Week 1 Day 6 Task 3: StopStrings.__init__ is yours to write. "
             "Chapter: Generating text. "

@@ -75,15 +75,17 @@ class KVCacheLayer:
         """Write L positions from `offset` on, over what may be there; return all offset + L that are stored now.
 
         Where there is no room, or nothing yet, `keys` and `values` become new arrays that begin with what is stored:
-        their capacity is offset + L, rounded up to a multiple of `step`. Otherwise it stays. `offset` always stays.
+        their capacity is offset + L, rounded up to a multiple of `step`. Otherwise the arrays stay, and only the L new
+        positions are written. `offset` always stays.
         Shapes: key and value: B x H_kv x L x D -> twice B x H_kv x (offset + L) x D. The dtype is kept.
 
         Raises:
-            ValueError: key and value differ in shape or dtype, or differ from what is stored in B, H_kv, D or dtype.
-                `_check_new` below raises it.
+            ValueError: key and value differ in shape or dtype, or differ in B, H_kv, D or dtype from the arrays stored
+                before, also where `offset` is 0 again. `_check_new` below raises it.
 
         Task: w2d1.1
         """
+        _check_new(key, value, self.keys)
         raise NotImplementedError(
             "Week 2 Day 1 Task 1: KVCacheLayer.store is yours to write. "
             "Chapter: The KV cache. "
@@ -128,13 +130,14 @@ class KVCache:
         )
 
     def trim(self, length: int) -> None:
-        """Forget the last `length` tokens, in every layer. The arrays stay as they are, for what is stored next.
+        """Forget the last `length` tokens, in every layer. The arrays keep their size and their content.
 
         Raises:
             ValueError: length is negative, or more than are stored. `_check_trim` below raises it.
 
         Task: w2d1.2
         """
+        _check_trim(length, self.offset)
         raise NotImplementedError(
             "Week 2 Day 1 Task 2: KVCache.trim is yours to write. Chapter: The KV cache. Test: ./course test w2d1.2"
         )

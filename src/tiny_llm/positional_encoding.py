@@ -18,7 +18,7 @@ class RoPE:
     Angles are computed in float32, whatever the dtype of x.
 
     dims: D, even. seq_len: the number of positions it must serve. base: the slowest pair's wavelength is about
-    2 pi * base positions.
+    2 pi * base positions. The checks in `__call__` read `self.dims` and `self.seq_len`, so `__init__` has to set both.
     Call with x: B x L x H x D -> the same shape and dtype. `offset` says where the L positions begin or lie:
         None: 0, 1, ..., L-1;    an int n: n, ..., n+L-1;    a slice(n, n+L): that slice;
         a list of B slices: one per row;    an integer array of B: one offset per row (0-d: one for all).
@@ -32,6 +32,7 @@ class RoPE:
     """
 
     def __init__(self, dims: int, seq_len: int, base: float = 10000, traditional: bool = False):
+        _check_dims(dims)
         raise NotImplementedError(
             "Week 1 Day 2 Task 1: RoPE.__init__ is yours to write. "
             "Chapter: Rotary positional encoding. "
@@ -39,6 +40,8 @@ class RoPE:
         )
 
     def __call__(self, x: mx.array, offset: Offset = None) -> mx.array:
+        _check_input(x, self.dims)
+        _check_offset(offset, x.shape[0], x.shape[1], self.seq_len)
         raise NotImplementedError(
             "Week 1 Day 2 Task 1: RoPE.__call__ is yours to write. "
             "Chapter: Rotary positional encoding. "

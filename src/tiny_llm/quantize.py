@@ -32,6 +32,7 @@ def quantize(weight: mx.array, group_size: int = 64, bits: int = 4) -> tuple[mx.
 
     Task: w2d3.1
     """
+    _check_quantization(weight.shape[-1], group_size, bits)
     raise NotImplementedError(
         "Week 2 Day 3 Task 1: quantize is yours to write. Chapter: Quantisation. Test: ./course test w2d3.1"
     )
@@ -48,6 +49,7 @@ def dequantize(packed: mx.array, scales: mx.array, biases: mx.array, group_size:
 
     Task: w2d3.2
     """
+    _check_packed(packed, scales, biases, group_size, bits)
     raise NotImplementedError(
         "Week 2 Day 3 Task 2: dequantize is yours to write. Chapter: Quantisation. Test: ./course test w2d3.2"
     )

@@ -76,6 +76,7 @@ class TransformerBlock:
     def __call__(self, x: mx.array, layer_cache: LayerCache) -> mx.array:
         """Add what attention finds, then what the feed-forward layer makes of it.
 
+        `input_layernorm` normalises what attention gets, `post_attention_layernorm` what the feed-forward layer gets.
         Shapes: x: B x L x E -> B x L x E.
 
         Task: w1d5.3

@@ -55,7 +55,8 @@ def apply_top_k(logits: mx.array, top_k: int) -> mx.array:
 def apply_top_p(logits: mx.array, top_p: float) -> mx.array:
     """Keep the likeliest tokens until their probabilities sum to top_p or more, set the others to -inf.
 
-    The likeliest is always kept; 1.0 keeps all. Probabilities are summed in float32.
+    The likeliest is always kept; 1.0 keeps all. Of equally likely tokens, only as many are kept as the sum needs.
+    Probabilities are summed in float32.
     Shapes: logits: B x V -> B x V. The dtype is kept.
     Source: Holtzman et al. 2019, "The Curious Case of Neural Text Degeneration", section 3.1, arXiv:1904.09751.
 
@@ -115,6 +116,7 @@ def make_sampler(
 
     Task: w1d7.4
     """
+    _check_sampling(temperature, top_k, top_p, min_p, repetition_penalty)
     raise NotImplementedError(
         "Week 1 Day 7 Task 4: make_sampler is yours to write. Chapter: Sampling. Test: ./course test w1d7.4"
     )

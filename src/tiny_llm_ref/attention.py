@@ -114,10 +114,10 @@ def scaled_dot_product_attention_grouped(
 
     Task: w1d3.2
     """
+    _check_groups(query.shape[-3], key.shape[-3])
+    _check_mask_name(mask)
     *batch, H_q, L, D = query.shape
     H_kv, S = key.shape[-3:-1]
-    _check_groups(H_q, H_kv)
-    _check_mask_name(mask)
     if isinstance(mask, str):
         mask = causal_mask(L, S, query.dtype)
     if mask is not None:

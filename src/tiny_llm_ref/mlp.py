@@ -13,7 +13,7 @@ class SwiGLU:
     """Gated feed-forward layer: down(silu(gate(x)) * up(x)).
 
     gate_proj, up_proj, down_proj: `Linear` or anything with its call; E -> I, E -> I, I -> E, where
-    E = hidden_size and I = intermediate_size.
+    E = hidden_size and I = intermediate_size. x is not changed, even where a layer returns x itself.
     Shapes: call with x: N.. x E -> N.. x E.
     Source: Shazeer 2020, "GLU Variants Improve Transformer", arXiv:2002.05202.
     """

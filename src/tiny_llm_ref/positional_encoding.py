@@ -18,7 +18,7 @@ class RoPE:
     Angles are computed in float32, whatever the dtype of x.
 
     dims: D, even. seq_len: the number of positions it must serve. base: the slowest pair's wavelength is about
-    2 pi * base positions.
+    2 pi * base positions. The checks in `__call__` read `self.dims` and `self.seq_len`, so `__init__` has to set both.
     Call with x: B x L x H x D -> the same shape and dtype. `offset` says where the L positions begin or lie:
         None: 0, 1, ..., L-1;    an int n: n, ..., n+L-1;    a slice(n, n+L): that slice;
         a list of B slices: one per row;    an integer array of B: one offset per row (0-d: one for all).
@@ -33,7 +33,7 @@ class RoPE:
 
     def __init__(self, dims: int, seq_len: int, base: float = 10000, traditional: bool = False):
         _check_dims(dims)
-        self.dims = dims
+        self.dims, self.seq_len = dims, seq_len
         self.traditional = traditional
         frequencies = mx.power(base, -mx.arange(0, dims, 2) / dims)  # D/2
         angles = mx.arange(seq_len)[:, None] * frequencies  # seq_len, D/2
@@ -41,7 +41,7 @@ class RoPE:
 
     def __call__(self, x: mx.array, offset: Offset = None) -> mx.array:
         _check_input(x, self.dims)
-        _check_offset(offset, x.shape[0], x.shape[1], len(self.cos))
+        _check_offset(offset, x.shape[0], x.shape[1], self.seq_len)
         positions = _first_positions(offset) + mx.arange(x.shape[1])  # L, or B, L
         cos = self.cos[positions][..., None, :]  # (B,) L, 1, D/2
         sin = self.sin[positions][..., None, :]

@@ -36,7 +36,8 @@ async def until_gone(receive: Receive, work: Coroutine[Any, Any, _T], timeout: f
     timeout: seconds; None: as long as it takes.
 
     Raises:
-        ApiError: 504: the time is over.
+        ApiError: the time is over. Its status is 504, its message "the request took too long", its kind "server_error",
+            its code "timeout".
         ClientGoneError: the client went away.
 
     Task: w3d7.3

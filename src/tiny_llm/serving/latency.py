@@ -44,6 +44,7 @@ def percentile(values: Sequence[float], percent: float) -> float:
 
     Task: w3d2.2
     """
+    _check_percent(values, percent)
     raise NotImplementedError(
         "Week 3 Day 2 Task 2: percentile is yours to write. Chapter: Chunked prefill. Test: ./course test w3d2.2"
     )

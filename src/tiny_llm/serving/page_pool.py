@@ -58,6 +58,7 @@ class PagePool:
 
         Task: w3d3.1
         """
+        _check_held(pages, self._holders)
         raise NotImplementedError(
             "Week 3 Day 3 Task 1: PagePool.share is yours to write. "
             "Chapter: A paged KV cache. "
@@ -73,6 +74,7 @@ class PagePool:
 
         Task: w3d3.1
         """
+        _check_held(pages, self._holders)
         raise NotImplementedError(
             "Week 3 Day 3 Task 1: PagePool.release is yours to write. "
             "Chapter: A paged KV cache. "

@@ -169,6 +169,9 @@ class AsyncEngine:
         returns is published. Without work, wait for a job: that takes no processor time. A step that raises an
         exception ends all requests: those that `fail` returns are published, and serving goes on.
 
+        `stop` sets `_is_stopping`, and puts one job that does nothing but wake this thread. The thread may take that
+        job long before the last request is over, and no other job needs to follow.
+
         Task: w3d7.1
         """
         while True:

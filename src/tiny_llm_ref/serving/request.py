@@ -125,6 +125,9 @@ class Request:
         self.random = np.random.default_rng(self.params.seed)
         self.num_drafted = self.num_accepted = 0
 
+    def __repr__(self) -> str:
+        return f"Request({self.id!r}, {self.status.value})"
+
     @property
     def tokens(self) -> list[int]:
         """Prompt and output."""
