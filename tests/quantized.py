@@ -11,7 +11,15 @@ import numpy as np
 from helpers import Inputs, array64, assert_close
 from parallel import interrupted
 
-__all__ = ["ROUNDED_ONCE", "Matrix", "assert_product", "assert_product_in_turns", "matrix", "rows"]
+__all__ = [
+    "ROUNDED_ONCE",
+    "Matrix",
+    "assert_product",
+    "assert_product_cancels",
+    "assert_product_in_turns",
+    "matrix",
+    "rows",
+]
 
 ROUNDED_ONCE = {mx.float32: 1e-5, mx.float16: 6e-4, mx.bfloat16: 4.5e-3}  # sums in float32, then one rounding
 
@@ -60,6 +68,23 @@ def assert_product(
     __tracebackhide__ = True
     got = product(x, *w.arguments)
     assert_close(got, array64(x) @ w.dense.T, dtype=dtype, tolerance=tolerance or ROUNDED_ONCE[dtype])
+
+
+def assert_product_cancels(product: Callable[..., Any], dtype: mx.Dtype) -> None:
+    """Fail unless large products of both signs cancel exactly: weights around 16, rounded to 16 bits, would not.
+    Nor would float32 scales and biases around 16, rounded to the dtype of x.
+
+    Every sum is exact in float32, whatever its order.
+    """
+    __tracebackhide__ = True
+    packed = matrix(499, 9, 448).packed
+    signs = np.array([[1 - 2 * (i // run % 2) for i in range(448)] for run in (1, 2, 7)])
+    w = Matrix(packed, mx.full((9, 7), 2.0**-8, dtype), mx.full((9, 7), 16.0, dtype))
+    assert_product(product, mx.array(signs).astype(dtype), w, dtype)
+    if dtype != mx.float32:
+        both = mx.broadcast_to(mx.array([*[16 + 2.0**-7, -16] * 3, 0]), (9, 7))
+        ones = mx.full(packed.shape, 0x11111111, mx.uint32)
+        assert_product(product, mx.ones((2, 448), dtype), Matrix(ones, both, both), dtype)
 
 
 def assert_product_in_turns(impl: Any, product: Callable[..., Any], x: mx.array, w: Matrix) -> None:

@@ -9,53 +9,78 @@ from __future__ import annotations
 import asyncio
 import math
 import threading
+import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine
+from concurrent.futures import Future, wait
 from contextlib import suppress
+from contextvars import ContextVar
 from queue import SimpleQueue
 from types import SimpleNamespace
 from typing import Any, TypeAlias
 
+from hangs import HangError, Turns, Watch, blocked_loop, hang
+
 __all__ = ["Jobs", "play", "settle"]
 
 Scene: TypeAlias = Callable[..., Coroutine[Any, Any, Any]]
-PATIENCE, SHORT_PATIENCE = 10.0, 1.0  # seconds; the second for mistakes that are known
+PATIENCE, SHORT_PATIENCE = 10.0, 1.0  # seconds; the second after a first hang, and for mistakes that are known
+MAX_STEPS = 200  # of the engine, several times what a scene needs
+_hung: list[str] = []  # scenes in this process that did not end
+_watch: ContextVar[Watch | None] = ContextVar("_watch", default=None)  # of the scene that is played
 
 
 def play(impl: Any, scene: Scene, *arguments: Any) -> Any:
-    """What was seen. Raises what the scene raised, or AssertionError if it does not end."""
+    """What was seen. Raises what the scene raised, or HangError if it does not end."""
     from tiny_llm_course.packages import Package, is_replayed  # here: a submission's process needs neither
 
     __tracebackhide__ = True
     if not isinstance(impl, Package):
         return impl.play(scene.__name__, *arguments)
-    ended: list[Any] = []
-    patience = SHORT_PATIENCE if is_replayed() else PATIENCE
+    seen: Future[Any] = Future()
+    patience = SHORT_PATIENCE if is_replayed() or _hung else PATIENCE
+    watch = Watch()
+
+    async def see() -> None:
+        _watch.set(watch)
+        try:
+            seen.set_result(await whole(scene(impl, *arguments), patience))
+        except BaseException as error:
+            seen.set_exception(error)
 
     def run() -> None:
         try:
-            ended.append((asyncio.run(whole(scene(impl, *arguments), patience), debug=True), None))
-        except BaseException as error:
-            ended.append((None, error))
+            asyncio.run(see(), debug=True)
+        except BaseException as error:  # such as SystemExit, which ends a loop
+            if not seen.done():
+                seen.set_exception(error)
 
     thread = threading.Thread(target=run, daemon=True)  # which may get stuck: nobody waits for it then
     thread.start()
-    thread.join(patience + 3)
-    assert ended, "a coroutine holds up the whole event loop, and does not go on: it waits without `await`"
-    seen, error = ended[0]
-    if error is not None:
+    end = time.monotonic() + patience + 2
+    while not wait([seen], 0.02).done and time.monotonic() < end:
+        watch.look(thread)
+    error = seen.exception() if seen.done() else blocked_loop(thread, patience + 2)
+    if isinstance(error, HangError):
+        if not is_replayed():
+            _hung.append(scene.__name__)
         raise error
-    return seen
+    thread.join(1)
+    return seen.result()
 
 
 async def whole(scene: Coroutine[Any, Any, Any], patience: float = PATIENCE) -> Any:
-    """What was seen in a scene that ends in time."""
-    asyncio.get_running_loop().slow_callback_duration = PATIENCE  # in debug mode it logs what takes longer
-    playing = asyncio.ensure_future(scene)
-    await asyncio.wait([playing], timeout=patience)
+    """What was seen in a scene that ends. Raises HangError if it does not: after this time, or once all are waiting."""
+    loop, threads = asyncio.get_running_loop(), threading.enumerate()
+    loop.slow_callback_duration = PATIENCE  # in debug mode it logs what takes longer
+    playing, stuck = asyncio.ensure_future(scene), loop.create_future()
+    if watch := _watch.get():
+        watch.begin(stuck)
+    await asyncio.wait([playing, stuck], timeout=patience, return_when=asyncio.FIRST_COMPLETED)
     if not playing.done():
+        error = hang(playing, threads, None, stuck.result()) if stuck.done() else hang(playing, threads, patience)
         playing.cancel()
-        await asyncio.wait([playing], timeout=1)
-        raise AssertionError("somebody waits for what does not come")
+        await asyncio.wait([playing], timeout=0.5)
+        raise error
     return playing.result()
 
 
@@ -70,6 +95,7 @@ class Jobs(SimpleQueue[Any]):
 
     def __init__(self) -> None:
         super().__init__()
+        self.turns = Turns()
         self._looks = 0
         self._resting: asyncio.Future[bool] | None = None  # while somebody watches
 
@@ -94,19 +120,23 @@ class Jobs(SimpleQueue[Any]):
         self._looked()
         return super().empty()
 
+    def put(self, *arguments: Any, **options: Any) -> None:
+        self.turns.give()
+        super().put(*arguments, **options)
+
     def get_nowait(self) -> Any:
-        self._looked()
-        return super().get_nowait()
+        return self.get(block=False)
 
     def get(self, block: bool = True, timeout: float | None = None) -> Any:
         self._looked(sleeps=block and (timeout is None or timeout > 0.02) and super().empty())
-        return super().get(block, timeout)
+        with self.turns.taking(waits=block and timeout is None):
+            return super().get(block, timeout)
 
 
-def _tell(loop: asyncio.AbstractEventLoop, callback: Callable[[], Any]) -> None:
+def _tell(loop: asyncio.AbstractEventLoop, callback: Callable[..., Any], *arguments: Any) -> None:
     """From any thread: have the loop call this, unless the scene is over."""
     with suppress(RuntimeError):  # the loop is closed
-        loop.call_soon_threadsafe(callback)
+        loop.call_soon_threadsafe(callback, *arguments)
 
 
 class Work:
@@ -145,9 +175,10 @@ class Steps:
         self.threads: set[int] = set()
         self.error: Exception | None = None  # of the next step
         self.is_in_step = self.is_over = False
-        self._is_paced, self._permits = is_paced, threading.Semaphore(0)
+        self._is_paced, self._permits, self.turns = is_paced, threading.Semaphore(0), Turns()
         self._turns = turns
         self._loop, self._has_begun = asyncio.get_running_loop(), asyncio.Event()  # a step, as far as the loop knows
+        self._num_steps, self._watch = 0, _watch.get()
 
     @property
     def scheduler(self) -> list[Work]:
@@ -180,8 +211,13 @@ class Steps:
         self._used()
         self.log.append("step")
         self.is_in_step = True
-        _tell(self._loop, self._has_begun.set if self._is_paced else self._permits.release)
-        self._permits.acquire()
+        self._num_steps += 1
+        if self._num_steps == MAX_STEPS and self._watch is not None:
+            served = ", ".join(map(repr, self.works))
+            _tell(self._loop, self._watch.give_up, f"the engine has made {MAX_STEPS} steps, and still serves {served}")
+        _tell(self._loop, self._has_begun.set if self._is_paced else self.allow)
+        with self.turns.taking():
+            self._permits.acquire()
         _tell(self._loop, self._has_begun.clear)
         self.is_in_step = False
         self._used()
@@ -198,12 +234,13 @@ class Steps:
 
     def allow(self, count: int = 1) -> None:
         """That many more steps end."""
+        self.turns.give(count)
         self._permits.release(count)
 
     def go_on(self) -> None:
         """All steps end by themselves from now on."""
         self._is_paced = False
-        self._permits.release()
+        self.allow()
 
     async def in_step(self) -> None:
         """Wait until a step has begun that is not allowed to end yet."""
@@ -222,6 +259,8 @@ async def _served(
     whole = impl.serving.async_engine.AsyncEngine(lambda: engine, max_requests)
     whole._jobs = Jobs()
     await whole.start()
+    if watch := _watch.get():
+        watch.follow(whole._thread, whole._jobs.turns, engine.turns)
     playing, broken = asyncio.ensure_future(body(whole)), asyncio.ensure_future(whole.broken.wait())
     try:
         await asyncio.wait([playing, broken], return_when=asyncio.FIRST_COMPLETED)
@@ -811,6 +850,7 @@ async def ended(
         raise
     except Exception as raised:
         came = f"{type(raised).__name__} {getattr(raised, 'status', '') or raised}".strip()
+        came = {came: raised.body["error"]} if hasattr(raised, "body") else came
     return [came, list(client.log), len(open_tasks() - before)]
 
 

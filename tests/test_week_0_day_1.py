@@ -68,6 +68,14 @@ def test_task_1_minus_infinity_is_a_weight_of_0(impl, dtype):
 
 
 @task_1
+@over_dtypes
+def test_task_1_a_row_of_minus_infinity(impl, dtype):
+    """It has no softmax: NaN says so, and other rows keep theirs."""
+    x = mx.array([[-mx.inf, -mx.inf, -mx.inf], [0.0, math.log(3), -mx.inf]]).astype(dtype)
+    assert_close(impl.foundations.softmax(x), [[np.nan, np.nan, np.nan], [0.25, 0.75, 0.0]], dtype=dtype)
+
+
+@task_1
 def test_task_1_numbers_of_the_book(impl):
     x = mx.array([10.0, 5.0, 2.0, 1.0])
     assert_close(impl.foundations.softmax(x), [0.992855, 0.006690, 0.000333, 0.000123], tolerance=5e-7)

@@ -74,6 +74,16 @@ def test_task_1_weights_show_the_mask(impl):
 
 
 @task_1
+def test_task_1_a_query_that_sees_nothing(impl):
+    """It has no softmax: NaN says so, and the other queries keep their weights."""
+    q, k, v = qkv(Inputs(37), 2, L=3)
+    mask = mx.where(mx.arange(3)[:, None] == 1, -mx.inf, mx.zeros((3, 7)))
+    output, weights = attention_oracle(*map(array64, (q, k, v)))
+    output[:, 1] = weights[:, 1] = np.nan
+    assert_attends(impl.foundations.scaled_dot_product_attention(q, k, v, mask), (output, weights))
+
+
+@task_1
 def test_task_1_leaves_its_inputs_alone(impl):
     inputs = Inputs(35)
     arrays = [*qkv(inputs, 2), inputs.normal(5, 7)]
@@ -106,9 +116,12 @@ def test_task_2_head(impl, E, d_k, d_v, dtype):
 
 
 @task_2
-def test_task_2_head_mask(impl):
+@pytest.mark.parametrize(
+    ("L", "shape"), [(5, (2, 5, 7)), (5, (5, 7)), (5, (7,)), (5, (2, 1, 7)), (1, (2, 1, 7)), (1, (7,))], ids=str
+)
+def test_task_2_head_mask(impl, L, shape):
     inputs = Inputs(42)
-    arrays = [*qkv(inputs, 2, d_k=8, d_v=8), *head_weights(inputs, 8, 3, 5), inputs.normal(2, 5, 7, scale=2)]
+    arrays = [*qkv(inputs, 2, L=L, d_k=8, d_v=8), *head_weights(inputs, 8, 3, 5), inputs.normal(*shape, scale=2)]
     assert_attends(impl.foundations.attention_head(*arrays), head_oracle(*map(array64, arrays)))
 
 
@@ -190,6 +203,17 @@ def test_task_3_multi_head_mask(impl, shape):
 
 
 @task_3
+@pytest.mark.parametrize(("B", "L", "S"), [(1, 1, 1), (1, 3, 4), (2, 1, 4), (2, 3, 1)])
+def test_task_3_sizes(impl, B, L, S):
+    """An axis of size 1 stays an axis."""
+    inputs = Inputs(56)
+    q, k, v = qkv(inputs, B, L=L, S=S, d_k=8, d_v=8)
+    heads, w_output = heads_of(inputs, 8, [(4, 4)] * 3)
+    got = impl.foundations.multi_head_attention(q, k, v, heads, w_output)
+    assert_close(got, multi_head_oracle(q, k, v, heads, w_output))
+
+
+@task_3
 def test_task_3_equals_one_large_matrix(impl):
     """Stacked, the heads' matrices are those of week 1's layer: head h owns rows h*D to (h+1)*D."""
     inputs = Inputs(53)
@@ -224,14 +248,16 @@ def test_task_3_leaves_its_inputs_alone(impl):
 
 
 @task_4
-@pytest.mark.parametrize(("lengths", "S"), [([3, 5, 1], 5), ([4], 7), ([0, 2], 2), ([1, 1, 1, 1], 1)], ids=str)
+@pytest.mark.parametrize(
+    ("lengths", "S"), [([3, 5, 1], 5), ([4], 7), ([0, 2], 2), ([1, 1, 1, 1], 1), ([300, 257], 300)], ids=str
+)
 def test_task_4_padding_mask(impl, lengths, S):
     expected = [[[[1.0 if j < length else 0.0 for j in range(S)]]] for length in lengths]
     assert_close(impl.foundations.padding_mask(lengths, S), expected)
 
 
 @task_4
-@pytest.mark.parametrize("L", [1, 2, 5, 8])
+@pytest.mark.parametrize("L", [1, 2, 5, 8, 300])
 def test_task_4_look_ahead_mask(impl, L):
     expected = [[1.0 if j <= i else 0.0 for j in range(L)] for i in range(L)]
     assert_close(impl.foundations.look_ahead_mask(L), expected)
@@ -239,12 +265,14 @@ def test_task_4_look_ahead_mask(impl, L):
 
 @task_4
 @over_dtypes
-@pytest.mark.parametrize("hidden", [None, -1e4, -7.0])
+@pytest.mark.parametrize("hidden", [None, -1e4, -7.0, -1e9])
 def test_task_4_additive_mask(impl, hidden, dtype):
-    keep = mx.array([[1.0, 0.0, 1.0], [0.0, 0.0, 1.0]])
+    """Also where nothing is kept; -1e9 is -inf in float16."""
+    keep = mx.array([[1.0, 0.0, 1.0], [0.0, 0.0, 1.0], [0.0, 0.0, 0.0]])
     options = {} if hidden is None else {"hidden": hidden}
     got = impl.foundations.additive_mask(keep, dtype=dtype, **options)
-    assert_close(got, np.where(np.array(keep) > 0, 0.0, -np.inf if hidden is None else hidden), dtype=dtype)
+    number = -np.inf if hidden is None or (dtype == mx.float16 and hidden == -1e9) else hidden
+    assert_close(got, np.where(np.array(keep) > 0, 0.0, number), dtype=dtype)
 
 
 @task_4
@@ -317,6 +345,8 @@ def test_task_5_any_shape(impl, shape):
 @pytest.mark.parametrize("rate", [1.0, -0.1, 2.0])
 @pytest.mark.parametrize("training", [False, True])
 def test_task_5_rate_out_of_range(impl, rate, training):
+    """A ValueError, which `_check_rate` raises: keep that line of the stub where it is."""
+    impl.foundations.dropout(mx.ones((3,)), 0.5, training)  # a stub ends here
     with pytest.raises(ValueError, match=f"rate: expected 0 or more and less than 1, got {rate}"):
         impl.foundations.dropout(mx.ones((3,)), rate, training)
 

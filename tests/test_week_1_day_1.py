@@ -66,12 +66,14 @@ def test_task_1_minus_infinity_hides_a_key(impl, dtype):
 
 
 @task_1
-def test_task_1_minus_infinity_hides_a_large_score(impl):
-    """A mask of -100 would not: scores may be larger than that."""
+@pytest.mark.parametrize("size", [20, 200])
+def test_task_1_minus_infinity_hides_a_large_score(impl, size):
+    """A mask of -100 would not hide a score of hundreds, nor one of -10,000 a score of tens of thousands."""
     q, k, v = qkv(Inputs(15), 2)
     hidden = mx.where(mx.arange(7) < 4, 0.0, -mx.inf)
-    got = impl.attention.scaled_dot_product_attention_simple(q * 20, k * 20, v, mask=hidden)
-    assert_close(got, oracles.attention(array64(q) * 20, array64(k)[:, :4] * 20, array64(v)[:, :4]), tolerance=1e-3)
+    got = impl.attention.scaled_dot_product_attention_simple(q * size, k * size, v, mask=hidden)
+    expected = oracles.attention(array64(q) * size, array64(k)[:, :4] * size, array64(v)[:, :4])
+    assert_close(got, expected, tolerance=1e-3)
 
 
 @task_1
@@ -93,8 +95,8 @@ def test_task_1_sizes(impl, L, S, D):
 @task_1
 def test_task_1_equals_mlx(impl):
     q, k, v = qkv(Inputs(18), 2, 3)
-    got = impl.attention.scaled_dot_product_attention_simple(q, k, v, scale=0.4)
-    assert_close(got, mx.fast.scaled_dot_product_attention(q, k, v, scale=0.4))
+    theirs = mx.fast.scaled_dot_product_attention(q, k, v, scale=0.4)
+    assert_close(impl.attention.scaled_dot_product_attention_simple(q, k, v, scale=0.4), theirs)
 
 
 @task_1
@@ -109,7 +111,7 @@ def test_task_1_leaves_its_inputs_alone(impl):
 
 @task_2
 @over_dtypes
-@pytest.mark.parametrize("batch", [(), (4,), (2, 4)], ids=str)
+@pytest.mark.parametrize("batch", [(), (4,), (2, 4), (2, 3, 4)], ids=str)
 @pytest.mark.parametrize("bias", [False, True], ids=["without bias", "with bias"])
 def test_task_2_linear(impl, batch, bias, dtype):
     inputs = Inputs(21, dtype)
@@ -125,6 +127,15 @@ def test_task_2_linear_with_a_square_weight(impl):
     inputs = Inputs(22)
     x, weight = inputs.normal(3, 6), inputs.normal(6, 6)
     assert_close(impl.basics.linear(x, weight), array64(x) @ array64(weight).T)
+
+
+@task_2
+@pytest.mark.parametrize(("I", "O"), [(6, 1), (1, 4), (1, 1)])
+def test_task_2_linear_with_one_input_or_output(impl, I, O):
+    """A layer with one output has a bias of one value. It is added like any other."""
+    inputs = Inputs(29)
+    x, weight, bias = inputs.normal(3, I), inputs.normal(O, I), inputs.normal(O)
+    assert_close(impl.basics.linear(x, weight, bias), array64(x) @ array64(weight).T + array64(bias))
 
 
 @task_2
@@ -174,6 +185,17 @@ def test_task_2_multi_head_mask(impl, shape):
 
 
 @task_2
+@pytest.mark.parametrize(("N", "L", "S"), [(1, 1, 1), (1, 5, 7), (3, 1, 7), (3, 5, 1)])
+def test_task_2_multi_head_sizes(impl, N, L, S):
+    """An axis of size 1 stays an axis."""
+    inputs = Inputs(20)
+    weights = multi_head(inputs)
+    q, k, v = qkv(inputs, N, L=L, S=S, D=12)
+    got = impl.attention.SimpleMultiHeadAttention(12, 3, *weights)(q, k, v)
+    assert_close(got, multi_head_oracle(q, k, v, weights, 3))
+
+
+@task_2
 def test_task_2_multi_head_self_attention(impl):
     """Nothing in the shapes tells L from S, or the batch from the heads, here."""
     inputs = Inputs(26)
@@ -187,9 +209,9 @@ def test_task_2_multi_head_self_attention(impl):
 def test_task_2_multi_head_remembers_nothing(impl):
     inputs = Inputs(28)
     weights = multi_head(inputs)
-    q, k, v = qkv(inputs, 2, D=12)
     layer = impl.attention.SimpleMultiHeadAttention(12, 3, *weights)
-    mx.eval(layer(q, k, v, inputs.normal(5, 7)))
+    mx.eval(layer(*qkv(inputs, 2, D=12), inputs.normal(5, 7)))
+    q, k, v = qkv(inputs, 2, D=12)
     assert_close(layer(q, k, v), multi_head_oracle(q, k, v, weights, 3))
 
 

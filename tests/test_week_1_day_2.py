@@ -84,6 +84,14 @@ def check_far_positions(impl, traditional):
         assert_close(rope(x, offset), expected(x, offset, 10000, traditional), dtype=mx.bfloat16)
 
 
+def check_small_integers(impl, traditional):
+    """Offsets of 8 bits end at 255, positions do not."""
+    x = Inputs(41).normal(B, L, H, D)
+    rope = impl.positional_encoding.RoPE(D, 512, traditional=traditional)
+    for offset in (mx.array([253, 5, 127], mx.uint8), mx.array([126, 0, 125], mx.int8)):
+        assert_close(rope(x, offset), expected(x, offset, 10000, traditional))
+
+
 def check_one_token_for_each_row(impl, traditional):
     """What generation does later: a token a row, each at its own position or all at the same one."""
     x = Inputs(39).normal(B, 1, H, D)
@@ -95,8 +103,8 @@ def check_one_token_for_each_row(impl, traditional):
 
 def check_equals_mlx(impl, traditional):
     x = Inputs(36).normal(B, L, H, D)
-    rope = impl.positional_encoding.RoPE(D, SEQ_LEN, 1000000, traditional=traditional)
     theirs = mx.fast.rope(x.swapaxes(1, 2), D, traditional=traditional, base=1000000, scale=1.0, offset=3)
+    rope = impl.positional_encoding.RoPE(D, SEQ_LEN, 1000000, traditional=traditional)
     assert_close(rope(x, 3), theirs.swapaxes(1, 2), tolerance=1e-4)  # Metal's own kernel takes fast sines
 
 
@@ -105,10 +113,33 @@ def check_remembers_nothing(impl, traditional):
     x = Inputs(37).normal(B, L, H, D)
     rope = impl.positional_encoding.RoPE(D, SEQ_LEN, traditional=traditional)
     mx.eval(rope(x.astype(mx.bfloat16)))
-    for offset in (7, 2, mx.array([3, 0, 11]), [slice(6, 6 + L), slice(1, 1 + L), slice(0, L)]):
+    lists = [[slice(6, 6 + L), slice(n, n + L), slice(0, L)] for n in (1, 9)]
+    for offset in (7, 2, mx.array([3, 0, 11]), mx.array([3, 8, 11]), *lists):
         for given in (None, offset):
             assert_close(rope(x, given), expected(x, given, 10000, traditional))
     assert_close(rope(x), expected(x, None, 10000, traditional))
+    for offset in lists:
+        assert_close(rope(x, offset), expected(x, offset, 10000, traditional))
+
+
+def check_queries_then_keys(impl, traditional):
+    """Step after step, one layer turns the queries, then the keys, which have fewer heads."""
+    inputs = Inputs(40)
+    rope = impl.positional_encoding.RoPE(D, SEQ_LEN, traditional=traditional)
+    for offset in (mx.array([3, 0, 11]), mx.array([4, 1, 12]), mx.array(5), mx.array(6), 7, 8):
+        for heads in (2 * H, H):
+            x = inputs.normal(B, 1, heads, D)
+            assert_close(rope(x, offset), expected(x, offset, 10000, traditional))
+
+
+def check_two_layers(impl, traditional):
+    """Two layers do not share anything: here they differ in layout and base."""
+    x = Inputs(30).normal(B, L, H, D)
+    make = impl.positional_encoding.RoPE
+    other, rope = make(D, SEQ_LEN, 100, not traditional), make(D, SEQ_LEN, 10000, traditional)
+    of_other, got = other(x, 3), rope(x, 3)
+    assert_close(got, expected(x, 3, 10000, traditional))
+    assert_close(of_other, expected(x, 3, 100, not traditional))
 
 
 def check_leaves_its_inputs_alone(impl, traditional):
@@ -118,6 +149,18 @@ def check_leaves_its_inputs_alone(impl, traditional):
         before = [array64(x), array64(offset)]
         mx.eval(rope(x, offset))
         assert_unchanged(before, x, offset)
+
+
+def check_odd_dims(impl, dims, traditional):
+    impl.positional_encoding.RoPE(2, SEQ_LEN, traditional=traditional)  # a stub ends here
+    with pytest.raises((ValueError, AssertionError)):
+        impl.positional_encoding.RoPE(dims, SEQ_LEN, traditional=traditional)
+
+
+def check_more_tokens_than_positions(impl, traditional):
+    rope = impl.positional_encoding.RoPE(D, SEQ_LEN, traditional=traditional)
+    with pytest.raises((ValueError, AssertionError)):
+        rope(mx.zeros((B, SEQ_LEN + 1, H, D)))
 
 
 # Every check for both layouts: task 1 is the traditional one, task 2 the other.
@@ -153,6 +196,11 @@ def test_task_1_far_positions(impl):
 
 
 @pytest.mark.task("w1d2.1")
+def test_task_1_small_integers(impl):
+    check_small_integers(impl, traditional=True)
+
+
+@pytest.mark.task("w1d2.1")
 def test_task_1_one_token_for_each_row(impl):
     check_one_token_for_each_row(impl, traditional=True)
 
@@ -168,25 +216,35 @@ def test_task_1_remembers_nothing(impl):
 
 
 @pytest.mark.task("w1d2.1")
+def test_task_1_queries_then_keys(impl):
+    check_queries_then_keys(impl, traditional=True)
+
+
+@pytest.mark.task("w1d2.1")
 def test_task_1_leaves_its_inputs_alone(impl):
     check_leaves_its_inputs_alone(impl, traditional=True)
 
 
-# What is refused does not depend on the layout, so that it is tested in one.
+# Wrong shapes and wrong offsets do not depend on the layout, so one layout is enough.
 
 
 @pytest.mark.task("w1d2.1")
 @pytest.mark.parametrize("dims", [1, 7])
 def test_task_1_odd_dims(impl, dims):
-    """Odd dims are a ValueError. The given `_check_dims` raises it: call it first in `__init__`."""
-    with pytest.raises((ValueError, AssertionError)):
-        impl.positional_encoding.RoPE(dims, SEQ_LEN, traditional=True)
+    """Odd dims are a ValueError. Keep the line of the stub that calls `_check_dims`."""
+    check_odd_dims(impl, dims, traditional=True)
+
+
+@pytest.mark.task("w1d2.1")
+def test_task_1_more_tokens_than_positions(impl):
+    """More than seq_len tokens are a ValueError. Keep the line of the stub that calls `_check_offset`."""
+    check_more_tokens_than_positions(impl, traditional=True)
 
 
 @pytest.mark.task("w1d2.1")
 @pytest.mark.parametrize("shape", [(1, L, D), (B, L, H, 2), (B, L, H, 2 * D), (1, L, L, H, D)], ids=str)
 def test_task_1_wrong_shape(impl, shape):
-    """Not B x L x H x D is a ValueError. The given `_check_input` raises it: call it first in `__call__`."""
+    """Not B x L x H x D is a ValueError. Keep the line of the stub that calls `_check_input`."""
     rope = impl.positional_encoding.RoPE(D, SEQ_LEN, traditional=True)
     with pytest.raises((ValueError, AssertionError)):
         rope(mx.zeros(shape))
@@ -195,7 +253,7 @@ def test_task_1_wrong_shape(impl, shape):
 @pytest.mark.task("w1d2.1")
 @pytest.mark.parametrize("offset", WRONG_OFFSETS.values(), ids=WRONG_OFFSETS)
 def test_task_1_wrong_offset(impl, offset):
-    """A wrong offset is a ValueError. The given `_check_offset` raises it: call it before you use the offset."""
+    """A wrong offset is a ValueError. Keep the line of the stub that calls `_check_offset`."""
     offset = mx.array(offset) if isinstance(offset, mx.array) else offset  # a copy, which the code may change
     rope = impl.positional_encoding.RoPE(D, SEQ_LEN, traditional=True)
     with pytest.raises((ValueError, AssertionError)):
@@ -232,6 +290,11 @@ def test_task_2_far_positions(impl):
 
 
 @pytest.mark.task("w1d2.2")
+def test_task_2_small_integers(impl):
+    check_small_integers(impl, traditional=False)
+
+
+@pytest.mark.task("w1d2.2")
 def test_task_2_one_token_for_each_row(impl):
     check_one_token_for_each_row(impl, traditional=False)
 
@@ -247,5 +310,39 @@ def test_task_2_remembers_nothing(impl):
 
 
 @pytest.mark.task("w1d2.2")
+def test_task_2_queries_then_keys(impl):
+    check_queries_then_keys(impl, traditional=False)
+
+
+@pytest.mark.task("w1d2.2")
+def test_task_2_two_layers(impl):
+    check_two_layers(impl, traditional=False)
+
+
+@pytest.mark.task("w1d2.2")
 def test_task_2_leaves_its_inputs_alone(impl):
     check_leaves_its_inputs_alone(impl, traditional=False)
+
+
+@pytest.mark.task("w1d2.2")
+@pytest.mark.parametrize("dims", [1, 7])
+def test_task_2_odd_dims(impl, dims):
+    """Odd dims are a ValueError in this layout too. Keep the line of the stub that calls `_check_dims`."""
+    check_odd_dims(impl, dims, traditional=False)
+
+
+@pytest.mark.task("w1d2.2")
+def test_task_2_more_tokens_than_positions(impl):
+    """More than seq_len tokens are a ValueError. Keep the line of the stub that calls `_check_offset`."""
+    check_more_tokens_than_positions(impl, traditional=False)
+
+
+@pytest.mark.task("w1d2.2")
+@pytest.mark.parametrize("offset", WRONG_OFFSETS.values(), ids=WRONG_OFFSETS)
+def test_task_2_wrong_offset(impl, offset):
+    """A wrong offset is a ValueError. Keep the line of the stub that calls `_check_offset`."""
+    offset = mx.array(offset) if isinstance(offset, mx.array) else offset  # a copy, which the code may change
+    rope = impl.positional_encoding.RoPE(D, SEQ_LEN, traditional=False)
+    rope(mx.zeros((B, L, H, D)))  # a stub ends here
+    with pytest.raises((ValueError, AssertionError)):
+        rope(mx.zeros((B, L, H, D)), offset)

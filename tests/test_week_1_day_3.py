@@ -26,7 +26,9 @@ def mask_of(kind, array):
 
 @task_1
 @over_dtypes
-@pytest.mark.parametrize(("L", "S"), [(1, 1), (4, 4), (3, 5), (1, 6), (5, 6), (17, 33), (40, 300)])
+@pytest.mark.parametrize(
+    ("L", "S"), [(3, 5), (4, 4), (1, 1), (1, 6), (5, 6), (17, 33), (40, 300), (2, 5000), (1, 40000)]
+)
 def test_task_1_causal_mask(impl, L, S, dtype):
     assert_close(impl.attention.causal_mask(L, S, dtype), oracles.causal_mask(L, S), dtype=dtype)
 
@@ -40,9 +42,15 @@ def test_task_1_adds_to_scores(impl):
 
 
 @task_1
+def test_task_1_float32_by_default(impl):
+    assert_close(impl.attention.causal_mask(3, 5), oracles.causal_mask(3, 5))
+
+
+@task_1
 @pytest.mark.parametrize(("L", "S"), [(2, 1), (5, 3)])
 def test_task_1_more_queries_than_keys(impl, L, S):
-    """More queries than keys are a ValueError. The given `_check_lengths` raises it: call it first."""
+    """More queries than keys are a ValueError. Keep the line of the stub that calls `_check_lengths`."""
+    impl.attention.causal_mask(S, L)  # a stub ends here
     with pytest.raises((ValueError, AssertionError)):
         impl.attention.causal_mask(L, S)
 
@@ -68,9 +76,10 @@ def test_task_2_batches(impl, batch, mask):
 
 
 @task_2
+@over_heads
 @pytest.mark.parametrize("scale", [1.0, 0.3, -0.7, 0.0])
-def test_task_2_given_scale(impl, scale):
-    q, k, v = qkv(Inputs(44), 2)
+def test_task_2_given_scale(impl, scale, H_q, H_kv):
+    q, k, v = qkv(Inputs(44), 2, H_q=H_q, H_kv=H_kv)
     got = impl.attention.scaled_dot_product_attention_grouped(q, k, v, scale=scale)
     assert_close(got, oracles.grouped_attention(array64(q), array64(k), array64(v), scale))
 
@@ -87,6 +96,16 @@ def test_task_2_mask_is_added(impl, H_q, H_kv, shape):
 
 
 @task_2
+def test_task_2_mask_of_a_single_query(impl):
+    """ "causal" hides nothing from it, but an array may."""
+    inputs = Inputs(55)
+    q, k, v = qkv(inputs, 2, L=1)
+    mask = inputs.normal(2, 1, 1, 7, scale=2)
+    got = impl.attention.scaled_dot_product_attention_grouped(q, k, v, mask=mask)
+    assert_close(got, oracles.grouped_attention(array64(q), array64(k), array64(v), mask=array64(mask)))
+
+
+@task_2
 @over_dtypes
 @pytest.mark.parametrize(("L", "S"), [(1, 1), (5, 5), (1, 7), (3, 7), (6, 7)])
 def test_task_2_causal(impl, L, S, dtype):
@@ -94,6 +113,14 @@ def test_task_2_causal(impl, L, S, dtype):
     expected = oracles.grouped_attention(array64(q), array64(k), array64(v), mask=oracles.causal_mask(L, S))
     got = impl.attention.scaled_dot_product_attention_grouped(q, k, v, mask="causal")
     assert_close(got, expected, dtype=dtype)
+
+
+@task_2
+@over_heads
+def test_task_2_causal_with_each_number_of_heads(impl, H_q, H_kv):
+    q, k, v = qkv(Inputs(54), 2, H_q=H_q, H_kv=H_kv)
+    expected = oracles.grouped_attention(array64(q), array64(k), array64(v), mask=oracles.causal_mask(5, 7))
+    assert_close(impl.attention.scaled_dot_product_attention_grouped(q, k, v, mask="causal"), expected)
 
 
 @task_2
@@ -122,8 +149,8 @@ def test_task_2_large_scores(impl, mask):
 @pytest.mark.parametrize("mask", [None, "causal"])
 def test_task_2_equals_mlx(impl, mask):
     q, k, v = qkv(Inputs(49), 2)
-    got = impl.attention.scaled_dot_product_attention_grouped(q, k, v, scale=0.5, mask=mask)
-    assert_close(got, mx.fast.scaled_dot_product_attention(q, k, v, scale=0.5, mask=mask))
+    theirs = mx.fast.scaled_dot_product_attention(q, k, v, scale=0.5, mask=mask)
+    assert_close(impl.attention.scaled_dot_product_attention_grouped(q, k, v, scale=0.5, mask=mask), theirs)
 
 
 @task_2
@@ -137,8 +164,9 @@ def test_task_2_equal_sizes(impl):
 @task_2
 @pytest.mark.parametrize(("H_q", "H_kv"), [(5, 2), (4, 3), (1, 2)])
 def test_task_2_heads_that_cannot_be_shared(impl, H_q, H_kv):
-    """H_q that is no multiple of H_kv is a ValueError. The given `_check_groups` raises it: call it first."""
+    """H_q that is no multiple of H_kv is a ValueError. Keep the line of the stub that calls `_check_groups`."""
     q, k, v = qkv(Inputs(52), 2, H_q=H_q, H_kv=H_kv)
+    impl.attention.scaled_dot_product_attention_grouped(q, q, q)  # a stub ends here
     with pytest.raises((ValueError, AssertionError)):
         impl.attention.scaled_dot_product_attention_grouped(q, k, v)
 
@@ -146,8 +174,9 @@ def test_task_2_heads_that_cannot_be_shared(impl, H_q, H_kv):
 @task_2
 @pytest.mark.parametrize("mask", ["diagonal", "Causal"])
 def test_task_2_unknown_mask(impl, mask):
-    """Any string but "causal" is a ValueError. The given `_check_mask_name` raises it: call it first."""
+    """Any string but "causal" is a ValueError. Keep the line of the stub that calls `_check_mask_name`."""
     q, k, v = qkv(Inputs(53), 2)
+    impl.attention.scaled_dot_product_attention_grouped(q, k, v, mask="causal")  # a stub ends here
     with pytest.raises((ValueError, AssertionError)):
         impl.attention.scaled_dot_product_attention_grouped(q, k, v, mask=mask)
 

@@ -50,12 +50,13 @@ def test_task_1_half_precision_does_not_overflow(impl):
 
 
 @task_1
-def test_task_1_half_precision_does_not_underflow(impl):
-    """0.0001^2 is zero in float16."""
+@pytest.mark.parametrize(("scale", "eps"), [(1e-4, 1e-9), (1e-6, 1e-12)])
+def test_task_1_half_precision_does_not_underflow(impl, scale, eps):
+    """0.0001^2 is zero in float16, and 1 / 0.000001 is infinity."""
     inputs = Inputs(65, mx.float16)
-    x, weight = inputs.normal(2, 10, scale=1e-4), inputs.normal(10)
-    got = impl.layer_norm.RMSNorm(10, weight, eps=1e-9)(x)
-    assert_close(got, oracles.rms_norm(array64(x), array64(weight), 1e-9), dtype=mx.float16)
+    x, weight = inputs.normal(2, 10, scale=scale), inputs.normal(10)
+    got = impl.layer_norm.RMSNorm(10, weight, eps)(x)
+    assert_close(got, oracles.rms_norm(array64(x), array64(weight), eps), dtype=mx.float16)
 
 
 @task_1
@@ -68,6 +69,19 @@ def test_task_1_mean_is_exact_in_half_precision(impl):
 
 
 @task_1
+def test_task_1_factor_is_exact_in_half_precision(impl):
+    """The 4,096 results of a row are rounded up or down, each by itself, which cancels out in their sum. What is
+    rounded before that makes all of a row too large, or too small."""
+    inputs = Inputs(59, mx.bfloat16)
+    x, weight = inputs.normal(16, 4096, scale=3), inputs.normal(4096)
+    got = impl.layer_norm.RMSNorm(4096, weight)(x)
+    expected = oracles.rms_norm(array64(x), array64(weight), 1e-5)
+    assert_close(got, expected, dtype=mx.bfloat16)
+    share = mx.array((array64(got) * expected).sum(axis=1) / (expected * expected).sum(axis=1)).astype(mx.float32)
+    assert_close(share, np.ones(16), tolerance=7.5e-4, what="each row's size, as a share of what it should be")
+
+
+@task_1
 def test_task_1_zeros(impl):
     got = impl.layer_norm.RMSNorm(4, mx.array([1.0, -2.0, 3.0, 0.5]))(mx.zeros((2, 4)))
     assert_close(got, np.zeros((2, 4)))
@@ -77,7 +91,8 @@ def test_task_1_zeros(impl):
 def test_task_1_equals_mlx(impl):
     inputs = Inputs(67)
     x, weight = inputs.normal(2, 3, 10), inputs.normal(10)
-    assert_close(impl.layer_norm.RMSNorm(10, weight, 1e-3)(x), mx.fast.rms_norm(x, weight, 1e-3))
+    theirs = mx.fast.rms_norm(x, weight, 1e-3)
+    assert_close(impl.layer_norm.RMSNorm(10, weight, 1e-3)(x), theirs)
 
 
 @task_1
@@ -117,7 +132,8 @@ def test_task_2_silu_far_out(impl, dtype):
 @task_2
 def test_task_2_silu_equals_mlx(impl):
     x = Inputs(72).normal(2, 10, scale=3)
-    assert_close(impl.basics.silu(x), nn.silu(x))
+    theirs = nn.silu(x)
+    assert_close(impl.basics.silu(x), theirs)
 
 
 def projection(inputs, rows, columns):
@@ -178,6 +194,15 @@ def test_task_2_swiglu_on_the_courses_own_layers(impl):
     layer = impl.mlp.SwiGLU(6, 10, *map(impl.basics.Linear, (gate, up, down)))
     hidden = oracles.silu(array64(x) @ array64(gate).T) * (array64(x) @ array64(up).T)
     assert_close(layer(x), hidden @ array64(down).T, tolerance=1e-4)
+
+
+@task_2
+def test_task_2_swiglu_of_layers_that_return_x(impl):
+    """What a layer returns may be x itself, so `*=` on it writes into x."""
+    x = Inputs(79).normal(2, 6)
+    layer = impl.mlp.SwiGLU(6, 6, *[lambda x: x] * 3)
+    assert_close(layer(x), oracles.silu(array64(x)) * array64(x))
+    assert_unchanged([array64(x)], x)
 
 
 @task_2

@@ -52,13 +52,24 @@ def test_task_1_as_linear_of_a_square_table(impl):
 
 @task_1
 def test_task_1_both_uses_share_the_table(impl):
-    """Each call finds the table as it was given."""
+    """Each call finds the table as it was given, and looks up its own tokens."""
     inputs = Inputs(89)
-    weight, x, tokens = inputs.normal(6, 6), inputs.normal(2, 6), inputs.tokens(4, vocab_size=6)
+    weight = inputs.normal(6, 6)
     embedding = impl.embedding.Embedding(6, 6, weight)
     for _ in range(2):
+        x, tokens = inputs.normal(2, 6), inputs.tokens(4, vocab_size=6)
         assert_close(embedding.as_linear(x), array64(x) @ array64(weight).T)
         assert_close(embedding(tokens), array64(weight)[np.array(tokens)], tolerance=0)
+
+
+@task_1
+@over_dtypes
+def test_task_1_a_large_vocabulary(impl, dtype):
+    """Real vocabularies have 150,000 entries and more: their ids fit neither into 16-bit floats nor 16-bit integers."""
+    weight = Inputs(80, dtype).normal(70_000, 3)
+    tokens = mx.array([0, 257, 2049, 32_768, 65_536, 69_999])
+    got = impl.embedding.Embedding(70_000, 3, weight)(tokens)
+    assert_close(got, array64(weight)[np.array(tokens)], dtype=dtype, tolerance=0)
 
 
 # -------------------------------------------------------------------------------- tasks 2 and 4: attention layers
@@ -137,9 +148,10 @@ class SpyCache:
 
 
 def check_cache_seam(layer, parts, heads, offset, L):
-    """The positions come from the cache, at every call anew, and so does what attention gives."""
-    x = Inputs(84).normal(3, L, HIDDEN)
-    mx.eval(layer(x, SpyCache(2)))
+    """The positions come from the cache, at every call anew, and so does what attention gives: nothing is kept."""
+    inputs = Inputs(84)
+    mx.eval(layer(inputs.normal(3, L, HIDDEN), SpyCache(2)))
+    x = inputs.normal(3, L, HIDDEN)
     cache = SpyCache(offset)
     out = layer(x, cache)
     assert len(cache.calls) == 1, f"layer_cache.attend is to be called once, was called {len(cache.calls)} times"
@@ -198,6 +210,35 @@ def test_task_2_leaves_its_input_alone(impl):
 def shift(amount):
     """A layer that is easy to recognise: x -> amount * x + amount."""
     return lambda x, *_, **__: x * amount + amount
+
+
+@task_3
+def test_task_3_what_the_parts_of_a_block_read(impl):
+    """Each of the two norms, attention and the MLP gets the right vectors."""
+    read = {}
+
+    def part(name, amount):
+        def call(x, *_, **__):
+            read.setdefault(name, x + 0)  # a copy: x may be written into
+            return x * amount + amount
+
+        return call
+
+    amounts = {"self_attn": 0.5, "mlp": -0.25, "input_layernorm": 2.0, "post_attention_layernorm": -3.0}
+    x = Inputs(90).normal(2, 3, 4)
+    mx.eval(impl.qwen2.TransformerBlock(*(part(name, amount) for name, amount in amounts.items()))(x, None))
+    x = array64(x)
+    normed = 2 * x + 2
+    h = x + normed * 0.5 + 0.5
+    expected = {
+        "input_layernorm": ("the block's input", x),
+        "self_attn": ("what input_layernorm gives", normed),
+        "post_attention_layernorm": ("the block's input plus what self_attn gives", h),
+        "mlp": ("what post_attention_layernorm gives", -3 * h - 3),
+    }
+    for name, (what, values) in expected.items():
+        assert name in read, f"{name} should get {what}, but was not called"
+        assert_close(read[name], values, what=f"{name} should get {what}")
 
 
 @task_3
@@ -265,11 +306,11 @@ def test_task_3_hidden_and_the_cache(impl, dtype):
     """Table, all blocks, last norm. Each block gets its own layer's cache; it advances once, by L, after all blocks."""
     log = []
     model, weight = spy_model(impl, log, dtype=dtype)
-    tokens = mx.array([[1, 5, 3], [10, 0, 0]])
+    tokens = mx.array([[1, 5, 3, 7], [10, 0, 0, 2]])
     got = model.hidden(tokens, SpyModelCache(log, 2))
     x = array64(weight)[np.array(tokens)]
     assert_close(got, ((2 * x + 1) * 3 + 1) * 0.5 + 0.5, dtype=dtype)
-    assert log == ["cache of layer 0", "cache of layer 1", "advance(3)"]
+    assert log == ["cache of layer 0", "cache of layer 1", "advance(4)"]
 
 
 @task_3
@@ -280,6 +321,26 @@ def test_task_3_logits_of_tied_and_own_output_layer(impl, dtype):
     assert_close(model.logits(x), array64(x) @ array64(weight).T, dtype=dtype)
     model, _ = spy_model(impl, [], lm_head=shift(7.0), dtype=dtype)
     assert_close(model.logits(x), 7 * array64(x) + 7, dtype=dtype)
+
+
+@task_3
+@pytest.mark.parametrize(("B", "L"), [(1, 1), (1, 4), (2, 1)])
+def test_task_3_one_row_or_one_token(impl, B, L):
+    """An axis of size 1 stays an axis, and one token counts, too. No call keeps anything for the next."""
+    inputs, log = Inputs(98), []
+    model, weight = spy_model(impl, log, lm_head=shift(7.0))
+    tied, _ = spy_model(impl, [])
+    block = impl.qwen2.TransformerBlock(shift(0.5), shift(-0.25), shift(2.0), shift(-3.0))
+    for _ in range(2):
+        tokens, y = inputs.tokens(B, L, vocab_size=11), inputs.normal(B, L, 6)
+        x = array64(weight)[np.array(tokens)]
+        assert_close(model.hidden(tokens, SpyModelCache(log, 2)), ((2 * x + 1) * 3 + 1) * 0.5 + 0.5)
+        assert log[-1] == f"advance({L})"
+        log.clear()
+        assert_close(model.logits(y), 7 * array64(y) + 7)
+        assert_close(tied.logits(y), array64(y) @ array64(weight).T)
+        h = array64(y) + (2 * array64(y) + 2) * 0.5 + 0.5
+        assert_close(block(y, None), h + (-3 * h - 3) * -0.25 - 0.25)
 
 
 def load_recorded(impl, path, folder):
@@ -319,6 +380,16 @@ def test_task_3_qwen2_equals_transformers(impl, tmp_path):
 
 
 @task_4
+def test_task_4_has_a_method_of_its_own(impl):
+    """Under another name, what you wrote is never called: Python finds the `project` of Qwen2Attention."""
+    inputs = Inputs(79)
+    mx.eval(qwen3_attention(impl, inputs)[0].project(inputs.normal(1, 2, HIDDEN)))
+    inherited = impl.qwen3.Qwen3Attention.project is impl.qwen2.Qwen2Attention.project
+    if inherited:
+        pytest.fail("Qwen3Attention has no method `project` of its own: is its name misspelt?", pytrace=False)
+
+
+@task_4
 @over_dtypes
 def test_task_4_project(impl, dtype):
     inputs = Inputs(95, dtype)
@@ -326,6 +397,16 @@ def test_task_4_project(impl, dtype):
     x = inputs.normal(3, 5, HIDDEN)
     for got, want in zip(layer.project(x), heads(array64(x)), strict=True):
         assert_close(got, want, dtype=dtype)
+
+
+@task_4
+def test_task_4_project_of_large_vectors(impl):
+    """300^2 is infinity in float16: the norms compute in float32, as those of day 4 do."""
+    inputs = Inputs(98, mx.float16)
+    layer, _, heads = qwen3_attention(impl, inputs)
+    x = inputs.normal(3, 5, HIDDEN, scale=1000)
+    for got, want in zip(layer.project(x)[:2], heads(array64(x))[:2], strict=True):  # queries and keys
+        assert_close(got, want, dtype=mx.float16)
 
 
 @task_4

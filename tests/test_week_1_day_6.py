@@ -23,7 +23,8 @@ class CountingModel:
     """Scores best, after each token, the token that is one higher than the sum of all so far, modulo VOCAB."""
 
     def __init__(self, context=64):
-        self.config = SimpleNamespace(max_position_embeddings=context, vocab_size=VOCAB)
+        every = tuple(range(VOCAB))  # only the argument eos_token_ids ends a text
+        self.config = SimpleNamespace(max_position_embeddings=context, vocab_size=VOCAB, eos_token_ids=every)
         self.layers = []
         self.inputs = []
 
@@ -51,7 +52,7 @@ def greedy(logits, tokens):
 
 
 @task_1
-@pytest.mark.parametrize("prompt", [[7], [3, 1, 4], [0, 0, 0, 0, 22]], ids=str)
+@pytest.mark.parametrize("prompt", [[7], [3, 1, 4], [0, 0, 0, 0, 22], [*range(1, 23)] * 2], ids=len)
 def test_task_1_tokens(impl, prompt):
     got = list(impl.generate.generate_simple(CountingModel(), list(prompt), greedy, max_tokens=9))
     assert got == continuation(prompt, 9)
@@ -104,6 +105,18 @@ def test_task_1_end_of_sequence_zero(impl):
 
 
 @task_1
+def test_task_1_end_of_sequence_of_a_large_vocabulary(impl):
+    """Equal ids need not be the same object: Python has one object each for small numbers only."""
+    model = CountingModel()
+    model.config.vocab_size = 5000
+
+    def sampler(logits, tokens):
+        return mx.array([1000 + tokens.shape[1]])
+
+    assert list(impl.generate.generate_simple(model, [3, 1], sampler, 9, [int("1005")])) == [1002, 1003, 1004]
+
+
+@task_1
 def test_task_1_end_of_sequence_in_the_prompt(impl):
     """Chat templates put such tokens after every turn: only a new one ends the text."""
     tokens = continuation([3, 1, 4], 5)
@@ -149,13 +162,19 @@ def test_task_1_leaves_the_prompt_alone(impl):
 @task_1
 @pytest.mark.parametrize(
     ("prompt", "max_tokens"),
-    [([1] * 8, 4), ([1] * 9, 4), ([3, VOCAB], 4), ([3, -1], 4), ([3, 1], -1), ([], 4)],
-    ids=["context full", "longer than the context", "id too large", "negative id", "negative max_tokens", "empty"],
+    [([1] * 8, 4), ([1] * 9, 4), ([3, VOCAB], 4), ([3, -1], 4), ([3, 1], -1), ([], 4), ([], 0)],
+    ids=["context full", "longer", "id too large", "negative id", "negative max_tokens", "empty", "empty, no tokens"],
 )
 def test_task_1_wrong_arguments(impl, prompt, max_tokens):
-    """A ValueError at the first token that is asked for. The given `_check_prompt` raises it: call it first."""
+    """A ValueError at the first token that is asked for. Keep the line of the stub that calls `_check_prompt`."""
+
+    def generate(prompt, max_tokens):
+        return impl.generate.generate_simple(CountingModel(context=8), list(prompt), greedy, max_tokens)
+
+    next(generate([3, 1], 4))  # a stub ends here
+    tokens = generate(prompt, max_tokens)  # no error yet
     with pytest.raises((ValueError, AssertionError)):
-        next(impl.generate.generate_simple(CountingModel(context=8), list(prompt), greedy, max_tokens), None)
+        next(tokens, None)
 
 
 # ------------------------------------------------------------------------------------------------- task 2: streaming
@@ -359,6 +378,8 @@ def cut(impl, pieces, stops):
         (list("ababac"), ["abac"], "ab", True),
         (["x<|im", "_end|>y"], ["<|im_end|>"], "x", True),
         (["むかし", "むかし"], ["しむ"], "むか", True),
+        (["to User: hi", "\nUser:"], ["\nUser:"], "to User: hi", True),
+        (["one,", " two"], [", "], "one", True),
     ],
 )
 def test_task_3_cuts_before_the_stop_string(impl, pieces, stops, text, found):
@@ -430,7 +451,8 @@ def test_task_3_any_way_of_cutting_into_pieces_gives_the_same(impl):
 @task_3
 @pytest.mark.parametrize("stops", ["two", [""], ["two", ""]], ids=str)
 def test_task_3_wrong_stops(impl, stops):
-    """An empty stop, or one string, is a ValueError. The given `_check_stops` raises it: call it in `__init__`."""
+    """An empty stop, or one string, is a ValueError. Keep the line of the stub that calls `_check_stops`."""
+    impl.generate.StopStrings(["two"])  # a stub ends here
     with pytest.raises((ValueError, AssertionError)):
         impl.generate.StopStrings(stops)
 

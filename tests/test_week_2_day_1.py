@@ -111,6 +111,23 @@ def test_task_1_nothing_is_copied_while_there_is_room(impl):
 
 
 @task_1
+def test_task_1_no_new_array_while_there_is_room(impl):
+    """With room left, a token needs no memory of the arrays' size: MLX writes into the arrays themselves."""
+    layer = impl.kv_cache.KVCacheLayer(step=8192)
+    layer.store(*new_positions(Inputs(32), 5, B=1, H_kv=1, D=32))
+    layer.offset += 5
+    new = new_positions(Inputs(33), 2, B=1, H_kv=1, D=32)
+    mx.eval(layer.keys, layer.values, new)
+    mx.reset_peak_memory()
+    before = mx.get_active_memory()
+    layer.store(*new)
+    mx.eval(layer.keys, layer.values)
+    is_copied = mx.get_peak_memory() - before > layer.keys.nbytes / 2
+    assert_close(layer.keys[:, :, 5:7], new[0], tolerance=0)
+    assert not is_copied, "`store` made new arrays although the old ones had room: assign to a slice of these instead"
+
+
+@task_1
 def test_task_1_steps_of_256(impl):
     """The default: a prompt of 255 tokens, and three more."""
     layer = impl.kv_cache.KVCacheLayer()
@@ -186,7 +203,7 @@ def test_task_1_leaves_its_inputs_alone(impl, L):
     ids=["another batch", "other heads", "another head size", "another dtype"],
 )
 def test_task_1_what_does_not_fit(impl, sizes, dtype):
-    """A ValueError, where broadcasting might store it silently. The given `_check_new` raises it: call it first."""
+    """A ValueError, where broadcasting might store it silently. Keep the call of `_check_new`."""
     layer = impl.kv_cache.KVCacheLayer(step=4)
     layer.store(*new_positions(Inputs(9), 3))
     layer.offset += 3
@@ -195,9 +212,33 @@ def test_task_1_what_does_not_fit(impl, sizes, dtype):
 
 
 @task_1
+@pytest.mark.parametrize(("sizes", "dtype"), [({"B": 1}, mx.float32), ({}, mx.bfloat16)], ids=["batch", "dtype"])
+def test_task_1_what_does_not_fit_after_all_was_forgotten(impl, sizes, dtype):
+    """The arrays stay, so what is written into them has to fit."""
+    layer = impl.kv_cache.KVCacheLayer(step=4)
+    layer.store(*new_positions(Inputs(9), 3))
+    with pytest.raises((ValueError, AssertionError)):
+        layer.store(*new_positions(Inputs(10, dtype), 1, **sizes))
+
+
+@task_1
+def test_task_1_one_array_for_both(impl):
+    """The same array may be key and value. The layer keeps two arrays, since the next key is not the next value."""
+    inputs = Inputs(12)
+    layer = impl.kv_cache.KVCacheLayer(step=4)
+    both = inputs.normal(2, 3, 3, 5)
+    layer.store(both, both)
+    layer.offset += 3
+    new = new_positions(inputs, 1)
+    for array, last in zip(layer.store(*new), new, strict=True):
+        assert_close(array, np.concatenate([array64(both), array64(last)], axis=2), tolerance=0)
+
+
+@task_1
 def test_task_1_key_and_value_that_differ(impl):
     """Of another length, or of another dtype."""
     inputs = Inputs(11)
+    impl.kv_cache.KVCacheLayer(step=4).store(*new_positions(inputs, 1))  # a stub ends here
     for value in (inputs.normal(2, 3, 1, 5), inputs.normal(2, 3, 4, 5).astype(mx.float16)):
         with pytest.raises((ValueError, AssertionError)):
             impl.kv_cache.KVCacheLayer(step=4).store(inputs.normal(2, 3, 4, 5), value)
@@ -268,7 +309,7 @@ def test_task_2_the_attention_that_was_handed_in(impl):
 
     cache = impl.kv_cache.KVCache(2, step=4, attention=attention)
     inputs = Inputs(24)
-    for L, S in ((5, 5), (2, 7)):
+    for L, S in ((5, 5), (2, 7), (1, 8)):
         query, key, value = qkv(inputs, L)
         assert_close(cache.layers[1].attend(query, key, value, 0.3), array64(query) * 7)
         stored = (2, H_KV, S, HEAD_DIM)
@@ -313,7 +354,7 @@ def test_task_2_trim_an_empty_cache(impl):
 @task_2
 @pytest.mark.parametrize("length", [-1, 8])
 def test_task_2_trim_what_is_not_there(impl, length):
-    """A ValueError, and nothing is forgotten. The given `_check_trim` raises it: call it first."""
+    """A ValueError, and nothing is forgotten. Keep the line of the stub that calls `_check_trim`."""
     cache = impl.kv_cache.KVCache(2, step=4)
     cache.advance(7)
     with pytest.raises((ValueError, AssertionError)):
@@ -340,6 +381,21 @@ def test_task_2_after_trimming_it_goes_on(impl, length, lengths):
         for layer in cache.layers:
             assert_close(layer.attend(*calls[-1]), attended(calls))
         cache.advance(L)
+
+
+@task_2
+@pytest.mark.parametrize("length", [0, 3, 7])
+def test_task_2_trim_keeps_what_is_in_the_arrays(impl, length):
+    """Only `offset` moves: the keys and values of forgotten tokens stay until others are written over them."""
+    cache = impl.kv_cache.KVCache(2, step=4)
+    query, *new = qkv(Inputs(28), 7)
+    for layer in cache.layers:
+        layer.attend(query, *new)
+    cache.advance(7)
+    cache.trim(length)
+    for layer in cache.layers:
+        for array, numbers in zip((layer.keys, layer.values), new, strict=True):
+            assert_close(array[:, :, :7], numbers, tolerance=0)
 
 
 @task_2
@@ -550,6 +606,20 @@ def test_task_3_any_cache_will_do(impl):
 
 
 @task_3
+def test_task_3_a_cache_that_is_false_while_empty(impl):
+    """A cache may have a length. Only None asks for a new one."""
+
+    class Sized(impl.kv_cache.KVCache):
+        def __len__(self):
+            return self.offset
+
+    cache = Sized(1, step=4)
+    got = list(impl.generate.generate(SummingModel(impl), [3, 1, 4], greedy, 4, cache=cache))
+    assert got == continuation([3, 1, 4], 4)
+    assert cache.offset == 6, f"the cache that was given holds {cache.offset} tokens instead of 6"
+
+
+@task_3
 def test_task_3_leaves_the_prompt_alone(impl):
     prompt = [3, 1, 4]
     list(impl.generate.generate(SummingModel(impl), prompt, greedy, 4))
@@ -565,9 +635,14 @@ def test_task_3_leaves_the_prompt_alone(impl):
     ids=["context full", "longer than the context", "id too large", "negative id", "negative max_tokens", "empty"],
 )
 def test_task_3_wrong_arguments(impl, prompt, max_tokens):
-    """A ValueError at the first token that is asked for. The given `_check_prompt` raises it: call it first."""
+    """A ValueError at the first token that is asked for. Keep the line of the stub that calls `_check_prompt`."""
+
+    def first_token(prompt, max_tokens):
+        return next(impl.generate.generate(SummingModel(impl, context=8), list(prompt), greedy, max_tokens), None)
+
+    first_token([3, 1], 4)  # a stub ends here
     with pytest.raises((ValueError, AssertionError)):
-        next(impl.generate.generate(SummingModel(impl, context=8), list(prompt), greedy, max_tokens), None)
+        first_token(prompt, max_tokens)
 
 
 @task_3

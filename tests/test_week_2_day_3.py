@@ -136,11 +136,30 @@ def test_task_1_equal_numbers(impl, number):
 
 
 @task_1
-@pytest.mark.parametrize("ends", [(-8, 7), (-7, 8), (-7.5, 7.5)], ids=str)
+@pytest.mark.parametrize("ends", [(-8, 7), (-7, 8), (-7.5, 7.5), (-6.5, 8.5), (-8.5, 6.5)], ids=str)
 def test_task_1_halves(impl, ends):
-    """In the middle between two levels the even one is taken, as by `mx.round`; and high is the edge in a tie."""
+    """Levels and `zero` in the middle between two integers become the even one, as by `mx.round`; and high is the edge
+    in a tie."""
     weight = mx.array([[*ends, *np.arange(-6.5, 6.5, 0.5), *(0.25 * np.arange(4))]])
     assert_quantized(impl.quantize.quantize(weight, 32), weight, 32, 4)
+
+
+@task_1
+def test_task_1_tiny_numbers(impl):
+    """The step is at least 1e-7, also where the numbers of a group are not equal."""
+    weight = mx.arange(32)[None] % 16 * 2e-8
+    assert_quantized(impl.quantize.quantize(weight, 32), weight, 32, 4)
+
+
+@task_1
+@pytest.mark.parametrize("number", [0.0, 1e-9, 4e-8])
+def test_task_1_zero_is_0(impl, number):
+    """Then the scale is the step, negative where levels count from high, and the bias is 0."""
+    weight = mx.full((1, 32), number)
+    _, scales, biases = impl.quantize.quantize(weight, 32)
+    _, *expected = quantized64(array64(weight), 32, 4)
+    for part, numbers in zip((scales, biases), expected, strict=True):
+        assert_close(part * 1e7, numbers * 1e7, tolerance=1e-5)
 
 
 @task_1
@@ -158,7 +177,8 @@ def test_task_1_equals_mlx(impl, bits, group_size, dtype):
 @task_1
 @pytest.mark.parametrize(("columns", "group_size", "bits"), [(128, 64, 3), (128, 64, 16), (96, 64, 4), (128, 16, 4)])
 def test_task_1_settings_that_are_not_supported(impl, columns, group_size, bits):
-    """A ValueError. The given `_check_quantization` raises it: call it first."""
+    """A ValueError. Keep the line of the stub that calls `_check_quantization`."""
+    mx.eval(impl.quantize.quantize(mx.ones((2, 128))))  # a stub ends here
     with pytest.raises((ValueError, AssertionError)):
         mx.eval(impl.quantize.quantize(mx.ones((2, columns)), group_size, bits))
 
@@ -211,6 +231,14 @@ def test_task_2_cancelling(impl, dtype):
 
 
 @task_2
+def test_task_2_a_scale_of_0(impl):
+    """Then every number is the bias."""
+    parts, _ = packed_parts(Inputs(317), 3, 128)
+    packed, scales, biases = parts[0], mx.zeros_like(parts[1]), parts[2]
+    assert_close(impl.quantize.dequantize(packed, scales, biases), np.repeat(array64(biases), 64, axis=-1))
+
+
+@task_2
 @over_settings
 def test_task_2_equals_mlx(impl, bits, group_size):
     weight = Inputs(315).normal(3, 256)
@@ -224,7 +252,8 @@ def test_task_2_equals_mlx(impl, bits, group_size):
     ("words", "scales", "group_size", "bits"), [(16, 2, 64, 3), (16, 2, 64, 8), (16, 4, 64, 4), (12, 1, 64, 4)]
 )
 def test_task_2_parts_that_do_not_fit(impl, words, scales, group_size, bits):
-    """A ValueError. The given `_check_packed` raises it: call it first."""
+    """A ValueError. Keep the line of the stub that calls `_check_packed`."""
+    impl.quantize.dequantize(*packed_parts(Inputs(315), 2, 128)[0])  # a stub ends here
     parts = mx.zeros((2, words), mx.uint32), mx.ones((2, scales)), mx.ones((2, scales))
     with pytest.raises((ValueError, AssertionError)):
         mx.eval(impl.quantize.dequantize(*parts, group_size, bits))
@@ -289,17 +318,37 @@ def test_task_3_float32_at_the_input(impl, dtype):
 
 @task_3
 def test_task_3_nothing_dense_is_kept(impl):
-    """Each call begins with what is packed: scales and biases that were doubled since double the result."""
+    """Each call begins with what is packed: when scales, biases or levels have changed since, so does the result."""
     inputs = Inputs(326)
     parts, weight = small_parts(inputs, 5, 128)
     x, tokens = inputs.normal(2, 128), mx.array([4, 0])
     linear, embedding = impl.quantize.QuantizedLinear(*parts), impl.quantize.QuantizedEmbedding(*parts)
-    for factor in (1, 2):
+    twice = parts[0], parts[1] * 2, parts[2] * 2
+    ones = mx.zeros_like(parts[0]) + 0x11111111
+    level_1 = np.repeat(array64(twice[1] + twice[2]), 64, axis=-1)
+    for given, dense in ((parts, weight), (twice, 2 * weight), ((ones, *twice[1:]), level_1)):
         for layer in (linear, embedding):
-            layer.scales, layer.biases = parts[1] * factor, parts[2] * factor
-        assert_close(linear(x), factor * array64(x) @ weight.T)
-        assert_close(embedding(tokens), factor * weight[[4, 0]])
-        assert_close(embedding.as_linear(x), factor * array64(x) @ weight.T)
+            layer.packed, layer.scales, layer.biases = given
+        assert_close(linear(x), array64(x) @ dense.T)
+        assert_close(embedding(tokens), dense[[4, 0]])
+        assert_close(embedding.as_linear(x), array64(x) @ dense.T)
+
+
+@task_3
+def test_task_3_memory_is_given_back(impl):
+    """The dense matrix is gone once the result is there."""
+    O, I = 512, 1024
+    parts = mx.ones((O, I // 8), mx.uint32), mx.ones((O, I // 64)), mx.ones((O, I // 64))
+    layers = impl.quantize.QuantizedLinear(*parts), impl.quantize.QuantizedEmbedding(*parts).as_linear
+    x = mx.ones((1, I))
+    mx.eval(parts, x)
+    before = mx.get_active_memory()
+    results = [layer(x) for layer in layers]
+    mx.eval(results)
+    is_kept = mx.get_active_memory() - before > O * I
+    for got in results:
+        assert_close(got, np.full((1, O), I * 9 / 8))
+    assert not is_kept, "a layer keeps the dense matrix: it needs more memory after a call than before"
 
 
 @task_3
@@ -345,6 +394,17 @@ def test_task_3_as_linear(impl, bits, group_size, dtype):
     x = inputs.normal(2, 3, 128)
     got = impl.quantize.QuantizedEmbedding(*parts, group_size, bits).as_linear(x)
     assert_close(got, array64(x) @ table.T, dtype=dtype)
+
+
+@task_3
+def test_task_3_one_table_for_both(impl):
+    """What the output layer computes in float32 leaves the table's dtype alone."""
+    inputs = Inputs(330, mx.bfloat16)
+    parts, table = small_parts(inputs, 11, 128)
+    embedding = impl.quantize.QuantizedEmbedding(*parts)
+    x = inputs.normal(2, 128).astype(mx.float32)
+    assert_close(embedding.as_linear(x), array64(x) @ table.T)
+    assert_close(embedding(mx.array([3, 7])), table[[3, 7]], dtype=mx.bfloat16, tolerance=ROUNDED[mx.bfloat16])
 
 
 # ------------------------------------------------------------------------------------- task 4: a whole model
@@ -429,6 +489,9 @@ def test_task_4_every_layer(impl, config, bits, group_size):
     weights, _ = weights_of(impl, config, group_size, bits)
     model = built(impl, config, weights)
     impl.quantize.quantize_model(model, group_size, bits)
+    assert (model.lm_head is None) == config["tie_word_embeddings"], (
+        "lm_head: None where the table is used at both endswithout an output layer, the table takes its place"
+    )
     for name, layer in layers_of(model, config).items():
         packed = packed_of(layer, name)
         assert (layer.bits, layer.group_size) == (bits, group_size), f"{name} was told other bits or groups"

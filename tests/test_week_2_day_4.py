@@ -5,8 +5,8 @@ import numpy as np
 import pytest
 from coalesced import assert_coalesced, counted
 from helpers import DTYPES, Inputs, array64, assert_close, over_dtypes
-from parallel import threads
-from quantized import Matrix, assert_product, assert_product_in_turns, matrix, rows
+from parallel import assert_shared, guarded, threads
+from quantized import Matrix, assert_product, assert_product_cancels, assert_product_in_turns, matrix, rows
 
 task_1 = pytest.mark.task("w2d4.1")
 task_2 = pytest.mark.task("w2d4.2")
@@ -43,17 +43,30 @@ def check_long_rows(product, dtype):
 
 
 def check_outliers(product):
-    """One number of x, or one group's scale, is much larger than the others."""
+    """One number of x, or one group's scale, is much larger than the others; or the scale is 0."""
     w = matrix(404, 17, 640)
     for place in (0, 300, 639):
         x = array64(rows(405, 2, 640))
         x[:, place] = [100, -100]
         assert_product(product, mx.array(x.astype(np.float32)), w, tolerance=1e-4)
-    for group in (0, 4, 9):
+    for group, scale in ((0, 100), (4, 100), (9, 100), (4, 0)):
         scales = array64(w.scales)
-        scales[3, group] = 100
+        scales[3, group] = scale
         large = Matrix(w.packed, mx.array(scales.astype(np.float32)), w.biases)
         assert_product(product, rows(406, 2, 640), large, tolerance=1e-4)
+
+
+def check_not_finite(product):
+    """A row of W with a scale or bias that is not finite spoils its own results only."""
+    others = mx.array([0, 2, 3, 4, 5, 6, 7, 8])
+    for I in (64, 320, 1088):
+        w, x = matrix(413, 9, I), rows(414, 2, I)
+        for number in (np.inf, np.nan):
+            for name in ("scales", "biases"):
+                parts = {"scales": array64(w.scales).copy(), "biases": array64(w.biases).copy()}
+                parts[name][1] = number
+                got = product(x, w.packed, *(mx.array(part.astype(np.float32)) for part in parts.values()))
+                assert_close(got[:, others], array64(x) @ w.dense[np.array(others)].T, tolerance=1e-5)
 
 
 def check_shapes(product):
@@ -75,6 +88,14 @@ def check_views(product):
         assert_product(product, view, third)
     assert_product(product, x[::2, 100:356], half)
     assert_product(product, inputs.normal(256, 3, scale=0.05).T, half)
+
+
+def check_reads_nothing_past_the_end(impl, product):
+    for O in (1, 9, 13):
+        x, w = rows(462 + O, 2, 192), matrix(463 + O, O, 192)
+        product(x, *w.arguments)
+        with guarded(impl):
+            assert_product(product, x, w)
 
 
 @task_1
@@ -103,6 +124,13 @@ def test_task_1_long_rows(impl, dtype):
 
 
 @task_1
+@over_dtypes
+def test_task_1_weights_are_not_rounded(impl, dtype):
+    """scale * level + bias is a float: rounded to 16 bits, large weights would differ too little."""
+    assert_product_cancels(impl.kernels.quantized_matvec.quantized_matvec_scalar, dtype)
+
+
+@task_1
 def test_task_1_outliers(impl):
     check_outliers(impl.kernels.quantized_matvec.quantized_matvec_scalar)
 
@@ -115,6 +143,12 @@ def test_task_1_shapes(impl):
 @task_1
 def test_task_1_views(impl):
     check_views(impl.kernels.quantized_matvec.quantized_matvec_scalar)
+
+
+@task_1
+def test_task_1_reads_nothing_past_the_end(impl):
+    """The memory after the last row of W may be nobody's: a read there, even an unused one, then ends the program."""
+    check_reads_nothing_past_the_end(impl, impl.kernels.quantized_matvec.quantized_matvec_scalar)
 
 
 @task_1
@@ -152,8 +186,20 @@ def test_task_2_long_rows(impl, dtype):
 
 
 @task_2
+@over_dtypes
+def test_task_2_weights_are_not_rounded(impl, dtype):
+    """scale * level + bias is a float: rounded to 16 bits, large weights would differ too little."""
+    assert_product_cancels(impl.kernels.quantized_matvec.quantized_matvec_vector, dtype)
+
+
+@task_2
 def test_task_2_outliers(impl):
     check_outliers(impl.kernels.quantized_matvec.quantized_matvec_vector)
+
+
+@task_2
+def test_task_2_not_finite(impl):
+    check_not_finite(impl.kernels.quantized_matvec.quantized_matvec_vector)
 
 
 @task_2
@@ -164,6 +210,12 @@ def test_task_2_shapes(impl):
 @task_2
 def test_task_2_views(impl):
     check_views(impl.kernels.quantized_matvec.quantized_matvec_vector)
+
+
+@task_2
+def test_task_2_reads_nothing_past_the_end(impl):
+    """The memory after the last row of W may be nobody's: a read there, even an unused one, then ends the program."""
+    check_reads_nothing_past_the_end(impl, impl.kernels.quantized_matvec.quantized_matvec_vector)
 
 
 @task_3
@@ -185,6 +237,13 @@ def test_task_3_parts_in_turns(impl):
 
 
 @task_3
+@pytest.mark.parametrize(("O", "I"), [(3077, 1024), (8, 65536)])
+def test_task_3_parts_of_any_size(impl, O, I):
+    """A part has any number of rows, also fewer than AT_ONCE, and computes no row of another part."""
+    assert_product_in_turns(impl, impl.kernels.quantized_matvec.quantized_matvec, rows(436, 1, I), matrix(435, O, I))
+
+
+@task_3
 @over_threads
 def test_task_3_any_number_of_threads_and_rows(impl, count):
     """Each row is computed once, however many there are, with each row of x."""
@@ -194,8 +253,16 @@ def test_task_3_any_number_of_threads_and_rows(impl, count):
     with threads(impl, count):
         for O in (1000, 1, 7, 8, 9, 100, 1001, 1009):
             part = Matrix(w.packed[:O], w.scales[:O], w.biases[:O])
-            for M in (1, 2, 5):
+            for M in (1, 2, 5, 9):
                 assert_product(product, rows(430 + M, M, 512), part)
+
+
+@task_3
+def test_task_3_many_rows_of_x(impl):
+    """What a part keeps of them has room for all."""
+    product = impl.kernels.quantized_matvec.quantized_matvec
+    assert_product(product, rows(464, 1, 64), matrix(465, 9, 64))
+    assert_product(product, rows(466, 3000, 64), matrix(465, 9, 64))
 
 
 @task_3
@@ -204,10 +271,13 @@ def test_task_3_work_is_shared(impl):
     w, x = matrix(431, 4096, 512), rows(432, 1, 512)
     impl.kernels.quantized_matvec.quantized_matvec(x, w.packed[:1], w.scales[:1], w.biases[:1])
     with threads(impl, 2):
-        before = impl.kernels.extension.shared_parts()
-        assert_product(impl.kernels.quantized_matvec.quantized_matvec, x, w)
-        parts = impl.kernels.extension.shared_parts() - before
-        assert parts >= 2, "the work was not shared: one thread did all of it"
+        assert_shared(impl, lambda: assert_product(impl.kernels.quantized_matvec.quantized_matvec, x, w))
+
+
+@task_3
+def test_task_3_reads_nothing_past_the_end(impl):
+    """The memory after the last row of W may be nobody's: a read there, even an unused one, then ends the program."""
+    check_reads_nothing_past_the_end(impl, impl.kernels.quantized_matvec.quantized_matvec)
 
 
 @task_3
@@ -217,6 +287,18 @@ def test_task_3_dtypes(impl, dtype):
     with threads(impl, 3):
         w = matrix(433, 700, 384, dtype=mx.bfloat16)
         assert_product(impl.kernels.quantized_matvec.quantized_matvec, rows(434, 2, 384, dtype=dtype), w, dtype)
+
+
+@task_3
+@over_dtypes
+def test_task_3_weights_are_not_rounded(impl, dtype):
+    """scale * level + bias is a float: rounded to 16 bits, large weights would differ too little."""
+    assert_product_cancels(impl.kernels.quantized_matvec.quantized_matvec, dtype)
+
+
+@task_3
+def test_task_3_not_finite(impl):
+    check_not_finite(impl.kernels.quantized_matvec.quantized_matvec)
 
 
 @task_3
@@ -270,8 +352,20 @@ def test_task_4_any_number_of_rows(impl):
 
 
 @task_4
+@over_dtypes
+def test_task_4_weights_are_not_rounded(impl, dtype):
+    """scale * level + bias is a float: rounded to 16 bits, large weights would differ too little."""
+    assert_product_cancels(impl.kernels.quantized_matvec.quantized_matvec_metal, dtype)
+
+
+@task_4
 def test_task_4_outliers(impl):
     check_outliers(impl.kernels.quantized_matvec.quantized_matvec_metal)
+
+
+@task_4
+def test_task_4_not_finite(impl):
+    check_not_finite(impl.kernels.quantized_matvec.quantized_matvec_metal)
 
 
 @task_4

@@ -7,7 +7,8 @@ import numpy as np
 import oracles
 import pytest
 from helpers import Inputs, array64, assert_close, over_dtypes
-from parallel import threads
+from parallel import guarded, threads
+from quantized import ROUNDED_ONCE
 
 task_1 = pytest.mark.task("w2d5.1")
 task_2 = pytest.mark.task("w2d5.2")
@@ -59,7 +60,8 @@ def check_norm_sizes(kernels, dtype, sizes=SIZES):
 def check_norm_alone(kernels, dtype, sizes=SIZES):
     for E in sizes:
         inputs = Inputs(502 + E, dtype)
-        check_norm(kernels, inputs.normal(3, E, scale=3, shift=1), inputs.normal(E, shift=1), dtype=dtype)
+        x, weight = inputs.normal(3, E, scale=3, shift=1), inputs.normal(E, scale=8, shift=1)
+        check_norm(kernels, x, weight, dtype=dtype, tolerance=ROUNDED_ONCE[dtype])
 
 
 def check_eps(kernels, eps):
@@ -128,7 +130,7 @@ def test_task_1_rows_of_every_size(impl, dtype):
 @task_1
 @over_dtypes
 def test_task_1_without_residual(impl, dtype):
-    """Without residual, x itself is normalised."""
+    """Without residual, x itself is normalised; and only the result is rounded to 16 bits."""
     check_norm_alone(on_cpu(impl), dtype)
 
 
@@ -197,6 +199,20 @@ def check_rope(rope, x, offset, base=10000.0, traditional=False, dtype=mx.float3
     assert_close(rope(x, offset, base, traditional), expected_rope(x, offset, base, traditional), dtype=dtype)
 
 
+def check_turned_once(rope, dtype, traditional):
+    for D in (22, 64):
+        x = Inputs(529 + D, dtype).normal(2, 20, 3, D, scale=10)
+        got = rope(x, 3, 10000.0, traditional)
+        assert_close(got, expected_rope(x, 3, 10000.0, traditional), dtype=dtype, tolerance=ROUNDED_ONCE[dtype])
+
+
+def check_one_after_another(rope, traditional):
+    """Queries and keys of one token, of the next one, and of others: each call starts with its own arguments."""
+    for i, position in enumerate((5, 5, 6, 5, 0, 0)):
+        for H, base in ((4, 10000.0), (2, 10000.0), (2, 500.0)):
+            check_rope(rope, Inputs(530 + i).normal(1, 1, H, 64), position, base, traditional)
+
+
 def check_offsets(rope, traditional):
     x = Inputs(523).normal(3, 4, 2, 48)
     for offset in (0, 1, 250, mx.array(17), mx.array([3, 0, 11]), mx.array([3, 0, 11], mx.int64)):
@@ -221,6 +237,7 @@ def check_rope_views(rope, traditional):
     views = [joined[:, :, 3:6], joined[:, 1::2, ::4], by_heads.swapaxes(1, 2), joined[..., ::-2], joined[..., 4:20]]
     for x in views:
         check_rope(rope, x, mx.array([6, 60]), traditional=traditional)
+        check_rope(rope, x, 0, traditional=traditional)
 
 
 @task_2
@@ -236,6 +253,21 @@ def test_task_2_heads_of_every_size(impl, dtype, traditional):
     for D in HEAD_SIZES:
         x = Inputs(521 + D, dtype).normal(2, 3, 5, D)
         check_rope(impl.kernels.rope.rope, x, 7, traditional=traditional, dtype=dtype)
+
+
+@task_2
+@over_layouts
+@over_dtypes
+def test_task_2_half_precision_in_between(impl, dtype, traditional):
+    """Only the result is rounded to 16 bits, not the sines, nor the products."""
+    check_turned_once(impl.kernels.rope.rope, dtype, traditional)
+
+
+@task_2
+@over_layouts
+def test_task_2_one_after_another(impl, traditional):
+    """Queries, then keys of the same position, as in decoding: nothing is left from the call before."""
+    check_one_after_another(impl.kernels.rope.rope, traditional)
 
 
 @task_2
@@ -314,16 +346,18 @@ def check_far_out(swiglu, dtype):
 def check_nan(swiglu):
     inputs = Inputs(543)
     for place in (0, 20, 36):
-        gate, up = (array64(inputs.normal(2, 37)) for _ in range(2))
-        gate[1, place] = math.nan
-        got = swiglu(mx.array(gate, mx.float32), mx.array(up, mx.float32))
-        assert_close(mx.isnan(got).astype(mx.float32), np.isnan(gate))
-        assert_close(got[:1], oracles.silu(gate[:1]) * up[:1])
+        for spoilt in (0, 1):
+            numbers = [array64(inputs.normal(2, 37)) for _ in range(2)]
+            numbers[spoilt][1, place] = math.nan
+            got = swiglu(*(mx.array(x, mx.float32) for x in numbers))
+            assert_close(mx.isnan(got).astype(mx.float32), np.isnan(numbers[spoilt]))
+            assert_close(got[:1], oracles.silu(numbers[0][:1]) * numbers[1][:1])
 
 
-def check_rounded_once(swiglu):
-    inputs = Inputs(544, mx.bfloat16)
-    check_swiglu(swiglu, inputs.normal(4, 200, scale=5), inputs.normal(4, 200, scale=5), mx.bfloat16, 4e-3)
+def check_rounded_once(swiglu, dtype):
+    inputs = Inputs(544, dtype)
+    gate, up = inputs.normal(64, 203, scale=5), inputs.normal(64, 203, scale=5)
+    check_swiglu(swiglu, gate, up, dtype, ROUNDED_ONCE[dtype])
 
 
 def check_swiglu_views(swiglu):
@@ -362,9 +396,21 @@ def test_task_3_nan_stays_where_it_is(impl):
 
 
 @task_3
-def test_task_3_half_precision_in_between(impl):
+def test_task_3_reads_nothing_past_the_end(impl):
+    """The memory after the last row may be nobody's: a read there, even an unused one, then ends the program."""
+    inputs = Inputs(546)
+    for n in (1, 9, 37):
+        gate, up = inputs.normal(3, n), inputs.normal(3, n)
+        check_swiglu(impl.kernels.swiglu.swiglu, gate, up)
+        with guarded(impl):
+            check_swiglu(impl.kernels.swiglu.swiglu, gate, up)
+
+
+@task_3
+@over_dtypes
+def test_task_3_half_precision_in_between(impl, dtype):
     """Only the result is rounded to 16 bits, not what it is computed from."""
-    check_rounded_once(impl.kernels.swiglu.swiglu)
+    check_rounded_once(impl.kernels.swiglu.swiglu, dtype)
 
 
 @task_3
@@ -404,9 +450,10 @@ def test_task_4_rows_of_every_size(impl, dtype):
 
 
 @task_4
-def test_task_4_without_residual(impl):
-    """Without residual, x itself is normalised."""
-    check_norm_alone(in_metal(impl), mx.float32, SIZES_IN_METAL)
+@pytest.mark.parametrize("dtype", [mx.float32, mx.bfloat16], ids=["float32", "bfloat16"])
+def test_task_4_without_residual(impl, dtype):
+    """Without residual, x itself is normalised; and only the result is rounded to 16 bits."""
+    check_norm_alone(in_metal(impl), dtype, SIZES_IN_METAL)
 
 
 @task_4
@@ -460,6 +507,14 @@ def test_task_5_heads_of_every_size(impl, dtype, traditional):
         for H in (1, 4, 6):
             x = Inputs(552 + D + H, dtype).normal(2, 3, H, D)
             check_rope(impl.kernels.rope.rope_metal, x, 7, traditional=traditional, dtype=dtype)
+
+
+@task_5
+@over_layouts
+@over_dtypes
+def test_task_5_half_precision_in_between(impl, dtype, traditional):
+    """Only the result is rounded to 16 bits, not the sines, nor the products."""
+    check_turned_once(impl.kernels.rope.rope_metal, dtype, traditional)
 
 
 @task_5
@@ -533,9 +588,10 @@ def test_task_6_nan_stays_where_it_is(impl):
 
 
 @task_6
-def test_task_6_half_precision_in_between(impl):
+@over_dtypes
+def test_task_6_half_precision_in_between(impl, dtype):
     """Only the result is rounded to 16 bits, not what it is computed from."""
-    check_rounded_once(impl.kernels.swiglu.swiglu_metal)
+    check_rounded_once(impl.kernels.swiglu.swiglu_metal, dtype)
 
 
 @task_6

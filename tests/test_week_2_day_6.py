@@ -1,12 +1,14 @@
 """Week 2 Day 6: many vectors times a quantised matrix: a tile in registers; panels, edges, threads; tiles in Metal."""
 
+import math
+
 import mlx.core as mx
 import numpy as np
 import pytest
 from coalesced import assert_coalesced, counted
 from helpers import DTYPES, Inputs, array64, assert_close, over_dtypes
-from parallel import threads
-from quantized import Matrix, assert_product, assert_product_in_turns, matrix, rows
+from parallel import assert_shared, guarded, parts_of, threads
+from quantized import Matrix, assert_product, assert_product_cancels, assert_product_in_turns, matrix, rows
 
 task_1 = pytest.mark.task("w2d6.1")
 task_2 = pytest.mark.task("w2d6.2")
@@ -40,6 +42,15 @@ def test_task_1_rows(impl, K):
 
 
 @task_1
+def test_task_1_reads_nothing_past_the_end(impl):
+    """The memory after the last row of w may be nobody's: a read there, even an unused one, then ends the program."""
+    check_tile(impl, 5)
+    with guarded(impl):
+        for K in (1, 5, 64):
+            check_tile(impl, K)
+
+
+@task_1
 def test_task_1_large_sums(impl):
     """Numbers of one sign add up to more than 16 bits can tell apart."""
     check_tile(impl, 3000, shift=1.0, scale=0.0)
@@ -55,6 +66,22 @@ def test_task_1_outliers(impl):
         x[k, m], w[k, n] = 1000, -1000
         got = impl.kernels.quantized_matmul.matmul_tile(mx.array(x, mx.float32), mx.array(w, mx.float32))
         assert_close(got, x.T @ w, tolerance=1e-3)
+
+
+@task_1
+@pytest.mark.parametrize("number", [math.inf, math.nan], ids=str)
+def test_task_1_not_finite(impl, number):
+    """A zero of x takes part: 0 * inf and 0 * NaN are NaN, so that what went wrong before does not disappear."""
+    M_TILE, N_TILE = impl.kernels.quantized_matmul.tile_shape()
+    inputs = Inputs(611)
+    x, w = array64(inputs.normal(10, M_TILE)), array64(inputs.normal(10, N_TILE))
+    x[5, 1], w[5, 3] = 0, number
+    got = impl.kernels.quantized_matmul.matmul_tile(mx.array(x, mx.float32), mx.array(w, mx.float32))
+    with np.errstate(invalid="ignore"):
+        expected = x.T @ w
+    assert_close(mx.isnan(got).astype(mx.float32), np.isnan(expected))
+    finite = np.arange(N_TILE) != 3
+    assert_close(got[:, mx.array(np.flatnonzero(finite))], expected[:, finite], tolerance=1e-5)
 
 
 @task_1
@@ -118,6 +145,13 @@ def test_task_2_long_rows(impl, dtype):
 
 
 @task_2
+@over_dtypes
+def test_task_2_weights_are_not_rounded(impl, dtype):
+    """scale * level + bias is a float: rounded to 16 bits, large weights would differ too little."""
+    assert_product_cancels(impl.kernels.quantized_matmul.quantized_matmul, dtype)
+
+
+@task_2
 def test_task_2_outliers(impl):
     """One row of x, and one row of W, is much larger than the others."""
     w, x = matrix(643, 70, 192), array64(rows(644, 20, 192))
@@ -132,9 +166,11 @@ def test_task_2_outliers(impl):
 
 @task_2
 def test_task_2_parts_in_turns(impl):
-    """The same result each time. Memory that is written to is made inside of the part: each thread has its own."""
+    """The same result each time, each tile computed by one part. A part makes the memory that it writes to itself."""
     product = impl.kernels.quantized_matmul.quantized_matmul
-    assert_product_in_turns(impl, product, rows(653, 37, 512), matrix(652, 2048, 512))
+    assert_product_in_turns(impl, product, rows(653, 37, 512), matrix(652, 2055, 512))
+    two_panels = impl.kernels.quantized_matmul.tile_shape()[1] + 7
+    assert_product_in_turns(impl, product, rows(653, 37, 512), matrix(652, two_panels, 512))
 
 
 @task_2
@@ -153,18 +189,22 @@ def test_task_2_any_number_of_threads(impl, count):
 
 @task_2
 def test_task_2_work_is_shared(impl):
-    """Dozens of panels are worth waking other threads for: call the `threads` of the product."""
+    """Dozens of panels of W are worth waking other threads for: share them out with the `threads` of the product."""
+    product = impl.kernels.quantized_matmul.quantized_matmul
     w, x = matrix(650, 2048, 256), rows(651, 32, 256)
-    impl.kernels.quantized_matmul.quantized_matmul(x, w.packed[:1], w.scales[:1], w.biases[:1])
+    row = Matrix(w.packed[:1], w.scales[:1], w.biases[:1])
+    product(x, *row.arguments)
     with threads(impl, 2):
-        impl.kernels.quantized_matmul.quantized_matmul(x[:1], w.packed[:1], w.scales[:1], w.biases[:1])
-        before = impl.kernels.extension.shared_parts()
-        assert_product(
-            impl.kernels.quantized_matmul.quantized_matmul, x[:1], w
-        )  # x is one tile: only panels are shared
-        parts = impl.kernels.extension.shared_parts() - before
-        assert parts >= 2, "the work was not shared: one thread did all of it"
-        assert_product(impl.kernels.quantized_matmul.quantized_matmul, x, w)
+        product(x[:1], *row.arguments)
+        panels = parts_of(impl, lambda: assert_product(product, x[:1], w))  # since x is one tile
+        tiles = -(-32 // impl.kernels.quantized_matmul.tile_shape()[0])  # of x, whose making is shared by given code
+        if panels < 2 and parts_of(impl, lambda: assert_product(product, x, row)) > tiles:
+            pytest.fail(
+                "`threads` shares out tiles of x. While text is generated, x is one row, which is one tile: share out "
+                "the panels of W"
+            )
+        assert_shared(impl, lambda: assert_product(product, x[:1], w))
+        assert_product(product, x, w)
 
 
 @task_2
@@ -240,6 +280,13 @@ def test_task_3_long_rows(impl, dtype, scales_dtype):
     scales, biases = mx.full((9, 31), 1 / 16, scales_dtype), mx.ones((9, 31), scales_dtype)
     w = Matrix(matrix(688, 9, 1984).packed, scales, biases)
     assert_product(impl.kernels.quantized_matmul.quantized_matmul_metal, mx.full((9, 1984), 1 / 128, dtype), w, dtype)
+
+
+@task_3
+@pytest.mark.parametrize("dtype", [mx.float32, mx.bfloat16], ids=["float32", "bfloat16"])
+def test_task_3_weights_are_not_rounded(impl, dtype):
+    """scale * level + bias is a float: rounded to 16 bits, large weights would differ too little."""
+    assert_product_cancels(impl.kernels.quantized_matmul.quantized_matmul_metal, dtype)
 
 
 @task_3

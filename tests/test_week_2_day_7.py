@@ -8,7 +8,8 @@ import numpy as np
 import oracles
 import pytest
 from helpers import Inputs, array64, assert_close, assert_unchanged, over_dtypes
-from parallel import interrupted, threads
+from parallel import assert_shared, guarded, interrupted, threads
+from quantized import ROUNDED_ONCE
 
 task_1 = pytest.mark.task("w2d7.1")
 task_2 = pytest.mark.task("w2d7.2")
@@ -18,6 +19,7 @@ task_5 = pytest.mark.task("w2d7.5")
 
 over_masks = pytest.mark.parametrize("mask", [None, "causal"])
 over_threads = pytest.mark.parametrize("count", [1, 2, 3, 8])
+over_halves = pytest.mark.parametrize("dtype", [mx.float16, mx.bfloat16], ids=["float16", "bfloat16"])
 over_scales = pytest.mark.parametrize("scale", [1.0, 0.3, -0.7, 0.0])
 
 HEAD_SIZES = [1, 5, 17, 32, 64, 80, 96, 128, 250, 256]
@@ -47,6 +49,22 @@ def growing(inputs, *batch, S, by, **sizes):
     one = mx.zeros(q.shape[-1])
     one[0] = math.sqrt(q.shape[-1])
     return 0.1 * q + one, k * 0.1 + steps[:, None] * one / one[0], v
+
+
+def lowest(query, key):
+    """Queries and keys like these, whose scores are exact, far apart, and all about -2^33: a value as low as -1e9, in
+    place of -inf, would be larger."""
+    S, first = key.shape[-2], (mx.arange(key.shape[-1]) == 0).astype(key.dtype)
+    order = mx.array(np.random.RandomState(S).permutation(S), mx.float32)[:, None]
+    return mx.broadcast_to(2**17 * first, query.shape), mx.broadcast_to((order - 2**16) * first, key.shape)
+
+
+def check_rounded_once(attend, dtype, L=9, S=40, D=16):
+    """Only the result is rounded to 16 bits. It shows in large scores, and in values that nearly cancel."""
+    q, k, v = qkv(Inputs(725, dtype), 2, L=L, S=S, D=D)
+    check(attend, q * 6, k, v, 0.3, tolerance=ROUNDED_ONCE[dtype])
+    signs = mx.where(mx.arange(S) % 2, 64, -64).astype(dtype)[:, None]
+    check(attend, q * 0.1, k, mx.broadcast_to(signs, v.shape), tolerance=ROUNDED_ONCE[dtype])
 
 
 # Online softmax.
@@ -95,6 +113,24 @@ def test_task_1_arithmetic_is_float32(impl, dtype):
     """2,000 equal weights: in 16 bits their sum would stop growing."""
     q, k, v = qkv(Inputs(703, dtype), H_q=2, H_kv=1, L=2, S=2000, D=16)
     check(impl.kernels.attention.attention_online, q * 0.01, k, v + 1, block=3, tolerance=2**-7)
+
+
+@task_1
+@over_halves
+def test_task_1_rounded_once(impl, dtype):
+    """Queries, scores and weights are float32, whatever the dtype of the inputs."""
+    check_rounded_once(impl.kernels.attention.attention_online, dtype)
+
+
+@task_1
+@over_dtypes
+def test_task_1_a_query_whose_keys_are_all_equal(impl, dtype):
+    """A float32 mask stays one, and a finite number hides nothing for good: where all keys get it, they share."""
+    q, k, v = qkv(Inputs(715, dtype), 2, L=3, S=9)
+    mask = mx.where(mx.arange(3)[:, None] == 1, -1e9, 0.0) + mx.zeros((3, 9))
+    got = impl.kernels.attention.attention_online(q * 0, k, v, mask=mask, block=4)
+    mean = array64(v).mean(axis=-2, keepdims=True)
+    assert_close(got, np.broadcast_to(np.repeat(mean, 2, axis=-3), got.shape), dtype=dtype)
 
 
 @task_1
@@ -153,6 +189,10 @@ def test_task_1_far_below_zero(impl):
     """Of scores of -1,000 the largest is what counts, too: starting from 0, all weights would be 0."""
     q, k, v = qkv(Inputs(710), 2)
     check(impl.kernels.attention.attention_online, q, k, v, mask=mx.full((7,), -1000.0), block=3, tolerance=1e-3)
+    check(impl.kernels.attention.attention_online, *lowest(q, k), v, 1.0, block=3)
+    mask = np.full((5, 7), -1000.0)
+    mask[1:3, :3] = mask[3, 3:] = -math.inf  # blocks of which a query sees nothing
+    check(impl.kernels.attention.attention_online, q, k, v, mask=mx.array(mask, mx.float32), block=3, tolerance=1e-3)
 
 
 @task_1
@@ -194,6 +234,20 @@ def test_task_1_memory(impl):
 
 
 @task_1
+def test_task_1_memory_of_keys(impl):
+    """Of keys and values in 16 bits, only those of a block become float32."""
+    q, k, v = qkv(Inputs(718, mx.bfloat16), H_q=1, H_kv=1, L=1, S=32768, D=16)
+    mx.eval(q, k, v)
+    mx.reset_peak_memory()
+    before = mx.get_active_memory()
+    got = impl.kernels.attention.attention_online(q, k, v, block=1024)
+    mx.eval(got)
+    is_small = mx.get_peak_memory() - before < k.size * 4  # numbers vary, and would be in the message
+    assert_close(got, expected_attention(q, k, v), dtype=mx.bfloat16)
+    assert is_small, "it takes as much memory as all keys in float32: convert those of a block when it is their turn"
+
+
+@task_1
 @over_masks
 def test_task_1_equals_mlx(impl, mask):
     q, k, v = qkv(Inputs(714), 2, L=30, S=50)
@@ -213,8 +267,9 @@ def test_task_1_equals_mlx(impl, mask):
     ids=["heads that cannot be shared", "more queries than keys", "no key", "unknown mask"],
 )
 def test_task_1_wrong_input(impl, change, mask):
-    """What does not fit together is a ValueError. The given `_check_inputs` raises it: call it first."""
+    """What does not fit together is a ValueError. Keep the line of the stub that calls `_check_inputs`."""
     q, k, v = qkv(Inputs(715), 2, **change)
+    impl.kernels.attention.attention_online(q, q, q)  # a stub ends here
     with pytest.raises((ValueError, AssertionError)):
         impl.kernels.attention.attention_online(q, k, v, mask=mask)
 
@@ -261,6 +316,7 @@ def check_far_scores(attend, L, S, **sizes):
     first = mx.zeros(q.shape[-1])
     first[0] = 1
     check(attend, q + 100 * first, k - 60 * first, v, mask="causal", tolerance=2e-3)  # all are about -2,000
+    check(attend, *lowest(q, k), v, 1.0, "causal")
 
 
 def check_threads(impl, count, L, S):
@@ -342,6 +398,13 @@ def test_task_2_far_scores(impl):
 
 
 @task_2
+@over_halves
+def test_task_2_rounded_once(impl, dtype):
+    """Queries, scores and weights are float32, whatever the dtype of the inputs."""
+    check_rounded_once(impl.kernels.attention.flash_attention, dtype, L=40, S=130)
+
+
+@task_2
 def test_task_2_long(impl):
     """1,000 keys in many blocks, in 16 bits: sums are float32 throughout."""
     q, k, v = qkv(Inputs(736, mx.bfloat16), H_q=2, H_kv=1, L=70, S=1000, D=16)
@@ -352,6 +415,17 @@ def test_task_2_long(impl):
 def test_task_2_views(impl):
     """Keys and values are read where they are, and nothing behind the last position is."""
     check_views(impl.kernels.attention.flash_attention, 40, 75)
+
+
+@task_2
+@over_masks
+def test_task_2_reads_nothing_past_the_end(impl, mask):
+    """The memory after the last key may be nobody's: then even a read whose result is not used ends the program."""
+    for S in (40, 75):
+        q, k, v = qkv(Inputs(739 + S), L=40, S=S, D=16)
+        impl.kernels.attention.flash_attention(q, k, v, mask=mask)
+        with guarded(impl):
+            check(impl.kernels.attention.flash_attention, q, k, v, mask=mask)
 
 
 @task_2
@@ -451,10 +525,18 @@ def test_task_3_given_scale(impl, scale):
 
 
 @task_3
-@pytest.mark.parametrize("L", [1, 4])
-def test_task_3_far_scores(impl, L):
-    """Scores whose exponentials are infinite or 0, unless the largest is subtracted first, in whatever part it is."""
-    check_far_scores(impl.kernels.attention.flash_attention, L, 600)
+@pytest.mark.parametrize(("L", "S"), [(1, 600), (4, 600), (4, 514)])
+def test_task_3_far_scores(impl, L, S):
+    """Scores whose exponentials are infinite or 0, unless the largest is subtracted first, in whatever part it is.
+    Of the last part some queries may see no key at all."""
+    check_far_scores(impl.kernels.attention.flash_attention, L, S)
+
+
+@task_3
+@over_halves
+def test_task_3_rounded_once(impl, dtype):
+    """Queries, scores and weights are float32, whatever the dtype of the inputs."""
+    check_rounded_once(impl.kernels.attention.flash_attention, dtype, L=3, S=300)
 
 
 @task_3
@@ -494,10 +576,7 @@ def test_task_3_work_is_shared(impl):
     q, k, v = qkv(Inputs(758), H_q=1, H_kv=1, L=1, S=4096, D=64)
     check(impl.kernels.attention.flash_attention, q, k[:, :9], v[:, :9])
     with threads(impl, 2):
-        before = impl.kernels.extension.shared_parts()
-        check(impl.kernels.attention.flash_attention, q, k, v)
-        parts = impl.kernels.extension.shared_parts() - before
-        assert parts >= 2, "the work was not shared: one thread did all of it"
+        assert_shared(impl, lambda: check(impl.kernels.attention.flash_attention, q, k, v))
 
 
 @task_3
@@ -595,6 +674,12 @@ def test_task_4_far_scores(impl):
 
 
 @task_4
+def test_task_4_rounded_once(impl):
+    """Queries, scores and weights are float32, whatever the dtype of the inputs."""
+    check_rounded_once(impl.kernels.attention.flash_attention_metal, mx.bfloat16, L=20, D=64)
+
+
+@task_4
 def test_task_4_long(impl):
     """500 keys in 16 bits: sums are float32 throughout."""
     q, k, v = qkv(Inputs(776, mx.bfloat16), H_q=2, H_kv=1, L=40, S=500, D=64)
@@ -680,9 +765,17 @@ def test_task_5_given_scale(impl, scale):
 
 
 @task_5
-def test_task_5_far_scores(impl):
-    """Scores whose exponentials are infinite or 0, unless the largest is subtracted first, in whatever part it is."""
-    check_far_scores(impl.kernels.attention.flash_attention_metal, 2, 100, D=20)
+@pytest.mark.parametrize("S", [100, 65])
+def test_task_5_far_scores(impl, S):
+    """Scores whose exponentials are infinite or 0, unless the largest is subtracted first, in whatever part it is.
+    Of the last part some queries may see no key at all."""
+    check_far_scores(impl.kernels.attention.flash_attention_metal, 2, S, D=20)
+
+
+@task_5
+def test_task_5_rounded_once(impl):
+    """Queries, scores and weights are float32, whatever the dtype of the inputs."""
+    check_rounded_once(impl.kernels.attention.flash_attention_metal, mx.bfloat16, L=2, S=100, D=64)
 
 
 @task_5

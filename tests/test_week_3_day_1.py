@@ -1,6 +1,7 @@
 """Week 3 Day 1: continuous batching."""
 
 from types import SimpleNamespace
+from typing import NamedTuple
 
 import mlx.core as mx
 import numpy as np
@@ -542,8 +543,15 @@ def ids(requests):
     return "".join(request.id for request in requests)
 
 
+class Queues(NamedTuple):
+    """The ids of the requests in both, with names that a failure shows."""
+
+    running: str
+    waiting: str
+
+
 def queues(scheduler):
-    return ids(scheduler.running), ids(scheduler.waiting)
+    return Queues(ids(scheduler.running), ids(scheduler.waiting))
 
 
 def described(batch):
@@ -844,7 +852,7 @@ def test_task_4_settle_only_who_was_scored(impl):
 def test_task_4_who_is_over_leaves(impl):
     """Scheduler and cache are rid of it at once: by an end of the model, by its length, by the room that there is."""
     engine, (a, b, c, d) = serving(impl, 3, 31, 1, 2, max_tokens=2)
-    assert ids(engine.settle(engine.plan(), scores(7, 9, 2, 8))) == "abcd"
+    assert ids(engine.settle(engine.plan(), scores(7, 9, 2, 8))) == "abcd", "`settle` returns who was scored"
     assert [request.finish_reason for request in (a, b, c, d)] == [None, "length", "stop", None]
     assert list(c.output) == [], "the model's own end is no output"
     assert queues(engine.scheduler) == ("ad", "")

@@ -13,6 +13,7 @@ task_4 = pytest.mark.task("w3d7.4")
 
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")  # one was given up
 
+TOO_LONG = {"error": {"message": "the request took too long", "type": "server_error", "param": None, "code": "timeout"}}
 THREE = [
     ([10], "", None, ""),
     ([11], "<10>", None, ""),
@@ -324,7 +325,8 @@ def test_task_3_a_client_that_left_before(impl):
 @task_3
 def test_task_3_time_is_over(impl):
     seen = play(impl, scenes.time_that_is_over)
-    assert_seen(seen, ["ApiError 504", ["work ended"], 0], "error, log, tasks that are left")
+    assert_seen(seen[0], {"ApiError 504": TOO_LONG["error"]}, "what was raised, and what a client is told of it")
+    assert_seen(seen[1:], [["work ended"], 0], "log, tasks that are left")
 
 
 @task_3
@@ -341,9 +343,6 @@ def test_task_3_a_client_that_leaves_at_the_end(impl):
 
 
 # ------------------------------------------------------------------------------------ task 4: server-sent events
-
-
-TOO_LONG = {"error": {"message": "the request took too long", "type": "server_error", "param": None, "code": "timeout"}}
 
 
 def parsed(text):

@@ -15,7 +15,8 @@ import pytest
 
 from tiny_llm_course import diagnosis
 from tiny_llm_course.catalogue import entry_of
-from tiny_llm_course.packages import Test, prepare, replay, task_of, test_of
+from tiny_llm_course.mistaken import compile_mistakes
+from tiny_llm_course.packages import REFERENCE, Test, replay, task_of, test_of
 from tiny_llm_course.recording import Observation
 from tiny_llm_course.syllabus import TaskId
 
@@ -50,7 +51,7 @@ class Matrix:
         self._seen: dict[tuple[str, str], tuple[Observation, Observation]] = {}
 
     def table(self) -> dict[str, Any]:
-        prepare(self.task, list(self.mistakes.values()))
+        compile_mistakes(REFERENCE, self.task, list(self.mistakes.values()))
         return {"tests": list(self.tests), "mistakes": {mistake: self._row(mistake) for mistake in self.mistakes}}
 
     def seen(self, test: str, mistake: str) -> tuple[Observation, Observation]:

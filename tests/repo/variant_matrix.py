@@ -13,7 +13,8 @@ from pathlib import Path
 import pytest
 
 from tiny_llm_course.catalogue import Mistake
-from tiny_llm_course.packages import prepare, replay, task_of, test_of
+from tiny_llm_course.mistaken import compile_mistakes
+from tiny_llm_course.packages import REFERENCE, replay, task_of, test_of
 from tiny_llm_course.syllabus import TaskId
 from tiny_llm_course.toml import read_toml
 
@@ -46,7 +47,7 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Generator[None, object, o
     result = yield
     task = task_of(pyfuncitem)
     written = variants(pyfuncitem.config.getoption("--variants")).get(task, [])
-    prepare(task, written)
+    compile_mistakes(REFERENCE, task, written)
     for variant in written:
         seen = replay(test_of(pyfuncitem), task, variant)
         if seen.failed:
