@@ -36,6 +36,7 @@ FOR_LEARNERS = {  # module:function
     "undo": "solutions:undo",
     "update": "update:update",
     "doctor": "doctor:doctor",
+    "report": "report:report",
     "install": "install:install",
     "main": "text:main",
     "chat": "text:chat",
@@ -49,7 +50,7 @@ FOR_LEARNERS = {  # module:function
 }
 FOR_INSTRUCTORS = {
     "grade": "grading.commands:grade",
-    "report": "grading.commands:report",
+    "grade-report": "grading.commands:grade_report",
     "export": "export:export",
 }
 SHORT = {  # the words that a name stands for
@@ -63,7 +64,7 @@ FOR_MAINTAINERS = {  # the script, and what `install` has to have installed for 
     "check": ("scripts/check", "all"),
 }
 ANYWHERE = {  # what works without a clone, where the wheel was installed
-    *("doctor", "install", "main", "chat", "batch", "serve", "trace", "viz", "report"),
+    *("doctor", "install", "main", "chat", "batch", "serve", "trace", "viz", "grade-report"),
     *("build-ext", "build-ext-ref", "bench", "bench-ref", "roofline"),
 }
 ALL = [*FOR_LEARNERS, *SHORT, *FOR_INSTRUCTORS, *FOR_MAINTAINERS]

@@ -14,6 +14,7 @@ from .task_code import (
     Function,
     first_line,
     indent_of,
+    leading_checks,
     lines_of,
     newline_of,
     parse,
@@ -29,7 +30,8 @@ LINE_LENGTH = 120  # pyproject.toml's
 def make_stub(
     source: str, *, is_solved: Callable[[TaskId], bool] = lambda task_id: False, filename: str = "<string>"
 ) -> str:
-    """The source of a module in which an error stands in place of each unsolved task's body.
+    """The source of a module in which an error stands in place of each unsolved task's body, after the `_check_*` calls
+    with which it begins.
 
     A function or class is a task when its docstring's last line is `Task: w1d1.2`, or several ids with commas between
     them; a class's ids are those of its methods that have none of their own, `_check_*` excepted. A task is solved
@@ -48,7 +50,7 @@ def make_stub(
         for function, ids, name in tasks_in(tree, filename)
         if not all(map(is_solved, ids))
     }
-    unneeded = unneeded_helpers(tree, [statement for function in errors for statement in function.body])
+    unneeded = unneeded_helpers(tree, errors)
     lines = lines_of(source)
     for statement in sorted({*errors, *unneeded}, key=lambda statement: statement.lineno, reverse=True):
         if statement in unneeded:
@@ -92,9 +94,10 @@ def _replace_body(function: Function, lines: list[str], error: list[str]) -> Non
         stub = [before.rstrip()]
         before = indent_of(lines[function.lineno - 1]) + "    "
     if ast.get_docstring(function) is not None:
-        stub += [before + _docstring(first, lines)]
+        stub += [before + _with_comment(first, lines)]
     while not stub and _is_blank_or_comment(lines[start - 1]):
         start -= 1
+    stub += [before + _with_comment(check, lines) for check in leading_checks(function)]
     stub += _raise(error, before)
     if _is_async_generator(function):
         stub.append(f"{before}yield  # what makes this an asynchronous generator")
@@ -102,8 +105,8 @@ def _replace_body(function: Function, lines: list[str], error: list[str]) -> Non
     lines[start:end] = [line + newline for line in stub]
 
 
-def _docstring(statement: ast.stmt, lines: list[str]) -> str:
-    """As it is written, with the comment behind it."""
+def _with_comment(statement: ast.stmt, lines: list[str]) -> str:
+    """A statement as it is written, with the comment at the end of its line."""
     assert statement.end_lineno is not None
     assert statement.end_col_offset is not None
     _, behind = _split(lines[statement.end_lineno - 1], statement.end_col_offset)

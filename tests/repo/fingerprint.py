@@ -21,6 +21,7 @@ from tiny_llm_course.toml import read_toml
 __all__ = ["INERT", "digest", "digest_of_files", "is_input", "python_code"]
 
 INERT = {  # what is loaded or read with the tests: why it cannot change a verdict
+    "tiny_llm_course/advice": "explains errors",
     "tiny_llm_course/reporter": "shows results, and measures time",
     "tiny_llm_course/runner": "starts pytest",
     "tiny_llm_course/pytest_process": "starts pytest",

@@ -103,6 +103,7 @@ class Clone:
             "COLUMNS": "100",
             "LANG": "C.UTF-8",
             "TINY_LLM_CALLED": "./course",
+            "TINY_LLM_AHEAD": "off",
         }
 
     @staticmethod

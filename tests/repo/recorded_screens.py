@@ -48,7 +48,7 @@ def prepare(root: Path) -> None:
     models, runs = importlib.import_module("tiny_llm_ref.models"), module(".runner")
     models.load = functools.cache(models.load)
     tests = Tests(runs.run_tests)
-    for name in (".running", ".watch"):
+    for name in (".running", ".watch", ".report"):
         module(name).run_tests = tests
     module(".watch")._Watch._happenings = lambda watch: iter("lhrq")
     module(".chat")._read_line = itertools.cycle(SAID).__next__

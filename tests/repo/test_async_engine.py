@@ -11,9 +11,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import scenes
+from hangs import HangError
 from scenes import Jobs, settle
 from test_serving import Letters, Moody, pages, small_model
 
+from tiny_llm_course.catalogue import entry_of
+from tiny_llm_course.mistaken import mistaken_package
+from tiny_llm_course.packages import REFERENCE, Package
+from tiny_llm_course.syllabus import TaskId
 from tiny_llm_ref.generate import generate
 from tiny_llm_ref.kv_cache import KVCache
 from tiny_llm_ref.sampler import make_sampler
@@ -301,3 +307,51 @@ def test_a_loop_that_breaks_leaves_nobody_waiting() -> None:
         await engine.stop()
 
     asyncio.run(asyncio.wait_for(test(), 60))
+
+
+# ------------------------------------------------------------------------------------------- what a hang is told
+
+given_up = pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")  # an engine's thread
+HANGS = {  # a mistake, the scene that it does not end, its arguments, and the message
+    "drained-with-a-blocking-get": (
+        scenes.one_request,
+        (),
+        r"`serve` \(\S+:\d+\) waits for ever: nothing put a job into the queue",
+    ),
+    "waits-for-the-abort": (
+        scenes.left_before_it_began,
+        (),
+        r"`generate` \(\S+:\d+\) > `call` \(\S+:\d+\) waits for ever: the engine's thread has not done the job",
+    ),
+    "served-for-nobody": (
+        scenes.open_for,
+        (3, 2, None, False),
+        r"the engine has made 200 steps, and still serves '0', '1'\n`stop` \(\S+:\d+\) waits for ever",
+    ),
+    "end-not-told": (scenes.one_request, (), "\nthe test waits for ever: nothing put an update into the queue"),
+}
+
+
+@pytest.mark.parametrize("name", HANGS)
+@given_up
+def test_a_hang_says_who_waits(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And is found out without a clock: nobody has this patience."""
+    monkeypatch.setattr(scenes, "PATIENCE", 1000.0)
+    monkeypatch.setattr(scenes, "_hung", [])
+    scene, arguments, message = HANGS[name]
+    tasks = [TaskId.parse("w3d7.1"), TaskId.parse("w3d7.2")]
+    ((task, mistake),) = [(task, each) for task in tasks for each in entry_of(task).mistakes if each.id == name]
+    with pytest.raises(HangError, match=message):
+        scenes.play(Package(mistaken_package(REFERENCE, task, mistake)), scene, *arguments)
+
+
+def test_a_blocked_loop_is_told_to_await(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def blocked(impl: Any) -> None:
+        over.wait()
+
+    over = threading.Event()
+    monkeypatch.setattr(scenes, "PATIENCE", 0.1)
+    monkeypatch.setattr(scenes, "_hung", [])
+    with pytest.raises(HangError, match=r"has blocked the event loop for .* s: wait with `await`"):
+        scenes.play(Package(REFERENCE.name), blocked)
+    over.set()

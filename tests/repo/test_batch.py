@@ -553,3 +553,16 @@ def test_what_the_cache_is_given(checkpoint: Path, tmp_path: Path) -> None:
         assert (code, stderr.splitlines()[0]) == (0, expected)
     with pytest.raises(CommandError):
         Options(Wanted("tiny_llm_ref", "story"), max_running=8, token_budget=7)
+
+
+def test_the_books_pages_are_too_few(tmp_path: Path) -> None:
+    """Week 3 day 3 says so of its command: a request is preempted."""
+    book = Path(__file__).parents[2] / "book/week_3"
+    options = re.search(
+        r"batch out/requests\.jsonl --impl mine (--cache pages --pages \d+) ", (book / "day_3.md").read_text()
+    )
+    assert options is not None
+    subprocess.run([sys.executable, book / "d3_requests.py"], cwd=tmp_path, check=True, capture_output=True)
+    call(tmp_path / "out/requests.jsonl", *options[1].split(), "--record", tmp_path / "run.json")
+    steps = json.loads((tmp_path / "run.json").read_text())["steps"]
+    assert any(step["preempted"] for step in steps)

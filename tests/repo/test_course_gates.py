@@ -21,6 +21,7 @@ DAYS = select_days(None, None)
 STATIC_GATES = [gates.check_imports, gates.check_exports, gates.check_definitions_only, gates.check_sizes]
 
 each_day = pytest.mark.parametrize("day", DAYS, ids=lambda day: f"week_{day.week}_day_{day.number}")
+PATIENCE = "--time-limit=600"  # a busy machine decides nothing
 
 
 def up_to(last: Day) -> Callable[[TaskId], bool]:
@@ -59,7 +60,7 @@ def test_docstrings_and_syllabus_agree():
 def test_every_test_has_its_mark_and_stops_at_a_stub(tmp_path):
     """In a tree in which nothing is solved."""
     trees.build_tree(tmp_path, REPOSITORY, nothing)
-    outcomes = trees.run_tests(tmp_path, files_of(DAYS))
+    outcomes = trees.run_tests(tmp_path, files_of(DAYS), PATIENCE)
     problems = trees.check_marks(outcomes, DAYS)
     assert not problems, show(problems)
     problems = trees.check_outcomes(outcomes, nothing)
@@ -72,7 +73,7 @@ def test_solved_by_function(day, tmp_path):
     place = DAYS.index(day)
     tested = DAYS if verdicts.ALL else DAYS[place : place + 2]
     trees.build_tree(tmp_path, REPOSITORY, up_to(day))
-    problems = trees.check_outcomes(trees.run_tests(tmp_path, files_of(tested)), up_to(day))
+    problems = trees.check_outcomes(trees.run_tests(tmp_path, files_of(tested), PATIENCE), up_to(day))
     assert not problems, show(problems)
 
 
@@ -84,5 +85,5 @@ def test_copied_by_file(day, tmp_path):
     trees.build_tree(tmp_path, REPOSITORY, up_to(earlier[-1]) if earlier else nothing)
     trees.copy_modules(tmp_path, REPOSITORY, list(day.modules))
     tested = DAYS[: place + 1] if verdicts.ALL else [day]
-    problems = trees.check_outcomes(trees.run_tests(tmp_path, files_of(tested)), up_to(day))
+    problems = trees.check_outcomes(trees.run_tests(tmp_path, files_of(tested), PATIENCE), up_to(day))
     assert not problems, show(problems)

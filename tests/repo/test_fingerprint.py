@@ -29,7 +29,7 @@ CODE = {  # a day, a file that it depends on, a text in it, and another text
     "a mistake's id": (ATTENTION, CATALOGUE, 'id = "no-scale"', 'id = "without-scale"'),
     "a variant": (ATTENTION, "tests/repo/variants/week_1_day_1.toml", "'...ld,...sd->...ls'", "'...ls,...sd->...ld'"),
     "replaying": (ATTENTION, "src/tiny_llm_course/packages.py", r"set\(True\)", "set(False)"),
-    "naming": (ATTENTION, "src/tiny_llm_course/diagnosis.py", "MAX_REPLAYS = 400", "MAX_REPLAYS = 4"),
+    "naming": (ATTENTION, "src/tiny_llm_course/diagnosis.py", "MAX_SECONDS = 5.0", "MAX_SECONDS = 6.0"),
     "comparing": (ATTENTION, "src/tiny_llm_course/recording.py", "1e-6", "1e-3"),
     "making mistakes": (ATTENTION, "src/tiny_llm_course/mistaken.py", r"if count != 1", "if count < 1"),
     "the matrix": (ATTENTION, "tests/repo/catalogue_matrix.py", "if run.failed else run", "if False else run"),

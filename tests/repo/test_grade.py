@@ -181,7 +181,7 @@ def workers():
 
 def test_the_report_is_one_page_without_outside_requests(graded, tmp_path):
     out = tmp_path / "report.html"
-    command = [sys.executable, "-m", "tiny_llm_course", "report", str(graded[1]), "--out", str(out)]
+    command = [sys.executable, "-m", "tiny_llm_course", "grade-report", str(graded[1]), "--out", str(out)]
     assert subprocess.run(command, capture_output=True).returncode == 0
     page = out.read_text()
     assert not re.search(r"(src|href)=|https?://|url\(|@import", page)

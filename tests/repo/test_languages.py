@@ -233,7 +233,7 @@ PROVOKED = [  # what is typed: which error of errors.toml that is
     ("grade full --format json --out full", "grade_file"),
     ("grade full --hidden nowhere", "grade_hidden"),
     ("grade full --patience 0", "wrong_value above"),
-    ("report bad.json", "grades_unreadable"),
+    ("grade-report bad.json", "grades_unreadable"),
     ("export --student full", "export_folder"),
 ]
 

@@ -16,14 +16,17 @@ from learner import Clone, Terminal
 from tiny_llm_course.language import LANGUAGES, Messages
 from tiny_llm_course.serving_end import DRAIN
 
-COMMAND = [sys.executable, "-m", "tiny_llm_course", "serve", "--port", "0", "--impl", "ref"]
+SERVE = ["serve", "--port", "0", "--impl", "ref"]
+COMMAND = [sys.executable, "-m", "tiny_llm_course", *SERVE]
+PATIENCE = 600  # seconds: requests end by themselves on any machine
+PATIENT = f"from tiny_llm_course import __main__ as command, serving_end as end; end.DRAIN = {PATIENCE}; command.main()"
 ROOT = Path(__file__).parents[2]
 CTRL_C = "\x03"
 
 
-def served(language: str, tmp_path: Path, *options: str) -> Terminal:
+def served(language: str, tmp_path: Path, *options: str, command: list[str] = COMMAND) -> Terminal:
     environment = Clone(ROOT).environment | {"LANG": "C.UTF-8", "COLUMNS": "200"}
-    terminal = Terminal([*COMMAND, "--lang", language, *options], tmp_path, environment)
+    terminal = Terminal([*command, "--lang", language, *options], tmp_path, environment)
     terminal.wait_for("Ctrl-C")
     return terminal
 
@@ -69,10 +72,11 @@ def test_addresses(language: str, host: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("language", LANGUAGES)
 def test_ctrl_c_says_what_it_waits_for(language: str, tmp_path: Path) -> None:
-    terminal, say = served(language, tmp_path), Messages(language)
+    terminal = served(language, tmp_path, command=[sys.executable, "-c", PATIENT, *SERVE])
+    say = Messages(language)
     with streams(port_of(terminal), 2) as response:
         terminal.send(CTRL_C)
-        terminal.wait_for("\n" + say("serve_waits", count=2, seconds=DRAIN))
+        terminal.wait_for("\n" + say("serve_waits", count=2, seconds=PATIENCE))
         assert response.read().endswith(b"data: [DONE]\n\n")
     assert terminal.exit_code() == 0
     assert terminal.screen.rstrip().endswith(say("serve_answered"))

@@ -251,6 +251,11 @@ def request(id: str = "new", prompt: Any = (1, 2, 3), text: TextStream | None = 
     return Request(id, prompt, SamplingParams(**params), text)
 
 
+def test_a_request_is_shown_by_id_and_status() -> None:
+    new, old = request(), served()
+    assert [repr(new), repr(old)] == ["Request('new', waiting)", "Request('old', finished)"]
+
+
 def served() -> Request:
     """One that is over."""
     engine = Engine(small_model(), SYSTEMS["slots"](2))

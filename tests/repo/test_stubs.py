@@ -329,11 +329,91 @@ CASES = {
 
         def f():
             DOC
+            _check_f()
             ERROR f
 
 
         def _check_f():
             pass
+        """,
+    ),
+    "checks at the beginning": (
+        """
+        _SIZE = 3
+        _names = ["x", "y"]
+
+
+        def f(x, y):
+            DOC
+
+            # sizes first
+            _check_size(x, _SIZE)  # of x
+
+            _check_names(
+                [x, y],  # both
+                _names,
+            )
+            z = _helper(x)
+            _check_size(z, _SIZE)
+            return z
+
+
+        class C:
+            DOC
+
+            def __init__(self, x):
+                self._check_new(x)
+                self.x = x
+
+            def g(self, x): _check_size(x, self.x); return x  # done
+
+            def _check_new(self, x):
+                pass
+
+
+        def _helper(x):
+            return _names
+
+
+        def _check_size(x, size): ...
+
+
+        def _check_names(names, expected): ...
+        """,
+        """
+        _SIZE = 3
+        _names = ["x", "y"]
+
+
+        def f(x, y):
+            DOC
+            _check_size(x, _SIZE)  # of x
+            _check_names(
+                [x, y],  # both
+                _names,
+            )
+            ERROR f
+
+
+        class C:
+            DOC
+
+            def __init__(self, x):
+                self._check_new(x)
+                ERROR C.__init__
+
+            def g(self, x):
+                _check_size(x, self.x)
+                ERROR C.g
+
+            def _check_new(self, x):
+                pass
+
+
+        def _check_size(x, size): ...
+
+
+        def _check_names(names, expected): ...
         """,
     ),
     "helpers that kept code uses": (

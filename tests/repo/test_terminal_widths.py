@@ -38,7 +38,7 @@ REQUESTS = "".join(json.dumps({"id": f"r{i}", "prompt": "Once upon a time", "max
 MAIN = ("main --seed 3 --max-tokens 40", "main --seed 3 --max-tokens 40 --prompt むかし、あるところに")
 COMMANDS = {  # of each command, calls that print what there is to see
     "next": ["next"],
-    "test": ["test w0d1.1", "test w0d1.2", "test w9d9.9"],
+    "test": ["test w0d1.1", "test w0d1.2", "test w1d1.1", "test w9d9.9"],
     "watch": ["watch w0d1.1"],
     "hint": ["hint w1d1.2", "hint w2d6.3 --more"],
     "progress": ["progress"],
@@ -47,6 +47,7 @@ COMMANDS = {  # of each command, calls that print what there is to see
     "undo": ["undo"],
     "update": ["update ."],
     "doctor": ["doctor"],
+    "report": ["report w1d1.1 --out {out}", "report w0d1.2"],
     "install": ["install"],
     "main": [*MAIN, "main --bits 3"],
     "chat": ["chat --seed 3 --max-tokens 30"],
@@ -69,7 +70,7 @@ COMMANDS = {  # of each command, calls that print what there is to see
     "bench-ref": ["bench-ref"],
     "build-ext-ref": ["build-ext-ref"],
     "grade": ["grade submissions", "grade submissions --format json --out grades.json"],
-    "report": ["report grades.json"],
+    "grade-report": ["grade-report grades.json"],
     "export": ["export --student {out}"],
     **{key: [] for key in FOR_MAINTAINERS},  # their output is for logs
 }
@@ -84,10 +85,12 @@ def test_every_command_is_recorded() -> None:
 
 @pytest.fixture(scope="module")
 def clone(tmp_path_factory: pytest.TempPathFactory) -> Clone:
-    """With a mistake in the first task, and what the commands need."""
+    """With a known mistake, one without a name, and what the commands need."""
     clone = Clone.create(tmp_path_factory.mktemp("clone"))
     softmax = clone.solved("foundations.py", "w0d1.1").replace("keepdims=True", "keepdims=False")
     clone.file("foundations.py").write_text(softmax)
+    attention = clone.solved("attention.py", "w1d1.1").replace("* scale  # N.., L, S", "* scale * 1.01")
+    clone.file("attention.py").write_text(attention)
     for weights in (ROOT / "src/tiny_llm_models").glob("*/*.safetensors"):
         (clone.root / weights.relative_to(ROOT)).symlink_to(weights)
     shutil.copytree(ROOT / "scripts", clone.root / "scripts", ignore=shutil.ignore_patterns("__pycache__"))

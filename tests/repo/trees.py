@@ -65,10 +65,10 @@ def copy_modules(root: Path, repository: Path, modules: list[str]) -> None:
             shutil.copy(file, root / "src/tiny_llm" / f"{module}{file.suffix}")
 
 
-def run_tests(root: Path, files: list[str]) -> list[Outcome]:
-    """Run test files of a tree on the learner's package."""
+def run_tests(root: Path, files: list[str], *options: str) -> list[Outcome]:
+    """Run test files of a tree on the learner's package. options: of pytest."""
     log = root / "outcomes.json"
-    command = [sys.executable, "-m", "pytest", *(f"tests/{file}" for file in files), "--impl=tiny_llm", "-q"]
+    command = [sys.executable, "-m", "pytest", *(f"tests/{file}" for file in files), "--impl=tiny_llm", "-q", *options]
     command += [f"--rootdir={root}", "-p", "no:cacheprovider", "-p", "outcome_log", f"--outcomes={log}"]
     path = os.pathsep.join([str(root / "src"), str(Path(__file__).parent)])
     environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}

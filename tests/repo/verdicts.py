@@ -130,7 +130,7 @@ def compute(day: Day, task: TaskId | None = None) -> Computed:
     out = ROOT / "build" / "verdicts" / f"{task or f'w{day.week}d{day.number}'}"
     out.mkdir(parents=True, exist_ok=True)
     command = [sys.executable, "-m", "pytest", "-q", "--impl=tiny_llm_ref", "-p", "no:cacheprovider"]
-    command += ["--time-limit=1000"]  # of all runs of a test
+    command += ["--time-limit=3000"]  # of all runs of a test
     command += ["-p", "input_log", f"--inputs={out / 'inputs.json'}"]
     command += ["-p", "catalogue_matrix", f"--matrix={out / 'mistakes.json'}"]
     command += ["-p", "variant_matrix", f"--variants={variants_file(day)}", f"--failures={out / 'variants.json'}"]
