@@ -457,9 +457,9 @@ def test_a_loop_without_end_is_ended_early(clone):
     message = r"the test was ended after (2 seconds|0.67 seconds of computing): does the loop in `__call__` end\?"
     assert re.search(message, shown)
     assert "✘ w1d4.1  RMSNorm: 3 of " in shown
-    assert "Not run, because of this: 24 tests." in shown
+    assert re.search(r"Not run, because of this: \d+ tests\.", shown)
     raw = clone.run("test", "w1d4.1", "-v", TINY_LLM_TIME_LIMIT="2").stdout
-    assert "27 failed" in raw
+    assert re.search(r"\d\d failed", raw)
     assert "INTERNALERROR" not in raw
 
 

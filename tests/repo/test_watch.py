@@ -36,7 +36,7 @@ def test_a_task_from_stub_to_solution(clone):
 
     clone.file("attention.py").write_text(solved)
     screen = terminal.wait_for("Linear layer and multi-head attention (w1d1.2)")
-    assert "47 passed" in screen
+    assert re.search(r"w1d1\.1 .*: \d+ passed", screen)
     assert "Everything a transformer knows about other tokens" in screen
 
     terminal.send("n")  # the next one, which waits already, and not the one after it
