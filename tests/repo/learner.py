@@ -19,7 +19,7 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
-from trees import build_tree
+from trees import UNFINISHED, build_tree
 
 from tiny_llm_course.stubs import make_stub
 
@@ -51,7 +51,7 @@ class Clone:
         build_tree(root, ROOT, is_solved=lambda task: False)
         shutil.rmtree(root / "src/tiny_llm_ref")
         shutil.copy(ROOT / ".gitignore", root)
-        ignored = shutil.ignore_patterns("__pycache__", "*.safetensors", "mistakes")
+        ignored = shutil.ignore_patterns(*UNFINISHED, "*.safetensors", "mistakes")
         for package in ("tiny_llm_ref", "tiny_llm_course", "tiny_llm_models"):
             shutil.copytree(ROOT / "src" / package, root / "src" / package, ignore=ignored)
         return cls(root)
@@ -104,6 +104,7 @@ class Clone:
             "LANG": "C.UTF-8",
             "TINY_LLM_CALLED": "./course",
             "TINY_LLM_AHEAD": "off",
+            "PYTHONDONTWRITEBYTECODE": "1",  # bytecode does not notice a change within the same second, as tests make it
         }
 
     @staticmethod

@@ -20,7 +20,9 @@ from tiny_llm_course.stubs import make_stub
 from tiny_llm_course.syllabus import Day, TaskId
 from tiny_llm_course.unsolved import task_in_message
 
-__all__ = ["Outcome", "build_tree", "check_marks", "check_outcomes", "copy_modules", "run_tests"]
+__all__ = ["UNFINISHED", "Outcome", "build_tree", "check_marks", "check_outcomes", "copy_modules", "run_tests"]
+
+UNFINISHED = ("*.pyc.*",)  # bytecode that another process is writing; finished bytecode is copied, which saves compiling
 
 
 @dataclass(frozen=True)
@@ -46,7 +48,7 @@ def build_tree(root: Path, repository: Path, is_solved: Callable[[TaskId], bool]
     absent = root / "src/tiny_llm_ref/__init__.py"
     absent.parent.mkdir()
     absent.write_text("raise ImportError('the learner\\'s package needs the reference')\n", encoding="utf-8")
-    shutil.copytree(repository / "tests", root / "tests", ignore=shutil.ignore_patterns("repo", "__pycache__"))
+    shutil.copytree(repository / "tests", root / "tests", ignore=shutil.ignore_patterns("repo", *UNFINISHED))
     shutil.copy(repository / "pyproject.toml", root)
 
 
