@@ -104,7 +104,7 @@ class Clone:
             "LANG": "C.UTF-8",
             "TINY_LLM_CALLED": "./course",
             "TINY_LLM_AHEAD": "off",
-            "PYTHONDONTWRITEBYTECODE": "1",  # bytecode does not notice a change within the same second, as tests make it
+            "PYTHONDONTWRITEBYTECODE": "1",  # bytecode does not notice two changes within a second
         }
 
     @staticmethod

@@ -20,9 +20,22 @@ from tiny_llm_course.stubs import make_stub
 from tiny_llm_course.syllabus import Day, TaskId
 from tiny_llm_course.unsolved import task_in_message
 
-__all__ = ["UNFINISHED", "Outcome", "build_tree", "check_marks", "check_outcomes", "copy_modules", "run_tests"]
+__all__ = [
+    "QUICKER",
+    "UNFINISHED",
+    "Outcome",
+    "build_tree",
+    "check_marks",
+    "check_outcomes",
+    "code_of",
+    "copy_modules",
+    "run_tests",
+]
 
-UNFINISHED = ("*.pyc.*",)  # bytecode that another process is writing; finished bytecode is copied, which saves compiling
+# Options of pytest: without plugins that no day test needs.
+QUICKER = ["-p", "no:cacheprovider", "-p", "no:hypothesispytest", "-p", "no:anyio", "-p", "no:xdist"]
+# Bytecode that another process is writing. Finished bytecode is copied, because that saves compiling.
+UNFINISHED = ("*.pyc.*",)
 
 
 @dataclass(frozen=True)
@@ -67,11 +80,17 @@ def copy_modules(root: Path, repository: Path, modules: list[str]) -> None:
             shutil.copy(file, root / "src/tiny_llm" / f"{module}{file.suffix}")
 
 
+def code_of(root: Path) -> dict[Path, bytes]:
+    """The learner's files in a tree."""
+    package = root / "src/tiny_llm"
+    return {file.relative_to(package): file.read_bytes() for file in code_files(package)}
+
+
 def run_tests(root: Path, files: list[str], *options: str) -> list[Outcome]:
     """Run test files of a tree on the learner's package. options: of pytest."""
     log = root / "outcomes.json"
     command = [sys.executable, "-m", "pytest", *(f"tests/{file}" for file in files), "--impl=tiny_llm", "-q", *options]
-    command += [f"--rootdir={root}", "-p", "no:cacheprovider", "-p", "outcome_log", f"--outcomes={log}"]
+    command += [f"--rootdir={root}", *QUICKER, "-p", "outcome_log", f"--outcomes={log}"]
     path = os.pathsep.join([str(root / "src"), str(Path(__file__).parent)])
     environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
     run = subprocess.run(
