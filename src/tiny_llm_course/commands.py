@@ -106,7 +106,8 @@ class Commands(Group):
             _run_program(name, rest)
             with reporting():
                 raise _unknown(name)
-        _, command, arguments = super().resolve_command(ctx, [*SHORT.get(name, [name]), *rest])
+        words = [name, "--"] if name in FOR_MAINTAINERS else SHORT.get(name, [name])  # a script reads its own "--", too
+        _, command, arguments = super().resolve_command(ctx, [*words, *rest])
         return name, command, arguments
 
 

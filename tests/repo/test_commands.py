@@ -59,6 +59,12 @@ def test_maintainers_scripts_run_from_any_folder(arguments, end, tmp_path):
     assert arguments[0] != "check" or "there is no gate 'native stubs --help'; there are stubs, " in run.stderr
 
 
+def test_options_of_pytest_come_after_two_dashes():
+    run = tiny_llm("check", "stubs", "lint", "--", "-k", "no_such_test")
+    assert run.returncode == 5, run.stderr  # of pytest: no test was chosen
+    assert "-- -k no_such_test" in run.stdout
+
+
 @pytest.mark.parametrize(
     ("name", "message"),
     [
