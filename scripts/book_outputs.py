@@ -12,10 +12,11 @@ import argparse
 import difflib
 import os
 import shlex
-import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+
+from forks import run_python
 
 from tiny_llm_course.commands import names
 
@@ -57,23 +58,23 @@ def difference(file: Path) -> str:
 
 def printed_by(command: str) -> str:
     """What `$ ./course ...` prints. Exits if it fails."""
-    call = call_of(command.removeprefix("$ "), python=(sys.executable, "-c", SCRIPT))
+    call = call_of(command.removeprefix("$ "), python=("-c", SCRIPT))
     kept = {name: value for name, value in os.environ.items() if not name.startswith(SETTINGS)}
     environment = kept | {"PYTHONPATH": str(ROOT / "src"), "LANG": "C.UTF-8", "COLUMNS": "100", "NO_COLOR": "1"}
     environment["TINY_LLM_CALLED"] = "./course"
-    run = subprocess.run(call, cwd=ROOT, env=environment, capture_output=True, text=True)
+    run = run_python(call, ROOT, environment)
     if run.returncode:
         sys.exit(f"{command}\nended with exit code {run.returncode}:\n{run.stderr}")
     return run.stdout
 
 
-def call_of(command: str, python: Sequence[str] = (sys.executable,)) -> list[str]:
-    """What `./course ...` runs. python: stands for `python`."""
+def call_of(command: str, python: Sequence[str] = ()) -> list[str]:
+    """The words after `python` of what `./course ...` runs. python: those that `./course python` stands for."""
     words = shlex.split(command, comments=True)
     if words[:2] == ["./course", "python"]:
         return [*python, *words[2:]]
     if words[:1] == ["./course"] and words[1] in names():
-        return [sys.executable, "-m", "tiny_llm_course", *words[1:]]
+        return ["-m", "tiny_llm_course", *words[1:]]
     sys.exit(f"expected `./course python` or `./course` and a command of its own, got {command!r}")
 
 

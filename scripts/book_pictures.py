@@ -10,9 +10,9 @@ python scripts/book_pictures.py --into DIR into another folder than book/
 from __future__ import annotations
 
 import argparse
+import os
 import re
 import shutil
-import subprocess
 import sys
 import tempfile
 from importlib import import_module
@@ -23,6 +23,7 @@ import matplotlib
 matplotlib.use("svg")
 import matplotlib.pyplot as plt
 from book_outputs import call_of
+from forks import run_python
 
 ROOT = Path(__file__).resolve().parent.parent
 PICTURES = ROOT / "book" / "pictures"
@@ -68,9 +69,9 @@ def visualise(chapter: str, book: Path) -> None:
         for language, ending in (("en", ".png"), ("ja", ".ja.png")):
             picture = book / week / "images" / f"{name}{ending}"
             with tempfile.TemporaryDirectory() as folder:
-                subprocess.run(
-                    [*call_of(command), "--out", folder, "--lang", language], check=True, capture_output=True
-                )
+                run_python(
+                    [*call_of(command), "--out", folder, "--lang", language], ROOT, os.environ
+                ).check_returncode()
                 (drawn,) = Path(folder).glob("*.png")
                 shutil.copy(drawn, picture)
             print(f"drew {picture}")

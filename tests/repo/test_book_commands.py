@@ -7,7 +7,6 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 from learner import Clone
@@ -19,6 +18,7 @@ ROOT = Path(__file__).parents[2]
 sys.path.append(str(ROOT / "scripts"))
 
 from book_outputs import OUTPUTS, call_of  # noqa: E402
+from forks import run_python  # noqa: E402
 
 PAGES = sorted((ROOT / "book").glob("week_*/*.md"))
 COMMAND = re.compile(r"(?:^|`)\$? ?(\./course [^`\n]+)", re.MULTILINE)
@@ -91,10 +91,8 @@ def test_commands_of_a_chapter(page: Path, clone: Clone) -> None:
             call += ["--smoke"]
         if "test" in call:  # which tests it would run: test_course_gates.py runs them
             call += ["--collect-only"]
-        run = serve if "serve" in call and "--help" not in call else subprocess.run
-        ended = run(
-            call, cwd=clone.root, env=clone.environment, stdin=subprocess.DEVNULL, capture_output=True, text=True
-        )
+        run = serve if "serve" in call and "--help" not in call else run_python
+        ended = run(call, clone.root, clone.environment)
         assert ended.returncode == 0, f"{command}\n{ended.stdout}{ended.stderr}"
         assert "are skipped" not in ended.stderr, (
             f"{command}\n{ended.stderr}"
@@ -103,10 +101,13 @@ def test_commands_of_a_chapter(page: Path, clone: Clone) -> None:
     assert set(untracked) <= {"progress.txt"}, "files that git does not ignore"  # and readers may commit their progress
 
 
-def serve(call: list[str], capture_output: bool, **options: Any) -> subprocess.CompletedProcess[str]:
+def serve(call: list[str], cwd: Path, environment: dict[str, str]) -> subprocess.CompletedProcess[str]:
     """A server that is ended as soon as it says where it is."""
     said = ""
-    with subprocess.Popen([*call, "--port", "0"], stderr=subprocess.PIPE, **options) as process:
+    command = [sys.executable, *call, "--port", "0"]
+    with subprocess.Popen(
+        command, cwd=cwd, env=environment, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
+    ) as process:
         assert process.stderr is not None
         for line in process.stderr:
             said += line

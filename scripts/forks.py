@@ -1,0 +1,115 @@
+"""Runs Python programs as forks of one process that has imported what most of them need, mlx-lm and Transformers.
+
+Importing these takes a second of processor time for each program, more than most of them need for their work. A fork
+has its own state, working directory, environment and files, like a process that was started.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import runpy
+import socket
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from functools import cache
+from pathlib import Path
+
+__all__ = ["run_python"]
+
+CAN_FORK = sys.platform == "linux"  # on macOS, Apple's frameworks do not survive a fork
+LENGTH = 4  # bytes that say how long a message is
+
+
+def run_python(words: Sequence[str], cwd: Path, environment: Mapping[str, str]) -> subprocess.CompletedProcess[str]:
+    """Run `python WORDS`, where the words begin with a script, with -m and a module, or with -c and code."""
+    with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as error, open(os.devnull) as nothing:
+        if CAN_FORK:
+            code = _server()(words, cwd, environment, [nothing.fileno(), out.fileno(), error.fileno()])
+        else:
+            call = [sys.executable, *words]
+            code = subprocess.run(call, cwd=cwd, env=environment, stdin=nothing, stdout=out, stderr=error).returncode
+        texts = []
+        for file in (out, error):
+            file.seek(0)
+            texts.append(file.read().decode())
+    return subprocess.CompletedProcess([sys.executable, *words], code, *texts)
+
+
+class _Server:
+    """The process that forks. It ends when this process closes its end of the socket."""
+
+    def __init__(self) -> None:
+        self._socket, theirs = socket.socketpair()
+        with theirs:
+            call = [sys.executable, __file__, str(theirs.fileno())]
+            environment = os.environ | {"PYTHONUTF8": "1"}
+            subprocess.Popen(call, pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL, env=environment)
+
+    def __call__(self, words: Sequence[str], cwd: Path, environment: Mapping[str, str], files: list[int]) -> int:
+        message = json.dumps([list(words), str(cwd), dict(environment)]).encode()
+        socket.send_fds(self._socket, [len(message).to_bytes(LENGTH, "big")], files)
+        self._socket.sendall(message)
+        return int.from_bytes(self._socket.recv(LENGTH), "big", signed=True)
+
+
+@cache
+def _server() -> _Server:
+    return _Server()
+
+
+def _serve(number: int) -> list[str]:
+    """Fork for each request. Returns the words of a program in the fork that is to become it."""
+    import mlx.nn  # noqa: F401
+    import mlx_lm.tokenizer_utils  # noqa: F401
+    import numpy  # noqa: F401
+
+    with socket.socket(fileno=number) as connection:
+        while True:
+            head, files, _, _ = socket.recv_fds(connection, LENGTH, 3)
+            if not head:
+                os._exit(0)
+            length = int.from_bytes(head, "big")
+            words, cwd, environment = json.loads(connection.recv(length, socket.MSG_WAITALL))
+            if not (process := os.fork()):
+                _enter(cwd, environment, files)
+                return list(words)
+            for file in files:
+                os.close(file)
+            code = os.waitstatus_to_exitcode(os.waitpid(process, 0)[1])
+            connection.sendall(code.to_bytes(LENGTH, "big", signed=True))
+
+
+def _enter(cwd: str, environment: dict[str, str], files: list[int]) -> None:
+    """Take on what a new process would have been given."""
+    for number, file in enumerate(files):
+        os.dup2(file, number)
+        os.close(file)
+    os.chdir(cwd)
+    os.environ.clear()
+    os.environ.update(environment)
+    sys.dont_write_bytecode = bool(environment.get("PYTHONDONTWRITEBYTECODE"))
+    sys.path[0:1] = filter(None, environment.get("PYTHONPATH", "").split(os.pathsep))
+
+
+def _become(words: list[str]) -> None:
+    """Run the program as `python WORDS` does."""
+    first, *rest = words
+    if first in ("-m", "-c"):
+        name, *arguments = rest
+        sys.argv = [first, *arguments]
+        sys.path.insert(0, os.getcwd() if first == "-m" else "")
+        if first == "-m":
+            runpy.run_module(name, run_name="__main__", alter_sys=True)
+        else:
+            exec(compile(name, "<string>", "exec"), {"__name__": "__main__"})
+    else:
+        sys.argv = words
+        sys.path.insert(0, str(Path(first).parent))
+        runpy.run_path(first, run_name="__main__")
+
+
+if __name__ == "__main__":
+    _become(_serve(int(sys.argv[1])))
