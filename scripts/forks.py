@@ -9,6 +9,8 @@ from __future__ import annotations
 import json
 import os
 import runpy
+import select
+import signal
 import socket
 import subprocess
 import sys
@@ -16,26 +18,41 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
+from typing import IO, Any
 
 __all__ = ["run_python"]
 
 CAN_FORK = sys.platform == "linux"  # on macOS, Apple's frameworks do not survive a fork
-LENGTH = 4  # bytes that say how long a message is
+READ_AT_START = "PYTHONIOENCODING"  # a variable that means nothing to a fork: Python reads it when it starts
+SIZE = 4  # bytes of a number in a message
 
 
-def run_python(words: Sequence[str], cwd: Path, environment: Mapping[str, str]) -> subprocess.CompletedProcess[str]:
-    """Run `python WORDS`, where the words begin with a script, with -m and a module, or with -c and code."""
-    with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as error, open(os.devnull) as nothing:
-        if CAN_FORK:
-            code = _server()(words, cwd, environment, [nothing.fileno(), out.fileno(), error.fileno()])
-        else:
-            call = [sys.executable, *words]
-            code = subprocess.run(call, cwd=cwd, env=environment, stdin=nothing, stdout=out, stderr=error).returncode
-        texts = []
+def run_python(
+    words: Sequence[str], cwd: Path, environment: Mapping[str, str], input: str = "", timeout: float | None = None
+) -> subprocess.CompletedProcess[str]:
+    """Run `python WORDS`, where the words begin with a script, with -m and a module, or with -c and code.
+
+    input: what the program reads. timeout: in seconds. Raises subprocess.TimeoutExpired after it.
+    """
+    call = [sys.executable, *words]
+    if not CAN_FORK or READ_AT_START in environment:
+        return subprocess.run(
+            call, cwd=cwd, env=environment, input=input, timeout=timeout, capture_output=True, text=True
+        )
+    with (
+        tempfile.TemporaryFile("w+") as given,
+        tempfile.TemporaryFile("w+") as out,
+        tempfile.TemporaryFile("w+") as error,
+    ):
+        given.write(input)
+        given.seek(0)
+        code = _server().run([list(words), str(cwd), dict(environment)], [given, out, error], timeout)
         for file in (out, error):
             file.seek(0)
-            texts.append(file.read().decode())
-    return subprocess.CompletedProcess([sys.executable, *words], code, *texts)
+        if code is None:
+            assert timeout is not None
+            raise subprocess.TimeoutExpired(call, timeout, out.read(), error.read())
+        return subprocess.CompletedProcess(call, code, out.read(), error.read())
 
 
 class _Server:
@@ -48,11 +65,20 @@ class _Server:
             environment = os.environ | {"PYTHONUTF8": "1"}
             subprocess.Popen(call, pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL, env=environment)
 
-    def __call__(self, words: Sequence[str], cwd: Path, environment: Mapping[str, str], files: list[int]) -> int:
-        message = json.dumps([list(words), str(cwd), dict(environment)]).encode()
-        socket.send_fds(self._socket, [len(message).to_bytes(LENGTH, "big")], files)
+    def run(self, request: list[Any], files: Sequence[IO[str]], timeout: float | None) -> int | None:
+        """The exit code; None if the program was killed because it did not end in time."""
+        message = json.dumps(request).encode()
+        socket.send_fds(self._socket, [_packed(len(message))], [file.fileno() for file in files])
         self._socket.sendall(message)
-        return int.from_bytes(self._socket.recv(LENGTH), "big", signed=True)
+        process = self._receive()
+        ended, _, _ = select.select([self._socket], [], [], timeout)
+        if not ended:
+            os.kill(process, signal.SIGKILL)
+        code = self._receive()
+        return code if ended else None
+
+    def _receive(self) -> int:
+        return int.from_bytes(self._socket.recv(SIZE, socket.MSG_WAITALL), "big", signed=True)
 
 
 @cache
@@ -68,7 +94,7 @@ def _serve(number: int) -> list[str]:
 
     with socket.socket(fileno=number) as connection:
         while True:
-            head, files, _, _ = socket.recv_fds(connection, LENGTH, 3)
+            head, files, _, _ = socket.recv_fds(connection, SIZE, 3)
             if not head:
                 os._exit(0)
             length = int.from_bytes(head, "big")
@@ -78,8 +104,12 @@ def _serve(number: int) -> list[str]:
                 return list(words)
             for file in files:
                 os.close(file)
-            code = os.waitstatus_to_exitcode(os.waitpid(process, 0)[1])
-            connection.sendall(code.to_bytes(LENGTH, "big", signed=True))
+            connection.sendall(_packed(process))
+            connection.sendall(_packed(os.waitstatus_to_exitcode(os.waitpid(process, 0)[1])))
+
+
+def _packed(number: int) -> bytes:
+    return number.to_bytes(SIZE, "big", signed=True)
 
 
 def _enter(cwd: str, environment: dict[str, str], files: list[int]) -> None:

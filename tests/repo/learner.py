@@ -24,6 +24,10 @@ from trees import UNFINISHED, build_tree
 from tiny_llm_course.stubs import make_stub
 
 ROOT = Path(__file__).resolve().parents[2]
+sys.path.append(str(ROOT / "scripts"))
+
+from forks import run_python  # noqa: E402
+
 NOT_A_LEARNERS = ("PYTEST_", "CI", "BUILD_NUMBER", "LC_", "LANG", "TINY_LLM_", "METAL_HOST", "MLX_")  # variables
 
 __all__ = ["Clone", "Terminal"]
@@ -60,15 +64,8 @@ class Clone:
         self, *arguments: str, cwd: Path | None = None, input: str = "", **environment: str
     ) -> subprocess.CompletedProcess[str]:
         """Run a `tiny-llm` command. input: what is typed."""
-        return subprocess.run(
-            self._command(arguments),
-            cwd=cwd or self.root,
-            env=self.environment | environment,
-            input=input,
-            capture_output=True,
-            text=True,
-            timeout=120,
-        )
+        words = ["-m", "tiny_llm_course", *arguments]
+        return run_python(words, cwd or self.root, self.environment | environment, input, timeout=120)
 
     def run_in_a_row(self, commands: list[list[str]]) -> None:
         """Run `tiny-llm` commands in one process, which takes a tenth of the time. All have to succeed."""
@@ -85,7 +82,8 @@ class Clone:
     def terminal(self, *arguments: str, rows: int = 0, columns: int = 0, **environment: str) -> Terminal:
         """Run a `tiny-llm` command in a terminal. rows, columns: its size, instead of what the environment says."""
         size = {"LINES": str(rows), "COLUMNS": str(columns)} if rows else {}
-        return Terminal(self._command(arguments), self.root, self.environment | size | environment)
+        command = [sys.executable, "-m", "tiny_llm_course", *arguments]
+        return Terminal(command, self.root, self.environment | size | environment)
 
     def file(self, name: str) -> Path:
         return self.root / "src/tiny_llm" / name
@@ -106,10 +104,6 @@ class Clone:
             "TINY_LLM_AHEAD": "off",
             "PYTHONDONTWRITEBYTECODE": "1",  # bytecode does not notice two changes within a second
         }
-
-    @staticmethod
-    def _command(arguments: tuple[str, ...]) -> list[str]:
-        return [sys.executable, "-m", "tiny_llm_course", *arguments]
 
 
 class Terminal:
