@@ -23,7 +23,6 @@ from typing import IO, Any
 __all__ = ["run_python"]
 
 CAN_FORK = sys.platform == "linux"  # on macOS, Apple's frameworks do not survive a fork
-READ_AT_START = "PYTHONIOENCODING"  # a variable that means nothing to a fork: Python reads it when it starts
 SIZE = 4  # bytes of a number in a message
 
 
@@ -35,7 +34,7 @@ def run_python(
     input: what the program reads. timeout: in seconds. Raises subprocess.TimeoutExpired after it.
     """
     call = [sys.executable, *words]
-    if not CAN_FORK or READ_AT_START in environment:
+    if not CAN_FORK or _is_for_a_start(environment):
         return subprocess.run(
             call, cwd=cwd, env=environment, input=input, timeout=timeout, capture_output=True, text=True
         )
@@ -53,6 +52,12 @@ def run_python(
             assert timeout is not None
             raise subprocess.TimeoutExpired(call, timeout, out.read(), error.read())
         return subprocess.CompletedProcess(call, code, out.read(), error.read())
+
+
+def _is_for_a_start(environment: Mapping[str, str]) -> bool:
+    """Whether it holds what Python reads only when it starts: an encoding, or a module sitecustomize."""
+    folders = environment.get("PYTHONPATH", "").split(os.pathsep)
+    return "PYTHONIOENCODING" in environment or any(Path(folder, "sitecustomize.py").exists() for folder in folders)
 
 
 class _Server:
