@@ -24,6 +24,7 @@ __all__ = ["Jobs", "play", "settle"]
 
 Scene: TypeAlias = Callable[..., Coroutine[Any, Any, Any]]
 PATIENCE, SHORT_PATIENCE = 10.0, 1.0  # seconds; the second after a first hang, and for mistakes that are known
+PAUSE = 0.02  # seconds between two looks at a scene
 MAX_STEPS = 200  # of the engine, several times what a scene needs
 _hung: list[str] = []  # scenes in this process that did not end
 _watch: ContextVar[Watch | None] = ContextVar("_watch", default=None)  # of the scene that is played
@@ -56,8 +57,8 @@ def play(impl: Any, scene: Scene, *arguments: Any) -> Any:
 
     thread = threading.Thread(target=run, daemon=True)  # which may get stuck: nobody waits for it then
     thread.start()
-    end = time.monotonic() + patience + 2
-    while not wait([seen], 0.02).done and time.monotonic() < end:
+    clock = Clock()
+    while not wait([seen], PAUSE).done and clock.seconds() < patience + 2:
         watch.look(thread)
     error = seen.exception() if seen.done() else blocked_loop(thread, patience + 2)
     if isinstance(error, HangError):
@@ -68,6 +69,22 @@ def play(impl: Any, scene: Scene, *arguments: Any) -> Any:
     return seen.result()
 
 
+class Clock:
+    """Counts the seconds in which this process computes or waits, but not those in which it waits for a processor."""
+
+    def __init__(self) -> None:
+        self._total = 0.0
+        self._now, self._computed = time.monotonic(), time.process_time()
+
+    def seconds(self) -> float:
+        """So far. To be called at each PAUSE: what passes beyond it without computing is lost to other processes."""
+        before, computed = self._now, self._computed
+        self._now, self._computed = time.monotonic(), time.process_time()
+        used, passed = self._computed - computed, self._now - before
+        self._total += used if used > passed / 20 else min(passed, PAUSE)
+        return self._total
+
+
 async def whole(scene: Coroutine[Any, Any, Any], patience: float = PATIENCE) -> Any:
     """What was seen in a scene that ends. Raises HangError if it does not: after this time, or once all are waiting."""
     loop, threads = asyncio.get_running_loop(), threading.enumerate()
@@ -75,7 +92,9 @@ async def whole(scene: Coroutine[Any, Any, Any], patience: float = PATIENCE) -> 
     playing, stuck = asyncio.ensure_future(scene), loop.create_future()
     if watch := _watch.get():
         watch.begin(stuck)
-    await asyncio.wait([playing, stuck], timeout=patience, return_when=asyncio.FIRST_COMPLETED)
+    clock = Clock()
+    while not (playing.done() or stuck.done()) and clock.seconds() < patience:
+        await asyncio.wait([playing, stuck], timeout=PAUSE, return_when=asyncio.FIRST_COMPLETED)
     if not playing.done():
         error = hang(playing, threads, None, stuck.result()) if stuck.done() else hang(playing, threads, patience)
         playing.cancel()
