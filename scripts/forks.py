@@ -27,24 +27,28 @@ SIZE = 4  # bytes of a number in a message
 
 
 def run_python(
-    words: Sequence[str], cwd: Path, environment: Mapping[str, str], input: str = "", timeout: float | None = None
+    words: Sequence[str],
+    cwd: Path,
+    environment: Mapping[str, str],
+    input: str | None = None,
+    timeout: float | None = None,
 ) -> subprocess.CompletedProcess[str]:
     """Run `python WORDS`, where the words begin with a script, with -m and a module, or with -c and code.
 
-    input: what the program reads. timeout: in seconds. Raises subprocess.TimeoutExpired after it.
+    input: the text that is piped in, if any. timeout: in seconds. Raises subprocess.TimeoutExpired after it.
     """
     call = [sys.executable, *words]
     if not CAN_FORK or _is_for_a_start(environment):
-        return subprocess.run(
-            call, cwd=cwd, env=environment, input=input, timeout=timeout, capture_output=True, text=True
-        )
+        stdin = {"stdin": subprocess.DEVNULL} if input is None else {"input": input}
+        return subprocess.run(call, cwd=cwd, env=environment, timeout=timeout, capture_output=True, text=True, **stdin)
     with (
-        tempfile.TemporaryFile("w+") as given,
+        open(os.devnull) if input is None else tempfile.TemporaryFile("w+") as given,
         tempfile.TemporaryFile("w+") as out,
         tempfile.TemporaryFile("w+") as error,
     ):
-        given.write(input)
-        given.seek(0)
+        if input:
+            given.write(input)
+            given.seek(0)
         code = _server().run([list(words), str(cwd), dict(environment)], [given, out, error], timeout)
         for file in (out, error):
             file.seek(0)
