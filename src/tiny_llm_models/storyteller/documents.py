@@ -1,0 +1,144 @@
+"""The training documents: stories, requests for stories, and conversations about stories, in both languages."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from random import Random
+
+from ..hf_format import END, TURN_END
+from .lexicon import LANGUAGES, Entity, Lexicon, lexicon
+from .questions import ask
+from .requests import request
+from .story import Story
+from .strange import strange
+from .telling import tell
+from .wishes import Wish
+
+__all__ = ["Document", "Mix", "document", "question_prompt", "tell_several"]
+
+_SHORT = 0.25  # of the stories, the share told without optional lines
+_SHARES = {"story": 0.35, "request": 0.2, "talk": 0.01}  # of the documents that are not long; the others have questions
+
+
+@dataclass(frozen=True)
+class Document:
+    """Pieces of text, and how much the model is to learn from the tokens of each."""
+
+    pieces: list[tuple[str, float]]
+    subjects: list[str]  # names and nouns that questions ask for; without questions, none
+
+    @property
+    def text(self) -> str:
+        return "".join(text for text, _ in self.pieces)
+
+
+@dataclass(frozen=True)
+class Mix:
+    """What documents are about.
+
+    long: the share of documents about several stories in a row, of 2 to `stories` each.
+    strange: of the documents with questions, the share with invented names and unknown things. stopped: the share of
+    their stories that stop before the end, so that things are in all the places where they can be. told: of the
+    documents without either, the share whose stories are learned; all others are only read.
+    questions: how many there are about each document's stories, as far as they have answers.
+    gaps: by kind, how rare its questions are: see `ask`.
+    """
+
+    long: float = 0
+    stories: int = 5
+    strange: float = 0.6
+    stopped: float = 0.4
+    told: float = 0.6
+    questions: int = 8
+    gaps: Mapping[str, int] = field(default_factory=lambda: {"where": 1, "unsaid": 4})
+
+
+def document(split: str, index: int, mix: Mix) -> Document:
+    """The document of this number, the same one each time. split: "train" or "test"."""
+    words = lexicon(LANGUAGES[index % len(LANGUAGES)])
+    random = Random(f"{split} {index}")
+    if random.random() < mix.long:
+        return _questions(words, random, split, mix, random.randint(2, mix.stories))
+    kind = random.choices([*_SHARES, "questions"], [*_SHARES.values(), 1 - sum(_SHARES.values())])[0]
+    if kind == "story":
+        return Document([(_story(words, random).text + END, 1)], [])
+    if kind == "talk":
+        said, answer = random.choice(words.chat["talk"])
+        return Document(_turn([(said, 0)], answer, 1), [])
+    if kind == "request":
+        return _request(words, random, mix)
+    return _questions(words, random, split, mix, 1)
+
+
+def question_prompt(story: str, question: str) -> str:
+    """What the user says who asks about a story."""
+    return f"{story}\n\n{question}"
+
+
+def tell_several(
+    words: Lexicon, random: Random, count: int, recast: Callable[[Entity], Entity] | None = None
+) -> list[Story]:
+    """Up to this many stories that have nobody and nothing in common; fewer if the words do not suffice.
+
+    recast: as in `tell`.
+    """
+    stories: list[Story] = []
+    for _ in range(count):
+        taken = [entity for story in stories for entity in story.cast.values()]
+        try:
+            stories.append(tell(words, random, Wish(short=random.random() < _SHORT), taken, recast))
+        except ValueError:
+            if not stories:
+                raise
+            break
+    return stories
+
+
+def _story(words: Lexicon, random: Random) -> Story:
+    return tell(words, random, Wish(short=random.random() < _SHORT))
+
+
+def _turn(said: list[tuple[str, float]], answer: str, weight: float) -> list[tuple[str, float]]:
+    """What the user says and what is answered, as the chat template writes them."""
+    return [
+        ("<|im_start|>user\n", 0),
+        *said,
+        (f"{TURN_END}\n<|im_start|>assistant\n", 0),
+        (f"{answer}{TURN_END}", weight),
+        ("\n", 0),
+    ]
+
+
+def _request(words: Lexicon, random: Random, mix: Mix) -> Document:
+    """A request, the story, and in half of them questions about it."""
+    asked = request(words, random)
+    pieces = _turn([(asked.text, 0)], asked.story.text, 1)
+    if random.random() < 0.5:
+        for question in ask([asked.story], random, random.randint(1, 4), gaps=mix.gaps):
+            pieces += _turn([(question.text, 0)], question.answer, 4)
+    return Document(pieces, [])
+
+
+def _questions(words: Lexicon, random: Random, split: str, mix: Mix, count: int) -> Document:
+    """A conversation: the first question comes with the stories, others follow."""
+    unknown = split == "test" or random.random() < mix.strange
+    recast = strange(words, random, split) if unknown else None
+    stories = [
+        story.until(random.randint(min(4, len(story.lines)), len(story.lines) - 1))
+        if random.random() < mix.stopped
+        else story
+        for story in tell_several(words, random, count, recast)
+    ]
+    whole = not unknown and all(story.ended for story in stories)
+    weight = float(whole and random.random() < mix.told)
+    text, pieces = words.space.join(story.text for story in stories), list[tuple[str, float]]()
+    for i, question in enumerate(ask(stories, random, mix.questions, gaps=mix.gaps, recast=recast)):
+        told, said = (text, question_prompt("", question.text)) if i == 0 else ("", question.text)
+        pieces += _turn([(told, weight), (said, 0)], question.answer, 8)
+    return Document(pieces, _subjects(stories))
+
+
+def _subjects(stories: Sequence[Story]) -> list[str]:
+    entities = [entity for story in stories for entity in story.cast.values() if entity.sort in ("person", "thing")]
+    return [entity["name"] or entity["noun"] for entity in entities if entity["name"] or entity["noun"]]

@@ -1,0 +1,90 @@
+"""Whom a pronoun, or a dropped subject, would be taken to mean: the same rule for telling and for reading."""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from typing import NamedTuple
+
+from .lexicon import Entity
+
+__all__ = ["Focus"]
+
+_QUOTE = re.compile('["「」]')
+_STOP = re.compile("[.!?。！？]")
+
+
+class Focus(NamedTuple):
+    """What the reader of a story has in mind at one point of it.
+
+    subject: the person who was last named as a subject. since: persons named after that.
+    now, before: persons and things named in this line, and in the line before.
+    """
+
+    subject: str = ""
+    since: frozenset[tuple[str, str]] = frozenset()  # role and gender
+    now: frozenset[tuple[str, str]] = frozenset()
+    before: frozenset[tuple[str, str]] = frozenset()
+    thing: str = ""  # the one named last
+    person: str = ""  # the same
+    fresh: bool = True  # nobody has been named in this sentence
+    quoted: bool = False  # somebody is speaking
+
+    def next_line(self) -> Focus:
+        """After the end of a line."""
+        return self._replace(now=frozenset(), before=self.now, fresh=True, quoted=False)
+
+    def text(self, text: str) -> Focus:
+        """After words that name nobody."""
+        stops, quotes = _marks(text)
+        if not stops and not quotes:
+            return self
+        return self._replace(fresh=self.fresh or stops, quoted=self.quoted != quotes)
+
+    def named(self, role: str, entity: Entity, subject: bool | None) -> Focus:
+        """After this person or thing.
+
+        subject: whether the form says that it is the subject; None if forms do not tell: then it is the first
+        person named in a sentence, outside of speech.
+        """
+        if entity.sort == "thing":
+            return self._replace(thing=role, now=self.now | {(role, "")})
+        if entity.sort != "person":
+            return self
+        one = (role, entity["gender"])
+        is_subject = not self.quoted and (self.fresh if subject is None else subject)
+        fresh = self.fresh and self.quoted
+        if is_subject:
+            return self._replace(subject=role, since=frozenset(), now=self.now | {one}, person=role, fresh=fresh)
+        since = self.since if role == self.subject else self.since | {one}
+        return self._replace(since=since, now=self.now | {one}, person=role, fresh=fresh)
+
+    def repeats(self, role: str) -> bool:
+        """Whether this line has named the role already."""
+        return any(each == role for each, _ in self.now)
+
+    def clear(self, role: str, entity: Entity, short: str | None) -> bool:
+        """Whether everybody would know that the short form means this role.
+
+        short: "" for nothing at all. None for a form that has no long form, such as a possessive: it may also mean
+        the subject or the last person of its own line.
+        """
+        window = self.now | self.before
+        if entity.sort == "thing":
+            return self.thing == role and (role, "") in window
+        gender = entity["gender"]
+        if (role, gender) not in window or (self.quoted and short == ""):
+            return False
+        if short == "":
+            return self.subject == role
+        if short is None and role in (self.subject, self.person) and self.repeats(role):
+            return True
+        if self.subject == role:
+            return not any(other == gender for _, other in self.since)
+        return not any(other == gender and each != role for each, other in window)
+
+
+@cache
+def _marks(text: str) -> tuple[bool, bool]:
+    """Whether the text contains the end of a sentence, and whether speech begins or ends in it."""
+    return bool(_STOP.search(text)), len(_QUOTE.findall(text)) % 2 == 1

@@ -1,0 +1,122 @@
+"""Requests for stories, with the stories that fulfil them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from random import Random
+from typing import Any
+
+from .grammar import Choice, Line, Slot, slots
+from .lexicon import LANGUAGES, WORD, Entity, Lexicon, lexicon
+from .story import Story
+from .telling import say, tell
+from .wishes import HERO, Wish, about_hero
+
+__all__ = ["GIST", "Request", "fulfils", "gists", "request"]
+
+GIST = "gist"  # {gist} in a request: one of the plot's gists
+_ROLES = ("thing", "place", "spot")  # the roles of a request besides the hero, each of the sort of its name
+_HOME = "home"  # a group of places; nobody asks for a story about "home"
+_SHORT, _OTHER_LANGUAGE = 0.2, 0.05  # shares of the requests
+
+
+@dataclass(frozen=True)
+class Request:
+    """What somebody asks for, and a story that fulfils it. wish: each detail that the request names."""
+
+    text: str
+    wish: Wish
+    story: Story
+
+
+def request(words: Lexicon, random: Random) -> Request:
+    """A request in this language: for any story, a short one, one about something, or one in another language.
+
+    It is about the story's hero, or about somebody who is the hero of no plot.
+    """
+    lot = random.random()
+    if lot < _OTHER_LANGUAGE:
+        other = lexicon(next(language for language in LANGUAGES if language != words.language))
+        return Request(random.choice(words.chat["other"]), Wish(), tell(other, random))
+    short = lot < _OTHER_LANGUAGE + _SHORT
+    story = tell(words, random, Wish(short=short))
+    while True:
+        template = words.notation.line(random.choice(words.chat["short" if short else "requests"]))
+        if asked := _asked(words, random, story, template, Wish(short=short)):
+            return asked
+
+
+def fulfils(story: Story, wish: Wish) -> bool:
+    """Whether a story has every detail of a wish; `short` is not checked."""
+    roles = [HERO] if about_hero(story.lexicon, wish) else story.roles("person")
+    persons = (story.cast[role] for role in roles if role in story.cast)
+    things = (story.cast[role] for role in story.roles("thing"))
+    places = (story.cast[role] for sort in ("place", "spot") for role in story.roles(sort))
+    return (
+        wish.plot in ("", story.plot.name)
+        and _any_has(persons, name=wish.name, kind=wish.kind, look=wish.look)
+        and _any_has(things, noun=wish.thing, look=wish.thing_look)
+        and _any_has(places, noun=wish.place)
+    )
+
+
+def gists(story: Story) -> list[Line]:
+    """What a request may say of the hero, as far as it suits this story."""
+    return [gist for gist in story.plot.gists if story.suits(gist)]
+
+
+def _any_has(entities: Iterable[Entity], **words: str) -> bool:
+    """Whether one of these has all words that are not empty; true if all are empty."""
+    wanted = {word: value for word, value in words.items() if value}
+    return not wanted or any(all(one[word] == value for word, value in wanted.items()) for one in entities)
+
+
+def _asked(words: Lexicon, random: Random, story: Story, template: Line, wish: Wish) -> Request | None:
+    """The request by this template; None if the story lacks what the template is about."""
+    subject = HERO
+    if Slot(GIST) not in template.text:
+        subject = _subject(words, random, story)
+    elif said := gists(story):
+        template, wish = _with_gist(template, random.choice(said)), replace(wish, plot=story.plot.name)
+    else:
+        return None
+    cast, used = _cast(random, story, subject), list(slots(template.text))
+    if any(slot.role not in cast and not slot.group for slot in used):
+        return None
+    named = (_details(words, slot, cast[slot.role]) for slot in used if slot.role in cast)
+    for details in named:
+        wish = replace(wish, **details)
+    if subject != HERO and (not wish.kind or any(slot.role != HERO for slot in used)):
+        return None  # all that is certain of this person is to be in the story
+    return Request(say(words, cast, template)[0], wish, story)
+
+
+def _cast(random: Random, story: Story, subject: str) -> dict[str, Entity]:
+    """Who and what the roles of a request are."""
+    cast = {**story.cast, HERO: story.cast[subject]}
+    for sort in _ROLES:
+        if named := [role for role in story.roles(sort) if _HOME not in story.plot.cast[role].split("|")]:
+            cast.setdefault(sort, story.cast[random.choice(named)])
+    return cast
+
+
+def _with_gist(template: Line, gist: Line) -> Line:
+    text = (Choice((gist.text,)) if part == Slot(GIST) else part for part in template.text)
+    return replace(template, text=tuple(text))
+
+
+def _subject(words: Lexicon, random: Random, story: Story) -> str:
+    """The role of the person whom a request for the story may name."""
+    persons = {role: Wish(kind=story.cast[role]["kind"]) for role in story.roles("person") if role != HERO}
+    return random.choice([HERO, *(role for role, wish in persons.items() if not about_hero(words, wish))])
+
+
+def _details(words: Lexicon, slot: Slot, entity: Entity) -> dict[str, Any]:
+    """What this slot of a request says, as fields of a wish."""
+    said = {match[1]: entity[match[1]] for match in WORD.finditer(words.pattern(entity, slot.form))}
+    if slot.role == HERO:
+        return {word: said[word] for word in ("name", "kind", "look") if word in said}
+    if entity.sort == "thing":
+        return {field: said[word] for field, word in (("thing", "noun"), ("thing_look", "look")) if word in said}
+    return {"place": said["noun"]} if entity.sort in ("place", "spot") and "noun" in said else {}

@@ -1,0 +1,56 @@
+"""The state of a story: who has what, what is where, who is where, and what has been marked."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from .grammar import Alternatives, Condition, Effect, Line, Steps, Told
+
+__all__ = ["World"]
+
+
+@dataclass(frozen=True)
+class World:
+    """What holds at one point of a story.
+
+    facts: pairs of roles: a thing and who has it, a thing and the spot or place where it is, a person and where they
+    are; and pairs of a mark and "".
+    """
+
+    facts: frozenset[tuple[str, str]] = frozenset()
+
+    def where(self, role: str) -> str:
+        """Who has it, or where it is; "" if the story has not said so."""
+        return next((where for what, where in self.facts if what == role), "")
+
+    def contents(self, role: str) -> list[str]:
+        """What is there, or what this person has."""
+        return sorted(what for what, where in self.facts if where == role)
+
+    def holds(self, condition: Condition) -> bool:
+        """Whether the condition is true."""
+        return ((condition.what, condition.where) in self.facts) != condition.negated
+
+    def unmet(self, line: Line) -> list[Condition]:
+        """The conditions of the line that do not hold."""
+        before = (Condition(effect.what, effect.was) for effect in line.effects if effect.was)
+        return [condition for condition in (*line.conditions, *before) if not self.holds(condition)]
+
+    def allows(self, steps: Steps) -> bool:
+        """Whether these steps can begin here."""
+        step = steps[0]
+        if isinstance(step, Line):
+            return not self.unmet(step)
+        return step.told is Told.OPTIONAL or bool(self.options(step))
+
+    def options(self, alternatives: Alternatives) -> list[Steps]:
+        """The alternatives that can be told here."""
+        return [option for option in alternatives.options if self.allows(option)]
+
+    def after(self, effects: Iterable[Effect]) -> World:
+        """The state when these effects have taken place."""
+        facts = self.facts
+        for effect in effects:
+            facts = frozenset(fact for fact in facts if fact[0] != effect.what) | {(effect.what, effect.where)}
+        return World(facts) if facts is not self.facts else self
