@@ -1,0 +1,3 @@
+"""The pipeline that makes the bundled models: tokenizer, training text, training, evaluation, model card."""
+
+__all__: list[str] = []

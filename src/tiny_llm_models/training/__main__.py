@@ -1,0 +1,211 @@
+"""Makes the bundled models: python -m tiny_llm_models.training all."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from tokenizers import Tokenizer
+
+from .. import BUNDLED
+from ..hf_format import write_json
+from ..storyteller.documents import Mix, document
+from .corpus import shards, write_shards
+from .recipes import RECIPES, SMOKE, SMOKE_STAGES, STAGES, Recipe, Stage, scaled
+from .tokenizer import train_tokenizer
+
+app = typer.Typer(
+    help="Make the bundled models: their tokenizer, training text, weights, sampling settings and figures. "
+    "Each command makes what it needs, and goes on where it was stopped.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+console = Console(stderr=True)
+
+Work = Annotated[Path, typer.Option(help="Where the training text and unfinished models are kept.")]
+Out = Annotated[Path, typer.Option(help="Where the finished checkpoints go.")]
+Share = Annotated[float, typer.Option(min=0, max=1, help="Of the training text; less for a trial.")]
+Smoke = Annotated[bool, typer.Option("--smoke", help="Everything on a small scale, in a minute, into WORK alone.")]
+Name = Annotated[str, typer.Argument(metavar="|".join(BUNDLED))]
+WORK = Path("build/models")
+OUT = Path(__file__).parents[1]
+TOKENIZER_DOCUMENTS = 6000
+
+
+@app.command()
+def tokenizer(work: Work = WORK, smoke: Smoke = False) -> None:
+    """Train the tokenizer."""
+    work = _work(work, smoke)
+    path = work / "tokenizer.json"
+    if not path.exists():
+        with _progress("tokenizer", TOKENIZER_DOCUMENTS) as advance:
+            made = train_tokenizer(list(_texts(TOKENIZER_DOCUMENTS, advance)))
+        made.save(str(path.with_suffix(".unfinished")))
+        path.with_suffix(".unfinished").replace(path)
+    console.print(f"tokenizer: {path}")
+
+
+@app.command()
+def corpus(work: Work = WORK, share: Share = 1, smoke: Smoke = False) -> None:
+    """Write the training text, encoded."""
+    tokenizer(work, smoke)
+    work, stages = _work(work, smoke), _stages(share, smoke)
+    for number, stage in enumerate(stages):
+        with _progress(f"corpus {number + 1}", stage.documents) as advance:
+            write_shards(work, stages, number, advance)
+    console.print(f"corpus: {work}")
+
+
+@app.command()
+def train(name: Name, work: Work = WORK, out: Out = OUT, share: Share = 1, smoke: Smoke = False) -> None:
+    """Train one model and write its checkpoint."""
+    from .trainer import Part, Trainer  # needs PyTorch
+
+    recipe = _recipe(name, smoke)
+    corpus(work, share, smoke)
+    stages, out = _stages(share, smoke), _out(out, work, smoke)
+    work = _work(work, smoke)
+    parts = [Part(stage, shards(work, stages, number)) for number, stage in enumerate(stages)]
+    _train(
+        name,
+        recipe,
+        Trainer(recipe, parts, work / name, teacher=out / recipe.teacher if recipe.teacher else None),
+        work,
+        out,
+    )
+
+
+@app.command()
+def improve(name: Name, work: Work = WORK, out: Out = OUT, stories: int = 3000, smoke: Smoke = False) -> None:
+    """Sample stories, keep what the checker accepts, and train a little more on them."""
+    from .improving import write_own_stories  # need PyTorch
+    from .trainer import Part, Trainer
+
+    recipe, out, work = _recipe(name, smoke), _out(out, work, smoke), _work(work, smoke)
+    folder = work / f"{name}-improved"
+    folder.mkdir(exist_ok=True)
+    if not (folder / "before").exists():
+        shutil.copytree(out / name, folder / "before")
+    first = sum(stage.documents for stage in STAGES)
+    with console.status(name) as status:
+        stage = write_own_stories(
+            folder / "before", work / "corpus-own.npz", 4 if smoke else stories, first, status.update
+        )
+    trainer = Trainer(recipe, [Part(stage, [work / "corpus-own.npz"])], folder, start=folder / "before")
+    _train(name, recipe, trainer, work, out)
+
+
+@app.command()
+def defaults(name: Name, work: Work = WORK, out: Out = OUT, stories: int = 100, smoke: Smoke = False) -> None:
+    """Choose temperature and min-p with the checker, and write them into generation_config.json."""
+    from .checkpoint import write_defaults  # need PyTorch
+    from .improving import best_settings, try_settings
+
+    _recipe(name, smoke)
+    folder = _out(out, work, smoke) / name
+    with console.status(name) as status:
+        tried = try_settings(folder, 2 if smoke else stories, lambda text: status.update(f"{name}: {text}"))
+    write_json(_work(work, smoke) / name / "settings.json", {"tried": tried})
+    write_defaults(folder, best_settings(tried))
+    console.print(f"{name}: {best_settings(tried)}")
+
+
+@app.command()
+def evaluate(name: Name, work: Work = WORK, out: Out = OUT, share: Share = 1, smoke: Smoke = False) -> None:
+    """Measure one model: stories, requests, questions, perplexity."""
+    from .measure import Effort, measure  # needs PyTorch
+
+    recipe = _recipe(name, smoke)
+    corpus(work, share, smoke)
+    stages, out = _stages(share, smoke), _out(out, work, smoke)
+    paths = [path for number in range(len(stages)) for path in shards(_work(work, smoke), stages, number)]
+    effort = Effort(*[4] * 7) if smoke else Effort()
+    with console.status(name) as status:
+        figures = measure(
+            out / name,
+            out / recipe.teacher if recipe.teacher else None,
+            paths,
+            effort,
+            lambda text: status.update(f"{name}: {text}"),
+        )
+    write_json(out / name / "evaluation.json", figures)
+    console.print(f"{name}: {out / name / 'evaluation.json'}")
+
+
+@app.command(name="all")
+def everything(work: Work = WORK, out: Out = OUT, share: Share = 1, smoke: Smoke = False) -> None:
+    """All of it, for all models."""
+    for name in BUNDLED:
+        train(name, work, out, share, smoke)
+        defaults(name, work, out, smoke=smoke)
+        evaluate(name, work, out, share, smoke)
+
+
+def _train(name: str, recipe: Recipe, trainer: Any, work: Path, out: Path) -> None:
+    """Run the trainer to its end, and write the checkpoint."""
+    from .checkpoint import write_checkpoint
+
+    with Progress(
+        TextColumn(f"{name}: {{task.description}}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeRemainingColumn(elapsed_when_finished=True),
+        console=console,
+    ) as progress:
+        task = progress.add_task("", total=trainer.steps, completed=trainer.step)
+
+        def report(step: dict[str, float]) -> None:
+            text = f"loss {step['loss']:.3f}, answers {step['answers']:.3f}, {step['speed']:,.0f} tokens/s"
+            progress.update(task, completed=step["step"], description=text)
+
+        trainer.run(report)
+    write_checkpoint(out / name, recipe, trainer.model, Tokenizer.from_file(str(work / "tokenizer.json")))
+    shutil.copy(trainer.log_file, out / name / "training.jsonl")
+    console.print(f"{name}: {out / name}")
+
+
+def _work(work: Path, smoke: bool) -> Path:
+    work = work / "smoke" if smoke else work
+    work.mkdir(parents=True, exist_ok=True)
+    return work
+
+
+def _out(out: Path, work: Path, smoke: bool) -> Path:
+    return _work(work, smoke) / "checkpoints" if smoke else out
+
+
+def _recipe(name: str, smoke: bool) -> Recipe:
+    if name not in RECIPES:
+        raise typer.BadParameter(f"expected one of {', '.join(BUNDLED)}, got {name!r}", param_hint="NAME")
+    return SMOKE[name] if smoke else RECIPES[name]
+
+
+def _stages(share: float, smoke: bool) -> tuple[Stage, ...]:
+    return SMOKE_STAGES if smoke else scaled(STAGES, share)
+
+
+def _texts(count: int, advance: Callable[[int], Any]) -> Iterator[str]:
+    """Documents without unknown words, and without special tokens, which are not the tokenizer's to learn."""
+    for index in range(count):
+        yield re.sub(r"<\|\w+\|>", "\n", document("train", index, Mix(strange=0, stopped=0)).text)
+        advance(1)
+
+
+@contextmanager
+def _progress(description: str, total: int) -> Iterator[Callable[[int], Any]]:
+    with Progress(console=console) as progress:
+        task = progress.add_task(description, total=total)
+        yield lambda count: progress.advance(task, count)
+
+
+if __name__ == "__main__":
+    app()

@@ -1,0 +1,145 @@
+"""The training text on disk, in shards of encoded documents, and the order in which it is trained on."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from dataclasses import dataclass
+from multiprocessing import get_context
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import numpy as np
+from tokenizers import Tokenizer
+
+from ..hf_format import END
+from ..storyteller import LANGUAGES, Wish, lexicon, tell
+from ..storyteller.documents import Document, document
+from .encoding import Encoder
+from .recipes import Stage
+
+__all__ = ["Batch", "Corpus", "shards", "training_document", "write_shard", "write_shards"]
+
+_SHARD = 4000  # documents
+_SHORT = 0.2  # of the documents that are only a story, the share of short ones
+_WINDOW = 1000  # documents among which those of one length find together
+
+
+def training_document(stage: Stage, index: int) -> Document:
+    """The training document of this number: of this stage's mix, or only a story."""
+    random = Random(f"train story {index}")
+    if random.random() < stage.stories:
+        words, short = lexicon(LANGUAGES[index % len(LANGUAGES)]), random.random() < _SHORT
+        return Document([(tell(words, random, Wish(short=short)).text + END, 1)], [])
+    return document("train", index, stage.mix)
+
+
+@dataclass(frozen=True)
+class _Shard:
+    path: Path
+    stage: Stage
+    documents: range  # their numbers among all training documents
+    tokenizer: Path
+
+
+def shards(folder: Path, stages: Sequence[Stage], number: int) -> list[Path]:
+    """The files of a stage's training text."""
+    return [shard.path for shard in _shards(folder, stages, number)]
+
+
+def write_shards(folder: Path, stages: Sequence[Stage], number: int, advance: Callable[[int], Any]) -> None:
+    """Write the shards of a stage that are not there yet. folder: has tokenizer.json. advance: is told how many more
+    documents are done."""
+    missing = [shard for shard in _shards(folder, stages, number) if not shard.path.exists()]
+    advance(stages[number].documents - sum(len(shard.documents) for shard in missing))
+    if len(missing) < 2:
+        for shard in missing:
+            advance(_write(shard))
+        return
+    with ProcessPoolExecutor(os.cpu_count(), get_context("spawn")) as pool:
+        for done in as_completed([pool.submit(_write, shard) for shard in missing]):
+            advance(done.result())
+
+
+def write_shard(path: Path, documents: Iterable[Document], encoder: Encoder, seed: str) -> int:
+    """Encode documents into one file, which appears when it is complete. Returns how many there are."""
+    all_ids, all_weights, lengths = [], [], []
+    for index, each in enumerate(documents):
+        ids, weights = encoder.encode(each, Random(f"{seed} {index}"))
+        all_ids.append(np.array(ids, dtype=np.uint16))
+        all_weights.append(np.array(weights, dtype=np.uint8))
+        lengths.append(len(ids))
+    unfinished = path.with_suffix(".unfinished.npz")
+    np.savez(unfinished, ids=np.concatenate(all_ids), weights=np.concatenate(all_weights), lengths=np.array(lengths))
+    unfinished.replace(path)
+    return len(lengths)
+
+
+def _shards(folder: Path, stages: Sequence[Stage], number: int) -> Iterator[_Shard]:
+    stage, first = stages[number], sum(stage.documents for stage in stages[:number])
+    for start in range(0, stage.documents, _SHARD):
+        count = min(_SHARD, stage.documents - start)
+        path = folder / f"corpus-{number + 1}-{start // _SHARD:03}.npz"
+        yield _Shard(path, stage, range(first + start, first + start + count), folder / "tokenizer.json")
+
+
+def _write(shard: _Shard) -> int:
+    encoder = Encoder(Tokenizer.from_file(str(shard.tokenizer)), shard.stage.respelled)
+    documents = (training_document(shard.stage, index) for index in shard.documents)
+    return write_shard(shard.path, documents, encoder, f"spelling {shard.documents.start}")
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Documents of about one length, filled up at their ends."""
+
+    ids: np.ndarray[Any, Any]  # B, L int64
+    weights: np.ndarray[Any, Any]  # B, L float32: how much each token counts as a target; 0 for the filling
+
+
+class Corpus:
+    """The encoded documents of one stage, and the order in which they are trained on."""
+
+    def __init__(self, paths: Sequence[Path], stage: Stage):
+        parts: dict[str, list[np.ndarray[Any, Any]]] = {"ids": [], "weights": [], "lengths": []}
+        for path in paths:
+            with np.load(path) as arrays:
+                for name, part in parts.items():
+                    part.append(arrays[name])
+        self._ids, self._weights, self._lengths = (np.concatenate(part) for part in parts.values())
+        self._starts = np.concatenate([[0], np.cumsum(self._lengths)])
+        self._stage = stage
+        self._fill = Tokenizer.from_file(str(paths[0].parent / "tokenizer.json")).token_to_id(END)
+
+    def plan(self, every: int, seed: int) -> list[list[int]]:
+        """The documents' numbers, batch by batch: those that are near each other are sorted by their lengths."""
+        random, batches, numbers = Random(seed), [], range(0, len(self._lengths), every)
+        for start in range(0, len(numbers), _WINDOW):
+            window = self._group(numbers[start : start + _WINDOW])
+            random.shuffle(window)
+            batches += window
+        return batches
+
+    def batch(self, documents: list[int]) -> Batch:
+        """These documents, cut at the stage's context."""
+        length = max(self._padded(i) for i in documents)
+        ids = np.full((len(documents), length), self._fill, dtype=np.int64)
+        weights = np.zeros((len(documents), length), dtype=np.float32)
+        for row, i in enumerate(documents):
+            start, end = self._starts[i], self._starts[i] + min(self._lengths[i], length)
+            ids[row, : end - start] = self._ids[start:end]
+            weights[row, : end - start] = self._weights[start:end]
+        return Batch(ids, weights)
+
+    def _group(self, documents: Iterable[int]) -> list[list[int]]:
+        batches: list[list[int]] = [[]]
+        for i in sorted(documents, key=lambda i: self._lengths[i]):
+            if (len(batches[-1]) + 1) * self._padded(i) > self._stage.batch_tokens and batches[-1]:
+                batches.append([])
+            batches[-1].append(i)
+        return batches
+
+    def _padded(self, i: int) -> int:
+        return min(-(-int(self._lengths[i]) // 32) * 32, self._stage.context)

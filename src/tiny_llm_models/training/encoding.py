@@ -1,0 +1,76 @@
+"""From documents to token ids, with a weight for each token's loss."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import groupby
+from operator import itemgetter
+from random import Random
+
+from tokenizers import Encoding, Tokenizer
+
+from ..storyteller.documents import Document
+from .tokenizer import with_fewer_merges
+
+__all__ = ["Encoder"]
+
+_RANDOM_SHARE, _CUT_SHARE = 0.5, 0.3  # of names and things in a document that is respelled
+_CUT_MERGES = (0.05, 0.1, 0.2, 0.4)
+_Spell = Callable[[str], list[int]]
+
+
+class Encoder:
+    """From documents to token ids.
+
+    A model that has met all names and things as single tokens would only learn to copy these. So in some documents,
+    what the questions ask for is spelled anew: some words are cut up as if they were unknown (compare BPE-dropout,
+    Provilkov et al. 2020, arXiv:1910.13267), some become a few tokens drawn by lot. Only what is read is spelled like
+    that, and answers about it, which repeat what has been read.
+
+    respelled: the share of such documents, of those whose stories have no weight.
+    """
+
+    def __init__(self, tokenizer: Tokenizer, respelled: float):
+        self._tokenizer, self._respelled = tokenizer, respelled
+        self._cut = [with_fewer_merges(tokenizer, share) for share in _CUT_MERGES]
+        self._vocab_size = tokenizer.get_vocab_size(with_added_tokens=False)
+
+    def encode(self, document: Document, random: Random) -> tuple[list[int], list[float]]:
+        """The token ids, and each token's weight, which is that of its piece of text."""
+        spellings: dict[str, _Spell] = {}
+        if document.subjects and random.random() < self._respelled:
+            spellings = {word: spell for word in document.subjects if (spell := self._spelling(random))}
+        ids: list[int] = []
+        weights: list[float] = []
+        for (text, weight), encoding in zip(document.pieces, self._encodings(document), strict=True):
+            piece = _respelled(text, encoding, spellings) if spellings else encoding.ids
+            ids += piece
+            weights += [weight] * len(piece)
+        return ids, weights
+
+    def _encodings(self, document: Document) -> list[Encoding]:
+        """Of each piece by itself: all begin and end where words do, at line breaks and special tokens."""
+        return self._tokenizer.encode_batch([text for text, _ in document.pieces])
+
+    def _spelling(self, random: Random) -> _Spell | None:
+        """How a word is spelled in one document; None: as the tokenizer does."""
+        lot = random.random()
+        if lot < _RANDOM_SHARE:
+            tokens = [random.randrange(self._vocab_size) for _ in range(random.randint(1, 3))]
+            return lambda text: tokens
+        if lot < _RANDOM_SHARE + _CUT_SHARE:
+            cut = random.choice(self._cut)
+            return lambda text: list(cut.encode(text).ids)
+        return None
+
+
+def _respelled(text: str, encoding: Encoding, spellings: dict[str, _Spell]) -> list[int]:
+    """The tokens of a text, word by word."""
+    ids: list[int] = []
+    tokens = zip(encoding.ids, encoding.offsets, encoding.word_ids, strict=True)
+    for _, group in groupby(tokens, key=itemgetter(2)):
+        whole, offsets, _ = zip(*group, strict=True)
+        word = text[offsets[0][0] : offsets[-1][1]]
+        spell = spellings.get(word.strip())
+        ids += spell(word) if spell else whole
+    return ids

@@ -1,0 +1,124 @@
+"""What a model tells: whether the checker accepts it, whether it honours requests, differs and is the model's own."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import numpy as np
+
+from ..check import language_of
+from ..storyteller import Lexicon, tell
+from ..storyteller.reading import Reading, read
+from ..storyteller.requests import fulfils, request
+from .exams import chat_prompt, share
+from .sampling import Sampler, Settings
+
+__all__ = ["Told", "copies", "distinct", "openings", "report", "requests", "tell_stories"]
+
+TALE = {"english": "Once upon a time", "japanese": "むかしむかし"}
+LIMIT = 400  # tokens
+
+
+@dataclass(frozen=True)
+class Told:
+    """A story of a model, and what the checker says of it."""
+
+    text: str
+    ended: bool
+    reading: Reading
+
+    @property
+    def right(self) -> bool:
+        """Whether the checker finds no fault."""
+        return self.ended and self.reading.right
+
+
+def openings(words: Lexicon, count: int, split: str = "test") -> list[str]:
+    """Different first sentences of stories; those of "test" are told with seeds of their own."""
+    found: dict[str, None] = {}
+    for index in range(20 * count):
+        found[tell(words, Random(f"opening {split} {words.language} {index}")).sentences[0]] = None
+        if len(found) == count:
+            break
+    return list(found)
+
+
+def free_prompts(words: Lexicon, count: int) -> list[str]:
+    """How free stories begin: half of them as all tales do, half with an opening of a held-out story."""
+    return [TALE[words.language]] * (count - count // 2) + openings(words, count // 2)
+
+
+def tell_stories(sampler: Sampler, words: Lexicon, prompts: Sequence[str], settings: Settings, seed: int) -> list[Told]:
+    """Continue these beginnings to stories, and check them."""
+    written = sampler.continued(prompts, settings, LIMIT, seed)
+    texts = [prompt + text for prompt, (text, _) in zip(prompts, written, strict=True)]
+    return [Told(text, ended, read(words, text)) for text, (_, ended) in zip(texts, written, strict=True)]
+
+
+def report(told: Sequence[Told]) -> dict[str, Any]:
+    """Figures of these stories."""
+    faults = Counter(fault.kind for each in told for fault in each.reading.faults)
+    plots = Counter(each.reading.story.plot.name for each in told if each.reading.story)
+    return {
+        "stories": len(told),
+        "without faults": share([each.right for each in told]),
+        "ended": share([each.ended for each in told]),
+        "faults": dict(faults.most_common()),
+        "plots": {name: round(number / len(told), 4) for name, number in plots.most_common()},
+    }
+
+
+def requests(sampler: Sampler, words: Lexicon, count: int, settings: Settings, seed: int) -> dict[str, Any]:
+    """How many held-out requests are honoured: language, subject and each named detail."""
+    asked = [request(words, Random(f"request test {words.language} {index}")) for index in range(count)]
+    written = sampler.continued([chat_prompt(each.text) for each in asked], settings, LIMIT, seed)
+    honoured, right, missed = list[bool](), list[bool](), list[str]()
+    for each, (text, ended) in zip(asked, written, strict=True):
+        wanted = each.story.lexicon
+        reading = read(wanted, text)
+        story = reading.story
+        honoured.append(language_of(text) == wanted.language and story is not None and fulfils(story, each.wish))
+        right.append(ended and reading.right)
+        if not honoured[-1]:
+            missed.append(f"{each.text} – {text}")
+    return {
+        "requests": count,
+        "honoured": share(honoured),
+        "without faults": share(right),
+        "honoured and without faults": share([a and b for a, b in zip(honoured, right, strict=True)]),
+        "missed": missed[:5],
+    }
+
+
+def distinct(tokens: Sequence[Sequence[int]]) -> float:
+    """Mean over pairs of stories: how many of one's different bigrams the other does not have (0: none, 1: all)."""
+    bigrams = [set(pairwise(each)) for each in tokens]
+    pairs = [(one, other) for one in bigrams for other in bigrams if one is not other and one]
+    return round(sum(len(one - other) / len(one) for one, other in pairs) / len(pairs), 4)
+
+
+def copies(stories: Sequence[Sequence[int]], training: Iterable[Path], length: int) -> list[bool]:
+    """Whether each story has a run of this many tokens that the training text has, in its shards."""
+    runs = [_hashes(np.array(tokens), length) for tokens in stories]
+    wanted = np.unique(np.concatenate(runs)) if runs else np.array([], dtype=np.uint64)
+    found = np.zeros(len(wanted), dtype=bool)
+    for path in training:
+        with np.load(path) as arrays:
+            found |= np.isin(wanted, _hashes(arrays["ids"], length))
+    known = wanted[found]
+    return [bool(np.isin(each, known).any()) for each in runs]
+
+
+def _hashes(tokens: np.ndarray[Any, Any], length: int) -> np.ndarray[Any, Any]:
+    """One number of 64 bits for each run of tokens."""
+    tokens, runs = tokens.astype(np.uint64), max(len(tokens) - length + 1, 0)
+    result = np.zeros(runs, dtype=np.uint64)
+    for i in range(length if runs else 0):
+        result = result * np.uint64(0x9E3779B97F4A7C15) + tokens[i : i + runs] + np.uint64(1)
+    return result

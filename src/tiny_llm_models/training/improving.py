@@ -1,0 +1,86 @@
+"""Two steps after training that use the checker: choosing the sampling settings, and learning from own stories."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from itertools import product
+from pathlib import Path
+from random import Random
+from typing import Any
+
+from ..hf_format import END
+from ..storyteller import LANGUAGES, lexicon
+from ..storyteller.documents import Document
+from . import freedom
+from .corpus import training_document, write_shard
+from .encoding import Encoder
+from .exams import share
+from .recipes import STAGES, Stage
+from .sampling import Sampler, Settings
+
+__all__ = ["best_settings", "try_settings", "write_own_stories"]
+
+TEMPERATURES, MIN_PS = (0.5, 0.7, 0.85, 1.0), (0.0, 0.05, 0.1, 0.2)
+_AS_GOOD = 0.01  # below the best share of faultless stories, for stories that differ more from each other
+_SEED = 2  # not that of the evaluation
+_PER_DOCUMENT = 2  # documents of the last stage for each of the model's own stories, so that it forgets nothing
+
+
+def try_settings(folder: Path, stories: int, report: Callable[[str], Any]) -> list[dict[str, Any]]:
+    """For each setting of the grid, the share of faultless stories, and how much these differ.
+
+    stories: how many of each language, from the same prompts each time.
+    """
+    sampler, tried = Sampler(folder), list[dict[str, Any]]()
+    for temperature, min_p in product(TEMPERATURES, MIN_PS):
+        report(f"temperature {temperature}, min-p {min_p}")
+        right, bigrams = list[bool](), list[float]()
+        for language in LANGUAGES:
+            words = lexicon(language)
+            prompts = [freedom.TALE[language]] * stories
+            told = freedom.tell_stories(sampler, words, prompts, Settings(temperature, min_p), _SEED)
+            right += [each.right for each in told]
+            bigrams.append(freedom.distinct([sampler.tokenizer.encode(each.text).ids for each in told]))
+        tried.append(
+            {
+                "temperature": temperature,
+                "min_p": min_p,
+                "stories": len(right),
+                "without faults": share(right),
+                "bigrams": round(sum(bigrams) / len(bigrams), 4),
+            }
+        )
+    return tried
+
+
+def best_settings(tried: list[dict[str, Any]]) -> dict[str, float]:
+    """Of the settings with about the fewest faults, the one whose stories differ most."""
+    best = max(each["without faults"] for each in tried)
+    good = [each for each in tried if each["without faults"] >= best - _AS_GOOD]
+    chosen = max(good, key=lambda each: each["bigrams"])
+    return {key: chosen[key] for key in ("temperature", "min_p")}
+
+
+def write_own_stories(folder: Path, path: Path, stories: int, first: int, report: Callable[[str], Any]) -> Stage:
+    """Sample stories, and write a shard of those that the checker accepts, among new documents of the last stage.
+
+    folder: of the checkpoint. stories: how many of each language are sampled.
+    first: the number of the first training document that no stage uses.
+    Returns the stage that trains on the shard.
+    """
+    sampler, kept = Sampler(folder), list[Document]()
+    for language in LANGUAGES:
+        report(f"own stories, {language}")
+        words = lexicon(language)
+        prompts = [freedom.TALE[language]] * (stories // 2) + freedom.openings(words, stories // 2, "train")
+        told = freedom.tell_stories(sampler, words, prompts, Settings(1.0, 0.02), _SEED)
+        kept += [Document([(each.text + END, 1)], []) for each in told if each.right]
+    documents = [*kept, *_others(first, _PER_DOCUMENT * len(kept))]
+    Random(_SEED).shuffle(documents)
+    write_shard(path, documents, Encoder(sampler.tokenizer, STAGES[-1].respelled), "own stories")
+    return replace(STAGES[-1], documents=len(documents), rate=0.1)
+
+
+def _others(first: int, count: int) -> Iterator[Document]:
+    return (training_document(STAGES[-1], first + index) for index in range(count))

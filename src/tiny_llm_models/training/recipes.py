@@ -1,0 +1,98 @@
+"""The bundled models: their sizes, and what each is trained on."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+from ..storyteller.documents import Mix
+
+__all__ = ["CONTEXT", "RECIPES", "SMOKE", "SMOKE_STAGES", "STAGES", "VOCAB_SIZE", "Recipe", "Stage", "scaled"]
+
+VOCAB_SIZE = 4096
+CONTEXT = 1024
+
+
+@dataclass(frozen=True)
+class Stage:
+    """A part of the training, with documents of its own and its own rise and fall of the learning rate."""
+
+    documents: int
+    stories: float  # the share of documents that are only a story
+    mix: Mix  # of the others
+    respelled: float  # the share of documents with questions whose names and things are spelled at random
+    context: int  # tokens of a document that are trained on
+    batch_tokens: int
+    rate: float  # the highest learning rate, in parts of the recipe's
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """A model's sizes, and its training."""
+
+    model_type: str
+    hidden_size: int
+    intermediate_size: int
+    layers: int
+    heads: int
+    kv_heads: int
+    tied: bool
+    learning_rate: float
+    every: int = 1  # trains on each n-th document; odd, since the languages take turns
+    teacher: str = ""  # the model whose predictions it learns besides the text
+    seed: int = 0
+
+    def config(self) -> dict[str, Any]:
+        """config.json, in Hugging Face's names."""
+        sizes = {
+            "vocab_size": VOCAB_SIZE,
+            "hidden_size": self.hidden_size,
+            "intermediate_size": self.intermediate_size,
+            "num_hidden_layers": self.layers,
+            "num_attention_heads": self.heads,
+            "num_key_value_heads": self.kv_heads,
+            "max_position_embeddings": CONTEXT,
+            "rms_norm_eps": 1e-6,
+            "rope_theta": 1000000.0,
+            "tie_word_embeddings": self.tied,
+        }
+        if self.model_type == "qwen3":
+            sizes["head_dim"] = 64
+        return sizes
+
+
+RECIPES = {
+    "story": Recipe("qwen3", 256, 768, 6, heads=4, kv_heads=2, tied=True, learning_rate=5e-3),
+    "story-draft": Recipe(
+        "qwen3", 128, 256, 3, heads=2, kv_heads=1, tied=True, learning_rate=5e-3, every=3, teacher="story"
+    ),
+    "story-qwen2": Recipe("qwen2", 128, 256, 4, heads=2, kv_heads=1, tied=False, learning_rate=5e-3, every=5),
+}
+
+# Two lessons go side by side. Telling is learned from stories and from requests for them, which are always spelled as
+# they should be. Copying and keeping track are learned from answers about stories that themselves have no weight
+# (told=0), so that names may be invented and things unknown there without a model ever learning to write them.
+# The documents get longer: single stories first; then several stories that fill the context, with questions beyond it,
+# since all of a document's questions share the work on its stories. Last, both, with more of the questions that are
+# still difficult, until the learning rate has fallen to nothing.
+_NEAR = Mix(long=0, told=0, questions=10)
+_FAR = Mix(long=0.7, stories=6, told=0, questions=24)
+_BOTH = Mix(long=0.3, stories=6, told=0, questions=24, gaps={"where": 1, "content": 1, "unsaid": 3, "colour": 6})
+STAGES = (
+    Stage(140_000, 0.3, _NEAR, respelled=0.5, context=CONTEXT, batch_tokens=4096, rate=1),
+    Stage(16_000, 0, _FAR, respelled=0.4, context=CONTEXT + 512, batch_tokens=8192, rate=0.6),
+    Stage(100_000, 0.4, _BOTH, respelled=0.2, context=CONTEXT + 512, batch_tokens=8192, rate=0.6),
+)
+
+
+def scaled(stages: tuple[Stage, ...], share: float) -> tuple[Stage, ...]:
+    """The same stages with this share of their documents, at least a few."""
+    return tuple(replace(stage, documents=max(16, round(share * stage.documents))) for stage in stages)
+
+
+# Small enough for a few steps in a few seconds: whether the pipeline runs, not whether the models are any good.
+SMOKE = {
+    name: replace(recipe, hidden_size=128, intermediate_size=128, layers=2, heads=2, kv_heads=1)
+    for name, recipe in RECIPES.items()
+}
+SMOKE_STAGES = tuple(replace(stage, documents=count) for stage, count in zip(STAGES, (80, 16, 16), strict=True))

@@ -1,0 +1,120 @@
+"""Sampling from a model, many texts at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import mlx.core as mx
+import numpy as np
+import torch
+from tokenizers import Tokenizer
+from transformers import AutoModelForCausalLM, DynamicCache
+
+from ..hf_format import END, TURN_END
+
+__all__ = ["GREEDY", "Sampler", "Settings", "load_model"]
+
+_BATCH_TOKENS = 24_000  # of prompts and what follows them
+_COMPACT = 0.8  # the share of texts that go on below which the others leave the batch
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How tokens are chosen. temperature: 0 for the likeliest. min_p: the least probability, in parts of the greatest,
+    with which a token may be drawn (Nguyen et al. 2024, arXiv:2407.01082)."""
+
+    temperature: float = 0.7
+    min_p: float = 0.0
+
+
+GREEDY = Settings(0)
+
+
+def load_model(folder: Path, bits: int | None = None, group_size: int = 64) -> Any:
+    """The model in float32; bits: with its matrices rounded as MLX's affine quantisation rounds them."""
+    model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
+    matrices = [weight for weight in model.parameters() if weight.dim() == 2]
+    for weight in matrices if bits else ():
+        packed = mx.quantize(mx.array(weight.detach().numpy()).astype(mx.bfloat16), group_size, bits)
+        scales, biases = (part.astype(mx.float32) for part in packed[1:])
+        rounded = mx.dequantize(packed[0], scales, biases, group_size, bits)
+        weight.data = torch.from_numpy(np.array(rounded))
+    return model.eval().to("cuda" if torch.cuda.is_available() else "cpu")
+
+
+class Sampler:
+    """Continues texts with a model.
+
+    folder: of the checkpoint. bits: as in `load_model`.
+    """
+
+    def __init__(self, folder: Path, bits: int | None = None):
+        self.model = load_model(folder, bits)
+        self.tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
+        self._stops = torch.tensor([self.tokenizer.token_to_id(token) for token in (END, TURN_END)])
+        self._stops = self._stops.to(self.model.device)
+
+    def continued(
+        self, prompts: Sequence[str], settings: Settings, limit: int = 400, seed: int = 0
+    ) -> list[tuple[str, bool]]:
+        """What the model writes after each prompt, and whether it ended by itself within this many tokens."""
+        tokens = [encoding.ids for encoding in self.tokenizer.encode_batch(list(prompts))]
+        generator = torch.Generator(self.model.device).manual_seed(seed)
+        order = sorted(range(len(tokens)), key=lambda i: len(tokens[i]))
+        results: dict[int, list[int]] = {}
+        while order:
+            room = max(1, _BATCH_TOKENS // (len(tokens[order[-1]]) + limit // 2))
+            some, order = order[-room:], order[:-room]
+            written = self._batch([tokens[i] for i in some], settings, limit, generator)
+            results |= dict(zip(some, written, strict=True))
+        stops = set(self._stops.tolist())
+        ended = [bool(results[i]) and results[i][-1] in stops for i in range(len(tokens))]
+        texts = self.tokenizer.decode_batch([results[i] for i in range(len(tokens))])
+        return list(zip(texts, ended, strict=True))
+
+    @torch.no_grad()
+    def _batch(
+        self, prompts: list[list[int]], settings: Settings, limit: int, generator: torch.Generator
+    ) -> list[list[int]]:
+        """The tokens written after each prompt, with the one that ends a text."""
+        ids, mask = _left_padded(prompts, self.model.device)
+        cache, written = DynamicCache(config=self.model.config), [list[int]() for _ in prompts]
+        rows = torch.arange(len(prompts), device=ids.device)  # the prompts that are still going on
+        going = torch.ones_like(rows, dtype=torch.bool)
+        for _ in range(limit):
+            positions = (mask.cumsum(-1) - 1).clamp(min=0)[:, -ids.shape[1] :]
+            output = self.model(
+                ids, attention_mask=mask, position_ids=positions, past_key_values=cache, logits_to_keep=1
+            )
+            chosen = _chosen(output.logits[:, -1].float(), settings, generator)
+            for row, token, goes in zip(rows.tolist(), chosen.tolist(), going.tolist(), strict=True):
+                if goes:
+                    written[row].append(token)
+            going = going & ~torch.isin(chosen, self._stops)
+            if not going.any():
+                break
+            if going.float().mean() < _COMPACT:
+                cache.batch_select_indices(going.nonzero()[:, 0])
+                rows, chosen, mask, going = (each[going] for each in (rows, chosen, mask, going))
+            ids, mask = chosen[:, None], torch.cat([mask, torch.ones_like(mask[:, :1])], dim=1)
+        return written
+
+
+def _left_padded(prompts: list[list[int]], device: Any) -> tuple[torch.Tensor, torch.Tensor]:
+    """The prompts, B x L, ending together, and a mask of what is theirs."""
+    longest = max(map(len, prompts))
+    ids = torch.tensor([[0] * (longest - len(prompt)) + prompt for prompt in prompts], device=device)
+    mask = torch.tensor([[0] * (longest - len(prompt)) + [1] * len(prompt) for prompt in prompts], device=device)
+    return ids, mask
+
+
+def _chosen(logits: torch.Tensor, settings: Settings, generator: torch.Generator) -> torch.Tensor:
+    """One token per row."""
+    if settings.temperature == 0:
+        return logits.argmax(-1)
+    probabilities = (logits / settings.temperature).softmax(-1)
+    least = settings.min_p * probabilities.max(-1, keepdim=True).values
+    return torch.multinomial(probabilities * (probabilities >= least), 1, generator=generator)[:, 0]

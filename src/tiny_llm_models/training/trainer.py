@@ -1,0 +1,205 @@
+"""Training one model: PyTorch, with Transformers' own classes, so that others load what comes out."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch.nn.functional import cross_entropy
+from transformers import AutoConfig, AutoModelForCausalLM
+
+from ..train.induction import write_induction_heads
+from ..train.muon import Muon
+from .corpus import Batch, Corpus
+from .recipes import CONTEXT, Recipe, Stage
+
+__all__ = ["Part", "Trainer"]
+
+_SAVE_SECONDS = 120
+_LOG_STEPS = 20
+_WORTH_COMPILING = 300  # steps; it takes half a minute
+
+
+@dataclass(frozen=True)
+class Part:
+    """A stage, and the files of its training text."""
+
+    stage: Stage
+    paths: Sequence[Path]
+
+
+@dataclass(frozen=True)
+class _Step:
+    corpus: Corpus
+    documents: list[int]
+    learning_rate: float
+
+
+class Trainer:
+    """One model's training, which goes on where it stopped.
+
+    folder: where checkpoint.pt and log.jsonl are kept.
+    start: a checkpoint folder to start from, instead of new weights.
+    teacher: a checkpoint folder; the model learns half from the text and half from what this other model predicts.
+    """
+
+    def __init__(
+        self,
+        recipe: Recipe,
+        parts: Sequence[Part],
+        folder: Path,
+        start: Path | None = None,
+        teacher: Path | None = None,
+    ):
+        torch.manual_seed(recipe.seed)
+        self._folder = folder
+        self._device = "cuda" if torch.cuda.is_available() else "cpu"
+        self.model = (_loaded(start) if start else _new(recipe)).to(self._device)
+        self._teacher: Any = _loaded(teacher).to(self._device).eval() if teacher else None
+        self._optimizers = _optimizers(self.model, recipe.learning_rate)
+        self._plan = [
+            step for part in parts for step in _steps(Corpus(part.paths, part.stage), recipe, part.stage.rate)
+        ]
+        self._body = self.model.model
+        if self.steps > _WORTH_COMPILING:
+            self._body = torch.compile(self._body, dynamic=True)  # a quarter faster
+        self.step = 0
+        folder.mkdir(parents=True, exist_ok=True)
+        if self._checkpoint.exists():
+            self._resume()
+
+    @property
+    def steps(self) -> int:
+        return len(self._plan)
+
+    def run(self, report: Callable[[dict[str, float]], Any]) -> None:
+        """Train to the end. report: is told of each step."""
+        saved = time.monotonic()
+        losses: list[tuple[float, float]] = []
+        tokens, start = 0, time.monotonic()
+        while self.step < self.steps:
+            step = self._plan[self.step]
+            batch = step.corpus.batch(step.documents)
+            losses.append(self._train(batch, step.learning_rate))
+            self.step += 1
+            tokens += batch.ids.size
+            speed = tokens / (time.monotonic() - start)
+            loss, answers = losses[-1]
+            report({"step": self.step, "loss": loss, "answers": answers, "speed": speed})
+            if self.step % _LOG_STEPS == 0 or self.step == self.steps:
+                self._log(losses, speed)
+                losses.clear()
+                tokens, start = 0, time.monotonic()
+            if time.monotonic() - saved > _SAVE_SECONDS:
+                self._save()
+                saved = time.monotonic()
+        self._save()
+
+    def _train(self, batch: Batch, learning_rate: float) -> tuple[float, float]:
+        """One step. Returns the mean loss of the tokens of stories, and that of answers."""
+        for optimizer in self._optimizers:
+            for group in optimizer.param_groups:
+                group["lr"] = learning_rate
+        ids = torch.from_numpy(batch.ids).to(self._device)
+        weights = torch.from_numpy(batch.weights).to(self._device)[:, 1:]
+        counted = weights > 0
+        with self._precision():
+            hidden = self._body(ids, use_cache=False).last_hidden_state[:, :-1]
+            logits = self.model.lm_head(hidden[counted])  # of the tokens that count: half the work is here
+        losses = cross_entropy(logits.float(), ids[:, 1:][counted], reduction="none")
+        weights = weights[counted]
+        taught = self._taught(ids, counted, logits) if self._teacher else losses
+        ((losses + taught) @ weights / (2 * weights.sum())).backward()
+        torch.nn.utils.clip_grad_norm_(self.model.parameters(), 1.0)
+        for optimizer in self._optimizers:
+            optimizer.step()
+            optimizer.zero_grad()
+        answers = weights > 1
+        return _mean(losses[~answers]), _mean(losses[answers])
+
+    def _taught(self, ids: torch.Tensor, counted: torch.Tensor, logits: torch.Tensor) -> torch.Tensor:
+        """The cross-entropy with the teacher's predictions (Hinton et al. 2015, arXiv:1503.02531)."""
+        with torch.no_grad(), self._precision():
+            hidden = self._teacher.model(ids, use_cache=False).last_hidden_state[:, :-1]
+            expected = self._teacher.lm_head(hidden[counted])
+        return cross_entropy(logits.float(), expected.float().softmax(-1), reduction="none")
+
+    def _precision(self) -> AbstractContextManager[Any]:
+        """bfloat16 where the hardware multiplies matrices in it; with AVX-512 alone it is slower than float32."""
+        fast = self._device == "cuda" or torch.cpu._is_amx_tile_supported()
+        return torch.autocast(self._device, torch.bfloat16) if fast else nullcontext()
+
+    @property
+    def _checkpoint(self) -> Path:
+        return self._folder / "checkpoint.pt"
+
+    @property
+    def log_file(self) -> Path:
+        return self._folder / "log.jsonl"
+
+    def _save(self) -> None:
+        """Atomically: a kill leaves the last one whole."""
+        state = {
+            "model": self.model.state_dict(),
+            "optimizers": [optimizer.state_dict() for optimizer in self._optimizers],
+            "step": self.step,
+        }
+        unfinished = self._checkpoint.with_suffix(".unfinished")
+        torch.save(state, unfinished)
+        unfinished.replace(self._checkpoint)
+
+    def _resume(self) -> None:
+        state = torch.load(self._checkpoint, map_location=self._device)
+        self.model.load_state_dict(state["model"])
+        for optimizer, saved in zip(self._optimizers, state["optimizers"], strict=True):
+            optimizer.load_state_dict(saved)
+        self.step = state["step"]
+        if self.log_file.exists():  # it may know of steps that were lost
+            lines = self.log_file.read_text(encoding="utf-8").splitlines(keepends=True)
+            kept = [line for line in lines if line.endswith("\n") and json.loads(line)["step"] <= self.step]
+            self.log_file.write_text("".join(kept), encoding="utf-8")
+
+    def _log(self, losses: list[tuple[float, float]], speed: float) -> None:
+        stories, answers = ([loss for loss in column if loss == loss] for column in zip(*losses, strict=True))
+        line = {"step": self.step, "loss": _rounded(stories), "answers": _rounded(answers), "speed": round(speed)}
+        with self.log_file.open("a", encoding="utf-8") as log:
+            log.write(json.dumps(line) + "\n")
+
+
+def _new(recipe: Recipe) -> Any:
+    model = AutoModelForCausalLM.from_config(AutoConfig.for_model(recipe.model_type, **recipe.config()))
+    write_induction_heads(model, CONTEXT)
+    return model
+
+
+def _loaded(folder: Path) -> Any:
+    return AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
+
+
+def _steps(corpus: Corpus, recipe: Recipe, rate: float) -> Iterator[_Step]:
+    """Up in a hundredth of the steps, then straight down to nothing (Bergsma et al. 2025, arXiv:2502.15938)."""
+    batches = corpus.plan(recipe.every, recipe.seed)
+    for step, documents in enumerate(batches):
+        height = min((step + 1) / (len(batches) / 100), 1 - step / len(batches))
+        yield _Step(corpus, documents, recipe.learning_rate * rate * height)
+
+
+def _rounded(losses: list[float]) -> float | None:
+    return round(sum(losses) / len(losses), 4) if losses else None
+
+
+def _optimizers(model: torch.nn.Module, rate: float) -> list[torch.optim.Optimizer]:
+    """Muon for the matrices inside the layers, AdamW for embeddings, head, norms and biases."""
+    inside = [p for name, p in model.named_parameters() if p.dim() == 2 and ".layers." in name]
+    others = [p for name, p in model.named_parameters() if not (p.dim() == 2 and ".layers." in name)]
+    return [Muon(inside, rate), torch.optim.AdamW(others, rate, betas=(0.9, 0.98), weight_decay=0.0, fused=True)]
+
+
+def _mean(losses: torch.Tensor) -> float:
+    return losses.mean().item() if losses.numel() else float("nan")

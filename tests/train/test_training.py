@@ -1,0 +1,249 @@
+"""The pipeline that makes the bundled models, run on a small scale. Needs PyTorch: scripts/check train."""
+
+from __future__ import annotations
+
+import json
+import math
+import signal
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from tokenizers import Tokenizer
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+from tiny_llm_models.storyteller import LANGUAGES, lexicon
+from tiny_llm_models.train.muon import orthogonal
+from tiny_llm_models.training import freedom
+from tiny_llm_models.training.checkpoint import write_checkpoint, write_defaults
+from tiny_llm_models.training.exams import LENGTHS, Exam, answers, chat_prompt, exams
+from tiny_llm_models.training.improving import best_settings
+from tiny_llm_models.training.measure import Effort, measure, settings_of
+from tiny_llm_models.training.recipes import RECIPES, SMOKE, SMOKE_STAGES
+from tiny_llm_models.training.sampling import GREEDY, Sampler, Settings
+from tiny_llm_models.training.trainer import Part, Trainer
+from tiny_llm_ref.config import ModelConfig
+from tiny_llm_ref.weights import load_weights
+
+PIPELINE = [sys.executable, "-m", "tiny_llm_models.training"]
+KILLED = """
+import os, signal, sys
+from tiny_llm_models.training import trainer
+from tiny_llm_models.training.__main__ import app
+trainer._SAVE_SECONDS = 0
+run = trainer.Trainer.run
+def die_at_step_4(one, report):
+    def watched(step):
+        report(step)
+        if step["step"] == 4:  # which is not saved yet
+            os.kill(os.getpid(), signal.SIGKILL)
+    run(one, watched)
+trainer.Trainer.run = die_at_step_4
+app(["train", "story", "--smoke", "--work", sys.argv[1]])
+"""
+
+
+@pytest.fixture
+def device() -> None:
+    """PyTorch's is its own choice."""
+
+
+@pytest.fixture(scope="module")
+def work(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where one model was made, in two runs, the first of which was killed."""
+    work = tmp_path_factory.mktemp("work")
+    killed = subprocess.run([sys.executable, "-c", KILLED, str(work)], timeout=600)
+    assert killed.returncode == -signal.SIGKILL
+    assert torch.load(work / "smoke" / "story" / "checkpoint.pt")["step"] == 3
+    subprocess.run([*PIPELINE, "train", "story", "--smoke", "--work", str(work)], check=True, timeout=600)
+    return work / "smoke"
+
+
+@pytest.fixture(scope="module")
+def checkpoint(work: Path) -> Path:
+    return work / "checkpoints" / "story"
+
+
+def new_trainer(work: Path, folder: Path, name: str = "story", **more: Path) -> Trainer:
+    parts = [Part(stage, [work / f"corpus-{i}-000.npz"]) for i, stage in enumerate(SMOKE_STAGES, 1)]
+    return Trainer(SMOKE[name], parts, folder, **more)
+
+
+# Training
+
+
+def test_a_killed_training_goes_on_as_if_nothing_had_happened(work: Path, tmp_path: Path):
+    trainer = new_trainer(work, tmp_path)
+    trainer.run(lambda step: None)
+    saved = torch.load(work / "story" / "checkpoint.pt")
+    assert saved["step"] == trainer.step > 4
+    for key, weight in trainer.model.state_dict().items():
+        torch.testing.assert_close(saved["model"][key].to(weight.device), weight, rtol=1e-4, atol=1e-6)
+
+
+def test_the_log_forgets_steps_that_were_lost(work: Path, tmp_path: Path):
+    new_trainer(work, tmp_path).run(lambda step: None)
+    log = tmp_path / "log.jsonl"
+    log.write_text('{"step": 1}\n{"step": 2, "loss": 1}\n{"step": 999}\n{"st', encoding="utf-8")
+    new_trainer(work, tmp_path)
+    assert log.read_text(encoding="utf-8") == '{"step": 1}\n{"step": 2, "loss": 1}\n'
+
+
+def test_training_learns(work: Path, tmp_path: Path):
+    losses: list[float] = []
+    new_trainer(work, tmp_path).run(lambda step: losses.append(step["loss"]))
+    losses = [loss for loss in losses if not math.isnan(loss)]  # a batch may have no story to learn
+    assert losses[-1] < losses[0] - 1
+
+
+def test_a_draft_learns_from_its_teacher(work: Path, checkpoint: Path, tmp_path: Path):
+    trainer = new_trainer(work, tmp_path, "story-draft", teacher=checkpoint)
+    trainer.run(lambda step: None)
+    assert trainer.step == trainer.steps > 1
+
+
+def test_training_starts_from_a_checkpoint(work: Path, checkpoint: Path, tmp_path: Path):
+    loaded = AutoModelForCausalLM.from_pretrained(checkpoint, dtype=torch.float32).state_dict()
+    for key, weight in new_trainer(work, tmp_path, start=checkpoint).model.state_dict().items():
+        assert torch.equal(loaded[key], weight.cpu())
+
+
+def test_the_checkpoint_has_the_trained_weights(work: Path, checkpoint: Path):
+    state = torch.load(work / "story" / "checkpoint.pt", map_location="cpu")
+    loaded = AutoModelForCausalLM.from_pretrained(checkpoint, dtype=torch.float32).state_dict()
+    assert set(loaded) == set(state["model"])
+    for key, weight in loaded.items():
+        assert torch.equal(weight, state["model"][key].bfloat16().float())
+    assert load_weights(checkpoint, ModelConfig.from_pretrained(checkpoint)).keys() == set(loaded) - {"lm_head.weight"}
+
+
+def test_transformers_load_the_tokenizer(checkpoint: Path):
+    theirs, ours = AutoTokenizer.from_pretrained(checkpoint), Tokenizer.from_file(str(checkpoint / "tokenizer.json"))
+    text = "Once upon a time… むかしむかし、あるところに 🐢 1,234\n"
+    assert theirs.encode(text) == ours.encode(text).ids
+    assert theirs.decode(theirs.encode(text)) == text
+    chat = theirs.apply_chat_template([{"role": "user", "content": text}], add_generation_prompt=True, tokenize=False)
+    assert chat == chat_prompt(text)
+
+
+@pytest.mark.parametrize("shape", [(5, 9), (9, 5), (7, 7)])
+def test_muon_updates_are_nearly_orthogonal(shape: tuple[int, int]):
+    torch.manual_seed(0)
+    singular = torch.linalg.svdvals(orthogonal(torch.randn(shape)))
+    assert singular.min() > 0.5
+    assert singular.max() < 1.3
+
+
+@pytest.mark.parametrize("name", RECIPES)
+def test_sizes_can_be_quantised_in_every_group_size(name: str):
+    recipe = RECIPES[name]
+    for size in (recipe.hidden_size, recipe.intermediate_size, recipe.heads * 64):
+        assert size % 128 == 0
+
+
+def test_an_unknown_model_is_named():
+    result = subprocess.run([*PIPELINE, "train", "storm"], capture_output=True, text=True)
+    assert result.returncode == 2
+    assert "expected one of story, story-draft, story-qwen2, got 'storm'" in " ".join(result.stderr.split())
+
+
+# Sampling and evaluation
+
+
+def test_a_batch_is_continued_as_each_text_alone(checkpoint: Path):
+    sampler = Sampler(checkpoint)
+    prompts = ["Once upon a time", "むかしむかし", "Tom", "The story of Anna and the red ball begins here. It"]
+    together = sampler.continued(prompts, GREEDY, 12)
+    model = AutoModelForCausalLM.from_pretrained(checkpoint, dtype=torch.float32)
+    for prompt, (text, ended) in zip(prompts, together, strict=True):
+        ids = sampler.tokenizer.encode(prompt).ids
+        [told] = model.generate(torch.tensor([ids]), max_new_tokens=12, do_sample=False).tolist()
+        assert sampler.tokenizer.decode(told[len(ids) :]) == text
+        assert ended == (len(told) < len(ids) + 12)
+
+
+def test_texts_that_have_ended_leave_the_others_alone(checkpoint: Path, monkeypatch: pytest.MonkeyPatch):
+    sampler = Sampler(checkpoint)
+    prompts = [f"Once upon a time, there {verb}" for verb in ("was", "lived", "sat", "stood", "went", "ran")]
+    expected = sampler.continued(prompts, GREEDY, 30)
+    often = sampler.tokenizer.encode(expected[0][0]).ids[2]
+    monkeypatch.setattr(sampler, "_stops", torch.tensor([often], device=sampler.model.device))
+    for (text, ended), (whole, _) in zip(sampler.continued(prompts, GREEDY, 30), expected, strict=True):
+        assert whole.startswith(text)
+        assert ended == (often in sampler.tokenizer.encode(text).ids)
+
+
+def test_seeds_decide_and_min_p_1_is_greedy(checkpoint: Path):
+    sampler, prompts = Sampler(checkpoint), ["Once"] * 3
+    drawn = [sampler.continued(prompts, Settings(1.0), 10, seed) for seed in (1, 1, 2)]
+    assert drawn[0] == drawn[1] != drawn[2]
+    assert sampler.continued(prompts, Settings(1.0, min_p=1.0), 10) == sampler.continued(prompts, GREEDY, 10)
+
+
+def test_exams_have_the_length_that_was_asked_for(checkpoint: Path):
+    tokenizer = Tokenizer.from_file(str(checkpoint / "tokenizer.json"))
+    for language in LANGUAGES:
+        for length, (low, high) in LENGTHS.items():
+            made = exams(tokenizer, language, length, 6)
+            assert all(low <= exam.tokens <= high for exam in made)
+            assert made == exams(tokenizer, language, length, 6)
+
+
+def test_answers_are_counted(checkpoint: Path, monkeypatch: pytest.MonkeyPatch):
+    sampler = Sampler(checkpoint)
+    made: list[Exam] = exams(sampler.tokenizer, "english", "short", 4)
+    written = [(made[0].question.answer, True), (made[1].question.answer, False), ("The story does not say.", True)]
+    monkeypatch.setattr(sampler, "continued", lambda *_: [*written, ("", False)])
+    figures = answers(sampler, made)
+    assert figures["right"] == 0.25
+    assert figures["does not say"] == 0.25
+
+
+def test_stories_are_judged():
+    words = lexicon("english")
+    assert len(set(freedom.openings(words, 30))) == 30
+    assert not set(freedom.openings(words, 30)) & set(freedom.openings(words, 30, "train"))
+
+
+def test_copies_are_found(work: Path):
+    shard = work / "corpus-1-000.npz"
+    training = exams_free_tokens(shard)
+    assert freedom.copies([training[10:80], training[10:70], [1] * 80], [shard], 61) == [True, False, False]
+
+
+def exams_free_tokens(shard: Path) -> list[int]:
+    import numpy as np
+
+    with np.load(shard) as arrays:
+        return [int(token) for token in arrays["ids"][:200]]
+
+
+def test_everything_is_measured(work: Path, checkpoint: Path):
+    write_defaults(checkpoint, {"temperature": 0.6, "min_p": 0.1})
+    assert settings_of(checkpoint) == Settings(0.6, 0.1)
+    figures = measure(checkpoint, checkpoint, [work / "corpus-1-000.npz"], Effort(*[2] * 7), lambda text: None)
+    assert json.loads(json.dumps(figures)) == figures
+    assert figures["agreement"] == dict.fromkeys(LANGUAGES, 1)
+    assert figures["settings"] == {"temperature": 0.6, "min_p": 0.1}
+    for language in LANGUAGES:
+        assert figures["free stories"][language]["in 4 bit"]["stories"] == 2
+        assert 100 < figures["perplexity"][language]["bfloat16"] < 10_000  # nothing was learnt yet
+
+
+def test_settings_with_few_faults_and_much_variety_are_chosen():
+    tried = [
+        {"temperature": 0.5, "min_p": 0.0, "without faults": 0.99, "bigrams": 0.7},
+        {"temperature": 0.7, "min_p": 0.0, "without faults": 0.985, "bigrams": 0.8},
+        {"temperature": 1.0, "min_p": 0.0, "without faults": 0.9, "bigrams": 0.9},
+    ]
+    assert best_settings(tried) == {"temperature": 0.7, "min_p": 0.0}
+
+
+def test_a_checkpoint_without_settings_uses_the_usual_ones(work: Path, tmp_path: Path):
+    trainer = new_trainer(work, tmp_path / "new")
+    recipe = replace(SMOKE["story"])
+    write_checkpoint(tmp_path / "out", recipe, trainer.model, Tokenizer.from_file(str(work / "tokenizer.json")))
+    assert settings_of(tmp_path / "out") == Settings()
