@@ -181,6 +181,10 @@ def test_a_pass_meets_each_document_once(folder: Path):
 
 def test_documents_of_a_stage_do_not_overlap_with_the_next():
     stages = [replace(STAGE, documents=5000), replace(STAGE, documents=100)]
-    assert [path.name for path in shards(Path(), stages, 0)] == ["corpus-1-000.npz", "corpus-1-001.npz"]
+    assert [path.name for path in shards(Path(), stages, 0)] == [
+        "corpus-1-000000-004000.npz",
+        "corpus-1-004000-005000.npz",
+    ]
+    assert [path.name for path in shards(Path(), stages, 1)] == ["corpus-2-005000-005100.npz"]
     texts = [training_document(STAGE, index).text for index in range(40)]
     assert all(one != other for one, other in pairwise(texts))

@@ -38,7 +38,7 @@ Smoke = Annotated[bool, typer.Option("--smoke", help="Everything on a small scal
 Name = Annotated[str, typer.Argument(metavar="|".join(BUNDLED))]
 WORK = Path("build/models")
 OUT = Path(__file__).parents[1]
-TOKENIZER_DOCUMENTS = 6000
+TOKENIZER_DOCUMENTS, SMOKE_TOKENIZER_DOCUMENTS = 6000, 240
 
 
 @app.command()
@@ -47,8 +47,9 @@ def tokenizer(work: Work = WORK, smoke: Smoke = False) -> None:
     work = _work(work, smoke)
     path = work / "tokenizer.json"
     if not path.exists():
-        with _progress("tokenizer", TOKENIZER_DOCUMENTS) as advance:
-            made = train_tokenizer(list(_texts(TOKENIZER_DOCUMENTS, advance)))
+        count = SMOKE_TOKENIZER_DOCUMENTS if smoke else TOKENIZER_DOCUMENTS
+        with _progress("tokenizer", count) as advance:
+            made = train_tokenizer(list(_texts(count, advance)))
         made.save(str(path.with_suffix(".unfinished")))
         path.with_suffix(".unfinished").replace(path)
     console.print(f"tokenizer: {path}")
@@ -75,33 +76,27 @@ def train(name: Name, work: Work = WORK, out: Out = OUT, share: Share = 1, smoke
     stages, out = _stages(share, smoke), _out(out, work, smoke)
     work = _work(work, smoke)
     parts = [Part(stage, shards(work, stages, number)) for number, stage in enumerate(stages)]
-    _train(
-        name,
-        recipe,
-        Trainer(recipe, parts, work / name, teacher=out / recipe.teacher if recipe.teacher else None),
-        work,
-        out,
-    )
+    trainer = Trainer(recipe, parts, work / name, teacher=out / recipe.teacher if recipe.teacher else None)
+    _train(name, recipe, trainer, work, out)
 
 
 @app.command()
 def improve(name: Name, work: Work = WORK, out: Out = OUT, stories: int = 3000, smoke: Smoke = False) -> None:
     """Sample stories, keep what the checker accepts, and train a little more on them."""
-    from .improving import write_own_stories  # need PyTorch
+    from .improving import own_stage, write_own_stories  # need PyTorch
     from .trainer import Part, Trainer
 
     recipe, out, work = _recipe(name, smoke), _out(out, work, smoke), _work(work, smoke)
     folder = work / f"{name}-improved"
-    folder.mkdir(exist_ok=True)
-    if not (folder / "before").exists():
-        shutil.copytree(out / name, folder / "before")
-    first = sum(stage.documents for stage in STAGES)
-    with console.status(name) as status:
-        stage = write_own_stories(
-            folder / "before", work / "corpus-own.npz", 4 if smoke else stories, first, status.update
-        )
-    trainer = Trainer(recipe, [Part(stage, [work / "corpus-own.npz"])], folder, start=folder / "before")
-    _train(name, recipe, trainer, work, out)
+    before, shard = folder / "before", work / f"own-{name}.npz"
+    if not before.exists():
+        shutil.copytree(out / name, folder / "copying", dirs_exist_ok=True)
+        (folder / "copying").rename(before)
+    if not shard.exists():
+        first = sum(stage.documents for stage in STAGES)
+        with console.status(name) as status:
+            write_own_stories(before, shard, 4 if smoke else stories, first, lambda text: status.update(text))
+    _train(name, recipe, Trainer(recipe, [Part(own_stage(shard), [shard])], folder, start=before), work, out)
 
 
 @app.command()

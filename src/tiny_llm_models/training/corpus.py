@@ -81,8 +81,9 @@ def _shards(folder: Path, stages: Sequence[Stage], number: int) -> Iterator[_Sha
     stage, first = stages[number], sum(stage.documents for stage in stages[:number])
     for start in range(0, stage.documents, _SHARD):
         count = min(_SHARD, stage.documents - start)
-        path = folder / f"corpus-{number + 1}-{start // _SHARD:03}.npz"
-        yield _Shard(path, stage, range(first + start, first + start + count), folder / "tokenizer.json")
+        documents = range(first + start, first + start + count)
+        path = folder / f"corpus-{number + 1}-{documents.start:06}-{documents.stop:06}.npz"
+        yield _Shard(path, stage, documents, folder / "tokenizer.json")
 
 
 def _write(shard: _Shard) -> int:

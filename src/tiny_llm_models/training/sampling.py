@@ -68,12 +68,12 @@ class Sampler:
         while order:
             room = max(1, _BATCH_TOKENS // (len(tokens[order[-1]]) + limit // 2))
             some, order = order[-room:], order[:-room]
-            written = self._batch([tokens[i] for i in some], settings, limit, generator)
-            results |= dict(zip(some, written, strict=True))
-        stops = set(self._stops.tolist())
-        ended = [bool(results[i]) and results[i][-1] in stops for i in range(len(tokens))]
-        texts = self.tokenizer.decode_batch([results[i] for i in range(len(tokens))])
-        return list(zip(texts, ended, strict=True))
+            batch = self._batch([tokens[i] for i in some], settings, limit, generator)
+            results |= dict(zip(some, batch, strict=True))
+        written = [results[i] for i in range(len(tokens))]
+        ended = [bool(each) and each[-1] in self._stops.tolist() for each in written]
+        shown = [each[:-1] if end else each for each, end in zip(written, ended, strict=True)]
+        return list(zip(self.tokenizer.decode_batch(shown, skip_special_tokens=False), ended, strict=True))
 
     @torch.no_grad()
     def _batch(

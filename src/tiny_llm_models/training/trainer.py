@@ -47,6 +47,7 @@ class Trainer:
     folder: where checkpoint.pt and log.jsonl are kept.
     start: a checkpoint folder to start from, instead of new weights.
     teacher: a checkpoint folder; the model learns half from the text and half from what this other model predicts.
+    Raises ValueError if the folder has another training.
     """
 
     def __init__(
@@ -149,6 +150,7 @@ class Trainer:
             "model": self.model.state_dict(),
             "optimizers": [optimizer.state_dict() for optimizer in self._optimizers],
             "step": self.step,
+            "steps": self.steps,
         }
         unfinished = self._checkpoint.with_suffix(".unfinished")
         torch.save(state, unfinished)
@@ -156,6 +158,8 @@ class Trainer:
 
     def _resume(self) -> None:
         state = torch.load(self._checkpoint, map_location=self._device)
+        if state["steps"] != self.steps:
+            raise ValueError(f"{self._checkpoint}: expected a training of {self.steps} steps, got {state['steps']}")
         self.model.load_state_dict(state["model"])
         for optimizer, saved in zip(self._optimizers, state["optimizers"], strict=True):
             optimizer.load_state_dict(saved)
