@@ -6,9 +6,10 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass
-from multiprocessing import get_context
+from multiprocessing import get_context, parent_process
 from pathlib import Path
 from random import Random
+from threading import Thread
 from typing import Any
 
 import numpy as np
@@ -58,7 +59,7 @@ def write_shards(folder: Path, stages: Sequence[Stage], number: int, advance: Ca
         for shard in missing:
             advance(_write(shard))
         return
-    with ProcessPoolExecutor(os.cpu_count(), get_context("spawn")) as pool:
+    with ProcessPoolExecutor(os.cpu_count(), get_context("spawn"), initializer=_die_with_parent) as pool:
         for done in as_completed([pool.submit(_write, shard) for shard in missing]):
             advance(done.result())
 
@@ -84,6 +85,18 @@ def _shards(folder: Path, stages: Sequence[Stage], number: int) -> Iterator[_Sha
         documents = range(first + start, first + start + count)
         path = folder / f"corpus-{number + 1}-{documents.start:06}-{documents.stop:06}.npz"
         yield _Shard(path, stage, documents, folder / "tokenizer.json")
+
+
+def _die_with_parent() -> None:
+    """A killed training leaves nobody behind who would write the shards that the next one writes."""
+
+    def watch() -> None:
+        parent = parent_process()
+        assert parent is not None
+        parent.join()
+        os._exit(1)
+
+    Thread(target=watch, daemon=True).start()
 
 
 def _write(shard: _Shard) -> int:
