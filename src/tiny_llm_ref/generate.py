@@ -183,14 +183,17 @@ class StopStrings:
 
 
 def stream_text(tokens: Iterable[int], tokenizer: Decoder, stops: Sequence[str] = ()) -> Iterator[str]:
-    """Yield the text of tokens as it becomes whole, up to the first stop string; then ask for no more tokens."""
+    """Yield the text of tokens as it becomes whole, up to the first stop string; then ask for no more tokens.
+
+    If the tokens end within a character, its first bytes are left out.
+    """
     detokenizer, stop_strings = StreamingDetokenizer(tokenizer), StopStrings(stops)
     for token in tokens:
         if text := stop_strings.add(detokenizer.add(token)):
             yield text
         if stop_strings.found:
             return
-    if text := stop_strings.add(detokenizer.finish()) + stop_strings.finish():
+    if text := stop_strings.finish():
         yield text
 
 

@@ -84,9 +84,8 @@ class TextStream:
         self.text += self._stops.add(self._detokenizer.add(token))
 
     def finish(self) -> None:
-        """There are no more: add what was held back."""
+        """There are no more: add what might have become a stop string. A character without its last bytes is left out."""
         if not self.found:
-            self.text += self._stops.add(self._detokenizer.finish())
             self.text += self._stops.finish()
 
 
