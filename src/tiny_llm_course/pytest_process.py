@@ -22,6 +22,7 @@ _MEANING = {
     ),
     "SIGFPE": ": an integer was divided by zero",
 }
+_EXIT = 5  # seconds from the last event to the end of the process
 _USUAL = (0, 1, 5)  # exit codes: all tests passed, some failed, there were none
 
 
@@ -37,6 +38,7 @@ class PytestProcess:
         self.left: Counter[str] | None = None  # how many tests of each task it has still to run, once it knows
         self.running = ""  # the test that is running
         self.is_compiling = False  # whether it waits for a compiler
+        self.is_over = False  # all its tests are, and it has told what they found
         self.was_killed = False  # because it was to be ended
         self._about: dict[str, Any] | None = None
         self._pending = b""
@@ -68,6 +70,8 @@ class PytestProcess:
                     self.running, self._about = test, about
                 case {"event": "compiling", "file": file}:
                     self.is_compiling = bool(file)
+                case {"event": "end"}:
+                    self.is_over = True
                 case {"event": "result", "task": task} if self.left is not None:
                     self.running = ""
                     self.left[task] -= 1
@@ -81,14 +85,17 @@ class PytestProcess:
     def end(self, problem: str) -> tuple[str, dict[str, Any] | None]:
         """Wait for the end, and leave nothing behind that the process started.
 
-        problem: why it is to be ended now. Empty: it wrote its last event, and has a moment to end by itself.
+        problem: why it is to be ended now. Empty: it wrote its last event, and has a moment to end by itself. If all
+        tests are over, it may need longer: threads that never end keep Python from ending.
 
         Returns what went wrong, empty if nothing did, and what is known about the test that was running, if one was.
         """
         self.was_killed = bool(problem)
+        has_ended = False
         try:
             if not problem:
-                self._process.wait(timeout=5)
+                self._process.wait(timeout=_EXIT)
+                has_ended = True
         except subprocess.TimeoutExpired:
             pass
         finally:
@@ -96,7 +103,7 @@ class PytestProcess:
             os.close(self.descriptor)
         code = self._process.wait()
         with self._output:
-            if not self.running and code in _USUAL:
+            if not self.running and (code in _USUAL or (self.is_over and not has_ended)):
                 return problem, None
             self._output.seek(0)
             output = self._output.read().decode(errors="replace")

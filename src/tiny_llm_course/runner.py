@@ -216,7 +216,7 @@ def _listen(
             hangs = events == [] and monotonic() - process.heard > (COMPILING if process.is_compiling else patience)
             for event in events or []:
                 run.take(event)
-            if events is None or hangs:
+            if events is None or hangs or process.is_over:
                 processes.remove(process)
                 why = f"ended after {patience:g} seconds without an answer: is there a loop that never ends?"
                 run.end(process, why if hangs else "")

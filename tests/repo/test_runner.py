@@ -132,6 +132,16 @@ def test_a_process_that_hangs_is_ended_alone(folder, monkeypatch):
     assert run.seconds < 30
 
 
+def test_a_thread_that_never_ends_costs_no_test(folder):
+    """Python waits for the thread when it exits. The results are known by then."""
+    add(folder, 1, 3, "thread", "import threading; threading.Thread(target=threading.Event().wait).start()")
+    run = run_tests(DAYS, "tiny_llm", [], tests=folder, time_limit=60, jobs=2)
+    assert run.problem == ""
+    assert {outcome for _, _, outcome in shown(run)} == {"passed"}
+    assert len(run.results) == 5
+    assert run.seconds < 60
+
+
 @pytest.mark.parametrize("jobs", [1, 2])
 @pytest.mark.parametrize("why", ["deadline", "stop", "Ctrl-C"])
 def test_all_processes_are_ended(folder, why, jobs):
