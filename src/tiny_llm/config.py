@@ -1,16 +1,14 @@
 """What a checkpoint's configuration says of its model."""
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from .formats import check_quantization
+from .checkpoint_files import read_json
+from .config_check import check_config, check_eos, rope_settings
 
-__all__ = ["ModelConfig", "read_json"]
-
-_MODEL_TYPES = ("qwen2", "qwen3")
+__all__ = ["ModelConfig"]
 
 
 @dataclass(frozen=True)
@@ -52,11 +50,13 @@ class ModelConfig:
         """Take over the contents of config.json and generation_config.json.
 
         Raises:
-            ValueError: unknown model_type, missing keys (all are named), a feature that is not supported.
+            ValueError: unknown model_type, missing keys (all are named), a value that no model can have, a feature that
+                is not supported.
         """
-        _check_supported(config)
+        check_config(config)
         eos = (generation_config or {}).get("eos_token_id")
         eos = config.get("eos_token_id") if eos is None else eos
+        check_eos(eos)
         return cls(
             model_type=config["model_type"],
             vocab_size=config["vocab_size"],
@@ -67,55 +67,9 @@ class ModelConfig:
             num_key_value_heads=config.get("num_key_value_heads") or config["num_attention_heads"],
             head_dim=config.get("head_dim") or config["hidden_size"] // config["num_attention_heads"],
             max_position_embeddings=config["max_position_embeddings"],
-            rope_theta=_rope(config).get("rope_theta", 10000.0),
+            rope_theta=rope_settings(config).get("rope_theta", 10000.0),
             rms_norm_eps=config["rms_norm_eps"],
             tie_word_embeddings=config.get("tie_word_embeddings", False),
             eos_token_ids=tuple([eos] if isinstance(eos, int) else eos or ()),
             quantization=config.get("quantization"),
         )
-
-
-def read_json(path: Path) -> dict[str, Any]:
-    """The object in a JSON file.
-
-    Raises:
-        FileNotFoundError: there is no such file.
-        ValueError: the file does not hold a JSON object.
-    """
-    if not path.is_file():
-        raise FileNotFoundError(f"{path.parent} has no {path.name}")
-    try:
-        value = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:  # both bad JSON and bad UTF-8
-        raise ValueError(f"{path} is not JSON: {error}") from error
-    if not isinstance(value, dict):
-        raise ValueError(f"{path}: expected a JSON object, got {type(value).__name__}")
-    return value
-
-
-def _rope(config: Mapping[str, Any]) -> Mapping[str, Any]:
-    """RoPE's settings, which newer files keep under rope_parameters and older ones at the top and in rope_scaling."""
-    return {**config, **(config.get("rope_parameters") or {}), **(config.get("rope_scaling") or {})}
-
-
-def _check_supported(config: Mapping[str, Any]) -> None:
-    if config.get("model_type") not in _MODEL_TYPES:
-        raise ValueError(
-            f"model_type: expected qwen2 (Qwen2, Qwen2.5, QwQ, DeepSeek-R1-Distill-Qwen) or qwen3 (Qwen3 without "
-            f"experts), got {config.get('model_type')!r}; other architectures are not supported"
-        )
-    required = ["vocab_size", "hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads"]
-    required += ["max_position_embeddings", "rms_norm_eps"]
-    if missing := [key for key in required if not isinstance(config.get(key), int | float)]:
-        raise ValueError(f"expected numbers under {', '.join(missing)}, got none")
-    check_quantization(config)
-    rope = _rope(config)
-    found = {
-        "rope_type": (rope.get("type") or rope.get("rope_type") or "default", "default"),
-        "hidden_act": (config.get("hidden_act", "silu"), "silu"),
-        "attention_bias": (config.get("attention_bias", False) if config["model_type"] == "qwen3" else False, False),
-        "use_sliding_window": (config.get("use_sliding_window", False), False),
-    }
-    for name, (got, supported) in found.items():
-        if got != supported:
-            raise ValueError(f"{name}: expected {supported!r}, got {got!r}, which is not supported")

@@ -1,9 +1,11 @@
 """Checkpoints in formats that the course does not read: named, with what to do instead. Given."""
 
-import json
 from collections.abc import Mapping
 from pathlib import Path
+from reprlib import repr as short
 from typing import Any
+
+from .checkpoint_files import read_json
 
 __all__ = ["check_file", "check_folder", "check_quantization"]
 
@@ -13,6 +15,7 @@ _UNQUANTISED = (
     "expected weights that are not quantised, or that mlx-lm quantised (2, 3, 4, 5, 6 or 8 bits, mode affine). Take "
     "the model that it was made from, and quantise it with `./course main --bits 4`"
 )
+_GROUP_SIZES, _BITS = (16, 32, 64, 128), (2, 3, 4, 5, 6, 8)
 _METHODS = {
     "awq": "AWQ",
     "gptq": "GPTQ",
@@ -54,16 +57,17 @@ def check_quantization(config: Mapping[str, Any]) -> None:
     ours, theirs = config.get("quantization") or {}, config.get("quantization_config") or {}
     mode, method = ours.get("mode", "affine"), None if ours else theirs.get("quant_method")
     if mode != "affine":
-        raise ValueError(f"the weights are quantised in mlx-lm's mode {mode!r}; {_UNQUANTISED}")
+        raise ValueError(f"the weights are quantised in mlx-lm's mode {short(mode)}; {_UNQUANTISED}")
+    for settings in (ours, *(own for own in ours.values() if isinstance(own, Mapping))):
+        for name, known in (("group_size", _GROUP_SIZES), ("bits", _BITS)):
+            if (got := settings.get(name, known[0])) not in known:
+                raise ValueError(f"quantization: {name}: expected one of {known}, got {short(got)}")
     if method is not None:
-        raise ValueError(f"the weights are quantised by {_METHODS.get(method, repr(method))}; {_UNQUANTISED}")
+        raise ValueError(f"the weights are quantised by {_METHODS.get(str(method), short(method))}; {_UNQUANTISED}")
 
 
 def _adapters(path: Path, names: set[str]) -> str:
-    try:
-        base = json.loads((path / "adapter_config.json").read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise ValueError(f"{path / 'adapter_config.json'} is not JSON: {error}") from error
+    base = read_json(path / "adapter_config.json")
     model = base.get("base_model_name_or_path") or base.get("model") or "MODEL"
     if "adapters.safetensors" in names:  # mlx-lm's
         merge = f"`mlx_lm.fuse --model {model} --adapter-path {path} --save-path NEW`"

@@ -6,7 +6,8 @@ from typing import Any
 
 import mlx.core as mx
 
-from .config import ModelConfig, read_json
+from .checkpoint_files import shards
+from .config import ModelConfig
 
 __all__ = [
     "Weights",
@@ -32,6 +33,7 @@ def load_weights(path: Path, config: ModelConfig, dtype: mx.Dtype | None = None)
     """
     stored = read_safetensors(path)
     try:
+        _check_layers(stored, config.num_hidden_layers)
         weights = _rename(dequantize_weights(stored, config.quantization), config)
         _check_weights(weights, expected_shapes(config))
     except ValueError as error:
@@ -50,6 +52,7 @@ def load_quantized_weights(path: Path, config: ModelConfig) -> Weights:
     """
     stored = read_safetensors(path)
     try:
+        _check_layers(stored, config.num_hidden_layers)
         _check_quantized(stored, config.quantization)
         dense = _rename(dequantize_weights(stored, config.quantization), config)  # never computed: MLX is lazy
         _check_weights(dense, expected_shapes(config))
@@ -68,7 +71,7 @@ def layer_quantization(quantization: Mapping[str, Any] | None, layer: str) -> tu
 def read_safetensors(path: Path) -> Weights:
     """The arrays of model.safetensors, or of the files that model.safetensors.index.json names."""
     index = path / "model.safetensors.index.json"
-    files = _shards(index) if index.exists() else sorted(path.glob("*.safetensors"))
+    files = shards(index) if index.exists() else sorted(path.glob("*.safetensors"))
     if not files:
         raise FileNotFoundError(
             f"{path} has no .safetensors file, the only format of weights that is supported; if its model has .bin "
@@ -130,19 +133,12 @@ def _block_shapes(config: ModelConfig) -> dict[str, tuple[int, ...]]:
     return shapes | {"self_attn.q_norm.weight": (D,), "self_attn.k_norm.weight": (D,)}
 
 
-def _shards(index: Path) -> list[Path]:
-    weight_map = read_json(index).get("weight_map")
-    if not isinstance(weight_map, dict):
-        raise ValueError(f"{index}: expected an object under weight_map, got {type(weight_map).__name__}")
-    return [index.parent / name for name in sorted({str(name) for name in weight_map.values()})]
-
-
 def _read_file(file: Path) -> Weights:
     if not file.is_file():
-        raise FileNotFoundError(f"{file.parent} lacks {file.name}, which its index names")
+        raise FileNotFoundError(f"{file} is no file, or a link to a file that does not exist")
     try:
         weights = mx.load(str(file))
-    except RuntimeError as error:
+    except (RuntimeError, ValueError) as error:
         raise ValueError(f"{file} is damaged or not complete; fetch it again ({error})") from error
     assert isinstance(weights, dict)
     return weights
@@ -189,6 +185,15 @@ def _check_quantized(weights: Weights, quantization: Mapping[str, Any] | None) -
                 f"{layer}: expected 2, 4 or 8 bits in groups of 32, 64 or 128, got {bits} in groups of {group_size}, "
                 "which cannot be left packed: `--layers plain` makes it dense"
             )
+
+
+def _check_layers(weights: Weights, num_hidden_layers: int) -> None:
+    """Before there is a list of all the weights that a configuration asks for, which may be endless."""
+    stored = {name.split(".")[2] for name in weights if name.startswith("model.layers.")}
+    if num_hidden_layers > len(stored):
+        raise ValueError(
+            f"num_hidden_layers: expected at most {len(stored)}, as the files have, got {num_hidden_layers}"
+        )
 
 
 def _check_weights(weights: Weights, expected: Mapping[str, tuple[int, ...]]) -> None:

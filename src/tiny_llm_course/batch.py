@@ -29,6 +29,8 @@ __all__ = ["batch"]
 
 MOST_EMPTY = 3  # steps without a token, one behind the other: more means that there will never be one
 
+_OF_ALL = (FloatingPointError, NotImplementedError)  # logits that are not finite; a stub
+
 
 def batch(
     file: Annotated[
@@ -201,8 +203,9 @@ class _Run:
         self.results.add(_result(asked.id, "", "error", length, 0) | {"error": str(error)})
 
     def _write(self, request: Any) -> None:
-        """A result; but what is wrong with a learner's own code is wrong for all requests, and is shown."""
-        if request.error is not None and (is_learners(request.error) or isinstance(request.error, NotImplementedError)):
+        """A result; but what is wrong with the model or with a learner's own code is wrong for all requests, and is
+        shown."""
+        if isinstance(request.error, _OF_ALL) or (request.error is not None and is_learners(request.error)):
             raise request.error
         self.ended += len(request.output)
         result = _result(request.id, request.text.text, request.finish_reason, len(request.prompt), len(request.output))

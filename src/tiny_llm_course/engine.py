@@ -22,6 +22,7 @@ BITS = (2, 4, 8)
 DTYPES = ("float32", "bfloat16", "float16")
 LAYERS = ("plain", "kernels", "tuned")
 MOST_THREADS = 256
+MOST_LETTERS = 1_000  # of what is told of a damaged model
 _ATTENTION = "attention"  # the kernel that the cache calls
 
 
@@ -134,7 +135,7 @@ class Engine:
         except (OSError, ValueError) as error:
             if is_learners(error):
                 raise
-            raise CommandError("bad_model", option=self._option, reason=error, exit_code=1) from None
+            raise CommandError("bad_model", option=self._option, reason=_short(error), exit_code=1) from None
         if wanted.bits is not None:
             self._module("quantize").quantize_model(model, bits=wanted.bits)
         return model, tokenizer
@@ -145,7 +146,7 @@ class Engine:
             return False
         quantization = self._module("config").ModelConfig.from_pretrained(path).quantization
         if quantization and self._wanted.bits is not None:
-            raise CommandError("bits_packed", bits=quantization["bits"])
+            raise CommandError("bits_packed", bits=quantization.get("bits", 4))
         return bool(quantization)
 
     def _check_weights(self) -> None:
@@ -170,6 +171,12 @@ class Engine:
     def _report(self, written: Collection[str], names: Collection[str]) -> None:
         if missing := [name for name in names if not self._is_written(name)]:
             say(Messages()("engine_plain", names=", ".join(missing)))
+
+
+def _short(error: Exception) -> str:
+    """What it says: names in a damaged checkpoint may be as long as the file."""
+    said = str(error)
+    return said if len(said) <= MOST_LETTERS else f"{said[:MOST_LETTERS]} …"
 
 
 def check_threads(count: int) -> None:

@@ -175,6 +175,7 @@ class Session:
             self._engine = Engine(settings.wanted)
             advised = {k: v for k, v in self._engine.sampling.items() if k not in settings.given}
             self._sampler = _sampler(sampler, COURSE_SAMPLING | advised | settings.given)
+        self._check_finite = import_module(f"{package}.finite").check_finite
         self.sampling = _in_words(advised)
         self._tokenizer = self._engine.tokenizer
         self.thinking = import_module(f"{package}.thinking").Thinking(self._tokenizer)
@@ -211,7 +212,7 @@ class Session:
     def _reply(self, reply: Reply, prompt: list[int]) -> Reply:
         thinking, shown = ShownThinking(), output(sys.stdout)
         try:
-            tokens = reply.watch(self._engine.tokens(prompt, self._sampler, reply.max_tokens))
+            tokens = reply.watch(self._engine.tokens(prompt, self._checked_sampler, reply.max_tokens))
             with needing(self._settings.needs):
                 answer = tokens if reply.thoughts is None else thinking.without(tokens, reply.thoughts)
                 for text in self._generate.stream_text(answer, self._tokenizer, self._settings.stops):
@@ -227,6 +228,11 @@ class Session:
             if reply.text and not reply.text.endswith("\n"):
                 print(flush=True)
         return reply
+
+    def _checked_sampler(self, logits: Any, tokens: Any) -> Any:
+        """Raises FloatingPointError where there is nothing to choose from."""
+        self._check_finite(logits)
+        return self._sampler(logits, tokens)
 
     @property
     def has_cache(self) -> bool:

@@ -4,7 +4,7 @@ import math
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from .config import read_json
+from .checkpoint_files import read_json
 
 __all__ = ["Sampling", "sampling_defaults"]
 

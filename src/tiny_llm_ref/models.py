@@ -18,6 +18,7 @@ from .positional_encoding import RoPE
 from .quantize import QuantizedEmbedding, QuantizedLinear
 from .qwen2 import CausalLM, Qwen2Attention, TransformerBlock
 from .qwen3 import Qwen3Attention
+from .tokenizer import load_tokenizer
 from .weights import layer_quantization, load_quantized_weights, load_weights
 
 __all__ = ["build_model", "load", "load_model", "load_quantized", "load_quantized_model", "resolve"]
@@ -36,7 +37,8 @@ def load(name_or_path: str | Path, dtype: mx.Dtype | None = None) -> tuple[Causa
         ValueError: the checkpoint is damaged or of a kind that is not supported.
     """
     path = resolve(name_or_path)
-    return load_model(path, dtype), _load_tokenizer(path)
+    model = load_model(path, dtype)
+    return model, load_tokenizer(path, model.config.vocab_size)
 
 
 def load_model(path: Path, dtype: mx.Dtype | None = None) -> CausalLM:
@@ -52,7 +54,8 @@ def load_quantized(name_or_path: str | Path) -> tuple[CausalLM, Any]:
         FileNotFoundError, ValueError: as `load` does; the checkpoint is not quantised, or to other than 2, 4 or 8 bits.
     """
     path = resolve(name_or_path)
-    return load_quantized_model(path), _load_tokenizer(path)
+    model = load_quantized_model(path)
+    return model, load_tokenizer(path, model.config.vocab_size)
 
 
 def load_quantized_model(path: Path) -> CausalLM:
@@ -153,17 +156,6 @@ def resolve(name_or_path: str | Path) -> Path:
         )
     check_folder(path)
     return path
-
-
-def _load_tokenizer(path: Path) -> Any:
-    if not (path / "tokenizer.json").is_file():  # mlx-lm would make one that turns every text into no tokens
-        raise FileNotFoundError(f"{path} has no tokenizer.json")
-    from mlx_lm.tokenizer_utils import load as load_tokenizer  # takes more than a second to import
-
-    try:
-        return load_tokenizer(path)
-    except Exception as error:  # damaged files raise many kinds
-        raise ValueError(f"{path}: its tokenizer cannot be loaded: {type(error).__name__}: {error}") from error
 
 
 def _download(name: str) -> Path:

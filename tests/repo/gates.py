@@ -32,11 +32,13 @@ Definition: TypeAlias = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
 # A module imports from rows above its own only.
 LAYERS = """
     __init__
-    basics foundations kernels
+    basics finite foundations kernels
     attention positional_encoding layer_norm embedding mlp
-    kv_cache formats
+    kv_cache checkpoint_files
+    formats
+    config_check
     config
-    costs generation_config
+    costs generation_config tokenizer
     qwen2
     qwen3
     quantize

@@ -153,7 +153,7 @@ BROKEN = {
     ),
     # the tokenizer
     "no tokenizer.json": (delete("tokenizer.json"), "has no tokenizer.json"),
-    "tokenizer.json not JSON": (write("tokenizer.json", b"{"), "its tokenizer cannot be loaded: JSONDecodeError"),
+    "tokenizer.json not JSON": (write("tokenizer.json", b"{"), "tokenizer.json is not JSON"),
     "tokenizer.json of another kind": (write("tokenizer.json", b'{"a": 1}'), "its tokenizer cannot be loaded: "),
     # files of weights
     "no weights": (delete(WEIGHTS), "has no .safetensors file, the only format of weights that is supported"),
@@ -196,7 +196,10 @@ BROKEN = {
         write(INDEX, b'{"weight_map": [1]}'),
         f"{INDEX}: expected an object under weight_map, got list",
     ),
-    "index with numbers": (write(INDEX, b'{"weight_map": {"a": 1}}'), "lacks 1, which its index names"),
+    "index with numbers": (
+        write(INDEX, b'{"weight_map": {"a": 1}}'),
+        f"{INDEX}: expected names of .safetensors files in the same folder, got '1'",
+    ),
     # weights
     "one missing": (
         edit_weights(drop="layers.1.self_attn.k_norm"),

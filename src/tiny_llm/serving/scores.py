@@ -11,6 +11,8 @@ from .request import Request
 
 __all__ = ["Logprob", "ScoreParams", "Scored", "Scores", "score"]
 
+_LEAST = -9999.0  # what OpenAI's API says of a token that is as good as impossible
+
 
 @dataclass(frozen=True)
 class Logprob:
@@ -77,7 +79,7 @@ class Scores:
     @staticmethod
     def _scored(logits: mx.array, chosen: int, num_top: int) -> Scored:
         scores = logits[0].astype(mx.float32)
-        logprobs = np.array(scores - mx.logsumexp(scores))
+        logprobs = np.maximum(np.array(scores - mx.logsumexp(scores)), _LEAST)
         likeliest = np.argsort(-logprobs, kind="stable")[:num_top].tolist()
         top = [Logprob(token, float(logprobs[token])) for token in likeliest]
         return Scored(Logprob(chosen, float(logprobs[chosen])), top)

@@ -6,6 +6,7 @@ import mlx.core as mx
 import numpy as np
 from numpy.typing import NDArray
 
+from ..finite import check_finite
 from ..sampler import apply_min_p, apply_repetition_penalty, apply_top_k, apply_top_p, greedy
 from .request import SamplingParams
 
@@ -18,7 +19,11 @@ def probabilities(params: SamplingParams, logits: mx.array, tokens: Sequence[Seq
     """What a sampler with these parameters draws from: for temperature 0, all of it on the likeliest token.
 
     Shapes: logits: N x V, tokens: N times all tokens so far -> N x V.
+
+    Raises:
+        FloatingPointError: of `check_finite`.
     """
+    check_finite(logits)
     if params.repetition_penalty != 1:
         rows = [
             apply_repetition_penalty(logits[i : i + 1], mx.array([list(tokens[i])]), params.repetition_penalty)

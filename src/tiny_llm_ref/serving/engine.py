@@ -6,6 +6,7 @@ from typing import Protocol
 
 import mlx.core as mx
 
+from ..finite import check_finite
 from ..qwen2 import CausalLM
 from .batch import Batch, Chunk
 from .cache import RequestCache
@@ -46,7 +47,11 @@ def next_token(request: Request, logits: mx.array) -> int:
     """What a request's own sampler chooses.
 
     Shapes: logits: 1 x V, after all tokens of the request.
+
+    Raises:
+        FloatingPointError: of `check_finite`.
     """
+    check_finite(logits)
     return int(request.sampler(logits, mx.array([request.tokens]))[0])
 
 

@@ -1,0 +1,53 @@
+"""The files of a checkpoint directory, which may be damaged, and are somebody else's. Given."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+__all__ = ["read_json", "shards"]
+
+_MOST_BYTES = 100_000_000  # of a JSON file; the largest tokenizers have a third of that
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """The object in a JSON file.
+
+    Raises:
+        FileNotFoundError: there is no such file.
+        ValueError: the file does not hold a JSON object, or is larger or more deeply nested than any checkpoint needs.
+    """
+    if not path.is_file():
+        raise FileNotFoundError(f"{path.parent} has no {path.name}")
+    if (size := path.stat().st_size) > _MOST_BYTES:
+        raise ValueError(f"{path}: expected at most {_MOST_BYTES:,} bytes, got {size:,}")
+    try:
+        value = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:  # both bad JSON and bad UTF-8
+        raise ValueError(f"{path} is not JSON: {error}") from error
+    except RecursionError:
+        raise ValueError(f"{path}: expected a few levels of brackets, got too many to read") from None
+    if not isinstance(value, dict):
+        raise ValueError(f"{path}: expected a JSON object, got {type(value).__name__}")
+    return value
+
+
+def shards(index: Path) -> list[Path]:
+    """The files of weights that model.safetensors.index.json names, all of them in its own folder.
+
+    Only the index is checked, because it comes from whoever made the checkpoint. A file may be a link to anywhere:
+    downloads of Hugging Face are links into a folder `blobs`.
+
+    Raises:
+        FileNotFoundError: a file is missing.
+        ValueError: the index is damaged, or names a file outside of its folder.
+    """
+    weight_map = read_json(index).get("weight_map")
+    if not isinstance(weight_map, dict):
+        raise ValueError(f"{index}: expected an object under weight_map, got {type(weight_map).__name__}")
+    names = sorted({str(name) for name in weight_map.values()})
+    for name in names:
+        if "/" in name or not name.endswith(".safetensors"):
+            raise ValueError(f"{index}: expected names of .safetensors files in the same folder, got {name[:100]!r}")
+        if not (index.parent / name).is_file():
+            raise FileNotFoundError(f"{index.parent} lacks {name}, which its index names")
+    return [index.parent / name for name in names]

@@ -1,0 +1,70 @@
+"""A checkpoint's tokenizer, which is mlx-lm's. Given."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from .checkpoint_files import read_json
+
+__all__ = ["load_tokenizer"]
+
+_MOST_ADDED, _LONGEST_ADDED = 20_000, 1_000  # tokens besides the vocabulary, and letters of one
+_MOST_BYTES = 4_000_000  # of the small files, the longest of which lists the added tokens once more
+_SMALL = ("tokenizer_config.json", "special_tokens_map.json", "added_tokens.json", "chat_template.jinja")
+_HELLO = [{"role": "user", "content": "Hello"}]
+
+
+def load_tokenizer(path: Path, vocab_size: int) -> Any:
+    """The tokenizer of a checkpoint directory, with `encode`, `decode`, `apply_chat_template`.
+
+    vocab_size: of the model.
+
+    Raises:
+        FileNotFoundError: there is no tokenizer.json.
+        ValueError: its files are damaged, or those of another model; they would take minutes to load; its chat template
+            is no template.
+    """
+    _check_files(path)
+    from mlx_lm.tokenizer_utils import load  # takes more than a second to import
+
+    try:
+        tokenizer = load(path)
+        _check_tokens(tokenizer, vocab_size)
+        _check_template(tokenizer)
+    except Exception as error:  # damaged files raise many kinds
+        raise ValueError(f"{path}: its tokenizer cannot be loaded: {type(error).__name__}: {error}") from error
+    return tokenizer
+
+
+def _check_files(path: Path) -> None:
+    """Added tokens become a search for all of them at once: building it takes a second for each million letters."""
+    file = path / "tokenizer.json"
+    added = read_json(file).get("added_tokens") or []
+    if not isinstance(added, list) or len(added) > _MOST_ADDED:
+        raise ValueError(f"{file}: added_tokens: expected a list of at most {_MOST_ADDED:,} tokens")
+    contents = [str(token.get("content", "")) for token in added if isinstance(token, Mapping)]
+    if (longest := max(map(len, contents), default=0)) > _LONGEST_ADDED:
+        raise ValueError(f"{file}: added_tokens: expected at most {_LONGEST_ADDED:,} letters in each, got {longest:,}")
+    for name in _SMALL:
+        if (path / name).exists() and (size := (path / name).stat().st_size) > _MOST_BYTES:
+            raise ValueError(f"{path / name}: expected at most {_MOST_BYTES:,} bytes, got {size:,}")
+
+
+def _check_tokens(tokenizer: Any, vocab_size: int) -> None:
+    if not tokenizer.encode("a"):
+        raise ValueError("expected a vocabulary, got one that turns text into no tokens")
+    if (highest := max(tokenizer.get_vocab().values())) >= vocab_size:
+        raise ValueError(f"expected token ids below the model's vocab_size, {vocab_size}, got {highest}")
+
+
+def _check_template(tokenizer: Any) -> None:
+    """A template may refuse a conversation, but it has to be one."""
+    if not tokenizer.has_chat_template:
+        return
+    from jinja2 import TemplateError
+
+    try:
+        tokenizer.apply_chat_template(_HELLO, add_generation_prompt=True, tokenize=False)
+    except Exception as error:
+        if type(error) is not TemplateError:  # that of its own `raise_exception`
+            raise ValueError(f"chat_template: {type(error).__name__}: {error}") from error
