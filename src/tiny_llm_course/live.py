@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections import deque
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
 from time import perf_counter
 from typing import Any
 
@@ -40,7 +40,12 @@ class _Speed:
 
 
 class Live:
-    """An observer that counts, and looks at an engine when it is asked to, between two steps."""
+    """An observer that counts, and looks at an engine when it is asked to, between two steps.
+
+    ended: what a `Metrics` remembers of requests that are over.
+    """
+
+    ended: Iterable[Any] = ()
 
     def __init__(self, clock: Callable[[], float] = perf_counter) -> None:
         self._clock, self._speed = clock, _Speed()
@@ -73,6 +78,7 @@ class Live:
             "waiting": [{"id": request.id, "prompt": len(request.prompt)} for request in scheduler.waiting],
             "slots": scheduler.max_running,
             "pages": _pages(scheduler),
+            "finished": [_finished(each) for each in self.ended],
         }
 
     def _about(self, request: Any, cache: Any) -> dict[str, Any]:
@@ -95,6 +101,15 @@ class Live:
                 before = found
                 yield json.dumps(found)
             await asyncio.sleep(INTERVAL)
+
+
+def _finished(ended: Any) -> dict[str, Any]:
+    rounded = {"first": _rounded(ended.first, 3), "rate": _rounded(ended.rate, 1)}
+    return {name: getattr(ended, name) for name in ("id", "prompt", "output", "reason")} | rounded
+
+
+def _rounded(value: float | None, digits: int) -> float | None:
+    return None if value is None else round(value, digits)
 
 
 def _pages(scheduler: Any) -> dict[str, Any] | None:

@@ -162,6 +162,7 @@ class _Service:
     def _make_engine(self, metrics: Any) -> Any:
         """In the engine's thread, which is the only one that may use what it makes."""
         self._serving = Serving(self._options, self._words, days=(SERVER,))
+        self._live.ended = metrics.ended
         return self._serving.engine(observers=[metrics, self._live])
 
     def _module(self, name: str) -> Any:

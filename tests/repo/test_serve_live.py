@@ -7,6 +7,7 @@ from test_serving import pages, small_model
 
 from tiny_llm_course.live import WINDOW, Live
 from tiny_llm_ref.serving.engine import Engine
+from tiny_llm_ref.serving.metrics import Metrics
 from tiny_llm_ref.serving.preempting_scheduler import PreemptingScheduler
 from tiny_llm_ref.serving.request import Request, SamplingParams
 
@@ -16,12 +17,15 @@ class Watched:
 
     def __init__(self) -> None:
         self.now = 100.0
-        self.live = Live(clock=lambda: self.now)
+        self.live, self.metrics = Live(clock=lambda: self.now), Metrics(clock=lambda: self.now)
+        self.live.ended = self.metrics.ended
         scheduler = PreemptingScheduler(pages(2, 60, 4), 3, 8)
-        self.engine = Engine(small_model(), scheduler, [self.live], is_checked=True)
+        self.engine = Engine(small_model(), scheduler, [self.metrics, self.live], is_checked=True)
 
     def add(self, id: str, count: int) -> None:
-        self.engine.add(Request(id, [3, 1, 4, 1, 5], SamplingParams(count, ignore_eos=True)))
+        request = Request(id, [3, 1, 4, 1, 5], SamplingParams(count, ignore_eos=True))
+        self.engine.add(request)
+        self.metrics.arrive(request)
 
     def step(self, seconds: float, count: int = 1) -> None:
         """So many steps, each of which takes so long."""
@@ -71,3 +75,27 @@ def test_an_hour_without_work_is_no_slow_step() -> None:
     watched.add("b", 20)
     watched.step(0.125, 3)
     assert watched.rate == 8
+
+
+def test_requests_that_are_over() -> None:
+    """The newest first, and the last eight."""
+    watched = Watched()
+    watched.add("a", 3)
+    watched.now += 2
+    watched.step(0.5, 3)
+    watched.add("b", 20)
+    watched.step(0.25, 2)
+    watched.engine.abort("b")
+    watched.add("c", 9)
+    watched.engine.abort("c")
+    assert watched.live.look(watched.engine)["finished"] == [
+        {"id": "c", "prompt": 5, "output": 0, "reason": "abort", "first": None, "rate": None},
+        {"id": "b", "prompt": 5, "output": 2, "reason": "abort", "first": 0.25, "rate": 4.0},
+        {"id": "a", "prompt": 5, "output": 3, "reason": "length", "first": 2.5, "rate": 2.0},
+    ]
+    for number in range(9):
+        watched.add(str(number), 1)
+        watched.step(1)
+    finished = watched.live.look(watched.engine)["finished"]
+    assert [request["id"] for request in finished] == [*"87654321"]
+    assert [request["rate"] for request in finished] == [None] * 8

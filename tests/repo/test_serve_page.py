@@ -6,6 +6,7 @@ import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Literal
 
 import pytest
 from playwright.sync_api import Browser, Page, expect, sync_playwright
@@ -83,6 +84,117 @@ def test_the_page(server: Running, browser: Browser, locale: str, size: str, tmp
     page.locator("#language").click()
     expect(page.locator("#send")).to_have_text({"ja": "Send", "en": "送信"}[locale])
     assert problems == []
+    page.close()
+
+
+# The contrast of each text with what is behind it (WCAG 2, 1.4.3), as the browser computes colours.
+CONTRASTS = """() => {
+  const parse = (colour) => { const [r, g, b, a = 1] = colour.match(/[\\d.]+/g).map(Number); return [r, g, b, a]; };
+  const over = (front, back) => [0, 1, 2].map((i) => front[3] * front[i] + (1 - front[3]) * back[i]);
+  const luminance = (colour) => colour.slice(0, 3).map((x) => x / 255)
+    .map((x) => (x <= 0.04045 ? x / 12.92 : ((x + 0.055) / 1.055) ** 2.4))
+    .reduce((sum, x, i) => sum + x * [0.2126, 0.7152, 0.0722][i], 0);
+  const canvas = document.body.appendChild(document.createElement("p"));
+  canvas.style.color = "Canvas";
+  const page = parse(getComputedStyle(canvas).color);
+  canvas.remove();
+  const found = [];
+  for (const element of document.querySelectorAll("body *")) {
+    const own = [...element.childNodes].some((node) => node.nodeType === 3 && node.data.trim());
+    const kinds = [...(own ? [null] : []), ...(element.placeholder ? ["::placeholder"] : [])];
+    for (const kind of element.checkVisibility() ? kinds : []) {
+      let back = page;
+      const around = [];
+      for (let parent = element; parent; parent = parent.parentElement) around.unshift(getComputedStyle(parent));
+      for (const style of around) back = over(parse(style.backgroundColor), back);
+      const [r, g, b, a] = parse(getComputedStyle(element, kind).color);
+      const front = over([r, g, b, around.reduce((product, style) => product * style.opacity, a)], back);
+      const lights = [luminance(front), luminance(back)].sort((a, b) => b - a);
+      found.push([(lights[0] + 0.05) / (lights[1] + 0.05), element.tagName + (kind ?? ""), element.textContent]);
+    }
+  }
+  return found;
+}"""
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_contrast(server: Running, browser: Browser, scheme: Literal["light", "dark"]) -> None:
+    page = opened(browser, server.url, "en", 900, 800, [])
+    page.emulate_media(color_scheme=scheme)
+    expect(page.locator("#model")).to_have_text("story")
+    page.locator("#most").fill("5")
+    page.locator("#text").fill("Hello.")
+    page.locator("#text").press("Enter")
+    expect(page.locator("#finished tr")).not_to_have_count(0)
+    page.locator("#most").fill("5000")
+    page.locator("#text").fill("Again.")
+    page.locator("#text").press("Enter")
+    expect(page.locator("#talk p.problem")).to_be_visible()
+    found = page.evaluate(CONTRASTS)
+    assert {"P", "BUTTON", "TD", "TEXTAREA::placeholder"} <= {name for _, name, _ in found}
+    assert [text for text in found if text[0] < 4.5] == []
+    page.close()
+
+
+SHOWN = """lengths => {
+  const running = lengths.map(([prompt, output], i) =>
+    ({ id: `${i}`, prompt, output, stored: prompt + output, chunk: 1, drafted: 0, accepted: 0 }));
+  show({ steps: 1, preempted: 0, rate: 5, running, waiting: [], slots: 16, pages: null, finished: [] });
+  const width = (element) => element.getBoundingClientRect().width;
+  const part = (bar) => [...bar.children].reduce((sum, piece) => sum + width(piece), 0) / width(bar);
+  return [[...document.querySelectorAll(".bar")].map(part), document.querySelector("#scale").textContent];
+}"""
+
+
+def test_bars_compare_requests(server: Running, browser: Browser) -> None:
+    """All of them have the same scale, which the page says, however long the longest is."""
+    page = opened(browser, server.url, "en", 900, 800, [])
+    for lengths, scale in (([[16, 16], [4, 4]], 64), ([[100, 412], [64, 64], [30, 2]], 512), ([[40_000, 1]], 65_536)):
+        widths, told = page.evaluate(SHOWN, lengths)
+        assert widths == pytest.approx([sum(length) / scale for length in lengths], abs=0.01)
+        assert told == f"the whole width is {scale} tokens"
+    page.close()
+
+
+@pytest.mark.parametrize("locale", ["en", "ja"])
+def test_requests_that_are_over(server: Running, browser: Browser, locale: str) -> None:
+    """With what somebody waited; also those of other clients."""
+    asked = {"model": "story", "prompt": "Once", "extra_body": {"ignore_eos": True}}
+    server.client().completions.create(**asked, max_tokens=1)
+    server.client().completions.create(**asked, max_tokens=40)
+    page = opened(browser, server.url, locale, 390, 800, [])
+    seconds, end = {"en": ("s", "at its limit"), "ja": ("秒", "上限")}[locale]
+    rows = page.locator("#finished tr")
+    expect(rows.nth(0)).to_have_text(re.compile(rf"^[0-9a-f]{{8}}\d+ \+ 40\d+\.\d\d {seconds}[\d.]+{end}$"))
+    expect(rows.nth(1)).to_have_text(re.compile(rf"^[0-9a-f]{{8}}\d+ \+ 1\d+\.\d\d {seconds}–{end}$"))
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390
+    page.close()
+
+
+def test_a_new_chat_while_an_answer_comes(server: Running, browser: Browser) -> None:
+    """It begins with an empty conversation, and the request that runs is ended."""
+    page = opened(browser, server.url, "en", 900, 800, [])
+    expect(page.locator("#model")).to_have_text("story")
+    page.locator("#temperature").fill("0")
+    page.locator("#most").fill("900")
+    page.locator("#text").fill("Tell me a long story.")
+    page.locator("#text").press("Enter")
+    expect(page.locator("#talk p:not(.user)")).not_to_be_empty()
+    page.locator("#clear").click()
+    expect(page.locator("#talk p")).to_have_count(0)
+    expect(page.locator("#finished tr").first).to_contain_text("stopped")
+    page.locator("#most").fill("3")
+    page.locator("#text").fill("Hello.")
+    with page.expect_request("**/v1/chat/completions") as asked:
+        page.locator("#send").click()
+    assert asked.value.post_data_json["messages"] == [{"role": "user", "content": "Hello."}]
+    expect(page.locator("#send")).to_be_visible()
+    expect(page.locator("#talk p")).to_have_count(2)
+    page.locator("#text").fill("And then?")
+    with page.expect_request("**/v1/chat/completions") as asked:
+        page.locator("#send").click()
+    contents = [message["content"] for message in asked.value.post_data_json["messages"]]
+    assert [contents[0], contents[2]] == ["Hello.", "And then?"]
     page.close()
 
 

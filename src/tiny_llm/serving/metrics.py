@@ -1,5 +1,6 @@
 """What a server tells of itself, in Prometheus' form. Given."""
 
+from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from time import perf_counter
@@ -12,18 +13,37 @@ from .batch import Batch
 from .engine import Engine
 from .request import FinishReason, Request
 
-__all__ = ["Metrics"]
+__all__ = ["Ended", "Metrics"]
 
 _FIRST = (0.01, 0.03, 0.1, 0.3, 1, 3, 10, 30, 100)  # seconds to the first token
 _BETWEEN = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1, 3)  # seconds between two tokens
 _REASONS = "Requests that are over. abort: the client left, or the server ended. error: the request or a step failed."
 
 
+_MOST_ENDED = 8  # requests that are remembered
+
+
+@dataclass(frozen=True)
+class Ended:
+    """A request that is over. first: seconds from its arrival to its first token; None: it had none. rate: tokens per
+    second after the first; None: there was no second one."""
+
+    id: str
+    prompt: int
+    output: int
+    reason: FinishReason
+    first: float | None
+    rate: float | None
+
+
 @dataclass
 class _Progress:
-    """Of a request that is served. last: when it came, or had its last token."""
+    """Of a request that is served. arrival: when it came. first: when it had its first token. last: when it came, or
+    had its last token."""
 
+    arrival: float
     last: float
+    first: float | None = None
     num_output: int = 0
     num_drafted: int = 0
     num_accepted: int = 0
@@ -32,11 +52,13 @@ class _Progress:
 class Metrics:
     """An observer of an engine, in whose thread all of it runs but `text`.
 
-    cached: of each request, how many tokens of its prompt did not have to be computed.
+    cached: of each request, how many tokens of its prompt did not have to be computed. ended: the last requests that
+    are over, the newest first.
     """
 
     def __init__(self, clock: Callable[[], float] = perf_counter):
         self.cached: WeakKeyDictionary[Request, int] = WeakKeyDictionary()
+        self.ended: deque[Ended] = deque(maxlen=_MOST_ENDED)
         self._served: WeakKeyDictionary[Request, _Progress] = WeakKeyDictionary()
         self._clock = clock
         self._registry = registry = CollectorRegistry()
@@ -62,7 +84,8 @@ class Metrics:
 
     def arrive(self, request: Request) -> None:
         """A request was given to the engine."""
-        self._served[request] = _Progress(self._clock())
+        now = self._clock()
+        self._served[request] = _Progress(now, now)
 
     def on_step(self, engine: Engine, batch: Batch, touched: Sequence[Request]) -> None:
         self._preempted.inc(len(batch.preempted))
@@ -98,11 +121,16 @@ class Metrics:
             ("accepted", request.num_accepted - progress.num_accepted),
         ):
             self._tokens.labels(kind).inc(more)
-        self._served[request] = _Progress(now, len(request.output), request.num_drafted, request.num_accepted)
+        first = now if progress.first is None else progress.first
+        self._served[request] = _Progress(
+            progress.arrival, now, first, len(request.output), request.num_drafted, request.num_accepted
+        )
 
     def _end(self, request: Request) -> None:
-        if self._served.pop(request, None) is not None:
+        progress = self._served.pop(request, None)
+        if progress is not None and request.finish_reason is not None:
             self._requests.labels(request.finish_reason).inc()
+            self.ended.appendleft(_ended(request, request.finish_reason, progress))
 
     def _look_at(self, engine: Engine) -> None:
         scheduler = engine.scheduler
@@ -115,3 +143,16 @@ class Metrics:
             self._pages.labels("free").set(pool.num_free)
             self._pages.labels("cached").set(kept)
             self._pages.labels("used").set(pool.num_pages - pool.num_free - kept)
+
+
+def _ended(request: Request, reason: FinishReason, progress: _Progress) -> Ended:
+    count, first = len(request.output), progress.first
+    taken = 0.0 if first is None else progress.last - first
+    return Ended(
+        request.id,
+        len(request.prompt),
+        count,
+        reason,
+        None if first is None else first - progress.arrival,
+        (count - 1) / taken if taken > 0 else None,
+    )
