@@ -44,10 +44,11 @@ def photograph(server: Running, browser: Browser, language: str) -> None:
     with ThreadPoolExecutor(2) as pool:
         others = [pool.submit(ask, server, message) for message in (MESSAGE, "Tell me a story about a big dog.") * 6]
         expect(page.locator("#slots .row").first).to_be_visible()
+        expect(page.locator("#finished tr").nth(2)).to_be_visible(timeout=60_000)
         page.locator("#text").press("Enter")
         expect(page.locator("#talk p:not(.user)")).to_have_text(re.compile(".{60}"))
         file = IMAGES / f"d7_page{'' if language == 'en' else '.' + language}.png"
-        page.screenshot(path=file)
+        page.screenshot(path=file, full_page=True)
         for other in others:
             other.result()
     print(f"wrote {file.relative_to(ROOT)}")

@@ -12,12 +12,15 @@ import mlx.core as mx
 import numpy as np
 import pytest
 from click.testing import Result
+from learner import run_python
 from test_checkpoints import INDEX, WEIGHTS, Change, delete, edit, edit_weights, write
 from typer.testing import CliRunner
 
 from tiny_llm_course.commands import app
 from tiny_llm_models import bundled
 from tiny_llm_ref.models import load_model
+from tiny_llm_ref.serving.request import Request, SamplingParams
+from tiny_llm_ref.serving.scores import ScoreParams, score
 
 ADDED = {"single_word": False, "lstrip": False, "rstrip": False, "normalized": False, "special": True}
 TEMPLATE = "tokenizer_config.json"
@@ -287,3 +290,23 @@ def test_logits_in_japanese(folder: Path) -> None:
     not_finite(float("nan"))(folder)
     result = CliRunner().invoke(app, ["main", "--model", str(folder), "--prompt", "a", "--lang", "ja"])
     assert "ロジットに NaN か無限大があります" in result.stderr
+
+
+def test_logits_of_own_code(folder: Path, tmp_path: Path) -> None:
+    """A learner's code may be what is wrong. In a process: --fill changes the learner's package."""
+    not_finite(float("nan"))(folder)
+    words = ["-m", "tiny_llm_course", "main", "--impl", "mine", "--fill", "--model", str(folder), "--prompt", "Once"]
+    result = run_python([*words, "--lang", "en"], tmp_path, os.environ, timeout=120)
+    assert result.returncode == 1
+    (line,) = result.stderr.splitlines()
+    assert line.startswith("error: the model's logits are not finite: your code computes NaN or infinity somewhere, or")
+
+
+def test_probabilities_are_json() -> None:
+    """However far apart logits are: OpenAI's API has -9999 for what is as good as impossible."""
+    request = Request("a", [1], SamplingParams(1))
+    scores = score(request, ScoreParams(num_top=2))
+    assert scores is not None
+    request.sampler(mx.array([[3e38, -3e38]]), mx.array([[1]]))
+    (found,) = scores.found
+    assert [each.logprob for each in found.top] == [0.0, -9999.0]
