@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from importlib import import_module
 from importlib.util import find_spec
 from typing import Any
@@ -103,7 +104,11 @@ class Serving:
         self.model, self.tokenizer = self._loaded.model, self._loaded.tokenizer
         self.context: int = self.model.config.max_position_embeddings
         self.sampling = self._loaded.sampling
-        self._thinking = import_module(f"{self._package}.thinking").Thinking(self.tokenizer)
+
+    @cached_property
+    def _thinking(self) -> Any:
+        """Not of a server, which fills in the chat template in a process of its own."""
+        return import_module(f"{self._package}.thinking").Thinking(self.tokenizer)
 
     def encode(self, prompt: str | Sequence[Mapping[str, str]]) -> list[int]:
         """The tokens of a text as it is, or of messages that are to be answered. Thinking is off where it can be.

@@ -12,8 +12,9 @@ Schema = dict[str, Any]
 
 KEYWORDS = {
     *("$ref", "anyOf", "const", "enum", "type", "title", "description", "default"),
-    *("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "minLength", "minItems", "maxItems", "items"),
-    *("properties", "required", "additionalProperties", "propertyNames", "pattern"),
+    *("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "minLength", "maxLength"),
+    *("minItems", "maxItems", "items", "properties", "required", "additionalProperties", "propertyNames", "pattern"),
+    "maxProperties",
 }
 TYPES: dict[str, set[type]] = {
     "integer": {int},  # a number without a fraction, as it is written
@@ -87,7 +88,7 @@ class Described:
             return schema.get("minItems", 0) <= len(value) <= most and all(self.fits(items, each) for each in value)
         if kind == "object":
             return self._fits_object(schema, value)
-        return kind != "string" or len(value) >= schema.get("minLength", 0)
+        return kind != "string" or schema.get("minLength", 0) <= len(value) <= schema.get("maxLength", len(value))
 
     def fitting(self, schema: Schema) -> Values:
         """Values that fit; small ones, where the schema leaves the choice."""
@@ -114,6 +115,8 @@ class Described:
             found.append(st.sampled_from([value - step for value in edges for step in (0, 1, 0.5, LONG)]))
         if edges := [schema[name] for name in schema.keys() & {"maximum", "exclusiveMaximum"}]:
             found.append(st.sampled_from([value + step for value in edges for step in (0, 1, 0.5, LONG)]))
+        if "maxLength" in schema:
+            found.append(st.just("x" * (schema["maxLength"] + 1)))
         if "items" in schema:
             right = self.fitting(schema["items"])
             found.append(
@@ -138,6 +141,7 @@ class Described:
         pattern = schema.get("propertyNames", {}).get("pattern", "")
         return (
             value.keys() >= set(schema.get("required", []))
+            and len(value) <= schema.get("maxProperties", len(value))
             and all(re.search(pattern, name) for name in value)
             and all(name in properties or others is not False for name in value)
             and all(self.fits(properties.get(name, others), each) for name, each in value.items())
@@ -170,7 +174,10 @@ class Described:
         right = self.fitting(schema)
         if "propertyNames" in schema:
             entries = st.tuples(st.text() | st.just("١"), JSON)
-            return st.tuples(right, entries).map(lambda x: x[0] | dict([x[1]]))
+            many = right.map(
+                lambda x: dict.fromkeys(map(str, range(schema["maxProperties"] + 1)), next(iter(x.values())))
+            )
+            return st.tuples(right, entries).map(lambda x: x[0] | dict([x[1]])) | many
         value = st.one_of([st.tuples(st.just(name), self.broken(part)) for name, part in schema["properties"].items()])
         more = st.tuples(st.text(), JSON.filter(lambda each: each is not None))  # null is the same as nothing
         found = st.tuples(right, value | more).map(lambda x: x[0] | dict([x[1]]))

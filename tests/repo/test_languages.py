@@ -213,7 +213,7 @@ PROVOKED = [  # what is typed: which error of errors.toml that is
     ("batch good.jsonl --draft nowhere", "bad_model"),
     ("serve --port 99999", "wrong_value from_to"),
     ("serve --timeout 0", "wrong_value above"),
-    ("serve --api-key=", "wrong_value some_letters"),
+    ("serve --api-key=", "wrong_value key_letters"),
     ("viz attention --layer 99", "wrong_value viz_of_model"),
     ("viz attention --out good.jsonl --prompt x", "viz_out_folder"),
     (f"viz attention --prompt {'x' * 999}", "viz_prompt_page"),

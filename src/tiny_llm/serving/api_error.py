@@ -4,9 +4,14 @@ from collections.abc import Mapping
 
 __all__ = ["ApiError"]
 
+_MESSAGE, _PARAM = 500, 100  # letters at most
+
 
 class ApiError(Exception):
-    """What a client is told, in the API's form: `{"error": {"message", "type", "param", "code"}}`."""
+    """What a client is told, in the API's form: `{"error": {"message", "type", "param", "code"}}`.
+
+    A message may repeat what the client sent. It is shortened in the middle where that is long.
+    """
 
     def __init__(
         self,
@@ -18,6 +23,12 @@ class ApiError(Exception):
         kind: str = "invalid_request_error",
         headers: Mapping[str, str] | None = None,
     ):
+        message, param = _shortened(message, _MESSAGE), param and _shortened(param, _PARAM)
         super().__init__(message)
         self.status, self.headers = status, dict(headers or {})
         self.body = {"error": {"message": message, "type": kind, "param": param, "code": code}}
+
+
+def _shortened(text: str, most: int) -> str:
+    half = most // 2
+    return text if len(text) <= most else f"{text[:half]} … {text[-half:]}"

@@ -1,10 +1,15 @@
-"""Objects within a request, as OpenAI's API and servers of open models have them. Given."""
+"""Objects within a request, as OpenAI's API and servers of open models have them. Given.
+
+Every list has a longest length, and is checked only up to the first item that is wrong: a list of a million wrong items
+costs no more than a list of one.
+"""
 
 from typing import Annotated, Literal, TypeAlias
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 __all__ = [
+    "MOST_ITEMS",
     "ChatTemplateKwargs",
     "Effort",
     "Message",
@@ -25,6 +30,8 @@ def encodable(text: str) -> str:
         raise ValueError("expected whole characters, got half of a surrogate pair") from None
     return text
 
+
+MOST_ITEMS = 2048  # messages, parts of one, prompts
 
 Text: TypeAlias = Annotated[str, AfterValidator(encodable)]
 Effort: TypeAlias = Literal["none", "minimal", "low", "medium", "high", "xhigh"]
@@ -47,7 +54,7 @@ class Message(Strict):
     """One of a conversation. What the model thought for an earlier answer may come back, and does not count."""
 
     role: Literal["system", "developer", "user", "assistant"]
-    content: Text | list[TextPart]
+    content: Text | Annotated[list[TextPart], Field(max_length=MOST_ITEMS, fail_fast=True)]
     refusal: None = None
     reasoning_content: Text | None = Field(None, description="Left out of the prompt, as `reasoning` is.")
     reasoning: Text | None = None

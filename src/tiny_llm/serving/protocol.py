@@ -20,7 +20,17 @@ from pydantic import (
 )
 
 from .api_error import ApiError
-from .messages import ChatTemplateKwargs, Effort, Message, ResponseFormat, StreamOptions, Strict, Text, encodable
+from .messages import (
+    MOST_ITEMS,
+    ChatTemplateKwargs,
+    Effort,
+    Message,
+    ResponseFormat,
+    StreamOptions,
+    Strict,
+    Text,
+    encodable,
+)
 from .request import SamplingParams
 from .scores import ScoreParams
 
@@ -37,18 +47,21 @@ _UNSUPPORTED = (  # of OpenAI's own
     *("service_tier", "store", "suffix", "tool_choice", "tools", "verbosity", "web_search_options"),
 )
 _MOST_CHOICES = 16
-_MOST_STOPS = 16
+_MOST_STOPS, _LONGEST_STOP = 4, 256  # as many as OpenAI's; characters of each
+_MOST_NAMES = 1024  # in an object, such as the tokens of logit_bias
 _TOKEN_ID = "^[0-9]{1,9}$"  # as a key
 _LEAST = 1e-6  # float32 has no room for scores that are divided by much less
 
 
-def _not_empty(text: str) -> str:
+def _stop(text: str) -> str:
     if not text:
         raise ValueError("expected at least one letter, got none")
+    if len(text) > _LONGEST_STOP:
+        raise ValueError(f"expected {_LONGEST_STOP} letters at most, got {len(text)}")
     return text
 
 
-_Stop: TypeAlias = Annotated[Text, AfterValidator(_not_empty)]
+_Stop: TypeAlias = Annotated[Text, AfterValidator(_stop)]
 _Prompt: TypeAlias = str | list[int]
 
 
@@ -59,6 +72,8 @@ def _listed(stop: Any) -> Any:
 def _prompts(prompt: Any) -> list[_Prompt]:
     """One prompt or several, each a text or its tokens."""
     prompts = [prompt] if _is_prompt(prompt) else prompt
+    if isinstance(prompts, list) and len(prompts) > MOST_ITEMS:
+        raise ValueError(f"expected {MOST_ITEMS} prompts at most, got {len(prompts)}")
     if not isinstance(prompts, list) or not all(_is_prompt(each) for each in prompts):
         raise ValueError("expected a text, token ids from 0 on, or a list of either")
     if not all(prompts):
@@ -75,18 +90,26 @@ def _is_prompt(value: Any) -> bool:
 
 
 _SOME_TEXT = {"type": "string", "minLength": 1}
+_SOME_STOP = {**_SOME_TEXT, "maxLength": _LONGEST_STOP}
 _SOME_TOKENS = {"type": "array", "items": {"type": "integer", "minimum": 0}, "minItems": 1}
 _SOME_PROMPT = (_SOME_TEXT, _SOME_TOKENS)
 _Stops: TypeAlias = Annotated[
     list[_Stop],
-    Field(max_length=_MOST_STOPS),
+    Field(max_length=_MOST_STOPS, fail_fast=True),
     BeforeValidator(_listed),
-    WithJsonSchema({"anyOf": [_SOME_TEXT, {"type": "array", "items": _SOME_TEXT, "maxItems": _MOST_STOPS}]}),
+    WithJsonSchema({"anyOf": [_SOME_STOP, {"type": "array", "items": _SOME_STOP, "maxItems": _MOST_STOPS}]}),
 ]
 _Prompts: TypeAlias = Annotated[
     list[Any],
     BeforeValidator(_prompts),
-    WithJsonSchema({"anyOf": [*_SOME_PROMPT, {"type": "array", "items": {"anyOf": [*_SOME_PROMPT]}, "minItems": 1}]}),
+    WithJsonSchema(
+        {
+            "anyOf": [
+                *_SOME_PROMPT,
+                {"type": "array", "items": {"anyOf": [*_SOME_PROMPT]}, "minItems": 1, "maxItems": MOST_ITEMS},
+            ]
+        }
+    ),
 ]
 _Bias: TypeAlias = Annotated[float, Field(ge=-100, le=100)]
 
@@ -106,7 +129,10 @@ class GenerationRequest(Strict):
     presence_penalty: float = Field(0.0, ge=-2, le=2)
     frequency_penalty: float = Field(0.0, ge=-2, le=2)
     logit_bias: dict[str, _Bias] = Field(
-        default_factory=dict, json_schema_extra={"propertyNames": {"pattern": _TOKEN_ID}}, description="By token ids."
+        default_factory=dict,
+        max_length=_MOST_NAMES,
+        json_schema_extra={"propertyNames": {"pattern": _TOKEN_ID}},
+        description="By token ids.",
     )
     seed: int | None = Field(None, ge=0, lt=2**63)
     stop: _Stops = Field(default_factory=list)
@@ -190,7 +216,7 @@ class CompletionRequest(GenerationRequest):
 class ChatRequest(GenerationRequest):
     """A conversation that the model answers."""
 
-    messages: Annotated[list[Message], Field(min_length=1)]
+    messages: Annotated[list[Message], Field(min_length=1, max_length=MOST_ITEMS, fail_fast=True)]
     max_completion_tokens: int | None = Field(None, ge=1, description="max_tokens is its old name.")
     logprobs: bool = False
     top_logprobs: int | None = Field(None, ge=0, le=20, description="With logprobs only.")
@@ -253,6 +279,8 @@ def _refuse_constant(name: str) -> None:
 
 
 def _once_each(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
+    if len(pairs) > _MOST_NAMES:
+        raise ApiError(400, f"body: expected {_MOST_NAMES} names at most in an object, got {len(pairs)}")
     found = dict(pairs)
     if len(found) < len(pairs):
         raise ValueError("a name is given twice")

@@ -1,7 +1,5 @@
 """An OpenAI-compatible server: HTTP on one side, an `AsyncEngine` on the other."""
 
-import asyncio
-import copy
 import json
 import secrets
 import time
@@ -9,9 +7,8 @@ from collections.abc import AsyncGenerator, Callable, Coroutine, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
-import anyio
 from starlette.applications import Starlette
 from starlette.middleware import Middleware
 from starlette.middleware.cors import CORSMiddleware
@@ -21,21 +18,25 @@ from starlette.routing import Route
 from starlette.types import ASGIApp
 
 from ..generation_config import Sampling
-from ..thinking import Thinking, Thoughts
+from ..thinking import Thoughts
 from .api_error import ApiError
 from .async_engine import AsyncEngine, EngineStoppedError, QueueFullError, Update
-from .chat_prompt import encode_chat
 from .choices import Choice
 from .event_stream import EventStream, merged, until_gone
 from .handlers import HANDLERS, refusal
 from .metrics import Metrics
 from .openapi import describe, index
+from .prompts import Prompts
 from .protocol import ChatRequest, CompletionRequest, GenerationRequest, parse
 from .request import Request
 from .responses import Answer, ChatAnswer, CompletionAnswer, Piece, Usage
+from .retry_after import RetryAfter
+from .room import TooLongError
 
 __all__ = ["Limits", "ServedModel", "Server"]
 
+_T = TypeVar("_T")
+_LARGE = 1 << 16  # bytes: parsing as many takes a moment, in which nobody else is served
 _Handler: TypeAlias = Callable[[HttpRequest], Coroutine[Any, Any, ASGIApp]]
 
 
@@ -69,9 +70,8 @@ class Server:
         self.engine, self.model, self.metrics = engine, model, metrics
         self.limits = Limits() if limits is None else limits
         self._created = int(time.time())
-        self._encoder = copy.deepcopy(model.tokenizer)  # the engine's thread has the other: one may not do both at once
-        self._encoding = asyncio.Lock()
-        self._thinking = Thinking(model.tokenizer)
+        self._prompts = Prompts(model.tokenizer, model.max_length)
+        self._retry_after = RetryAfter()
 
     def app(self, more: Sequence[Route] = ()) -> Starlette:
         """The application, with more than what clients need. The engine has to run."""
@@ -100,8 +100,9 @@ class Server:
         """A handler for those who know the key."""
 
         async def guarded(request: HttpRequest) -> ASGIApp:
-            key, given = self.limits.api_key, request.headers.get("authorization", "")
-            if key is not None and not secrets.compare_digest(given.encode(), f"Bearer {key}".encode()):
+            key, (scheme, _, given) = self.limits.api_key, request.headers.get("authorization", "").partition(" ")
+            knows = scheme.lower() == "bearer" and secrets.compare_digest(given.strip().encode(), (key or "").encode())
+            if key is not None and not knows:
                 raise ApiError(
                     401,
                     "Authorization: expected `Bearer KEY` with this server's key",
@@ -128,41 +129,40 @@ class Server:
 
     async def complete(self, request: HttpRequest) -> ASGIApp:
         body = await self.read(CompletionRequest, request)
-        prompts = [await self._encode(prompt) for prompt in body.prompt]
+        prompts = [await self._unless_gone(request, self._prompts.encode(each), "prompt") for each in body.prompt]
         answer = CompletionAnswer("cmpl-" + secrets.token_hex(12), int(time.time()), body.model, self.model.tokenizer)
         return await self.answer(request, body, prompts, answer)
 
     async def chat(self, request: HttpRequest) -> ASGIApp:
         body = await self.read(ChatRequest, request)
         messages = [message.as_template() for message in body.messages]
-        thinks = self._thinks(body)
-        try:
-            tokens = await self._in_thread(lambda: encode_chat(self._encoder, messages, thinks=thinks))
-        except ValueError as error:
-            raise ApiError(400, str(error), param="messages") from None
-        answer = ChatAnswer("chatcmpl-" + secrets.token_hex(12), int(time.time()), body.model, self.model.tokenizer)
-        return await self.answer(request, body, [(tokens, "")], answer, partial(self._thinking.thoughts, thinks))
-
-    def _thinks(self, body: ChatRequest) -> bool:
+        thinking = await self._unless_gone(request, self._prompts.thinking(), "messages")
         name, wanted = body.wants_thinking
         try:
-            return self._thinking.choose(wanted)
+            thinks = thinking.choose(wanted)
         except ValueError as error:
             raise ApiError(400, f"{name}: {error}", param=name) from None
+        tokens = await self._unless_gone(request, self._prompts.encode_chat(messages, thinks), "messages")
+        answer = ChatAnswer("chatcmpl-" + secrets.token_hex(12), int(time.time()), body.model, self.model.tokenizer)
+        return await self.answer(request, body, [(tokens, "")], answer, partial(thinking.thoughts, thinks))
 
     async def read(self, kind: Any, request: HttpRequest) -> Any:
         """What a client asks for, checked."""
         if request.headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
             raise ApiError(415, "Content-Type: expected application/json")  # nor may any web page send something else
-        body, most = b"", self.limits.max_body
+        body, most = bytearray(), self.limits.max_body
         async for part in request.stream():
             body += part
             if len(body) > most:
                 raise ApiError(413, f"body: expected {most} bytes at most, got more", code="request_too_large")
-        found = parse(kind, body).filled_in(self.model.sampling or {})
+        if len(body) < _LARGE:
+            found = parse(kind, bytes(body))
+        else:
+            found = await self._unless_gone(request, self._prompts.parse(lambda: parse(kind, bytes(body))))
+        found = found.filled_in(self.model.sampling or {})
         self._admit(found.n * len(getattr(found, "prompt", [""])))  # before there may be much to encode
         self._check_model(found.model)
-        if max(found.scores.logit_bias, default=0) >= (size := len(self._encoder)):
+        if max(found.scores.logit_bias, default=0) >= (size := self._prompts.size):
             raise ApiError(400, f"logit_bias: expected token ids below {size}", param="logit_bias")
         if self.model.has_drafts and (found.scores.changes_scores or found.num_top is not None):
             name = "logprobs" if found.num_top is not None else "logit_bias, presence_penalty and frequency_penalty"
@@ -223,6 +223,7 @@ class Server:
             return request
 
         streams = [self.engine.generate(partial(make, choice)) for choice in choices]
+        self._retry_after.begin(len(choices))
         try:
             async with aclosing(merged(streams)) as updates:
                 async for index, update in updates:
@@ -232,13 +233,15 @@ class Server:
                         raise EngineStoppedError("expected a running server, got one that ends: ask again later")
                     yield index, update
         except (QueueFullError, EngineStoppedError, ValueError) as error:
-            raise refusal(error) from None
+            raise refusal(error, partial(self._retry_after.seconds, len(choices))) from None
+        finally:
+            self._retry_after.end(len(choices))
 
     def _admit(self, count: int) -> None:
         try:
             self.engine.check_open(count)
         except (QueueFullError, EngineStoppedError) as error:
-            raise refusal(error) from None
+            raise refusal(error, partial(self._retry_after.seconds, count)) from None
 
     def _max_tokens(self, body: GenerationRequest, length: int) -> int:
         """Of the output: what was asked for, or what there is room for."""
@@ -256,18 +259,14 @@ class Server:
     def _usage(self, choices: Sequence[Choice]) -> Usage:
         return sum((choice.usage(self.metrics) for choice in choices), start=Usage())
 
-    async def _encode(self, prompt: str | list[int]) -> tuple[list[int], str]:
-        """A prompt as tokens and as text."""
-        if isinstance(prompt, str):
-            return await self._in_thread(lambda: list(self._encoder.encode(prompt))), prompt
-        if max(prompt) >= (size := len(self._encoder)):
-            raise ApiError(400, f"prompt: expected token ids below {size}, got {max(prompt)}", param="prompt")
-        return prompt, await self._in_thread(lambda: str(self._encoder.decode(prompt)))
-
-    async def _in_thread(self, work: Callable[[], Any]) -> Any:
-        """A long text takes long, and others shall not wait."""
-        async with self._encoding:
-            return await anyio.to_thread.run_sync(work)
+    async def _unless_gone(self, request: HttpRequest, work: Coroutine[Any, Any, _T], param: str | None = None) -> _T:
+        """What some work before the answer gives, as long as the client is there. param: what a ValueError is about."""
+        try:
+            return await until_gone(request.receive, work, self.limits.timeout)
+        except TooLongError as error:
+            raise ApiError(400, str(error), code="context_length_exceeded") from None
+        except ValueError as error:
+            raise ApiError(400, str(error), param=param) from None
 
     def _check_model(self, name: str) -> None:
         if name != self.model.name:

@@ -3,51 +3,76 @@
 import re
 import secrets
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
-__all__ = ["encode_chat"]
+from .room import Room
+
+__all__ = ["ChatPrompt", "encode_chat"]
 
 
-def encode_chat(tokenizer: Any, messages: Sequence[Mapping[str, str]], *, thinks: bool = False) -> list[int]:
-    """The tokens of messages in the checkpoint's chat template, up to where the answer begins.
-
-    thinks: whether the model shall think first, as far as the template leaves that open.
+@dataclass(frozen=True)
+class ChatPrompt:
+    """Messages in the checkpoint's chat template, up to where the answer begins.
 
     A content such as "<|im_end|>" would become the token that ends a message, and whoever wrote it could speak as the
     system. So names of such tokens in contents are replaced by marks while the template is filled in, and encoded as
     the letters that they are.
-
-    Raises:
-        ValueError: the checkpoint has no chat template, or one that refuses these messages.
+    parts: the text before each name and after the last one. names: in their order.
     """
-    if not tokenizer.has_chat_template:
-        raise ValueError("messages: expected a prompt, since this checkpoint has no chat template")
-    names = sorted((str(token) for token in tokenizer.added_tokens_decoder.values()), key=len, reverse=True)
-    control = re.compile("|".join(map(re.escape, names)) or "(?!)")
-    mark = secrets.token_hex(16)  # nobody can have written it
-    found: list[str] = []
 
-    def marked(match: re.Match[str]) -> str:
-        found.append(match.group())
-        return mark
+    parts: Sequence[str]
+    names: Sequence[str]
 
-    safe = [{**message, "content": control.sub(marked, message["content"])} for message in messages]
-    if not found:
-        return list(_filled_in(tokenizer, safe, tokenize=True, enable_thinking=thinks))
-    parts = _filled_in(tokenizer, safe, tokenize=False, enable_thinking=thinks).split(mark)
-    if len(parts) != len(found) + 1:
-        raise ValueError(f"messages: the chat template repeats or drops contents, and one of them has {found[0]!r}")
-    tokens: list[int] = []
-    for part, name in zip(parts, [*found, ""], strict=True):
-        tokens += tokenizer.encode(part, add_special_tokens=False)
-        tokens += tokenizer.encode(name, add_special_tokens=False, split_special_tokens=True)
-    return tokens
+    @staticmethod
+    def of(tokenizer: Any, messages: Sequence[Mapping[str, str]], *, thinks: bool = False) -> "ChatPrompt":
+        """thinks: whether the model shall think first, as far as the template leaves that open.
+
+        Raises:
+            ValueError: the checkpoint has no chat template, or one that refuses these messages.
+        """
+        if not tokenizer.has_chat_template:
+            raise ValueError("messages: expected a prompt, since this checkpoint has no chat template")
+        names = sorted((str(token) for token in tokenizer.added_tokens_decoder.values()), key=len, reverse=True)
+        control = re.compile("|".join(map(re.escape, names)) or "(?!)")
+        mark = secrets.token_hex(16)  # nobody can have written it
+        found = [name for message in messages for name in control.findall(message["content"])]
+        safe = [{**message, "content": control.sub(mark, message["content"])} for message in messages]
+        parts = _filled_in(tokenizer, safe, thinks).split(mark)
+        if len(parts) != len(found) + 1:
+            raise ValueError(f"messages: the chat template repeats or drops contents, and one of them has {found[0]!r}")
+        return ChatPrompt(parts, found)
+
+    def encode(self, tokenizer: Any, room: Room | None = None) -> list[int]:
+        """Raises TooLongError as soon as it is clear that there is no room for it."""
+        if room is not None:
+            room.check_text(*self.parts, *self.names)
+        spelled = {
+            name: tokenizer.encode(name, add_special_tokens=False, split_special_tokens=True)
+            for name in set(self.names)
+        }
+        tokens: list[int] = []
+        for part, name in zip(self.parts, [*self.names, None], strict=True):
+            tokens += tokenizer.encode(part, add_special_tokens=False) if part else []
+            tokens += [] if name is None else spelled[name]
+            if room is not None:
+                room.check_tokens(len(tokens))
+        return tokens
 
 
-def _filled_in(tokenizer: Any, messages: Sequence[Mapping[str, str]], **how: bool) -> Any:
+def encode_chat(tokenizer: Any, messages: Sequence[Mapping[str, str]], *, thinks: bool = False) -> list[int]:
+    """The tokens of a `ChatPrompt`. Raises as `ChatPrompt.of` does."""
+    return ChatPrompt.of(tokenizer, messages, thinks=thinks).encode(tokenizer)
+
+
+def _filled_in(tokenizer: Any, messages: Sequence[Mapping[str, str]], thinks: bool) -> str:
     from jinja2 import TemplateError
 
     try:
-        return tokenizer.apply_chat_template(list(messages), add_generation_prompt=True, **how)
+        return str(
+            tokenizer.apply_chat_template(
+                list(messages), add_generation_prompt=True, tokenize=False, enable_thinking=thinks
+            )
+        )
     except TemplateError as error:
         raise ValueError(f"messages: the checkpoint's chat template refuses them: {error}") from None

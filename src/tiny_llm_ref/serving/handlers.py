@@ -15,10 +15,11 @@ from .event_stream import ClientGoneError
 __all__ = ["HANDLERS", "refusal"]
 
 
-def refusal(error: Exception) -> ApiError:
-    """What a client is told when the engine, or a request, raises this."""
+def refusal(error: Exception, wait: Callable[[], int]) -> ApiError:
+    """What a client is told when the engine, or a request, raises this. wait: the seconds after which there is room."""
     if isinstance(error, QueueFullError):
-        return ApiError(429, str(error), kind="rate_limit_error", code="queue_full", headers={"Retry-After": "1"})
+        headers = {"Retry-After": str(wait())}
+        return ApiError(429, str(error), kind="rate_limit_error", code="queue_full", headers=headers)
     if isinstance(error, EngineStoppedError):
         return ApiError(503, str(error), kind="server_error", code="stopping", headers={"Retry-After": "10"})
     return ApiError(400, str(error))

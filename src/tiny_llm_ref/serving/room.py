@@ -1,0 +1,50 @@
+"""How much of what a client sends can be a prompt. Given."""
+
+from typing import Any
+
+__all__ = ["Room", "TooLongError"]
+
+_SHRINKS = {"NoneType": 1, "NFC": 3}  # how many bytes a normaliser makes into one, at most
+
+
+class TooLongError(ValueError):
+    """A prompt has more tokens than there is room for."""
+
+
+class Room:
+    """Refuses a text before it is encoded, where it is too long however the tokenizer cuts it up.
+
+    max_length: tokens of a prompt and what follows, which is one at least. What a token can stand for is known of
+    tokenizers that work on bytes, as those of Qwen2 and Qwen3 do; texts for others are encoded first.
+    """
+
+    def __init__(self, tokenizer: Any, max_length: int):
+        self._max_length = max_length
+        self._longest = _longest_token(tokenizer)
+
+    def check_text(self, *parts: str) -> None:
+        """Raises TooLongError."""
+        size = sum(len(part.encode()) for part in parts)
+        if self._longest is not None and size > (self._max_length - 1) * self._longest:
+            raise TooLongError(
+                f"expected {self._max_length} tokens at most, of prompt and output, got a text of {size} bytes, which "
+                f"has more: none of this model's tokens stands for more than {self._longest} bytes"
+            )
+
+    def check_tokens(self, count: int) -> None:
+        """Raises TooLongError. count: how many there are, or are by now."""
+        if count >= self._max_length:
+            raise TooLongError(
+                f"expected {self._max_length} tokens at most, of prompt and output, got a prompt of {count} or more"
+            )
+
+
+def _longest_token(tokenizer: Any) -> int | None:
+    """In bytes; None where that is no bound."""
+    backend, added = tokenizer.backend_tokenizer, list(tokenizer.added_tokens_decoder.values())
+    shrinks = _SHRINKS.get(type(backend.normalizer).__name__)
+    takes_blanks = any(token.lstrip or token.rstrip for token in added)  # as many as there are
+    if shrinks is None or takes_blanks or type(backend.decoder).__name__ != "ByteLevel":
+        return None
+    names = max((len(str(token).encode()) for token in added), default=0)
+    return shrinks * max(names, *map(len, tokenizer.get_vocab()))  # where a byte is a letter
