@@ -432,8 +432,17 @@ def test_those_who_are_refused_come_back_one_after_the_other(clock: Clock) -> No
     clock.now += 4
     retry.end(8)
     assert [retry.seconds() for _ in range(40)] == [math.ceil(k / 2) for k in range(1, 41)]
+    retry.end(8)
     clock.now += 100
-    assert retry.seconds(4) == 2  # nobody waits any more; this one needs four places
+    assert [retry.seconds(4) for _ in range(3)] == [1, 2, 3]  # nobody waits any more; these need four places each
+
+
+def test_until_a_request_has_ended_the_next_end_is_as_far_away(clock: Clock) -> None:
+    retry = RetryAfter(clock)
+    retry.begin(16)
+    assert [retry.seconds() for _ in range(20)] == [1] * 10 + [2] * 10
+    clock.now += 4
+    assert [retry.seconds() for _ in range(3)] == [4, 8, 12]
 
 
 def test_no_wait_is_longer_than_clients_accept(clock: Clock) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 __all__ = ["RetryAfter"]
 
-_FIRST = 0.1  # seconds from one request's end to the next one's, before any was measured
+_FIRST = 0.1  # seconds from one request's end to the next one's, before anything is known
 _LONGEST = 60  # seconds: OpenAI's clients take no longer wait from a server
 _ENOUGH = 64  # requests after which old ones count half
 
@@ -16,12 +16,13 @@ class RetryAfter:
 
     If all of them came back at once, most would be refused again, and OpenAI's clients try three times only. So each
     gets a later time than the one before, by the time from one request's end to the next one's. That is measured while
-    there are requests: `begin` and `end` are called with each.
+    there are requests: `begin` and `end` are called with each. Until one has ended, the next end is expected to take as
+    long as has passed already.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic):
         self._clock = clock
-        self._pace = _FIRST
+        self._known = _FIRST  # the last pace that was measured
         self._num_now = self._num_ended = 0
         self._since = 0.0  # when these began to end
         self._last = 0.0  # the time that was given last
@@ -37,12 +38,19 @@ class RetryAfter:
         now = self._clock()
         self._num_now -= count
         self._num_ended += count
-        self._pace = (now - self._since) / self._num_ended
+        self._known = (now - self._since) / self._num_ended
         if self._num_ended >= _ENOUGH:
             self._since, self._num_ended = (self._since + now) / 2, self._num_ended // 2
 
     def seconds(self, count: int = 1) -> int:
         """For a client that is refused with so many more."""
         now = self._clock()
-        self._last = min(max(self._last, now) + count * self._pace, now + _LONGEST)
+        self._last = min(max(self._last, now) + count * self._pace(now), now + _LONGEST)
         return max(1, math.ceil(self._last - now))
+
+    def _pace(self, now: float) -> float:
+        """Seconds from one end to the next."""
+        if self._num_now == 0:
+            return self._known
+        passed = now - self._since
+        return passed / self._num_ended if self._num_ended else max(passed, self._known)
