@@ -111,8 +111,8 @@ def _reported() -> Iterator[None]:
         say("\n" + Messages()("interrupted"))
         raise typer.Exit(130) from None
     except FloatingPointError as error:  # a model's logits are not finite
-        problem = phrase("not_finite_mine") if _is_of_package(error) else phrase("not_finite")
-        say(Messages()("error", problem=problem), style="red")
+        cause = phrase("not_finite_mine") if _is_of_package(error) else phrase("not_finite")
+        say(Messages()("error", problem=cause), style="red")
         raise typer.Exit(1) from None
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # for what is flushed at exit
