@@ -26,6 +26,7 @@ TYPES: dict[str, set[type]] = {
     "object": {dict},
 }
 LONG = 10**30
+NOTHING: tuple[Any, ...] = (None, "", [], {})  # as values of names that are not described: they ask for nothing
 JSON = st.recursive(
     st.none()
     | st.booleans()
@@ -143,9 +144,13 @@ class Described:
             value.keys() >= set(schema.get("required", []))
             and len(value) <= schema.get("maxProperties", len(value))
             and all(re.search(pattern, name) for name in value)
-            and all(name in properties or others is not False for name in value)
-            and all(self.fits(properties.get(name, others), each) for name, each in value.items())
+            and all(self.fits(part, value[name]) for name, part in properties.items() if name in value)
+            and all(self._fits_other(others, each) for name, each in value.items() if name not in properties)
         )
+
+    def _fits_other(self, schema: Schema | bool, value: Any) -> bool:
+        """Whether it may be the value of a name that is not described."""
+        return bool(schema or value in NOTHING) if isinstance(schema, bool) else self.fits(schema, value)
 
     def _fitting_number(self, schema: Schema) -> Values:
         least, most = (schema.get(name, schema.get(f"exclusive{name.capitalize()}")) for name in ("minimum", "maximum"))
@@ -179,7 +184,7 @@ class Described:
             )
             return st.tuples(right, entries).map(lambda x: x[0] | dict([x[1]])) | many
         value = st.one_of([st.tuples(st.just(name), self.broken(part)) for name, part in schema["properties"].items()])
-        more = st.tuples(st.text(), JSON.filter(lambda each: each is not None))  # null is the same as nothing
+        more = st.tuples(st.text(), JSON.filter(lambda each: each not in NOTHING))
         found = st.tuples(right, value | more).map(lambda x: x[0] | dict([x[1]]))
         if required := schema.get("required"):
             less = st.tuples(right, st.sampled_from(required))

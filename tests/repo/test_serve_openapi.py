@@ -28,6 +28,7 @@ RULES = (  # what a schema does not say
     *("stream_options: expected stream to be true", "top_logprobs: expected logprobs to be true"),
     *("chat_template_kwargs: expected a checkpoint whose", "reasoning_effort: expected a checkpoint whose"),
     "reasoning_effort: expected what enable_thinking says",
+    *(f"messages.{place}: content: expected a text" for place in range(3)),
     *("logprobs: expected none with echo", "best_of: expected n", "max_tokens: expected max_completion_tokens or"),
 )
 settings.register_profile("served", deadline=None, suppress_health_check=list(HealthCheck))
@@ -239,13 +240,13 @@ def test_long_and_chunked_bodies(line: Line) -> None:
     assert (status, line.error(answer)["code"]) == (429, "queue_full")
 
 
-HEAD = b"POST /v1/completions HTTP/1.1\r\nHost: here\r\nContent-Type: application/json\r\n"
+HEAD = b"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
 NOT_HTTP = [
     b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",  # a client that expects TLS
     b"\0" * 1000,
     b"hello\r\n\r\n",
     b"GET\r\n\r\n",
-    b"GET /\xff\0 HTTP/1.1\r\nHost: here\r\n\r\n",
+    b"GET /\xff\0 HTTP/1.1\r\nHost: localhost\r\n\r\n",
     b"GET / HTTP/1.1\r\nHost: " + b"x" * 100_000,  # and no end of it
     HEAD + b"Content-Length: -1\r\n\r\n",
     HEAD + b"Content-Length: 1\r\nContent-Length: 2\r\n\r\n{}",

@@ -4,15 +4,25 @@ Every list has a longest length, and is checked only up to the first item that i
 costs no more than a list of one.
 """
 
-from typing import Annotated, Literal, TypeAlias
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal, TypeAlias
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    WithJsonSchema,
+    field_validator,
+    model_validator,
+)
 
 __all__ = [
     "MOST_ITEMS",
     "ChatTemplateKwargs",
     "Effort",
     "Message",
+    "Off",
     "ResponseFormat",
     "StreamOptions",
     "Strict",
@@ -31,18 +41,39 @@ def encodable(text: str) -> str:
     return text
 
 
-MOST_ITEMS = 2048  # messages, parts of one, prompts
+def _is_off(value: bool) -> bool:
+    if value:
+        raise ValueError("expected false, got true")
+    return value
 
+
+Off: TypeAlias = Annotated[bool, AfterValidator(_is_off), WithJsonSchema({"type": "boolean", "const": False})]
 Text: TypeAlias = Annotated[str, AfterValidator(encodable)]
+MOST_ITEMS = 2048  # messages, parts of one, prompts
+_EMPTY_ASKS = {"web_search_options"}  # {} asks for a search with OpenAI's own settings
 Effort: TypeAlias = Literal["none", "minimal", "low", "medium", "high", "xhigh"]
 
 
 class Strict(BaseModel):
+    """An object that refuses names which it does not know, unless their values ask for nothing."""
+
     model_config = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
+
+    @classmethod
+    def asked(cls, given: Mapping[str, Any]) -> dict[str, Any]:
+        """What is asked for: null is the same as nothing, and so is an empty value of a name that is not known."""
+        known = cls.model_fields.keys() | _EMPTY_ASKS
+        return {name: v for name, v in given.items() if v is not None and (name in known or v not in ("", [], {}))}
+
+    @model_validator(mode="before")
+    @classmethod
+    def _only_asked(cls, given: Any) -> Any:
+        return cls.asked(given) if isinstance(given, dict) else given
 
 
 class StreamOptions(Strict):
     include_usage: bool = False
+    include_obfuscation: Off = False
 
 
 class TextPart(Strict):
@@ -54,10 +85,26 @@ class Message(Strict):
     """One of a conversation. What the model thought for an earlier answer may come back, and does not count."""
 
     role: Literal["system", "developer", "user", "assistant"]
-    content: Text | Annotated[list[TextPart], Field(max_length=MOST_ITEMS, fail_fast=True)]
-    refusal: None = None
+    content: Text | Annotated[list[TextPart], Field(max_length=MOST_ITEMS, fail_fast=True)] = Field(
+        "", description="May be left out of an answer (assistant) only."
+    )
     reasoning_content: Text | None = Field(None, description="Left out of the prompt, as `reasoning` is.")
     reasoning: Text | None = None
+
+    @field_validator("content", mode="before")
+    @classmethod
+    def _check_parts(cls, content: Any) -> Any:
+        for part in content if isinstance(content, list) else ():
+            kind = part.get("type") if isinstance(part, dict) else None
+            if isinstance(kind, str) and kind != "text":
+                raise ValueError(f"only text parts are supported, got {kind!r}")
+        return content
+
+    @model_validator(mode="after")
+    def _check_content(self) -> "Message":
+        if self.role != "assistant" and "content" not in self.model_fields_set:
+            raise ValueError("content: expected a text, got none")
+        return self
 
     def as_template(self) -> dict[str, str]:
         """What chat templates know: they call the developer the system."""

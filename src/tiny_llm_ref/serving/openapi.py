@@ -20,8 +20,9 @@ _Json = dict[str, Any]
 _PLACE = "#/components/schemas/"
 _TYPES = {str: "string", bool: "boolean", int: "integer", float: "number"}
 _ABOUT = (
-    "Whatever is not described here is refused, with an error that names it. null is the same as nothing in a body, "
-    "but not within its lists and objects. Integers have neither fraction nor exponent, and a name is given once."
+    "Whatever is not described here is refused, with an error that names it. In a body and its objects, null is the "
+    "same as nothing, and so is an empty text, list or object as the value of a name that is not described, except for "
+    "web_search_options. Integers have neither fraction nor exponent, and a name is given once."
 )
 _INDEX = "This is the base URL of an API like OpenAI's: give it to a client as base_url. Details: /openapi.json"
 _EVENTS = "Server-sent events: the data of each is a {}, of the last [DONE]. An error that comes late is an event, too."
@@ -36,9 +37,9 @@ def describe(model: Mapping[str, Any], *, has_key: bool, defaults: Mapping[str, 
         schema_generator=_Untitled,
     )
     for kind in (CompletionRequest, ChatRequest):
-        schema = requests["$defs"][kind.__name__]
         for name, value in (defaults or {}).items():
-            schema["properties"][name]["default"] = value
+            requests["$defs"][kind.__name__]["properties"][name]["default"] = value
+    for schema in requests["$defs"].values():
         _or_null(schema)
     schemas = {**requests["$defs"], **_answers(model)}
     components: _Json = {"schemas": dict(sorted(schemas.items()))}
@@ -70,9 +71,9 @@ class _Untitled(GenerateJsonSchema):
 def _or_null(schema: _Json) -> None:
     """Allow null for what may be left out, as `parse` does."""
     for name, field in schema["properties"].items():
-        if name not in schema["required"] and {"type": "null"} not in field.get("anyOf", []):
+        if name not in schema.get("required", []) and {"type": "null"} not in field.get("anyOf", []):
             about = {key: field.pop(key) for key in ("default", "description") if key in field}
-            schema["properties"][name] = {"anyOf": [field, {"type": "null"}], **about}
+            schema["properties"][name] = {"anyOf": [*field.get("anyOf", [field]), {"type": "null"}], **about}
 
 
 def _paths(refused: Sequence[int]) -> _Json:

@@ -11,7 +11,6 @@ from typing import Annotated, Any, TypeAlias, TypeVar
 
 from pydantic import (
     AfterValidator,
-    BaseModel,
     BeforeValidator,
     Field,
     ValidationError,
@@ -20,6 +19,7 @@ from pydantic import (
 )
 
 from .api_error import ApiError
+from .defaults import HarmlessDefaults
 from .messages import (
     MOST_ITEMS,
     ChatTemplateKwargs,
@@ -45,7 +45,9 @@ _UNSUPPORTED = (  # of OpenAI's own
     *("audio", "function_call", "functions", "metadata", "modalities", "moderation", "parallel_tool_calls"),
     *("prediction", "prompt_cache_key", "prompt_cache_retention", "reasoning_effort", "safety_identifier"),
     *("service_tier", "store", "suffix", "tool_choice", "tools", "verbosity", "web_search_options"),
+    *("annotations", "include_obfuscation", "name", "refusal", "tool_call_id", "tool_calls"),  # within other objects
 )
+_HARMLESS = {*HarmlessDefaults.model_fields, "include_obfuscation"}  # with some of their values
 _MOST_CHOICES = 16
 _MOST_STOPS, _LONGEST_STOP = 4, 256  # as many as OpenAI's; characters of each
 _MOST_NAMES = 1024  # in an object, such as the tokens of logit_bias
@@ -213,7 +215,7 @@ class CompletionRequest(GenerationRequest):
         return self.logprobs
 
 
-class ChatRequest(GenerationRequest):
+class ChatRequest(GenerationRequest, HarmlessDefaults):
     """A conversation that the model answers."""
 
     messages: Annotated[list[Message], Field(min_length=1, max_length=MOST_ITEMS, fail_fast=True)]
@@ -253,25 +255,35 @@ class ChatRequest(GenerationRequest):
         return "chat_template_kwargs", self.chat_template_kwargs.enable_thinking
 
 
-_R = TypeVar("_R", bound=BaseModel)
+_R = TypeVar("_R", bound=Strict)
 
 
 def parse(kind: type[_R], body: bytes) -> _R:
-    """A request of this kind. null is the same as nothing. Raises ApiError (400) with the first thing that is wrong."""
+    """A request of this kind. Raises ApiError (400) with the first thing that is wrong."""
     try:
         found = json.loads(body, parse_constant=_refuse_constant, object_pairs_hook=_once_each)
     except (ValueError, RecursionError) as error:
         raise ApiError(400, f"body: expected JSON, got something else: {error}") from None
     if not isinstance(found, dict):
         raise ApiError(400, f"body: expected a JSON object, got {type(found).__name__}")
-    given = {name: value for name, value in found.items() if value is not None}
+    given = kind.asked(found)
     if unsupported := sorted(given.keys() & set(_UNSUPPORTED) - kind.model_fields.keys()):
-        name = unsupported[0]
-        raise ApiError(400, f"{name}: this server does not support it", param=name, code="unsupported_parameter")
+        raise _unsupported(unsupported[0])
     try:
         return kind.model_validate(given)
     except (ValidationError, RecursionError) as error:
         raise _explained(error) from None
+
+
+def _is_unsupported(place: Sequence[int | str], problem: str) -> bool:
+    """Whether OpenAI's API has what is wrong there."""
+    names = [part for part in place if part in _UNSUPPORTED]
+    return bool(names) and (problem == "extra_forbidden" or names[0] in _HARMLESS)
+
+
+def _unsupported(place: str) -> ApiError:
+    name = place.partition(".")[0]
+    return ApiError(400, f"{place}: this server does not support it", param=name, code="unsupported_parameter")
 
 
 def _refuse_constant(name: str) -> None:
@@ -293,6 +305,8 @@ def _explained(error: "ValidationError | RecursionError") -> ApiError:
     first = error.errors(include_url=False, include_input=False, include_context=False)[0]
     place = ".".join(str(part) for part in first["loc"])
     message = first["msg"].removeprefix("Value error, ")
+    if _is_unsupported(first["loc"], first["type"]):
+        return _unsupported(place)
     if first["type"] == "extra_forbidden":
         return ApiError(400, f"{place}: there is no such parameter", param=place, code="unknown_parameter")
     if not place and first["type"] != "value_error":

@@ -1,0 +1,19 @@
+"""OpenAI's parameters that this server lacks, with the values that ask for nothing: many clients send them. Given."""
+
+from typing import Literal
+
+from .messages import Off, Strict
+
+__all__ = ["HarmlessDefaults"]
+
+
+class HarmlessDefaults(Strict):
+    """Any other value of these parameters is refused by name."""
+
+    function_call: Literal["none", "auto"] | None = None
+    modalities: list[Literal["text"]] | None = None
+    parallel_tool_calls: bool | None = None  # there are no tools
+    service_tier: Literal["auto", "default"] | None = None
+    store: Off | None = None
+    tool_choice: Literal["none", "auto"] | None = None
+    verbosity: Literal["medium"] | None = None
