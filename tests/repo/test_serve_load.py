@@ -227,10 +227,8 @@ def unread(server: Running) -> Iterator[socket.socket]:
         slow.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
         slow.setsockopt(socket.IPPROTO_TCP, socket.TCP_MAXSEG, 536)  # or loopback's large segments make large buffers
         slow.connect(address(server))
-        head = (
-            "POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n"
-        )
-        slow.sendall(head.format(len(body)).encode() + body)
+        head = "POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+        slow.sendall(f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body)
         until(lambda: server.metric('tokens_total{kind="output"}') > 2000, PATIENCE)
         yield slow
 

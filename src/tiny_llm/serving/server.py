@@ -3,7 +3,7 @@
 import json
 import secrets
 import time
-from collections.abc import AsyncGenerator, Callable, Coroutine, Sequence
+from collections.abc import AsyncGenerator, Callable, Collection, Coroutine, Iterator, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
 from functools import partial
@@ -24,6 +24,7 @@ from .async_engine import AsyncEngine, EngineStoppedError, QueueFullError, Updat
 from .choices import Choice
 from .event_stream import EventStream, merged, until_gone
 from .handlers import HANDLERS, refusal
+from .hosts import LocalHosts
 from .metrics import Metrics
 from .openapi import describe, index
 from .prompts import Prompts
@@ -55,12 +56,14 @@ class ServedModel:
 @dataclass(frozen=True)
 class Limits:
     """What clients may do. max_body: bytes. timeout: seconds that a request may take. api_key: what they have to know;
-    None: nothing. origins: web pages, besides the server's own, whose scripts may ask."""
+    None: nothing. origins: web pages, besides the server's own, whose scripts may ask. names: by which clients may call
+    the server besides this machine's local ones; None: any."""
 
     max_body: int = 1 << 20
     timeout: float = 600.0
     api_key: str | None = None
     origins: Sequence[str] = ()
+    names: Collection[str] | None = None
 
 
 class Server:
@@ -88,13 +91,14 @@ class Server:
             Route("/v1/chat/completions", self.guarded(self.chat), methods=["POST"]),
             *more,
         ]
-        origins = list(self.limits.origins)
-        cors = Middleware(CORSMiddleware, allow_origins=origins, allow_methods=["*"], allow_headers=["*"])
-        return Starlette(
-            routes=routes,
-            middleware=[cors] if origins else [],
-            exception_handlers=HANDLERS,
-        )
+        return Starlette(routes=routes, middleware=list(self._middleware()), exception_handlers=HANDLERS)
+
+    def _middleware(self) -> Iterator[Middleware]:
+        """What is asked before the routes are."""
+        if self.limits.names is not None:
+            yield Middleware(LocalHosts, names=self.limits.names)
+        if origins := list(self.limits.origins):
+            yield Middleware(CORSMiddleware, allow_origins=origins, allow_methods=["*"], allow_headers=["*"])
 
     def guarded(self, handler: _Handler) -> _Handler:
         """A handler for those who know the key."""

@@ -1,0 +1,50 @@
+"""Which names a server answers to. Given.
+
+A web page may let its own name lead to this machine, and then its scripts may ask whoever listens there (DNS
+rebinding). The browser still sends the page's name as `Host`, and that tells such requests from others.
+Source: RFC 9110, sections 7.2 (Host) and 15.5.20 (421 Misdirected Request).
+"""
+
+import ipaddress
+from collections.abc import Collection
+from urllib.parse import urlsplit
+
+from starlette.datastructures import Headers
+from starlette.responses import JSONResponse
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from .api_error import ApiError
+
+__all__ = ["LocalHosts", "is_local"]
+
+
+class LocalHosts:
+    """An application that answers only if the client names this machine, or one of these names."""
+
+    def __init__(self, app: ASGIApp, names: Collection[str]):
+        self._app, self._names = app, {name.lower() for name in names}
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        host = Headers(scope=scope).get("host", "localhost")  # every browser sends one
+        app = self._app if is_local(host, self._names) else _refusal(host)
+        await app(scope, receive, send)
+
+
+def is_local(host: str, names: Collection[str] = ()) -> bool:
+    """Whether a Host header names this machine, or one of these names in lower case; its port does not count."""
+    try:
+        name = (urlsplit(f"//{host}").hostname or "").rstrip(".")
+        return name in {"localhost", *names} or ipaddress.ip_address(name).is_loopback
+    except ValueError:  # neither a name that is known nor an address
+        return False
+
+
+def _refusal(host: str) -> JSONResponse:
+    shown = host if len(host) <= 80 else f"{host[:80]}…"
+    error = ApiError(
+        421,
+        f"Host: expected localhost or another name of this machine, got {shown!r}. To let clients use other names, "
+        "start the server with --api-key",
+        code="unknown_host",
+    )
+    return JSONResponse(error.body, error.status)
