@@ -81,7 +81,8 @@ def serve(
         wanted = Wanted(package_of(impl), model, dtype, bits, layers, threads)
         options = Options(wanted, max_running, token_budget, cache, pages, page_size, check, draft, num_drafts)
         limits = {"max_body": max_body, "timeout": timeout, "api_key": api_key, "origins": allow_origin or []}
-        asyncio.run(_Service(options, words, host, port, max_waiting).run(limits))
+        with _listener(host, port) as listener:  # before the model is loaded: clients who come meanwhile wait
+            asyncio.run(_Service(options, words, host, listener, max_waiting).run(limits))
 
 
 def _check(port: int, max_waiting: int, max_body: int, timeout: float, api_key: str | None) -> None:
@@ -131,9 +132,10 @@ def _own_parts(page: str) -> list[str]:
 class _Service:
     """The engine in its thread, and the server in this one."""
 
-    def __init__(self, options: Options, words: Messages, host: str, port: int, max_waiting: int):
+    def __init__(self, options: Options, words: Messages, host: str, listener: socket.socket, max_waiting: int):
         self._options, self._words = options, words
-        self._host, self._port, self._max_waiting = host, port, max_waiting
+        self._host, self._listener, self._max_waiting = host, listener, max_waiting
+        self._address = ipaddress.ip_address(listener.getsockname()[0])
         self._serving: Any = None
         self._live = Live()
 
@@ -153,7 +155,10 @@ class _Service:
                 settings = ", ".join(f"{setting} {value}" for setting, value in sampling.items())
                 say(self._words("serve_sampling", settings=settings))
             model = server.ServedModel(name, self._serving.tokenizer, max_length, options.draft is not None, sampling)
-            made = server.Server(engine, model, metrics, server.Limits(**limits))
+            is_private = self._address.is_loopback and limits["api_key"] is None
+            made = server.Server(
+                engine, model, metrics, server.Limits(**limits, names=[self._host] if is_private else None)
+            )
             gc.freeze()  # what is loaded stays: looking through it for garbage would stop everybody for half a second
             ending = await self._listen(made, self._routes(made, engine), name, engine)
         finally:
@@ -177,7 +182,8 @@ class _Service:
         from starlette.routing import Route
 
         text = PAGE.read_text(encoding="utf-8")
-        policy = "; ".join(["default-src 'none'", "connect-src 'self'", "img-src data:", *_own_parts(text)])
+        allowed = ["default-src 'none'", "connect-src 'self'", "img-src data:", "frame-ancestors 'none'"]
+        policy = "; ".join([*allowed, *_own_parts(text)])
 
         async def page(request: Any) -> Any:
             return HTMLResponse(text, headers={"Content-Security-Policy": policy, "X-Content-Type-Options": "nosniff"})
@@ -188,19 +194,17 @@ class _Service:
         return [Route("/", page), Route("/live", server.guarded(live))]
 
     async def _listen(self, server: Any, routes: list[Any], name: str, engine: Any) -> Ending:
-        import uvicorn
+        from .connections import Runner
 
-        listener = _listener(self._host, self._port)
-        runner = uvicorn.Server(uvicorn.Config(server.app(routes), log_level="warning", lifespan="off"))
+        runner = Runner(server.app(routes))
         ending = Ending(runner, engine, self._words)  # handles signals before anybody is told that there is a server
-        host, port = listener.getsockname()[:2]
-        self._tell(name, host, port, server.limits.api_key is not None)
-        await ending.serve(listener)
+        self._tell(name, server.limits.api_key is not None)
+        await ending.serve(self._listener)
         return ending
 
-    def _tell(self, name: str, host: str, port: int, has_key: bool) -> None:
-        address, count = ipaddress.ip_address(host), self._options.max_running
+    def _tell(self, name: str, has_key: bool) -> None:
+        count, url = self._options.max_running, _url(self._address, self._listener.getsockname()[1])
         say(self._words("serve_ready", model=name, running=count, waiting=self._max_waiting), style="")
-        say(self._words("serve_addresses", url=_url(address, port), seconds=DRAIN), style="")
-        if not address.is_loopback and not has_key:
-            say(self._words("serve_open_to_all", host=host), style="yellow")
+        say(self._words("serve_addresses", url=url, seconds=DRAIN), style="")
+        if not self._address.is_loopback and not has_key:
+            say(self._words("serve_open_to_all", host=self._address), style="yellow")

@@ -7,6 +7,7 @@ import json
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -27,6 +28,7 @@ from tiny_llm_ref.sampler import make_sampler
 from tiny_llm_ref.serving.chat_prompt import encode_chat
 
 QUESTION = [{"role": "user", "content": "Tell me a short story."}]
+PICTURE = {"type": "image_url", "image_url": {"url": "data:,"}}
 KEY = "a key"
 
 
@@ -250,7 +252,23 @@ def test_control_tokens_in_a_message_are_text(story: tuple[Any, Any]) -> None:
         ({"stop": [""]}, "stop", "at least one letter"),
         ({"messages": []}, "messages", "at least 1 item"),
         ({"messages": [{"role": "wizard", "content": "x"}]}, "messages", "'system', 'developer', 'user'"),
-        ({"extra_body": {"tools": []}}, "tools", "does not support"),
+        ({"extra_body": {"tools": [{"type": "function"}]}}, "tools", "does not support"),
+        ({"extra_body": {"web_search_options": {}}}, "web_search_options", "does not support"),
+        ({"tool_choice": "required"}, "tool_choice", "does not support"),
+        ({"store": True}, "store", "does not support"),
+        ({"modalities": ["text", "audio"]}, "modalities", "does not support"),
+        ({"metadata": {"for": "me"}}, "metadata", "does not support"),
+        (
+            {"messages": [{"role": "user", "content": "x", "name": "Ann"}]},
+            "messages",
+            "messages.0.name: this server does",
+        ),
+        ({"messages": [{"role": "user", "content": None}]}, "messages", "expected a text"),
+        (
+            {"messages": [{"role": "user", "content": [PICTURE]}]},
+            "messages",
+            "only text parts are supported, got 'image",
+        ),
         ({"extra_body": {"colour": 1}}, "colour", "no such parameter"),
         ({"top_logprobs": 2}, "top_logprobs", "expected logprobs to be true"),
         ({"logit_bias": {"dog": 1}}, "logit_bias", "expected token ids"),
@@ -265,6 +283,53 @@ def test_what_is_refused(server: Running, change: dict[str, Any], param: str | N
         server.client().chat.completions.create(**asked | change)
     assert refused.value.param == param
     assert refused.value.type == "invalid_request_error"
+
+
+def test_a_conversation_goes_on_with_what_the_server_sent(server: Running) -> None:
+    """Clients send a message back as they got it, with all its fields, of which most are null."""
+    client, messages = server.client(), list[Any](QUESTION)
+    for _ in range(3):
+        answer = client.chat.completions.create(model="story", messages=messages, max_tokens=8, temperature=0)
+        messages += [answer.choices[0].message, {"role": "user", "content": [{"type": "text", "text": "And then?"}]}]
+    assert answer.usage.prompt_tokens > 40
+    plain = [each if isinstance(each, dict) else {"role": each.role, "content": each.content} for each in messages[:-2]]
+    again = client.chat.completions.create(model="story", messages=plain, max_tokens=8, temperature=0)
+    assert again.choices[0].message.content == answer.choices[0].message.content
+
+
+NOTHING_SPECIAL: list[dict[str, Any]] = [
+    {"tools": [], "tool_choice": "none", "parallel_tool_calls": True},
+    {"functions": [], "function_call": "auto", "store": False, "metadata": {}, "modalities": ["text"]},
+    {
+        "service_tier": "auto",
+        "verbosity": "medium",
+        "response_format": {"type": "text"},
+        "audio": None,
+        "unknown": None,
+    },
+    {"stream_options": None, "logit_bias": {}, "stop": [], "user": "", "chat_template_kwargs": {}},
+]
+
+
+@pytest.mark.parametrize("more", NOTHING_SPECIAL)
+@pytest.mark.parametrize(
+    "extra",
+    [
+        {"refusal": None, "tool_calls": None, "function_call": None, "audio": None, "annotations": None, "name": None},
+        {"refusal": "", "tool_calls": [], "function_call": {}, "audio": {}, "annotations": [], "reasoning": None},
+    ],
+)
+def test_what_asks_for_nothing(server: Running, more: dict[str, Any], extra: dict[str, Any]) -> None:
+    """Is the same as nothing."""
+    answers = []
+    for message, others in ((QUESTION[0] | extra, more), (QUESTION[0], {})):
+        body = {"model": "story", "messages": [message], "max_tokens": 4, "temperature": 0} | others
+        status, _, found = server.ask(
+            "POST", "/v1/chat/completions", json.dumps(body).encode(), **{"Content-Type": "application/json"}
+        )
+        assert status == 200, found
+        answers.append(json.loads(found)["choices"])
+    assert answers[0] == answers[1]
 
 
 def test_what_is_not_there(server: Running) -> None:
@@ -296,12 +361,56 @@ def test_who_goes_away_leaves_nothing(server: Running) -> None:
     assert server.metric('pages{status="used"}') == 0
 
 
+HOSTS = {  # and whether a server that listens on 127.0.0.1, without a key, answers to them
+    **dict.fromkeys(["localhost", "LOCALHOST:80", "localhost.:1", "127.0.0.1:8000", "127.9.9.9", "[::1]:8000"], True),
+    **dict.fromkeys(["evil.example", "localhost.evil.example", "127.0.0.1.evil.example:80", "evil.example@x"], False),
+    **dict.fromkeys(["192.168.0.1", "0.0.0.0", "[::2]", "[", "", "evil.example/@localhost"], False),
+}
+
+
+@pytest.mark.parametrize(("host", "is_answered"), HOSTS.items())
+def test_names_of_others(server: Running, host: str, is_answered: bool) -> None:
+    """A page whose name leads to this machine gets nothing."""
+    for path in ("/", "/v1/models"):
+        status, headers, body = server.ask("GET", path, Host=host)
+        assert status == (200 if is_answered else 421)
+        if not is_answered:
+            assert "--api-key" in json.loads(body)["error"]["message"]
+        elif path == "/":
+            assert "frame-ancestors 'none'" in headers["content-security-policy"]
+
+
+def test_a_client_that_closes_its_half_is_gone(server: Running) -> None:
+    """It looks the same as one that has closed its connection."""
+    before = server.metric('requests_total{finish_reason="abort"}')
+    body = json.dumps({"model": "story", "prompt": "Once", "max_tokens": 900, "ignore_eos": True}).encode()
+    host, _, port = server.url.removeprefix("http://").partition(":")
+    head = "POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+    with socket.create_connection((host, int(port)), timeout=60) as client:
+        client.sendall(f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body)
+        until(lambda: server.metric('requests_now{status="running"}'))
+        client.shutdown(socket.SHUT_WR)
+        assert client.recv(1) == b""
+    until(lambda: server.metric('requests_total{finish_reason="abort"}') == before + 1)
+
+
+def test_a_port_in_use(tmp_path: Path) -> None:
+    """Is noticed before a model is loaded."""
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = str(taken.getsockname()[1])
+        command = [sys.executable, "-m", "tiny_llm_course", "serve", "--port", port, "--model", "no/such"]
+        run = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    assert run.returncode == 1
+    assert f"--port {port}" in run.stderr
+    assert "no/such" not in run.stderr
+
+
 def test_limits() -> None:
     with running("--api-key", KEY, "--max-running", 2, "--max-waiting", 1, "--max-body", 2000) as server:
         with pytest.raises(openai.AuthenticationError):
             server.client("another").models.list()
         assert server.ask("GET", "/metrics")[0] == 401
-        assert server.ask("GET", "/health")[0] == 200
+        assert server.ask("GET", "/health", Host="any.example")[0] == 200  # its pages do not know the key
         with pytest.raises(openai.APIStatusError) as refused:
             server.client(KEY).completions.create(model="story", prompt="x" * 3000)
         assert refused.value.status_code == 413

@@ -1,0 +1,181 @@
+"""Connections of `tiny-llm serve`: how many there may be, how long a request may take to arrive, what the log says."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import resource
+import time
+from collections import Counter
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import h11
+import uvicorn
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+__all__ = ["ARRIVAL", "Connection", "Rarely", "Runner", "most_connections"]
+
+ARRIVAL = 30.0  # seconds that a request, head and body, may take to arrive
+IDLE = 5  # seconds that a connection stays open between two requests
+MOST = 1000  # connections; each takes some 20 KiB
+OTHER_FILES = 128  # that the process needs besides: accepted sockets that are not counted yet, models, libraries
+ACCEPTED = 16  # connections that the loop accepts at once; they are counted only afterwards
+QUEUED = 1024  # connections that the system accepts while the loop is busy
+PAUSE = 60.0  # seconds between two lines of the log that say the same
+
+
+def most_connections() -> int:
+    """How many connections there may be, so that the process never runs out of files."""
+    limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return MOST if limit == resource.RLIM_INFINITY else max(1, min(MOST, limit - OTHER_FILES))
+
+
+class Connection(H11Protocol):
+    """A client's connection. While it waits for its client, a newer connection may take its place.
+
+    most: connections at the same time. waiting: those that wait for a request, or for a client that does not read; the
+    one that has waited longest comes first.
+    """
+
+    def __init__(self, most: int, waiting: dict[Connection, None], **about: Any):
+        super().__init__(**about)
+        self._most, self._waiting = most, waiting
+        self._timer: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        if len(self.connections) > self._most:
+            self._make_room()
+        self._wait()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._stop_waiting()
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        self._wait()
+        super().data_received(data)
+
+    def handle_events(self) -> None:
+        super().handle_events()
+        if self.conn.their_state not in (h11.IDLE, h11.SEND_BODY):  # the request is complete
+            self._stop_waiting()
+
+    def on_response_complete(self) -> None:
+        self._waiting.setdefault(self)
+        super().on_response_complete()
+
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        self._waiting.setdefault(self)
+
+    def resume_writing(self) -> None:
+        super().resume_writing()
+        if self.cycle is not None and not self.cycle.response_complete:
+            self._waiting.pop(self, None)
+
+    def _make_room(self) -> None:
+        """Close the connection that has waited longest; if all are busy, refuse what comes on this one."""
+        oldest = next(iter(self._waiting), None)
+        if oldest is None:
+            self.app = _refuse
+        else:
+            oldest._stop_waiting()
+            oldest.transport.abort()
+
+    def _wait(self) -> None:
+        self._waiting.setdefault(self)
+        if self._timer is None:
+            self._timer = self.loop.call_later(ARRIVAL, self._give_up)
+
+    def _stop_waiting(self) -> None:
+        self._waiting.pop(self, None)
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _give_up(self) -> None:
+        """A request has not arrived in time. A client that has sent a part of it is told so."""
+        if self.conn.our_state is h11.SEND_RESPONSE or (self.conn.our_state is h11.IDLE and self.conn.trailing_data[0]):
+            self.transport.write(_too_slow(self.conn))
+        self.transport.close()
+
+
+def _too_slow(connection: h11.Connection) -> bytes:
+    message = f"expected the whole request within {ARRIVAL:g} seconds, got a part of it"
+    body = _body(message, "invalid_request_error", "request_timeout")
+    headers = [("content-type", "application/json"), ("content-length", str(len(body))), ("connection", "close")]
+    response = h11.Response(status_code=408, reason="Request Timeout", headers=headers)
+    parts = (response, h11.Data(data=body), h11.EndOfMessage())
+    return b"".join(connection.send(part) or b"" for part in parts)
+
+
+async def _refuse(scope: Any, receive: Any, send: Any) -> None:
+    """An application that answers when no connection can give way."""
+    body = _body("every connection of this server is in use: ask again later", "server_error", "too_many_connections")
+    headers = {"content-type": "application/json", "content-length": str(len(body)), "retry-after": "5"}
+    sent = [(name.encode(), value.encode()) for name, value in (headers | {"connection": "close"}).items()]
+    await send({"type": "http.response.start", "status": 503, "headers": sent})
+    await send({"type": "http.response.body", "body": body})
+
+
+def _body(message: str, kind: str, code: str) -> bytes:
+    return json.dumps({"error": {"message": message, "type": kind, "param": None, "code": code}}).encode()
+
+
+class Runner(uvicorn.Server):
+    """Uvicorn with these limits."""
+
+    def __init__(self, app: Any):
+        super().__init__(
+            uvicorn.Config(
+                app,
+                http=partial(Connection, most_connections(), {}),  # type: ignore[arg-type]  # called as a class is
+                ws="none",  # a connection that changes its protocol would escape the limits
+                lifespan="off",
+                log_level="warning",
+                timeout_keep_alive=IDLE,
+                backlog=ACCEPTED,
+            )
+        )
+        for name in ("uvicorn.error", "asyncio"):
+            logging.getLogger(name).addFilter(Rarely())
+
+    async def startup(self, sockets: Any = None) -> None:
+        await super().startup(sockets)
+        for listener in sockets:
+            listener.listen(QUEUED)  # asyncio has made the system's queue as short as its own
+
+
+class Rarely(logging.Filter):
+    """Lets a message through once in PAUSE seconds, and then says how often it was held back."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        super().__init__()
+        self._clock = clock
+        self._next: dict[Any, float] = {}  # when it may be said again
+        self._held: Counter[Any] = Counter()
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        key, now = _kind(record), self._clock()
+        if now < self._next.get(key, now):
+            self._held[key] += 1
+            return False
+        self._next[key] = now + PAUSE
+        if held := self._held.pop(key, 0):
+            record.msg = f"{record.msg} [and {held} times more since this was last written]"
+        return True
+
+
+def _kind(record: logging.LogRecord) -> Any:
+    """What records have in common that say the same. asyncio writes addresses of objects into the further lines."""
+    found: list[Any] = [record.levelno, str(record.msg).partition("\n")[0]]
+    if record.exc_info and record.exc_info[1] is not None:
+        error, trace = record.exc_info[1:]
+        while trace is not None and trace.tb_next is not None:
+            trace = trace.tb_next
+        found += [type(error), trace and (trace.tb_frame.f_code.co_filename, trace.tb_lineno)]
+    return tuple(found)
