@@ -12,6 +12,7 @@ from typing import Any
 __all__ = ["Live"]
 
 INTERVAL = 0.1  # seconds between two looks: an engine makes hundreds of steps in a second, and a page needs ten of them
+MOST_EVENTS = 200  # in a second, of all readers together: with many readers, each sees fewer
 WINDOW = 2.0  # seconds of which the page shows the speed
 FREE, KEPT = -2, -1  # a page that nobody holds; that only the prefix tree holds
 
@@ -51,6 +52,9 @@ class Live:
         self._clock, self._speed = clock, _Speed()
         self._steps = self._preempted = self._ended = 0
         self._chunks: dict[str, int] = {}  # of the last step: by request, how many tokens
+        self._num_readers = 0
+        self._looking: asyncio.Future[str] | None = None  # the last look, which all readers share, and when it began
+        self._looked = 0.0
 
     def on_step(self, engine: Any, batch: Any, touched: Sequence[Any]) -> None:
         self._steps += 1
@@ -94,13 +98,27 @@ class Live:
 
     async def events(self, engine: Any) -> AsyncGenerator[str, None]:
         """What there is to see, whenever it changes, as JSON, until the engine ends. engine: an `AsyncEngine`."""
-        before: dict[str, Any] = {}
-        while not engine.is_stopping:
-            found = await engine.call(self.look)
-            if found != before:
-                before = found
-                yield json.dumps(found)
-            await asyncio.sleep(INTERVAL)
+        before = ""
+        self._num_readers += 1
+        try:
+            while not engine.is_stopping:
+                found = await self._shared_look(engine)
+                if found != before:
+                    before = found
+                    yield found
+                await asyncio.sleep(max(INTERVAL, self._num_readers / MOST_EVENTS))
+        finally:
+            self._num_readers -= 1
+
+    async def _shared_look(self, engine: Any) -> str:
+        """A look that is in progress, or began less than INTERVAL ago; if there is none, a new one."""
+        now = self._clock()
+        if self._looking is None or (self._looking.done() and now - self._looked >= INTERVAL):
+            self._looking, self._looked = asyncio.ensure_future(self._as_json(engine)), now
+        return await asyncio.shield(self._looking)  # a reader who leaves does not end it for the others
+
+    async def _as_json(self, engine: Any) -> str:
+        return json.dumps(await engine.call(self.look))
 
 
 def _finished(ended: Any) -> dict[str, Any]:

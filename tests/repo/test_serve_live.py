@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
+from contextlib import AsyncExitStack, aclosing
+from typing import Any
+
 import pytest
 from test_serving import pages, small_model
 
-from tiny_llm_course.live import WINDOW, Live
+from tiny_llm_course.live import INTERVAL, WINDOW, Live
 from tiny_llm_ref.serving.engine import Engine
 from tiny_llm_ref.serving.metrics import Metrics
 from tiny_llm_ref.serving.preempting_scheduler import PreemptingScheduler
@@ -99,3 +103,54 @@ def test_requests_that_are_over() -> None:
     finished = watched.live.look(watched.engine)["finished"]
     assert [request["id"] for request in finished] == [*"87654321"]
     assert [request["rate"] for request in finished] == [None] * 8
+
+
+class Counted:
+    """As an `AsyncEngine` is. looks: how many times it was looked at."""
+
+    is_stopping = False
+
+    def __init__(self, engine: Engine):
+        self.engine, self.looks = engine, 0
+
+    async def call(self, look: Any) -> Any:
+        self.looks += 1
+        return look(self.engine)
+
+
+def test_many_readers_share_a_look() -> None:
+    watched = Watched()
+    engine = Counted(watched.engine)
+
+    async def scene() -> None:
+        async def seen_by_many() -> None:
+            async with AsyncExitStack() as stack:
+                readers = [await stack.enter_async_context(aclosing(watched.live.events(engine))) for _ in range(50)]
+                assert len(set(await asyncio.gather(*map(anext, readers)))) == 1
+
+        await seen_by_many()
+        assert engine.looks == 1
+        watched.now += 2 * INTERVAL
+        await seen_by_many()
+        assert engine.looks == 2
+
+    asyncio.run(scene())
+
+
+def test_a_reader_who_leaves_does_not_end_the_look_of_others() -> None:
+    watched = Watched()
+    engine, may_look = Counted(watched.engine), asyncio.Event()
+
+    async def slow(look: Any) -> Any:
+        await may_look.wait()
+        return look(engine.engine)
+
+    async def scene() -> None:
+        engine.call = slow  # type: ignore[method-assign]
+        one, other = (asyncio.ensure_future(anext(watched.live.events(engine))) for _ in range(2))
+        await asyncio.sleep(0)
+        one.cancel()
+        may_look.set()
+        assert "steps" in await other
+
+    asyncio.run(scene())
