@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import signal
 import sys
-from contextlib import nullcontext
+import threading
+from contextlib import nullcontext, suppress
+from queue import Empty, SimpleQueue
 from typing import Any
 
 from .language import Messages
@@ -15,6 +18,7 @@ __all__ = ["DRAIN", "Ending"]
 
 DRAIN = 20  # seconds that running requests have after the first signal
 READ = 5  # and clients after that, to read what is there for them
+CUT = 2  # seconds after the second signal in which the process ends, even if a step is not over
 
 
 class Ending:
@@ -28,11 +32,11 @@ class Ending:
         self._loop = asyncio.get_running_loop()
         self._stops: list[asyncio.Task[None]] = []  # somebody has to hold them
         self._num_running = self._num_unread = 0  # requests at the first signal; connections that were closed
+        self._signals: SimpleQueue[int] = SimpleQueue()  # the one queue that a signal's handler may use at any moment
         runner.capture_signals = nullcontext
         for number in (signal.SIGINT, signal.SIGTERM):
-            # Not by add_signal_handler: while the engine has much to tell, its byte may find no room in the loop's
-            # socket.
-            signal.signal(number, lambda number, frame: self._loop.call_soon_threadsafe(self._signalled, number))
+            signal.signal(number, lambda number, frame: self._signals.put(number))
+        threading.Thread(target=self._watch, name="signals", daemon=True).start()
 
     async def serve(self, listener: Any) -> None:
         """Until the end."""
@@ -50,16 +54,29 @@ class Ending:
             say(self._words("serve_unread", count=self._num_unread), style="yellow")
         say(self._words("serve_answered" if self._num_running and not cut else "serve_stopped"))
 
-    def _signalled(self, number: int) -> None:
-        if number == signal.SIGINT and sys.stderr.isatty():
+    def _watch(self) -> None:
+        """In a thread of its own, which answers signals even while the loop is busy."""
+        self._next_signal()
+        self._num_running = self._engine.num_requests
+        if self._num_running:
+            say(self._words("serve_waits", count=self._num_running, seconds=DRAIN))
+        self._ask_to_end()
+        self._next_signal()
+        say(self._words("serve_cuts"))
+        self._ask_to_end()
+        with suppress(Empty):
+            self._next_signal(CUT)
+        cut = self._engine.num_requests + self._engine.num_aborted
+        say(self._words("serve_forced", count=cut), style="yellow")
+        os._exit(0)  # nothing else ends a process while one of its threads computes
+
+    def _next_signal(self, timeout: float | None = None) -> None:
+        if self._signals.get(timeout=timeout) == signal.SIGINT and sys.stderr.isatty():
             say()  # after the terminal's ^C
-        if not self._stops:
-            self._num_running = self._engine.num_requests
-            if self._num_running:
-                say(self._words("serve_waits", count=self._num_running, seconds=DRAIN))
-        elif len(self._stops) == 1:
-            say(self._words("serve_cuts"))
-        self._end()
+
+    def _ask_to_end(self) -> None:
+        with suppress(RuntimeError):  # the loop is closed: the server has ended
+            self._loop.call_soon_threadsafe(self._end)
 
     def _end(self) -> None:
         self._stops.append(asyncio.ensure_future(self._stop(0, 1) if self._stops else self._stop(DRAIN, READ)))

@@ -7,7 +7,7 @@ import re
 import sys
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
-from http.client import HTTPConnection, HTTPResponse
+from http.client import HTTPConnection, HTTPResponse, IncompleteRead
 from pathlib import Path
 
 import pytest
@@ -19,7 +19,25 @@ from tiny_llm_course.serving_end import DRAIN
 SERVE = ["serve", "--port", "0", "--impl", "ref"]
 COMMAND = [sys.executable, "-m", "tiny_llm_course", *SERVE]
 PATIENCE = 600  # seconds: requests end by themselves on any machine
-PATIENT = f"from tiny_llm_course import __main__ as command, serving_end as end; end.DRAIN = {PATIENCE}; command.main()"
+PATIENT = f"""
+from tiny_llm_course import __main__ as command, serving_end as end
+end.DRAIN = end.CUT = {PATIENCE}
+command.main()
+"""
+STUCK = """
+import sys, threading
+from tiny_llm_course import __main__ as command, serving_end as end
+from tiny_llm_ref.serving.engine import Engine
+
+def step(self, first=Engine.step):
+    if any(request.output for request in self.scheduler):
+        print("stuck", file=sys.stderr)
+        threading.Event().wait()
+    return first(self)
+
+Engine.step, end.CUT = step, 0.1
+command.main()
+"""
 ROOT = Path(__file__).parents[2]
 CTRL_C = "\x03"
 
@@ -83,13 +101,29 @@ def test_ctrl_c_says_what_it_waits_for(language: str, tmp_path: Path) -> None:
 
 
 def test_a_second_ctrl_c_says_what_it_cut_off(tmp_path: Path) -> None:
-    terminal, say = served("en", tmp_path), Messages("en")
+    terminal, say = served("en", tmp_path, command=[sys.executable, "-c", PATIENT, *SERVE]), Messages("en")
     with streams(port_of(terminal), 8) as response:
         terminal.send(CTRL_C)
-        terminal.wait_for(say("serve_waits", count=8, seconds=DRAIN))
+        terminal.wait_for(say("serve_waits", count=8, seconds=PATIENCE))
         terminal.send(CTRL_C)
         terminal.wait_for("\n" + say("serve_cuts"))
         last = json.loads(response.read().rpartition(b"data: ")[2])
         assert last["error"]["code"] == "stopping"
     assert terminal.exit_code() == 0
     assert terminal.screen.rstrip().endswith(f"{say('serve_cut', cut=8, count=8)}\n{say('serve_stopped')}")
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_a_second_ctrl_c_does_not_wait_for_a_step(language: str, tmp_path: Path) -> None:
+    """This one never ends."""
+    terminal, say = served(language, tmp_path, command=[sys.executable, "-c", STUCK, *SERVE]), Messages(language)
+    with streams(port_of(terminal), 3) as response:
+        terminal.wait_for("stuck")
+        terminal.send(CTRL_C)
+        terminal.wait_for(say("serve_waits", count=3, seconds=DRAIN))
+        terminal.send(CTRL_C)
+        terminal.wait_for(say("serve_cuts"))
+        assert terminal.exit_code() == 0
+        assert terminal.screen.rstrip().endswith(say("serve_forced", count=3))
+        with pytest.raises((IncompleteRead, ConnectionError)):
+            response.read()
