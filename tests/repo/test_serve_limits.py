@@ -7,6 +7,7 @@ import copy
 import json
 import math
 import random
+import sys
 import threading
 from collections.abc import Mapping
 from typing import Any
@@ -14,7 +15,8 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 from starlette.requests import Request as HttpRequest
-from tokenizers import AddedToken, normalizers
+from tokenizers import AddedToken, Tokenizer, decoders, normalizers, pre_tokenizers
+from tokenizers.models import BPE
 from transformers import PreTrainedTokenizerFast
 from waiting import until
 
@@ -237,12 +239,17 @@ def test_no_token_stands_for_more_than_the_room_says(tokenizer: Any) -> None:
 
 
 def test_a_normaliser_makes_several_bytes_into_one() -> None:
-    made = byte_tokenizer()
+    alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
+    made = Tokenizer(BPE(vocab={letter: i for i, letter in enumerate(alphabet)}, merges=[]))  # no token has two bytes
+    made.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
+    made.decoder = decoders.ByteLevel()
     made.normalizer = normalizers.NFC()
     tokenizer = PreTrainedTokenizerFast(tokenizer_object=made)
     text = "\u1112\u1161\u11ab" * 50  # three letters of three bytes, and one of three
     assert len(tokenizer.encode(text)) == len(text)
     Room(tokenizer, len(text) + 1).check_text(text)
+    with pytest.raises(TooLongError):
+        Room(tokenizer, len(text)).check_text(text + "x")
 
 
 def test_where_a_token_takes_any_number_of_blanks_no_text_is_too_long() -> None:
@@ -361,7 +368,7 @@ HOSTILE = {
         "takes longer than 0.5 s",
     ),
     "number": ("{% set n = 9 %}{{ n ** (n ** n) }}", "takes longer than 0.5 s"),
-    "text": ("{{ 'x' * 10 ** 9 }}", "takes too much memory"),
+    "text": ("{{ 'x' * 10 ** 9 }}", "takes too much memory" if sys.platform == "linux" else "writes more than"),
     "long": ("{{ 'x' * 10 ** 7 }}", "writes more than 4194304 letters"),
     "zero": ("{{ 1 / 0 }}", "fails with ZeroDivisionError: division by zero"),
     "recursive": ("{% macro f() %}{{ f() }}{% endmacro %}{{ f() }}", "fails with RecursionError"),
