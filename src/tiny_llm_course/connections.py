@@ -19,6 +19,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 __all__ = ["ARRIVAL", "Connection", "Rarely", "Runner", "most_connections"]
 
 ARRIVAL = 30.0  # seconds that a request, head and body, may take to arrive
+SOME = 4096  # bytes that are read at once: as chunks of one byte they stop the loop for some 15 ms
 IDLE = 5  # seconds that a connection stays open between two requests
 MOST = 1000  # connections; each takes some 20 KiB
 OTHER_FILES = 128  # that the process needs besides: accepted sockets that are not counted yet, models, libraries
@@ -47,6 +48,7 @@ class Connection(H11Protocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
+        transport.max_size = SOME  # type: ignore[attr-defined]  # asyncio's own would read 256 KiB at once
         if len(self.connections) > self._most:
             self._make_room()
         self._wait()

@@ -4,6 +4,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from tiny_llm_models.hf_format import CHAT_TEMPLATE
+
+from .chat_template import ChatTemplate, RefusedError
 from .checkpoint_files import read_json
 
 __all__ = ["load_tokenizer"]
@@ -58,13 +61,13 @@ def _check_tokens(tokenizer: Any, vocab_size: int) -> None:
 
 
 def _check_template(tokenizer: Any) -> None:
-    """A template may refuse a conversation, but it has to be one."""
-    if not tokenizer.has_chat_template:
+    """A template may refuse a conversation, but it has to be one, and to end."""
+    if not tokenizer.has_chat_template or tokenizer.chat_template == CHAT_TEMPLATE:
         return
-    from jinja2 import TemplateError
-
+    template = ChatTemplate(tokenizer)
     try:
-        tokenizer.apply_chat_template(_HELLO, add_generation_prompt=True, tokenize=False)
-    except Exception as error:
-        if type(error) is not TemplateError:  # that of its own `raise_exception`
-            raise ValueError(f"chat_template: {type(error).__name__}: {error}") from error
+        template.apply_chat_template(_HELLO, add_generation_prompt=True, tokenize=False)
+    except RefusedError:
+        pass
+    finally:
+        template.close()

@@ -180,12 +180,19 @@ DAMAGED: dict[str, tuple[Change, str]] = {
     "nested settings": (write(TEMPLATE, b'{"a":' * 10**5), "its tokenizer cannot be loaded: RecursionError"),
     "settings in a list": (write(TEMPLATE, b"[]"), "its tokenizer cannot be loaded: "),
     "the end is a number": (edit(TEMPLATE, eos_token=5), "its tokenizer cannot be loaded: "),
-    "half a template": (edit(TEMPLATE, chat_template="{% for"), "chat_template: TemplateSyntaxError: "),
+    "half a template": (edit(TEMPLATE, chat_template="{% for"), "chat template fails with TemplateSyntaxError: "),
     "a template of nothing": (
         edit(TEMPLATE, chat_template="{{ a.b }}"),
-        "chat_template: UndefinedError: 'a' is undefined",
+        "chat template fails with UndefinedError: 'a' is undefined",
     ),
-    "a template's mistake": (edit(TEMPLATE, chat_template="{{ 1 / 0 }}"), "chat_template: ZeroDivisionError: "),
+    "a template's mistake": (
+        edit(TEMPLATE, chat_template="{{ 1 / 0 }}"),
+        "chat template fails with ZeroDivisionError: ",
+    ),
+    "an endless template": (
+        edit(TEMPLATE, chat_template="{{ 9 ** (9 ** 9) }}"),
+        "chat template takes longer than 5 s",
+    ),
     "a template in a list": (edit(TEMPLATE, chat_template=[5]), "its tokenizer cannot be loaded: "),
     "template, not UTF-8": (
         write("chat_template.jinja", b"\xff"),

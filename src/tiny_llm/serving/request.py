@@ -84,7 +84,7 @@ class TextStream:
         self.text += self._stops.add(self._detokenizer.add(token))
 
     def finish(self) -> None:
-        """There are no more: add what might have become a stop string. A character without its last bytes is left out."""
+        """There are no more: add what might have become a stop string, but no character without its last bytes."""
         if not self.found:
             self.text += self._stops.finish()
 

@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 
+from ..chat_template import ChatTemplate
 from ..thinking import Thinking
 from .chat_prompt import ChatPrompt
-from .chat_template import ChatTemplate
 from .room import Room
 
 __all__ = ["Prompts"]

@@ -12,10 +12,14 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-__all__ = ["ChatTemplate"]
+__all__ = ["ChatTemplate", "RefusedError"]
 
 _SECONDS = 5.0
 _MEMORY, _LETTERS = 1 << 29, 1 << 22  # bytes of the process, letters of one conversation
+
+
+class RefusedError(ValueError):
+    """A template wants other messages than these: it is not damaged."""
 
 
 class ChatTemplate:
@@ -38,7 +42,8 @@ class ChatTemplate:
         """The text of a conversation.
 
         Raises:
-            ValueError: the template refuses these messages, or takes too much time or memory for them.
+            RefusedError: the template refuses these messages.
+            ValueError: it fails, or takes too much time or memory.
         """
         assert not tokenize
         if self._tokenizer.chat_template is None:  # mlx-lm has a function in its place
@@ -50,9 +55,17 @@ class ChatTemplate:
         given = {"messages": list(messages), "add_generation_prompt": add_generation_prompt, **settings}
         nothing = {"tools": None, "documents": None}
         answer = self._ask({**self._tokenizer.special_tokens_map, **nothing, **given})
+        if "refusal" in answer:
+            raise RefusedError(f"messages: the checkpoint's chat template refuses them: {answer['refusal']}")
         if "error" in answer:
             raise ValueError(f"messages: the checkpoint's chat template {answer['error']}")
         return answer["text"]
+
+    def close(self) -> None:
+        """End the process."""
+        if self._process is not None:
+            self._process.communicate()
+            self._process = None
 
     def _ask(self, given: Mapping[str, Any]) -> dict[str, str]:
         process = self._process = self._process or self._start()

@@ -13,7 +13,7 @@ from datetime import datetime
 from functools import cache
 from typing import Any
 
-from jinja2 import Template, TemplateError, nodes
+from jinja2 import Template, nodes
 from jinja2.ext import Extension
 from jinja2.parser import Parser
 from jinja2.sandbox import ImmutableSandboxedEnvironment
@@ -49,8 +49,12 @@ def _to_json(
     return json.dumps(value, ensure_ascii=ensure_ascii, indent=indent, separators=separators, sort_keys=sort_keys)
 
 
+class _RefusedError(Exception):
+    """The template wants other messages than these."""
+
+
 def _raise(message: str) -> None:
-    raise TemplateError(message)
+    raise _RefusedError(message)
 
 
 def _answer(source: str, given: dict[str, Any], longest: int) -> dict[str, str]:
@@ -58,8 +62,8 @@ def _answer(source: str, given: dict[str, Any], longest: int) -> dict[str, str]:
         text = compiled(source).render(given)
     except MemoryError:
         return {"error": "takes too much memory"}
-    except TemplateError as error:
-        return {"error": f"refuses them: {error}"[:longest]}
+    except _RefusedError as error:
+        return {"refusal": str(error)[:longest]}
     except Exception as error:  # a template can raise whatever Python can
         return {"error": f"fails with {type(error).__name__}: {error}"[:longest]}
     return {"text": text} if len(text) <= longest else {"error": f"writes more than {longest} letters"}
