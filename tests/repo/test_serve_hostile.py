@@ -190,7 +190,7 @@ def test_foreign_hosts(server: Running, host: str, path: str) -> None:
 )
 def test_paths(server: Running, path: str) -> None:
     answer = answer_to(server, f"GET {path} HTTP/1.1\r\n".encode() + HOST + CLOSE + b"\r\n")
-    assert statuses(answer) == [404], answer[:LONGEST]
+    assert statuses(answer) == [400 if len(path) > 16_000 else 404], answer[:LONGEST]  # too long for a line
     assert b"Set-Cookie" not in answer.partition(b"\r\n\r\n")[0]
     assert len(answer) < LONGEST
 
