@@ -126,6 +126,7 @@ def test_contrast(server: Running, browser: Browser, scheme: Literal["light", "d
     page.locator("#text").fill("Hello.")
     page.locator("#text").press("Enter")
     expect(page.locator("#finished tr")).not_to_have_count(0)
+    expect(page.locator("#send")).to_be_visible()  # the page, too, has seen the end of the answer
     page.locator("#most").fill("5000")
     page.locator("#text").fill("Again.")
     page.locator("#text").press("Enter")
