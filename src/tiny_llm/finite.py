@@ -9,7 +9,7 @@ __all__ = ["check_finite"]
 def check_finite(logits: mx.array) -> None:
     """Raise FloatingPointError if one of the logits is NaN or infinite.
 
-    Every token that is chosen from such logits is wrong, and their probabilities are no JSON.
+    Every token that is chosen from such logits is wrong, and JSON has no NaN.
     """
     if not np.isfinite(np.asarray(logits.astype(mx.float32))).all():  # NumPy takes a tenth of the time of MLX here
         raise FloatingPointError(

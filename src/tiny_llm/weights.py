@@ -135,7 +135,7 @@ def _block_shapes(config: ModelConfig) -> dict[str, tuple[int, ...]]:
 
 def _read_file(file: Path) -> Weights:
     if not file.is_file():
-        raise FileNotFoundError(f"{file} is no file, or a link to a file that does not exist")
+        raise FileNotFoundError(f"{file} is not a file, or links to a missing one")
     try:
         weights = mx.load(str(file))
     except (RuntimeError, ValueError) as error:
@@ -188,7 +188,7 @@ def _check_quantized(weights: Weights, quantization: Mapping[str, Any] | None) -
 
 
 def _check_layers(weights: Weights, num_hidden_layers: int) -> None:
-    """Before there is a list of all the weights that a configuration asks for, which may be endless."""
+    """Refuse more layers than the files hold, before listing every expected weight: num_hidden_layers may be 10^9."""
     stored = {name.split(".")[2] for name in weights if name.startswith("model.layers.")}
     if num_hidden_layers > len(stored):
         raise ValueError(

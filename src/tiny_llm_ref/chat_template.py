@@ -26,7 +26,7 @@ class ChatTemplate:
     """A tokenizer whose `apply_chat_template` runs in another process, with limits. All else is the tokenizer's own.
 
     Only one thread may call it at a time. The process starts with the first conversation, and again after one that
-    ended it. seconds: that a conversation may take.
+    ended it. seconds: of processor time that a conversation may take.
     """
 
     def __init__(self, tokenizer: Any, seconds: float = _SECONDS):
@@ -80,9 +80,9 @@ class ChatTemplate:
         if line:
             return dict(json.loads(line))
         self._process = None
-        if process.wait() == -signal.SIGALRM:
+        if process.wait() == -signal.SIGPROF:
             return {"error": f"takes longer than {self._seconds:g} s"}
-        return {"error": f"ended the process that fills it in (status {process.returncode})"}
+        return {"error": f"crashed while it was filled in (exit status {process.returncode})"}
 
     def _start(self) -> "subprocess.Popen[str]":
         limits = [str(each) for each in (self._seconds, _MEMORY, _LETTERS)]
@@ -90,6 +90,7 @@ class ChatTemplate:
             [sys.executable, "-m", f"{__package__}.fill_in", *limits],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
             text=True,
             encoding="utf-8",
             env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path), "PYTHONIOENCODING": "utf-8"},

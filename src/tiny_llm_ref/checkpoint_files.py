@@ -25,7 +25,7 @@ def read_json(path: Path) -> dict[str, Any]:
     except ValueError as error:  # both bad JSON and bad UTF-8
         raise ValueError(f"{path} is not JSON: {error}") from error
     except RecursionError:
-        raise ValueError(f"{path}: expected a few levels of brackets, got too many to read") from None
+        raise ValueError(f"{path} is nested too deeply to be read") from None
     if not isinstance(value, dict):
         raise ValueError(f"{path}: expected a JSON object, got {type(value).__name__}")
     return value

@@ -9,6 +9,7 @@ import json
 import resource
 import signal
 import sys
+from contextlib import suppress
 from datetime import datetime
 from functools import cache
 from typing import Any
@@ -70,14 +71,15 @@ def _answer(source: str, given: dict[str, Any], longest: int) -> dict[str, str]:
 
 
 def main() -> None:
-    """Until there are no more lines. A conversation that takes too long ends this process."""
+    """Answer each line of input until there are no more. A conversation that takes too long ends this process."""
     seconds, memory, longest = float(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])
-    resource.setrlimit(resource.RLIMIT_AS, (memory, memory))  # macOS takes no notice of it
+    with suppress(ValueError):  # macOS refuses: a process has more than that mapped from the start
+        resource.setrlimit(resource.RLIMIT_AS, (memory, memory))
     source = json.loads(sys.stdin.readline())
     for line in sys.stdin:
-        signal.setitimer(signal.ITIMER_REAL, seconds)  # its signal ends the process, whatever runs
+        signal.setitimer(signal.ITIMER_PROF, seconds)  # of processor time; its signal ends the process, whatever runs
         answer = json.dumps(_answer(source, json.loads(line), longest))
-        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.setitimer(signal.ITIMER_PROF, 0)
         print(answer, flush=True)
 
 

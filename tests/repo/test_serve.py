@@ -249,7 +249,7 @@ def test_control_tokens_in_a_message_are_text(story: tuple[Any, Any]) -> None:
         ({"temperature": -1}, "temperature", "greater than or equal to 0"),
         ({"top_p": 0}, "top_p", "greater than 0"),
         ({"n": 99}, "n", "less than or equal"),
-        ({"stop": [""]}, "stop", "at least one letter"),
+        ({"stop": [""]}, "stop", "at least one character"),
         ({"messages": []}, "messages", "at least 1 item"),
         ({"messages": [{"role": "wizard", "content": "x"}]}, "messages", "'system', 'developer', 'user'"),
         ({"extra_body": {"tools": [{"type": "function"}]}}, "tools", "does not support"),

@@ -93,7 +93,8 @@ def test_stop_strings_as_the_definition_finds_them() -> None:
     ("kind", "body", "message"),
     [
         (CompletionRequest, COMPLETION | {"stop": list("abcde")}, "stop: List should have at most 4 items"),
-        (CompletionRequest, COMPLETION | {"stop": "x" * 257}, "stop.0: expected 256 letters at most, got 257"),
+        (ChatRequest, CHAT | {"modalities": ["text"] * 9}, "modalities: this server does not support it"),
+        (CompletionRequest, COMPLETION | {"stop": "x" * 257}, "stop.0: expected 256 characters at most, got 257"),
         (CompletionRequest, COMPLETION | {"prompt": [[1]] * 2049}, "prompt: expected 2048 prompts at most, got 2049"),
         (CompletionRequest, COMPLETION | {"logit_bias": {str(i): 1 for i in range(1025)}}, "body: expected 1024 names"),
         (CompletionRequest, COMPLETION | {f"a{i}": 1 for i in range(1025)}, "body: expected 1024 names at most"),
@@ -304,6 +305,53 @@ def test_a_chat_is_encoded_no_further_than_there_is_room(tokenizer: Any) -> None
     assert len(spy.encoded) < 200
 
 
+def test_of_a_text_that_is_much_too_long_only_the_beginning_is_encoded(tokenizer: Any) -> None:
+    """The context is so long that the number of bytes alone does not tell."""
+    spy = Blocked(tokenizer)
+    spy.free.set()
+    prompts = Prompts(spy, 32_768)
+    for work in (
+        prompts.encode("a b " * 112_500),
+        prompts.encode_chat([{"role": "user", "content": "a b " * 112_500}], False),
+    ):
+        spy.encoded.clear()
+        with pytest.raises(TooLongError, match="expected 32768 tokens at most"):
+            asyncio.run(work)
+        assert sum(map(len, spy.encoded)) < 200_000
+
+
+@pytest.mark.parametrize("size", [10, 70_000, 140_000])
+def test_long_texts_have_the_tokens_of_the_tokenizer(tokenizer: Any, size: int) -> None:
+    text = "Once upon a time 数 " * (size // 19)
+    assert asyncio.run(Prompts(tokenizer, 100_000).encode(text))[0] == tokenizer.encode(text)
+
+
+def test_short_texts_do_not_wait_for_long_ones(tokenizer: Any) -> None:
+    spy = Blocked(tokenizer)
+    prompts = Prompts(spy, 32_768)
+    prompts._encoders["encode"] = tokenizer
+
+    async def scene() -> None:
+        long = asyncio.ensure_future(prompts.encode("a b" * 10_000))
+        await asyncio.get_running_loop().run_in_executor(None, spy.begun.wait, PATIENCE)
+        assert (await prompts.encode("short"))[1] == "short"
+        assert not long.done()
+        spy.free.set()
+        await long
+
+    asyncio.run(scene())
+
+
+def test_thinking_is_looked_at_once(tokenizer: Any) -> None:
+    prompts = Prompts(tokenizer, 1024)
+
+    async def scene() -> None:
+        first, second = await asyncio.gather(prompts.thinking(), prompts.thinking())
+        assert first is second
+
+    asyncio.run(scene())
+
+
 def test_nothing_is_encoded_for_a_client_who_has_left(tokenizer: Any) -> None:
     spy = Blocked(tokenizer)
     server = made(spy)
@@ -401,7 +449,7 @@ def test_other_prompts_are_encoded_while_a_template_runs(tokenizer: Any) -> None
         process = prompts._template._process
         assert process is not None
         process.kill()
-        with pytest.raises(ValueError, match=r"ended the process that fills it in \(status -9\)"):
+        with pytest.raises(ValueError, match=r"crashed while it was filled in \(exit status -9\)"):
             await chat
 
     asyncio.run(scene())
@@ -446,6 +494,16 @@ def test_until_a_request_has_ended_the_next_end_is_as_far_away(clock: Clock) -> 
     retry.begin(16)
     assert [retry.seconds() for _ in range(20)] == [1] * 10 + [2] * 10
     clock.now += 4
+    assert [retry.seconds() for _ in range(3)] == [4, 8, 12]
+
+
+def test_requests_that_were_refused_at_once_do_not_count(clock: Clock) -> None:
+    """Else a crowd of them would seem to be served in no time."""
+    retry = RetryAfter(clock)
+    retry.begin(16)
+    clock.now += 4
+    retry.begin(100)
+    retry.end(100, were_served=False)
     assert [retry.seconds() for _ in range(3)] == [4, 8, 12]
 
 

@@ -1,4 +1,4 @@
-"""What clients send, as tokens: made away from the event loop. Given."""
+"""Turns what clients send into tokens, outside the event loop. Given."""
 
 import asyncio
 import copy
@@ -14,52 +14,69 @@ from .room import Room
 __all__ = ["Prompts"]
 
 _T = TypeVar("_T")
+_LONG = 1 << 14  # letters
 
 
 class Prompts:
     """Parses bodies, fills in the chat template and encodes, each in a thread of its own.
 
     A thread does one piece of work after the other. Work that has not begun is dropped when nobody waits for it any
-    more; work that has begun ends soon, because `Room` and `ChatTemplate` limit it.
+    more; work that has begun ends soon, because `Room` and `ChatTemplate` limit it. Long texts have a thread and a
+    tokenizer of their own, so that short ones do not wait for them: a tokenizer is used in one thread at a time.
     """
 
     def __init__(self, tokenizer: Any, max_length: int):
-        self._encoder = copy.deepcopy(tokenizer)  # the engine's thread has the other: one may not do both at once
-        self._template = ChatTemplate(self._encoder)
+        self._encoders = {name: copy.deepcopy(tokenizer) for name in ("encode", "encode-long")}
+        self._template = ChatTemplate(self._encoders["encode"])
         self._of_engine = tokenizer
         self._thinking: Thinking | None = None
-        self._room = Room(self._encoder, max_length)
-        self._threads = {name: ThreadPoolExecutor(1, name) for name in ("parse", "fill-in", "encode")}
+        self._room = Room(tokenizer, max_length)
+        self._threads = {name: ThreadPoolExecutor(1, name) for name in ("parse", "fill-in", *self._encoders)}
         self.size = len(tokenizer)
 
     async def parse(self, work: Callable[[], _T]) -> _T:
-        """What some work makes of a body that is long."""
+        """Parse a long body in a thread."""
         return await self._in_thread("parse", work)
 
     async def encode(self, prompt: str | Sequence[int]) -> tuple[list[int], str]:
         """A prompt as tokens and as text. Raises TooLongError; ValueError where a token is none of the model's."""
-        return await self._in_thread("encode", lambda: self._encode(prompt))
+        name = _encoder_for(len(prompt))
+        return await self._in_thread(name, lambda: self._encode(self._encoders[name], prompt))
 
-    def _encode(self, prompt: str | Sequence[int]) -> tuple[list[int], str]:
+    def _encode(self, encoder: Any, prompt: str | Sequence[int]) -> tuple[list[int], str]:
         if isinstance(prompt, str):
             self._room.check_text(prompt)
-            return list(self._encoder.encode(prompt)), prompt
+            return self._room.encoded(encoder.encode, prompt), prompt
         self._room.check_tokens(len(prompt))
         if max(prompt) >= self.size:
             raise ValueError(f"prompt: expected token ids below {self.size}, got {max(prompt)}")
-        return list(prompt), str(self._encoder.decode(prompt))
+        return list(prompt), str(encoder.decode(prompt))
 
     async def encode_chat(self, messages: Sequence[Mapping[str, str]], thinks: bool) -> list[int]:
         """A conversation as tokens. Raises TooLongError; ValueError where there is no template for it."""
         made = await self._in_thread("fill-in", lambda: ChatPrompt.of(self._template, messages, thinks=thinks))
-        return await self._in_thread("encode", lambda: made.encode(self._encoder, self._room))
+        name = _encoder_for(sum(map(len, made.parts)))
+        return await self._in_thread(name, lambda: made.encode(self._encoders[name], self._room))
 
     async def thinking(self) -> Thinking:
         """How the checkpoint thinks, for the engine's thread. Raises ValueError where its chat template fails."""
         if self._thinking is None:
+            return await self._in_thread("fill-in", self._look_at_thinking)
+        return self._thinking
+
+    def _look_at_thinking(self) -> Thinking:
+        if self._thinking is None:
             template = ChatTemplate(self._of_engine)
-            self._thinking = await self._in_thread("fill-in", lambda: Thinking(template))
+            try:
+                self._thinking = Thinking(template)
+            finally:
+                template.close()
         return self._thinking
 
     async def _in_thread(self, name: str, work: Callable[[], _T]) -> _T:
         return await asyncio.get_running_loop().run_in_executor(self._threads[name], work)
+
+
+def _encoder_for(length: int) -> str:
+    """length: of a text in letters, or of a prompt in tokens."""
+    return "encode" if length < _LONG else "encode-long"

@@ -57,9 +57,9 @@ _LEAST = 1e-6  # float32 has no room for scores that are divided by much less
 
 def _stop(text: str) -> str:
     if not text:
-        raise ValueError("expected at least one letter, got none")
+        raise ValueError("expected at least one character, got none")
     if len(text) > _LONGEST_STOP:
-        raise ValueError(f"expected {_LONGEST_STOP} letters at most, got {len(text)}")
+        raise ValueError(f"expected {_LONGEST_STOP} characters at most, got {len(text)}")
     return text
 
 

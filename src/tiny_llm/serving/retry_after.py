@@ -1,4 +1,4 @@
-"""When clients that found no place may come back. Given."""
+"""How long a refused client should wait. Given."""
 
 import math
 import time
@@ -7,7 +7,7 @@ from collections.abc import Callable
 __all__ = ["RetryAfter"]
 
 _FIRST = 0.1  # seconds from one request's end to the next one's, before anything is known
-_LONGEST = 60  # seconds: OpenAI's clients take no longer wait from a server
+_LONGEST = 60  # seconds: OpenAI's clients ignore a longer one
 _ENOUGH = 64  # requests after which old ones count half
 
 
@@ -33,10 +33,12 @@ class RetryAfter:
             self._since, self._num_ended = self._clock(), 0
         self._num_now += count
 
-    def end(self, count: int = 1) -> None:
-        """They are over."""
+    def end(self, count: int = 1, *, were_served: bool = True) -> None:
+        """They are over, or were refused at once: that says nothing about the pace."""
         now = self._clock()
         self._num_now -= count
+        if not were_served:
+            return
         self._num_ended += count
         self._known = (now - self._since) / self._num_ended
         if self._num_ended >= _ENOUGH:

@@ -1,9 +1,11 @@
-"""How much of what a client sends can be a prompt. Given."""
+"""Refuses prompts that cannot fit into the context, where possible before encoding them. Given."""
 
+from collections.abc import Callable, Sequence
 from typing import Any
 
 __all__ = ["Room", "TooLongError"]
 
+_BEGINNING = 1 << 16  # letters that are encoded of a long text before all of it
 _SHRINKS = {"NoneType": 1, "NFC": 3}  # how many bytes a normaliser makes into one, at most
 
 
@@ -12,10 +14,11 @@ class TooLongError(ValueError):
 
 
 class Room:
-    """Refuses a text before it is encoded, where it is too long however the tokenizer cuts it up.
+    """Refuses a text that is too long however the tokenizer cuts it up.
 
     max_length: tokens of a prompt and what follows, which is one at least. What a token can stand for is known of
-    tokenizers that work on bytes, as those of Qwen2 and Qwen3 do; texts for others are encoded first.
+    tokenizers that work on bytes, as those of Qwen2 and Qwen3 do. Of texts that may fit, beginnings are encoded first,
+    so that a text that is much too long costs little more than one that fits.
     """
 
     def __init__(self, tokenizer: Any, max_length: int):
@@ -30,6 +33,17 @@ class Room:
                 f"expected {self._max_length} tokens at most, of prompt and output, got a text of {size} bytes, which "
                 f"has more: none of this model's tokens stands for more than {self._longest} bytes"
             )
+
+    def encoded(self, encode: Callable[[str], Sequence[int]], text: str) -> list[int]:
+        """The tokens of a text. Raises TooLongError as soon as its beginning has twice too many.
+
+        Twice, because the beginning of a word may have more tokens than the whole word.
+        """
+        size = _BEGINNING
+        while size < len(text):
+            self.check_tokens(len(encode(text[:size])) // 2)
+            size *= 2
+        return list(encode(text))
 
     def check_tokens(self, count: int) -> None:
         """Raises TooLongError. count: how many there are, or are by now."""

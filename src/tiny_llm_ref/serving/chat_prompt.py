@@ -4,6 +4,7 @@ import re
 import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from .room import Room
@@ -52,8 +53,9 @@ class ChatPrompt:
             for name in set(self.names)
         }
         tokens: list[int] = []
+        encode = partial(tokenizer.encode, add_special_tokens=False)
         for part, name in zip(self.parts, [*self.names, None], strict=True):
-            tokens += tokenizer.encode(part, add_special_tokens=False) if part else []
+            tokens += encode(part) if room is None else room.encoded(encode, part)
             tokens += [] if name is None else spelled[name]
             if room is not None:
                 room.check_tokens(len(tokens))

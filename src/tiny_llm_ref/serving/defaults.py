@@ -1,6 +1,8 @@
 """OpenAI's parameters that this server lacks, with the values that ask for nothing: many clients send them. Given."""
 
-from typing import Literal
+from typing import Annotated, Literal
+
+from pydantic import Field
 
 from .messages import Off, Strict
 
@@ -11,7 +13,7 @@ class HarmlessDefaults(Strict):
     """Any other value of these parameters is refused by name."""
 
     function_call: Literal["none", "auto"] | None = None
-    modalities: list[Literal["text"]] | None = None
+    modalities: Annotated[list[Literal["text"]], Field(max_length=1, fail_fast=True)] | None = None
     parallel_tool_calls: bool | None = None  # there are no tools
     service_tier: Literal["auto", "default"] | None = None
     store: Off | None = None

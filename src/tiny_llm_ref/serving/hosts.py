@@ -1,7 +1,7 @@
 """Which names a server answers to. Given.
 
-A web page may let its own name lead to this machine, and then its scripts may ask whoever listens there (DNS
-rebinding). The browser still sends the page's name as `Host`, and that tells such requests from others.
+A web page may let its own name lead to this machine, and then its scripts can send requests to any server here (DNS
+rebinding). The browser still sends the page's own name as `Host`, so the server can recognise such requests.
 Source: RFC 9110, sections 7.2 (Host) and 15.5.20 (421 Misdirected Request).
 """
 
@@ -40,10 +40,9 @@ def is_local(host: str, names: Collection[str] = ()) -> bool:
 
 
 def _refusal(host: str) -> JSONResponse:
-    shown = host if len(host) <= 80 else f"{host[:80]}…"
     error = ApiError(
         421,
-        f"Host: expected localhost or another name of this machine, got {shown!r}. To let clients use other names, "
+        f"Host: expected localhost or another name of this machine, got {host!r}. To let clients use other names, "
         "start the server with --api-key",
         code="unknown_host",
     )

@@ -61,7 +61,7 @@ class Strict(BaseModel):
 
     @classmethod
     def asked(cls, given: Mapping[str, Any]) -> dict[str, Any]:
-        """What is asked for: null is the same as nothing, and so is an empty value of a name that is not known."""
+        """The fields that ask for something: drops null, and empty values of unknown names."""
         known = cls.model_fields.keys() | _EMPTY_ASKS
         return {name: v for name, v in given.items() if v is not None and (name in known or v not in ("", [], {}))}
 

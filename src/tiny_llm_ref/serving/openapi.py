@@ -20,9 +20,9 @@ _Json = dict[str, Any]
 _PLACE = "#/components/schemas/"
 _TYPES = {str: "string", bool: "boolean", int: "integer", float: "number"}
 _ABOUT = (
-    "Whatever is not described here is refused, with an error that names it. In a body and its objects, null is the "
-    "same as nothing, and so is an empty text, list or object as the value of a name that is not described, except for "
-    "web_search_options. Integers have neither fraction nor exponent, and a name is given once."
+    "Whatever is not described here is refused, with an error that names it. In a body and its objects, null means "
+    "absent. So does an empty text, list or object under a name that is not described, except web_search_options. "
+    "Integers have neither fraction nor exponent, and a name is given once."
 )
 _INDEX = "This is the base URL of an API like OpenAI's: give it to a client as base_url. Details: /openapi.json"
 _EVENTS = "Server-sent events: the data of each is a {}, of the last [DONE]. An error that comes late is an event, too."

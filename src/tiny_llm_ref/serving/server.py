@@ -133,9 +133,12 @@ class Server:
 
     async def complete(self, request: HttpRequest) -> ASGIApp:
         body = await self.read(CompletionRequest, request)
-        prompts = [await self._unless_gone(request, self._prompts.encode(each), "prompt") for each in body.prompt]
+        prompts = await self._unless_gone(request, self._encoded(body.prompt), "prompt")
         answer = CompletionAnswer("cmpl-" + secrets.token_hex(12), int(time.time()), body.model, self.model.tokenizer)
         return await self.answer(request, body, prompts, answer)
+
+    async def _encoded(self, prompts: Sequence[str | list[int]]) -> list[tuple[list[int], str]]:
+        return [await self._prompts.encode(prompt) for prompt in prompts]
 
     async def chat(self, request: HttpRequest) -> ASGIApp:
         body = await self.read(ChatRequest, request)
@@ -228,6 +231,7 @@ class Server:
 
         streams = [self.engine.generate(partial(make, choice)) for choice in choices]
         self._retry_after.begin(len(choices))
+        were_served = True
         try:
             async with aclosing(merged(streams)) as updates:
                 async for index, update in updates:
@@ -237,9 +241,10 @@ class Server:
                         raise EngineStoppedError("expected a running server, got one that ends: ask again later")
                     yield index, update
         except (QueueFullError, EngineStoppedError, ValueError) as error:
+            were_served = False
             raise refusal(error, partial(self._retry_after.seconds, len(choices))) from None
         finally:
-            self._retry_after.end(len(choices))
+            self._retry_after.end(len(choices), were_served=were_served)
 
     def _admit(self, count: int) -> None:
         try:
@@ -264,7 +269,12 @@ class Server:
         return sum((choice.usage(self.metrics) for choice in choices), start=Usage())
 
     async def _unless_gone(self, request: HttpRequest, work: Coroutine[Any, Any, _T], param: str | None = None) -> _T:
-        """What some work before the answer gives, as long as the client is there. param: what a ValueError is about."""
+        """The result of work that precedes the answer. param: the parameter that a ValueError is about.
+
+        Raises:
+            ApiError: the work raised a ValueError.
+            ClientGoneError: the client left.
+        """
         try:
             return await until_gone(request.receive, work, self.limits.timeout)
         except TooLongError as error:
