@@ -100,7 +100,7 @@ class Connection(H11Protocol):
             self._timer = None
 
     def _give_up(self) -> None:
-        """A request has not arrived in time. A client that has sent a part of it is told so."""
+        """End a request that has not arrived in time, with an answer if a part of it has."""
         if self.conn.our_state is h11.SEND_RESPONSE or (self.conn.our_state is h11.IDLE and self.conn.trailing_data[0]):
             self.transport.write(_too_slow(self.conn))
         self.transport.close()
@@ -173,7 +173,7 @@ class Rarely(logging.Filter):
 
 
 def _kind(record: logging.LogRecord) -> Any:
-    """What records have in common that say the same. asyncio writes addresses of objects into the further lines."""
+    """A key that records share if they say the same. asyncio writes addresses of objects into the further lines."""
     found: list[Any] = [record.levelno, str(record.msg).partition("\n")[0]]
     if record.exc_info and record.exc_info[1] is not None:
         error, trace = record.exc_info[1:]

@@ -1,4 +1,4 @@
-"""The files of a checkpoint directory, which may be damaged, and are somebody else's. Given."""
+"""Reading the files of a checkpoint directory, which may be damaged or hostile. Given."""
 
 import json
 from pathlib import Path

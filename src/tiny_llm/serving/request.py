@@ -84,7 +84,7 @@ class TextStream:
         self.text += self._stops.add(self._detokenizer.add(token))
 
     def finish(self) -> None:
-        """There are no more: add what might have become a stop string, but no character without its last bytes."""
+        """No token follows. What might have become a stop string is text; a character without its last bytes is not."""
         if not self.found:
             self.text += self._stops.finish()
 

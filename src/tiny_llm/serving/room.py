@@ -35,7 +35,7 @@ class Room:
             )
 
     def encoded(self, encode: Callable[[str], Sequence[int]], text: str) -> list[int]:
-        """The tokens of a text. Raises TooLongError as soon as its beginning has twice too many.
+        """The tokens of a text. Raises TooLongError if its beginning has twice as many as there is room for.
 
         Twice, because the beginning of a word may have more tokens than the whole word.
         """

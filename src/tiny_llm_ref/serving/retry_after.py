@@ -28,13 +28,13 @@ class RetryAfter:
         self._last = 0.0  # the time that was given last
 
     def begin(self, count: int = 1) -> None:
-        """So many requests are served from now on."""
+        """The server begins to serve this many requests."""
         if self._num_now == 0:
             self._since, self._num_ended = self._clock(), 0
         self._num_now += count
 
     def end(self, count: int = 1, *, were_served: bool = True) -> None:
-        """They are over, or were refused at once: that says nothing about the pace."""
+        """These requests are over. were_served: False if they were refused at once, which says nothing about pace."""
         now = self._clock()
         self._num_now -= count
         if not were_served:
