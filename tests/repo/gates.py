@@ -32,7 +32,7 @@ Definition: TypeAlias = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
 # A module imports from rows above its own only.
 LAYERS = """
     __init__
-    basics finite foundations kernels
+    basics chat_template fill_in finite foundations kernels
     attention positional_encoding layer_norm embedding mlp
     kv_cache checkpoint_files
     formats
@@ -98,7 +98,7 @@ def check_exports(sources: Sources) -> list[str]:
 
 
 def check_definitions_only(sources: Sources) -> list[str]:
-    """Importing a module only defines: docstring, imports, constants, functions, classes, `if TYPE_CHECKING`."""
+    """Importing a module only defines: docstring, imports, constants, functions, classes, `if TYPE_CHECKING`, `if __name__ == "__main__"`."""
     problems = []
     for path, source in sources.items():
         body = ast.parse(source).body
@@ -211,6 +211,8 @@ def _acts(node: ast.stmt) -> bool:
             return any(isinstance(part, ast.Call) and not _defines(part) for part in ast.walk(node))
         case ast.If(test=ast.Name(id="TYPE_CHECKING"), orelse=[]):
             return any(map(_acts, node.body))
+        case ast.If(test=test, orelse=[]) if ast.unparse(test) == "__name__ == '__main__'":
+            return False  # not when it is imported
     return not isinstance(node, ast.Import | ast.ImportFrom | Definition)
 
 

@@ -28,8 +28,9 @@ from tiny_llm_ref.serving import server as server_module
 from tiny_llm_ref.serving.api_error import ApiError
 from tiny_llm_ref.serving.chat_prompt import ChatPrompt, encode_chat
 from tiny_llm_ref.serving.event_stream import ClientGoneError
+from tiny_llm_ref.serving.parsing import parse
 from tiny_llm_ref.serving.prompts import Prompts
-from tiny_llm_ref.serving.protocol import ChatRequest, CompletionRequest, parse
+from tiny_llm_ref.serving.protocol import ChatRequest, CompletionRequest
 from tiny_llm_ref.serving.retry_after import RetryAfter
 from tiny_llm_ref.serving.room import Room, TooLongError
 from tiny_llm_ref.serving.server import Limits, ServedModel, Server

@@ -153,7 +153,7 @@ def test_bars_compare_requests(server: Running, browser: Browser) -> None:
     for lengths, scale in (([[16, 16], [4, 4]], 64), ([[100, 412], [64, 64], [30, 2]], 512), ([[40_000, 1]], 65_536)):
         widths, told = page.evaluate(SHOWN, lengths)
         assert widths == pytest.approx([sum(length) / scale for length in lengths], abs=0.01)
-        assert told == f"the whole width is {scale} tokens"
+        assert told == f"full bar = {scale} tokens"
     page.close()
 
 

@@ -27,8 +27,9 @@ from .handlers import HANDLERS, refusal
 from .hosts import LocalHosts
 from .metrics import Metrics
 from .openapi import describe, index
+from .parsing import parse
 from .prompts import Prompts
-from .protocol import ChatRequest, CompletionRequest, GenerationRequest, parse
+from .protocol import ChatRequest, CompletionRequest, GenerationRequest
 from .request import Request
 from .responses import Answer, ChatAnswer, CompletionAnswer, Piece, Usage
 from .retry_after import RetryAfter
