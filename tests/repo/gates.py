@@ -98,7 +98,7 @@ def check_exports(sources: Sources) -> list[str]:
 
 
 def check_definitions_only(sources: Sources) -> list[str]:
-    """Importing a module only defines: docstring, imports, constants, functions, classes, `if TYPE_CHECKING`, `if __name__ == "__main__"`."""
+    """Importing a module only defines: docstring, imports, constants, functions, classes, and code that is not run."""
     problems = []
     for path, source in sources.items():
         body = ast.parse(source).body

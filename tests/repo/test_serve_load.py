@@ -200,7 +200,8 @@ def test_who_is_refused_may_come_again(wishes: list[Wish]) -> None:
             if response.status == 200:
                 assert (body["choices"][0]["text"], body["choices"][0]["finish_reason"]) == wish.alone
             else:
-                assert (response.status, response.headers["retry-after"]) == (429, "1")
+                assert response.status == 429
+                assert 1 <= int(response.headers["retry-after"]) <= 60
                 assert (body["error"]["type"], body["error"]["code"]) == ("rate_limit_error", "queue_full")
                 refused.append(wish)
         assert 0 < len(refused) < len(wishes)
