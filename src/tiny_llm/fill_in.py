@@ -34,7 +34,7 @@ class _Generation(Extension):
 
 @cache
 def compiled(source: str) -> Template:
-    """A chat template, with what Transformers gives to one."""
+    """Compile a chat template with the filters and functions that Transformers offers."""
     extensions = [_Generation, "jinja2.ext.loopcontrols"]
     environment = ImmutableSandboxedEnvironment(trim_blocks=True, lstrip_blocks=True, extensions=extensions)
     environment.filters["tojson"] = _to_json

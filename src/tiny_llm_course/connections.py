@@ -100,7 +100,7 @@ class Connection(H11Protocol):
             self._timer = None
 
     def _give_up(self) -> None:
-        """End a request that has not arrived in time, with an answer if a part of it has."""
+        """Close a connection whose request is late. If a part of the request has arrived, answer 408 first."""
         if self.conn.our_state is h11.SEND_RESPONSE or (self.conn.our_state is h11.IDLE and self.conn.trailing_data[0]):
             self.transport.write(_too_slow(self.conn))
         self.transport.close()

@@ -111,7 +111,7 @@ class Live:
             self._num_readers -= 1
 
     async def _shared_look(self, engine: Any) -> str:
-        """A look that is in progress, or began less than INTERVAL ago; if there is none, a new one."""
+        """Share a look that is in progress or began less than INTERVAL ago; otherwise begin a new one."""
         now = self._clock()
         if self._looking is None or (self._looking.done() and now - self._looked >= INTERVAL):
             self._looking, self._looked = asyncio.ensure_future(self._as_json(engine)), now

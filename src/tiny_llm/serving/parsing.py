@@ -24,7 +24,7 @@ _R = TypeVar("_R", bound=Strict)
 
 
 def parse(kind: type[_R], body: bytes) -> _R:
-    """A request of this kind. Raises ApiError (400) with the first thing that is wrong."""
+    """Parse a body into a request of this kind. Raises ApiError (400) about the first error found."""
     try:
         found = json.loads(body, parse_constant=_refuse_constant, object_pairs_hook=_once_each)
     except (ValueError, RecursionError) as error:
@@ -41,7 +41,7 @@ def parse(kind: type[_R], body: bytes) -> _R:
 
 
 def _is_unsupported(place: Sequence[int | str], problem: str) -> bool:
-    """Whether OpenAI's API has what is wrong there."""
+    """Whether the error is about a parameter that OpenAI's API has and this server lacks."""
     names = [part for part in place if part in _UNSUPPORTED]
     return bool(names) and (problem == "extra_forbidden" or names[0] in _HARMLESS)
 

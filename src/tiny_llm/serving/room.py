@@ -35,7 +35,7 @@ class Room:
             )
 
     def encoded(self, encode: Callable[[str], Sequence[int]], text: str) -> list[int]:
-        """The tokens of a text. Raises TooLongError if its beginning has twice as many as there is room for.
+        """The tokens of a text. Raises TooLongError once a beginning of the text has twice as many tokens as fit.
 
         Twice, because the beginning of a word may have more tokens than the whole word.
         """
