@@ -104,7 +104,7 @@ class Hints(CourseDirective):
         bodies = [nodes.paragraph("", "", *inline(text)) for text in words]
         pseudo_code = nodes.literal_block("", code, language="text")
         return [
-            generated(folded(self.word("hint", number=number), body))
+            generated(folded(nodes.rubric("", self.word("hint", number=number)), body))
             for number, body in enumerate([*bodies, pseudo_code], start=1)
         ]
 
@@ -121,16 +121,39 @@ class Solution(CourseDirective):
             raise self.error(f"the reference has no code of {task.id}")
         for listing in found:
             self.env.note_dependency(str(listing.file))
-        box = generated(folded(self.word("solution"), *map(code_block, found)))
+        box = generated(folded(nodes.rubric("", self.word("solution")), *map(code_block, found)))
         box += self.parse_content_to_nodes()
         return [box]
+
+
+class Answer(CourseDirective):
+    """```{answer} 2``` : the answer to a question of "Before you run it", folded under the question itself."""
+
+    has_content = True
+
+    def run(self) -> list[nodes.Node]:
+        asked = self.question()
+        title = nodes.rubric(asked.rawsource, "", *(child.deepcopy() for child in asked.children))
+        title.source, title.line = asked.source, asked.line  # so that it is translated as the question is
+        return [folded(title, *self.parse_content_to_nodes())]
+
+    def question(self) -> nodes.paragraph:
+        """The question of that number in the list under "Before you run it"."""
+        for section in self.state.document.findall(nodes.section):
+            if "before-you-run-it" in section["ids"]:
+                items = [*section.findall(nodes.list_item)]
+                if self.arguments[0] in map(str, range(1, len(items) + 1)):
+                    return next(items[int(self.arguments[0]) - 1].findall(nodes.paragraph))
+        raise self.error(f'"Before you run it" has no question {self.arguments[0]} above this place')
 
 
 class Mistakes(CourseDirective):
     """```{mistakes} w1d1``` : the catalogue's mistakes of a day, folded task by task."""
 
     def run(self) -> list[nodes.Node]:
-        return [generated(folded(self.title(task), self.mistakes_of(task))) for task in self.day().tasks]
+        return [
+            generated(folded(nodes.rubric("", self.title(task)), self.mistakes_of(task))) for task in self.day().tasks
+        ]
 
     def mistakes_of(self, task: Task) -> nodes.definition_list:
         found = nodes.definition_list(classes=["mistakes"])
@@ -201,11 +224,11 @@ def generated(node: nodes.Element) -> nodes.Element:
     return node
 
 
-def folded(title: str, *body: nodes.Node) -> nodes.Element:
+def folded(title: nodes.rubric, *body: nodes.Node) -> nodes.Element:
     """The same as sphinx-design's directive `dropdown` makes."""
     return create_component(
         "dropdown",
-        children=[nodes.rubric("", title), *body],
+        children=[title, *body],
         has_title=True,
         opened=False,
         icon=None,
@@ -254,6 +277,7 @@ def setup(app: Sphinx) -> dict[str, Any]:
         "task": TaskBox,
         "hints": Hints,
         "solution": Solution,
+        "answer": Answer,
         "mistakes": Mistakes,
         "stuck": Stuck,
         "figures": Figures,
