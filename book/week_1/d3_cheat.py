@@ -1,4 +1,4 @@
-"""A tiny model is to predict random tokens, which nobody can. Without a mask it does."""
+"""Train a tiny model to predict random tokens, which is impossible. Without a mask, the model seems to do it."""
 
 import math
 
@@ -12,7 +12,7 @@ V, L, E = 16, 12, 32
 
 
 def scores(weights: dict[str, mx.array], tokens: mx.array, mask: mx.array | None) -> mx.array:
-    """Of the token that follows each one, by a single attention layer."""
+    """At each position, the scores of all tokens that may come next, by a single attention layer."""
     x = weights["token"][tokens] + weights["position"]  # B, L, E
     q, k, v = (x @ weights[name] for name in ("query", "key", "value"))
     x = x + scaled_dot_product_attention_simple(q, k, v, mask=mask)

@@ -16,6 +16,6 @@ print("query head reads key/value head:", {h: h // (H_q // H_kv) for h in range(
 print("result", grouped.shape, grouped.dtype, "as with copies:", mx.allclose(grouped, repeated, atol=1e-2).item())
 print(f"keys and values: {key.nbytes + value.nbytes:,} bytes; copied first: {sum(c.nbytes for c in copies):,} bytes")
 
-zeroed = mx.where(mx.arange(H_kv)[:, None, None] == 1, 0, value)  # key/value head 1 has nothing to say
+zeroed = mx.where(mx.arange(H_kv)[:, None, None] == 1, 0, value)  # the values of key/value head 1 are 0
 changed = mx.any(scaled_dot_product_attention_grouped(query, key, zeroed) != grouped, axis=(-2, -1)).tolist()
 print("head 1 is silenced, and these query heads notice:", [h for h in range(H_q) if changed[h]])

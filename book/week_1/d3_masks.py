@@ -1,4 +1,4 @@
-"""The mask of a whole prompt, of two new tokens behind four, and of one; and who notices a change."""
+"""The masks of a whole prompt, of two new tokens after four, and of one; and which outputs a changed token affects."""
 
 import mlx.core as mx
 
