@@ -1,4 +1,4 @@
-"""Where 16-bit numbers end, what that does to a norm that computes in them, and what makes float32 of them."""
+"""Where 16-bit numbers end, what a norm loses that computes in them, and which line turns them into float32."""
 
 import mlx.core as mx
 
@@ -6,7 +6,7 @@ from tiny_llm.layer_norm import RMSNorm
 
 
 def norm_in_its_own_dtype(x: mx.array, eps: float = 1e-5) -> mx.array:
-    """What RMSNorm would be without a detour through float32. The weights are 1."""
+    """RMSNorm with weights of 1, computed without a detour through float32."""
     return x * mx.rsqrt(mx.mean(x * x, axis=-1, keepdims=True) + eps)
 
 

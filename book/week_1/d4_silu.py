@@ -1,4 +1,4 @@
-"""SiLU beside its relatives."""
+"""SiLU, compared with the sigmoid and ReLU."""
 
 import mlx.core as mx
 import mlx.nn as nn
