@@ -77,10 +77,10 @@ class SimpleMultiHeadAttention:
 
 
 def causal_mask(L: int, S: int, dtype: mx.Dtype = mx.float32) -> mx.array:
-    """Additive mask under which a query sees no key that comes after it.
+    """Make the additive mask under which a query sees no key that comes after it.
 
-    The L queries are the last L of S positions: query i stands at position S - L + i.
-    Shapes: -> L x S, with 0 where key j may be seen and -inf where it may not.
+    The L queries are the last L of S positions: query i is at position S - L + i.
+    Shapes: -> L x S, with 0 where query i may see key j and -inf where it may not.
 
     Raises:
         ValueError: S is less than L. `_check_lengths` below raises it.
@@ -100,7 +100,7 @@ def scaled_dot_product_attention_grouped(
     scale: float | None = None,
     mask: mx.array | str | None = None,
 ) -> mx.array:
-    """Attention in which H_q / H_kv neighbouring query heads share one key and value head.
+    """Compute attention in which H_q / H_kv neighbouring query heads share one key/value head.
 
     Shapes: query: N.. x H_q x L x D, key and value: N.. x H_kv x S x D, mask: broadcastable to N.. x H_q x L x S
     -> N.. x H_q x L x D. Query head h reads key/value head h // (H_q / H_kv). All are of one dtype, which is kept.
