@@ -1,4 +1,4 @@
-"""Heads beside the batch: one call for all of them, the same numbers head by head, and two ways to get it wrong."""
+"""The head axis next to the batch axis: one call gives the numbers of a loop over heads. And two ways to get it wrong."""
 
 import mlx.core as mx
 
@@ -29,12 +29,12 @@ print("\none call and head by head agree:", mx.allclose(together, one_by_one, at
 
 
 def unmoved(x: mx.array) -> mx.array:
-    """The heads split, but left behind the tokens: N, L, H, D."""
+    """Split the heads, but leave their axis after that of the tokens: N, L, H, D."""
     q, k, v = (linear(x, weight).reshape(N, L, H, D) for weight in (wq, wk, wv))
     return linear(attend(q, k, v).flatten(-2), wo)
 
 
-other = mx.where(mx.arange(L)[:, None] == L - 1, 2 * x, x)  # the last token is another one
+other = mx.where(mx.arange(L)[:, None] == L - 1, 2 * x, x)  # the last token is changed
 layer = SimpleMultiHeadAttention(E, H, *weights)
 ways = {"beside the batch": lambda x: layer(x, x, x), "behind the tokens": unmoved}
 for name, call in ways.items():

@@ -1,4 +1,4 @@
-"""What a softmax makes of scores to which a constant is added, and of scores that are divided by one."""
+"""How the weights of a softmax change when you add a constant to the scores, and when you divide by one."""
 
 import math
 
