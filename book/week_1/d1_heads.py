@@ -1,4 +1,4 @@
-"""The head axis next to the batch axis: one call gives the numbers of a loop over heads. And two ways to get it wrong."""
+"""The head axis next to the batch axis: the same numbers as a loop over heads, and two ways to get it wrong."""
 
 import mlx.core as mx
 
