@@ -1,4 +1,4 @@
-"""Attention by hand, with its weights to look at: softmax, three ways to score, heads, masks, dropout."""
+"""Attention by hand: softmax, three ways to compute scores, heads, masks and dropout. You can look at the weights."""
 
 import math
 from collections.abc import Sequence
@@ -24,10 +24,10 @@ _SHADES = " ░▒▓█"
 
 
 def softmax(x: mx.array, axis: int = -1) -> mx.array:
-    """exp(x) divided by its sum along one axis, for numbers of any size.
+    """Divide exp(x) by its sum along one axis, for numbers of any size.
 
     Shapes: x: any -> the same. The dtype is kept.
-    x: -inf stands for a weight of 0; a row of nothing else has no softmax and gives NaN. Large numbers, such as 1000,
+    x: -inf gets the weight 0; a row that contains only -inf has no softmax and gives NaN. Large numbers, such as 1000,
     do not overflow.
 
     Task: w0d1.1
@@ -37,10 +37,10 @@ def softmax(x: mx.array, axis: int = -1) -> mx.array:
 
 
 def dot_product_attention(query: mx.array, key: mx.array, value: mx.array) -> tuple[mx.array, mx.array]:
-    """Attention by dot products: each query's average of the values, weighted by softmax(query . key).
+    """Average the values for each query, weighted by softmax(query . key): attention by dot products.
 
-    Shapes: query: L x D, or D for a single one; key: S x D; value: S x D_v
-    -> output L x D_v and weights L x S; of a single query D_v and S. The dtype is kept.
+    Shapes: query: L x D, or D for a single query; key: S x D; value: S x D_v
+    -> output L x D_v and weights L x S; for a single query, D_v and S. The dtype is kept.
     Source: Luong et al. 2015, section 3.1, "dot", arXiv:1508.04025.
 
     Task: w0d1.2
@@ -52,10 +52,11 @@ def dot_product_attention(query: mx.array, key: mx.array, value: mx.array) -> tu
 def additive_attention(
     query: mx.array, key: mx.array, value: mx.array, w_hidden: mx.array, w_score: mx.array
 ) -> tuple[mx.array, mx.array]:
-    """Attention by a small network: score = w_score . tanh(w_hidden [query; key]), on query and key joined end to end.
+    """Average the values for each query, with scores of a small network: w_score . tanh(w_hidden [query; key]).
 
     Shapes: query: L x D_q, key: S x D_k, value: S x D_v, w_hidden: I x (D_q + D_k), w_score: I
     -> output L x D_v and weights L x S. The dtype is kept. Queries and keys may differ in size.
+    [query; key]: a query and a key joined end to end.
     Source: Bahdanau et al. 2014, appendix A.1.2, arXiv:1409.0473.
 
     Task: w0d1.3
@@ -71,10 +72,10 @@ def additive_attention(
 def attention_heatmap(
     weights: mx.array, queries: Sequence[str] | None = None, keys: Sequence[str] | None = None
 ) -> str:
-    """The weights as text: a line for each query, a number for each key, with a darker sign where it is larger.
+    """Draw the weights as text: a line for each query, a number for each key, and a darker sign for a larger number.
 
     Shapes: weights: L x S, none below 0.
-    queries, keys: names for lines and columns; without them, their numbers.
+    queries, keys: names of the lines and of the columns; by default, their numbers.
 
     Raises:
         ValueError: weights is not a matrix, or there are not as many names as lines or columns.
