@@ -1,4 +1,4 @@
-"""One line of advice for an error of Python, MLX or NumPy whose own words do not say what to do."""
+"""Gives one line of advice on an error of Python, MLX or NumPy whose own message does not say what to do."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def _missing_function(error: BaseException, frames: Frames, task: str) -> Advice
 
 
 def _own_name(owner: object) -> str:
-    """What a module or class of the course is called; nothing for those of others."""
+    """The name of a module or class of the course; empty for any other."""
     if isinstance(owner, ModuleType):
         return f"{owner.__name__.rpartition('.')[2]}.py" if owner.__name__.startswith("tiny_llm") else ""
     kind = owner if isinstance(owner, type) else type(owner)
@@ -43,7 +43,7 @@ def _own_name(owner: object) -> str:
 
 
 def _other_signature(error: BaseException, frames: Frames, task: str) -> Advice | None:
-    """A test cannot call a function in the way of its stub."""
+    """A test cannot call a function with the parameters of its stub."""
     if frames or not isinstance(error, TypeError) or not re.search(r"\(\) (got an un|missing |takes )", str(error)):
         return None
     return "advice_signature", {"name": str(error).partition("(")[0].rpartition(".")[2], "task": task}
@@ -57,7 +57,7 @@ def _name_of_pytorch(error: BaseException, frames: Frames, task: str) -> Advice 
     return "advice_pytorch", {"name": error.name, "instead": _IN_MLX[error.name]}
 
 
-_IN_MLX = {  # what arrays or functions of PyTorch are called there
+_IN_MLX = {  # PyTorch's names, and what to write in MLX
     "unsqueeze": "mx.expand_dims(x, axis)",
     "permute": "x.transpose(0, 2, 1)",
     "masked_fill": "mx.where(condition, value, x)",
@@ -150,7 +150,7 @@ _EXPLANATIONS: list[Callable[[BaseException, Frames, str], Advice | None]] = [
 
 
 def _line(frames: Frames) -> str:
-    """The line of the package under test in which the error came up."""
+    """The line of the package under test that raised the error."""
     return str(frames[-1]["code"]) if frames else ""
 
 

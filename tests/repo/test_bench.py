@@ -45,7 +45,7 @@ def test_reference(monkeypatch, tmp_path):
     assert run.exit_code == 0, run.output
     found = json.loads(save.read_text())
     assert "not written yet" not in run.stdout
-    assert "You stand on rung 7 of 7." in run.stdout
+    assert "You are on rung 7 of 7." in run.stdout
     assert all(row["seconds"] > 0 for row in found["kernels"])
     assert all(row["prefill"] > 0 and row["decode"] > 0 for row in found["model"])
     assert found["command"] == "tiny-llm bench --impl ref --smoke"
@@ -67,7 +67,7 @@ def test_learner(clone):
     assert re.search(r"w2d4.1 .* not written yet", run.stdout)
     assert re.search(r"tuned, given by the course .* µs", run.stdout)
     assert re.search(r"week 1: .* not written yet +not written yet", run.stdout)
-    assert "You stand on rung 0 of 7. Next: week 1" in run.stdout
+    assert "You are on rung 0 of 7. Next: week 1" in run.stdout
 
 
 def test_parts(clone):

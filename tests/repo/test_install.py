@@ -110,7 +110,7 @@ def test_a_failure(without_serve, monkeypatch, program, reason):
     installing(monkeypatch, program)
     run = call("install", "serve")
     assert run.exit_code == 1
-    assert f"failed ({reason}); its own lines above say why" in run.stderr
+    assert f"failed ({reason}); its output above says why" in run.stderr
     assert not (without_serve / "options").exists()
 
 
@@ -143,7 +143,10 @@ def wheel(tmp_path_factory):
 @pytest.mark.parametrize("name", ["next", "solution", "test-ref", "check"])
 def test_a_command_that_needs_a_clone_says_so(wheel, name):
     run = wheel(name)
-    message = f"`{name}` needs a clone of the course, and this is none; clone the repository, and run it there"
+    message = (
+        f"`{name}` needs a clone of the course, and this folder is not one; "
+        "clone the repository, and run the command there"
+    )
     assert (run.returncode, run.stdout, run.stderr) == (2, "", f"error: {message}\n")
 
 
