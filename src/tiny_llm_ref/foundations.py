@@ -100,7 +100,7 @@ def scaled_dot_product_attention(
 
     Shapes: query: N.. x L x d_k, key: N.. x S x d_k, value: N.. x S x d_v, mask: broadcastable to N.. x L x S
     -> output N.. x L x d_v and weights N.. x L x S. The dtype is kept.
-    mask: added to the scaled scores; of the query's dtype.
+    mask: is added to the scaled scores; has the query's dtype.
     Source: Vaswani et al. 2017, section 3.2.1, arXiv:1706.03762.
 
     Task: w0d2.1
@@ -119,7 +119,7 @@ def attention_head(
     w_value: mx.array,
     mask: mx.array | None = None,
 ) -> tuple[mx.array, mx.array]:
-    """One head: project queries, keys and values, each by a matrix of its own, and attend.
+    """Project queries, keys and values, each with a matrix of its own, and compute their attention: one head.
 
     Shapes: query: N.. x L x E, key and value: N.. x S x E, w_query and w_key: d_k x E, w_value: d_v x E,
     mask: broadcastable to N.. x L x S -> output N.. x L x d_v and weights N.. x L x S. The dtype is kept.
@@ -138,13 +138,13 @@ def multi_head_attention(
     w_output: mx.array,
     mask: mx.array | None = None,
 ) -> mx.array:
-    """Heads side by side, one after the other in code: their outputs are joined end to end and projected once more.
+    """Compute all heads, one after the other, join their outputs end to end, and project the result once more.
 
     Shapes: query: B x L x E, key and value: B x S x E, w_output: E x (sum of the heads' d_v), mask: broadcastable to
     B x H x L x S -> B x L x E. The dtype is kept.
-    heads: w_query, w_key and w_value of each, as `attention_head` takes them. H is their number.
-    mask: of the query's dtype. Head h sees part h of the third axis from the end; where that is 1 or missing, all heads
-    see the same.
+    heads: w_query, w_key and w_value of each head, as `attention_head` takes them. H is the number of heads.
+    mask: has the query's dtype. Head h uses part h of the mask's third axis from the end. If that axis has size 1 or
+    is missing, all heads use the same mask.
     Source: Vaswani et al. 2017, section 3.2.2, arXiv:1706.03762.
 
     Task: w0d2.3
@@ -159,7 +159,7 @@ def multi_head_attention(
 
 
 def padding_mask(lengths: Sequence[int], S: int) -> mx.array:
-    """Which keys are words, in sentences filled up at their ends to one length: 1 for a word, 0 for the filling.
+    """Mark the keys that are words, in sentences that are filled up at their ends: 1 for a word, 0 for the filling.
 
     Shapes: lengths: B numbers from 0 to S -> B x 1 x 1 x S, float32: the same for each head and each query.
 
@@ -170,7 +170,7 @@ def padding_mask(lengths: Sequence[int], S: int) -> mx.array:
 
 
 def look_ahead_mask(L: int) -> mx.array:
-    """Which keys a query may see if it must not look ahead: 1 up to its own position, 0 for later ones.
+    """Mark the keys that a query may see if it must not look ahead: 1 up to its own position, 0 for later keys.
 
     Shapes: -> L x L, float32.
 
@@ -181,11 +181,11 @@ def look_ahead_mask(L: int) -> mx.array:
 
 
 def additive_mask(keep: mx.array, hidden: float = -math.inf, dtype: mx.Dtype = mx.float32) -> mx.array:
-    """A mask to add to scores, from one of 1 and 0: 0 where it keeps a key, a number that hides it elsewhere.
+    """Turn a mask of 1 and 0 into one to add to scores: 0 where it keeps a key, the number `hidden` elsewhere.
 
     Shapes: keep: any -> the same, of this dtype.
-    hidden: -inf, or a large negative number such as -1e9, under which a query that sees no key at all gets an average
-    of values instead of NaN. In float16 -1e9 is -inf, too.
+    hidden: -inf, or a large negative number such as -1e9. With -1e9, a query that sees no key at all gets an average
+    of values instead of NaN. In float16, -1e9 is -inf, too.
 
     Task: w0d2.4
     """
@@ -193,15 +193,15 @@ def additive_mask(keep: mx.array, hidden: float = -math.inf, dtype: mx.Dtype = m
 
 
 def dropout(x: mx.array, rate: float, training: bool = False) -> mx.array:
-    """In training, each number is replaced by 0 with probability `rate`, and the others are divided by 1 - rate; at
-    inference nothing happens.
+    """In training, replace each number by 0 with probability `rate` and divide the others by 1 - rate.
 
+    At inference, return x as it is.
     Shapes: x: any -> the same. The dtype is kept.
     rate: from 0 to less than 1. The draws are random.
-    Source: Srivastava et al. 2014, "Dropout", JMLR 15; divided in training, as all frameworks do.
+    Source: Srivastava et al. 2014, "Dropout", JMLR 15. Unlike the paper, all frameworks divide in training.
 
     Raises:
-        ValueError: a rate out of range. `_check_rate` below raises it.
+        ValueError: rate is out of range. `_check_rate` below raises this error.
 
     Task: w0d2.5
     """
