@@ -1,4 +1,4 @@
-"""Two sentences, of three and of five tokens, side by side; nobody looks ahead."""
+"""Two sentences, of three and of five tokens, in one batch; no query looks ahead."""
 
 import math
 
