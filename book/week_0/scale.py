@@ -20,7 +20,7 @@ for d in (8, 64, 512):
     q, k = mx.random.normal((PAIRS, d)), mx.random.normal((PAIRS, d))
     print(f"  d = {d:3}: variance of q.k {spread(q, k)}")
 
-print("the same, behind two freshly initialised linear layers")
+print("the same, after two freshly initialised linear layers")
 for d in (8, 64, 512):
     bound = math.sqrt(6 / ((1 + 5) * d))
     w_query, w_key = mx.random.uniform(-bound, bound, (d, d)), mx.random.uniform(-bound, bound, (d, d))

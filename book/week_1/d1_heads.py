@@ -36,7 +36,7 @@ def unmoved(x: mx.array) -> mx.array:
 
 other = mx.where(mx.arange(L)[:, None] == L - 1, 2 * x, x)  # the last token is changed
 layer = SimpleMultiHeadAttention(E, H, *weights)
-ways = {"beside the batch": lambda x: layer(x, x, x), "behind the tokens": unmoved}
+ways = {"next to the batch axis": lambda x: layer(x, x, x), "after the token axis": unmoved}
 for name, call in ways.items():
     sees = not mx.allclose(call(x)[:, 0], call(other)[:, 0]).item()
     print(f"heads {name}: token 0 sees the last token: {sees}")

@@ -15,4 +15,4 @@ for position in (100, 101, 500, 1000):
     scores = ((turned * rope(key, position - distance)).sum().item() for distance in DISTANCES)
     print(f"query at {position:4}:  {''.join(f'{score:10.3f}' for score in scores)}")
 before, after = (mx.linalg.norm(x).item() for x in (query, rope(query, 999)))
-print(f"length of the query before a turn {before:.4f}, after it {after:.4f}")
+print(f"length of the query before the rotation {before:.4f}, after it {after:.4f}")

@@ -18,4 +18,4 @@ print(f"keys and values: {key.nbytes + value.nbytes:,} bytes; copied first: {sum
 
 zeroed = mx.where(mx.arange(H_kv)[:, None, None] == 1, 0, value)  # the values of key/value head 1 are 0
 changed = mx.any(scaled_dot_product_attention_grouped(query, key, zeroed) != grouped, axis=(-2, -1)).tolist()
-print("head 1 is silenced, and these query heads notice:", [h for h in range(H_q) if changed[h]])
+print("head 1 is set to zero; the output changes in query heads", [h for h in range(H_q) if changed[h]])

@@ -21,11 +21,11 @@ def scaled_dot_product_attention_simple(
     scale: float | None = None,
     mask: mx.array | None = None,
 ) -> mx.array:
-    """Scaled dot-product attention: softmax(Q K^T * scale + mask) V.
+    """Compute scaled dot-product attention: softmax(Q K^T * scale + mask) V.
 
     Shapes: query: N.. x L x D, key and value: N.. x S x D, mask: broadcastable to N.. x L x S -> N.. x L x D.
-    N.. is zero or more batch dimensions. All are of one dtype, which is kept.
-    scale: 1/sqrt(D) when None; any number, 0.0 included, is used as it is.
+    N.. is zero or more batch axes. All arrays have one dtype, and the result has it too.
+    scale: the factor of the scores. None means 1/sqrt(D); any number, 0.0 included, is used as it is.
     mask: added to the scaled scores; -inf hides a key from a query.
     Source: Vaswani et al. 2017, "Attention Is All You Need", section 3.2.1, arXiv:1706.03762.
 
@@ -39,13 +39,13 @@ def scaled_dot_product_attention_simple(
 
 
 class SimpleMultiHeadAttention:
-    """Multi-head attention: H heads attend side by side, each over its own D = E / H columns.
+    """Multi-head attention: each of H heads attends with its own D = E / H columns, and `wo` mixes the results.
 
     Shapes: wq, wk, wv: (H*D) x E, wo: E x (H*D); H = num_heads, E = hidden_size.
     Source: Vaswani et al. 2017, section 3.2.2, arXiv:1706.03762.
 
     Raises:
-        ValueError: the heads do not divide the hidden size, or a weight has the wrong shape.
+        ValueError: num_heads does not divide hidden_size, or a weight has the wrong shape.
     """
 
     def __init__(self, hidden_size: int, num_heads: int, wq: mx.array, wk: mx.array, wv: mx.array, wo: mx.array):
@@ -58,7 +58,7 @@ class SimpleMultiHeadAttention:
         self.wq, self.wk, self.wv, self.wo = wq, wk, wv, wo
 
     def __call__(self, query: mx.array, key: mx.array, value: mx.array, mask: mx.array | None = None) -> mx.array:
-        """Project, attend head by head, join the heads, project.
+        """Project the inputs, attend in each head, join the heads, and project the result.
 
         Shapes: query: N x L x E, key and value: N x S x E, mask: broadcastable to N x H x L x S -> N x L x E.
         Head h owns columns h*D to (h+1)*D of each projection.
@@ -73,10 +73,10 @@ class SimpleMultiHeadAttention:
 
 
 def causal_mask(L: int, S: int, dtype: mx.Dtype = mx.float32) -> mx.array:
-    """Additive mask under which a query sees no key that comes after it.
+    """Make the additive mask under which a query sees no key that comes after it.
 
-    The L queries are the last L of S positions: query i stands at position S - L + i.
-    Shapes: -> L x S, with 0 where key j may be seen and -inf where it may not.
+    The L queries are the last L of S positions: query i is at position S - L + i.
+    Shapes: -> L x S, with 0 where query i may see key j and -inf where it may not.
 
     Raises:
         ValueError: S is less than L. `_check_lengths` below raises it.
@@ -98,7 +98,7 @@ def scaled_dot_product_attention_grouped(
     scale: float | None = None,
     mask: mx.array | str | None = None,
 ) -> mx.array:
-    """Attention in which H_q / H_kv neighbouring query heads share one key and value head.
+    """Compute attention in which H_q / H_kv neighbouring query heads share one key/value head.
 
     Shapes: query: N.. x H_q x L x D, key and value: N.. x H_kv x S x D, mask: broadcastable to N.. x H_q x L x S
     -> N.. x H_q x L x D. Query head h reads key/value head h // (H_q / H_kv). All are of one dtype, which is kept.

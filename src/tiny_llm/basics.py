@@ -6,7 +6,7 @@ __all__ = ["Linear", "linear", "silu", "softmax"]
 
 
 def softmax(x: mx.array, axis: int = -1) -> mx.array:
-    """Softmax along one axis: exp(x) / sum(exp(x)), summed in float32.
+    """Compute the softmax along one axis: exp(x) / sum(exp(x)), summed in float32.
 
     Shapes: x: any -> the same. The dtype is kept.
     """
@@ -14,7 +14,7 @@ def softmax(x: mx.array, axis: int = -1) -> mx.array:
 
 
 def linear(x: mx.array, weight: mx.array, bias: mx.array | None = None) -> mx.array:
-    """Linear layer: y = x W^T + b.
+    """Apply a linear layer: y = x W^T + b.
 
     Shapes: x: N.. x I, weight: O x I, bias: O -> N.. x O. The dtype is kept.
     Source: a checkpoint stores weights as O x I, one row per output, as PyTorch's `nn.Linear` does.
@@ -29,7 +29,7 @@ def linear(x: mx.array, weight: mx.array, bias: mx.array | None = None) -> mx.ar
 
 
 class Linear:
-    """A linear layer that holds its weights. A model keeps objects with this call and does not ask what is inside.
+    """A linear layer that holds its weights. A model only calls it, so any object with the same call can replace it.
 
     Shapes: weight: O x I, bias: O or None; call with x: N.. x I -> N.. x O.
     """

@@ -1,4 +1,4 @@
-"""Token embedding: the table between token ids and vectors, used at both ends of a model."""
+"""Token embedding: the table that turns token ids into vectors, and in tied models the last vectors into logits."""
 
 import mlx.core as mx
 
@@ -23,7 +23,7 @@ class Embedding:
         self.weight = weight
 
     def __call__(self, tokens: mx.array) -> mx.array:
-        """Look tokens up.
+        """Return the vector of each token.
 
         Shapes: tokens: N.., integers -> N.. x E.
 
@@ -36,7 +36,7 @@ class Embedding:
         )
 
     def as_linear(self, x: mx.array) -> mx.array:
-        """Use the same table as the output layer: one score per token, how well it matches x.
+        """Use the same table as the output layer: score how well each entry of the vocabulary matches x.
 
         Shapes: x: N.. x E -> N.. x V.
         Source: Press and Wolf 2016, "Using the Output Embedding to Improve Language Models", arXiv:1608.05859.

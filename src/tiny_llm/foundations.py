@@ -1,4 +1,4 @@
-"""Attention by hand, with its weights to look at: softmax, three ways to score, heads, masks, dropout."""
+"""Attention by hand: softmax, three ways to compute scores, heads, masks and dropout. You can look at the weights."""
 
 import math
 from collections.abc import Sequence
@@ -24,10 +24,10 @@ _SHADES = " ░▒▓█"
 
 
 def softmax(x: mx.array, axis: int = -1) -> mx.array:
-    """exp(x) divided by its sum along one axis, for numbers of any size.
+    """Divide exp(x) by its sum along one axis, for numbers of any size.
 
     Shapes: x: any -> the same. The dtype is kept.
-    x: -inf stands for a weight of 0; a row of nothing else has no softmax and gives NaN. Large numbers, such as 1000,
+    x: -inf gets the weight 0; a row that contains only -inf has no softmax and gives NaN. Large numbers, such as 1000,
     do not overflow.
 
     Task: w0d1.1
@@ -38,10 +38,10 @@ def softmax(x: mx.array, axis: int = -1) -> mx.array:
 
 
 def dot_product_attention(query: mx.array, key: mx.array, value: mx.array) -> tuple[mx.array, mx.array]:
-    """Attention by dot products: each query's average of the values, weighted by softmax(query . key).
+    """Average the values for each query, weighted by softmax(query . key): attention by dot products.
 
-    Shapes: query: L x D, or D for a single one; key: S x D; value: S x D_v
-    -> output L x D_v and weights L x S; of a single query D_v and S. The dtype is kept.
+    Shapes: query: L x D, or D for a single query; key: S x D; value: S x D_v
+    -> output L x D_v and weights L x S; for a single query, D_v and S. The dtype is kept.
     Source: Luong et al. 2015, section 3.1, "dot", arXiv:1508.04025.
 
     Task: w0d1.2
@@ -56,10 +56,11 @@ def dot_product_attention(query: mx.array, key: mx.array, value: mx.array) -> tu
 def additive_attention(
     query: mx.array, key: mx.array, value: mx.array, w_hidden: mx.array, w_score: mx.array
 ) -> tuple[mx.array, mx.array]:
-    """Attention by a small network: score = w_score . tanh(w_hidden [query; key]), on query and key joined end to end.
+    """Average the values for each query, with scores of a small network: w_score . tanh(w_hidden [query; key]).
 
     Shapes: query: L x D_q, key: S x D_k, value: S x D_v, w_hidden: I x (D_q + D_k), w_score: I
     -> output L x D_v and weights L x S. The dtype is kept. Queries and keys may differ in size.
+    [query; key]: a query and a key joined end to end.
     Source: Bahdanau et al. 2014, appendix A.1.2, arXiv:1409.0473.
 
     Task: w0d1.3
@@ -74,10 +75,10 @@ def additive_attention(
 def attention_heatmap(
     weights: mx.array, queries: Sequence[str] | None = None, keys: Sequence[str] | None = None
 ) -> str:
-    """The weights as text: a line for each query, a number for each key, with a darker sign where it is larger.
+    """Draw the weights as text: a line for each query, a number for each key, and a darker sign for a larger number.
 
     Shapes: weights: L x S, none below 0.
-    queries, keys: names for lines and columns; without them, their numbers.
+    queries, keys: names of the lines and of the columns; by default, their numbers.
 
     Raises:
         ValueError: weights is not a matrix, or there are not as many names as lines or columns.
@@ -102,7 +103,7 @@ def scaled_dot_product_attention(
 
     Shapes: query: N.. x L x d_k, key: N.. x S x d_k, value: N.. x S x d_v, mask: broadcastable to N.. x L x S
     -> output N.. x L x d_v and weights N.. x L x S. The dtype is kept.
-    mask: added to the scaled scores; of the query's dtype.
+    mask: is added to the scaled scores; has the query's dtype.
     Source: Vaswani et al. 2017, section 3.2.1, arXiv:1706.03762.
 
     Task: w0d2.1
@@ -123,7 +124,7 @@ def attention_head(
     w_value: mx.array,
     mask: mx.array | None = None,
 ) -> tuple[mx.array, mx.array]:
-    """One head: project queries, keys and values, each by a matrix of its own, and attend.
+    """Project queries, keys and values, each with a matrix of its own, and compute their attention: one head.
 
     Shapes: query: N.. x L x E, key and value: N.. x S x E, w_query and w_key: d_k x E, w_value: d_v x E,
     mask: broadcastable to N.. x L x S -> output N.. x L x d_v and weights N.. x L x S. The dtype is kept.
@@ -146,13 +147,13 @@ def multi_head_attention(
     w_output: mx.array,
     mask: mx.array | None = None,
 ) -> mx.array:
-    """Heads side by side, one after the other in code: their outputs are joined end to end and projected once more.
+    """Compute all heads, one after the other, join their outputs end to end, and project the result once more.
 
     Shapes: query: B x L x E, key and value: B x S x E, w_output: E x (sum of the heads' d_v), mask: broadcastable to
     B x H x L x S -> B x L x E. The dtype is kept.
-    heads: w_query, w_key and w_value of each, as `attention_head` takes them. H is their number.
-    mask: of the query's dtype. Head h sees part h of the third axis from the end; where that is 1 or missing, all heads
-    see the same.
+    heads: w_query, w_key and w_value of each head, as `attention_head` takes them. H is the number of heads.
+    mask: has the query's dtype. Head h uses part h of the mask's third axis from the end. If that axis has size 1 or
+    is missing, all heads use the same mask.
     Source: Vaswani et al. 2017, section 3.2.2, arXiv:1706.03762.
 
     Task: w0d2.3
@@ -165,7 +166,7 @@ def multi_head_attention(
 
 
 def padding_mask(lengths: Sequence[int], S: int) -> mx.array:
-    """Which keys are words, in sentences filled up at their ends to one length: 1 for a word, 0 for the filling.
+    """Mark the keys that are words, in sentences that are filled up at their ends: 1 for a word, 0 for the filling.
 
     Shapes: lengths: B numbers from 0 to S -> B x 1 x 1 x S, float32: the same for each head and each query.
 
@@ -179,7 +180,7 @@ def padding_mask(lengths: Sequence[int], S: int) -> mx.array:
 
 
 def look_ahead_mask(L: int) -> mx.array:
-    """Which keys a query may see if it must not look ahead: 1 up to its own position, 0 for later ones.
+    """Mark the keys that a query may see if it must not look ahead: 1 up to its own position, 0 for later keys.
 
     Shapes: -> L x L, float32.
 
@@ -193,11 +194,11 @@ def look_ahead_mask(L: int) -> mx.array:
 
 
 def additive_mask(keep: mx.array, hidden: float = -math.inf, dtype: mx.Dtype = mx.float32) -> mx.array:
-    """A mask to add to scores, from one of 1 and 0: 0 where it keeps a key, a number that hides it elsewhere.
+    """Turn a mask of 1 and 0 into one to add to scores: 0 where it keeps a key, the number `hidden` elsewhere.
 
     Shapes: keep: any -> the same, of this dtype.
-    hidden: -inf, or a large negative number such as -1e9, under which a query that sees no key at all gets an average
-    of values instead of NaN. In float16 -1e9 is -inf, too.
+    hidden: -inf, or a large negative number such as -1e9. With -1e9, a query that sees no key at all gets an average
+    of values instead of NaN. In float16, -1e9 is -inf, too.
 
     Task: w0d2.4
     """
@@ -209,15 +210,15 @@ def additive_mask(keep: mx.array, hidden: float = -math.inf, dtype: mx.Dtype = m
 
 
 def dropout(x: mx.array, rate: float, training: bool = False) -> mx.array:
-    """In training, each number is replaced by 0 with probability `rate`, and the others are divided by 1 - rate; at
-    inference nothing happens.
+    """In training, replace each number by 0 with probability `rate` and divide the others by 1 - rate.
 
+    At inference, return x as it is.
     Shapes: x: any -> the same. The dtype is kept.
     rate: from 0 to less than 1. The draws are random.
-    Source: Srivastava et al. 2014, "Dropout", JMLR 15; divided in training, as all frameworks do.
+    Source: Srivastava et al. 2014, "Dropout", JMLR 15. Unlike the paper, all frameworks divide in training.
 
     Raises:
-        ValueError: a rate out of range. `_check_rate` below raises it.
+        ValueError: rate is out of range. `_check_rate` below raises this error.
 
     Task: w0d2.5
     """

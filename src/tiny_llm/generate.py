@@ -1,4 +1,4 @@
-"""From scores to text: the generation loop, and text that is printed as it comes."""
+"""From logits to text: the generation loop, and text that can be printed while the model is still writing it."""
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import Protocol, TypeAlias
@@ -24,7 +24,7 @@ Sampler: TypeAlias = Callable[[mx.array, mx.array], mx.array]  # logits B x V, t
 
 
 class Decoder(Protocol):
-    """What streaming needs of a tokenizer."""
+    """The part of a tokenizer that streaming needs."""
 
     def decode(self, tokens: list[int], /, skip_special_tokens: bool) -> str: ...
 
@@ -36,16 +36,17 @@ def generate_simple(
     max_tokens: int = 256,
     eos_token_ids: Collection[int] = (),
 ) -> Iterator[int]:
-    """Yield new tokens (Python ints), one at a time, each before the model's next step, which gets the whole sequence.
+    """Yield the tokens that follow the prompt (Python ints), each before the model takes its next step.
 
-    prompt: token ids, at least one. sampler: gets the scores after the last token (1 x V) and all tokens so far
+    At each step, the model gets the whole sequence.
+    prompt: token ids, at least one. sampler: gets the logits after the last token (1 x V) and all tokens so far
     (1 x L), prompt included.
-    Ends at any of eos_token_ids, without yielding it; after max_tokens tokens; when the sequence fills the model's
-    context (`model.config.max_position_embeddings`).
+    The loop ends at any of eos_token_ids, without yielding it; after max_tokens tokens; or when the sequence fills the
+    model's context (`model.config.max_position_embeddings`).
 
     Raises:
         ValueError: the prompt is empty, leaves no room in the context or has an id outside the vocabulary; max_tokens
-            is negative. `_check_prompt` below raises these, at the first token that is asked for.
+            is negative. `_check_prompt` below raises these, when the first token is asked for.
 
     Task: w1d6.1
     """
@@ -56,7 +57,7 @@ def generate_simple(
 
 
 def next_logits(model: CausalLM, tokens: mx.array, cache: Cache) -> mx.array:
-    """Run the model on `tokens`, which follow those in the cache; score the token after the last one, and no other.
+    """Run the model on `tokens`, which follow those in the cache, and return the logits after the last of them only.
 
     Shapes: tokens: B x L -> B x V. `model.logits` gets B x 1 x E.
 
@@ -75,12 +76,12 @@ def generate(
     eos_token_ids: Collection[int] = (),
     cache: Cache | None = None,
 ) -> Iterator[int]:
-    """Yield what `generate_simple` yields, token for token; but run the model on each token once.
+    """Yield the same tokens as `generate_simple`, but run the model on each token only once.
 
-    That is on the whole prompt (prefill), then on one new token at a time (decode), each time by `next_logits`. Never
-    on the last token: nobody asks what comes after it.
-    cache: an empty one, which is filled; None makes a `KVCache`. Everything else is as in `generate_simple`, the
-    errors of `_check_prompt` included.
+    The model runs on the whole prompt first (prefill), then on one new token at a time (decode), each time through
+    `next_logits`. It never runs on the last token, because no token after it is needed.
+    cache: an empty cache, which is filled; None means a new `KVCache`. Everything else is as in `generate_simple`,
+    including the errors of `_check_prompt`.
 
     Task: w2d1.3
     """
@@ -93,12 +94,13 @@ def generate(
 class StreamingDetokenizer:
     """Turns tokens into text as they come.
 
-    A character may be spread over several tokens (Japanese, emoji). Until its last byte is there, decoding gives
-    the replacement character U+FFFD at the end: such an end is held back, so that no character is shown broken.
-    What `add` and `finish` return, joined, is the text of all tokens decoded at once, special tokens left out.
-    The cost of a step must not grow with the length of the text that was returned. Decoding may drop a space at the
-    beginning, so a token that is decoded alone can lose one. And a new byte may turn whole characters right before it
-    into U+FFFD again, until its own character is whole: they are not returned twice.
+    A character may be spread over several tokens (Japanese, emoji). Until its last byte has come, decoding gives the
+    replacement character U+FFFD at the end. Such an end is held back, so that no broken character is shown.
+    The results of `add` and `finish`, joined, are the text of all tokens decoded at once, without special tokens.
+    The cost of a step must not grow with the length of the text that was returned.
+    Decoding may drop a space at the beginning, so a token that is decoded alone can lose its space. And a new byte may
+    turn whole characters right before it into U+FFFD again, until its own character is whole. Characters that were
+    returned are not returned a second time.
 
     Task: w1d6.2
     """
@@ -111,7 +113,7 @@ class StreamingDetokenizer:
         )
 
     def add(self, token: int) -> str:
-        """Return the text that is whole with this token: maybe none."""
+        """Return the text that has become whole with this token; it may be empty."""
         raise NotImplementedError(
             "Week 1 Day 6 Task 2: StreamingDetokenizer.add is yours to write. "
             "Chapter: Generating text. "
@@ -119,7 +121,7 @@ class StreamingDetokenizer:
         )
 
     def finish(self) -> str:
-        """Return what was held back, broken or not: there are no more tokens."""
+        """Return the text that was held back, broken or not: there are no more tokens."""
         raise NotImplementedError(
             "Week 1 Day 6 Task 2: StreamingDetokenizer.finish is yours to write. "
             "Chapter: Generating text. "
@@ -128,11 +130,12 @@ class StreamingDetokenizer:
 
 
 class StopStrings:
-    """Cuts a text that comes in pieces before the first of some strings.
+    """Cuts a text that comes in pieces before the first stop string in it.
 
-    First is the one that is complete first; of several that are complete with the same character, the one that
-    begins first. What may be the beginning of a stop string is held back until it is clear. Joined, what `add` and
-    `finish` return is the text before the first stop string, or all of it. `found` says whether there was one.
+    The first stop string is the one that is complete first; of several that are complete with the same character, it
+    is the one that begins first. Text that may be the beginning of a stop string is held back until this is clear.
+    The results of `add` and `finish`, joined, are the text before the first stop string, or the whole text if there is
+    none. `found` says whether there was one.
 
     Raises:
         ValueError: a stop string is empty, or `stops` is one string instead of several. `_check_stops` below raises
@@ -150,7 +153,7 @@ class StopStrings:
         )
 
     def add(self, text: str) -> str:
-        """Return what is certain to stand before any stop string. After one was found, nothing."""
+        """Return the text that is certain to come before any stop string. Once one was found, return nothing."""
         raise NotImplementedError(
             "Week 1 Day 6 Task 3: StopStrings.add is yours to write. "
             "Chapter: Generating text. "
@@ -158,7 +161,7 @@ class StopStrings:
         )
 
     def finish(self) -> str:
-        """Return what was held back: the text is over, so it can no longer become a stop string."""
+        """Return the text that was held back: the text is over, so it can no longer become a stop string."""
         raise NotImplementedError(
             "Week 1 Day 6 Task 3: StopStrings.finish is yours to write. "
             "Chapter: Generating text. "
@@ -167,9 +170,9 @@ class StopStrings:
 
 
 def stream_text(tokens: Iterable[int], tokenizer: Decoder, stops: Sequence[str] = ()) -> Iterator[str]:
-    """Yield the text of tokens as it becomes whole, up to the first stop string; then ask for no more tokens.
+    """Yield the text of the tokens as it becomes whole, up to the first stop string; then ask for no more tokens.
 
-    If the tokens end within a character, its first bytes are left out.
+    If the tokens end in the middle of a character, its bytes are left out.
     """
     detokenizer, stop_strings = StreamingDetokenizer(tokenizer), StopStrings(stops)
     for token in tokens:

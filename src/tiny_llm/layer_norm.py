@@ -1,4 +1,4 @@
-"""RMSNorm: brings each token's vector to unit root mean square."""
+"""RMSNorm: scales each token's vector to a root mean square of 1."""
 
 import mlx.core as mx
 
@@ -24,7 +24,7 @@ class RMSNorm:
     def __call__(self, x: mx.array) -> mx.array:
         """Normalise the last axis.
 
-        Half-precision input is squared and averaged in float32: 300^2 is already infinity in float16.
+        It squares and averages half-precision input in float32, because 300^2 is already infinity in float16.
 
         Task: w1d4.1
         """

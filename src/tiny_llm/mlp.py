@@ -1,4 +1,4 @@
-"""The feed-forward half of a transformer block."""
+"""The MLP, the second half of a transformer block."""
 
 from collections.abc import Callable
 
@@ -10,10 +10,10 @@ __all__ = ["SwiGLU"]
 
 
 class SwiGLU:
-    """Gated feed-forward layer: down(silu(gate(x)) * up(x)).
+    """Gated MLP, also called feed-forward layer: down(silu(gate(x)) * up(x)).
 
     gate_proj, up_proj, down_proj: `Linear` or anything with its call; E -> I, E -> I, I -> E, where
-    E = hidden_size and I = intermediate_size. x is not changed, even where a layer returns x itself.
+    E = hidden_size and I = intermediate_size. A call never changes x, even if a layer returns x itself.
     Shapes: call with x: N.. x E -> N.. x E.
     Source: Shazeer 2020, "GLU Variants Improve Transformer", arXiv:2002.05202.
     """
@@ -31,7 +31,7 @@ class SwiGLU:
         self.gate_proj, self.up_proj, self.down_proj = gate_proj, up_proj, down_proj
 
     def __call__(self, x: mx.array) -> mx.array:
-        """Open each of the I channels of up(x) as far as its gate says.
+        """Let each of the I channels of up(x) through as far as its gate says, and return to E numbers.
 
         Task: w1d4.2
         """

@@ -1,4 +1,4 @@
-"""Rotary positional encoding: a position is an angle by which pairs of numbers are turned."""
+"""Rotary positional encoding: a position is an angle by which pairs of numbers rotate."""
 
 from typing import TypeAlias
 
@@ -10,23 +10,25 @@ Offset: TypeAlias = "int | slice | list[slice] | mx.array | None"
 
 
 class RoPE:
-    """Rotary positional encoding (RoPE): turns pair i of a head's D numbers at position p by p * base^(-2i/D).
+    """Rotary positional encoding (RoPE): rotates pairs of a head's D numbers by angles that grow with the position.
 
-    The turn takes a pair (a, b) to (a cos - b sin, a sin + b cos). Two layouts of the D/2 pairs are in use:
+    At position p, pair i rotates by the angle p * base^(-2i/D): (a, b) becomes (a cos - b sin, a sin + b cos).
+    Two layouts of the D/2 pairs are in use:
         traditional=True (task 1): neighbours, (x[2i], x[2i + 1]), as in the paper;
         traditional=False (task 2): halves, (x[i], x[i + D/2]), as in the checkpoints of Qwen and Llama.
     Angles are computed in float32, whatever the dtype of x.
 
-    dims: D, even. seq_len: the number of positions it must serve. base: the slowest pair's wavelength is about
-    2 pi * base positions. The checks in `__call__` read `self.dims` and `self.seq_len`, so `__init__` has to set both.
-    Call with x: B x L x H x D -> the same shape and dtype. `offset` says where the L positions begin or lie:
+    dims: D, an even number. seq_len: how many positions there are, from 0 to seq_len - 1. base: sets the speeds; the
+    slowest pair needs about 2 pi * base positions for one turn.
+    `__init__` must set `self.dims` and `self.seq_len`, because the checks in `__call__` read them.
+    Call with x: B x L x H x D -> the same shape and dtype. `offset` says which L positions the tokens have:
         None: 0, 1, ..., L-1;    an int n: n, ..., n+L-1;    a slice(n, n+L): that slice;
         a list of B slices: one per row;    an integer array of B: one offset per row (0-d: one for all).
     Source: Su et al. 2021, "RoFormer", section 3.4.2, arXiv:2104.09864.
 
     Raises:
         ValueError: dims is odd; x is not B x L x H x D; a slice is not of length L; offsets are not B in number; a
-            position is outside seq_len (positions in an array are not looked at). The `_check_*` below raise these.
+            position is outside seq_len (positions in an array are not checked). The `_check_*` below raise these.
 
     Task: w1d2.1, w1d2.2
     """

@@ -1,4 +1,4 @@
-"""Qwen2 and Qwen2.5, and what every later model shares with them: block and language model."""
+"""The attention layer of Qwen2 and Qwen2.5, and the block and the language model that all later models share."""
 
 from collections.abc import Callable, Sequence
 from typing import TypeAlias
@@ -30,7 +30,7 @@ class Qwen2Attention:
         self.rope = rope
 
     def project(self, x: mx.array) -> tuple[mx.array, mx.array, mx.array]:
-        """Queries, keys and values of each token, split into heads, not yet rotated.
+        """Return queries, keys and values of each token, split into heads and not yet rotated.
 
         Shapes: x: B x L x E -> B x L x H_q x D, and twice B x L x H_kv x D. Head h owns columns h*D to (h+1)*D;
         D is config.head_dim, and H_q * D need not be E.
@@ -44,10 +44,11 @@ class Qwen2Attention:
         )
 
     def __call__(self, x: mx.array, layer_cache: LayerCache) -> mx.array:
-        """Attend. The cache knows the position of x's first token, and does the attending (kv_cache.LayerCache).
+        """Return the layer's output. The cache knows the position of x's first token, and it does the attending
+        (kv_cache.LayerCache).
 
         Shapes: x: B x L x E -> B x L x E. rope takes B x L x H x D and `layer_cache.offset`;
-        `layer_cache.attend` takes and gives B x H x L x D.
+        `layer_cache.attend` takes and returns B x H x L x D.
 
         Task: w1d5.2
         """
@@ -59,7 +60,7 @@ class Qwen2Attention:
 
 
 class TransformerBlock:
-    """One block: attention, then the feed-forward layer, each on normalised input and added to the residual stream."""
+    """One block: attention, then the MLP. Each reads the residual stream through a norm and adds its result to it."""
 
     def __init__(
         self,
@@ -74,9 +75,9 @@ class TransformerBlock:
         self.post_attention_layernorm = post_attention_layernorm
 
     def __call__(self, x: mx.array, layer_cache: LayerCache) -> mx.array:
-        """Add what attention finds, then what the feed-forward layer makes of it.
+        """Add the result of attention to x, then the result of the MLP to this sum.
 
-        `input_layernorm` normalises what attention gets, `post_attention_layernorm` what the feed-forward layer gets.
+        `input_layernorm` normalises the input of attention, `post_attention_layernorm` the input of the MLP.
         Shapes: x: B x L x E -> B x L x E.
 
         Task: w1d5.3
@@ -89,7 +90,7 @@ class TransformerBlock:
 
 
 class CausalLM:
-    """A decoder-only language model: tokens in, one score per vocabulary entry out.
+    """A decoder-only language model: for each token, it scores every vocabulary entry as the next one.
 
     lm_head: E -> V, or None where the embedding is also the output layer (`tie_word_embeddings`).
     """
@@ -109,9 +110,9 @@ class CausalLM:
         self.lm_head = lm_head
 
     def hidden(self, tokens: mx.array, cache: Cache) -> mx.array:
-        """The vector of each token after all blocks and the last norm.
+        """Return the vector of each token after all blocks and the last norm.
 
-        Layer i gets cache.layers[i]; after all layers, cache.advance(L) is called once.
+        Layer i gets cache.layers[i]; cache.advance(L) is called once, after all layers.
 
         Shapes: tokens: B x L, integers -> B x L x E. The dtype is that of the embedding.
 
@@ -124,7 +125,7 @@ class CausalLM:
         )
 
     def logits(self, hidden: mx.array) -> mx.array:
-        """Score every vocabulary entry as the next token.
+        """Return the logits: the score of every vocabulary entry as the next token.
 
         Shapes: hidden: B x L x E -> B x L x V. The dtype is kept.
 
@@ -137,7 +138,7 @@ class CausalLM:
         )
 
     def __call__(self, tokens: mx.array, cache: Cache | None = None) -> mx.array:
-        """Scores after each token.
+        """Return the logits after each token. Without a cache, the text begins with `tokens`.
 
         Shapes: tokens: B x L, integers -> B x L x V.
         """

@@ -32,7 +32,7 @@ class Qwen3Attention(Qwen2Attention):
         self.q_norm, self.k_norm = q_norm, k_norm
 
     def project(self, x: mx.array) -> tuple[mx.array, mx.array, mx.array]:
-        """As in Qwen2, and each head's query and key is normalised before it is rotated.
+        """Return what Qwen2's `project` returns, but with each head's query and key normalised. RoPE comes later.
 
         Shapes: x: B x L x E -> B x L x H_q x D, and twice B x L x H_kv x D.
 

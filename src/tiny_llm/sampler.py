@@ -1,4 +1,4 @@
-"""From scores to the next token."""
+"""Choose the next token from logits: temperature, filters, repetition penalty, and a sampler that combines them."""
 
 import math
 import secrets
@@ -19,7 +19,7 @@ __all__ = [
 
 
 def greedy(logits: mx.array, tokens: mx.array | None = None) -> mx.array:
-    """The likeliest token. The tokens so far, which every sampler gets, make no difference.
+    """Return each row's likeliest token. The tokens so far, which every sampler gets, make no difference.
 
     Shapes: logits: B x V -> B.
     """
@@ -27,10 +27,10 @@ def greedy(logits: mx.array, tokens: mx.array | None = None) -> mx.array:
 
 
 def sample(logits: mx.array, temperature: float, key: mx.array | None = None) -> mx.array:
-    """Draw each row's token with probability softmax(logits / temperature); temperature 0 takes the likeliest.
+    """Draw one token per row, with the probabilities softmax(logits / temperature). Temperature 0 takes the likeliest.
 
     Shapes: logits: B x V -> B.
-    key: of `mx.random.key`; the same key draws the same tokens. None: MLX's global random state.
+    key: made by `mx.random.key`; the same key draws the same tokens. None: MLX's global random state.
 
     Task: w1d7.1
     """
@@ -40,7 +40,7 @@ def sample(logits: mx.array, temperature: float, key: mx.array | None = None) ->
 
 
 def apply_top_k(logits: mx.array, top_k: int) -> mx.array:
-    """Keep each row's top_k highest scores, set the others to -inf. 0, or V and more, keep all.
+    """Keep each row's top_k highest logits and set the others to -inf. A top_k of 0, or of at least V, keeps all.
 
     Shapes: logits: B x V -> B x V. The dtype is kept.
     Source: Fan et al. 2018, "Hierarchical Neural Story Generation", section 5.4, arXiv:1805.04833.
@@ -53,10 +53,10 @@ def apply_top_k(logits: mx.array, top_k: int) -> mx.array:
 
 
 def apply_top_p(logits: mx.array, top_p: float) -> mx.array:
-    """Keep the likeliest tokens until their probabilities sum to top_p or more, set the others to -inf.
+    """Keep the likeliest tokens until their probabilities sum to top_p or more, and set the others to -inf.
 
-    The likeliest is always kept; 1.0 keeps all. Of equally likely tokens, only as many are kept as the sum needs.
-    Probabilities are summed in float32.
+    The likeliest token is always kept, and 1.0 keeps all tokens. Of equally likely tokens, only as many are kept as
+    the sum needs. Probabilities are summed in float32.
     Shapes: logits: B x V -> B x V. The dtype is kept.
     Source: Holtzman et al. 2019, "The Curious Case of Neural Text Degeneration", section 3.1, arXiv:1904.09751.
 
@@ -68,7 +68,9 @@ def apply_top_p(logits: mx.array, top_p: float) -> mx.array:
 
 
 def apply_min_p(logits: mx.array, min_p: float) -> mx.array:
-    """Keep tokens at least min_p times as likely as the likeliest, set the others to -inf. 0.0 keeps all.
+    """Keep the tokens that are at least min_p times as likely as the likeliest, and set the others to -inf.
+
+    0.0 keeps all tokens.
 
     Shapes: logits: B x V -> B x V. The dtype is kept.
     Source: Nguyen et al. 2024, "Turning Up the Heat: Min-p Sampling", arXiv:2407.01082.
@@ -81,10 +83,10 @@ def apply_min_p(logits: mx.array, min_p: float) -> mx.array:
 
 
 def apply_repetition_penalty(logits: mx.array, tokens: mx.array, penalty: float) -> mx.array:
-    """Rescale the score of every token that occurs among its row's tokens, once, however often it occurs.
+    """Rescale the logit of every token that occurs among its row's tokens, once, however often the token occurs.
 
-    A positive score is divided by the penalty, a negative one multiplied: above 1 that lowers both, below 1 it raises
-    them, 1.0 changes nothing.
+    A positive logit is divided by the penalty, a negative one is multiplied by it. So a penalty above 1 lowers both,
+    one below 1 raises both, and 1.0 changes nothing.
     Shapes: logits: B x V, tokens: B x L, integers -> B x V. The dtype is kept.
     Source: Keskar et al. 2019, "CTRL", section 4.1, arXiv:1909.05858.
 
@@ -103,16 +105,17 @@ def make_sampler(
     repetition_penalty: float = 1.0,
     seed: int | None = None,
 ) -> Sampler:
-    """A function from logits (B x V) and the tokens so far (B x L) to next tokens (B), each row by itself.
+    """Make a sampler: a function from logits (B x V) and the tokens so far (B x L) to the next tokens (B).
 
-    In this order: repetition penalty, temperature, top-k, top-p, min-p, draw. Each step works on what the last left,
-    so top-p and min-p see probabilities at the given temperature. Temperature 0 takes the likeliest after the penalty.
+    The sampler treats each row separately. Its steps have this order: repetition penalty, temperature, top-k, top-p,
+    min-p, draw. Each step works on the result of the step before it, so top-p and min-p see the probabilities at the
+    given temperature. Temperature 0 takes the likeliest token after the penalty.
     seed: two samplers with the same seed draw the same tokens from the same logits, step by step, whatever else draws
-    random numbers: each keeps its own random state. None: a new seed.
+    random numbers, because each sampler keeps its own random state. None: a new seed.
 
     Raises:
-        ValueError: temperature, top_k or repetition_penalty (0 included) out of range, top_p not above 0 and at most
-            1, min_p not within 0 to 1. `_check_sampling` below raises these.
+        ValueError: temperature or top_k is out of range, repetition_penalty is out of range (0 is), top_p is not above
+            0 and at most 1, or min_p is not from 0 to 1. `_check_sampling` below raises these errors.
 
     Task: w1d7.4
     """
