@@ -101,7 +101,8 @@ def scaled_dot_product_attention_grouped(
     """Compute attention in which H_q / H_kv neighbouring query heads share one key/value head.
 
     Shapes: query: N.. x H_q x L x D, key and value: N.. x H_kv x S x D, mask: broadcastable to N.. x H_q x L x S
-    -> N.. x H_q x L x D. Query head h reads key/value head h // (H_q / H_kv). All are of one dtype, which is kept.
+    -> N.. x H_q x L x D. Query head h reads key/value head h // (H_q / H_kv).
+    All arrays have one dtype, and the result has it too.
     scale: as in `scaled_dot_product_attention_simple`.
     mask: an additive array, "causal" for `causal_mask(L, S)`, or None.
     Source: Ainslie et al. 2023, "GQA", arXiv:2305.13245.
