@@ -8,7 +8,7 @@ __all__ = ["RMSNorm"]
 class RMSNorm:
     """Root mean square normalisation: x / sqrt(mean(x^2) + eps) * weight, computed in float32.
 
-    Shapes: weight: dim; call with x: N.. x dim -> the same. Both are of one dtype, which is kept.
+    Shapes: weight: dim; call with x: N.. x dim -> the same. Both have one dtype, and the result has it too.
     Source: Zhang and Sennrich 2019, "Root Mean Square Layer Normalization", arXiv:1910.07467.
 
     Raises:

@@ -31,7 +31,7 @@ class SwiGLU:
         self.gate_proj, self.up_proj, self.down_proj = gate_proj, up_proj, down_proj
 
     def __call__(self, x: mx.array) -> mx.array:
-        """Let each of the I channels of up(x) through as far as its gate says, and return to E numbers.
+        """Let each of the I channels of up(x) through as far as its gate says, and map the result back to E numbers.
 
         Task: w1d4.2
         """
