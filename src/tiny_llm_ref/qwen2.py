@@ -13,7 +13,7 @@ from .positional_encoding import RoPE
 
 __all__ = ["CausalLM", "Layer", "Qwen2Attention", "TransformerBlock"]
 
-Layer: TypeAlias = Callable[[mx.array], mx.array]  # a `Linear`, or anything with its call
+Layer: TypeAlias = Callable[[mx.array], mx.array]  # a `Linear`, or anything that is called in the same way
 
 
 class Qwen2Attention:
