@@ -119,7 +119,7 @@ class StreamingDetokenizer:
 
     def __init__(self, tokenizer: Decoder):
         self._tokenizer = tokenizer
-        self._context: list[int] = []  # the last tokens that are shown whole: some tokenizers need what stands before
+        self._context: list[int] = []  # the last tokens that were returned whole: some tokenizers need them
         self._pending: list[int] = []
         self._shown = 0  # characters of context and pending that were returned
 
