@@ -61,7 +61,7 @@ class SimpleMultiHeadAttention:
         """Project the inputs, attend in each head, join the heads, and project the result.
 
         Shapes: query: N x L x E, key and value: N x S x E, mask: broadcastable to N x H x L x S -> N x L x E.
-        Head h owns columns h*D to (h+1)*D of each projection.
+        Head h owns columns h*D to (h+1)*D - 1 of each projection.
 
         Task: w1d1.2
         """

@@ -13,7 +13,7 @@ from .positional_encoding import RoPE
 
 __all__ = ["CausalLM", "Layer", "Qwen2Attention", "TransformerBlock"]
 
-Layer: TypeAlias = Callable[[mx.array], mx.array]  # a `Linear`, or anything with its call
+Layer: TypeAlias = Callable[[mx.array], mx.array]  # a `Linear`, or anything that is called in the same way
 
 
 class Qwen2Attention:
@@ -32,7 +32,7 @@ class Qwen2Attention:
     def project(self, x: mx.array) -> tuple[mx.array, mx.array, mx.array]:
         """Return queries, keys and values of each token, split into heads and not yet rotated.
 
-        Shapes: x: B x L x E -> B x L x H_q x D, and twice B x L x H_kv x D. Head h owns columns h*D to (h+1)*D;
+        Shapes: x: B x L x E -> B x L x H_q x D, and twice B x L x H_kv x D. Head h owns columns h*D to (h+1)*D - 1;
         D is config.head_dim, and H_q * D need not be E.
 
         Task: w1d5.2

@@ -114,8 +114,9 @@ def make_sampler(
     random numbers, because each sampler keeps its own random state. None: a new seed.
 
     Raises:
-        ValueError: temperature or top_k is out of range, repetition_penalty is out of range (0 is), top_p is not above
-            0 and at most 1, or min_p is not from 0 to 1. `_check_sampling` below raises these errors.
+        ValueError: temperature or top_k is negative, repetition_penalty is not above 0, temperature or
+            repetition_penalty is not finite, top_p is not above 0 and at most 1, or min_p is not from 0 to 1.
+            `_check_sampling` below raises these errors.
 
     Task: w1d7.4
     """
