@@ -26,7 +26,7 @@ __all__ = ["export"]
 WITHHELD = (
     *("src/tiny_llm_ref/", "scripts/", "tests/repo/", "tests/metal_host/", "tests/train/"),
     "src/tiny_llm_models/train/",
-    *(".ci/", ".github/", "CONTRIBUTING.md", "progress.txt", "src/tiny_llm_course/handout/"),
+    *(".ci/", ".github/", "CONTRIBUTING.md", "notebooks/", "progress.txt", "src/tiny_llm_course/handout/"),
 )
 EXPERIMENTS = re.compile(r"book/week_\d+/\w+\.py")  # all that a student needs of the book's sources
 HANDOUT = Path(__file__).parent / "handout"  # what students read instead of the course's own README

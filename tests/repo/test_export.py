@@ -52,9 +52,11 @@ def test_no_line_of_a_solution_is_in_it(student):
 
 
 def test_what_is_withheld_and_what_is_there(student):
-    for name in ("src/tiny_llm_ref", "scripts", "tests/repo", "tests/metal_host", "CONTRIBUTING.md", ".ci"):
+    tests = ("tests/repo", "tests/metal_host")
+    for name in ("src/tiny_llm_ref", "scripts", *tests, "notebooks", "CONTRIBUTING.md", ".ci"):
         assert not (student.root / name).exists()
-    for name in ("course", "pyproject.toml", "pdm.lock", "tests/conftest.py", "src/tiny_llm_models/story/config.json"):
+    course = ("course", "pyproject.toml", "pdm.lock", ".devcontainer/devcontainer.json", "tests/conftest.py")
+    for name in (*course, "src/tiny_llm_models/story/config.json"):
         assert (student.root / name).exists()
     in_book = {path.relative_to(student.root).as_posix() for path in (student.root / "book").rglob("*.*")}
     assert "book/week_0/circle.py" in in_book

@@ -1,0 +1,69 @@
+#!/usr/bin/env python3
+"""Write the project's address, a value of pyproject.toml, into what is read outside of a clone: READMEs and notebooks.
+
+python scripts/address.py
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from tiny_llm_course.address import address
+
+ROOT = Path(__file__).resolve().parent.parent
+GITHUB = "https://github.com/"
+READMES = {  # name -> language, what its badge calls the book, notebook
+    "README.md": ("en", "The book", "notebooks/week_1_day_1.ipynb"),
+    "README.ja.md": ("ja", "本を読む", "notebooks/week_1_day_1.ja.ipynb"),
+}
+IN_NOTEBOOK = re.compile(r'(?<="ADDRESS = \\")[^"\\]*')
+
+
+def main() -> None:
+    for name, text in with_address(address()).items():
+        (ROOT / name).write_text(text, encoding="utf-8")
+
+
+def with_address(url: str) -> dict[str, str]:
+    """The files as they are to be, by name."""
+    found = {}
+    for readme, (_, _, notebook) in READMES.items():
+        found[readme] = with_badges((ROOT / readme).read_text(encoding="utf-8"), badges(readme, url))
+        found[notebook] = IN_NOTEBOOK.sub(lambda _: url, (ROOT / notebook).read_text(encoding="utf-8"))
+    return found
+
+
+def with_badges(readme: str, line: str) -> str:
+    """A README with this line of badges below its title. An empty line: without any."""
+    title, _, rest = readme.partition("\n")
+    if rest.startswith("\n[!["):
+        rest = rest.removeprefix("\n").partition("\n")[2]
+    return f"{title}\n\n{line}\n{rest}" if line else f"{title}\n{rest}"
+
+
+def badges(readme: str, url: str) -> str:
+    """Links to the book, the tests' results, the notebook and a codespace. Nothing while there is no address."""
+    if not url:
+        return ""
+    language, book, notebook = READMES[readme]
+    repository = url.removeprefix(GITHUB)
+    owner, _, name = repository.partition("/")
+    colab = "https://colab.research.google.com"
+    links = {
+        f"[![{book}](https://img.shields.io/badge/{book.replace(' ', '%20')}-blue)]": site(owner, name)
+        + f"{language}/",
+        f"[![CI]({url}/actions/workflows/ci.yml/badge.svg)]": f"{url}/actions/workflows/ci.yml",
+        f"[![Open in Colab]({colab}/assets/colab-badge.svg)]": f"{colab}/github/{repository}/blob/main/{notebook}",
+        "[![Open in GitHub Codespaces](https://github.com/codespaces/badge.svg)]": f"https://codespaces.new/{repository}",
+    }
+    return " ".join(f"{badge}({target})" for badge, target in links.items())
+
+
+def site(owner: str, name: str) -> str:
+    """Where GitHub Pages shows what .github/workflows/pages.yml publishes."""
+    return f"https://{owner.lower()}.github.io/{name}/"
+
+
+if __name__ == "__main__":
+    main()

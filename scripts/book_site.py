@@ -1,0 +1,38 @@
+#!/usr/bin/env python3
+"""The book as a web site, build/site: both languages, and a page in front that leads to the browser's language.
+
+python scripts/book_site.py
+"""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+BOOK, SITE = ROOT / "build" / "book", ROOT / "build" / "site"
+FRONT = ROOT / "scripts" / "book_site.html"
+LANGUAGES = ("en", "ja")
+OF_SPHINX = (".doctrees", ".buildinfo", "*.map")
+
+
+def main() -> int:
+    if code := subprocess.run([sys.executable, "scripts/book.py"], cwd=ROOT).returncode:
+        return code
+    assemble(BOOK, SITE)
+    print(f"built {SITE / 'index.html'}")
+    return 0
+
+
+def assemble(book: Path, site: Path) -> None:
+    """Put what is published into a new folder."""
+    shutil.rmtree(site, ignore_errors=True)
+    for language in LANGUAGES:
+        shutil.copytree(book / language, site / language, ignore=shutil.ignore_patterns(*OF_SPHINX))
+    shutil.copy(FRONT, site / "index.html")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

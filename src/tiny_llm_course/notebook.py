@@ -1,0 +1,78 @@
+"""The course in a notebook: functions of a cell become the code of a task, and commands print below the cell."""
+
+from __future__ import annotations
+
+import inspect
+import os
+import shlex
+import subprocess
+import sys
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from textwrap import dedent, indent
+
+import typer
+
+from .asked import asked_task
+from .problems import CommandError, reporting
+from .splice import SpliceError, splice
+from .syllabus import Task, day_of
+from .workspace import ROOT, SRC, Workspace
+
+__all__ = ["course", "write"]
+
+
+def course(command: str) -> None:
+    """Run a command of the course, such as `test w1d1.1`, and show what it prints."""
+    words = [sys.executable, "-m", "tiny_llm_course", *shlex.split(command)]
+    settings = {"PYTHONPATH": str(SRC), "PYTHONUTF8": "1", "PYTHONUNBUFFERED": "1", "TINY_LLM_CALLED": "./course"}
+    with subprocess.Popen(
+        words,
+        cwd=ROOT,
+        env=os.environ | settings,
+        encoding="utf-8",
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+    ) as process:
+        for line in process.stdout or ():
+            print(line, end="", flush=True)
+
+
+def write(task: str, *functions: Callable[..., object]) -> None:
+    """Put functions into the learner's files, in place of those of this task that have their names.
+
+    A method is written as a function whose first parameter is `self`. `./course undo` takes it back.
+    """
+    with suppress(typer.Exit), reporting() as say:
+        workspace, chosen = Workspace(), asked_task(task)
+        texts: dict[Path, str] = {}
+        for function in functions:
+            file, name = _place(workspace, chosen, function)
+            before = texts[file] if file in texts else file.read_text(encoding="utf-8")
+            texts[file] = _spliced(before, function, name, file.relative_to(workspace.root).as_posix())
+        reason = say.in_all("what_notebook", task=chosen.id)
+        workspace.backups.write({file: text.encode() for file, text in texts.items()}, reason)
+        print(say("wrote", files=", ".join(file.name for file in texts), what=say.of(reason)))
+
+
+def _place(workspace: Workspace, task: Task, function: Callable[..., object]) -> tuple[Path, str]:
+    """The file of a task's function or method, and its qualified name there."""
+    found = workspace.parts(day_of(task.id), task.id)
+    for file, names in found.items():
+        for name in names:
+            if name.rpartition(".")[2] == function.__name__:
+                return file, name
+    expected = ", ".join(name for names in found.values() for name in names)
+    raise CommandError("notebook_no_function", task=task.id, name=function.__name__, expected=expected)
+
+
+def _spliced(before: str, function: Callable[..., object], name: str, filename: str) -> str:
+    source, scope = dedent(inspect.getsource(function)), name.rpartition(".")[0]
+    if scope:
+        source = f"class {scope}:\n{indent(source, '    ')}"
+    try:
+        return splice(before, source, [name], filename)
+    except SpliceError as error:
+        raise CommandError("splice_unreadable", reason=error.__cause__ or error, exit_code=1) from None
