@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import shutil
 import subprocess
@@ -23,11 +22,9 @@ def device() -> None:
     """Commands choose their own."""
 
 
-def run(command: str, folder: Path, **environment: str) -> str:
+def run(command: str, clone: Clone) -> str:
     """As a devcontainer does: by the shell, in the folder of the clone."""
-    done = subprocess.run(
-        ["sh", "-c", command], cwd=folder, env=os.environ | environment, capture_output=True, text=True
-    )
+    done = subprocess.run(["sh", "-c", command], cwd=clone.root, env=clone.environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 
@@ -58,8 +55,7 @@ def test_the_commands_work_in_a_clone(tmp_path: Path) -> None:
         (programs / name).chmod(0o755)
     files = [clone.root / name for name in ("pyproject.toml", "pdm.lock")]
     (clone.root / ".venv/installed-for").write_text(f"{clone.root}\n" + "".join(map(Path.read_text, files)))
-    report = [run(command, clone.root, LC_ALL="C.UTF-8") for command in COMMANDS][-1]
-    check_doctor(report)
+    check_doctor([run(command, clone) for command in COMMANDS][-1])
 
 
 @pytest.mark.nightly("installs the course from the network, which takes two minutes")
@@ -70,6 +66,6 @@ def test_the_commands_install_the_course(tmp_path: Path) -> None:
     for name in filter(None, names):
         (clone / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(ROOT / name, clone / name)
-    report = [run(command, clone, LC_ALL="C.UTF-8") for command in COMMANDS][-1]
+    report = [run(command, Clone(clone)) for command in COMMANDS][-1]
     check_doctor(report)
     assert f"({clone}/.venv/bin/python)" in report
