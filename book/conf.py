@@ -10,7 +10,9 @@ author = "the tiny-llm authors"
 copyright = f"2026, {author}"
 
 extensions = ["myst_parser", "sphinx_design"]
-extensions += [f"extension.{name}" for name in ("course", "math", "measured", "search")]
+extensions += [
+    f"extension.{name}" for name in ("chapters", "code", "course", "descriptions", "math", "measured", "search")
+]
 myst_enable_extensions = ["colon_fence", "deflist", "dollarmath", "fieldlist"]
 myst_heading_anchors = 3
 exclude_patterns = ["locale"]
@@ -26,9 +28,10 @@ html_theme = "furo"
 html_title = "tiny-llm"
 html_show_sphinx = False
 html_copy_source = False
-html_show_search_summary = False  # the summaries are fetched, which browsers refuse to pages from a disk
+html_show_search_summary = False  # _static/search.js shows them: browsers let no page from a disk fetch anything
 html_static_path = ["_static"]
-html_css_files = ["book.css"]
+html_css_files = ["page.css", "code.css", "book.css"]
+html_js_files = [("book.js", {"defer": "defer"})]
 templates_path = ["_templates"]
 html_sidebars = {
     "**": [

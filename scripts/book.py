@@ -28,6 +28,7 @@ ROOT = Path(__file__).resolve().parent.parent
 BOOK, BUILD = ROOT / "book", ROOT / "build" / "book"
 LOCALE = BOOK / "locale"
 LANGUAGES = ("en", "ja")
+INTERFACE = "sphinx.po"  # the words of the theme, which are no page's
 
 SECTION = re.compile(r"^\s*(?:`{3,}|:{3,})\{task\}\s+(\S+)", re.MULTILINE)
 NOT_PROSE = re.compile(
@@ -61,7 +62,7 @@ def main() -> int:
 def stale_translations(templates: Path, catalogues: Path) -> list[str]:
     """What the pages say and the catalogues do not, or not in other words, and the other way round."""
     pages = {file.relative_to(templates).with_suffix(".po") for file in templates.rglob("*.pot")}
-    pages |= {file.relative_to(catalogues) for file in catalogues.rglob("*.po")}
+    pages |= {file.relative_to(catalogues) for file in catalogues.rglob("*.po") if file.name != INTERFACE}
     return [
         f"{page}: {problem}"
         for page in sorted(pages)

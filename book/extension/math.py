@@ -9,6 +9,7 @@ import base64
 import json
 import re
 from functools import cache
+from html import unescape
 from pathlib import Path
 from typing import Any
 
@@ -21,12 +22,16 @@ from sphinx.util import logging
 from sphinx.util.math import get_node_equation_number
 from sphinx.writers.html5 import HTML5Translator
 
-__all__ = ["setup"]
+from .words import NAMES, in_formula
+
+__all__ = ["letters", "setup"]
 
 KATEX = Path(__file__).parent / "katex"
 STYLESHEET = "katex.css"
 # as JSON, since quickjs hands over no string that was put together from parts
 RENDER = "(tex, display) => JSON.stringify(katex.renderToString(tex, {displayMode: display, strict: 'error'}))"
+
+WORDS = re.compile(r"(?<=\\text\{)[^}]*(?=\})")
 
 logger = logging.getLogger(__name__)
 
@@ -48,13 +53,38 @@ def stylesheet() -> str:
     return re.sub(r"src:url\(([^)]+\.woff2)\)[^;}]*", font, (KATEX / "katex.min.css").read_text(encoding="utf-8"))
 
 
-def rendered(self: HTML5Translator, node: nodes.math | nodes.math_block) -> str:
+@cache
+def render(tex: str, display: bool) -> str:
+    html: str = json.loads(katex()(tex, display))
+    return html
+
+
+def letters(tex: str) -> str:
+    """A formula as a reader sees it, on one line and without its lines and heights."""
     try:
-        html: str = json.loads(katex()(node.astext(), isinstance(node, nodes.math_block)))
+        return unescape(re.sub("<annotation.*?</annotation>|</math>.*|<[^>]*>", "", render(tex, False)))
+    except quickjs.JSException:
+        return tex  # whoever renders it says what is wrong
+
+
+def rendered(self: HTML5Translator, node: nodes.math | nodes.math_block) -> str:
+    tex = node.astext()
+    if self.config.language == "ja":
+        for words in untranslated(tex):
+            logger.warning("words.py has no Japanese for %r in a formula", words, location=node)
+        tex = WORDS.sub(lambda match: in_formula(match[0]), tex)
+    try:
+        return render(tex, isinstance(node, nodes.math_block))
     except quickjs.JSException as error:
         logger.warning("%s", str(error).partition("\n")[0].removeprefix("ParseError: "), location=node)
-        return self.encode(node.astext())
-    return html
+        return self.encode(tex)
+
+
+def untranslated(tex: str) -> list[str]:
+    """The words in a formula that are neither names nor translated, by words.py or in the formula itself."""
+    return [
+        words for words in WORDS.findall(tex) if words.isascii() and words not in NAMES and in_formula(words) == words
+    ]
 
 
 def visit_inline(self: HTML5Translator, node: nodes.math) -> None:

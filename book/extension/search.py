@@ -1,16 +1,22 @@
-"""Search in Japanese, which has no spaces between words: by pairs of neighbouring characters.
+"""Search in Japanese, by pairs of neighbouring characters, and the texts that results show, in both languages.
 
-Sphinx's own drops words of one character, and does not split what is searched for as it splits the pages.
+Sphinx's own search in Japanese drops words of one character, and does not split what is searched for as it splits the
+pages. The text of a page is a script, `texts/PAGE.js`, which search.js loads to show where the words are.
 """
 
 from __future__ import annotations
 
+import json
 import re
 import unicodedata
+from pathlib import Path
 from typing import Any
 
+from docutils import nodes
 from sphinx.application import Sphinx
 from sphinx.search import SearchLanguage
+
+from .plain import plain
 
 __all__ = ["Japanese", "setup", "split_query"]
 
@@ -50,6 +56,16 @@ function splitQuery(query) {
         return [term for run in _runs(input) for term in [*_pairs(run), *(run[1] or "")]]
 
 
+def write_text(app: Sphinx, page: str, template: str, context: dict[str, Any], document: nodes.document | None) -> None:
+    if page == "search":
+        app.add_js_file("search.js")
+    if document is not None:
+        file = Path(app.outdir) / "texts" / f"{page}.js"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(f"texts[{json.dumps(page)}] = {json.dumps(plain(document), ensure_ascii=False)};\n", "utf-8")
+
+
 def setup(app: Sphinx) -> dict[str, Any]:
     app.add_search_language(Japanese)
+    app.connect("html-page-context", write_text)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-__all__ = ["word"]
+__all__ = ["NAMES", "in_formula", "word"]
 
 WORDS = {
+    "chapter": {"en": "Week {week}, day {day}: ", "ja": "第 {week} 週 {day} 日目: "},
+    "entry": {"en": "Day {day}: ", "ja": "{day} 日目: "},
+    "hour": {"en": "About 1 hour", "ja": "所要時間：約 1 時間"},
+    "hours": {"en": "About {hours:g} hours", "ja": "所要時間：約 {hours:g} 時間"},
     "task": {"en": "Task {number}: {title}", "ja": "課題 {number}：{title}"},
     "file": {"en": "File", "ja": "ファイル"},
     "test": {"en": "Test", "ja": "テスト"},
@@ -106,6 +110,38 @@ WORDS = {
     "with_guesses": {"en": "with four", "ja": "推測 4 個"},
 }
 
+# What stands in \text{...} of formulas: names, which stay, and words.
+NAMES = {
+    *("Attention", "MLP", "SiLU", "attention", "norm", "sigmoid", "softmax"),
+    *("base", "head", "hidden", "out", "page", r"page\_size", "parts", "row", "rows", "score", "slot", "sum"),
+}
+IN_FORMULAS = {
+    "bandwidth": "帯域幅",
+    "bias": "バイアス",
+    "bits per weight": "重み 1 つのビット数",
+    "both": "全体",
+    "bytes": "バイト数",
+    "bytes of a number": "数値のバイト数",
+    "bytes per token": "1 トークンのバイト数",
+    " is at or before query ": r" の位置 }\le\text{ クエリ ",
+    "if key ": "キー ",
+    "intensity": "演算強度",
+    "keys, transposed": "転置したキー",
+    "layers": "層数",
+    "level": "レベル",
+    "operations": "演算数",
+    "otherwise": "それ以外",
+    "peak": "ピーク性能",
+    "query": "クエリ",
+    "scale": "スケール",
+    "scores": "スコア",
+}
+
 
 def word(key: str, language: str, **values: object) -> str:
     return WORDS[key][language].format(**values)
+
+
+def in_formula(words: str) -> str:
+    """Words of a formula in Japanese, or as they are."""
+    return IN_FORMULAS.get(words, words)
