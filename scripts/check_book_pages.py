@@ -3,8 +3,9 @@
 
 python scripts/check_book_pages.py
 
-A page fails if it logs an error, asks for anything that is not on the disk, or is wider than the screen. The search of
-each language has to find a few words on their pages. Exit code 1: a page fails; 2: no book, or no browser.
+A page fails if it logs an error, asks for anything that is not on the disk, or is wider than the screen; if code has
+to be scrolled on a desk; and if the keyboard cannot scroll what scrolls on a phone. The search of each
+language has to find a few words on their pages. Exit code 1: a page fails; 2: no book, or no browser.
 """
 
 from __future__ import annotations
@@ -19,7 +20,6 @@ from playwright.sync_api import Browser, ConsoleMessage, Page, Request, TimeoutE
 BUILD = Path(__file__).resolve().parent.parent / "build" / "book"
 MACOS = "/Applications/Google Chrome.app/Contents/MacOS/Google Chrome"
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", MACOS)
-WIDTHS = (1280, 390)
 SEARCHES = {  # what is searched, and a page that says it
     "en": {"inference engine": "index.html", "axis": "notation.html"},
     "ja": {"推論エンジン": "index.html", "軸": "notation.html", "注意機構": "glossary.html"},
@@ -33,6 +33,13 @@ TOO_WIDE = """() => {
     part.getBoundingClientRect().right > width && !part.closest(".table-wrapper, .katex-display, .highlight, pre"));
   return wide ? wide.outerHTML.slice(0, 100) : "something outside of the article";
 }"""
+SCROLLS = {  # by width: what may not scroll, and what is wrong if it does
+    1280: ("article :is(pre, .katex-display)", "has to be scrolled"),
+    390: ("article :is(pre, .katex-display, .table-wrapper):not([tabindex])", "no keyboard scrolls"),
+}
+SCROLLING = """selector => new Promise(done => requestAnimationFrame(() => requestAnimationFrame(() =>
+  done([...document.querySelectorAll(selector)].filter(box => box.scrollWidth > box.clientWidth)
+    .map(box => box.textContent.trim().slice(0, 60))))))"""
 
 
 def find_browser() -> str | None:
@@ -65,12 +72,14 @@ def page_problems(browser: Browser, build: Path, files: list[Path]) -> Iterator[
     """Each page is loaded once and then narrowed: no script of ours asks for the width."""
     page, heard = listening(browser)
     for file in files:
-        page.set_viewport_size({"width": WIDTHS[0], "height": 800})
+        page.set_viewport_size({"width": max(SCROLLS), "height": 800})
         page.goto(file.as_uri())
-        for width in WIDTHS:
+        for width in SCROLLS:
             page.set_viewport_size({"width": width, "height": 800})
             if part := page.evaluate(TOO_WIDE):
                 heard.append(f"wider than {width} pixels: {part}")
+            selector, problem = SCROLLS[width]
+            heard += [f"{problem} at {width} pixels: {text!r}" for text in page.evaluate(SCROLLING, selector)]
         yield from (f"{file.relative_to(build)}: {problem}" for problem in heard)
         heard.clear()
 

@@ -16,7 +16,7 @@ const LABELS = {
   },
 }[document.documentElement.lang];
 
-const SMALLEST = 0.7; // of a formula's size: then it scrolls
+const SMALLEST = 0.75; // of a formula's size
 const BOXES = { "article pre": "pre", ".katex-display": "formula", ".table-wrapper": "table" };
 
 // Where there are prompts, only the commands; never the numbers of lines.
@@ -41,12 +41,17 @@ function addButton(box) {
   box.after(button);
 }
 
+// A formula stays on one line where a little smaller is enough; else it goes on below.
+function shrink(box) {
+  const room = () => box.clientWidth / box.scrollWidth;
+  box.style.fontSize = "";
+  box.classList.add("whole");
+  if (room() < SMALLEST) box.classList.remove("whole");
+  if (room() < 1) box.style.fontSize = `${Math.max(SMALLEST, room() - 0.005)}em`;
+}
+
 function fit(box, label) {
-  if (label === "formula") {
-    box.style.fontSize = "";
-    const share = box.clientWidth / box.scrollWidth;
-    if (share < 1) box.style.fontSize = `${Math.max(SMALLEST, share - 0.005)}em`;
-  }
+  if (label === "formula") shrink(box);
   const attributes = { tabindex: "0", role: "group", "aria-label": WORDS[label] };
   for (const [name, value] of Object.entries(attributes)) {
     if (box.scrollWidth > box.clientWidth) box.setAttribute(name, value);

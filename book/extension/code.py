@@ -26,8 +26,10 @@ def by_lines(box: re.Match[str]) -> str:
 
 
 def _line(line: str, of_table: bool) -> str:
-    classes = ["line", *["of-table"] * of_table, *["numbered"] * bool(LINE_NUMBER.search(line))]
     text = _text(line)
+    classes = ["line"]
+    classes += ["of-table"] * (of_table and not text.startswith("$ "))
+    classes += ["numbered"] * bool(LINE_NUMBER.search(line))
     indent = len(text) - len(text.lstrip(" "))
     style = f' style="--indent:{indent}"' if indent else ""
     return f'<span class="{" ".join(classes)}"{style}>{line}\n</span>'

@@ -340,6 +340,8 @@ def test_pages_in_a_browser(
         "good": '<div style="overflow:auto"><p style="width:900px">wide',
         "wide": '<article><p style="width:900px">wide',
         "folded": '<details><summary>more</summary><p style="width:900px">wide',
+        "code": f"<article><pre style='overflow:auto'>{'code ' * 50}",
+        "formula": f"<article><div class='katex-display' style='overflow:auto'>{'xy' * 40}",
         "missing": '<img src="no.png">',
         "script": "<script>nothing()</script>",
         "network": '<script>fetch("http://127.0.0.1:9/x").catch(() => 0)</script>',
@@ -352,6 +354,9 @@ def test_pages_in_a_browser(
     assert 'wide.html: wider than 390 pixels: <p style="width:900px">' in problems
     assert "folded.html: wider than 390 pixels" in problems
     assert "wider than 1280" not in problems
+    assert "code.html: has to be scrolled at 1280 pixels: 'code code" in problems
+    assert "code.html: no keyboard scrolls at 390 pixels: 'code code" in problems
+    assert "formula.html: no keyboard scrolls at 390 pixels: 'xyxy" in problems
     assert "missing.html: console: Failed to load resource: net::ERR_FILE_NOT_FOUND" in problems
     assert "script.html: script: nothing is not defined" in problems
     assert "network.html: asks for http://127.0.0.1:9/x" in problems
