@@ -31,8 +31,8 @@ function searched() {
 // Where most of the words are, from a little before the first of them.
 function excerpt(text, pattern, length) {
   const found = [...text.matchAll(pattern)];
-  const near = (from) => new Set(found.filter((it) => it.index >= from && it.index < from + length).map((it) => it[0]));
-  const worth = found.map((it) => [...near(it.index)].join("").length);
+  const near = (from) => found.filter((it) => it.index >= from && it.index < from + length);
+  const worth = found.map((it) => new Set(near(it.index).map((other) => other[0].slice(0, 3).toLowerCase())).size);
   const best = found[worth.indexOf(Math.max(...worth))]?.index ?? 0;
   let start = Math.max(0, best - Math.floor(length / 4));
   const space = text.lastIndexOf(" ", best - 1);
