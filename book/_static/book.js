@@ -19,7 +19,7 @@ const LABELS = {
 const SMALLEST = 0.75; // of a formula's size
 const BOXES = { "article pre": "pre", ".katex-display": "formula", ".table-wrapper": "table" };
 
-// Where there are prompts, only the commands; never the numbers of lines.
+// The commands only, if there are prompts. Line numbers are no part of the code.
 function code(box) {
   const copy = box.cloneNode(true);
   for (const number of copy.querySelectorAll(".linenos")) number.remove();
@@ -41,7 +41,7 @@ function addButton(box) {
   box.after(button);
 }
 
-// A formula stays on one line where a little smaller is enough; else it goes on below.
+// A formula that is a little too wide gets smaller; a wider one continues below.
 function shrink(box) {
   const room = () => box.clientWidth / box.scrollWidth;
   box.style.fontSize = "";

@@ -1,6 +1,6 @@
 "use strict";
-// Below each result of a search: the place in its page's text that was searched for. The text of a page is a script of
-// its own, because a browser fetches nothing for a page that comes from the disk.
+// Shows below each result where in its page the words are. The text of a page is a script of its own, because a browser
+// fetches nothing for a page that comes from the disk.
 
 const texts = {}; // by page: each script adds its own
 const loads = {};

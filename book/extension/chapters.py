@@ -7,7 +7,6 @@ from typing import Any
 
 from docutils import nodes
 from sphinx.application import Sphinx
-from sphinx.environment import BuildEnvironment
 from sphinx.transforms import SphinxTransform
 
 from tiny_llm_course.syllabus import Day, select_days
@@ -24,12 +23,8 @@ def day_of_page(page: str) -> Day | None:
     return select_days(*match.groups())[0] if match else None
 
 
-def language(env: BuildEnvironment) -> str:
-    return "ja" if env.config.language == "ja" else "en"
-
-
 class Place(SphinxTransform):
-    """Puts week, day and hours into a chapter. The sidebar's entries and the search's results get week and day, too."""
+    """Adds week, day and hours to a chapter. The sidebar and the search take the heading from here."""
 
     default_priority = 30  # after the translation
 
@@ -39,18 +34,18 @@ class Place(SphinxTransform):
             return
         self.env.note_dependency(str(COURSE / "syllabus.toml"))
         title = next(self.document.findall(nodes.title))
-        place = word("chapter", language(self.env), week=day.week, day=day.number)
+        place = word("chapter", self.config.language, week=day.week, day=day.number)
         title.insert(0, nodes.Text(place))
-        hours = word("hour" if day.hours == 1 else "hours", language(self.env), hours=day.hours)
+        hours = word("hour" if day.hours == 1 else "hours", self.config.language, hours=day.hours)
         title.parent.insert(1, generated(nodes.paragraph("", hours, classes=["hours"])))
 
 
 def shorten_entry(app: Sphinx, document: nodes.document) -> None:
-    """Leaves the week out of the page's entry in the sidebar, where it stands below its week."""
+    """Leaves the week out of a chapter's entry in the sidebar: the entry above it is the week."""
     page = app.env.docname
     if day := day_of_page(page):
         entry = next(app.env.tocs[page].findall(nodes.reference))
-        entry[0] = nodes.Text(word("entry", language(app.env), day=day.number))
+        entry[0] = nodes.Text(word("entry", app.config.language, day=day.number))
 
 
 def setup(app: Sphinx) -> dict[str, Any]:

@@ -1,6 +1,6 @@
-"""Code boxes, line by line, so that a long line can go on below, further to the right, as in an editor.
+"""Code boxes, line by line, so that a long line continues below, indented, as in an editor.
 
-The text is not changed: whoever copies it gets each line in one piece.
+The text stays the same: a copied line is in one piece.
 """
 
 from __future__ import annotations

@@ -64,7 +64,7 @@ def letters(tex: str) -> str:
     try:
         return unescape(re.sub("<annotation.*?</annotation>|</math>.*|<[^>]*>", "", render(tex, False)))
     except quickjs.JSException:
-        return tex  # whoever renders it says what is wrong
+        return tex  # rendering the page reports the error
 
 
 def rendered(self: HTML5Translator, node: nodes.math | nodes.math_block) -> str:

@@ -16,7 +16,7 @@ LENGTH = 200  # characters of a summary: search engines show no more
 
 
 def plain(node: nodes.Node) -> str:
-    """What a node says, on one line, without what is folded, which gives solutions away, and lists of pages."""
+    """A node's text on one line, without lists of pages, and without folds: they give solutions away."""
     return " ".join(_said(node).split())
 
 

@@ -1,7 +1,7 @@
 """Search in Japanese, by pairs of neighbouring characters, and the texts that results show, in both languages.
 
 Sphinx's own search in Japanese drops words of one character, and does not split what is searched for as it splits the
-pages. The text of a page is a script, `texts/PAGE.js`, which search.js loads to show where the words are.
+pages. The text of a page is a script, `texts/PAGE.js`: search.js loads it to show where the words are.
 """
 
 from __future__ import annotations

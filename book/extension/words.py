@@ -110,7 +110,7 @@ WORDS = {
     "with_guesses": {"en": "with four", "ja": "推測 4 個"},
 }
 
-# What stands in \text{...} of formulas: names, which stay, and words.
+# Words in \text{...} of formulas: names stay as they are, other words get their Japanese.
 NAMES = {
     *("Attention", "MLP", "SiLU", "attention", "norm", "sigmoid", "softmax"),
     *("base", "head", "hidden", "out", "page", r"page\_size", "parts", "row", "rows", "score", "slot", "sum"),

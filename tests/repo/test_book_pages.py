@@ -178,7 +178,7 @@ def resize(shown: Page, width: int) -> None:
     shown.evaluate("new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))")
 
 
-def test_code_goes_on_below(shown: Page) -> None:
+def test_long_lines_continue_below(shown: Page) -> None:
     for width in (1440, 1280):
         resize(shown, width)
         boxes = shown.locator("article pre")
