@@ -31,6 +31,13 @@ WORDS = {
         "ja": "`./course solution --day {day}` は、この日の関数のうち、まだスタブのものだけを書き込みます。こちらは "
         "`./course undo` で取り消せます。講師から配られた教材には、解答が入っていないことがあります。",
     },
+    "week_card": {"en": "Week {week}: {title}", "ja": "第 {week} 週：{title}"},
+    "week_optional": {"en": ", optional", "ja": "（飛ばしてもよい）"},
+    "core": {"en": "core path", "ja": "コア"},
+    "term_week": {"en": "Week {number} of the term: {hours}", "ja": "学期の第 {number} 週：{hours}"},
+    "hour": {"en": "1 hour", "ja": "1 時間"},
+    "hours": {"en": "{hours} hours", "ja": "{hours} 時間"},
+    "hours_half": {"en": "{hours}½ hours", "ja": "{hours} 時間半"},
     "measured": {
         "en": "Measured on {machine}, by `{command}`. Other machines and other days give other numbers.",
         "ja": "計測環境：{machine}。コマンド：`{command}`。マシンや日が変われば、数値も変わります。",

@@ -1,0 +1,129 @@
+"""The front page's cards, plans of a term, and figures within sentences, all read from the syllabus and the benches.
+
+`` {hours}`all` `` is the number of hours of the course; `core` of the core path; `w1` of a week; `w1d2` of a day.
+`` {speed}`w2d7` `` is the number of tokens that a step of the ladder writes in a second.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from typing import Any
+
+from docutils import nodes
+from sphinx.application import Sphinx
+from sphinx.util.docutils import SphinxRole
+
+from tiny_llm_course.address import address
+from tiny_llm_course.plan import CORE, PATHS, about, days_of, hours
+from tiny_llm_course.syllabus import Day, Week, select_days, weeks
+
+from .course import COURSE, CourseDirective, generated
+from .measured import RESULTS
+from .words import word
+
+__all__ = ["setup"]
+
+
+class Cards(CourseDirective):
+    """```{weeks}``` : a card for each week, which lists its days by name, with their hours."""
+
+    required_arguments = 0
+
+    def run(self) -> list[nodes.Node]:
+        self.env.note_dependency(str(COURSE / "syllabus.toml"))
+        cards = "".join(map(self.card, weeks()))
+        return [generated(node) for node in self.parse_text_to_nodes(f":::::{{grid}} 1 1 2 2\n{cards}:::::\n")]
+
+    def card(self, week: Week) -> str:
+        title = self.word("week_card", week=week.number, title=self.say(week.title))
+        about_it = time_of(week.days, self.language) + (self.word("week_optional") if week.number == 0 else "")
+        days = "".join(f"1. {self.line(day)}\n" for day in week.days)
+        return f"::::{{grid-item-card}} [{title}](week_{week.number}/index.md)\n\n{about_it}\n\n{days}::::\n"
+
+    def line(self, day: Day) -> str:
+        core = " {bdg-primary-line}`" + self.word("core") + "`" if day in days_of(CORE) else ""
+        return f"{link(day, self.say(day.chapter))} ({time_of([day], self.language)}){core}"
+
+
+class TermWeek(CourseDirective):
+    """```{term-week} 3 1.5 1.6``` : a week of a term, the days that belong to it, and what the author writes below."""
+
+    optional_arguments = 100
+    has_content = True
+
+    def run(self) -> list[nodes.Node]:
+        self.env.note_dependency(str(COURSE / "syllabus.toml"))
+        number, *names = self.arguments
+        days = [select_days(*name.split("."))[0] for name in names]
+        title = self.word("term_week", number=number, hours=time_of(days, self.language))
+        listed = "".join(f"- {self.word('day', week=day.week, day=day.number)}: {self.linked(day)}\n" for day in days)
+        about_it = [nodes.rubric("", title), *self.parse_text_to_nodes(listed)]
+        return [*map(generated, about_it), *self.parse_content_to_nodes()]
+
+    def linked(self, day: Day) -> str:
+        return f"{link(day, self.say(day.chapter))} ({time_of([day], self.language)})"
+
+
+class CloneCommand(CourseDirective):
+    """```{clone}``` : the command that clones the project, once it has an address. Nothing before."""
+
+    required_arguments = 0
+
+    def run(self) -> list[nodes.Node]:
+        if not (url := address()):
+            return []
+        return [generated(nodes.literal_block("", f"git clone {url} tiny-llm\ncd tiny-llm", language="sh"))]
+
+
+class Hours(SphinxRole):
+    """The hours of a path, rounded, or of a week or a day."""
+
+    def run(self) -> tuple[list[nodes.Node], list[nodes.system_message]]:
+        self.env.note_dependency(str(COURSE / "syllabus.toml"))
+        if self.text in PATHS:
+            return [nodes.Text(str(about(hours(days_of(self.text)))))], []
+        if match := re.fullmatch(r"w(\d+)(?:d(\d+))?", self.text):
+            return [nodes.Text(number_of(hours(select_days(*match.groups()))))], []
+        expected = f"{', '.join(PATHS)}, a week such as w1 or a day such as w1d2"
+        return [], [self.inliner.reporter.error(f"expected {expected}, got {self.text!r}", line=self.lineno)]
+
+
+class Speed(SphinxRole):
+    """The tokens that the model writes in a second after a step of week 2's ladder."""
+
+    def run(self) -> tuple[list[nodes.Node], list[nodes.system_message]]:
+        file = RESULTS / "ladder.json"
+        self.env.note_dependency(str(file))
+        speeds = {row["stage"]: row["decode"] for row in json.loads(file.read_text(encoding="utf-8"))["model"]}
+        if self.text not in speeds:
+            error = f"expected one of {', '.join(speeds)}, got {self.text!r}"
+            return [], [self.inliner.reporter.error(error, line=self.lineno)]
+        return [nodes.Text(f"{speeds[self.text]:.{0 if speeds[self.text] >= 10 else 2}f}")], []
+
+
+def time_of(days: Sequence[Day], language: str) -> str:
+    """`1 hour`, `1½ hours`, `20½ hours`"""
+    found = hours(days)
+    if language == "ja" and found % 1:
+        return word("hours_half", language, hours=int(found))
+    return word("hour" if found == 1 else "hours", language, hours=number_of(found))
+
+
+def number_of(hours: float) -> str:
+    """Hours with halves."""
+    return f"{int(hours) or ''}½" if hours % 1 else str(int(hours))
+
+
+def link(day: Day, title: str) -> str:
+    """To the chapter, in MyST."""
+    return f"[{title}](/week_{day.week}/day_{day.number}.md)"
+
+
+def setup(app: Sphinx) -> dict[str, Any]:
+    for name, directive in {"weeks": Cards, "term-week": TermWeek, "clone": CloneCommand}.items():
+        app.add_directive(name, directive)
+    app.add_role("hours", Hours())
+    app.add_role("speed", Speed())
+    return {"parallel_read_safe": True, "parallel_write_safe": True}
