@@ -79,8 +79,7 @@ def doctor(
         if as_json:
             typer.echo(json.dumps({"checks": [asdict(check) for check in checks], "days": days}, indent=2))
         elif IS_CLONE:
-            working = [day for day, works in days.items() if works]
-            show(f"  {say('doctor_days')}: {', '.join(working) or say('doctor_none')}")
+            show(f"  {say('doctor_days')}: {_listed(days, say)}")
         if any(check.state == ERROR for check in checks):
             raise typer.Exit(1)
 
@@ -266,6 +265,13 @@ def _days(works: bool, kernels: bool) -> dict[str, bool]:
         _name(day): (kernels if has_kernels([day]) else works) and (ROOT / "tests" / day.test_file).exists()
         for day in select_days(None, None)
     }
+
+
+def _listed(days: dict[str, bool], say: Messages) -> str:
+    """The days that can be done."""
+    if all(days.values()):
+        return say("doctor_all")
+    return ", ".join(day for day, works in days.items() if works) or say("doctor_none")
 
 
 def _name(day: Day) -> str:
