@@ -11,7 +11,8 @@ import typer
 from .asked import asked_task
 from .catalogue import entry_of
 from .language import Lang, Messages
-from .problems import reporting
+from .plan import ALL, PATHS, about, days_of, hours
+from .problems import CommandError, one_of, reporting
 from .progress import SKIPPED, SOLVED
 from .syllabus import Day, Task, TaskId, Week, day_of, tasks, weeks
 from .terminal import bar, show, signs, styled, wrapped
@@ -24,7 +25,9 @@ __all__ = [
     "next_task",
     "progress",
     "progress_table",
+    "show_end",
     "show_hint",
+    "show_left_out",
     "show_next",
     "week_list",
 ]
@@ -34,10 +37,29 @@ TaskArgument = Annotated[
 ]
 
 
-def next_task(lang: Lang = None) -> None:
+def next_task(
+    path: Annotated[
+        str | None,
+        typer.Option(metavar="|".join(PATHS), help="Follow a path from now on: 12 hours, or the whole course."),
+    ] = None,
+    lang: Lang = None,
+) -> None:
     """Say what to do next: task, chapter, file and line, test command."""
     with reporting(lang) as say:
-        show_next(Workspace(), say)
+        workspace = Workspace()
+        if path is not None:
+            _follow(path, workspace, say)
+        show_next(workspace, say)
+
+
+def _follow(path: str, workspace: Workspace, say: Messages) -> None:
+    if path not in PATHS:
+        raise CommandError("wrong_value", option="--path", expected=one_of(PATHS), got=path)
+    if path != ALL and not workspace.has_solutions:
+        raise CommandError("path_withheld", exit_code=1)
+    workspace.progress.follow(path)
+    days = days_of(path)
+    show(say(f"path_{path}", count=len(days), hours=about(hours(days))) + "\n")
 
 
 def progress(lang: Lang = None) -> None:
@@ -50,6 +72,9 @@ def progress_table(workspace: Workspace, say: Messages) -> None:
     """All weeks, days and tasks, and how far the learner got."""
     for week in weeks():
         _show_week(week, workspace, say)
+    if (path := workspace.progress.path) != ALL:
+        ids = [task.id for day in days_of(path) for task in day.tasks]
+        show(say("path_progress", done=sum(workspace.state(id) is not None for id in ids), count=len(ids)))
 
 
 def week_list(workspace: Workspace, task: TaskId, rows: int, say: Messages) -> None:
@@ -132,7 +157,7 @@ def show_next(workspace: Workspace, say: Messages, task: Task | None = None) -> 
     if task is None or workspace.state(task.id) is not None:
         task = workspace.next_task()
     if task is None:
-        show(say("all_done", count=sum(workspace.state(task.id) is not None for task in tasks())))
+        show_end(workspace, say)
         return
     day = day_of(task.id)
     place = workspace.place(day, task)
@@ -148,10 +173,24 @@ def show_next(workspace: Workspace, say: Messages, task: Task | None = None) -> 
         command=task.id.test_command,
     )
     show(text.strip("\n"))
-    if workspace.is_untouched and task.id.week:
+    if workspace.is_untouched and task.id.week and workspace.progress.path == ALL:
         show(say("next_warm_up", task=tasks()[0].id))
+    show_left_out(workspace, task, say)
     if problem := workspace.broken(day):
         show(problem, fg="red")
+
+
+def show_left_out(workspace: Workspace, task: Task, say: Messages) -> None:
+    """What fills in the days before a task that the learner's path leaves out, if any of them is open."""
+    path = workspace.progress.path
+    if left_out := workspace.left_out(path, task):
+        show(say("next_left_out", path=path, count=len(left_out)))
+
+
+def show_end(workspace: Workspace, say: Messages) -> None:
+    """Nothing is open: the path is done, or all of the course."""
+    key = "all_done" if workspace.progress.path == ALL else "path_done"
+    show(say(key, count=sum(workspace.state(task.id) is not None for task in tasks())))
 
 
 def _show_diagnosis(workspace: Workspace, task: TaskId, say: Messages) -> None:

@@ -6,7 +6,8 @@ from functools import cache
 from pathlib import Path
 
 from .language import Messages
-from .syllabus import Day, tasks, weeks
+from .lessons import show_end, show_left_out
+from .syllabus import Day, weeks
 from .terminal import show
 from .toml import read_toml
 from .workspace import Workspace
@@ -40,6 +41,7 @@ def show_next_step(day: Day, workspace: Workspace, say: Messages) -> None:
     show_finished(day, workspace, say)
     task = workspace.next_task()
     if task is None:
-        show(say("all_done", count=sum(workspace.state(task.id) is not None for task in tasks())))
+        show_end(workspace, say)
     else:
+        show_left_out(workspace, task, say)
         show(say("next_short", task=task.id, title=say.of(task.title), command=task.id.test_command))

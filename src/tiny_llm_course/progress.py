@@ -1,4 +1,5 @@
-"""What a learner has done: one line of text for each task, in a file that can be committed, edited or deleted."""
+"""What a learner has done: one line of text for each task, and one for the path, in a file that can be committed,
+edited or deleted."""
 
 from __future__ import annotations
 
@@ -6,6 +7,7 @@ import re
 from pathlib import Path
 
 from .files import write_whole
+from .plan import ALL, PATHS
 from .syllabus import TaskId
 
 __all__ = ["SKIPPED", "SOLVED", "Progress"]
@@ -16,6 +18,7 @@ _HEADER = """\
 # Your progress in tiny-llm: a task and its state, solved or skipped. Written by `tiny-llm test` and `solution`.
 # You may commit this file, edit it, or delete it to begin anew.
 """
+_PATH = re.compile(r"path\s+(\w+)")
 
 
 class Progress:
@@ -29,6 +32,20 @@ class Progress:
         """SOLVED, SKIPPED or None, which is open."""
         states = [match[1] for line in self._lines if (match := _entry(task).match(line))]
         return states[-1] if states and states[-1] in (SOLVED, SKIPPED) else None
+
+    @property
+    def path(self) -> str:
+        """The path that the learner follows."""
+        chosen = [match[1] for line in self._lines if (match := _PATH.match(line))]
+        return chosen[-1] if chosen and chosen[-1] in PATHS else ALL
+
+    def follow(self, path: str) -> None:
+        """Remember a path: in the first line, so that it is not in the way when later lines are taken back."""
+        if path == self.path:
+            return
+        lines = [line for line in self._lines if not _PATH.match(line)]
+        self._lines = [f"path {path}", *lines] if path != ALL else lines
+        write_whole(self.file, self.changed({}))
 
     def changed(self, states: dict[TaskId, str | None]) -> bytes:
         """What the file should hold so that these tasks have these states."""

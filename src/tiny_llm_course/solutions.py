@@ -13,7 +13,8 @@ from .asked import asked_day, asked_task
 from .files import ChangedSinceError
 from .language import Lang, Messages, phrase
 from .lessons import TaskArgument, chosen_task, show_next
-from .problems import CommandError, reporting
+from .plan import CORE
+from .problems import CommandError, one_of, reporting
 from .progress import SKIPPED
 from .regions import is_native
 from .splice import SpliceError, definitions, restore, splice
@@ -32,15 +33,23 @@ def solution(
         str | None,
         typer.Option(metavar="W.D", help="Fill in what is open in a whole day, such as 1.2, and mark it as skipped."),
     ] = None,
+    path: Annotated[
+        str | None,
+        typer.Option(metavar=CORE, help="Fill in the days before its next task that this path leaves out."),
+    ] = None,
     lang: Lang = None,
 ) -> None:
     """Show a task's solution as a change of your code, or put it in place of your code."""
     with reporting(lang) as say:
         workspace = Workspace()
+        given = [name for name, value in (("TASK", task), ("--day", day), ("--path", path)) if value is not None]
+        if len(given) > 1:
+            raise CommandError("exclusive", one=given[0], other=given[1])
         if day is not None:
-            if task is not None:
-                raise CommandError("exclusive", one="TASK", other="--day")
             _fill_in_day(_day(day), workspace, say)
+            return
+        if path is not None:
+            _fill_in_path(path, workspace, say)
             return
         chosen = chosen_task(task, workspace)
         if chosen is None:
@@ -100,10 +109,30 @@ def _fill_in_day(day: Day, workspace: Workspace, say: Messages) -> None:
     if not open_:
         show(say("day_done", week=day.week, day=day.number))
         return
-    changed = _with_solutions(workspace, open_)
-    states: dict[TaskId, str | None] = {task.id: SKIPPED for task in open_}
     listed = ", ".join(str(task.id) for task in open_)
-    _write(workspace, changed, states, say, "what_day", week=day.week, day=day.number, tasks=listed)
+    _fill_in(open_, workspace, say, "what_day", week=day.week, day=day.number, tasks=listed)
+
+
+def _fill_in_path(path: str, workspace: Workspace, say: Messages) -> None:
+    """What a path leaves out before its next task."""
+    if path != CORE:
+        raise CommandError("wrong_value", option="--path", expected=one_of([CORE]), got=path)
+    if not workspace.has_solutions:
+        raise CommandError("path_withheld", exit_code=1)
+    following = workspace.next_task(path)
+    open_ = workspace.left_out(path, following) if following else []
+    if not open_:
+        show(say("path_filled"))
+        return
+    days = dict.fromkeys(f"{task.id.week}.{task.id.day}" for task in open_)
+    _fill_in(open_, workspace, say, "what_path", days=", ".join(days), count=len(open_))
+    show()
+    show_next(Workspace(), say)
+
+
+def _fill_in(open_: list[Task], workspace: Workspace, say: Messages, what: str, **values: object) -> None:
+    states: dict[TaskId, str | None] = {task.id: SKIPPED for task in open_}
+    _write(workspace, _with_solutions(workspace, open_), states, say, what, **values)
 
 
 def _with_solutions(workspace: Workspace, chosen: list[Task]) -> dict[Path, str]:

@@ -26,7 +26,7 @@ from .regions import SUFFIXES
 from .runner import run_tests
 from .running import compile_rest, keep_progress, show_outcome, time_limit
 from .session import PACKAGES
-from .syllabus import Task, day_of, tasks
+from .syllabus import Task, day_of
 from .task_lines import TaskLines
 from .terminal import show, wrapped
 from .workspace import Workspace
@@ -186,7 +186,7 @@ def _times(folder: Path) -> dict[Path, tuple[int, int]]:
 
 def _after(task: Task, workspace: Workspace) -> Task:
     """The next open task after this one, or else the one that `next` names, or the same if all are done."""
-    later = (other for other in tasks() if other.id > task.id and workspace.state(other.id) is None)
+    later = (other for other in workspace.open_tasks() if other.id > task.id)
     return next(later, None) or workspace.next_task() or task
 
 

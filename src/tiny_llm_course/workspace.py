@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from .files import Backups, write_whole
+from .plan import days_of
 from .progress import Progress
 from .regions import SUFFIXES, is_native, parts_of, regions
 from .stubs import make_stub
@@ -68,12 +69,22 @@ class Workspace:
         """SOLVED, SKIPPED, or None: open. A task whose stub stands there is open, whatever was solved before."""
         return None if task in self.stubs else self.progress.state(task)
 
-    def next_task(self) -> Task | None:
-        """The first open task of the week in which the learner is, or of a later one, or else of an earlier one.
+    def open_tasks(self, path: str | None = None) -> list[Task]:
+        """Those on a path, or else on the learner's."""
+        return [task for task in _tasks_on(path or self.progress.path) if self.state(task.id) is None]
+
+    def left_out(self, path: str, until: Task) -> list[Task]:
+        """The open tasks before this one that a path leaves out. The warm-up is no part of any."""
+        between = (task for task in tasks() if FIRST_WEEK <= task.id.week and task.id < until.id)
+        return [task for task in between if task not in _tasks_on(path) and self.state(task.id) is None]
+
+    def next_task(self, path: str | None = None) -> Task | None:
+        """The first open task of the week in which the learner is, or of a later one, or else of an earlier one: on a
+        path, or else on the learner's.
 
         The course begins with week 1. Week 0 is for those who have begun it, until they do a task of another week.
         """
-        open_ = [task for task in tasks() if self.state(task.id) is None]
+        open_ = self.open_tasks(path)
         week = max((task.id.week for task in tasks() if self.state(task.id)), default=FIRST_WEEK)
         open_ = [task for task in open_ if task.id.week >= min(week, FIRST_WEEK)]
         return next((task for task in open_ if task.id.week >= week), next(iter(open_), None))
@@ -157,3 +168,7 @@ class Workspace:
     @property
     def _notes_file(self) -> Path:
         return self.root / ".tiny-llm" / "notes.json"
+
+
+def _tasks_on(path: str) -> list[Task]:
+    return [task for day in days_of(path) for task in day.tasks]

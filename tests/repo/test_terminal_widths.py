@@ -37,12 +37,12 @@ kernel(inputs=[mx.ones(64)], output_shapes=[(64,)], output_dtypes=[mx.float32], 
 REQUESTS = "".join(json.dumps({"id": f"r{i}", "prompt": "Once upon a time", "max_tokens": 4}) + "\n" for i in range(3))
 MAIN = ("main --seed 3 --max-tokens 40", "main --seed 3 --max-tokens 40 --prompt むかし、あるところに")
 COMMANDS = {  # of each command, calls that print what there is to see
-    "next": ["next"],
+    "next": ["next", "next --path core", "next --path all"],
     "test": ["test w0d1.1", "test w0d1.2", "test w1d1.1", "test w9d9.9"],
     "watch": ["watch w0d1.1"],
     "hint": ["hint w1d1.2", "hint w2d6.3 --more"],
     "progress": ["progress"],
-    "solution": ["solution w1d6.2", "solution w0d2.2 --apply"],
+    "solution": ["solution w1d6.2", "solution w0d2.2 --apply", "solution --path core"],
     "reset": ["reset w0d2.2", "reset w0d1.2"],
     "undo": ["undo"],
     "update": ["update ."],
