@@ -14,6 +14,7 @@ import os
 import re
 import shlex
 import sys
+import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -28,10 +29,14 @@ SETTINGS = ("TINY_LLM_", "METAL_HOST", "MLX_")  # of tests, which a reader does 
 TIME = (r"in \d+\.\d s$", "in ... s")
 VARIES = {  # what differs from machine to machine, as a pattern, and what is compared in its place: files have an example
     "setup_doctor": (r"^  (?:ok|warning) +((?!your files)[^:]+):.*(?:\n {6}.*)*$", r"\1"),
+    "preface_mistake": TIME,
     "setup_stub": TIME,
     "setup_test_ref": TIME,
 }
-FAILS = ("setup_stub",)  # what ends with exit code 1: the test of a stub
+WRITTEN = {  # what a learner has written before the command: a task, its file, and what is wrong in it
+    "preface_mistake": ("w1d1.1", "attention.py", "scale = 1 / math.sqrt(query.shape[-1])", "scale = 1.0"),
+}
+FAILS = ("preface_mistake", "setup_stub")  # what ends with exit code 1: tests of a mistake and of a stub
 SCRIPT = AS_A_LEARNER + "import runpy; del sys.argv[0]; runpy.run_path(sys.argv[0], run_name='__main__')"
 
 
@@ -56,7 +61,24 @@ def main() -> int:
 def printed_now(file: Path) -> str:
     """A file's command, and what it prints now."""
     command = file.read_text(encoding="utf-8").partition("\n")[0]
-    return f"{command}\n{printed_by(command, exit_code=int(file.stem in FAILS))}"
+    if file.stem not in WRITTEN:
+        return f"{command}\n{printed_by(command, exit_code=int(file.stem in FAILS))}"
+    with tempfile.TemporaryDirectory() as folder:
+        clone = written(Path(folder) / "course", *WRITTEN[file.stem])
+        return f"{command}\n{printed_by(command, clone, exit_code=int(file.stem in FAILS))}"
+
+
+def written(folder: Path, task: str, name: str, right: str, wrong: str) -> Path:
+    """A learner's clone, in which a task is written, and wrong."""
+    sys.path.append(str(ROOT / "tests" / "repo"))
+    from learner import Clone
+
+    clone = Clone.create(folder)
+    text = clone.solved(name, task)
+    if right not in text:
+        sys.exit(f"{name} has no {right!r}")
+    clone.file(name).write_text(text.replace(right, wrong), encoding="utf-8")
+    return folder
 
 
 def difference(file: Path) -> str:
@@ -69,13 +91,13 @@ def difference(file: Path) -> str:
     return "".join(difflib.unified_diff(*texts, str(file.relative_to(ROOT)), "printed now"))
 
 
-def printed_by(command: str, exit_code: int) -> str:
-    """What `$ ./course ...` prints. Exits if it ends with another exit code."""
+def printed_by(command: str, root: Path = ROOT, exit_code: int = 0) -> str:
+    """What `$ ./course ...` prints in a clone. Exits if it ends with another exit code."""
     call = call_of(command.removeprefix("$ "), python=("-c", SCRIPT))
     kept = {name: value for name, value in os.environ.items() if not name.startswith(SETTINGS)}
-    environment = kept | {"PYTHONPATH": str(ROOT / "src"), "LANG": "C.UTF-8", "COLUMNS": "100", "NO_COLOR": "1"}
+    environment = kept | {"PYTHONPATH": str(root / "src"), "LANG": "C.UTF-8", "COLUMNS": "100", "NO_COLOR": "1"}
     environment["TINY_LLM_CALLED"] = "./course"
-    run = run_python(call, ROOT, environment)
+    run = run_python(call, root, environment)
     if run.returncode != exit_code:
         sys.exit(f"{command}\nended with exit code {run.returncode}:\n{run.stderr}")
     return run.stdout

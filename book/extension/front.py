@@ -17,13 +17,21 @@ from sphinx.util.docutils import SphinxRole
 
 from tiny_llm_course.address import address
 from tiny_llm_course.plan import CORE, PATHS, about, days_of, hours
-from tiny_llm_course.syllabus import Day, Week, select_days, weeks
+from tiny_llm_course.syllabus import Day, SyllabusError, Week, select_days, weeks
 
 from .course import COURSE, CourseDirective, generated
 from .measured import RESULTS
 from .words import word
 
 __all__ = ["setup"]
+
+
+class Start(CourseDirective):
+    """```{start} setup``` : the button that leads to a page. (Sphinx does not let sphinx-design's be translated.)"""
+
+    def run(self) -> list[nodes.Node]:
+        button = f"```{{button-ref}} {self.arguments[0]}\n:ref-type: doc\n:color: primary\n\n{self.word('start')}\n```\n"
+        return [generated(node) for node in self.parse_text_to_nodes(button)]
 
 
 class Cards(CourseDirective):
@@ -44,7 +52,7 @@ class Cards(CourseDirective):
 
     def line(self, day: Day) -> str:
         core = " {bdg-primary-line}`" + self.word("core") + "`" if day in days_of(CORE) else ""
-        return f"{link(day, self.say(day.chapter))} ({time_of([day], self.language)}){core}"
+        return listed(day, self) + core
 
 
 class TermWeek(CourseDirective):
@@ -56,14 +64,18 @@ class TermWeek(CourseDirective):
     def run(self) -> list[nodes.Node]:
         self.env.note_dependency(str(COURSE / "syllabus.toml"))
         number, *names = self.arguments
-        days = [select_days(*name.split("."))[0] for name in names]
+        days = [self.day_of(name) for name in names]
         title = self.word("term_week", number=number, hours=time_of(days, self.language))
-        listed = "".join(f"- {self.word('day', week=day.week, day=day.number)}: {self.linked(day)}\n" for day in days)
-        about_it = [nodes.rubric("", title), *self.parse_text_to_nodes(listed)]
+        lines = "".join(f"- {day.week}.{day.number} {listed(day, self)}\n" for day in days)
+        about_it = [nodes.rubric("", title), *self.parse_text_to_nodes(lines)]
         return [*map(generated, about_it), *self.parse_content_to_nodes()]
 
-    def linked(self, day: Day) -> str:
-        return f"{link(day, self.say(day.chapter))} ({time_of([day], self.language)})"
+    def day_of(self, name: str) -> Day:
+        week, _, number = name.partition(".")
+        try:
+            return select_days(week, number)[0]
+        except SyllabusError as error:
+            raise self.error(str(error)) from None
 
 
 class CloneCommand(CourseDirective):
@@ -84,10 +96,11 @@ class Hours(SphinxRole):
         self.env.note_dependency(str(COURSE / "syllabus.toml"))
         if self.text in PATHS:
             return [nodes.Text(str(about(hours(days_of(self.text)))))], []
-        if match := re.fullmatch(r"w(\d+)(?:d(\d+))?", self.text):
-            return [nodes.Text(number_of(hours(select_days(*match.groups()))))], []
-        expected = f"{', '.join(PATHS)}, a week such as w1 or a day such as w1d2"
-        return [], [self.inliner.reporter.error(f"expected {expected}, got {self.text!r}", line=self.lineno)]
+        try:
+            match = re.fullmatch(r"w(\d+)(?:d(\d+))?", self.text)
+            return [nodes.Text(number_of(hours(select_days(*match.groups() if match else (self.text, None)))))], []
+        except SyllabusError as error:
+            return [], [self.inliner.reporter.error(str(error), line=self.lineno)]
 
 
 class Speed(SphinxRole):
@@ -116,13 +129,14 @@ def number_of(hours: float) -> str:
     return f"{int(hours) or ''}½" if hours % 1 else str(int(hours))
 
 
-def link(day: Day, title: str) -> str:
-    """To the chapter, in MyST."""
-    return f"[{title}](/week_{day.week}/day_{day.number}.md)"
+def listed(day: Day, page: CourseDirective) -> str:
+    """A link to the day's chapter, and its hours, in MyST."""
+    link = f"[{page.say(day.chapter)}](/week_{day.week}/day_{day.number}.md)"
+    return page.word("in_brackets", text=link, more=time_of([day], page.language))
 
 
 def setup(app: Sphinx) -> dict[str, Any]:
-    for name, directive in {"weeks": Cards, "term-week": TermWeek, "clone": CloneCommand}.items():
+    for name, directive in {"start": Start, "weeks": Cards, "term-week": TermWeek, "clone": CloneCommand}.items():
         app.add_directive(name, directive)
     app.add_role("hours", Hours())
     app.add_role("speed", Speed())

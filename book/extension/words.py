@@ -33,6 +33,8 @@ WORDS = {
     },
     "week_card": {"en": "Week {week}: {title}", "ja": "第 {week} 週：{title}"},
     "week_optional": {"en": ", optional", "ja": "（飛ばしてもよい）"},
+    "start": {"en": "Start here", "ja": "ここから始める"},
+    "in_brackets": {"en": "{text} ({more})", "ja": "{text}（{more}）"},
     "core": {"en": "core path", "ja": "コア"},
     "term_week": {"en": "Week {number} of the term: {hours}", "ja": "学期の第 {number} 週：{hours}"},
     "hour": {"en": "1 hour", "ja": "1 時間"},
