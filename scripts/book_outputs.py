@@ -27,7 +27,7 @@ OUTPUTS = ROOT / "book" / "outputs"
 AS_A_LEARNER = "import sys, tiny_llm_ref; sys.modules['tiny_llm'] = tiny_llm_ref; "  # whose code is written
 SETTINGS = ("TINY_LLM_", "METAL_HOST", "MLX_")  # of tests, which a reader does not have
 TIME = (r"in \d+\.\d s$", "in ... s")
-VARIES = {  # what differs from machine to machine, as a pattern, and what is compared in its place: files have an example
+VARIES = {  # what differs from machine to machine, as a pattern, and what is compared instead: files have an example
     "setup_doctor": (r"^  (?:ok|warning) +((?!your files)[^:]+):.*(?:\n {6}.*)*$", r"\1"),
     "preface_mistake": TIME,
     "setup_stub": TIME,

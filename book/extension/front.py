@@ -30,7 +30,8 @@ class Start(CourseDirective):
     """```{start} setup``` : the button that leads to a page. (Sphinx does not let sphinx-design's be translated.)"""
 
     def run(self) -> list[nodes.Node]:
-        button = f"```{{button-ref}} {self.arguments[0]}\n:ref-type: doc\n:color: primary\n\n{self.word('start')}\n```\n"
+        options = ":ref-type: doc\n:color: primary\n"
+        button = f"```{{button-ref}} {self.arguments[0]}\n{options}\n{self.word('start')}\n```\n"
         return [generated(node) for node in self.parse_text_to_nodes(button)]
 
 

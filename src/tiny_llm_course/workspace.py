@@ -75,7 +75,7 @@ class Workspace:
 
     def left_out(self, path: str, until: Task) -> list[Task]:
         """The open tasks before this one that a path leaves out. The warm-up is no part of any."""
-        between = (task for task in tasks() if FIRST_WEEK <= task.id.week and task.id < until.id)
+        between = (task for task in tasks() if task.id.week >= FIRST_WEEK and task.id < until.id)
         return [task for task in between if task not in _tasks_on(path) and self.state(task.id) is None]
 
     def next_task(self, path: str | None = None) -> Task | None:
