@@ -12,6 +12,7 @@ from sphinx.transforms import SphinxTransform
 from tiny_llm_course.syllabus import Day, select_days
 
 from .course import COURSE, generated
+from .front import time_of
 from .words import word
 
 __all__ = ["setup"]
@@ -36,8 +37,8 @@ class Place(SphinxTransform):
         title = next(self.document.findall(nodes.title))
         place = word("chapter", self.config.language, week=day.week, day=day.number)
         title.insert(0, nodes.Text(place))
-        hours = word("hour" if day.hours == 1 else "hours", self.config.language, hours=day.hours)
-        title.parent.insert(1, generated(nodes.paragraph("", hours, classes=["hours"])))
+        takes = word("takes", self.config.language, time=time_of([day], self.config.language))
+        title.parent.insert(1, generated(nodes.paragraph("", takes, classes=["hours"])))
 
 
 def shorten_entry(app: Sphinx, document: nodes.document) -> None:

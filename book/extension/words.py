@@ -5,10 +5,9 @@ from __future__ import annotations
 __all__ = ["NAMES", "in_formula", "word"]
 
 WORDS = {
-    "chapter": {"en": "Week {week}, day {day}: ", "ja": "第 {week} 週 {day} 日目: "},
-    "entry": {"en": "Day {day}: ", "ja": "{day} 日目: "},
-    "hour": {"en": "About 1 hour", "ja": "所要時間：約 1 時間"},
-    "hours": {"en": "About {hours:g} hours", "ja": "所要時間：約 {hours:g} 時間"},
+    "chapter": {"en": "Week {week}, day {day}: ", "ja": "第 {week} 週 {day} 日目："},
+    "entry": {"en": "Day {day}: ", "ja": "{day} 日目："},
+    "takes": {"en": "About {time}", "ja": "所要時間：約 {time}"},
     "task": {"en": "Task {number}: {title}", "ja": "課題 {number}：{title}"},
     "file": {"en": "File", "ja": "ファイル"},
     "test": {"en": "Test", "ja": "テスト"},

@@ -97,7 +97,7 @@ def found(pattern: str, text: str) -> list[str]:
 def test_a_chapter_says_its_place_and_its_hours(built: Path, language: str) -> None:
     place, entry, hours = {
         "en": ("Week 1, day 1: Sampling", "Day 1: Sampling", "About 2 hours"),
-        "ja": ("第 1 週 1 日目: Sampling", "1 日目: Sampling", "所要時間：約 2 時間"),
+        "ja": ("第 1 週 1 日目：Sampling", "1 日目：Sampling", "所要時間：約 2 時間"),
     }[language]
     text = page(built, language)
     assert found("<title>(.*?)</title>", text)[0] == f"{place} - tiny-llm"
@@ -117,7 +117,7 @@ def test_a_page_says_what_it_is_about(built: Path, language: str) -> None:
     front, chapter = properties("index.html"), properties("week_1/day_1.html")
     assert front["description"] == front["og:description"] == ABOUT
     assert front["og:locale"] == {"en": "en_US", "ja": "ja_JP"}[language]
-    assert chapter["og:title"] == {"en": "Week 1, day 1: Sampling", "ja": "第 1 週 1 日目: Sampling"}[language]
+    assert chapter["og:title"] == {"en": "Week 1, day 1: Sampling", "ja": "第 1 週 1 日目：Sampling"}[language]
     assert chapter["description"].startswith("Tokens with qi=12 are drawn. A sentence")
     assert chapter["description"].endswith("it.")
     assert 100 < len(chapter["description"]) <= 200

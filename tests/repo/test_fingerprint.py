@@ -56,7 +56,7 @@ PROSE = {
         "    # why\n    if scale is None:\n",
     ),
     "a module's docstring": ("src/tiny_llm_ref/attention.py", "from one formula", "out of one formula"),
-    "a function's docstring": ("src/tiny_llm_ref/attention.py", "Scaled dot-product attention: soft", "Soft"),
+    "a function's docstring": ("src/tiny_llm_ref/attention.py", "Compute scaled dot-product attention: soft", "Soft"),
     "shapes": ("src/tiny_llm_ref/attention.py", "N.. is zero or more batch", "N.. stands for zero or more batch"),
     "a method's docstring": ("src/tiny_llm_ref/basics.py", r'"""(\w+)', r'"""So: \1'),
     "a test's docstring": ("tests/test_week_1_day_1.py", r'    """(\w+)', r'    """So: \1'),
