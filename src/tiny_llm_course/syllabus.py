@@ -77,7 +77,6 @@ class Day:
     week: int
     number: int
     chapter: Text
-    hours: float
     modules: tuple[str, ...]
     tasks: tuple[Task, ...]
 
@@ -170,4 +169,4 @@ def _day(week: int, entry: dict[str, Any]) -> Day:
     tasks = tuple(
         Task(TaskId(week, number, task["number"]), task["title"], tuple(task["barred"])) for task in entry["tasks"]
     )
-    return Day(week, number, entry["chapter"], entry["hours"], tuple(entry["modules"]), tasks)
+    return Day(week, number, entry["chapter"], tuple(entry["modules"]), tasks)
