@@ -15,7 +15,7 @@ from docutils import nodes
 from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxRole
 
-from tiny_llm_course.address import address
+from tiny_llm_course import address
 from tiny_llm_course.plan import CORE, PATHS, about, days_of, hours
 from tiny_llm_course.syllabus import Day, SyllabusError, Week, select_days, weeks
 
@@ -67,8 +67,7 @@ class TermWeek(CourseDirective):
         number, *names = self.arguments
         days = [self.day_of(name) for name in names]
         title = self.word("term_week", number=number, hours=time_of(days, self.language))
-        lines = "".join(f"- {day.week}.{day.number} {listed(day, self)}\n" for day in days)
-        about_it = [nodes.rubric("", title), *self.parse_text_to_nodes(lines)]
+        about_it = [nodes.rubric("", title), *self.parse_text_to_nodes(bullets(days, self))]
         return [*map(generated, about_it), *self.parse_content_to_nodes()]
 
     def day_of(self, name: str) -> Day:
@@ -79,13 +78,23 @@ class TermWeek(CourseDirective):
             raise self.error(str(error)) from None
 
 
+class CorePath(CourseDirective):
+    """```{core-path}``` : its days, with their hours."""
+
+    required_arguments = 0
+
+    def run(self) -> list[nodes.Node]:
+        self.env.note_dependency(str(COURSE / "syllabus.toml"))
+        return [generated(node) for node in self.parse_text_to_nodes(bullets(days_of(CORE), self))]
+
+
 class CloneCommand(CourseDirective):
     """```{clone}``` : the command that clones the project, once it has an address. Nothing before."""
 
     required_arguments = 0
 
     def run(self) -> list[nodes.Node]:
-        if not (url := address()):
+        if not (url := address.address()):
             return []
         return [generated(nodes.literal_block("", f"git clone {url} tiny-llm\ncd tiny-llm", language="sh"))]
 
@@ -130,6 +139,11 @@ def number_of(hours: float) -> str:
     return f"{int(hours) or ''}½" if hours % 1 else str(int(hours))
 
 
+def bullets(days: Sequence[Day], page: CourseDirective) -> str:
+    """A list of days, in MyST."""
+    return "".join(f"- {day.week}.{day.number} {listed(day, page)}\n" for day in days)
+
+
 def listed(day: Day, page: CourseDirective) -> str:
     """A link to the day's chapter, and its hours, in MyST."""
     link = f"[{page.say(day.chapter)}](/week_{day.week}/day_{day.number}.md)"
@@ -137,7 +151,8 @@ def listed(day: Day, page: CourseDirective) -> str:
 
 
 def setup(app: Sphinx) -> dict[str, Any]:
-    for name, directive in {"start": Start, "weeks": Cards, "term-week": TermWeek, "clone": CloneCommand}.items():
+    directives = {"start": Start, "weeks": Cards, "core-path": CorePath, "term-week": TermWeek, "clone": CloneCommand}
+    for name, directive in directives.items():
         app.add_directive(name, directive)
     app.add_role("hours", Hours())
     app.add_role("speed", Speed())

@@ -33,6 +33,9 @@ About {hours}`all` hours, or {hours}`core`; {hours}`w2` for week 2, {hours}`w1d2
 By the author.
 ```
 
+```{core-path}
+```
+
 ```{clone}
 ```
 
@@ -169,6 +172,9 @@ def test_cards_list_every_day_with_its_hours(built: Path, language: str) -> None
             assert f'href="week_{day.week}/day_{day.number}.html"' in card
             assert day.chapter[language] in said(card)
     assert page.count("sd-badge") == len(days_of(CORE))
+    assert said(page).count("1.6 " + select_days("1", "6")[0].chapter[language]) == 2, (
+        "of the term, and of the core path"
+    )
     texts = {"en": ("(1½ hours)", "(1 hour)", "Start here"), "ja": ("（1 時間半）", "（1 時間）", "ここから始める")}
     assert all(text in said(page) for text in texts[language])
 
@@ -184,8 +190,12 @@ def test_a_week_of_a_term(built: Path, language: str) -> None:
     assert "By the author." in text
 
 
-def test_without_an_address_there_is_no_command_that_clones(built: Path) -> None:
+def test_the_command_that_clones_needs_an_address(built: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     assert ("git clone" in front(built, "en")) == bool(address.address())
+    monkeypatch.setattr(address, "address", lambda: "https://example.org/x")
+    source = small_book(tmp_path / "source", {"index.md": "# Front page\n\n```{clone}\n```\n"})
+    assert build("html", source, tmp_path / "out") == ""
+    assert "git clone https://example.org/x tiny-llm" in said((tmp_path / "out/index.html").read_text(encoding="utf-8"))
 
 
 def test_translators_see_what_authors_wrote(built: Path) -> None:
