@@ -1,6 +1,6 @@
 """The front page's cards, plans of a term, and figures within sentences, all read from the syllabus and the benches.
 
-`` {hours}`all` `` is the number of hours of the course; `core` of the core path; `w1` of a week; `w1d2` of a day.
+`` {hours}`all` `` says how many hours the course takes; `core`, the core path; `w1`, a week; `w1d2`, a day.
 `` {speed}`w2d7` `` is the number of tokens that a step of the ladder writes in a second.
 """
 
@@ -100,15 +100,17 @@ class CloneCommand(CourseDirective):
 
 
 class Hours(SphinxRole):
-    """The hours of a path, rounded, or of a week or a day."""
+    """The hours of a path, in whole hours, or of a week or a day."""
 
     def run(self) -> tuple[list[nodes.Node], list[nodes.system_message]]:
         self.env.note_dependency(str(COURSE / "syllabus.toml"))
+        language = "ja" if self.config.language == "ja" else "en"
         if self.text in PATHS:
-            return [nodes.Text(str(about(hours(days_of(self.text)))))], []
+            return [nodes.Text(in_words(about(hours(days_of(self.text))), language))], []
+        match = re.fullmatch(r"w(\d+)(?:d(\d+))?", self.text)
         try:
-            match = re.fullmatch(r"w(\d+)(?:d(\d+))?", self.text)
-            return [nodes.Text(number_of(hours(select_days(*match.groups() if match else (self.text, None)))))], []
+            days = select_days(*match.groups() if match else (self.text, None))
+            return [nodes.Text(time_of(days, language))], []
         except SyllabusError as error:
             return [], [self.inliner.reporter.error(str(error), line=self.lineno)]
 
@@ -127,16 +129,14 @@ class Speed(SphinxRole):
 
 
 def time_of(days: Sequence[Day], language: str) -> str:
+    return in_words(hours(days), language)
+
+
+def in_words(hours: float, language: str) -> str:
     """`1 hour`, `1½ hours`, `20½ hours`"""
-    found = hours(days)
-    if language == "ja" and found % 1:
-        return word("hours_half", language, hours=int(found))
-    return word("hour" if found == 1 else "hours", language, hours=number_of(found))
-
-
-def number_of(hours: float) -> str:
-    """Hours with halves."""
-    return f"{int(hours) or ''}½" if hours % 1 else str(int(hours))
+    if hours % 1:
+        return word("hours_half", language, hours=int(hours) or "")
+    return word("hour" if hours == 1 else "hours", language, hours=int(hours))
 
 
 def bullets(days: Sequence[Day], page: CourseDirective) -> str:

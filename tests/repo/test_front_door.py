@@ -24,7 +24,7 @@ FRONT = """\
 ```{start} week_0/index
 ```
 
-About {hours}`all` hours, or {hours}`core`; {hours}`w2` for week 2, {hours}`w1d2` for a day. {speed}`w2d7` tokens.
+About {hours}`all`, or {hours}`core`; {hours}`w2` for week 2, {hours}`w1d2` for a day. {speed}`w2d7` tokens.
 
 ```{weeks}
 ```
@@ -180,7 +180,7 @@ def test_cards_list_every_day_with_its_hours(built: Path, language: str) -> None
 
 
 def test_hours_and_speeds_in_sentences(built: Path) -> None:
-    sentence = "About 50 hours, or 12; 20½ for week 2, 1½ for a day. 51 tokens."
+    sentence = "About 50 hours, or 12 hours; 20½ hours for week 2, 1½ hours for a day. 51 tokens."
     assert sentence in said(front(built, "en"))
 
 
