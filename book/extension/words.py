@@ -50,7 +50,7 @@ WORDS = {
     "peer": {"en": "what else there is", "ja": "比較対象"},
     "pass": {"en": "pass", "ja": "処理"},
     "peer_speed": {"en": "its speed", "ja": "その速度"},
-    "our_speed": {"en": "tuned", "ja": "コースの高速版"},
+    "our_speed": {"en": "tuned", "ja": "講座の高速版"},
     "ratio": {"en": "ratio", "ja": "比"},
     "prefill": {"en": "prefill of {length} tokens", "ja": "{length} トークンのプリフィル"},
     "decode": {"en": "decode behind {length} tokens", "ja": "{length} トークンに続くデコード"},
