@@ -12,7 +12,7 @@ copyright = f"2026, {author}"
 extensions = ["myst_parser", "sphinx_design"]
 extensions += [
     f"extension.{name}"
-    for name in ("chapters", "code", "course", "descriptions", "front", "math", "measured", "search")
+    for name in ("captions", "chapters", "code", "course", "descriptions", "front", "math", "measured", "search")
 ]
 myst_enable_extensions = ["colon_fence", "deflist", "dollarmath", "fieldlist"]
 myst_heading_anchors = 3

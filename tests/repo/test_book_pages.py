@@ -187,7 +187,7 @@ def test_long_lines_continue_below(shown: Page) -> None:
         rows = (
             "lines => lines.map(line => Math.round(line.clientHeight / parseFloat(getComputedStyle(line).lineHeight)))"
         )
-        assert shown.locator(".highlight-python").first.locator(".line").evaluate_all(rows) == [1, 3, 1, 1]
+        assert boxes.first.locator(".line").evaluate_all(rows) == [1, 3, 1, 1]
         assert shown.locator("pre.output").nth(1).locator(".line").evaluate_all(rows) == [1, 3]
 
 
