@@ -8,8 +8,10 @@ import sys
 from collections.abc import Iterator
 from html import unescape
 from pathlib import Path
+from typing import Literal
 
 import pytest
+from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, Page, sync_playwright
 from test_book import LANGUAGES, ROOT, build, page, said, small_book
 
@@ -21,7 +23,7 @@ from extension.math import untranslated
 pytestmark = pytest.mark.filterwarnings("ignore:'myst_parser")
 
 FOLDER = "locale/ja/LC_MESSAGES"
-INDEX = "# Front page\n\n{about}\n\n```{{toctree}}\nweek_1/index\n```\n"
+INDEX = "# Front page\n\n{about}\n\n```{{toctree}}\n:caption: Weeks\n\nweek_1/index\n```\n"
 WEEK = "# Week 1: a week\n\n```{toctree}\nday_1\nday_2\n```\n"
 LONG = (
     "    answer = first + second  # " + "a comment that is longer than the screen of a phone and than a code box " * 2
@@ -243,6 +245,16 @@ def test_headings_are_smaller_than_the_title_and_japanese_has_room(shown: Page, 
     assert paragraph.evaluate(height) == {"en": 1.5, "ja": 1.75}[language]
     is_set = "Hiragino" in paragraph.evaluate("part => getComputedStyle(part).fontFamily")
     assert is_set == (language == "ja")
+
+
+@pytest.mark.parametrize(("scheme", "width"), [("light", 1280), ("dark", 390)])
+def test_nothing_is_too_pale_or_without_a_name(shown: Page, scheme: Literal["light", "dark"], width: int) -> None:
+    """In the words of axe-core: no finding is serious or critical."""
+    shown.emulate_media(color_scheme=scheme)
+    resize(shown, width)
+    findings = Axe().run(shown).response["violations"]
+    bad = [finding for finding in findings if finding["impact"] in ("serious", "critical")]
+    assert [(finding["id"], node["html"]) for finding in bad for node in finding["nodes"]] == []
 
 
 @pytest.mark.parametrize(
