@@ -9,9 +9,10 @@ from pathlib import Path
 import pytest
 from learner import ROOT, Clone
 
+from tiny_llm_course.catalogue import entry_of
 from tiny_llm_course.next_steps import command_of
 from tiny_llm_course.regions import code_files
-from tiny_llm_course.syllabus import tasks, weeks
+from tiny_llm_course.syllabus import TaskId, tasks, weeks
 
 
 @pytest.fixture(scope="module")
@@ -181,7 +182,8 @@ def test_the_progress_file_tolerates_what_it_does_not_know(clone):
 def test_hints_come_in_three_levels(clone):
     assert clone.run("hint").stdout.startswith("w1d1.1 Scaled dot-product attention: hint 1 of 3\n"), "the next task"
     first = clone.run("hint", "w1d1.1").stdout
-    assert first.startswith("w1d1.1 Scaled dot-product attention: hint 1 of 3\nAttention is a weighted average")
+    nudge = entry_of(TaskId(1, 1, 1)).hints[0]["en"]
+    assert first.startswith(f"w1d1.1 Scaled dot-product attention: hint 1 of 3\n{nudge[:40]}")
     assert "More: ./course hint w1d1.1 --more" in first
     assert clone.run("hint", "w1d1.1").stdout == first, "no further without --more"
     assert "hint 2 of 3" in clone.run("hint", "w1d1.1", "--more").stdout
