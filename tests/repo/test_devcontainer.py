@@ -33,7 +33,7 @@ def check_doctor(report: str) -> None:
     assert re.search(r"^  ok +packages: mlx ", report, re.MULTILINE)
     assert re.search(r"^  ok +kernels.*: ", report, re.MULTILINE), "the first command builds what kernels need"
     assert "error" not in report
-    assert " 1.1, " in report.splitlines()[-1]
+    assert report.endswith("days that can be done here: all\n")
 
 
 def test_it_asks_for_two_cores_and_ends_with_the_doctor() -> None:
@@ -58,7 +58,7 @@ def test_the_commands_work_in_a_clone(tmp_path: Path) -> None:
     check_doctor([run(command, clone) for command in COMMANDS][-1])
 
 
-@pytest.mark.nightly("installs the course from the network, which takes two minutes")
+@pytest.mark.nightly("installs the course from the network, which takes up to three minutes")
 def test_the_commands_install_the_course(tmp_path: Path) -> None:
     clone = tmp_path / "tiny-llm"
     listed = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
