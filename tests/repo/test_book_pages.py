@@ -35,6 +35,7 @@ Tokens with $q_i = \frac{{1}}{{2}}$ are *drawn*. {"A sentence of many words foll
 
 $$
 w \approx \text{{scale}} \cdot \text{{level}} + \text{{bandwidth}} \cdot \text{{norm}}(\text{{scores}})
++ \text{{bits per weight}} \cdot \text{{bytes per token}}
 $$
 
 $$
