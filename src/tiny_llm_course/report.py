@@ -12,6 +12,7 @@ from pathlib import Path
 import typer
 
 from . import bridge
+from .address import address
 from .bench.machine import about
 from .build_ext import ensure_bridge
 from .language import Lang, Messages, Phrase, phrase
@@ -26,7 +27,6 @@ from .session import PACKAGES
 from .syllabus import TaskId, day_of
 from .task_lines import TaskLines, open_task_of
 from .terminal import show
-from .toml import read_toml
 from .workspace import ROOT, Workspace
 
 __all__ = ["report", "write_new"]
@@ -102,6 +102,6 @@ def _commit() -> str:
 
 
 def _issue() -> Phrase:
-    """Where the course takes reports: at the address that pyproject.toml has, or somewhere."""
-    address = read_toml(ROOT / "pyproject.toml")["project"].get("urls", {}).get("Issues")
-    return phrase("report_issue_at", address=address) if address else phrase("report_issue")
+    """Where the course takes reports: at the issues of the project's address, if it has one."""
+    url = address()
+    return phrase("report_issue_at", address=f"{url}/issues") if url else phrase("report_issue")

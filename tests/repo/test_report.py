@@ -163,13 +163,11 @@ def test_a_report_is_offered_where_nothing_explains_a_failure(
 def test_where_the_course_takes_issues(clone: Clone) -> None:
     project = clone.root / "pyproject.toml"
     before = project.read_text()
-    address = "https://example.org/course/issues"
-    project.write_text(
-        before.replace("[project.scripts]", f'[project.urls]\nIssues = "{address}"\n\n[project.scripts]')
-    )
+    assert before.count('address = ""') == 1
+    project.write_text(before.replace('address = ""', 'address = "https://example.org/course"'))
     change(clone, UNNAMED)
     try:
-        assert f"attach it to a new issue: {address}. Or send" in clone.run("report").stdout
+        assert "attach it to a new issue: https://example.org/course/issues. Or send" in clone.run("report").stdout
     finally:
         project.write_text(before)
 
