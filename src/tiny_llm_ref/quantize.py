@@ -18,7 +18,7 @@ def quantize(weight: mx.array, group_size: int = 64, bits: int = 4) -> tuple[mx.
     whose smallest number is low and whose largest is high:
         step = (high - low) / (2^bits - 1), at least 1e-7
         edge = low if |low| > |high|; else high, and then step = -step: levels count from the edge inwards
-        zero = edge / step, rounded: up to its sign, the level that stands for 0
+        zero = edge / step, rounded: up to its sign, how many steps lie between the edge and 0
         scale, bias = edge / zero, edge; where zero is 0, they are step and 0
         level = (number - bias) / scale, rounded, and kept within 0 to 2^bits - 1
     Halves are rounded to even. 32 / bits levels are packed into a uint32, the first into the lowest bits. Only at the
