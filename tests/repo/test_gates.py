@@ -109,4 +109,4 @@ def test_disagreeing_task_ids_are_rejected(module, text, message):
 
 
 def day(*modules: str) -> Day:
-    return Day(1, 1, {"en": "Chapter"}, 1, modules, tuple(Task(TaskId(1, 1, number), {}, ()) for number in (1, 2)))
+    return Day(1, 1, {"en": "Chapter"}, modules, tuple(Task(TaskId(1, 1, number), {}, ()) for number in (1, 2)))
