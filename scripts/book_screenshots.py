@@ -14,8 +14,8 @@ import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from check_book_pages import find_browser
-from playwright.sync_api import Browser, expect, sync_playwright
+from check_book_pages import open_browser
+from playwright.sync_api import Browser, expect
 
 ROOT = Path(__file__).resolve().parent.parent
 IMAGES = ROOT / "book" / "week_3" / "images"
@@ -27,11 +27,9 @@ from test_serve import Running, running  # noqa: E402
 
 def main() -> None:
     options = ("--max-running", "4", "--pages", "128", "--page-size", "4", "--threads", "1")
-    with running(*options) as server, sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=find_browser(), args=["--no-sandbox"])
+    with running(*options) as server, open_browser() as browser:
         for language in ("en", "ja"):
             photograph(server, browser, language)
-        browser.close()
 
 
 def photograph(server: Running, browser: Browser, language: str) -> None:

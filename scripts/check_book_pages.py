@@ -13,6 +13,7 @@ from __future__ import annotations
 import shutil
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from playwright.sync_api import Browser, ConsoleMessage, Page, Request, TimeoutError, sync_playwright
@@ -46,9 +47,17 @@ def find_browser() -> str | None:
     return next((path for name in BROWSERS if (path := shutil.which(name))), None)
 
 
+@contextmanager
+def open_browser() -> Iterator[Browser]:
+    """A browser without a window; Playwright's own where the system has none."""
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=find_browser(), args=["--no-sandbox"])
+        yield browser
+        browser.close()
+
+
 def main(build: Path = BUILD) -> int:
-    executable = find_browser()
-    if executable is None:
+    if find_browser() is None:
         print(
             f"no browser: looked for {', '.join(BROWSERS)}. `apt-get install chromium` (Debian) or "
             "`apt-get install chromium-browser` (Ubuntu) installs one.",
@@ -59,10 +68,8 @@ def main(build: Path = BUILD) -> int:
     if not pages:
         print(f"no book in {build}; `./course book` builds it", file=sys.stderr)
         return 2
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=executable, args=["--no-sandbox"])
+    with open_browser() as browser:
         problems = [*page_problems(browser, build, pages), *search_problems(browser, build)]
-        browser.close()
     print("".join(f"{problem}\n" for problem in problems), end="", file=sys.stderr)
     print(f"{len(pages)} pages, {len(problems)} problems")
     return int(bool(problems))

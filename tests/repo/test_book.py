@@ -104,6 +104,12 @@ def build(builder: str, source: Path, out: Path, *options: str) -> str:
     return text
 
 
+def build_pages(source: Path, folder: Path) -> None:
+    """Build a book in both languages, without a warning."""
+    for language in LANGUAGES:
+        assert build("html", source, folder / language, "-D", f"language={language}") == ""
+
+
 def write(folder: Path, files: dict[str, str]) -> Path:
     for name, text in files.items():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
@@ -126,8 +132,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
     files = {"index.md": INDEX, "week_1/day_1.md": CHAPTER, "outputs/run.txt": OUTPUT}
     source = small_book(folder / "source", files | {"locale/ja/LC_MESSAGES/week_1/day_1.po": translated})
     assert build("gettext", source, folder / "gettext") == ""
-    for language in LANGUAGES:
-        assert build("html", source, folder / language, "-D", f"language={language}") == ""
+    build_pages(source, folder)
     return folder
 
 

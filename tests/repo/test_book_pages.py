@@ -12,12 +12,12 @@ from typing import Literal
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
-from playwright.sync_api import Browser, Page, sync_playwright
-from test_book import LANGUAGES, ROOT, build, page, said, small_book
+from playwright.sync_api import Browser, Page
+from test_book import LANGUAGES, ROOT, build_pages, page, said, small_book
 
 sys.path += [str(ROOT / "scripts"), str(ROOT / "book")]
 
-from check_book_pages import find_browser
+from check_book_pages import open_browser
 from extension.math import untranslated
 
 pytestmark = pytest.mark.filterwarnings("ignore:'myst_parser")
@@ -83,8 +83,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
     source = small_book(folder / "source", pages)
     (source / FOLDER).mkdir(parents=True)
     shutil.copy(ROOT / "book" / FOLDER / "sphinx.po", source / FOLDER)
-    for language in LANGUAGES:
-        assert build("html", source, folder / language, "-D", f"language={language}") == ""
+    build_pages(source, folder)
     return folder
 
 
@@ -154,10 +153,8 @@ def test_the_text_for_the_search_gives_no_solution_away(built: Path, language: s
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
-    with sync_playwright() as playwright:
-        started = playwright.chromium.launch(executable_path=find_browser(), args=["--no-sandbox"])
-        yield started
-        started.close()
+    with open_browser() as found:
+        yield found
 
 
 @pytest.fixture(scope="module")

@@ -11,13 +11,13 @@ from typing import Any
 
 import pytest
 import yaml
-from playwright.sync_api import Browser, sync_playwright
+from playwright.sync_api import Browser
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.append(str(ROOT / "scripts"))
 
 from book_site import SITE, assemble  # noqa: E402
-from check_book_pages import find_browser  # noqa: E402
+from check_book_pages import open_browser  # noqa: E402
 
 WORKFLOW = yaml.safe_load((ROOT / ".github/workflows/pages.yml").read_text(encoding="utf-8"))
 
@@ -42,10 +42,8 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
-    with sync_playwright() as playwright:
-        found = playwright.chromium.launch(executable_path=find_browser(), args=["--no-sandbox"])
+    with open_browser() as found:
         yield found
-        found.close()
 
 
 def test_what_is_published(site: Path) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from learner import ROOT
-from test_book import LANGUAGES, build, said, small_book
+from test_book import LANGUAGES, build, build_pages, said, small_book
 
 from tiny_llm_course import address
 from tiny_llm_course.commands import ALL
@@ -146,8 +146,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
     pages |= {f"week_{week.number}/index.md": "# A week\n" for week in weeks()}
     source = small_book(folder / "source", {"index.md": FRONT} | pages)
     assert build("gettext", source, folder / "gettext") == ""
-    for language in LANGUAGES:
-        assert build("html", source, folder / language, "-D", f"language={language}") == ""
+    build_pages(source, folder)
     return folder
 
 

@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import Literal
 
 import pytest
-from playwright.sync_api import Browser, Page, expect, sync_playwright
+from playwright.sync_api import Browser, Page, expect
 from test_serve import Running, running
 
 ROOT = Path(__file__).parents[2]
 sys.path.append(str(ROOT / "scripts"))
 
-from check_book_pages import find_browser  # noqa: E402
+from check_book_pages import open_browser  # noqa: E402
 
 expect.set_options(timeout=60_000)  # whatever else the machine does
 WIDTHS = {"desktop": (1100, 1000), "phone": (390, 800)}
@@ -39,10 +39,8 @@ def server() -> Iterator[Running]:
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
-    with sync_playwright() as playwright:
-        found = playwright.chromium.launch(executable_path=find_browser(), args=["--no-sandbox"])
+    with open_browser() as found:
         yield found
-        found.close()
 
 
 def opened(browser: Browser, url: str, locale: str, width: int, height: int, problems: list[str]) -> Page:
