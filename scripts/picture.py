@@ -38,10 +38,10 @@ def main() -> None:
         command = "./course test w1d1.1"
         show(console, tree, command)
         mine.write_text(wrong)
-        console.print("\n[bold bright_black]# written, but the scores are not scaled yet[/]")
+        console.print("\n[bold bright_black]# written, but without the default scale[/]")
         show(console, tree, command)
         mine.write_text(right)
-        console.print("\n[bold bright_black]# and now they are[/]")
+        console.print("\n[bold bright_black]# now with it[/]")
         show(console, tree, command)
     picture = ROOT / "assets" / "learner.svg"
     picture.parent.mkdir(exist_ok=True)
