@@ -11,17 +11,18 @@ import subprocess
 import sys
 from pathlib import Path
 
+from book import BUILD, LANGUAGES
+
 ROOT = Path(__file__).resolve().parent.parent
-BOOK, SITE = ROOT / "build" / "book", ROOT / "build" / "site"
+SITE = ROOT / "build" / "site"
 FRONT = ROOT / "scripts" / "book_site.html"
-LANGUAGES = ("en", "ja")
 OF_SPHINX = (".doctrees", ".buildinfo", "*.map")
 
 
 def main() -> int:
     if code := subprocess.run([sys.executable, "scripts/book.py"], cwd=ROOT).returncode:
         return code
-    assemble(BOOK, SITE)
+    assemble(BUILD, SITE)
     print(f"built {SITE / 'index.html'}")
     return 0
 

@@ -75,8 +75,9 @@ class Workspace:
 
     def left_out(self, path: str, until: Task) -> list[Task]:
         """The open tasks before this one that a path leaves out. The warm-up is no part of any."""
+        on_path = _tasks_on(path)
         between = (task for task in tasks() if task.id.week >= FIRST_WEEK and task.id < until.id)
-        return [task for task in between if task not in _tasks_on(path) and self.state(task.id) is None]
+        return [task for task in between if task not in on_path and self.state(task.id) is None]
 
     def next_task(self, path: str | None = None) -> Task | None:
         """The first open task of the week in which the learner is, or of a later one, or else of an earlier one: on a
