@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import shutil
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -44,7 +43,7 @@ def device() -> None:
 @pytest.fixture(scope="module")
 def unchanged(tmp_path_factory: pytest.TempPathFactory) -> Clone:
     clone = Clone.create(tmp_path_factory.mktemp("clones") / "course")
-    shutil.copy(ROOT / "src/tiny_llm_models/story/model.safetensors", clone.root / "src/tiny_llm_models/story")
+    clone.add_model()
     return clone
 
 

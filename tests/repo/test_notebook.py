@@ -34,7 +34,7 @@ def device() -> None:
 @pytest.fixture(scope="module")
 def unchanged(tmp_path_factory: pytest.TempPathFactory) -> Clone:
     clone = Clone.create(tmp_path_factory.mktemp("clones") / "course")
-    shutil.copy(ROOT / "src/tiny_llm_models/story/model.safetensors", clone.root / "src/tiny_llm_models/story")
+    clone.add_model()
     shutil.copy(ROOT / "course", clone.root)
     shutil.copytree(ROOT / "notebooks", clone.root / "notebooks")
     return clone
