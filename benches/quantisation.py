@@ -20,10 +20,10 @@ from typing import Any
 
 import mlx.core as mx
 import numpy as np
-from mlx_lm.tokenizer_utils import load as load_tokenizer
+from tokenizers import Tokenizer
 
 from tiny_llm_models import bundled, evaluation
-from tiny_llm_models.stories import LANGUAGES
+from tiny_llm_models.storyteller import LANGUAGES
 from tiny_llm_ref.basics import Linear
 from tiny_llm_ref.config import ModelConfig
 from tiny_llm_ref.embedding import Embedding
@@ -96,7 +96,7 @@ def measure(
 ) -> dict[str, Any]:
     """One row. only: the part that is quantised so; None is all of the model."""
     path = bundled(name)
-    config, tokenizer = ModelConfig.from_pretrained(path), load_tokenizer(path)
+    config, tokenizer = ModelConfig.from_pretrained(path), Tokenizer.from_file(str(path / "tokenizer.json"))
     stored = load_weights(path, config)
     matrices = {key for key, weight in stored.items() if weight.ndim == 2}
     weights, count = {}, 0
@@ -115,13 +115,14 @@ def measure(
     return row | judged(with_numpy(model), tokenizer, stories, questions)
 
 
-def judged(model: CausalLM, tokenizer: Any, stories: int, questions: int) -> dict[str, dict[str, float]]:
+def judged(model: CausalLM, tokenizer: Tokenizer, stories: int, questions: int) -> dict[str, dict[str, float]]:
     """Perplexity and the share of right answers, in each language."""
     figures: dict[str, dict[str, float]] = {"perplexity": {}, "right": {}}
     for language in LANGUAGES:
-        texts = evaluation.held_out_stories(tokenizer, language, stories)
+        texts = [tokenizer.encode(story).ids for story in evaluation.held_out_stories(language, stories)]
         figures["perplexity"][language] = round(evaluation.perplexity(model, texts), 4)
-        right = evaluation.exact_matches(model, evaluation.exam(tokenizer, language, "short", questions))
+        made = evaluation.exams(tokenizer, language, "short", questions)
+        right = evaluation.exact_matches(model, tokenizer, made)
         figures["right"][language] = round(sum(right) / len(right), 4)
     return figures
 

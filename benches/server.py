@@ -37,7 +37,7 @@ from typing import Any
 
 from tiny_llm_course.bench.machine import about
 from tiny_llm_models import bundled
-from tiny_llm_models.stories import Words, tell_story
+from tiny_llm_models.storyteller import lexicon, tell
 from tiny_llm_ref.models import load
 from tiny_llm_ref.serving.latency import percentile
 
@@ -181,7 +181,7 @@ class Stories:
     """Held-out stories, each told once."""
 
     def __init__(self) -> None:
-        self._words, self._told = Words("english", "test"), 0
+        self._words, self._told = lexicon("english"), 0
         self._tokenizer = load("story")[1]
 
     def prompt(self, length: int) -> str:
@@ -189,7 +189,7 @@ class Stories:
         tokens: list[int] = []
         while len(tokens) < length:
             self._told += 1
-            tokens += self._tokenizer.encode(tell_story(self._words, Random(f"server {self._told}")).text)
+            tokens += self._tokenizer.encode(tell(self._words, Random(f"server {self._told}")).text)
         return str(self._tokenizer.decode(tokens[:length]))
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 HOME = ROOT / ".venv" / "train"
-REQUIREMENTS = ROOT / "src" / "tiny_llm_models" / "train" / "requirements.txt"
+REQUIREMENTS = ROOT / "src" / "tiny_llm_models" / "training" / "requirements.txt"
 
 NOT_LOCKED = {"tiny-llm", "pip", "setuptools", "wheel"}
 

@@ -21,7 +21,7 @@ from tiny_llm_course.regions import is_native
 from tiny_llm_course.syllabus import Day, SyllabusError, Task, Text, select_days, select_task
 from tiny_llm_course.workspace import Workspace
 from tiny_llm_models import bundled
-from tiny_llm_models.train.card import tables
+from tiny_llm_models.training.card import tables
 
 from .reference import Listing, functions, holds_tasks, listings
 from .words import word

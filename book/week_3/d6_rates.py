@@ -14,7 +14,7 @@ REQUESTS, BEGINNING, NEW = 8, 40, 60
 
 model, tokenizer = load("story", mx.float32)
 small, _ = load("story-draft", mx.float32)
-prompts = [story[:BEGINNING] for story in held_out_stories(tokenizer, "english", REQUESTS)]
+prompts = [tokenizer.encode(story)[:BEGINNING] for story in held_out_stories("english", REQUESTS)]
 
 
 class Counted:

@@ -14,7 +14,7 @@ from tiny_llm_models.evaluation import held_out_stories
 
 large, tokenizer = load("story", mx.float32)
 small, _ = load("story-draft", mx.float32)
-stories = held_out_stories(tokenizer, "english", 12)
+stories = [tokenizer.encode(story) for story in held_out_stories("english", 12)]
 scores = [(large(mx.array([text]))[0], small(mx.array([text]))[0]) for text in stories]
 
 print(f"{sum(map(len, stories)):,} tokens")

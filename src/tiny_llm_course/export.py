@@ -25,7 +25,7 @@ __all__ = ["export"]
 # What a student does not need, or is not to have. Paths from the root; folders end with a slash.
 WITHHELD = (
     *("src/tiny_llm_ref/", "scripts/", "tests/repo/", "tests/metal_host/", "tests/train/"),
-    "src/tiny_llm_models/train/",
+    "src/tiny_llm_models/training/",
     *(".ci/", ".github/", "CONTRIBUTING.md", "notebooks/", "progress.txt", "src/tiny_llm_course/handout/"),
 )
 EXPERIMENTS = re.compile(r"book/week_\d+/\w+\.py")  # all that a student needs of the book's sources

@@ -1,157 +1,152 @@
-"""How good a model is, as numbers: answers about held-out stories, perplexity, agreement of two models.
+"""How good a model is, as numbers: exact answers about held-out stories, perplexity, agreement of two models.
 
-A model is anything that maps tokens, B x L, to scores, B x L x V: the course's models, quantised ones, a learner's own.
-The held-out stories use names, things and pairs of words that no training story has (`stories.words.held_out`).
+A model is any function from tokens, B x L, to logits, B x L x V: the course's models, quantised ones, a learner's own.
+The questions are about names and things that no training text has (`storyteller.strange`).
 """
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import count as numbers
 from itertools import islice
 from math import exp
 from random import Random
-from typing import Any
+from typing import TypeAlias
 
 import mlx.core as mx
 import numpy as np
+from tokenizers import Tokenizer
 
 from .hf_format import END, TURN_END
-from .stories import Question, Story, Words, ask, question_prompt, tell_long_story, tell_story
+from .storyteller import Lexicon, Story, lexicon, tell
+from .storyteller.documents import question_prompt, tell_several
+from .storyteller.questions import Question, ask
+from .storyteller.strange import strange
 
 __all__ = [
+    "KINDS",
+    "LENGTHS",
     "Exam",
+    "Model",
     "agreement",
+    "chat_prompt",
     "exact_matches",
-    "exam",
+    "exams",
     "held_out_stories",
-    "last_mentioned_score",
-    "majority_score",
     "perplexity",
 ]
 
-Model = Callable[[mx.array], mx.array]
+Model: TypeAlias = Callable[[mx.array], mx.array]
 
-# How often each kind of question is asked.
-KINDS = {"where": 8, "first": 3, "holder": 3, "person": 3, "content": 2, "colour": 1}
-LENGTHS = {"short": (0, 200), "long": (850, 950)}  # tokens of the prompt: story, question, chat template
+# How often each kind of question is asked; "unsaid" are the questions that a story does not answer.
+KINDS = {"where": 8, "first": 3, "holder": 3, "person": 3, "content": 2, "colour": 1, "plot": 4}
+LENGTHS = {"short": (0, 200), "long": (850, 950)}  # tokens of the prompt: stories, question, chat template
 _EASY_KEPT = 0.15  # of the questions that the last place in the story answers, so that this is no way to pass
+_STOPPED = {"short": 0.8, "long": 0.4}  # the share of stories that stop before their end, with things in any place
 _BATCH_TOKENS = 8192
 
 
 @dataclass(frozen=True)
 class Exam:
-    """One question about one story."""
+    """One question about stories of its own. alone: the prompt without the stories. unsaid: the answer to a question
+    that a story does not answer. tokens: of the prompt."""
 
-    prompt: list[int]  # tokens, up to where the answer begins
-    answer: list[int]  # tokens, with the one that ends it
+    prompt: str
     question: Question
-    alone: list[int]  # the prompt's tokens without the story
+    alone: str
+    unsaid: str
+    tokens: int
 
 
-def exam(tokenizer: Any, language: str, length: str, count: int, split: str = "test") -> list[Exam]:
-    """This many questions, each about a story of its own, always the same ones.
+def exams(tokenizer: Tokenizer, language: str, length: str, count: int, kinds: Mapping[str, int] = KINDS) -> list[Exam]:
+    """This many questions about held-out names and things, always the same ones.
 
-    tokenizer: with `encode` and `apply_chat_template`.
-    length: a key of LENGTHS.
+    length: a key of LENGTHS. kinds: how often each kind of question is asked.
     """
-    return list(islice(_exams(tokenizer, language, length, split), count))
+    return list(islice(_exams(tokenizer, lexicon(language), length, kinds), count))
 
 
-def exact_matches(model: Model, exams: Sequence[Exam], alone: bool = False) -> list[bool]:
+def chat_prompt(said: str) -> str:
+    """What a model reads before it answers, as the chat template writes it."""
+    return f"<|im_start|>user\n{said}{TURN_END}\n<|im_start|>assistant\n"
+
+
+def exact_matches(model: Model, tokenizer: Tokenizer, exams: Sequence[Exam], *, alone: bool = False) -> list[bool]:
     """Whether greedy decoding writes exactly the answer to each question, and ends there.
 
-    It does if and only if each token of the answer has the highest score after those before it: one forward pass.
-    alone: leave the stories out of the prompts.
+    It does if and only if each token of the answer has the highest logit after those before it: one forward pass.
+    alone: without the stories.
     """
-    prompts = [made.alone if alone else made.prompt for made in exams]
+    prompts = [tokenizer.encode(exam.alone if alone else exam.prompt).ids for exam in exams]
+    answers = [tokenizer.encode(exam.question.answer + TURN_END).ids for exam in exams]
     results = [False] * len(exams)
-    for batch in _batches([prompt + made.answer for prompt, made in zip(prompts, exams, strict=True)]):
+    for batch in _batches([prompt + answer for prompt, answer in zip(prompts, answers, strict=True)]):
         best = np.array(mx.argmax(model(batch.tokens), axis=-1))
         for row, i in enumerate(batch.rows):
-            start, answer = len(prompts[i]) - 1, exams[i].answer
-            results[i] = best[row, start : start + len(answer)].tolist() == answer
+            start = len(prompts[i]) - 1
+            results[i] = best[row, start : start + len(answers[i])].tolist() == answers[i]
     return results
 
 
-def last_mentioned_score(exams: Sequence[Exam]) -> float:
-    """How often the last place that the story mentions is the answer, of the questions that ask for a place."""
-    places = [made.question for made in exams if made.question.last_mentioned]
-    return sum(question.last_mentioned == question.answer for question in places) / len(places)
-
-
-def majority_score(exams: Sequence[Exam]) -> float:
-    """How often one would be right who knows, for each question, what is most often the answer to its like.
-
-    That is more than can be guessed from the question: the most frequent value is taken from these very answers.
-    """
-    values = [(made.question.kind, made.question.value) for made in exams]
-    most = {kind: Counter(v for k, v in values if k == kind).most_common(1)[0][1] for kind in {k for k, _ in values}}
-    return sum(most.values()) / len(exams)
-
-
-def held_out_stories(tokenizer: Any, language: str, count: int) -> list[list[int]]:
-    """The tokens of held-out stories, each with the one that ends a text."""
-    words, end = Words(language, "test"), tokenizer.convert_tokens_to_ids(END)
-    stories = (tell_story(words, Random(f"held-out {language} {i}")) for i in range(count))
-    return [[*tokenizer.encode(story.text), end] for story in stories]
-
-
 def perplexity(model: Model, texts: Sequence[list[int]]) -> float:
-    """exp of the mean negative log likelihood, in nats, of each token after the first."""
-    total, tokens = 0.0, 0.0
+    """exp of the mean negative log likelihood, in nats, of each token after the first. texts: as tokens."""
+    total, count = 0.0, 0.0
     for batch in _batches(texts):
-        scores = model(batch.tokens[:, :-1]).astype(mx.float32)
-        scores = scores - mx.logsumexp(scores, axis=-1, keepdims=True)
-        chosen = mx.take_along_axis(scores, batch.tokens[:, 1:, None], axis=-1)[..., 0]
+        logits = model(batch.tokens[:, :-1]).astype(mx.float32)
+        logprobs = logits - mx.logsumexp(logits, axis=-1, keepdims=True)
+        chosen = mx.take_along_axis(logprobs, batch.tokens[:, 1:, None], axis=-1)[..., 0]
         total -= _sum(chosen * batch.counted[:, 1:])
-        tokens += _sum(batch.counted[:, 1:])
-    return exp(total / tokens)
+        count += _sum(batch.counted[:, 1:])
+    return exp(total / count)
 
 
 def agreement(one: Model, other: Model, texts: Sequence[list[int]]) -> float:
     """The share of positions at which both models would choose the same next token."""
-    same, tokens = 0.0, 0.0
+    same, count = 0.0, 0.0
     for batch in _batches(texts):
         equal = mx.argmax(one(batch.tokens), axis=-1) == mx.argmax(other(batch.tokens), axis=-1)
         counted = batch.counted[:, 1:]  # no choice follows the last token
         same += _sum(equal[:, :-1] * counted)
-        tokens += _sum(counted)
-    return same / tokens
+        count += _sum(counted)
+    return same / count
 
 
-def _exams(tokenizer: Any, language: str, length: str, split: str) -> Iterator[Exam]:
-    words, (low, high) = Words(language, split), LENGTHS[length]
+def held_out_stories(language: str, count: int) -> list[str]:
+    """Stories told with seeds of their own, each with the token that ends a text."""
+    return [tell(lexicon(language), Random(f"held-out {language} {index}")).text + END for index in range(count)]
+
+
+def _exams(tokenizer: Tokenizer, words: Lexicon, length: str, kinds: Mapping[str, int]) -> Iterator[Exam]:
+    low, high = LENGTHS[length]
     for index in numbers():
-        random = Random(f"exam {split} {language} {length} {index}")
-        kind = random.choices(list(KINDS), list(KINDS.values()))[0]
-        story = _exam_story(words, random, length)
-        if not (questions := ask(story, random, 1, (kind,))):
+        random = Random(f"exam {words.language} {length} {sorted(kinds)} {index}")
+        kind = random.choices(list(kinds), list(kinds.values()))[0]
+        recast = strange(words, random, "test")
+        stories = [
+            _stopped(story, random, length) for story in tell_several(words, random, _stories(random, length), recast)
+        ]
+        if not (questions := ask(stories, random, 1, (kind,), recast=recast)):
             continue
-        if questions[0].last_mentioned == questions[0].answer and random.random() > _EASY_KEPT:
+        [question] = questions
+        if question.last_mentioned == question.answer and random.random() > _EASY_KEPT:
             continue
-        made = _exam(tokenizer, story, questions[0])
-        if low <= len(made.prompt) <= high:
-            yield made
+        text = words.space.join(story.text for story in stories)
+        prompt = chat_prompt(question_prompt(text, question.text))
+        tokens = len(tokenizer.encode(prompt).ids)
+        if low <= tokens <= high:
+            yield Exam(prompt, question, chat_prompt(question.text), words.questions["unsaid"], tokens)
 
 
-def _exam_story(words: Words, random: Random, length: str) -> Story:
-    if length == "long":
-        return tell_long_story(words, random, random.randint(48, 72))
-    if random.random() < 0.5:
-        return tell_story(words, random, random.random() < 0.7)
-    return tell_long_story(words, random, random.randint(8, 14))
+def _stories(random: Random, length: str) -> int:
+    return 1 if length == "short" else random.randint(4, 7)
 
 
-def _exam(tokenizer: Any, story: Story, question: Question) -> Exam:
-    def prompt(text: str) -> list[int]:
-        message = [{"role": "user", "content": text}]
-        return list(tokenizer.apply_chat_template(message, add_generation_prompt=True))
-
-    answer = list(tokenizer.encode(f"{question.answer}{TURN_END}"))
-    return Exam(prompt(question_prompt(story.text, question.text)), answer, question, prompt(question.text))
+def _stopped(story: Story, random: Random, length: str) -> Story:
+    """The story, or its beginning."""
+    if random.random() > _STOPPED[length]:
+        return story
+    return story.until(random.randint(min(4, len(story.lines)), len(story.lines)))
 
 
 def _sum(values: mx.array) -> float:
@@ -162,7 +157,7 @@ def _sum(values: mx.array) -> float:
 class _Batch:
     rows: list[int]  # the texts' numbers
     tokens: mx.array  # B, L
-    counted: mx.array  # B, L: 1 for a token, 0 for the filling behind a text, which no token before it sees
+    counted: mx.array  # B, L: 1 for a token, 0 for the padding after a text, which no token before it sees
 
 
 def _batches(texts: Sequence[list[int]]) -> Iterator[_Batch]:

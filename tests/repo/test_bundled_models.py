@@ -12,9 +12,11 @@ import mlx_lm
 import pytest
 import verdicts
 from oracle_cases import TEXT
+from tokenizers import Tokenizer
 
-from tiny_llm_models import BUNDLED, bundled, evaluation
-from tiny_llm_models.stories import LANGUAGES
+from tiny_llm_models import BUNDLED, bundled
+from tiny_llm_models.evaluation import exact_matches, exams
+from tiny_llm_models.storyteller import LANGUAGES
 from tiny_llm_ref.generate import generate
 from tiny_llm_ref.kv_cache import KVCache
 from tiny_llm_ref.models import load, resolve
@@ -30,7 +32,7 @@ PARAMETERS = {"story": (4.0e6, 6e6), "story-draft": (0.5e6, 1e6), "story-qwen2":
 SAMPLE = 40  # questions, the first of the 500
 INPUTS = [
     "src/tiny_llm_models/*.py",
-    "src/tiny_llm_models/stories/*",
+    "src/tiny_llm_models/storyteller/**/*",
     "src/tiny_llm_models/*/*.json",
     "src/tiny_llm_models/*/*.safetensors",
     "src/tiny_llm_ref/*.py",
@@ -46,6 +48,11 @@ def device() -> None:
 @cache
 def loaded(name: str) -> tuple[CausalLM, Any]:
     return load(name, mx.float32)
+
+
+@cache
+def tokenizer_of(name: str) -> Tokenizer:
+    return Tokenizer.from_file(str(bundled(name) / "tokenizer.json"))
 
 
 @cache
@@ -93,28 +100,29 @@ def test_the_reference_answers_as_the_card_says():
 
 def answer(name: str, language: str) -> None:
     """Our model's arithmetic is MLX's; the card's is PyTorch's."""
-    model, tokenizer = loaded(name)
-    exams = evaluation.exam(tokenizer, language, "short", SAMPLE)
-    right = evaluation.exact_matches(model, exams)
+    (model, _), tokenizer = loaded(name), tokenizer_of(name)
+    made = exams(tokenizer, language, "short", SAMPLE)
+    right = exact_matches(model, tokenizer, made)
     expected = figures(name)["answers"][f"{language} short"]["right"]
     assert abs(sum(right) / SAMPLE - expected) <= 5 * (expected * (1 - expected) / SAMPLE) ** 0.5 + 0.02
-    blind = evaluation.exact_matches(model, exams, alone=True)
+    blind = exact_matches(model, tokenizer, made, alone=True)
     assert sum(blind) / SAMPLE <= 0.15
 
 
 @pytest.mark.parametrize("language", LANGUAGES)
 @pytest.mark.parametrize("name", BUNDLED)
 def test_greedy_answers_are_those_of_mlx_lm(name: str, language: str):
-    model, tokenizer = loaded(name)
+    (model, _), tokenizer = loaded(name), tokenizer_of(name)
     theirs, their_tokenizer = mlx_lm.load(str(bundled(name)))
     theirs.set_dtype(mx.float32)
-    for made in evaluation.exam(tokenizer, language, "short", 3):
-        tokens = mx.array([made.prompt])
+    for made in exams(tokenizer, language, "short", 3):
+        prompt = tokenizer.encode(made.prompt).ids
+        tokens = mx.array([prompt])
         assert mx.abs(model(tokens) - theirs(tokens)).max().item() < 1e-3
-        steps = mlx_lm.stream_generate(theirs, their_tokenizer, made.prompt, max_tokens=30)
+        steps = mlx_lm.stream_generate(theirs, their_tokenizer, prompt, max_tokens=30)
         expected = [step.token for step in steps]
         ends = model.config.eos_token_ids
-        answer = list(generate(model, made.prompt, greedy, 30, ends, KVCache(len(model.layers))))
+        answer = list(generate(model, prompt, greedy, 30, ends, KVCache(len(model.layers))))
         assert answer == [token for token in expected if token not in ends]
 
 

@@ -202,7 +202,8 @@ def test_weights_that_are_no_numbers() -> None:
 
 
 def test_japanese_is_drawn_with_glyphs() -> None:
-    stories = (ROOT / "src/tiny_llm_models/stories/japanese.toml").read_text(encoding="utf-8")
+    files = (ROOT / "src/tiny_llm_models/storyteller/japanese").glob("*.toml")
+    stories = "".join(file.read_text(encoding="utf-8") for file in files)
     messages = (ROOT / "src/tiny_llm_course/messages.toml").read_text(encoding="utf-8")
     shown = "".join(sorted({*stories, *messages.partition("[viz_prompt]")[2]} - {"\n"}))
     assert drawable(shown) == shown

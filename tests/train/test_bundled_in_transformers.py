@@ -9,12 +9,14 @@ import mlx.core as mx
 import numpy as np
 import pytest
 import torch
+from tokenizers import Tokenizer
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 import tiny_llm_models
-from tiny_llm_models import BUNDLED, bundled, evaluation
-from tiny_llm_models.stories import LANGUAGES
-from tiny_llm_models.train.card import tables
+from tiny_llm_models import BUNDLED, bundled
+from tiny_llm_models.evaluation import exact_matches, exams
+from tiny_llm_models.storyteller import LANGUAGES
+from tiny_llm_models.training.card import tables
 from tiny_llm_ref.models import load
 
 
@@ -29,17 +31,19 @@ def test_the_package_is_the_installed_one():
 
 @pytest.mark.parametrize("name", BUNDLED)
 def test_scores_and_answers_are_those_of_transformers(name: str):
-    ours, tokenizer = load(name, mx.float32)
+    ours, _ = load(name, mx.float32)
+    tokenizer = Tokenizer.from_file(str(bundled(name) / "tokenizer.json"))
     theirs = AutoModelForCausalLM.from_pretrained(bundled(name), dtype=torch.float32)
     for language in LANGUAGES:
-        for made in evaluation.exam(tokenizer, language, "short", 3):
-            prompt = torch.tensor([made.prompt])
+        for made in exams(tokenizer, language, "short", 3):
+            ids, answer = (tokenizer.encode(text).ids for text in (made.prompt, f"{made.question.answer}<|im_end|>"))
+            prompt = torch.tensor([ids])
             with torch.no_grad():
                 expected = theirs(prompt).logits.numpy()
-            np.testing.assert_allclose(np.array(ours(mx.array([made.prompt]))), expected, atol=1e-3)
+            np.testing.assert_allclose(np.array(ours(mx.array([ids]))), expected, atol=1e-3)
             [told] = theirs.generate(prompt, max_new_tokens=30, do_sample=False).tolist()
-            [right] = evaluation.exact_matches(ours, [made])
-            assert (told[len(made.prompt) :] == made.answer) == right
+            [right] = exact_matches(ours, tokenizer, [made])
+            assert (told[len(ids) :] == answer) == right
 
 
 @pytest.mark.parametrize("name", BUNDLED)

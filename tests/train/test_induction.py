@@ -9,8 +9,8 @@ import torch
 from transformers import AutoConfig, AutoModelForCausalLM
 
 from tiny_llm_models import BUNDLED
-from tiny_llm_models.train.induction import write_induction_heads
-from tiny_llm_models.train.recipes import CONTEXT, RECIPES, VOCAB_SIZE, Recipe
+from tiny_llm_models.training.induction import write_induction_heads
+from tiny_llm_models.training.recipes import CONTEXT, RECIPES, VOCAB_SIZE, Recipe
 
 
 @pytest.fixture

@@ -17,8 +17,8 @@ from .wishes import Wish
 
 __all__ = ["Document", "Mix", "document", "question_prompt", "tell_several"]
 
+_OPENING = 2  # sentences, which decide on the plot
 _SHORT = 0.25  # of the stories, the share told without optional lines
-_SHARES = {"story": 0.35, "request": 0.2, "talk": 0.01}  # of the documents that are not long; the others have questions
 
 
 @dataclass(frozen=True)
@@ -27,6 +27,7 @@ class Document:
 
     pieces: list[tuple[str, float]]
     subjects: list[str]  # names and nouns that questions ask for; without questions, none
+    named: list[str] = field(default_factory=list)  # the words that a request wants in the story
 
     @property
     def text(self) -> str:
@@ -38,6 +39,7 @@ class Mix:
     """What documents are about.
 
     long: the share of documents about several stories in a row, of 2 to `stories` each.
+    shares: of the other documents, how many are what; the rest has questions.
     strange: of the documents with questions, the share with invented names and unknown things. stopped: the share of
     their stories that stop before the end, so that things are in all the places where they can be. told: of the
     documents without either, the share whose stories are learned; all others are only read.
@@ -47,6 +49,7 @@ class Mix:
 
     long: float = 0
     stories: int = 5
+    shares: Mapping[str, float] = field(default_factory=lambda: {"story": 0.2, "request": 0.4, "talk": 0.01})
     strange: float = 0.6
     stopped: float = 0.4
     told: float = 0.6
@@ -60,12 +63,12 @@ def document(split: str, index: int, mix: Mix) -> Document:
     random = Random(f"{split} {index}")
     if random.random() < mix.long:
         return _questions(words, random, split, mix, random.randint(2, mix.stories))
-    kind = random.choices([*_SHARES, "questions"], [*_SHARES.values(), 1 - sum(_SHARES.values())])[0]
+    kind = random.choices([*mix.shares, "questions"], [*mix.shares.values(), 1 - sum(mix.shares.values())])[0]
     if kind == "story":
         return Document([(_story(words, random).text + END, 1)], [])
     if kind == "talk":
         said, answer = random.choice(words.chat["talk"])
-        return Document(_turn([(said, 0)], answer, 1), [])
+        return Document(_turn([(said, 0)], (answer, 1)), [])
     if kind == "request":
         return _request(words, random, mix)
     return _questions(words, random, split, mix, 1)
@@ -99,13 +102,15 @@ def _story(words: Lexicon, random: Random) -> Story:
     return tell(words, random, Wish(short=random.random() < _SHORT))
 
 
-def _turn(said: list[tuple[str, float]], answer: str, weight: float) -> list[tuple[str, float]]:
+def _turn(said: list[tuple[str, float]], *answer: tuple[str, float]) -> list[tuple[str, float]]:
     """What the user says and what is answered, as the chat template writes them."""
+    *pieces, (last, weight) = answer
     return [
         ("<|im_start|>user\n", 0),
         *said,
         (f"{TURN_END}\n<|im_start|>assistant\n", 0),
-        (f"{answer}{TURN_END}", weight),
+        *pieces,
+        (f"{last}{TURN_END}", weight),
         ("\n", 0),
     ]
 
@@ -113,11 +118,20 @@ def _turn(said: list[tuple[str, float]], answer: str, weight: float) -> list[tup
 def _request(words: Lexicon, random: Random, mix: Mix) -> Document:
     """A request, the story, and in half of them questions about it."""
     asked = request(words, random)
-    pieces = _turn([(asked.text, 0)], asked.story.text, 1)
+    story, wish = asked.story, asked.wish
+    opening = _opening(story)
+    pieces = _turn([(asked.text, 0)], (opening, 5), (story.text.removeprefix(opening), 1))
     if random.random() < 0.5:
-        for question in ask([asked.story], random, random.randint(1, 4), gaps=mix.gaps):
-            pieces += _turn([(question.text, 0)], question.answer, 4)
-    return Document(pieces, [])
+        for question in ask([story], random, random.randint(1, 4), gaps=mix.gaps):
+            pieces += _turn([(question.text, 0)], (question.answer, 4))
+    return Document(pieces, [], " ".join([wish.kind, wish.thing, wish.thing_look, wish.place]).split())
+
+
+def _opening(story: Story) -> str:
+    """The first sentences, up to a place where text can be cut for the tokenizer, which keeps 。「 together."""
+    space, sentences = story.lexicon.space, story.sentences
+    cuts = (n for n in range(_OPENING, len(sentences)) if space or sentences[n][0].isalnum())
+    return space.join(sentences[: next(cuts, len(sentences))])
 
 
 def _questions(words: Lexicon, random: Random, split: str, mix: Mix, count: int) -> Document:
@@ -135,7 +149,7 @@ def _questions(words: Lexicon, random: Random, split: str, mix: Mix, count: int)
     text, pieces = words.space.join(story.text for story in stories), list[tuple[str, float]]()
     for i, question in enumerate(ask(stories, random, mix.questions, gaps=mix.gaps, recast=recast)):
         told, said = (text, question_prompt("", question.text)) if i == 0 else ("", question.text)
-        pieces += _turn([(told, weight), (said, 0)], question.answer, 8)
+        pieces += _turn([(told, weight), (said, 0)], (question.answer, 6))
     return Document(pieces, _subjects(stories))
 
 

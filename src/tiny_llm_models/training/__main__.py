@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import re
-import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
@@ -20,6 +20,9 @@ from ..storyteller.documents import Mix, document
 from .corpus import shards, write_shards
 from .recipes import RECIPES, SMOKE, SMOKE_STAGES, STAGES, Recipe, Stage, scaled
 from .tokenizer import train_tokenizer
+
+if TYPE_CHECKING:
+    from .trainer import Figures, Trainer  # which need PyTorch
 
 app = typer.Typer(
     help="Make the bundled models: their tokenizer, training text, weights, sampling settings and figures. "
@@ -69,49 +72,48 @@ def corpus(work: Work = WORK, share: Share = 1, smoke: Smoke = False) -> None:
 @app.command()
 def train(name: Name, work: Work = WORK, out: Out = OUT, share: Share = 1, smoke: Smoke = False) -> None:
     """Train one model and write its checkpoint."""
-    from .trainer import Part, Trainer  # needs PyTorch
+    from .checkpoint import write_checkpoint  # need PyTorch
+    from .improving import write_own_stories
+    from .trainer import Part, Trainer, joined_logs
 
     recipe = _recipe(name, smoke)
     corpus(work, share, smoke)
     stages, out = _stages(share, smoke), _out(out, work, smoke)
     work = _work(work, smoke)
+    tokenizer = Tokenizer.from_file(str(work / "tokenizer.json"))
     parts = [Part(stage, shards(work, stages, number)) for number, stage in enumerate(stages)]
-    trainer = Trainer(recipe, parts, work / name, teacher=out / recipe.teacher if recipe.teacher else None)
-    _train(name, recipe, trainer, work, out)
-
-
-@app.command()
-def improve(name: Name, work: Work = WORK, out: Out = OUT, stories: int = 3000, smoke: Smoke = False) -> None:
-    """Sample stories, keep what the checker accepts, and train a little more on them."""
-    from .improving import own_stage, write_own_stories  # need PyTorch
-    from .trainer import Part, Trainer
-
-    recipe, out, work = _recipe(name, smoke), _out(out, work, smoke), _work(work, smoke)
-    folder = work / f"{name}-improved"
-    before, shard = folder / "before", work / f"own-{name}.npz"
-    if not before.exists():
-        shutil.copytree(out / name, folder / "copying", dirs_exist_ok=True)
-        (folder / "copying").rename(before)
-    if not shard.exists():
-        first = sum(stage.documents for stage in STAGES)
-        with console.status(name) as status:
-            write_own_stories(before, shard, 4 if smoke else stories, first, lambda text: status.update(text))
-    _train(name, recipe, Trainer(recipe, [Part(own_stage(shard), [shard])], folder, start=before), work, out)
+    last = [parts.pop()] if recipe.own_stories else []
+    trainers = [Trainer(recipe, parts, work / name, teacher=_teacher(recipe, out))]
+    _run(name, trainers[-1])
+    for part in last:
+        trained, own = work / name / "trained", work / f"own-{name}.npz"
+        write_checkpoint(trained, recipe, trainers[-1].model, tokenizer)
+        if not own.exists():
+            with console.status(name) as status:
+                write_own_stories(trained, own, recipe.own_stories, status.update)
+        trainers.append(Trainer(recipe, [Part(part.stage, [*part.paths, own])], work / f"{name}-last", start=trained))
+        _run(f"{name}, with its own stories", trainers[-1])
+    write_checkpoint(out / name, recipe, trainers[-1].model, tokenizer)
+    (out / name / "training.jsonl").write_text(joined_logs(trainers), encoding="utf-8")
+    console.print(f"{name}: {out / name}")
 
 
 @app.command()
 def defaults(name: Name, work: Work = WORK, out: Out = OUT, stories: int = 100, smoke: Smoke = False) -> None:
     """Choose temperature and min-p with the checker, and write them into generation_config.json."""
-    from .checkpoint import write_defaults  # need PyTorch
+    from .checkpoint import weights_of, write_defaults  # need PyTorch
     from .improving import best_settings, try_settings
 
     _recipe(name, smoke)
-    folder = _out(out, work, smoke) / name
-    with console.status(name) as status:
-        tried = try_settings(folder, 2 if smoke else stories, lambda text: status.update(f"{name}: {text}"))
-    write_json(_work(work, smoke) / name / "settings.json", {"tried": tried})
-    write_defaults(folder, best_settings(tried))
-    console.print(f"{name}: {best_settings(tried)}")
+    folder, file = _out(out, work, smoke) / name, _work(work, smoke) / name / "settings.json"
+    found = json.loads(file.read_text(encoding="utf-8")) if file.exists() else {}
+    if found.get("weights") != weights_of(folder):
+        with console.status(name) as status:
+            tried = try_settings(folder, 2 if smoke else stories, lambda text: status.update(f"{name}: {text}"))
+        found = {"weights": weights_of(folder), "tried": tried}
+        write_json(file, found)
+    write_defaults(folder, best_settings(found["tried"]))
+    console.print(f"{name}: {best_settings(found['tried'])}")
 
 
 @app.command()
@@ -126,29 +128,39 @@ def evaluate(name: Name, work: Work = WORK, out: Out = OUT, share: Share = 1, sm
     effort = Effort(*[4] * 7) if smoke else Effort()
     with console.status(name) as status:
         figures = measure(
-            out / name,
-            out / recipe.teacher if recipe.teacher else None,
-            paths,
-            effort,
-            lambda text: status.update(f"{name}: {text}"),
+            out / name, _teacher(recipe, out), paths, effort, lambda text: status.update(f"{name}: {text}")
         )
     write_json(out / name / "evaluation.json", figures)
     console.print(f"{name}: {out / name / 'evaluation.json'}")
 
 
+@app.command()
+def card(name: Name, work: Work = WORK, out: Out = OUT, share: Share = 1, smoke: Smoke = False) -> None:
+    """Write one model's card, in both languages, from its figures."""
+    from .card import write_card  # needs matplotlib
+
+    folder = _out(out, work, smoke) / name
+    write_card(folder, name, _recipe(name, smoke), _stages(share, smoke))
+    console.print(f"{name}: {folder / 'README.md'}")
+
+
 @app.command(name="all")
 def everything(work: Work = WORK, out: Out = OUT, share: Share = 1, smoke: Smoke = False) -> None:
     """All of it, for all models."""
+    from .checkpoint import weights_of  # needs PyTorch
+
     for name in BUNDLED:
         train(name, work, out, share, smoke)
         defaults(name, work, out, smoke=smoke)
-        evaluate(name, work, out, share, smoke)
+        folder = _out(out, work, smoke) / name
+        file = folder / "evaluation.json"
+        if not file.exists() or json.loads(file.read_text(encoding="utf-8"))["weights"] != weights_of(folder):
+            evaluate(name, work, out, share, smoke)
+        card(name, work, out, share, smoke)
 
 
-def _train(name: str, recipe: Recipe, trainer: Any, work: Path, out: Path) -> None:
-    """Run the trainer to its end, and write the checkpoint."""
-    from .checkpoint import write_checkpoint
-
+def _run(name: str, trainer: Trainer) -> None:
+    """Train to the end, and show how far it is."""
     with Progress(
         TextColumn(f"{name}: {{task.description}}"),
         BarColumn(),
@@ -158,14 +170,23 @@ def _train(name: str, recipe: Recipe, trainer: Any, work: Path, out: Path) -> No
     ) as progress:
         task = progress.add_task("", total=trainer.steps, completed=trainer.step)
 
-        def report(step: dict[str, float]) -> None:
-            text = f"loss {step['loss']:.3f}, answers {step['answers']:.3f}, {step['speed']:,.0f} tokens/s"
-            progress.update(task, completed=step["step"], description=text)
+        def report(known: Figures) -> None:
+            figures = {"loss": ".3f", "answers": ".3f", "speed": ",.0f"}
+            parts = [f"{name} {known[name]:{form}}" for name, form in figures.items() if known.get(name) is not None]
+            progress.update(task, completed=known["step"], description=", ".join(parts))
 
         trainer.run(report)
-    write_checkpoint(out / name, recipe, trainer.model, Tokenizer.from_file(str(work / "tokenizer.json")))
-    shutil.copy(trainer.log_file, out / name / "training.jsonl")
-    console.print(f"{name}: {out / name}")
+
+
+def _teacher(recipe: Recipe, out: Path) -> Path | None:
+    """The checkpoint that a draft learns from, and is compared with."""
+    if not recipe.teacher:
+        return None
+    if not (out / recipe.teacher / "model.safetensors").exists():
+        raise typer.BadParameter(
+            f"learns from {recipe.teacher}, which is not in {out}: train {recipe.teacher} first", param_hint="NAME"
+        )
+    return out / recipe.teacher
 
 
 def _work(work: Path, smoke: bool) -> Path:

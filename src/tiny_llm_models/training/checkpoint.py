@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from ..hf_format import ARCHITECTURES, END, TURN_END, write_json
 from .recipes import Recipe
 from .tokenizer import save_tokenizer
 
-__all__ = ["write_checkpoint", "write_defaults"]
+__all__ = ["weights_of", "write_checkpoint", "write_defaults"]
 
 
 def write_checkpoint(folder: Path, recipe: Recipe, model: torch.nn.Module, tokenizer: Tokenizer) -> None:
@@ -46,3 +47,8 @@ def write_defaults(folder: Path, settings: dict[str, Any]) -> None:
     """Add sampling settings to generation_config.json."""
     path = folder / "generation_config.json"
     write_json(path, {**json.loads(path.read_text(encoding="utf-8")), "do_sample": True, **settings})
+
+
+def weights_of(folder: Path) -> str:
+    """The digest of a checkpoint's weights: what was measured of these is true of no others."""
+    return sha256((folder / "model.safetensors").read_bytes()).hexdigest()

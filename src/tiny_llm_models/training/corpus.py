@@ -23,7 +23,7 @@ from .recipes import Stage
 
 __all__ = ["Batch", "Corpus", "shards", "training_document", "write_shard", "write_shards"]
 
-_SHARD = 4000  # documents
+_SHARD = 2000  # documents
 _SHORT = 0.2  # of the documents that are only a story, the share of short ones
 _WINDOW = 1000  # documents among which those of one length find together
 
@@ -66,7 +66,7 @@ def write_shards(folder: Path, stages: Sequence[Stage], number: int, advance: Ca
 
 def write_shard(path: Path, documents: Iterable[Document], encoder: Encoder, seed: str) -> int:
     """Encode documents into one file, which appears when it is complete. Returns how many there are."""
-    all_ids, all_weights, lengths = [], [], []
+    all_ids, all_weights, lengths = [np.array([], np.uint16)], [np.array([], np.uint8)], list[int]()
     for index, each in enumerate(documents):
         ids, weights = encoder.encode(each, Random(f"{seed} {index}"))
         all_ids.append(np.array(ids, dtype=np.uint16))
@@ -128,8 +128,12 @@ class Corpus:
         self._fill = Tokenizer.from_file(str(paths[0].parent / "tokenizer.json")).token_to_id(END)
 
     def plan(self, every: int, seed: int) -> list[list[int]]:
-        """The documents' numbers, batch by batch: those that are near each other are sorted by their lengths."""
-        random, batches, numbers = Random(seed), [], range(0, len(self._lengths), every)
+        """The documents' numbers, batch by batch, in random order but for those of one length, which go together.
+
+        every: of this many documents, one is used.
+        """
+        random, batches, count = Random(seed), [], len(self._lengths)
+        numbers = random.sample(range(count), count // every)
         for start in range(0, len(numbers), _WINDOW):
             window = self._group(numbers[start : start + _WINDOW])
             random.shuffle(window)

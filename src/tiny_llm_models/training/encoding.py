@@ -14,8 +14,28 @@ from .tokenizer import with_fewer_merges
 
 __all__ = ["Encoder"]
 
-_RANDOM_SHARE, _CUT_SHARE = 0.5, 0.3  # of names and things in a document that is respelled
+_RANDOM_SHARE, _MADE_UP_SHARE, _CUT_SHARE = 0.2, 0.5, 0.2  # of names and things in a document that is respelled
 _CUT_MERGES = (0.05, 0.1, 0.2, 0.4)
+_NAMED = 8  # the weight of a word that a request names, where the story has it
+_VOWELS = [*"aeiou", "ai", "ea", "ee", "oa", "oo"]
+_CONSONANTS = [
+    *"bcdfghjklmnprstvwy",
+    "br",
+    "ch",
+    "cl",
+    "ck",
+    "gr",
+    "ll",
+    "mp",
+    "nd",
+    "ph",
+    "sh",
+    "st",
+    "tch",
+    "th",
+    "tr",
+]
+_KANJI, _KANA = (0x4E00, 0x9FA0), ((0x3042, 0x3094), (0x30A2, 0x30F4))  # from, up to but not including
 _Spell = Callable[[str], list[int]]
 
 
@@ -23,9 +43,9 @@ class Encoder:
     """From documents to token ids.
 
     A model that has met all names and things as single tokens would only learn to copy these. So in some documents,
-    what the questions ask for is spelled anew: some words are cut up as if they were unknown (compare BPE-dropout,
-    Provilkov et al. 2020, arXiv:1910.13267), some become a few tokens drawn by lot. Only what is read is spelled like
-    that, and answers about it, which repeat what has been read.
+    what the questions ask for is spelled anew: some words become a made-up one, some are cut up as if they were unknown
+    (compare BPE-dropout, Provilkov et al. 2020, arXiv:1910.13267), some become a few tokens drawn by lot. Only what is
+    read is spelled like that, and answers about it, which repeat what has been read.
 
     respelled: the share of such documents, of those whose stories have no weight.
     """
@@ -39,29 +59,48 @@ class Encoder:
         """The token ids, and each token's weight, which is that of its piece of text."""
         spellings: dict[str, _Spell] = {}
         if document.subjects and random.random() < self._respelled:
-            spellings = {word: spell for word in document.subjects if (spell := self._spelling(random))}
+            spellings = {word: spell for word in document.subjects if (spell := self._spelling(word, random))}
         ids: list[int] = []
         weights: list[float] = []
         for (text, weight), encoding in zip(document.pieces, self._encodings(document), strict=True):
             piece = _respelled(text, encoding, spellings) if spellings else encoding.ids
             ids += piece
             weights += [weight] * len(piece)
+            if weight and document.named:
+                for i, (start, end) in enumerate(encoding.offsets, len(weights) - len(piece)):
+                    if text[start:end].strip() in document.named:
+                        weights[i] = _NAMED
         return ids, weights
 
     def _encodings(self, document: Document) -> list[Encoding]:
         """Of each piece by itself: all begin and end where words do, at line breaks and special tokens."""
         return self._tokenizer.encode_batch([text for text, _ in document.pieces])
 
-    def _spelling(self, random: Random) -> _Spell | None:
+    def _spelling(self, word: str, random: Random) -> _Spell | None:
         """How a word is spelled in one document; None: as the tokenizer does."""
         lot = random.random()
         if lot < _RANDOM_SHARE:
             tokens = [random.randrange(self._vocab_size) for _ in range(random.randint(1, 3))]
             return lambda text: tokens
-        if lot < _RANDOM_SHARE + _CUT_SHARE:
+        if lot < _RANDOM_SHARE + _MADE_UP_SHARE:
+            made_up = _made_up(word, random)
+            return lambda text: self._tokenizer.encode(f" {made_up}" if text.startswith(" ") else made_up).ids
+        if lot < _RANDOM_SHARE + _MADE_UP_SHARE + _CUT_SHARE:
             cut = random.choice(self._cut)
             return lambda text: list(cut.encode(text).ids)
         return None
+
+
+def _made_up(word: str, random: Random) -> str:
+    """A word that does not exist, in the language of this one."""
+    if word.isascii():
+        parts = [random.choice(_VOWELS if i % 2 else _CONSONANTS) for i in range(random.randint(3, 7))]
+        made_up = "".join(parts)
+        return made_up.capitalize() if word[0].isupper() else made_up
+    if random.random() < 0.6:
+        return "".join(chr(random.randrange(*_KANJI)) for _ in range(random.randint(1, 3)))
+    letters = random.choice(_KANA)
+    return "".join(chr(random.randrange(*letters)) for _ in range(random.randint(2, 5)))
 
 
 def _respelled(text: str, encoding: Encoding, spellings: dict[str, _Spell]) -> list[int]:

@@ -13,16 +13,18 @@ from typing import Any
 import numpy as np
 
 from ..check import language_of
+from ..evaluation import chat_prompt
 from ..storyteller import Lexicon, tell
 from ..storyteller.reading import Reading, read
 from ..storyteller.requests import fulfils, request
-from .exams import chat_prompt, share
+from .answers import share
 from .sampling import Sampler, Settings
 
 __all__ = ["Told", "copies", "distinct", "openings", "report", "requests", "tell_stories"]
 
 TALE = {"english": "Once upon a time", "japanese": "むかしむかし"}
 LIMIT = 400  # tokens
+_BASE = 0x9E3779B97F4A7C15  # of the polynomials that tell runs of tokens apart
 
 
 @dataclass(frozen=True)
@@ -116,9 +118,11 @@ def copies(stories: Sequence[Sequence[int]], training: Iterable[Path], length: i
 
 
 def _hashes(tokens: np.ndarray[Any, Any], length: int) -> np.ndarray[Any, Any]:
-    """One number of 64 bits for each run of tokens."""
-    tokens, runs = tokens.astype(np.uint64), max(len(tokens) - length + 1, 0)
-    result = np.zeros(runs, dtype=np.uint64)
-    for i in range(length if runs else 0):
-        result = result * np.uint64(0x9E3779B97F4A7C15) + tokens[i : i + runs] + np.uint64(1)
-    return result
+    """One number of 64 bits for each run of tokens: a polynomial, made from those of runs of half the length."""
+    tokens = tokens.astype(np.uint64)
+    if length == 1:
+        return tokens
+    half = length // 2
+    halves = _hashes(tokens, half)
+    runs = halves[:-half] * np.uint64(pow(_BASE, half, 2**64)) + halves[half:]
+    return runs if length % 2 == 0 else runs[:-1] * np.uint64(_BASE) + tokens[length - 1 :]

@@ -3,31 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from itertools import product
 from pathlib import Path
-from random import Random
 from typing import Any
-
-import numpy as np
 
 from ..hf_format import END
 from ..storyteller import LANGUAGES, lexicon
 from ..storyteller.documents import Document
 from . import freedom
-from .corpus import training_document, write_shard
+from .answers import share
+from .corpus import write_shard
 from .encoding import Encoder
-from .exams import share
-from .recipes import STAGES, Stage
 from .sampling import Sampler, Settings
 
-__all__ = ["best_settings", "own_stage", "try_settings", "write_own_stories"]
+__all__ = ["best_settings", "try_settings", "write_own_stories"]
 
 TEMPERATURES, MIN_PS = (0.5, 0.7, 0.85, 1.0), (0.0, 0.05, 0.1, 0.2)
 _AS_GOOD = 0.01  # below the best share of faultless stories, for stories that differ more from each other
 _SEED = 2  # not that of the evaluation
 _WIDE = Settings(1.0, min_p=0.02)  # for stories to learn from: the checker sorts them out
-_PER_STORY = 2  # documents of the last stage for each of the model's own stories, so that it forgets nothing
 
 
 def try_settings(folder: Path, stories: int, report: Callable[[str], Any]) -> list[dict[str, Any]]:
@@ -65,11 +59,10 @@ def best_settings(tried: list[dict[str, Any]]) -> dict[str, float]:
     return {key: chosen[key] for key in ("temperature", "min_p")}
 
 
-def write_own_stories(folder: Path, path: Path, stories: int, first: int, report: Callable[[str], Any]) -> None:
-    """Sample stories, and write a shard of those that the checker accepts, among new documents of the last stage.
+def write_own_stories(folder: Path, path: Path, stories: int, report: Callable[[str], Any]) -> None:
+    """Sample stories, and write a shard of those that the checker accepts.
 
     folder: of the checkpoint. stories: how many of each language are sampled.
-    first: the number of the first training document that no stage uses.
     """
     sampler, kept = Sampler(folder), list[Document]()
     for language in LANGUAGES:
@@ -78,13 +71,4 @@ def write_own_stories(folder: Path, path: Path, stories: int, first: int, report
         prompts = [freedom.TALE[language]] * (stories // 2) + freedom.openings(words, stories // 2, "train")
         told = freedom.tell_stories(sampler, words, prompts, _WIDE, _SEED)
         kept += [Document([(each.text + END, 1)], []) for each in told if each.right]
-    others = max(8, _PER_STORY * len(kept))
-    documents = [*kept, *(training_document(STAGES[-1], first + index) for index in range(others))]
-    Random(_SEED).shuffle(documents)
-    write_shard(path, documents, Encoder(sampler.tokenizer, STAGES[-1].respelled), "own stories")
-
-
-def own_stage(path: Path) -> Stage:
-    """The stage that trains on this shard."""
-    with np.load(path) as arrays:
-        return replace(STAGES[-1], documents=len(arrays["lengths"]), rate=0.1)
+    write_shard(path, kept, Encoder(sampler.tokenizer, 0), "own stories")

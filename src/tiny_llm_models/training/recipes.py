@@ -38,8 +38,9 @@ class Recipe:
     kv_heads: int
     tied: bool
     learning_rate: float
-    every: int = 1  # trains on each n-th document; odd, since the languages take turns
+    every: int = 1  # trains on one of this many documents
     teacher: str = ""  # the model whose predictions it learns besides the text
+    own_stories: int = 0  # of each language, sampled before the last stage, which has those that the checker accepts
     seed: int = 0
 
     def config(self) -> dict[str, Any]:
@@ -61,8 +62,10 @@ class Recipe:
         return sizes
 
 
+# `story` is about as large as fits 6 million parameters. All sizes are multiples of 128, so that each matrix can be
+# quantised in groups of 32, 64 and 128.
 RECIPES = {
-    "story": Recipe("qwen3", 256, 768, 6, heads=4, kv_heads=2, tied=True, learning_rate=5e-3),
+    "story": Recipe("qwen3", 256, 768, 6, heads=4, kv_heads=2, tied=True, learning_rate=5e-3, own_stories=3000),
     "story-draft": Recipe(
         "qwen3", 128, 256, 3, heads=2, kv_heads=1, tied=True, learning_rate=5e-3, every=3, teacher="story"
     ),
@@ -77,11 +80,13 @@ RECIPES = {
 # still difficult, until the learning rate has fallen to nothing.
 _NEAR = Mix(long=0, told=0, questions=10)
 _FAR = Mix(long=0.7, stories=6, told=0, questions=24)
-_BOTH = Mix(long=0.3, stories=6, told=0, questions=24, gaps={"where": 1, "content": 1, "unsaid": 3, "colour": 6})
+_BOTH = Mix(long=0.3, stories=6, told=0, questions=24, gaps={"where": 1, "content": 1, "unsaid": 3, "colour": 3})
+_ASKED = replace(_BOTH, long=0.2, shares={"story": 0, "request": 0.65, "talk": 0.01})
 STAGES = (
-    Stage(140_000, 0.3, _NEAR, respelled=0.5, context=CONTEXT, batch_tokens=4096, rate=1),
-    Stage(16_000, 0, _FAR, respelled=0.4, context=CONTEXT + 512, batch_tokens=8192, rate=0.6),
-    Stage(100_000, 0.4, _BOTH, respelled=0.2, context=CONTEXT + 512, batch_tokens=8192, rate=0.6),
+    Stage(300_000, 0.3, _NEAR, respelled=0.5, context=CONTEXT, batch_tokens=8192, rate=1),
+    Stage(24_000, 0, _FAR, respelled=0.4, context=CONTEXT + 512, batch_tokens=8192, rate=0.6),
+    Stage(160_000, 0.4, _BOTH, respelled=0.2, context=CONTEXT + 512, batch_tokens=8192, rate=0.6),
+    Stage(48_000, 0.15, _ASKED, respelled=0.6, context=CONTEXT + 512, batch_tokens=8192, rate=0.4),
 )
 
 
@@ -92,7 +97,15 @@ def scaled(stages: tuple[Stage, ...], share: float) -> tuple[Stage, ...]:
 
 # Small enough for a few steps in a few seconds: whether the pipeline runs, not whether the models are any good.
 SMOKE = {
-    name: replace(recipe, hidden_size=128, intermediate_size=128, layers=2, heads=2, kv_heads=1)
+    name: replace(
+        recipe,
+        hidden_size=128,
+        intermediate_size=128,
+        layers=2,
+        heads=2,
+        kv_heads=1,
+        own_stories=min(recipe.own_stories, 4),
+    )
     for name, recipe in RECIPES.items()
 }
-SMOKE_STAGES = tuple(replace(stage, documents=count) for stage, count in zip(STAGES, (80, 16, 16), strict=True))
+SMOKE_STAGES = tuple(replace(stage, documents=count) for stage, count in zip(STAGES, (80, 16, 16, 16), strict=True))

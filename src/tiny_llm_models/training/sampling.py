@@ -17,7 +17,7 @@ from ..hf_format import END, TURN_END
 
 __all__ = ["GREEDY", "Sampler", "Settings", "load_model"]
 
-_BATCH_TOKENS = 24_000  # of prompts and what follows them
+_BATCH_TOKENS = {"cpu": 24_000, "cuda": 400_000}  # of prompts and what follows them
 _COMPACT = 0.8  # the share of texts that go on below which the others leave the batch
 
 
@@ -66,7 +66,7 @@ class Sampler:
         order = sorted(range(len(tokens)), key=lambda i: len(tokens[i]))
         results: dict[int, list[int]] = {}
         while order:
-            room = max(1, _BATCH_TOKENS // (len(tokens[order[-1]]) + limit // 2))
+            room = max(1, _BATCH_TOKENS[self.model.device.type] // (len(tokens[order[-1]]) + limit // 2))
             some, order = order[-room:], order[:-room]
             batch = self._batch([tokens[i] for i in some], settings, limit, generator)
             results |= dict(zip(some, batch, strict=True))

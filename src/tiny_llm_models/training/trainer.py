@@ -3,24 +3,31 @@
 from __future__ import annotations
 
 import json
+import platform
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
+import numpy as np
 import torch
 from torch.nn.functional import cross_entropy
 from transformers import AutoConfig, AutoModelForCausalLM
 
-from ..train.induction import write_induction_heads
-from ..train.muon import Muon
 from .corpus import Batch, Corpus
+from .induction import write_induction_heads
+from .muon import Muon
 from .recipes import CONTEXT, Recipe, Stage
 
-__all__ = ["Part", "Trainer"]
+__all__ = ["Figures", "Part", "Trainer", "joined_logs"]
 
+# A line of the log: step and tokens so far, mean losses since the line before (None where no token counted), tokens
+# per second, and the machine
+Figures: TypeAlias = dict[str, Any]
+
+_TOLD = 2  # the greatest weight of the tokens of a story, but for the words that a request names
 _SAVE_SECONDS = 120
 _LOG_STEPS = 20
 _WORTH_COMPILING = 300  # steps; it takes half a minute
@@ -70,7 +77,7 @@ class Trainer:
         self._body = self.model.model
         if self.steps > _WORTH_COMPILING:
             self._body = torch.compile(self._body, dynamic=True)  # a quarter faster
-        self.step = 0
+        self.step = self._tokens = 0
         folder.mkdir(parents=True, exist_ok=True)
         if self._checkpoint.exists():
             self._resume()
@@ -79,10 +86,11 @@ class Trainer:
     def steps(self) -> int:
         return len(self._plan)
 
-    def run(self, report: Callable[[dict[str, float]], Any]) -> None:
+    def run(self, report: Callable[[Figures], Any]) -> None:
         """Train to the end. report: is told of each step."""
         saved = time.monotonic()
-        losses: list[tuple[float, float]] = []
+        losses: list[torch.Tensor] = []
+        known: Figures = {}
         tokens, start = 0, time.monotonic()
         while self.step < self.steps:
             step = self._plan[self.step]
@@ -90,46 +98,54 @@ class Trainer:
             losses.append(self._train(batch, step.learning_rate))
             self.step += 1
             tokens += batch.ids.size
-            speed = tokens / (time.monotonic() - start)
-            loss, answers = losses[-1]
-            report({"step": self.step, "loss": loss, "answers": answers, "speed": speed})
+            self._tokens += batch.ids.size
             if self.step % _LOG_STEPS == 0 or self.step == self.steps:
-                self._log(losses, speed)
+                known = self._log(losses, tokens, start)
                 losses.clear()
                 tokens, start = 0, time.monotonic()
+            report({**known, "step": self.step})
             if time.monotonic() - saved > _SAVE_SECONDS:
                 self._save()
                 saved = time.monotonic()
         self._save()
 
-    def _train(self, batch: Batch, learning_rate: float) -> tuple[float, float]:
-        """One step. Returns the mean loss of the tokens of stories, and that of answers."""
+    def _train(self, batch: Batch, learning_rate: float) -> torch.Tensor:
+        """One step. Returns the mean loss of the tokens of stories, and that of answers; not a number without any.
+
+        They stay on the device: a GPU that is asked for a number at each step waits for the CPU at the next.
+        """
         for optimizer in self._optimizers:
             for group in optimizer.param_groups:
                 group["lr"] = learning_rate
-        ids = torch.from_numpy(batch.ids).to(self._device)
-        weights = torch.from_numpy(batch.weights).to(self._device)[:, 1:]
-        counted = weights > 0
+        counts = batch.weights[:, 1:] > 0
+        counted = self._moved(np.flatnonzero(counts))
+        weights = self._moved(batch.weights[:, 1:][counts])
+        ids = self._moved(batch.ids)
         with self._precision():
-            hidden = self._body(ids, use_cache=False).last_hidden_state[:, :-1]
-            logits = self.model.lm_head(hidden[counted])  # of the tokens that count: half the work is here
-        losses = cross_entropy(logits.float(), ids[:, 1:][counted], reduction="none")
-        weights = weights[counted]
+            hidden = self._body(ids, use_cache=False).last_hidden_state[:, :-1].flatten(0, 1)
+            # Only of the tokens that count: half the work is here.
+            logits = self.model.lm_head(hidden.index_select(0, counted))
+        losses = cross_entropy(logits.float(), ids[:, 1:].flatten()[counted], reduction="none")
         taught = self._taught(ids, counted, logits) if self._teacher else losses
         ((losses + taught) @ weights / (2 * weights.sum())).backward()
         torch.nn.utils.clip_grad_norm_(self.model.parameters(), 1.0)
         for optimizer in self._optimizers:
             optimizer.step()
             optimizer.zero_grad()
-        answers = weights > 1
-        return _mean(losses[~answers]), _mean(losses[answers])
+        answers = weights > _TOLD
+        return torch.stack([losses.detach() @ part.float() / part.sum() for part in (~answers, answers)])
 
     def _taught(self, ids: torch.Tensor, counted: torch.Tensor, logits: torch.Tensor) -> torch.Tensor:
         """The cross-entropy with the teacher's predictions (Hinton et al. 2015, arXiv:1503.02531)."""
         with torch.no_grad(), self._precision():
-            hidden = self._teacher.model(ids, use_cache=False).last_hidden_state[:, :-1]
-            expected = self._teacher.lm_head(hidden[counted])
+            hidden = self._teacher.model(ids, use_cache=False).last_hidden_state[:, :-1].flatten(0, 1)
+            expected = self._teacher.lm_head(hidden.index_select(0, counted))
         return cross_entropy(logits.float(), expected.float().softmax(-1), reduction="none")
+
+    def _moved(self, array: np.ndarray[Any, Any]) -> torch.Tensor:
+        """On the device. From pinned memory, a copy does not wait for the work before it."""
+        tensor = torch.from_numpy(array)
+        return tensor.pin_memory().to(self._device, non_blocking=True) if self._device == "cuda" else tensor
 
     def _precision(self) -> AbstractContextManager[Any]:
         """bfloat16 where the hardware multiplies matrices in it; with AVX-512 alone it is slower than float32."""
@@ -151,6 +167,7 @@ class Trainer:
             "optimizers": [optimizer.state_dict() for optimizer in self._optimizers],
             "step": self.step,
             "steps": self.steps,
+            "tokens": self._tokens,
         }
         unfinished = self._checkpoint.with_suffix(".unfinished")
         torch.save(state, unfinished)
@@ -163,17 +180,35 @@ class Trainer:
         self.model.load_state_dict(state["model"])
         for optimizer, saved in zip(self._optimizers, state["optimizers"], strict=True):
             optimizer.load_state_dict(saved)
-        self.step = state["step"]
+        self.step, self._tokens = state["step"], state["tokens"]
         if self.log_file.exists():  # it may know of steps that were lost
             lines = self.log_file.read_text(encoding="utf-8").splitlines(keepends=True)
             kept = [line for line in lines if line.endswith("\n") and json.loads(line)["step"] <= self.step]
             self.log_file.write_text("".join(kept), encoding="utf-8")
 
-    def _log(self, losses: list[tuple[float, float]], speed: float) -> None:
-        stories, answers = ([loss for loss in column if loss == loss] for column in zip(*losses, strict=True))
-        line = {"step": self.step, "loss": _rounded(stories), "answers": _rounded(answers), "speed": round(speed)}
+    def _machine(self) -> str:
+        if self._device == "cuda":
+            return torch.cuda.get_device_name()
+        return f"{torch.get_num_threads()} threads, {platform.machine()}"
+
+    def _log(self, losses: list[torch.Tensor], tokens: int, start: float) -> Figures:
+        stories, answers = torch.stack(losses).cpu().T  # which waits for them
+        line: Figures = {"step": self.step, "tokens": self._tokens, "loss": _mean(stories), "answers": _mean(answers)}
+        line |= {"speed": round(tokens / (time.monotonic() - start)), "machine": self._machine()}
         with self.log_file.open("a", encoding="utf-8") as log:
             log.write(json.dumps(line) + "\n")
+        return line
+
+
+def joined_logs(trainers: Sequence[Trainer]) -> str:
+    """The logs of trainings that followed each other, as one."""
+    lines: list[dict[str, Any]] = []
+    for trainer in trainers:
+        before = lines[-1] if lines else {"step": 0, "tokens": 0}
+        for text in trainer.log_file.read_text(encoding="utf-8").splitlines():
+            line = json.loads(text)
+            lines.append({**line, **{key: before[key] + line[key] for key in ("step", "tokens")}})
+    return "".join(json.dumps(line) + "\n" for line in lines)
 
 
 def _new(recipe: Recipe) -> Any:
@@ -194,10 +229,6 @@ def _steps(corpus: Corpus, recipe: Recipe, rate: float) -> Iterator[_Step]:
         yield _Step(corpus, documents, recipe.learning_rate * rate * height)
 
 
-def _rounded(losses: list[float]) -> float | None:
-    return round(sum(losses) / len(losses), 4) if losses else None
-
-
 def _optimizers(model: torch.nn.Module, rate: float) -> list[torch.optim.Optimizer]:
     """Muon for the matrices inside the layers, AdamW for embeddings, head, norms and biases."""
     inside = [p for name, p in model.named_parameters() if p.dim() == 2 and ".layers." in name]
@@ -205,5 +236,6 @@ def _optimizers(model: torch.nn.Module, rate: float) -> list[torch.optim.Optimiz
     return [Muon(inside, rate), torch.optim.AdamW(others, rate, betas=(0.9, 0.98), weight_decay=0.0, fused=True)]
 
 
-def _mean(losses: torch.Tensor) -> float:
-    return losses.mean().item() if losses.numel() else float("nan")
+def _mean(losses: torch.Tensor) -> float | None:
+    """Of those that are numbers."""
+    return round(losses.nanmean().item(), 4) if losses.isfinite().any() else None

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import matplotlib
 
-from .recipes import CONTEXT, STAGES, Recipe
+from .recipes import CONTEXT, Recipe, Stage
 
 matplotlib.use("svg")
 from matplotlib import pyplot
@@ -19,15 +20,32 @@ __all__ = ["tables", "write_card"]
 # What the tables show: a key of evaluation.json, and its name in each of LANGUAGES.
 _LANGUAGES = {"english": ("English", "英語"), "japanese": ("Japanese", "日本語")}
 _LENGTHS = {"short": ("up to 200", "200以下"), "long": ("850 to 950", "850〜950")}
+_STORIES = {
+    "stories": ("stories", "物語の数"),
+    "without faults": ("**without a fault**", "**誤りのない物語**"),
+    "4 bit": ("the same with 4-bit weights", "同、重みを4ビットにした場合"),
+    "greedy": ("at temperature 0, without a fault", "温度0で誤りのない物語"),
+    "ended": ("ended within 400 tokens", "400トークン以内に終わった物語"),
+    "tokens": ("mean length in tokens", "平均長（トークン）"),
+    "bigrams": ("different bigrams of two stories", "2つの物語で異なるバイグラム"),
+    "bigrams of held-out stories": ("the same for the program's stories", "同、プログラムが語る物語"),
+    "copies": ("copied more than 60 tokens in a row", "60トークンを超えて丸写しした物語"),
+    "least plot": ("share of the rarest plot", "最も少ない筋の割合"),
+    "most plot": ("share of the most frequent plot", "最も多い筋の割合"),
+}
+_REQUESTS = {
+    "requests": ("requests", "依頼の数"),
+    "honoured": ("**every detail honoured**", "**すべての条件を満たした割合**"),
+    "without faults": ("story without a fault", "物語に誤りがない割合"),
+}
 _ANSWERS = {
     "right": ("**exact answers**", "**完全一致の正答率**"),
     "right in 4 bit": ("the same with 4-bit weights", "同、重みを4ビットにした場合"),
+    "what is there": ("exact answers to “what is there?”", "「何があるか」への正答率"),
+    "not said": ("“The story does not say.” where it does not", "答えがない質問に「書いてありません」と答えた割合"),
+    "does not say": ("“The story does not say.” where it does", "答えがある質問に「書いてありません」と答えた割合"),
     "last place": ("baseline: the last place in the story", "比較：物語で最後に出た場所を答える"),
-    "most frequent answer": (
-        "baseline: the most frequent answer to that kind of question",
-        "比較：その種類の質問で最も多い答えを返す",
-    ),
-    "without the story": ("the model without the story", "物語を与えずにモデルに尋ねる"),
+    "without the stories": ("the model without the story", "物語を与えずにモデルに尋ねる"),
     "questions": ("questions", "質問数"),
     "tokens": ("mean length of the prompt, in tokens", "プロンプトの平均長（トークン）"),
 }
@@ -38,6 +56,7 @@ _KINDS = {
     "person": ("where somebody went", "誰かがどこへ行ったか"),
     "content": ("what is there", "そこに何があるか"),
     "colour": ("its color", "何色か"),
+    "plot": ("what happened, and why", "何が起きたか、なぜか"),
 }
 _PERPLEXITY = {
     "bfloat16": ("as stored (bfloat16)", "保存時のまま（bfloat16）"),
@@ -45,24 +64,11 @@ _PERPLEXITY = {
     "4 bit": ("4 bit", "4ビット"),
 }
 _AGREEMENT = {"agreement": ("greedy choice agrees with `story`", "貪欲な選択が`story`と一致する割合")}
-_STORIES = {
-    "stories": ("stories", "物語の数"),
-    "tokens": ("mean length in tokens", "平均長（トークン）"),
-    "ended": ("ended by themselves within 400 tokens", "400トークン以内に自分で終わった割合"),
-    "distinct-2 between stories": ("distinct-2 between two stories", "2つの物語の間のdistinct-2"),
-    "the same, of held-out stories": ("the same, between held-out stories", "同、未使用の物語どうし"),
-    "distinct-2 of all": ("distinct-2 of all stories together", "全体のdistinct-2"),
-    "the same of all, of held-out stories": ("the same, of held-out stories", "同、未使用の物語"),
-    "no copy": (
-        "without a copy of more than 60 tokens from the training text",
-        "訓練文と60トークンを超えて一致する箇所がない割合",
-    ),
-}
 
 _Labels = dict[str, tuple[str, str]]
 
 
-def write_card(folder: Path, name: str, recipe: Recipe) -> None:
+def write_card(folder: Path, name: str, recipe: Recipe, stages: Sequence[Stage]) -> None:
     """Write README.md, README.ja.md and loss.svg from evaluation.json and training.jsonl."""
     figures = json.loads((folder / "evaluation.json").read_text(encoding="utf-8"))
     log = (folder / "training.jsonl").read_text(encoding="utf-8")
@@ -73,13 +79,20 @@ def write_card(folder: Path, name: str, recipe: Recipe) -> None:
         text = template.format(
             name=name,
             parameters=f"{figures['parameters']:,}",
+            megabytes=round((folder / "model.safetensors").stat().st_size / 1e6, 1),
             context=CONTEXT,
-            documents=[f"{stage.documents // recipe.every:,}" for stage in STAGES],
-            stages=STAGES,
+            documents=[f"{stage.documents // recipe.every:,}" for stage in stages],
+            questions=stages[1].mix.questions,
+            rates=", ".join(f"{recipe.learning_rate * stage.rate:g}" for stage in stages),
             recipe=recipe,
             architecture=recipe.model_type.capitalize(),
             steps=f"{steps[-1]['step']:,}",
-            machine=figures["machine"],
+            tokens=round(steps[-1]["tokens"] / 1e6),
+            hours=round(_seconds(steps) / 3600, 1),
+            more=_more(recipe, language),
+            machine=", ".join(dict.fromkeys(step["machine"] for step in steps)),
+            seed=figures["seed"],
+            settings=figures["settings"],
             **tables(figures, language),
             samples=_samples(figures["free stories"]),
         )
@@ -88,8 +101,11 @@ def write_card(folder: Path, name: str, recipe: Recipe) -> None:
 
 def tables(figures: dict[str, Any], language: int) -> dict[str, str]:
     """The card's tables by their names in the template. language: 0 English, 1 Japanese."""
-    by_case = {_case(case, language): values for case, values in figures["answers"].items()}
-    kinds = {case: values["by kind"] for case, values in by_case.items()}
+    by_case = {_case(case, language): _answers(figures, case) for case in figures["answers"]}
+    kinds = {
+        column: {kind: found["right"] for kind, found in values["by kind"].items()}
+        for column, values in by_case.items()
+    }
     perplexities = {
         key: {precision: f"{value:.3f}" for precision, value in values.items()}
         for key, values in figures["perplexity"].items()
@@ -101,11 +117,52 @@ def tables(figures: dict[str, Any], language: int) -> dict[str, str]:
         return _table({_LANGUAGES[key][language]: column for key, column in columns.items()}, labels, language)
 
     return {
+        "stories": by_language({key: _stories(found) for key, found in figures["free stories"].items()}, _STORIES),
+        "requests": by_language(figures["requests"], _REQUESTS),
         "answers": _table(by_case, _ANSWERS, language),
         "kinds": _table(kinds, _KINDS, language),
         "perplexity": by_language(perplexities, _PERPLEXITY | (_AGREEMENT if agreement else {})),
-        "stories": by_language(figures["free stories"], _STORIES),
     }
+
+
+def _answers(figures: dict[str, Any], case: str) -> dict[str, Any]:
+    """One column of the table of answers."""
+    return {**figures["answers"][case], **{key: figures[key][case]["right"] for key in ("what is there", "not said")}}
+
+
+def _stories(found: dict[str, Any]) -> dict[str, Any]:
+    """One column of the table of stories."""
+    plots = found["plots"].values() or [0.0]
+    more = {"4 bit": found["in 4 bit"]["without faults"], "greedy": found["greedy"]["without faults"]}
+    return {**found, **more, "least plot": min(plots), "most plot": max(plots)}
+
+
+def _seconds(steps: Sequence[dict[str, float]]) -> float:
+    """How long the training took, from its log."""
+    tokens = [0, *(step["tokens"] for step in steps)]
+    return sum((now - before) / step["speed"] for before, now, step in zip(tokens, tokens[1:], steps, strict=False))
+
+
+def _more(recipe: Recipe, language: int) -> str:
+    """What distinguishes this model's training from the others'."""
+    parts = []
+    if recipe.own_stories:
+        parts.append(
+            (
+                f" It also has those of {2 * recipe.own_stories:,} stories that the model itself had told after the "
+                "third stage in which the checker found no fault.",
+                f"また、第3段階を終えたモデル自身に{2 * recipe.own_stories:,}編の物語を語らせ、"
+                "チェッカーが誤りを見つけなかったものを加えています。",
+            )
+        )
+    if recipe.teacher:
+        parts.append(
+            (
+                f" It learned half from the text and half from the predictions of `{recipe.teacher}` (distillation).",
+                f"損失の半分は文章から、残りの半分は`{recipe.teacher}`の予測から計算しました（蒸留）。",
+            )
+        )
+    return "".join(part[language] for part in parts)
 
 
 def _case(case: str, language: int) -> str:
@@ -114,7 +171,7 @@ def _case(case: str, language: int) -> str:
 
 
 def _table(columns: dict[str, dict[str, Any]], labels: _Labels, language: int) -> str:
-    """columns: what stands at the top of each, and its values by the keys of labels."""
+    """columns: each column's heading, and its values by the keys of labels."""
     rows = [
         ["", *columns],
         ["---", *["---:"] * len(columns)],
