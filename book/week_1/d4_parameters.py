@@ -1,7 +1,7 @@
 """Parameters of one block: attention against MLP. The sizes are those of config.json."""
 
 MODELS = {  # E, H_q, H_kv, D, I
-    "story": (256, 4, 2, 64, 512),
+    "story": (256, 4, 2, 64, 768),
     "Qwen2.5 0.5B": (896, 14, 2, 64, 4864),
     "Qwen3 0.6B": (1024, 16, 8, 128, 3072),
     "Llama 2 7B": (4096, 32, 32, 128, 11008),

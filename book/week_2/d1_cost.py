@@ -28,7 +28,7 @@ class Size:
 
 
 SIZES = {
-    "story": Size(layers=5, E=256, I=512, H_q=4, H_kv=2, D=64, V=4096),
+    "story": Size(layers=6, E=256, I=768, H_q=4, H_kv=2, D=64, V=4096),
     "Qwen3-0.6B": Size(layers=28, E=1024, I=3072, H_q=16, H_kv=8, D=128, V=151_936),
 }
 

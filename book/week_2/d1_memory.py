@@ -1,7 +1,7 @@
 """The bytes of a KV cache beside those of the weights, in 16-bit numbers, from the sizes in config.json."""
 
 MODELS = {  # layers, H_kv, D, parameters
-    "story": (5, 2, 64, 4_001_152),
+    "story": (6, 2, 64, 5_771_264),
     "Qwen3-0.6B": (28, 8, 128, 596_049_920),
     "Qwen3-1.7B": (28, 8, 128, 1_720_574_976),
     "Qwen3-4B": (36, 8, 128, 4_022_468_096),

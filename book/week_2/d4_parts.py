@@ -9,8 +9,8 @@ from tiny_llm.quantize import quantize
 MATRICES = {
     "story: q, o": (256, 256),
     "story: k, v": (128, 256),
-    "story: gate, up": (512, 256),
-    "story: down": (256, 512),
+    "story: gate, up": (768, 256),
+    "story: down": (256, 768),
     "story: output": (4096, 256),
     "Qwen3-0.6B: k, v": (1024, 1024),
 }
