@@ -28,7 +28,7 @@ FILES = {
     *("config.json", "generation_config.json", "tokenizer.json", "tokenizer_config.json", "model.safetensors"),
     *("README.md", "README.ja.md", "evaluation.json", "training.jsonl", "loss.svg"),
 }
-PARAMETERS = {"story": (4.0e6, 6e6), "story-draft": (0.5e6, 1e6), "story-qwen2": (1e6, 2e6)}
+PARAMETERS = {"story": (5e6, 6e6), "story-draft": (0.5e6, 1e6), "story-qwen2": (1e6, 2e6)}
 SAMPLE = 40  # questions, the first of the 500
 INPUTS = [
     "src/tiny_llm_models/*.py",

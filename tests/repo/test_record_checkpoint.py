@@ -28,7 +28,7 @@ def test_a_bundled_model(tmp_path: Path, options: list[object]) -> None:
     assert found["model"] == "story"
     assert {"python", "mlx", "mlx-lm", "transformers"} <= found["versions"].keys()
     assert "processors" in found["machine"]
-    assert (found["config"]["model_type"], found["config"]["num_hidden_layers"]) == ("qwen3", 5)
+    assert (found["config"]["model_type"], found["config"]["num_hidden_layers"]) == ("qwen3", 6)
     assert len(found["runs"]) == 3
     for each in found["runs"]:
         assert each["text"] in run.stdout
