@@ -89,7 +89,7 @@ class Pairs:
         self.new = new
         self.model, tokenizer = bundled_model("tiny_llm_ref", "story")
         self.small, _ = bundled_model("tiny_llm_ref", "story-draft")
-        stories = evaluation.held_out_stories(tokenizer, "english", count)
+        stories = [tokenizer.encode(story) for story in evaluation.held_out_stories("english", count)]
         self.prompts = {
             "stories": [story[:BEGINNING] for story in stories],
             "a text twice": [[*story, *story[:BEGINNING]] for story in stories],
