@@ -25,9 +25,10 @@ from tiny_llm_models import check, storyteller
 from tiny_llm_models.storyteller import LANGUAGES, Lexicon, Story, Wish, lexicon, tell
 from tiny_llm_models.storyteller.__main__ import app as authors
 from tiny_llm_models.storyteller.__main__ import lint as lint_of_authors
-from tiny_llm_models.storyteller.documents import Mix, document
+from tiny_llm_models.storyteller.documents import Mix, document, tell_several
+from tiny_llm_models.storyteller.grammar import lines_of, slots
 from tiny_llm_models.storyteller.lint import TELLINGS, Report, lint_plot, lint_words
-from tiny_llm_models.storyteller.questions import ask
+from tiny_llm_models.storyteller.questions import ROLES, ask
 from tiny_llm_models.storyteller.reading import FAULTS, read
 from tiny_llm_models.storyteller.requests import fulfils, request
 from tiny_llm_models.storyteller.strange import held_out
@@ -39,7 +40,7 @@ LINTED = TELLINGS if ALL else 12  # of each plot
 # What models are trained on: sha256 of twenty stories per language, and of a hundred documents. Another text means
 # other models, so these change only together with the plots and words.
 FIRST_STORIES = "9d4490461b8483fcb469544049ee304396b940113c7c09efaa94564db901e1ac"
-FIRST_DOCUMENTS = "446766b5a040b4c933a5217348d2c2ab3e53d923bafb1b164a89664f1a87025c"
+FIRST_DOCUMENTS = "7fdcf9d450802fa5ccf38b49cb0ac518fcc32a9ae6f352c4a82316ad7c80f768"
 
 
 @pytest.fixture
@@ -89,7 +90,7 @@ def small(tell_lines: list[Any], language: str = "english", **more: Any) -> Lexi
     cast = {"hero": "hero", "other": "other", "guest": "guest", "ball": "toy", "box": "inside", "park": "outside"}
     plot.setdefault("cast", {role: group for role, group in cast.items() if role in str(tell_lines) or role == "hero"})
     rules = {"rules": {"joy who": ["{who/he} laughed."]}, "phrases": {"once": ["once"], "loop": ["<loop>"]}}
-    return Lexicon(language, words, rules, {"p": plot})
+    return Lexicon(language, words, rules, {"p": plot}, scenes={})
 
 
 def told(lines: list[Any], seeds: int = 40, **more: Any) -> set[str]:
@@ -489,10 +490,10 @@ def test_mistakes_in_words_and_shared_lines():
         "expected a form of a thing, one of",
         "expected one of the roles ['gist', 'hero', 'place', 'spot', 'thing', 'who'], got 'owl'",
     ]
-    problems = lint_words(Lexicon("english", words, rules, {})).problems
+    problems = lint_words(Lexicon("english", words, rules, {}, scenes={})).problems
     assert all(any(problem.startswith(each) for problem in problems) for each in expected), problems
     del rules["chat"]["short"]
-    problems = lint_words(Lexicon("english", words, rules, {})).problems
+    problems = lint_words(Lexicon("english", words, rules, {}, scenes={})).problems
     assert problems[-1] == "[chat]: expected the keys ['short'] as well"
 
 
@@ -580,6 +581,28 @@ def test_documents_are_conversations_in_the_chat_template():
     for text in texts:
         assert said.fullmatch(text) or re.fullmatch(r"[^<>]+<\|endoftext\|>", text), text
     assert len(set(texts)) > 97  # small talk may repeat
+
+
+def test_scenes_name_every_place_that_they_change(words: Lexicon):
+    for plot in words.scenes:
+        for line in lines_of(plot.steps):
+            named = {slot.role for slot in slots(line.text)}
+            assert {effect.where for effect in line.effects} | {effect.what for effect in line.effects} <= named, line
+
+
+def test_scenes_are_practice_for_every_general_question(words: Lexicon):
+    kinds, looked = set[str](), 0
+    for seed in range(60):
+        random = Random(seed)
+        [told] = tell_several(words, random, 1, scenes=1)
+        assert told.plot in words.scenes
+        looked += any(look in one["noun"] for one in told.cast.values() for look in words.spot_looks)
+        for question in ask([told], random, 8):
+            kinds.add(question.kind)
+            if question.kind in ("where", "first", "holder", "person", "content"):
+                assert question.value.removeprefix("the ") in told.text
+    assert kinds == {*ROLES, "unsaid"}
+    assert looked > 15
 
 
 @pytest.mark.parametrize("told", [0, 1])

@@ -10,13 +10,15 @@ from ..hf_format import END, TURN_END
 from .lexicon import LANGUAGES, Entity, Lexicon, lexicon
 from .questions import ask
 from .requests import request
+from .scenes import furnished
 from .story import Story
 from .strange import strange
-from .telling import tell
+from .telling import scene, tell
 from .wishes import Wish
 
 __all__ = ["Document", "Mix", "document", "question_prompt", "tell_several"]
 
+_GAPS = ("\n\n", "\n")  # between a story and a question; in half of the documents the first
 _OPENING = 2  # sentences, which decide on the plot
 _SHORT = 0.25  # of the stories, the share told without optional lines
 
@@ -43,7 +45,8 @@ class Mix:
     strange: of the documents with questions, the share with invented names and unknown things. stopped: the share of
     their stories that stop before the end, so that things are in all the places where they can be. told: of the
     documents without either, the share whose stories are learned; all others are only read.
-    questions: how many there are about each document's stories, as far as they have answers.
+    scenes: the share of scenes among the stories. questions: how many there are about each document's stories, as far
+    as they have answers.
     gaps: by kind, how rare its questions are: see `ask`.
     """
 
@@ -53,6 +56,7 @@ class Mix:
     strange: float = 0.6
     stopped: float = 0.4
     told: float = 0.6
+    scenes: float = 0
     questions: int = 8
     gaps: Mapping[str, int] = field(default_factory=lambda: {"where": 1, "unsaid": 4})
 
@@ -74,23 +78,26 @@ def document(split: str, index: int, mix: Mix) -> Document:
     return _questions(words, random, split, mix, 1)
 
 
-def question_prompt(story: str, question: str) -> str:
+def question_prompt(story: str, question: str, gap: str = _GAPS[0]) -> str:
     """What the user says who asks about a story."""
-    return f"{story}\n\n{question}"
+    return f"{story}{gap}{question}"
 
 
 def tell_several(
-    words: Lexicon, random: Random, count: int, recast: Callable[[Entity], Entity] | None = None
+    words: Lexicon, random: Random, count: int, recast: Callable[[Entity], Entity] | None = None, scenes: float = 0
 ) -> list[Story]:
     """Up to this many stories that have nobody and nothing in common; fewer if the words do not suffice.
 
-    recast: as in `tell`.
+    recast: as in `tell`. scenes: the share of scenes among them.
     """
     stories: list[Story] = []
     for _ in range(count):
         taken = [entity for story in stories for entity in story.cast.values()]
         try:
-            stories.append(tell(words, random, Wish(short=random.random() < _SHORT), taken, recast))
+            if random.random() < scenes:
+                stories.append(scene(words, random, taken, furnished(words, random, recast)))
+            else:
+                stories.append(tell(words, random, Wish(short=random.random() < _SHORT), taken, recast))
         except ValueError:
             if not stories:
                 raise
@@ -139,16 +146,17 @@ def _questions(words: Lexicon, random: Random, split: str, mix: Mix, count: int)
     unknown = split == "test" or random.random() < mix.strange
     recast = strange(words, random, split) if unknown else None
     stories = [
-        story.until(random.randint(min(4, len(story.lines)), len(story.lines) - 1))
+        story.until(random.randint(min(4, len(story.lines) - 1), len(story.lines) - 1))
         if random.random() < mix.stopped
         else story
-        for story in tell_several(words, random, count, recast)
+        for story in tell_several(words, random, count, recast, mix.scenes)
     ]
     whole = not unknown and all(story.ended for story in stories)
     weight = float(whole and random.random() < mix.told)
+    gap = random.choice([_GAPS[0], random.choice([*_GAPS, words.space])])
     text, pieces = words.space.join(story.text for story in stories), list[tuple[str, float]]()
     for i, question in enumerate(ask(stories, random, mix.questions, gaps=mix.gaps, recast=recast)):
-        told, said = (text, question_prompt("", question.text)) if i == 0 else ("", question.text)
+        told, said = (text, question_prompt("", question.text, gap)) if i == 0 else ("", question.text)
         pieces += _turn([(told, weight), (said, 0)], (question.answer, 6))
     return Document(pieces, _subjects(stories))
 

@@ -51,7 +51,7 @@ class Forms:
         """The ways to read this form of anybody or anything, though its words may contradict each other."""
         key = (place, sort, form, capital)
         if key not in self._words:
-            group = self._lexicon.everything(sort)
+            group = sort
             patterns = [*self._lexicon.patterns(sort, form)]
             if sort == "thing":  # "the blue ball" for "the ball"
                 look = f"{{look}}{self._lexicon.space}{{noun}}"
@@ -76,7 +76,7 @@ class Forms:
     ) -> tuple[Entity, tuple[Mismatch, ...]]:
         """Somebody or something with these words, and why they do not fit into this group."""
         sort = self._lexicon.sort(group)
-        every = self._lexicon.everything(sort)
+        every = sort
         complete = self._lexicon.complete(group, words) or self._lexicon.complete(every, words)
         if complete is None:  # such as a boy with a girl's name: the kind decides
             kind = self._lexicon.complete(every, {"kind": words["kind"]}) if "kind" in words else None
@@ -102,11 +102,11 @@ class Forms:
     ) -> tuple[Entity, tuple[Mismatch, ...]] | None:
         """Somebody with more words than those known, and the mismatch that they do not go together; None if they do."""
         merged = {**known.words, **words}
-        if merged == known.words or self._lexicon.complete(self._lexicon.everything(known.sort), merged):
+        if merged == known.words or self._lexicon.complete(known.sort, merged):
             return None
         pronouns = any(self._is_pronoun(word) for word in known.words)
         base = {word: value for word, value in merged.items() if not self._is_pronoun(word)}
-        entity, mismatches = self.misfit(self._lexicon.everything(known.sort), base, others)
+        entity, mismatches = self.misfit(known.sort, base, others)
         if mismatches[0][0] == "contradiction":
             mismatches = (
                 ("wrong-pronoun" if pronouns else "contradiction", f"{self.said(entity)} is {entity['gender']}"),

@@ -85,7 +85,14 @@ class Entity:
 class Lexicon:
     """One language's words, forms and plots."""
 
-    def __init__(self, language: str, words: Mapping[str, Any], rules: Mapping[str, Any], plots: Mapping[str, Any]):
+    def __init__(
+        self,
+        language: str,
+        words: Mapping[str, Any],
+        rules: Mapping[str, Any],
+        plots: Mapping[str, Any],
+        scenes: Mapping[str, Any],
+    ):
         self.language = language
         self.space = " " if language == "english" else ""
         self.questions: dict[str, Any] = rules.get("questions", {})
@@ -103,30 +110,23 @@ class Lexicon:
         self.lexemes = list(_lexemes(words))
         self.strange: dict[str, list[str]] = {key: words_of(value) for key, value in words.get("strange", {}).items()}
         self._groups: dict[str, tuple[Lexeme, ...]] = {}
-        groups = {
-            sort: sorted({each for lexeme in self.lexemes if lexeme.sort == sort for each in lexeme.groups})
-            for sort in SORTS
-        }
-        self._everything = {sort: "|".join(names) for sort, names in groups.items()}
         self._articles = {word: a for a, some in words.get("articles", {}).items() for word in words_of(some)}
         self.notation = Notation(rules["rules"], rules["phrases"])
         self.plots: dict[str, Plot] = {name: self.notation.plot(name, plot) for name, plot in plots.items()}
+        self.scenes = [self.notation.plot(name, scene) for name, scene in scenes.items() if name != "looks"]
+        self.spot_looks = words_of(scenes.get("looks", []))  # in scenes
 
     def group(self, group: str) -> tuple[Lexeme, ...]:
-        """Everything of a group, or of several: "toy|hat". Raises ValueError if there is no such group."""
+        """Everything of a group, or of several: "toy|hat"; of a sort: "thing". Raises ValueError if there is none."""
         if group not in self._groups:
             groups = set(group.split("|"))
-            found = tuple(lexeme for lexeme in self.lexemes if groups & lexeme.groups)
-            if missing := groups - {each for lexeme in found for each in lexeme.groups}:
+            found = tuple(lexeme for lexeme in self.lexemes if groups & {lexeme.sort, *lexeme.groups})
+            if missing := groups - {each for lexeme in found for each in (lexeme.sort, *lexeme.groups)}:
                 raise ValueError(f"expected a group of words.toml, got {sorted(missing)[0]!r}")
             if len({lexeme.sort for lexeme in found}) > 1:
                 raise ValueError(f"expected groups of one sort, got {group!r}")
             self._groups[group] = found
         return self._groups[group]
-
-    def everything(self, sort: str) -> str:
-        """All groups of a sort, as one group."""
-        return self._everything[sort]
 
     def sort(self, group: str) -> str:
         """person, thing, spot or place."""
@@ -259,7 +259,7 @@ def lexicon(language: str) -> Lexicon:
     """The words and plots of "english" or "japanese". Raises ValueError for another language, or a faulty plot."""
     if language not in LANGUAGES:
         raise ValueError(f"expected one of {LANGUAGES}, got {language!r}")
-    return Lexicon(language, *(_file(language, name) for name in ("words", "rules", "plots")))
+    return Lexicon(language, *(_file(language, name) for name in ("words", "rules", "plots", "scenes")))
 
 
 def _file(language: str, name: str) -> dict[str, Any]:

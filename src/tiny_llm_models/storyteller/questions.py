@@ -124,7 +124,7 @@ def _about_thing(story: Story, role: str, random: Random) -> Iterator[_Option]:
 def _about_nobody(stories: Sequence[Story], random: Random, recast: Callable[[Entity], Entity]) -> Iterator[_Option]:
     """Questions about somebody and something that are in none of the stories."""
     lexicon, taken = stories[0].lexicon, [entity for story in stories for entity in story.cast.values()]
-    thing, person = (recast(lexicon.draw(lexicon.everything(sort), random, taken)) for sort in ("thing", "person"))
+    thing, person = (recast(lexicon.draw(sort, random, taken)) for sort in ("thing", "person"))
     yield _Option(random.choice(("where", "holder", "first", "colour")), {"thing": thing}, answered=False)
     if person["name"]:
         yield _Option("person", {"who": person}, answered=False)

@@ -13,7 +13,7 @@ from .story import Naming, Story, TextLine, starts_sentence
 from .wishes import Wish, fitting
 from .world import World
 
-__all__ = ["say", "tell"]
+__all__ = ["say", "scene", "tell"]
 
 _OPTIONAL = 0.6  # the share of optional lines that are told
 _PRONOUNS = 0.7  # the share of pronouns and dropped subjects where both are clear
@@ -46,6 +46,18 @@ def tell(
         if complete := [story for story in stories if wished.keys() <= story.cast.keys()]:
             return min(complete, key=lambda story: len(story.text))
     raise ValueError(f"expected a wish that a plot can fulfil, got {wish}")
+
+
+def scene(lexicon: Lexicon, random: Random, taken: Iterable[Entity], recast: Callable[[Entity], Entity]) -> Story:
+    """Tell a few plain sentences of scenes.toml. The arguments are those of `tell`.
+
+    Raises ValueError if there is nobody and nothing left.
+    """
+    plot = random.choice(lexicon.scenes)
+    if (cast := _cast(lexicon, plot, random, {}, list(taken))) is None:
+        raise NobodyLeftError("expected somebody who is in no story yet, but there is nobody left")
+    cast = {role: recast(entity) for role, entity in cast.items()}
+    return _Teller(lexicon, random, cast, short=False).story(plot)
 
 
 def say(lexicon: Lexicon, cast: Mapping[str, Entity], *lines: Line) -> list[str]:

@@ -78,9 +78,16 @@ RECIPES = {
 # The documents get longer: single stories first; then several stories that fill the context, with questions beyond it,
 # since all of a document's questions share the work on its stories. Last, both, with more of the questions that are
 # still difficult, until the learning rate has fallen to nothing.
-_NEAR = Mix(long=0, told=0, questions=10)
-_FAR = Mix(long=0.7, stories=6, told=0, questions=24)
-_BOTH = Mix(long=0.3, stories=6, told=0, questions=24, gaps={"where": 1, "content": 1, "unsaid": 3, "colour": 3})
+_NEAR = Mix(long=0, told=0, scenes=0.3, questions=10)
+_FAR = Mix(long=0.7, stories=6, told=0, scenes=0.2, questions=24)
+_BOTH = Mix(
+    long=0.3,
+    stories=6,
+    told=0,
+    scenes=0.2,
+    questions=24,
+    gaps={"where": 1, "content": 1, "unsaid": 3, "colour": 3},
+)
 _ASKED = replace(_BOTH, long=0.2, shares={"story": 0, "request": 0.65, "talk": 0.01})
 STAGES = (
     Stage(300_000, 0.3, _NEAR, respelled=0.5, context=CONTEXT, batch_tokens=8192, rate=1),
