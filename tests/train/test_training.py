@@ -289,11 +289,18 @@ def test_a_model_that_tells_nothing_right_learns_nothing_from_itself(work: Path)
 
 def test_settings_with_few_faults_and_much_variety_are_chosen():
     tried = [
-        {"temperature": 0.5, "min_p": 0.0, "without faults": 0.99, "bigrams": 0.7},
-        {"temperature": 0.7, "min_p": 0.0, "without faults": 0.985, "bigrams": 0.8},
-        {"temperature": 1.0, "min_p": 0.0, "without faults": 0.9, "bigrams": 0.9},
+        {"temperature": 0.5, "min_p": 0.0, "without faults": 0.99, "bigrams": 0.7, "most plot": 0.2},
+        {"temperature": 0.7, "min_p": 0.0, "without faults": 0.985, "bigrams": 0.8, "most plot": 0.2},
+        {"temperature": 1.0, "min_p": 0.0, "without faults": 0.9, "bigrams": 0.9, "most plot": 0.2},
     ]
     assert best_settings(tried) == {"temperature": 0.7, "min_p": 0.0}
+
+
+def test_settings_with_which_one_plot_is_told_again_and_again_are_the_last_resort():
+    often = {"temperature": 0.5, "min_p": 0.2, "without faults": 0.99, "bigrams": 0.8, "most plot": 0.4}
+    varied = {"temperature": 1.0, "min_p": 0.1, "without faults": 0.95, "bigrams": 0.8, "most plot": 0.15}
+    assert best_settings([often, varied]) == {"temperature": 1.0, "min_p": 0.1}
+    assert best_settings([often]) == {"temperature": 0.5, "min_p": 0.2}
 
 
 def test_a_checkpoint_without_settings_uses_the_usual_ones(work: Path, tmp_path: Path):

@@ -20,7 +20,7 @@ from ..storyteller.requests import fulfils, request
 from .answers import share
 from .sampling import Sampler, Settings
 
-__all__ = ["Told", "copies", "distinct", "openings", "report", "requests", "tell_stories"]
+__all__ = ["Told", "copies", "distinct", "free_prompts", "openings", "report", "requests", "tell_stories"]
 
 TALE = {"english": "Once upon a time", "japanese": "むかしむかし"}
 LIMIT = 400  # tokens
@@ -51,9 +51,9 @@ def openings(words: Lexicon, count: int, split: str = "test") -> list[str]:
     return list(found)
 
 
-def free_prompts(words: Lexicon, count: int) -> list[str]:
-    """How free stories begin: half of them as all tales do, half with an opening of a held-out story."""
-    return [TALE[words.language]] * (count - count // 2) + openings(words, count // 2)
+def free_prompts(words: Lexicon, count: int, split: str = "test") -> list[str]:
+    """How free stories begin: half of them as all tales do, half with one of the `openings`."""
+    return [TALE[words.language]] * (count - count // 2) + openings(words, count // 2, split)
 
 
 def tell_stories(sampler: Sampler, words: Lexicon, prompts: Sequence[str], settings: Settings, seed: int) -> list[Told]:

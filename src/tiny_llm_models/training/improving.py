@@ -20,25 +20,27 @@ __all__ = ["best_settings", "try_settings", "write_own_stories"]
 
 TEMPERATURES, MIN_PS = (0.5, 0.7, 0.85, 1.0), (0.0, 0.05, 0.1, 0.2)
 _AS_GOOD = 0.01  # below the best share of faultless stories, for stories that differ more from each other
+_USUAL = 0.2  # the share of free stories that one plot should not exceed
 _SEED = 2  # not that of the evaluation
 _WIDE = Settings(1.0, min_p=0.02)  # for stories to learn from: the checker sorts them out
 
 
 def try_settings(folder: Path, stories: int, report: Callable[[str], Any]) -> list[dict[str, Any]]:
-    """For each setting of the grid, the share of faultless stories, and how much these differ.
+    """For each setting of the grid, the share of faultless stories, and how much the stories differ.
 
     stories: how many of each language, from the same prompts each time.
     """
     sampler, tried = Sampler(folder), list[dict[str, Any]]()
     for temperature, min_p in product(TEMPERATURES, MIN_PS):
         report(f"temperature {temperature}, min-p {min_p}")
-        right, bigrams = list[bool](), list[float]()
+        right, bigrams, plots = list[bool](), list[float](), list[float]()
         for language in LANGUAGES:
             words = lexicon(language)
-            prompts = [freedom.TALE[language]] * stories
+            prompts = freedom.free_prompts(words, stories, "train")
             told = freedom.tell_stories(sampler, words, prompts, Settings(temperature, min_p), _SEED)
             right += [each.right for each in told]
             bigrams.append(freedom.distinct([sampler.tokenizer.encode(each.text).ids for each in told]))
+            plots += freedom.report(told)["plots"].values()
         tried.append(
             {
                 "temperature": temperature,
@@ -46,15 +48,20 @@ def try_settings(folder: Path, stories: int, report: Callable[[str], Any]) -> li
                 "stories": len(right),
                 "without faults": share(right),
                 "bigrams": round(sum(bigrams) / len(bigrams), 4),
+                "most plot": max(plots, default=1.0),
             }
         )
     return tried
 
 
 def best_settings(tried: list[dict[str, Any]]) -> dict[str, float]:
-    """Of the settings with about the fewest faults, the one whose stories differ most."""
-    best = max(each["without faults"] for each in tried)
-    good = [each for each in tried if each["without faults"] >= best - _AS_GOOD]
+    """Of the settings with about the fewest faults, the one whose stories differ most.
+
+    Settings at which one plot is too frequent come into question only if there are no others.
+    """
+    varied = [each for each in tried if each["most plot"] <= _USUAL] or tried
+    best = max(each["without faults"] for each in varied)
+    good = [each for each in varied if each["without faults"] >= best - _AS_GOOD]
     chosen = max(good, key=lambda each: each["bigrams"])
     return {key: chosen[key] for key in ("temperature", "min_p")}
 
@@ -68,7 +75,6 @@ def write_own_stories(folder: Path, path: Path, stories: int, report: Callable[[
     for language in LANGUAGES:
         report(f"own stories, {language}")
         words = lexicon(language)
-        prompts = [freedom.TALE[language]] * (stories // 2) + freedom.openings(words, stories // 2, "train")
-        told = freedom.tell_stories(sampler, words, prompts, _WIDE, _SEED)
+        told = freedom.tell_stories(sampler, words, freedom.free_prompts(words, stories, "train"), _WIDE, _SEED)
         kept += [Document([(each.text + END, 1)], []) for each in told if each.right]
     write_shard(path, kept, Encoder(sampler.tokenizer, 0), "own stories")
