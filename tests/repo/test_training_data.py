@@ -116,18 +116,18 @@ def test_pieces_are_encoded_as_in_the_whole_text(tokenizer: Tokenizer):
         each = document("train", index, Mix(long=0.3))
         ids, weights = encoder.encode(each, Random(index))
         assert ids == tokenizer.encode(each.text).ids
-        assert set(weights) - {8} == {weight for _, weight in each.pieces} - {8}
+        assert set(weights) - {6} == {weight for _, weight in each.pieces} - {6}
 
 
-def test_a_story_weighs_more_where_it_has_what_was_asked_for(tokenizer: Tokenizer):
-    encoder, found = Encoder(tokenizer, respelled=0), set[str]()
-    for index in range(100):
-        each = document("train", index, Mix(shares={"request": 1}))
+@pytest.mark.parametrize("kind", ["story", "request"])
+def test_a_story_weighs_more_where_it_names_somebody_or_something(tokenizer: Tokenizer, kind: str):
+    encoder = Encoder(tokenizer, respelled=0)
+    for index in range(50):
+        each = document("train", index, Mix(shares={kind: 1}))
         ids, weights = encoder.encode(each, Random(index))
-        heavy = {tokenizer.decode([token]).strip() for token, weight in zip(ids, weights, strict=True) if weight == 8}
+        heavy = {tokenizer.decode([token]).strip() for token, weight in zip(ids, weights, strict=True) if weight == 6}
         assert heavy <= set(each.named)
-        found |= heavy
-    assert len(found) > 30
+        assert len(heavy) > 3, each.text
 
 
 def test_made_up_words_are_of_their_language(tokenizer: Tokenizer):
@@ -140,7 +140,7 @@ def test_made_up_words_are_of_their_language(tokenizer: Tokenizer):
 
 def test_only_documents_with_questions_are_respelled(tokenizer: Tokenizer):
     encoder, respelled = Encoder(tokenizer, respelled=1), 0
-    for index in range(60):
+    for index in range(80):
         each = training_document(STAGE, index)
         ids, weights = encoder.encode(each, Random(index))
         changed = ids != tokenizer.encode(each.text).ids

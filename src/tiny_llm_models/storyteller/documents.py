@@ -29,7 +29,7 @@ class Document:
 
     pieces: list[tuple[str, float]]
     subjects: list[str]  # names and nouns that questions ask for; without questions, none
-    named: list[str] = field(default_factory=list)  # the words that a request wants in the story
+    named: list[str] = field(default_factory=list)  # the words for who and what a told story is about
 
     @property
     def text(self) -> str:
@@ -69,7 +69,8 @@ def document(split: str, index: int, mix: Mix) -> Document:
         return _questions(words, random, split, mix, random.randint(2, mix.stories))
     kind = random.choices([*mix.shares, "questions"], [*mix.shares.values(), 1 - sum(mix.shares.values())])[0]
     if kind == "story":
-        return Document([(_story(words, random).text + END, 1)], [])
+        story = _story(words, random)
+        return Document([(story.text + END, 1)], [], _named(story))
     if kind == "talk":
         said, answer = random.choice(words.chat["talk"])
         return Document(_turn([(said, 0)], (answer, 1)), [])
@@ -125,13 +126,19 @@ def _turn(said: list[tuple[str, float]], *answer: tuple[str, float]) -> list[tup
 def _request(words: Lexicon, random: Random, mix: Mix) -> Document:
     """A request, the story, and in half of them questions about it."""
     asked = request(words, random)
-    story, wish = asked.story, asked.wish
+    story = asked.story
     opening = _opening(story)
     pieces = _turn([(asked.text, 0)], (opening, 5), (story.text.removeprefix(opening), 1))
     if random.random() < 0.5:
         for question in ask([story], random, random.randint(1, 4), gaps=mix.gaps):
             pieces += _turn([(question.text, 0)], (question.answer, 4))
-    return Document(pieces, [], " ".join([wish.kind, wish.thing, wish.thing_look, wish.place]).split())
+    return Document(pieces, [], _named(story))
+
+
+def _named(story: Story) -> list[str]:
+    """The names, nouns and looks of all that a story has: where these are right, the rest of it mostly is."""
+    entities = story.cast.values()
+    return " ".join(entity[word] for entity in entities for word in ("name", "kind", "look", "noun")).split()
 
 
 def _opening(story: Story) -> str:

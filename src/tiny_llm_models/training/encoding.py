@@ -16,7 +16,7 @@ __all__ = ["Encoder"]
 
 _RANDOM_SHARE, _MADE_UP_SHARE, _CUT_SHARE = 0.2, 0.5, 0.2  # of names and things in a document that is respelled
 _CUT_MERGES = (0.05, 0.1, 0.2, 0.4)
-_NAMED = 8  # the weight of a word that a request names, where the story has it
+_NAMED = 6  # the weight of a word for who or what a told story is about
 _VOWELS = [*"aeiou", "ai", "ea", "ee", "oa", "oo"]
 _CONSONANTS = [
     *"bcdfghjklmnprstvwy",

@@ -27,7 +27,7 @@ __all__ = ["Figures", "Part", "Trainer", "joined_logs"]
 # per second, and the machine
 Figures: TypeAlias = dict[str, Any]
 
-_TOLD = 2  # the greatest weight of the tokens of a story, but for the words that a request names
+_TOLD = 2  # the greatest weight of the tokens of a story, but for the words for who and what it is about
 _SAVE_SECONDS = 120
 _LOG_STEPS = 20
 _WORTH_COMPILING = 300  # steps; it takes half a minute
