@@ -111,6 +111,7 @@ def defaults(name: Name, work: Work = WORK, out: Out = OUT, stories: int = 100, 
         with console.status(name) as status:
             tried = try_settings(folder, 2 if smoke else stories, lambda text: status.update(f"{name}: {text}"))
         found = {"weights": weights_of(folder), "tried": tried}
+        file.parent.mkdir(exist_ok=True)
         write_json(file, found)
     write_defaults(folder, best_settings(found["tried"]))
     console.print(f"{name}: {best_settings(found['tried'])}")
