@@ -69,11 +69,12 @@ _AGREEMENT = {"agreement": ("greedy choice agrees with `story`", "貪欲な選�
 _HISTORY = {
     "story": (
         " The weights in this folder came about while the recipe was still changing: the first 22,181 steps had no "
-        "scenes, no made-up words and no extra weight for the words of a request. Three more stages like the last one "
-        "followed, with all of these. The command below follows the recipe as it is now.",
+        "scenes, no made-up words and no extra weight for names and things. Four more stages like the last one "
+        "followed, with all of these, and the weights are the average of those after the last three. The command below "
+        "follows the recipe as it is now.",
         "なお、このフォルダーの重みは、レシピを改良しながら作ったものです。最初の22,181ステップには、場面を描いた文書、でたらめな語、"
-        "リクエストの語への重み付けがありませんでした。そのあと、これらを加え、最後の段階と同じ訓練を3回行いました。"
-        "以下のコマンドは、現在のレシピどおりに訓練します。",
+        "名前や物の語への重み付けがありませんでした。そのあと、これらを加え、最後の段階と同じ訓練を4回行い、"
+        "最後の3回の終わりの重みを平均しました。以下のコマンドは、現在のレシピどおりに訓練します。",
     )
 }
 

@@ -16,25 +16,21 @@ import numpy as np
 from tokenizers import Tokenizer
 
 from ..hf_format import END
-from ..storyteller import LANGUAGES, Wish, lexicon, tell
-from ..storyteller.documents import Document, document
+from ..storyteller.documents import Document, Mix, document
 from .encoding import Encoder
 from .recipes import Stage
 
 __all__ = ["Batch", "Corpus", "shards", "training_document", "write_shard", "write_shards"]
 
 _SHARD = 2000  # documents
-_SHORT = 0.2  # of the documents that are only a story, the share of short ones
+_STORY = Mix(shares={"story": 1})
 _WINDOW = 1000  # documents among which those of one length find together
 
 
 def training_document(stage: Stage, index: int) -> Document:
     """The training document of this number: of this stage's mix, or only a story."""
-    random = Random(f"train story {index}")
-    if random.random() < stage.stories:
-        words, short = lexicon(LANGUAGES[index % len(LANGUAGES)]), random.random() < _SHORT
-        return Document([(tell(words, random, Wish(short=short)).text + END, 1)], [])
-    return document("train", index, stage.mix)
+    is_story = Random(f"train story {index}").random() < stage.stories
+    return document("train", index, _STORY if is_story else stage.mix)
 
 
 @dataclass(frozen=True)
