@@ -39,7 +39,7 @@ if find_spec("tiny_llm_ref") is None:  # an instructor withheld it
 DEFAULT_IMPL = next(iter(PACKAGES))
 _OPTIONS = {"temperature": "--temp"}  # where they are not named as the argument is
 COURSE_SAMPLING = {"temperature": 0.7, "top_k": 0, "top_p": 1.0, "min_p": 0.0, "repetition_penalty": 1.0}
-MAX_TOKENS, MAX_TOKENS_THINKING = 200, 4096  # where --max-tokens is left out
+MAX_TOKENS, MAX_TOKENS_THINKING = 400, 4096  # where --max-tokens is left out
 
 
 def package_of(impl: str) -> str:

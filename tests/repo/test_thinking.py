@@ -115,7 +115,7 @@ def test_thinking_has_more_tokens_by_default(made: Maker, monkeypatch: pytest.Mo
     for options in ([], ["--think"], ["--raw"], ["--think", "--max-tokens", "7"]):
         ask(made(SWITCHED), *options)
     ask(made(ALWAYS))
-    assert found == [200, 4096, 200, 7, 4096]
+    assert found == [400, 4096, 400, 7, 4096]
 
 
 def test_stop_strings_are_the_answers(made: Maker) -> None:
