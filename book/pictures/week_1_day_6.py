@@ -38,7 +38,7 @@ def tokens() -> str:
     """An SVG of some texts: their characters, their bytes, and the tokens of `story`."""
     _, tokenizer = load("story")
     cells, x = [], 10
-    for text in ("鍵", "錠", "しず"):
+    for text in ("鍵", "針", "かぜ"):
         ids = tokenizer.encode(text)
         sizes = [len(token) for token in tokenizer.convert_ids_to_tokens(ids)]
         cells += _row(x, 10, [(letter, len(letter.encode())) for letter in text], GREY, 26)

@@ -7,7 +7,7 @@ _, tokenizer = load("story")
 
 detokenizer = StreamingDetokenizer(tokenizer)
 print("token  alone   returned")
-for token in tokenizer.encode("しずかに錠と🗝"):
+for token in tokenizer.encode("かぜと針と🗝"):
     print(f"{token:5}  {tokenizer.decode([token])!r:6} {detokenizer.add(token)!r}")
 print(f"{'end':>5}  {'':6} {detokenizer.finish()!r}")
 

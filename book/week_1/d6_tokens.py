@@ -16,7 +16,7 @@ def split(text: str) -> str:
     return " | ".join(pieces)
 
 
-for text in (" key", "key", "鍵", "錠", "しず", "🗝"):
+for text in (" key", " keys", "鍵", "針", "かぜ", "🗝"):
     tokens = tokenizer.encode(text)
     print(f"{len(text.encode())} bytes in {len(tokens)} token{'s' * (len(tokens) > 1)}: {text!r} = {split(text)}")
 
