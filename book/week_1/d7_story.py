@@ -12,7 +12,7 @@ FILTERS = {
     "min-p 0.1": lambda x: apply_min_p(x, 0.1),
 }
 
-print(f"{'the text so far':42} likeliest    prob", " ".join(f"{name:>9}" for name in FILTERS))
+print(f"{'the text so far':42} likeliest     prob", " ".join(f"{name:>9}" for name in FILTERS))
 for text in (
     "Once upon a",
     "Once upon a time, there was a girl",
@@ -25,4 +25,4 @@ for text in (
     probs = mx.softmax(logits, axis=-1)
     kept = [mx.isfinite(keep(logits)).sum().item() for keep in FILTERS.values()]
     likeliest = tokenizer.decode([probs.argmax().item()])
-    print(f"{text:42} {likeliest!r:10} {probs.max().item():6.3f}", " ".join(f"{count:9}" for count in kept))
+    print(f"{text:42} {likeliest!r:11} {probs.max().item():6.3f}", " ".join(f"{count:9}" for count in kept))
