@@ -15,10 +15,10 @@ engine = Engine(model, Scheduler(cache, max_running=2))
 ARRIVALS = {  # step -> name, prompt, how its tokens are chosen and what ends it
     0: [("a", "Once upon a time", SamplingParams(max_tokens=4))],
     1: [
-        ("b", "Mia had a red key. She hid the key in", SamplingParams(stop=["."])),
-        ("c", "Tom has a", SamplingParams(max_tokens=3, temperature=0.8, seed=1)),
+        ("b", "Mia was afraid of the dark. She told", SamplingParams(stop=["."])),
+        ("c", "Tom had a", SamplingParams(max_tokens=3, temperature=0.8, seed=1)),
     ],
-    3: [("d", "The dog saw a", SamplingParams(max_tokens=5))],
+    3: [("d", "The dog found a", SamplingParams(max_tokens=5))],
 }
 
 print("step   waiting   rows: request x tokens   what each got")

@@ -34,7 +34,7 @@ class Printed:
 
 engine = Engine(model, PreemptingScheduler(cache, 4, token_budget=16), [Printed()], is_checked=True)
 requests = [
-    Request("a", tokenizer.encode("Mia had a red key. One day"), SamplingParams(10)),
+    Request("a", tokenizer.encode("Mia had a little red key. One day"), SamplingParams(10)),
     Request("b", tokenizer.encode("Tom was in"), SamplingParams(13, temperature=0.6, seed=1)),
     Request("c", tokenizer.encode("The old box"), SamplingParams(10, temperature=0.6, seed=2)),
 ]

@@ -42,7 +42,7 @@ async def client(engine, name, patience):
 async def main():
     engine = AsyncEngine(make_engine, max_requests=3)
     await engine.start()
-    patience = {"Mia": None, "Cora": 10, "Lily": None}
+    patience = {"Mia": None, "Cora": 10, "Nina": None}
     for line in await asyncio.gather(*(client(engine, *each) for each in patience.items())):
         print(line)
     print("still served:", await engine.call(lambda engine: len(list(engine.scheduler))))
