@@ -16,7 +16,7 @@ model, tokenizer = load("story-draft", mx.float32)
 STORY = "Mia had a red key. She hid the key in the old box. Tom found a blue ball, and put the ball under the bed. "
 PROMPTS = {
     "a": tokenizer.encode("Tom had a blue ball. One day"),
-    "b": tokenizer.encode("Mia went to the river."),
+    "b": tokenizer.encode("Mia went back to the river."),
     "c": tokenizer.encode("The old box was red."),
     "long": tokenizer.encode(32 * STORY)[:900],
 }
