@@ -19,7 +19,7 @@ from playwright.sync_api import Browser, expect
 
 ROOT = Path(__file__).resolve().parent.parent
 IMAGES = ROOT / "book" / "week_3" / "images"
-MESSAGE = "Tell me a short story about a little boat."
+MESSAGE = "Tell me a short story about a lively girl."
 sys.path.append(str(ROOT / "tests" / "repo"))
 
 from test_serve import Running, running  # noqa: E402
