@@ -51,8 +51,8 @@ CASES: dict[str, dict[str, Any]] = {
     "one token more": {"prompt": ONCE, "max_tokens": 1},
     "a long text": {"prompt": LONG, "max_tokens": 24},
     "not in English": {"prompt": "むかしむかし", "max_tokens": 24},
-    "a text that is over": {"prompt": "Noramric had learned that sharing makes everyone happy.", "max_tokens": 12},
-    "stop: some tokens": {"prompt": ONCE, "max_tokens": 30, "stop": " Norus liked"},
+    "a text that is over": {"prompt": "They both laughed so loud that they forgot the dark.", "max_tokens": 12},
+    "stop: some tokens": {"prompt": ONCE, "max_tokens": 30, "stop": " squirrel named"},
     "stop: one of two": {"prompt": ONCE, "max_tokens": 30, "stop": ["dragon", "."]},
     "stop: never": {"prompt": ONCE, "max_tokens": 10, "stop": ["dragon"]},
     "a chat": {"messages": TELL, "max_tokens": 24},
@@ -176,7 +176,7 @@ def test_the_same_answer(both: tuple[Server, Server], name: str, stream: bool) -
     assert_same(ours, peer, "stop" in CASES[name])
 
 
-@pytest.mark.parametrize("stop", ["named", "a boy named", "with a b"])
+@pytest.mark.parametrize("stop", ["named", "a curious squirrel named", "there was a cur"])
 def test_a_stop_string_that_ends_or_begins_within_a_token(both: tuple[Server, Server], stop: str) -> None:
     ours, peer = both
     asked = {"prompt": ONCE, "max_tokens": 30}
