@@ -9,6 +9,7 @@ import subprocess
 import tempfile
 from collections import Counter
 from contextlib import suppress
+from pathlib import Path
 from time import monotonic
 from typing import Any
 
@@ -29,10 +30,11 @@ _USUAL = (0, 1, 5)  # exit codes: all tests passed, some failed, there were none
 class PytestProcess:
     """A running pytest.
 
-    command: its words, to which the option that names the pipe is added.
+    command: its words, to which the option that names the pipe is added. folder: the one it runs in, from which Python
+    imports before all others. None: the current one.
     """
 
-    def __init__(self, command: list[str]):
+    def __init__(self, command: list[str], folder: Path | None = None):
         self.descriptor, write = os.pipe()
         self.heard = monotonic()  # when the last event came
         self.left: Counter[str] | None = None  # how many tests of each task it has still to run, once it knows
@@ -49,6 +51,7 @@ class PytestProcess:
                 pass_fds=[write],
                 stdout=self._output,
                 stderr=self._output,
+                cwd=folder,
                 start_new_session=True,
             )
         finally:

@@ -161,12 +161,14 @@ def run_tests(
     deadline: float = math.inf,
     stop: threading.Event | None = None,
     jobs: int = 1,
+    folder: Path | None = None,
 ) -> Run:
     """Run tests in up to `jobs` processes, each with a share of the files.
 
     on_event: gets the run so far, after each new event.
     time_limit: seconds that a test may take, compiling aside.
     deadline: seconds after which all processes are killed. Setting `stop` kills them at once.
+    folder: the one they run in. None: the current one.
     """
     run, start = Run(package), monotonic()
     files = files_of(days, tests)
@@ -175,7 +177,7 @@ def run_tests(
     try:
         for share in shares:
             command = [*pytest_command(share, package, arguments, tests), f"--time-limit={time_limit}"]
-            processes.append(PytestProcess(command))
+            processes.append(PytestProcess(command, folder))
         _listen(processes, run, on_event, time_limit + GRACE, start + deadline, stop)
     except TimeoutError as error:
         run.problem = str(error)

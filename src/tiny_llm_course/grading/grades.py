@@ -10,14 +10,16 @@ from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from ..build_ext import has_kernels
 from ..problems import CommandError
 from ..regions import code_files
 from ..runner import HIDDEN, Run, run_tests
-from ..syllabus import Day, Task, TaskId
+from ..syllabus import Day, Task, TaskId, select_task
 from ..workspace import ROOT, Workspace
 from .kernels import compile_submitted, is_taken
+from .plain import plain, plain_name
 from .submissions import Submission
 
 __all__ = ["SOLVED", "UNSOLVED", "Grade", "Limits", "TaskGrade", "grade_all"]
@@ -42,6 +44,17 @@ class TaskGrade:
     def points(self) -> int:
         return int(self.outcome == SOLVED)
 
+    def as_json(self) -> dict[str, Any]:
+        return vars(self) | {"task": str(self.task)}
+
+    @classmethod
+    def from_json(cls, entry: dict[str, Any]) -> TaskGrade:
+        texts = {key: plain(value) for key, value in entry.items() if isinstance(value, str)}
+        task = cls(**entry | texts | {"task": select_task(entry["task"]).id})
+        if task.outcome not in (SOLVED, FAILED, UNSOLVED):
+            raise ValueError(f"expected an outcome, got {task.outcome!r}")
+        return task
+
 
 @dataclass(frozen=True)
 class Grade:
@@ -55,6 +68,22 @@ class Grade:
     @property
     def points(self) -> int:
         return sum(task.points for task in self.tasks)
+
+    def as_json(self) -> dict[str, Any]:
+        return vars(self) | {"points": self.points, "tasks": [task.as_json() for task in self.tasks]}
+
+    @classmethod
+    def from_json(cls, entry: dict[str, Any]) -> Grade:
+        """What `as_json` made.
+
+        Raises:
+            ValueError: the entry is something else.
+        """
+        try:
+            tasks = tuple(map(TaskGrade.from_json, entry["tasks"]))
+            return cls(plain_name(entry["name"]), tasks, plain(entry["problem"]), float(entry["seconds"]))
+        except (KeyError, TypeError, AttributeError) as error:
+            raise ValueError(repr(error)) from error
 
 
 @dataclass(frozen=True)
@@ -80,7 +109,7 @@ def grade_all(
         if hidden is not None:
             _check_hidden(days, tests)
         waiting = {
-            pool.submit(_grade, submission, days, tests, limits, stop): number
+            pool.submit(_grade_safely, submission, days, tests, limits, stop): number
             for number, submission in enumerate(submissions)
         }
         grades: dict[int, Grade] = {}
@@ -111,7 +140,7 @@ def _tests(hidden: Path | None) -> Iterator[Path]:
 
 
 def _check_hidden(days: list[Day], tests: Path) -> None:
-    run = run_tests(days, "tiny_llm", ["--collect-only"], tests=tests)
+    run = run_tests(days, "tiny_llm", ["--collect-only"], tests=tests, folder=tests.parent)
     if run.problem:
         raise CommandError("grade_hidden_unreadable", reason=run.problem)
     if run.unmarked:
@@ -119,10 +148,18 @@ def _check_hidden(days: list[Day], tests: Path) -> None:
         raise CommandError("grade_hidden_unmarked", example=example, tests=", ".join(run.unmarked))
 
 
+def _grade_safely(submission: Submission, days: list[Day], tests: Path, limits: Limits, stop: threading.Event) -> Grade:
+    """Whatever goes wrong with a submission, the others are graded."""
+    problem = submission.problem
+    if not problem:
+        try:
+            return _grade(submission, days, tests, limits, stop)
+        except Exception as error:
+            problem = plain(f"could not be graded: {type(error).__name__}: {error}")
+    return Grade(submission.name, tuple(_not_tested(task) for day in days for task in day.tasks), problem)
+
+
 def _grade(submission: Submission, days: list[Day], tests: Path, limits: Limits, stop: threading.Event) -> Grade:
-    tasks = [task for day in days for task in day.tasks]
-    if submission.problem:
-        return Grade(submission.name, tuple(_not_tested(task) for task in tasks), submission.problem)
     with tempfile.TemporaryDirectory() as folder:
         _lay_out(submission, Path(folder) / "tiny_llm")
         if has_kernels(days):
@@ -136,8 +173,10 @@ def _grade(submission: Submission, days: list[Day], tests: Path, limits: Limits,
             tests=tests,
             deadline=limits.seconds,
             stop=stop,
+            folder=tests.parent,  # not the current one: a file called pytest.py may have been handed in there
         )
-    return Grade(submission.name, tuple(_task_grade(task, run) for task in tasks), run.problem, run.seconds)
+    tasks = tuple(_task_grade(task, run) for day in days for task in day.tasks)
+    return Grade(submission.name, tasks, "; ".join(filter(None, [submission.note, plain(run.problem)])), run.seconds)
 
 
 def _lay_out(submission: Submission, package: Path) -> None:
@@ -163,11 +202,11 @@ def _task_grade(task: Task, run: Run) -> TaskGrade:
         return TaskGrade(task.id, passed, total, SOLVED)
     first = next((result for result in results if result.outcome != "passed"), None)
     if first is None:
-        return TaskGrade(task.id, passed, total, FAILED, message=run.problem)
+        return TaskGrade(task.id, passed, total, FAILED, message=plain(run.problem))
     if first.outcome == "unsolved" and passed == 0:
-        return TaskGrade(task.id, passed, total, UNSOLVED, test=first.test, message=str(first.stub["message"]))
+        return TaskGrade(task.id, passed, total, UNSOLVED, test=first.test, message=plain(str(first.stub["message"])))
     named = run.named.get(task.id, "")
-    return TaskGrade(task.id, passed, total, FAILED, named, first.test, first.message, first.hidden)
+    return TaskGrade(task.id, passed, total, FAILED, named, first.test, plain(first.message), first.hidden)
 
 
 def _not_tested(task: Task) -> TaskGrade:

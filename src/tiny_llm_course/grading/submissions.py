@@ -1,131 +1,162 @@
-"""Finds submissions in folders and ZIP files. Of each only source files of the package are taken."""
+"""Finds submissions, as students and learning platforms pack them. Of each only the package's source is taken."""
 
 from __future__ import annotations
 
-import os
+import base64
+import hashlib
+import json
 import re
-import zipfile
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
-from functools import partial
-from pathlib import Path, PurePosixPath
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+from functools import cache
+from itertools import count
+from pathlib import Path
+
+from ..runner import processors
+from ..workspace import SRC
+from .archives import RefusedError, archive_stem, kind_of
+from .locate import known, listed
+from .plain import plain, plain_name
+from .take import MAX_BYTES
 
 __all__ = ["Submission", "find_submissions"]
 
-MAX_FILES, MAX_BYTES = 500, 20 * 2**20
-SOURCE = re.compile(r"([A-Za-z_]\w*/)*[A-Za-z_]\w*\.(py|cpp|h|metal)")
-IGNORED = frozenset({"__pycache__", "__MACOSX", "node_modules"})
-NO_PACKAGE = "expected a package tiny_llm, found none"
-PLACES = ("src/tiny_llm/", "tiny_llm/", "")  # of the package in a submission
-KNOWN = (
-    "attention.py",
-    "basics.py",
-    "layer_norm.py",
-    "generate.py",
-)  # files by which a package is known without its name
+TAKE = "tiny_llm_course.grading.take"
+SECONDS = 120  # after which a process that takes a package out of a hand-in is killed
+PLACES = ("src/tiny_llm", "tiny_llm")  # of the package in a folder that is one submission
+NOT_HANDED_IN = {  # what systems and editors leave in an instructor's folder
+    *(".DS_Store", "Thumbs.db", "desktop.ini", "__MACOSX", "__pycache__", "node_modules"),
+    *(".git", ".gitignore", ".gitkeep", ".venv", ".vscode", ".idea", ".ipynb_checkpoints", ".pytest_cache"),
+}
+TOO_LONG = "cannot be read: it takes too long"
+DAMAGED = "cannot be read: it may be damaged"
+EXPECTED = "expected a folder, a ZIP or tar archive, or a file of the package such as attention.py"
 
 
 @dataclass(frozen=True)
 class Submission:
     """A student's work."""
 
-    name: str
+    name: str  # on one line, without anything that could pass for something else
     files: dict[str, bytes] = field(default_factory=dict)  # path in the package tiny_llm -> content
     problem: str = ""  # why there are none
+    note: str = ""  # what was left out
+
+    @property
+    def digest(self) -> str:
+        """Of all that makes the grade. Who handed it in is no part of it."""
+        parts = [part for path in sorted(self.files) for part in (path.encode(), self.files[path])]
+        parts.append(self.note.encode())
+        return hashlib.sha256(b"".join(len(part).to_bytes(8, "big") + part for part in parts)).hexdigest()
 
 
-class _RefusedError(Exception):
-    """Why a folder or archive is not taken."""
+def find_submissions(paths: list[Path], apart_from: Path | None = None) -> list[Submission]:
+    """The submissions in some places: a folder that has the package at its top, an archive or a file is one; of any
+    other folder, each folder and archive in it, and all files that differ only in the name of the module.
+
+    apart_from: a file or folder that was not handed in.
+    """
+    with ThreadPoolExecutor(processors()) as pool:
+        found = [submission for path in paths for submission in _in(path.resolve(), apart_from, pool)]
+    return [replace(one, name=name) for one, name in zip(found, _unique([one.name for one in found]), strict=True)]
 
 
-def find_submissions(paths: list[Path]) -> list[Submission]:
-    """A submission for each ZIP, and for each folder that holds a package at its top; of any other folder, for each
-    folder and ZIP in it, wherever in that the package is."""
-    found = [submission for path in paths for submission in _in(path)]
-    names = [submission.name for submission in found]
-    return [
-        Submission(f"{s.name} ({names[:i].count(s.name) + 1})", s.files, s.problem) if names.count(s.name) > 1 else s
-        for i, s in enumerate(found)
-    ]
+def _unique(names: list[str]) -> Iterator[str]:
+    """Names that occur more than once get a number."""
+    taken = {name for name in names if names.count(name) == 1}
+    for name in names:
+        if names.count(name) > 1:
+            name = next(one for one in (f"{name} ({number})" for number in count(1)) if one not in taken)
+            taken.add(name)
+        yield name
 
 
-def _in(path: Path) -> Iterator[Submission]:
-    path = path.resolve()
-    here = any((path / f"{place}{known}").is_file() for place in PLACES for known in KNOWN)
-    children = [] if here or not path.is_dir() else sorted(filter(_may_be_submission, path.iterdir()))
-    for child in children or [path]:
-        yield _submission(child)
+def _in(path: Path, apart_from: Path | None, pool: ThreadPoolExecutor) -> Iterator[Submission]:
+    children = [] if not path.is_dir() or _is_one(path) else list(path.iterdir())
+    left_out = apart_from and apart_from.resolve()
+    handed_in = [child for child in children if child.name not in NOT_HANDED_IN and child != left_out]
+    by_student: dict[str, list[Path]] = {}
+    for entry in sorted(handed_in) or [path]:
+        match = _single(entry)
+        by_student.setdefault(match["student"] if match else f"/{entry.name}", []).append(entry)
+    yield from pool.map(_submission, by_student.values())
 
 
-def _may_be_submission(path: Path) -> bool:
-    if path.name.startswith(".") or path.name in IGNORED:
+def _is_one(folder: Path) -> bool:
+    """Whether a folder is one submission: its package is at the top. If the files themselves are, folders and archives
+    of others may not be next to them."""
+    if any((folder / place / file).is_file() for place in PLACES for file in known()):
+        return True
+    if not any((folder / file).is_file() for file in known()):
         return False
-    return path.is_dir() or path.suffix.lower() == ".zip"
+    others = (child for child in folder.iterdir() if child.is_dir() or archive_stem(child.name) is not None)
+    return {child.name for child in others} <= {"kernels", "serving", *NOT_HANDED_IN}
 
 
-def _submission(path: Path) -> Submission:
-    name, where = (path.name, "") if path.is_dir() else (path.stem, f"{path.name} cannot be read: ")
+def _single(entry: Path) -> re.Match[str] | None:
+    """If it is a single file of the package: the parts of its name."""
+    return None if entry.is_dir() else _single_name().fullmatch(entry.name)
+
+
+@cache
+def _single_name() -> re.Pattern[str]:
+    """As platforms change it: `lee_123_attention.py`, `attention-2.py`, `attention (1).py`."""
+    modules = "|".join(sorted({Path(path).stem for path in known()}))
+    return re.compile(rf"(?P<student>(.*?[ _-])??)(?P<module>{modules})([ -]?\(?\d+\)?)?(?P<suffix>\.py|\.cpp|\.metal)")
+
+
+def _submission(entries: list[Path]) -> Submission:
+    """What one student handed in: one entry, or single files."""
+    first = entries[0]
+    match = _single(first)
+    name = (match["student"].strip(" _-") or first.stem) if match else archive_stem(first.name) or first.name
     try:
-        files = _of_folder(path) if path.is_dir() else _of_zip(path)
-    except (_RefusedError, OSError, zipfile.BadZipFile, RuntimeError, NotImplementedError) as problem:
-        return Submission(name, problem=f"{where}{problem}")
-    return Submission(name, files, "" if files else NO_PACKAGE)
+        files, note = (_of_files(entries), "") if match else _of_hand_in(first)
+    except (RefusedError, OSError) as problem:
+        return Submission(plain_name(name), problem=plain(str(problem)))
+    return Submission(plain_name(name), files, note=note)
 
 
-def _of_folder(folder: Path) -> dict[str, bytes]:
-    """The package's files below a folder; links, which may lead elsewhere, are left out."""
-    names: dict[str, Path] = {}
-    for place, folders, files in os.walk(folder):
-        folders[:] = [name for name in folders if not name.startswith(".") and name not in IGNORED]
-        found = (Path(place, name) for name in files)
-        names |= {file.relative_to(folder).as_posix(): file for file in found if not file.is_symlink()}
-        if len(names) > 100 * MAX_FILES:
-            raise _RefusedError(f"more than {100 * MAX_FILES} files")
-    package = _package(set(names))
-    return _limited({inner: (names[name].stat().st_size, names[name].read_bytes) for name, inner in package.items()})
+def _of_files(entries: list[Path]) -> dict[str, bytes]:
+    """Single files, by their paths in the package."""
+    paths = {Path(path).name: path for path in sorted(known(), reverse=True, key=lambda path: path.count("/"))}
+    files: dict[str, bytes] = {}
+    for entry in entries:
+        _check_plain(entry)
+        match = _single(entry)
+        assert match
+        path = paths[match["module"] + match["suffix"]]
+        if path in files:
+            raise RefusedError(f"expected {path} once, found it in {listed([entry.name for entry in entries])}")
+        if entry.stat().st_size > MAX_BYTES:
+            raise RefusedError(f"expected up to {MAX_BYTES:,} bytes, got {entry.stat().st_size:,}")
+        files[path] = entry.read_bytes()
+    return files
 
 
-def _of_zip(path: Path) -> dict[str, bytes]:
-    """The package's files in an archive. Nothing is unpacked: names such as ../../x lead nowhere."""
-    with zipfile.ZipFile(path) as archive:
-        names = {info.filename: info for info in archive.infolist() if not info.is_dir()}
-        names = {name: info for name, info in names.items() if not IGNORED.intersection(PurePosixPath(name).parts)}
-        package = _package(set(names))
-        if not package:
-            raise _RefusedError(NO_PACKAGE)
-        return _limited(
-            {inner: (names[name].file_size, partial(archive.read, names[name])) for name, inner in package.items()}
-        )
+def _of_hand_in(path: Path) -> tuple[dict[str, bytes], str]:
+    """The package's files in a folder or an archive, and what was left out."""
+    _check_plain(path)
+    if not path.is_dir() and archive_stem(path.name) is None:
+        raise RefusedError(EXPECTED)
+    command = [sys.executable, "-m", TAKE, str(path)]
+    try:
+        run = subprocess.run(command, cwd=SRC, stdin=subprocess.DEVNULL, capture_output=True, timeout=SECONDS)
+    except subprocess.TimeoutExpired:
+        raise RefusedError(TOO_LONG) from None
+    try:
+        answer = json.loads(run.stdout)
+    except ValueError:
+        raise RefusedError(TOO_LONG if run.returncode == -signal.SIGXCPU else DAMAGED) from None
+    if "problem" in answer:
+        raise RefusedError(answer["problem"])
+    return {path: base64.b64decode(content) for path, content in answer["files"].items()}, answer["note"]
 
 
-def _package(names: set[str]) -> dict[str, str]:
-    """Of the files that belong to the package: name -> path in the package. Folders around it are passed through as
-    long as there is only one, as in GitHub's archives."""
-    around = ""
-    while True:
-        for root in (f"{around}{place}" for place in PLACES):
-            if any(f"{root}{known}" in names for known in KNOWN):
-                inner = {name: name.removeprefix(root) for name in names if name.startswith(root)}
-                return {name: path for name, path in inner.items() if SOURCE.fullmatch(path)}
-        below = {
-            name.removeprefix(around).split("/")[0] for name in names if name.startswith(around) and ".." not in name
-        }
-        folders = {part for part in below if part and f"{around}{part}" not in names}
-        if len(folders) != 1:
-            return {}
-        around += folders.pop() + "/"
-
-
-def _limited(files: dict[str, tuple[int, Callable[[], bytes]]]) -> dict[str, bytes]:
-    """Read files whose sizes are given, if they are not too many or too large."""
-    total = sum(size for size, _ in files.values())
-    if len(files) > MAX_FILES or total > MAX_BYTES:
-        raise _RefusedError(
-            f"expected up to {MAX_FILES} files and {MAX_BYTES} bytes, got {len(files)} files, {total} bytes"
-        )
-    contents = {}
-    for path, (size, read) in files.items():
-        contents[path] = read()
-        if len(contents[path]) > size:
-            raise _RefusedError(f"{path} is larger than it says")
-    return contents
+def _check_plain(path: Path) -> None:
+    if kind := kind_of(path.lstat().st_mode):
+        raise RefusedError(f"{EXPECTED}; got {kind}")

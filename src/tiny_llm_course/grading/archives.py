@@ -1,0 +1,165 @@
+"""The files of a hand-in: a folder, a ZIP or a tar archive.
+
+Archives are read where they are. Nothing is unpacked, so a name such as ../../x leads nowhere. What is not a plain file
+is listed, and never opened: opening a FIFO waits for ever, and a link may lead anywhere.
+"""
+
+from __future__ import annotations
+
+import bz2
+import gzip
+import io
+import lzma
+import os
+import stat
+import tarfile
+import tempfile
+import zipfile
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path, PurePosixPath
+from typing import IO, Protocol
+
+__all__ = ["Entry", "RefusedError", "Tree", "archive_stem", "kind_of", "opened", "tree_of"]
+
+MAX_ENTRIES = 50_000
+MAX_UNPACKED = 2**28  # bytes, of an archive within another, or of a compressed tar
+CHUNK = 2**16  # that are read at once: of 64 KiB no method makes much more than 100 MiB
+SUFFIXES = (".zip", ".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tbz2", ".tar.xz", ".txz")
+KINDS = {
+    stat.S_IFLNK: "a link",
+    stat.S_IFIFO: "a FIFO",
+    stat.S_IFSOCK: "a socket",
+    stat.S_IFCHR: "a device",
+    stat.S_IFBLK: "a device",
+}
+
+
+class RefusedError(Exception):
+    """Why a hand-in is not taken."""
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A file of a hand-in.
+
+    size: in bytes, as far as it is known. odd: what it is, if it is no plain file.
+    """
+
+    size: int
+    open: Callable[[], IO[bytes]]
+    odd: str = ""
+
+
+class Readable(Protocol):
+    """What can be read from its beginning to its end."""
+
+    def read(self, size: int, /) -> bytes: ...
+
+
+Tree = dict[str, Entry]  # path -> file
+
+
+def archive_stem(name: str) -> str | None:
+    """An archive's name without what shows that it is one. None: it is none."""
+    suffix = max((suffix for suffix in SUFFIXES if name.lower().endswith(suffix)), key=len, default=None)
+    return name[: -len(suffix)] if suffix else None
+
+
+def tree_of(path: Path) -> Tree:
+    """The files of a folder or an archive."""
+    return _folder(path) if path.is_dir() else opened(path.open("rb"))
+
+
+def opened(stream: IO[bytes]) -> Tree:
+    """The files of an archive, whatever its name says that it is."""
+    magic = stream.read(2)
+    stream.seek(0)
+    if magic == b"PK":
+        return _collected(_zip(stream))
+    return _collected(_tar(_decompressed(stream, magic)))
+
+
+def kind_of(mode: int) -> str:
+    """What a file's mode says that it is. Empty: a plain file or a folder, or nothing is said."""
+    return KINDS.get(stat.S_IFMT(mode), "")
+
+
+def _collected(entries: Iterator[tuple[str, Entry]]) -> Tree:
+    """By their paths, as they are written on any system."""
+    tree = {}
+    for number, (name, entry) in enumerate(entries):
+        if number == MAX_ENTRIES:
+            raise RefusedError(f"expected up to {MAX_ENTRIES:,} files, got more")
+        tree[str(PurePosixPath(name.replace("\\", "/")))] = entry
+    return tree
+
+
+def _folder(folder: Path) -> Tree:
+    return _collected(_walk(folder))
+
+
+def _walk(folder: Path) -> Iterator[tuple[str, Entry]]:
+    def stop(error: OSError) -> None:
+        raise error
+
+    for place, folders, files in os.walk(folder, onerror=stop):
+        links = [name for name in folders if Path(place, name).is_symlink()]
+        for file in (Path(place, name) for name in [*files, *links]):
+            status = file.lstat()
+            entry = Entry(status.st_size, partial(_of_folder, file), kind_of(status.st_mode))
+            yield file.relative_to(folder).as_posix(), entry
+
+
+def _of_folder(file: Path) -> IO[bytes]:
+    return file.open("rb")
+
+
+def _zip(stream: IO[bytes]) -> Iterator[tuple[str, Entry]]:
+    archive = zipfile.ZipFile(stream)
+    for info in archive.infolist():
+        if not info.filename.endswith(("/", "\\")):
+            kind = kind_of(info.external_attr >> 16)
+            yield info.filename, Entry(info.file_size, partial(_of_zip, archive, info), kind)
+
+
+def _of_zip(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> IO[bytes]:
+    if info.flag_bits & 1:
+        raise RefusedError("expected an archive without a password, got an encrypted one")
+    return _unpacked(archive.open(info))
+
+
+def _tar(stream: IO[bytes]) -> Iterator[tuple[str, Entry]]:
+    archive = tarfile.TarFile(fileobj=stream)
+    for member in archive:
+        if member.size < 0:  # at which some versions of tarfile turn round for ever
+            raise RefusedError("the archive is damaged")
+        if not member.isdir():
+            kind = "" if member.isreg() else "a link" if member.issym() or member.islnk() else "no plain file"
+            yield member.name, Entry(member.size, partial(_of_tar, archive, member), kind)
+
+
+def _decompressed(stream: IO[bytes], magic: bytes) -> IO[bytes]:
+    if magic == b"\x1f\x8b":
+        return _unpacked(gzip.GzipFile(fileobj=stream))
+    if magic == b"BZ":
+        return _unpacked(bz2.BZ2File(stream))
+    if magic == b"\xfd7":
+        return _unpacked(lzma.LZMAFile(stream))
+    return stream
+
+
+def _of_tar(archive: tarfile.TarFile, member: tarfile.TarInfo) -> IO[bytes]:
+    return archive.extractfile(member) or io.BytesIO()
+
+
+def _unpacked(stream: Readable) -> IO[bytes]:
+    """The same in a temporary file without a name, in which one can go back."""
+    file = tempfile.TemporaryFile()  # noqa: SIM115 (who reads it closes it)
+    while chunk := stream.read(CHUNK):
+        if file.tell() + len(chunk) > MAX_UNPACKED:
+            raise RefusedError(f"expected up to {MAX_UNPACKED // 2**20} MiB unpacked, got more")
+        file.write(chunk)
+    file.seek(0)
+    return file

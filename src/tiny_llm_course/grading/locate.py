@@ -1,0 +1,71 @@
+"""Finds the package tiny_llm among the files of a hand-in."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable
+from functools import cache
+
+from ..syllabus import select_days
+from .archives import RefusedError
+from .plain import plain_name
+
+__all__ = ["SOURCE", "known", "listed", "package_roots", "visible"]
+
+PACKAGE = "tiny_llm"
+NATIVE = (".cpp", ".metal")
+SOURCE = re.compile(r"([A-Za-z_]\w*/)*[A-Za-z_]\w*\.(py|cpp|h|metal)")
+NOT_HANDED_IN = {  # folders of other programs, and of the course itself
+    *("__pycache__", "__MACOSX", "node_modules", "site-packages", "venv", "env"),
+    *("tiny_llm_ref", "tiny_llm_course", "tiny_llm_models", "metal_host"),
+}
+SHOWN = 3  # names in a message
+
+
+@cache
+def known() -> frozenset[str]:
+    """The files, by their paths in the package, that the course asks learners to write."""
+    modules = {module for day in select_days(None, None) for module in day.modules}
+    native = (f"{module}{suffix}" for module in modules if module.startswith("kernels/") for suffix in NATIVE)
+    return frozenset([*(f"{module}.py" for module in modules), *native])
+
+
+def visible(path: str) -> bool:
+    """Whether a hand-in's file may be of the package: not if it is another program's, or its path leads out."""
+    return not any(part.startswith(".") or part in NOT_HANDED_IN for part in path.split("/"))
+
+
+def package_roots(paths: Iterable[str]) -> list[str]:
+    """The folders called tiny_llm that hold files of the package, or else all that do. The best comes first: it is
+    nearest to the top, and in src.
+
+    Raises:
+        RefusedError: two are equally good.
+    """
+    roots = sorted({root for path in paths for root in _roots(path)}, key=lambda root: (_rank(root), root))
+    best = [root for root in roots if _rank(root) == _rank(roots[0])]
+    if len(best) > 1:
+        raise RefusedError(f"expected one package tiny_llm, found {len(best)}, in {listed(best)}")
+    return [root for root in roots if _is_named(root) == _is_named(roots[0])]
+
+
+def listed(names: Collection[str]) -> str:
+    """Some names, and how many more there are."""
+    shown = [plain_name(name) or "the top folder" for name in sorted(names)[:SHOWN]]
+    return ", ".join(shown) + (f" and {len(names) - SHOWN} more" if len(names) > SHOWN else "")
+
+
+def _roots(path: str) -> list[str]:
+    """The folders in which this file would be one of the package: `kernels/attention.py` is in two."""
+    parts = path.split("/")
+    return ["/".join(parts[:-depth]) for depth in (1, 2) if "/".join(parts[-depth:]) in known()]
+
+
+def _rank(root: str) -> tuple[bool, int, bool]:
+    parts = root.split("/") if root else []
+    is_in_src = parts[-2:-1] == ["src"]
+    return not _is_named(root), len(parts) - is_in_src, not is_in_src
+
+
+def _is_named(root: str) -> bool:
+    return root.split("/")[-1] == PACKAGE

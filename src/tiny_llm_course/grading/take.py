@@ -1,0 +1,131 @@
+"""Takes the package out of a hand-in: `python -m tiny_llm_course.grading.take PATH`.
+
+A process of its own, because an archive can be made so that reading it takes hours, or all memory. What it finds it
+writes as JSON: `files`, path in the package -> content in base64, and a `note`; or the `problem`.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import resource
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+from .archives import Entry, RefusedError, Tree, archive_stem, opened, tree_of
+from .locate import SOURCE, listed, package_roots, visible
+from .plain import plain, plain_name
+
+__all__ = ["take"]
+
+MAX_FILES, MAX_BYTES = 500, 20 * 2**20  # of a package
+MAX_ARCHIVES, DEPTH = 20, 2  # within a hand-in, and within each other
+SECONDS, MEMORY = 20, 2**31  # of this process
+
+
+@dataclass(frozen=True)
+class Taken:
+    """The package's files, and what was left out."""
+
+    files: dict[str, bytes]
+    note: str = ""
+
+
+def take(tree: Tree, depth: int = DEPTH) -> Taken:
+    """The package among these files, or in the one archive among them that has one.
+
+    Raises:
+        RefusedError: there is none, or more than one.
+    """
+    seen = {path: entry for path, entry in tree.items() if visible(path)}
+    roots = package_roots(seen)
+    if roots:
+        return _of_root(seen, roots)
+    archives = [path for path, entry in seen.items() if archive_stem(path) is not None and not entry.odd]
+    if archives and depth:
+        return _of_archives(seen, sorted(archives), depth)
+    raise RefusedError(f"expected a package tiny_llm, found none{_among(seen)}")
+
+
+def _of_root(tree: Tree, roots: list[str]) -> Taken:
+    root, *others = roots
+    start = f"{root}/" if root else ""
+    below = {path.removeprefix(start): entry for path, entry in tree.items() if path.startswith(start)}
+    source = {path: entry for path, entry in below.items() if SOURCE.fullmatch(path)}
+    left_out = [_shown(path, entry) for path, entry in source.items() if entry.odd]
+    left_out += [path for path in below if path.endswith((".py", ".cpp", ".metal")) and path not in source]
+    left_out += [f"the package in {other}" for other in others if not f"{other}/".startswith(start)]
+    left_out += [path for path in tree if "/" not in path and archive_stem(path) is not None]
+    files = {path: entry for path, entry in source.items() if not entry.odd}
+    if not files:
+        raise RefusedError(f"expected files such as attention.py, found {listed(left_out)}")
+    return Taken(_contents(files), f"left out: {listed(left_out)}" if left_out else "")
+
+
+def _of_archives(tree: Tree, archives: list[str], depth: int) -> Taken:
+    taken, problems = {}, {}
+    for path in archives[:MAX_ARCHIVES]:
+        try:
+            taken[path] = take(opened(tree[path].open()), depth - 1)
+        except Exception as error:
+            problems[path] = _reason(error)
+    if len(taken) > 1:
+        raise RefusedError(f"expected one package tiny_llm, found one in each of {listed(taken)}")
+    if not taken:
+        told = (f"{plain_name(path)}: {problem}" for path, problem in list(problems.items())[:3])
+        raise RefusedError("; ".join(told))
+    [(path, one)] = taken.items()
+    others = [other for other in archives if other != path]
+    notes = [one.note, f"left out: {listed(others)}" if others else ""]
+    return Taken(one.files, "; ".join(filter(None, notes)))
+
+
+def _among(tree: Tree) -> str:
+    return f" among {listed([_shown(path, entry) for path, entry in tree.items()])}" if tree else ": no files"
+
+
+def _shown(path: str, entry: Entry) -> str:
+    return f"{path} ({entry.odd})" if entry.odd else path
+
+
+def _contents(files: dict[str, Entry]) -> dict[str, bytes]:
+    """What the files hold, if they are not too many or too large."""
+    total = sum(entry.size for entry in files.values())
+    if len(files) > MAX_FILES or total > MAX_BYTES:
+        raise RefusedError(
+            f"expected up to {MAX_FILES} files and {MAX_BYTES:,} bytes, got {len(files)} files, {total:,} bytes"
+        )
+    return {path: _content(path, entry) for path, entry in files.items()}
+
+
+def _content(path: str, entry: Entry) -> bytes:
+    with entry.open() as stream:
+        content = stream.read(entry.size + 1)
+    if len(content) > entry.size:
+        raise RefusedError(f"{path} is larger than it says")
+    return content
+
+
+def _reason(error: Exception) -> str:
+    """Readers of archives raise whatever the damage leads to."""
+    if isinstance(error, RefusedError):
+        return str(error)
+    return f"cannot be read: {plain(str(error)) or type(error).__name__}"
+
+
+def main() -> None:
+    resource.setrlimit(resource.RLIMIT_CPU, (SECONDS, SECONDS + 1))  # SIGXCPU, and then SIGKILL
+    if sys.platform == "linux":
+        resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
+    try:
+        taken = take(tree_of(Path(sys.argv[1])))
+        files = {path: base64.b64encode(content).decode() for path, content in taken.files.items()}
+        answer = {"files": files, "note": taken.note}
+    except Exception as error:
+        answer = {"problem": _reason(error)}
+    print(json.dumps(answer))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,48 @@
+"""What students hand in, for tests of `tiny-llm grade`: right and wrong solutions of RMSNorm, week 1, day 4."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from tiny_llm_course.stubs import make_stub
+
+__all__ = ["ENVIRONMENT", "FOLDER", "REFERENCE", "RIGHT", "ROOT", "at_call", "at_import", "grade", "package", "stub"]
+
+ROOT = Path(__file__).resolve().parents[2]
+REFERENCE = ROOT / "src" / "tiny_llm_ref"
+RIGHT = (REFERENCE / "layer_norm.py").read_text()
+CALL = "        x32 = x.astype(mx.float32)\n"
+FOLDER = tempfile.TemporaryDirectory(prefix="graded-here-")  # of all that is graded here: its workers are told by it
+ENVIRONMENT = os.environ | {"COLUMNS": "120", "TMPDIR": FOLDER.name}
+
+
+def stub(name: str) -> str:
+    return make_stub((REFERENCE / name).read_text())
+
+
+def at_call(*lines: str) -> str:
+    """The right solution of RMSNorm, which does something else first."""
+    assert RIGHT.count(CALL) == 1
+    return RIGHT.replace(CALL, "".join(f"        {line}\n" for line in lines) + CALL)
+
+
+def at_import(*lines: str) -> str:
+    return RIGHT.replace("import mlx.core as mx\n", "import mlx.core as mx\n" + "".join(f"{line}\n" for line in lines))
+
+
+def package(folder: Path, **sources: str) -> None:
+    folder.mkdir(parents=True)
+    for name, source in sources.items():
+        (folder / f"{name}.py").write_text(source)
+
+
+def grade(*arguments: Any, fresh: bool = True) -> subprocess.CompletedProcess[str]:
+    """Run the command. fresh: it may not take over what an earlier run of these tests has found out."""
+    words = [*map(str, arguments), *(["--fresh"] if fresh else [])]
+    command = [sys.executable, "-m", "tiny_llm_course", "grade", *words]
+    return subprocess.run(command, capture_output=True, text=True, timeout=900, env=ENVIRONMENT)
