@@ -57,7 +57,7 @@ def graded(tmp_path_factory):
     compile_mistakes(REFERENCE, TASK, entry_of(TASK).mistakes)  # in a test run there may not be time for all
     out = folder / "grades.json"
     command = [sys.executable, "-m", "tiny_llm_course", "grade", str(folder / "submissions"), "--week", "2", "--day"]
-    command += ["5", "--format", "json", "--out", str(out), "--patience", "3"]
+    command += ["5", "--format", "json", "--out", str(out), "--patience", "3", "--fresh"]
     run = subprocess.run(command, capture_output=True, text=True, timeout=600)
     assert run.returncode == 0, run.stderr
     return {entry["name"]: entry for entry in json.loads(out.read_text())["grades"]}

@@ -46,7 +46,8 @@ def graded(tmp_path_factory):
         (kernels / "metal.py").write_text("raise SystemExit\n")
     out = folder / "grades.json"
     command = [sys.executable, "-m", "tiny_llm_course", "grade", str(folder / "submissions"), "--week", "2", "--day"]
-    run = subprocess.run([*command, "4", "--format", "json", "--out", str(out)], capture_output=True, text=True)
+    command += ["4", "--format", "json", "--out", str(out), "--fresh"]
+    run = subprocess.run(command, capture_output=True, text=True)
     assert run.returncode == 0, run.stderr
     return {entry["name"]: entry for entry in json.loads(out.read_text())["grades"]}
 

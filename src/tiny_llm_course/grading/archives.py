@@ -25,7 +25,7 @@ __all__ = ["Entry", "RefusedError", "Tree", "archive_stem", "kind_of", "opened",
 
 MAX_ENTRIES = 50_000
 MAX_UNPACKED = 2**28  # bytes, of an archive within another, or of a compressed tar
-CHUNK = 2**16  # that are read at once: of 64 KiB no method makes much more than 100 MiB
+CHUNK = 2**16  # bytes that are read at once
 SUFFIXES = (".zip", ".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tbz2", ".tar.xz", ".txz")
 KINDS = {
     stat.S_IFLNK: "a link",
@@ -62,7 +62,7 @@ Tree = dict[str, Entry]  # path -> file
 
 
 def archive_stem(name: str) -> str | None:
-    """An archive's name without what shows that it is one. None: it is none."""
+    """An archive's name without its suffix. None: this is no archive."""
     suffix = max((suffix for suffix in SUFFIXES if name.lower().endswith(suffix)), key=len, default=None)
     return name[: -len(suffix)] if suffix else None
 
@@ -73,7 +73,7 @@ def tree_of(path: Path) -> Tree:
 
 
 def opened(stream: IO[bytes]) -> Tree:
-    """The files of an archive, whatever its name says that it is."""
+    """The files of an archive. Its content says what kind it is, not its name."""
     magic = stream.read(2)
     stream.seek(0)
     if magic == b"PK":
@@ -82,12 +82,12 @@ def opened(stream: IO[bytes]) -> Tree:
 
 
 def kind_of(mode: int) -> str:
-    """What a file's mode says that it is. Empty: a plain file or a folder, or nothing is said."""
+    """The kind of a file that is neither plain nor a folder, by its mode. Otherwise empty."""
     return KINDS.get(stat.S_IFMT(mode), "")
 
 
 def _collected(entries: Iterator[tuple[str, Entry]]) -> Tree:
-    """By their paths, as they are written on any system."""
+    """The entries by path, with `/` between folders."""
     tree = {}
     for number, (name, entry) in enumerate(entries):
         if number == MAX_ENTRIES:
@@ -133,7 +133,7 @@ def _of_zip(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> IO[bytes]:
 def _tar(stream: IO[bytes]) -> Iterator[tuple[str, Entry]]:
     archive = tarfile.TarFile(fileobj=stream)
     for member in archive:
-        if member.size < 0:  # at which some versions of tarfile turn round for ever
+        if member.size < 0:  # with which some versions of tarfile loop for ever
             raise RefusedError("the archive is damaged")
         if not member.isdir():
             kind = "" if member.isreg() else "a link" if member.issym() or member.islnk() else "no plain file"
@@ -155,7 +155,7 @@ def _of_tar(archive: tarfile.TarFile, member: tarfile.TarInfo) -> IO[bytes]:
 
 
 def _unpacked(stream: Readable) -> IO[bytes]:
-    """The same in a temporary file without a name, in which one can go back."""
+    """Copy a stream into a temporary file without a name, which can be read in any order."""
     file = tempfile.TemporaryFile()  # noqa: SIM115 (who reads it closes it)
     while chunk := stream.read(CHUNK):
         if file.tell() + len(chunk) > MAX_UNPACKED:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-import sys
+from itertools import count
 from pathlib import Path
 from typing import Annotated
 
@@ -19,20 +19,22 @@ from ..problems import CommandError, one_of, os_reason, reporting, say
 from ..runner import processors
 from ..terminal import show
 from ..workspace import Workspace
-from .formats import EACH, TOGETHER, from_json, legend, table_line
+from .ending import like_ctrl_c
+from .formats import EACH, TOGETHER, from_json
 from .grades import Grade, Limits, grade_all
 from .html_report import html_report
+from .kept import Kept
+from .progress import Progress
 from .submissions import find_submissions
 
 __all__ = ["grade", "grade_report"]
 
 FORMATS = (*TOGETHER, *EACH)
+LONGEST = 200  # bytes of a file's name
 
 
 def grade(
-    paths: Annotated[
-        list[Path], typer.Argument(metavar="DIR_OR_ZIP...", help="Submissions, or folders of submissions.")
-    ],
+    paths: Annotated[list[Path], typer.Argument(metavar="PATH...", help="Submissions, or folders of submissions.")],
     week: Annotated[str | None, typer.Option(metavar="N", help="Only this week. Default: all.")] = None,
     day: Annotated[str | None, typer.Option(metavar="N", help="Only this day of the week. Default: all.")] = None,
     form: Annotated[
@@ -48,34 +50,57 @@ def grade(
     patience: Annotated[float, typer.Option(metavar="S", help="Seconds that a test waits for one answer.")] = 10,
     seconds: Annotated[float, typer.Option(metavar="S", help="Seconds for all tests of a submission.")] = 300,
     memory: Annotated[int, typer.Option(metavar="MIB", help="Memory of a submission. Not enforced on macOS.")] = 4096,
+    fresh: Annotated[
+        bool, typer.Option("--fresh", help="Grade everything again, even if nothing has changed.")
+    ] = False,
     lang: Lang = None,
 ) -> None:
     """Grade submissions with the course's own tests: a point for each task of which all tests pass.
 
     The code of a submission runs in a process of its own, which never sees a score.
+
+    A submission is a folder, a ZIP or tar archive, or a single file such as lee_attention.py.
+    Each gets a row. If there is no package tiny_llm in it, the row says what was found instead.
+
+    Finished grades are kept in .tiny-llm/grades. If you interrupt the command, run it again: it grades the rest.
+    It also grades a submission again if the submission, the tests or the course has changed.
     """
-    with reporting(lang) as words:
+    with reporting(lang) as words, like_ctrl_c():
         limits = Limits(patience, seconds, memory * 2**20)
         _check(paths, form, out, hidden, jobs, limits)
         days = asked_days(week, day)
         if has_kernels(days) and not bridge.is_current(Workspace().reference):
             bridge.build([Workspace().reference], words, say)
-        submissions = find_submissions(paths)
-        live = form == "table" and out is None
-        progress = _Progress([submission.name for submission in submissions], live)
-        grades = grade_all(submissions, days, hidden, limits, jobs or processors(), progress.add)
-        progress.end()
-        if form in EACH:
-            assert out
-            for one in grades:
-                content = json.dumps(EACH[form](one), indent=1, ensure_ascii=False)
-                write_whole(out / f"{_file_name(one.name)}.json", content.encode())
-            say(words("grade_wrote", count=len(grades), folder=out))
-        elif out:
-            write_whole(out, TOGETHER[form](grades).encode())
-            say(words("viz_wrote", file=out))
-        elif not live:
-            typer.echo(TOGETHER[form](grades), nl=False)
+        submissions = find_submissions(paths, out)
+        kept = Kept(Workspace().root / ".tiny-llm" / "grades", days, hidden, limits)
+        taken_over = {} if fresh else kept.find(submissions)
+        if taken_over:
+            say(words("grade_taken_over", taken=len(taken_over), count=len(submissions)))
+        progress = Progress(submissions, kept, prints=form == "table" and out is None)
+        for grade in taken_over.values():
+            progress.show(grade)
+        open_ = [submission for submission in submissions if submission.name not in taken_over]
+        try:
+            grade_all(open_, days, hidden, limits, jobs or processors(), progress.add)
+        except KeyboardInterrupt:
+            progress.interrupt(words)
+            raise
+        progress.end(words)
+        _write(progress.grades, form, out, words)
+
+
+def _write(grades: list[Grade], form: str, out: Path | None, words: Messages) -> None:
+    if form in EACH:
+        assert out
+        for one, file in zip(grades, _file_names([grade.name for grade in grades]), strict=True):
+            content = json.dumps(EACH[form](one), indent=1, ensure_ascii=False)
+            write_whole(out / file, content.encode())
+        say(words("grade_wrote", count=len(grades), folder=out))
+    elif out:
+        write_whole(out, TOGETHER[form](grades).encode())
+        say(words("viz_wrote", file=out))
+    elif form != "table":
+        typer.echo(TOGETHER[form](grades).encode(), nl=False)  # UTF-8, whatever the locale
 
 
 def grade_report(
@@ -118,34 +143,14 @@ def _check(paths: list[Path], form: str, out: Path | None, hidden: Path | None, 
             raise CommandError("wrong_value", option=option, expected=phrase("above", least=0), got=limit)
 
 
-class _Progress:
-    """The table, a line for each submission, in their order and as soon as may be; on a terminal a counter below."""
-
-    def __init__(self, names: list[str], prints: bool):
-        self._count, self._prints = len(names), prints
-        self._waiting = names
-        self._done: dict[str, Grade] = {}
-
-    def add(self, grade: Grade) -> None:
-        self._done[grade.name] = grade
-        self._clear()
-        while self._waiting and self._waiting[0] in self._done:
-            line = table_line(self._done[self._waiting.pop(0)])
-            if self._prints:
-                show(line)
-        if sys.stderr.isatty():
-            typer.echo(Messages()("grade_done", done=len(self._done), count=self._count), nl=False, err=True)
-
-    def end(self) -> None:
-        self._clear()
-        if self._prints:
-            show(legend(), dim=True)
-
-    @staticmethod
-    def _clear() -> None:
-        if sys.stderr.isatty():
-            typer.echo("\r\x1b[K", nl=False, err=True)
-
-
-def _file_name(name: str) -> str:
-    return re.sub(r"[^\w.()-]+", "_", name).lstrip(".") or "submission"
+def _file_names(names: list[str]) -> list[str]:
+    """A file for each grade, also where names differ only in what a file's name cannot hold."""
+    found: list[str] = []
+    taken: set[str] = set()
+    for name in names:
+        stem = re.sub(r"[^\w.()-]+", "_", name).lstrip(".") or "submission"
+        stem = stem.encode()[:LONGEST].decode(errors="ignore")
+        numbered = (f"{stem}.json" if number == 1 else f"{stem}-{number}.json" for number in count(1))
+        found.append(next(file for file in numbered if file.casefold() not in taken))
+        taken.add(found[-1].casefold())
+    return found

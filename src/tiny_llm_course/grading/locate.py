@@ -31,7 +31,7 @@ def known() -> frozenset[str]:
 
 
 def visible(path: str) -> bool:
-    """Whether a hand-in's file may be of the package: not if it is another program's, or its path leads out."""
+    """Whether a file may belong to the package. It does not if it is another program's, or if its path leads out."""
     return not any(part.startswith(".") or part in NOT_HANDED_IN for part in path.split("/"))
 
 
@@ -50,7 +50,7 @@ def package_roots(paths: Iterable[str]) -> list[str]:
 
 
 def listed(names: Collection[str]) -> str:
-    """Some names, and how many more there are."""
+    """The first names, and the number of the others."""
     shown = [plain_name(name) or "the top folder" for name in sorted(names)[:SHOWN]]
     return ", ".join(shown) + (f" and {len(names) - SHOWN} more" if len(names) > SHOWN else "")
 

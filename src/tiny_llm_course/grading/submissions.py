@@ -48,7 +48,7 @@ class Submission:
 
     @property
     def digest(self) -> str:
-        """Of all that makes the grade. Who handed it in is no part of it."""
+        """A digest of everything that decides the grade. The name does not."""
         parts = [part for path in sorted(self.files) for part in (path.encode(), self.files[path])]
         parts.append(self.note.encode())
         return hashlib.sha256(b"".join(len(part).to_bytes(8, "big") + part for part in parts)).hexdigest()
@@ -98,13 +98,13 @@ def _is_one(folder: Path) -> bool:
 
 
 def _single(entry: Path) -> re.Match[str] | None:
-    """If it is a single file of the package: the parts of its name."""
+    """The parts of the name of a single file of the package. None: it is something else."""
     return None if entry.is_dir() else _single_name().fullmatch(entry.name)
 
 
 @cache
 def _single_name() -> re.Pattern[str]:
-    """As platforms change it: `lee_123_attention.py`, `attention-2.py`, `attention (1).py`."""
+    """Names as platforms change them: `lee_123_attention.py`, `attention-2.py`, `attention (1).py`."""
     modules = "|".join(sorted({Path(path).stem for path in known()}))
     return re.compile(rf"(?P<student>(.*?[ _-])??)(?P<module>{modules})([ -]?\(?\d+\)?)?(?P<suffix>\.py|\.cpp|\.metal)")
 

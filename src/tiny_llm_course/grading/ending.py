@@ -1,0 +1,44 @@
+"""Handles signals that end a command, like Ctrl-C."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+
+import typer
+
+from ..language import Messages
+from ..problems import say
+
+__all__ = ["like_ctrl_c"]
+
+SIGNALS = (signal.SIGTERM, signal.SIGHUP)
+
+
+@contextmanager
+def like_ctrl_c() -> Iterator[None]:
+    """In the block, SIGTERM and SIGHUP interrupt like Ctrl-C. The exit code is 128 plus the signal's number.
+
+    What is ignored, as `nohup` ignores SIGHUP, stays ignored.
+    """
+    came: list[int] = []
+
+    def interrupt(number: int, frame: FrameType | None) -> None:
+        came.append(number)
+        raise KeyboardInterrupt
+
+    before = {number: signal.getsignal(number) for number in SIGNALS}
+    for number in (number for number, handler in before.items() if handler != signal.SIG_IGN):
+        signal.signal(number, interrupt)
+    try:
+        yield
+    except KeyboardInterrupt:
+        if not came:
+            raise
+        say("\n" + Messages()("interrupted"))
+        raise typer.Exit(128 + came[0]) from None
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

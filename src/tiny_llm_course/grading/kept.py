@@ -1,0 +1,83 @@
+"""Finished grades, kept until nothing that they depend on is the same: an interrupted command goes on where it was."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import platform
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import asdict, replace
+from importlib.metadata import version
+from pathlib import Path
+from time import time
+
+from ..files import write_whole
+from ..syllabus import Day
+from ..workspace import ROOT, SRC
+from .grades import Grade, Limits
+from .submissions import Submission
+
+__all__ = ["Kept"]
+
+PACKAGES = ("tiny_llm_course", "tiny_llm_ref", "tiny_llm_models", "metal_host")  # with which submissions are graded
+NO_PART = {"repo", "train", "__pycache__", "built"}  # folders on which no grade depends
+LIBRARIES = ("mlx", "numpy", "pytest")
+DAYS = 60  # after which a grade is deleted that no command has asked for
+
+
+class Kept:
+    """The grades in a folder, without names: a file each, called by a digest of submission, tests and course."""
+
+    def __init__(self, folder: Path, days: list[Day], hidden: Path | None, limits: Limits):
+        self._folder = folder
+        about = [[str(task.id) for day in days for task in day.tasks], asdict(limits), platform.platform()]
+        self._digest = hashlib.sha256(json.dumps([*about, *map(version, LIBRARIES)]).encode())
+        for file in _files(hidden):
+            content = file.read_bytes()
+            self._digest.update(f"{file.name} {len(content)} ".encode() + content)
+        self.problem: OSError | None = None  # why grades could not be kept
+
+    def find(self, submissions: list[Submission]) -> dict[str, Grade]:
+        """By the submission's name, what an earlier command gave for the same files."""
+        found = {submission.name: self._find(submission) for submission in submissions if not submission.problem}
+        return {name: replace(grade, name=name) for name, grade in found.items() if grade}
+
+    def add(self, submission: Submission, grade: Grade) -> None:
+        """Keep a grade, if tests were run for it. A full disk ends no grading."""
+        if any(task.total for task in grade.tasks):
+            try:
+                write_whole(self._file(submission), json.dumps(replace(grade, name="").as_json()).encode())
+            except OSError as error:
+                self.problem = error
+
+    def prune(self) -> None:
+        """Delete grades that nobody has asked for in a long time."""
+        for file in self._folder.glob("*.json"):
+            with suppress(OSError):
+                if file.stat().st_mtime < time() - DAYS * 24 * 3600:
+                    file.unlink()
+
+    def _find(self, submission: Submission) -> Grade | None:
+        file = self._file(submission)
+        try:
+            grade = Grade.from_json(json.loads(file.read_text(encoding="utf-8")))
+            file.touch()
+        except (OSError, ValueError):
+            return None
+        return grade
+
+    def _file(self, submission: Submission) -> Path:
+        digest = self._digest.copy()
+        digest.update(submission.digest.encode())
+        return self._folder / f"{digest.hexdigest()}.json"
+
+
+def _files(hidden: Path | None) -> Iterator[Path]:
+    """All that decides a grade besides the submission, in a fixed order."""
+    for folder in (ROOT / "tests", *(SRC / package for package in PACKAGES)):
+        for file in sorted(folder.rglob("*")):
+            if file.is_file() and not NO_PART.intersection(file.relative_to(folder).parts):
+                yield file
+    yield ROOT / "pyproject.toml"
+    yield from sorted(hidden.glob("*.py")) if hidden else ()

@@ -1,0 +1,72 @@
+"""What an instructor sees while submissions are graded."""
+
+from __future__ import annotations
+
+import io
+import sys
+
+import typer
+
+from ..language import Messages
+from ..problems import os_reason, say
+from ..terminal import show
+from .formats import legend, table_line
+from .grades import Grade
+from .kept import Kept
+from .submissions import Submission
+
+__all__ = ["Progress"]
+
+
+class Progress:
+    """Keeps each grade that is finished, and shows it.
+
+    prints: the table, a line for each submission, in their order and as soon as may be. A terminal has a counter below.
+    """
+
+    def __init__(self, submissions: list[Submission], kept: Kept, prints: bool):
+        self._submissions, self._kept, self._prints = {one.name: one for one in submissions}, kept, prints
+        self._waiting = list(self._submissions)
+        self._done: dict[str, Grade] = {}
+        if isinstance(sys.stdout, io.TextIOWrapper):  # whose encoding may lack what a name has
+            sys.stdout.reconfigure(errors="backslashreplace")
+
+    @property
+    def grades(self) -> list[Grade]:
+        """In the order of the submissions."""
+        return [self._done[name] for name in self._submissions]
+
+    def add(self, grade: Grade) -> None:
+        self._kept.add(self._submissions[grade.name], grade)
+        self.show(grade)
+
+    def show(self, grade: Grade) -> None:
+        self._done[grade.name] = grade
+        self._clear()
+        while self._waiting and self._waiting[0] in self._done:
+            line = table_line(self._done[self._waiting.pop(0)])
+            if self._prints:
+                show(line)
+        if sys.stderr.isatty():
+            typer.echo(Messages()("grade_done", done=len(self._done), count=len(self._submissions)), nl=False, err=True)
+
+    def end(self, words: Messages) -> None:
+        self._clear()
+        self._kept.prune()
+        self._tell_problem(words)
+        if self._prints:
+            show(legend(), dim=True)
+
+    def interrupt(self, words: Messages) -> None:
+        self._clear()
+        self._tell_problem(words)
+        say(words("grade_unfinished", done=len(self._done), count=len(self._submissions)))
+
+    def _tell_problem(self, words: Messages) -> None:
+        if problem := self._kept.problem:
+            say(words("grade_not_kept", file=problem.filename, reason=os_reason(problem)), style="yellow")
+
+    @staticmethod
+    def _clear() -> None:
+        if sys.stderr.isatty():
+            typer.echo("\r\x1b[K", nl=False, err=True)

@@ -1,0 +1,162 @@
+"""An interrupted `tiny-llm grade` goes on where it was, and grades anew what has changed."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from handed_in import ENVIRONMENT, RIGHT, at_call, grade, package
+
+from tiny_llm_course.grading import kept as module
+from tiny_llm_course.grading.grades import FAILED, SOLVED, Grade, Limits, TaskGrade
+from tiny_llm_course.grading.kept import DAYS, Kept
+from tiny_llm_course.grading.submissions import Submission
+from tiny_llm_course.syllabus import TaskId, select_days
+
+DAY = ["--week", "1", "--day", "4"]
+ANN = Submission("ann", {"layer_norm.py": b"x = 1\n"})
+GRADE = Grade("ann", (TaskGrade(TaskId(1, 4, 1), 9, 9, SOLVED), TaskGrade(TaskId(1, 4, 2), 0, 0, FAILED)), "slow", 2.5)
+
+
+def test_the_same_command_grades_the_rest(tmp_path):
+    """Of three submissions two are finished when Ctrl-C comes. Then one of these two changes."""
+    folder, mine = tmp_path / "class", f"# {tmp_path}\n"  # which no earlier run of this test has graded
+    package(folder / "ann", layer_norm=RIGHT + mine)
+    package(folder / "bob", layer_norm=RIGHT + mine)
+    package(folder / "eve", layer_norm=at_call("while True: pass") + mine)
+    command = [sys.executable, "-m", "tiny_llm_course", "grade", str(folder), *DAY, "--jobs", "1", "--patience", "60"]
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    with subprocess.Popen(command, env=ENVIRONMENT, preexec_fn=restore_ctrl_c, **pipes) as process:
+        assert [process.stdout.readline().split()[-1] for _ in range(2)] == ["ann", "bob"]
+        process.send_signal(signal.SIGINT)
+        output, errors = process.communicate(timeout=60)
+    assert (process.returncode, output) == (130, "")
+    assert errors.startswith("2 of 3 submissions are graded, and their grades are kept.")
+
+    (folder / "bob" / "layer_norm.py").write_text(RIGHT.replace("* self.weight", "") + mine)
+    (folder / "eve" / "layer_norm.py").write_text(RIGHT + mine + mine)
+    again = [*DAY, "--patience", "60", "--format", "json"]
+    result = grade(folder, *again, fresh=False)
+    assert result.stderr.startswith("1 of 3 grades are from an earlier run")
+    points = {entry["name"]: entry["points"] for entry in json.loads(result.stdout)["grades"]}
+    assert points == {"ann": 1, "bob": 0, "eve": 1}
+    assert grade(folder, *again, fresh=False).stderr.startswith("3 of 3 grades")
+
+
+def restore_ctrl_c():
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+# ------------------------------------------------------------------------------------------------------------- kept
+
+
+@pytest.fixture
+def course(tmp_path, monkeypatch):
+    """A small course."""
+    for name in ("tests/test_week_1_day_4.py", "src/tiny_llm_ref/layer_norm.py", "tests/repo/gates.py"):
+        write(tmp_path / name, "x = 1\n")
+    write(tmp_path / "pyproject.toml", "")
+    write(tmp_path / "hidden" / "extra.py", "y = 1\n")
+    monkeypatch.setattr(module, "ROOT", tmp_path)
+    monkeypatch.setattr(module, "SRC", tmp_path / "src")
+    return tmp_path
+
+
+def write(file, content):
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(content)
+
+
+def kept(course, week="1", day="4", hidden=None, limits=None):
+    return Kept(course / "grades", select_days(week, day), hidden, limits or Limits())
+
+
+def test_a_grade_is_found_again_whoever_hands_in(course):
+    kept(course).add(ANN, GRADE)
+    others = [Submission("bob", ANN.files), Submission("eve", {"layer_norm.py": b"x = 2\n"})]
+    assert kept(course).find([ANN, *others]) == {"ann": GRADE, "bob": Grade("bob", *list(vars(GRADE).values())[1:])}
+
+
+CHANGES = {
+    "a test": lambda course: write(course / "tests" / "test_week_1_day_4.py", "x = 2\n"),
+    "a new test": lambda course: write(course / "tests" / "helpers.py", ""),
+    "the reference": lambda course: write(course / "src/tiny_llm_ref/layer_norm.py", "x = 2\n"),
+    "the configuration": lambda course: write(course / "pyproject.toml", "x = 1"),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_no_grade_is_found_after_a_change(course, change):
+    kept(course).add(ANN, GRADE)
+    CHANGES[change](course)
+    assert not kept(course).find([ANN])
+
+
+def test_other_questions_have_other_answers(course):
+    hidden = course / "hidden"
+    kept(course).add(ANN, GRADE)
+    assert not kept(course, day="5").find([ANN])
+    assert not kept(course, limits=Limits(patience=11)).find([ANN])
+    assert not kept(course, hidden=hidden).find([ANN])
+    kept(course, hidden=hidden).add(ANN, GRADE)
+    write(hidden / "extra.py", "y = 2\n")
+    assert not kept(course, hidden=hidden).find([ANN])
+    noted = Submission("ann", ANN.files, note="left out: x.zip")
+    assert not kept(course).find([noted])
+
+
+def test_what_decides_no_grade_may_change(course):
+    kept(course).add(ANN, GRADE)
+    write(course / "tests" / "repo" / "gates.py", "x = 2\n")
+    write(course / "src" / "tiny_llm" / "layer_norm.py", "mine = 1\n")
+    assert kept(course).find([ANN])
+
+
+def test_only_finished_grades_are_kept(course):
+    untested = Grade("ann", (TaskGrade(TaskId(1, 4, 1), 0, 0, FAILED),), "could not be graded: OSError: disk full")
+    kept(course).add(ANN, untested)
+    assert not kept(course).find([ANN])
+    assert not kept(course).find([Submission("ann", problem="no package")])
+
+
+@pytest.mark.parametrize("content", ["", "{", "[]", '{"name": "ann"}', '{"name": 1, "tasks": []}'])
+def test_a_damaged_file_counts_as_none(course, content):
+    kept(course).add(ANN, GRADE)
+    [file] = (course / "grades").iterdir()
+    file.write_text(content)
+    assert not kept(course).find([ANN])
+
+
+def test_a_folder_that_cannot_be_written_ends_nothing(course):
+    write(course / "grades", "no folder")
+    some = kept(course)
+    some.add(ANN, GRADE)
+    assert isinstance(some.problem, OSError)
+    assert not some.find([ANN])
+
+
+def test_grades_are_deleted_once_nobody_asks_for_them(course):
+    old, new = kept(course), kept(course, day="5")
+    old.add(ANN, GRADE)
+    [file] = (course / "grades").iterdir()
+    new.add(ANN, GRADE)
+    age(file, DAYS + 1)
+    old.prune()
+    assert not old.find([ANN])
+    assert new.find([ANN])
+
+
+def age(file, days):
+    os.utime(file, times=(file.stat().st_atime, file.stat().st_mtime - days * 24 * 3600))
+
+
+def test_real_files_of_the_course_count():
+    """The tests of all days, and the code that grades."""
+    files = set(module._files(None))
+    root = Path(__file__).resolve().parents[2]
+    for name in ("tests/test_week_3_day_7.py", "tests/helpers.py", "src/tiny_llm_course/grading/worker.py"):
+        assert root / name in files
+    assert Path(__file__).resolve() not in files
