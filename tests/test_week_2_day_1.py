@@ -609,11 +609,17 @@ def test_task_3_any_cache_will_do(impl):
 def test_task_3_a_cache_that_is_false_while_empty(impl):
     """A cache may have a length. Only None asks for a new one."""
 
-    class Sized(impl.kv_cache.KVCache):
-        def __len__(self):
-            return self.offset
+    class Sized:  # which does not inherit: in grading, classes of the code under test are in another process
+        def __init__(self, cache):
+            self.cache = cache
 
-    cache = Sized(1, step=4)
+        def __getattr__(self, name):
+            return getattr(self.cache, name)
+
+        def __len__(self):
+            return self.cache.offset
+
+    cache = Sized(impl.kv_cache.KVCache(1, step=4))
     got = list(impl.generate.generate(SummingModel(impl), [3, 1, 4], greedy, 4, cache=cache))
     assert got == continuation([3, 1, 4], 4)
     assert cache.offset == 6, f"the cache that was given holds {cache.offset} tokens instead of 6"

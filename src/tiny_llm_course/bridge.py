@@ -82,6 +82,8 @@ SYSTEMS = {  # what to type where, by what is missing
         "fedora": "sudo dnf install python3-devel",
         "mac": "brew install python",
     },
+    "bubblewrap": {"debian": "sudo apt install bubblewrap", "fedora": "sudo dnf install bubblewrap"},
+    "libseccomp.so.2": {"debian": "sudo apt install libseccomp2", "fedora": "sudo dnf install libseccomp"},
 }
 
 

@@ -25,7 +25,7 @@ TESTS = ROOT / "tests"
 HIDDEN = "test_hidden_"  # how the files of an instructor's own tests begin
 TIME_LIMIT = 30  # seconds a test, compiling aside; the slowest takes two on a slow machine
 GRACE = 5  # seconds beyond a test's own time limit, after which the process is killed
-COMPILING = 600  # seconds after which a compiler is taken for one that hangs
+COMPILING = 600  # seconds after which a compiler, or a process that starts, is taken for one that hangs
 WORST = ("crash", "hang", "changed")  # kinds of failures that are shown before others, in this order
 
 
@@ -215,7 +215,8 @@ def _listen(
             raise TimeoutError("interrupted")
         for process in list(processes):
             events = process.events() if process.descriptor in ready else []
-            hangs = events == [] and monotonic() - process.heard > (COMPILING if process.is_compiling else patience)
+            waits = process.is_compiling or process.left is None  # for a compiler, or for its imports
+            hangs = events == [] and monotonic() - process.heard > (COMPILING if waits else patience)
             for event in events or []:
                 run.take(event)
             if events is None or hangs or process.is_over:

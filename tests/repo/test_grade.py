@@ -2,20 +2,30 @@
 
 import csv
 import json
+import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from handed_in import ENVIRONMENT, FOLDER, REFERENCE, RIGHT, ROOT, at_call, at_import, grade, package
 from waiting import until
 
+from tiny_llm_course.grading.formats import from_json
+from tiny_llm_course.grading.protection import protection
+from tiny_llm_course.runner import pytest_command
+
 HEAD = '"""RMSNorm."""\nimport mlx.core as mx\n'
 WORKER = "tiny_llm_course.grading.worker"
 VICTIM = "{victim}"  # a file outside of the submission
 
-# What a submission does, how many points it gets of two (task 1 only is solved in all of them), what is said of it.
+NO_WRITING, NO_READING = "Read-only file system|not permitted", "No such file|not permitted"  # on Linux, on a Mac
+
+# What a submission does, how many points it gets of two (task 1 only is solved in all of them), what is said of it (a
+# pattern).
 HOSTILE = {
     "hangs": (at_call("while True: pass"), 0, "no answer within"),
     "hangs in a thread": (
@@ -29,36 +39,32 @@ HOSTILE = {
     "kills the judge": (
         at_call("import os, signal", "os.kill(os.getppid(), signal.SIGKILL)"),
         0,
-        "may not send a signal",
+        "not permitted",
     ),
-    "forks": (at_call("import os", "os.fork()"), 0, "may not start a process"),
-    "starts programs": (at_call("import subprocess", "subprocess.run(['true'])"), 0, "may not start a process"),
-    "starts a shell": (at_call("import os", "os.system('true')"), 0, "may not start a process"),
-    "writes elsewhere": (at_call(f"open({VICTIM!r}, 'w').write('x')"), 0, "may not write"),
-    "removes files": (at_call("import os", f"os.remove({VICTIM!r})"), 0, "may not change files"),
-    "writes with mlx": (at_call(f"mx.save({VICTIM!r}, x)"), 0, "may not write files"),
-    "writes its own files": (at_call("open('notes.txt', 'w')"), 0, "may not write"),
-    "starts programs from below": (
-        at_call("import _posixsubprocess", "_posixsubprocess.fork_exec([b'true'])"),
-        0,
-        "may not import _posixsubprocess",
-    ),
-    "looks for the guard": (at_call("import gc", "gc.get_objects()"), 0, "may not look for objects"),
+    "forks": (at_call("import os", "os.fork()"), 0, "not permitted"),
+    "starts programs": (at_call("import subprocess", "subprocess.run(['true'])"), 0, "not permitted"),
+    "writes elsewhere": (at_call(f"open({VICTIM!r}, 'w').write('x')"), 0, NO_WRITING),
+    "removes files": (at_call("import os", f"os.remove({VICTIM!r})"), 0, NO_WRITING),
+    "writes with mlx": (at_call(f"mx.save({VICTIM!r}, x)"), 0, "Failed to open"),
+    "writes its own files": (at_call("open('notes.txt', 'w')"), 0, NO_WRITING),
     "uses all memory": (at_call("big = bytearray(2**33)"), 0, "MemoryError"),
-    "reads the tests": (at_call(f"open({str(ROOT / 'tests' / 'oracles.py')!r}).read()"), 0, "may not read"),
-    "reads the reference": (at_call(f"open({str(REFERENCE / 'layer_norm.py')!r}).read()"), 0, "may not read"),
+    "reads the tests": (at_call(f"open({str(ROOT / 'tests' / 'oracles.py')!r}).read()"), 0, NO_READING),
+    "reads the reference": (at_call(f"open({str(REFERENCE / 'layer_norm.py')!r}).read()"), 0, NO_READING),
     "imports the reference": (
         HEAD + "from tiny_llm_ref.layer_norm import RMSNorm\n__all__ = ['RMSNorm']\n",
         0,
-        "tiny_llm_ref",
+        "tiny_llm_ref may not be imported here",
     ),
-    "imports it at the call": (at_call("import tiny_llm_ref.layer_norm"), 0, "tiny_llm_ref"),
+    "imports it at the call": (
+        at_call("import tiny_llm_ref.layer_norm"),
+        0,
+        "tiny_llm_ref may not be imported here",
+    ),
     "uses the network": (
         at_call("import socket", "socket.create_connection(('127.0.0.1', 9))"),
         0,
-        "may not use the network",
+        "not permitted",
     ),
-    "loads a library": (at_call("import ctypes", "ctypes.CDLL(None)"), 0, "may not import ctypes"),
     "calls the ready-made op": (
         at_call("return mx.fast.rms_norm(x, self.weight, self.eps)"),
         0,
@@ -126,9 +132,13 @@ def test_each_gets_what_it_deserves(graded, name):
     entry = graded[0][name]
     assert entry["points"] == points
     texts = " ".join([entry["problem"], *(task["message"] for task in entry["tasks"])])
-    assert message in texts
+    assert re.search(message, texts), texts
     if not points:
         assert entry["tasks"][0]["passed"] < entry["tasks"][0]["total"]
+
+
+def test_each_says_what_it_ran_in(graded):
+    assert {entry["protection"] for entry in graded[0].values()} == {protection().sandbox}
 
 
 def test_no_process_is_left(graded):
@@ -178,6 +188,51 @@ def test_nothing_that_was_handed_in_is_imported_by_the_judge(tmp_path):
     result = subprocess.run(command, capture_output=True, text=True, env=ENVIRONMENT, cwd=folder)
     assert result.stdout.lstrip().startswith("1 of 2"), result.stderr
     assert not (tmp_path / "ran").exists()
+
+
+def test_a_judge_that_is_killed_costs_one_submission(tmp_path):
+    """On systems that cannot keep a submission from it, or by a system that has no memory left."""
+    folder = tmp_path / "two"
+    package(folder / "eve" / "tiny_llm", layer_norm=at_call("while True: pass"))
+    package(folder / "zoe" / "tiny_llm", layer_norm=RIGHT)
+    command = [sys.executable, "-m", "tiny_llm_course", "grade", str(folder), "--week", "1", "--day", "4"]
+    command += ["--format", "json", "--jobs", "1", "--fresh"]
+    place = Path(FOLDER.name) / "killed"
+    place.mkdir()
+    environment = ENVIRONMENT | {"TMPDIR": str(place)}
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as process:
+        until(workers)
+        judge = subprocess.check_output(["pgrep", "-f", f"pytest .*--submission={place}"])
+        os.kill(int(judge.split()[0]), signal.SIGKILL)
+        grades = from_json(process.communicate()[0])
+    assert [(grade.name, grade.points) for grade in grades] == [("eve", 0), ("zoe", 1)]
+    assert "SIGKILL" in grades[0].problem
+    assert list(place.iterdir()) == []
+    test_no_process_is_left(None)
+
+
+def test_what_tests_ask_of_mlx_is_asked_where_the_code_runs(tmp_path):
+    """Its random numbers, and the memory that it takes; and whether an object of the other process is true."""
+    shutil.copytree(REFERENCE, tmp_path / "tiny_llm", ignore=shutil.ignore_patterns("built", "__pycache__"))
+    files = [ROOT / "tests" / f"test_week_{day}.py" for day in ("1_day_7", "2_day_1", "2_day_7")]
+    names = "every_draw_is_another or no_new_array or false_while_empty or memory_of_keys"
+    command = pytest_command(files, "tiny_llm", [f"--submission={tmp_path}", "-k", names])
+    run = subprocess.run(command, capture_output=True, text=True, env=ENVIRONMENT)
+    assert "4 passed" in run.stdout, run.stdout
+    cache = tmp_path / "tiny_llm" / "kv_cache.py"
+    source, right = cache.read_text(), "self.keys[:, :, self.offset : end] = key"
+    assert source.count(right) == 1
+    wrong = "self.keys = mx.concatenate([self.keys[:, :, : self.offset], key, self.keys[:, :, end:]], axis=2)"
+    cache.write_text(source.replace(right, wrong))
+    run = subprocess.run(command, capture_output=True, text=True, env=ENVIRONMENT)
+    assert "made new arrays although the old ones had room" in run.stdout, run.stdout
+
+
+@pytest.mark.nightly("grades the whole course: several minutes a week")
+@pytest.mark.parametrize("week", ["0", "1", "2", "3"])
+def test_the_reference_gets_every_point(week):
+    [found] = from_json(grade(REFERENCE, "--week", week, "--format", "json", "--seconds", "3000").stdout)
+    assert [task.task for task in found.tasks if not task.points] == []
 
 
 def restore_ctrl_c():

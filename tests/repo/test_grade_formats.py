@@ -21,6 +21,7 @@ from handed_in import ENVIRONMENT, REFERENCE, RIGHT, at_call, grade, package, st
 from tiny_llm_course.grading.formats import EACH, TOGETHER, from_json
 from tiny_llm_course.grading.grades import FAILED, SOLVED, UNSOLVED, Grade, TaskGrade
 from tiny_llm_course.grading.html_report import html_report
+from tiny_llm_course.grading.protection import protection, told
 from tiny_llm_course.language import Messages
 from tiny_llm_course.syllabus import TaskId
 from tiny_llm_course.terminal import signs
@@ -101,9 +102,10 @@ def shown(form, grades, name):
 def test_the_table_has_a_line_for_each_submission(written, grades):
     text = written["table"]["table"]
     check_text(text)
-    *rows, legend = text.splitlines()
+    *rows, legend, protection = text.splitlines()
     assert [row.split("  ")[2] for row in map(str.strip, rows)] == [one.name.split("  ")[0] for one in grades]
     assert legend.startswith(signs().solved)
+    assert protection == told()
 
 
 def test_csv_is_quoted_and_cannot_compute(written):
@@ -111,6 +113,7 @@ def test_csv_is_quoted_and_cannot_compute(written):
     assert {name: one["points"] for name, one in row.items()} == POINTS
     assert (row["ann"]["w1d4.1"], row["ann"]["w1d4.2"]) == ("1", "0")
     assert row["bob"]["mistakes"].startswith("w1d4.1:")
+    assert (row["ann"]["protection"], row["broken"]["protection"]) == (protection().sandbox, "")
     assert "cannot be read" in row["broken"]["problem"]
     assert "could not be graded: OSError: [Errno 36] File name too long" in row['eve, "q" 田中']["problem"]
     assert "expected a package tiny_llm, found none" in row["empty"]["problem"]
@@ -150,6 +153,16 @@ def test_the_report_is_valid_too(grades):
     check_text(page)
     assert "<b>&amp;" not in page
     assert page.count("<tr>") == 2 + len(grades) + 2
+    assert page.count("サンドボックス") == 1
+
+
+def test_the_report_says_what_the_submissions_ran_in():
+    ran = [Grade(name, (), protection=name) for name in ("bubblewrap", "none", "")]
+    pages = [html_report(grades, Messages("en")) for grades in (ran[:1], ran, ran[2:])]
+    said = ["in a sandbox (bubblewrap), out of reach", "without a sandbox: 1. Each could read", ""]
+    for page, text in zip(pages, said, strict=True):
+        assert text in page
+        assert page.count("sandbox") == bool(text)
 
 
 TASKS = [TaskId(1, 4, 1), TaskId(1, 4, 2)]

@@ -35,10 +35,12 @@ SUBMITTED = {
     "never ends": (at_call("for (volatile int i = 0; i == 0;) continue;"), 0, "no answer within"),
     "writes outside": (at_call("out[n] = 0;"), 0, "swiglu wrote outside of output 0"),
     "includes what it likes": ('#include "/etc/passwd"\n' + RIGHT, 0, "a submission may not use"),
-    "kills its judge": (
-        at_call("kill(getppid(), SIGKILL);").replace("<cmath>", "<cmath>\n#include <signal.h>\n#include <unistd.h>"),
-        0,
-        "SIGKILL",
+    "would kill its judge": (
+        at_call("if (kill(getppid(), SIGKILL) == 0) return;").replace(
+            "<cmath>", "<cmath>\n#include <signal.h>\n#include <unistd.h>"
+        ),
+        1,
+        "",
     ),
 }
 

@@ -100,6 +100,7 @@ def test_other_questions_have_other_answers(course):
     kept(course).add(ANN, GRADE)
     assert not kept(course, day="5").find([ANN])
     assert not kept(course, limits=Limits(patience=11)).find([ANN])
+    assert not kept(course, limits=Limits(sandbox="bubblewrap")).find([ANN])
     assert not kept(course, hidden=hidden).find([ANN])
     kept(course, hidden=hidden).add(ANN, GRADE)
     write(hidden / "extra.py", "y = 2\n")

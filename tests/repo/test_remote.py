@@ -12,8 +12,15 @@ import pytest
 from tiny_llm_course.grading.remote import DTYPES, ChangedError, Connection, GoneError, Proxy, RemoteError
 
 
+class Empty:
+    def __len__(self):
+        return 0
+
+
 class Remote:
     """Things that the other side offers."""
+
+    empty = Empty()
 
     def __init__(self):
         self.kept = None
@@ -74,7 +81,19 @@ def remote():
 
 @pytest.mark.parametrize(
     "value",
-    [None, True, 7, -(2**70), 1.5, float("inf"), "鍵\ud800", [1, [2, "x"]], (1, (2,)), {3, 4}, {"a": [1], 2: (None,)}],
+    [
+        None,
+        True,
+        7,
+        -(2**70),
+        1.5,
+        float("inf"),
+        "鍵\ud800",
+        [1, [2, "x"]],
+        (1, (2,)),
+        {3, 4},
+        {"a": {"b": [1]}, 2: (None,)},
+    ],
     ids=repr,
 )
 def test_plain_values_come_back_as_they_were(remote, value):
@@ -112,6 +131,11 @@ def test_other_objects_are_stood_for(remote):
     assert not hasattr(remote, "nothing")
     remote.kept = 5
     assert remote.kept == 5
+
+
+def test_an_object_is_true_where_it_is_true_there(remote):
+    assert remote
+    assert not remote.empty
 
 
 def test_own_objects_come_back_as_themselves(remote):
@@ -173,6 +197,7 @@ def test_a_submission_gets_no_modules_or_classes(remote, value):
     [
         b"\xff" * 16,
         b"\x00" * 16,
+        (2**25).to_bytes(8, "big") + bytes(8) + b"[",
         (5).to_bytes(8, "big") + bytes(8) + b"12345",
         (3).to_bytes(8, "big") + bytes(8) + b"\xff{[",
         (60).to_bytes(8, "big") + bytes(8) + b'["value", {"array": [9, "float32", [2]]}, [], []]'.ljust(60),

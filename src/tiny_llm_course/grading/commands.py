@@ -25,6 +25,8 @@ from .grades import Grade, Limits, grade_all
 from .html_report import html_report
 from .kept import Kept
 from .progress import Progress
+from .protection import protection, told
+from .sandbox import NONE
 from .submissions import find_submissions
 
 __all__ = ["grade", "grade_report"]
@@ -53,6 +55,7 @@ def grade(
     fresh: Annotated[
         bool, typer.Option("--fresh", help="Grade everything again, even if nothing has changed.")
     ] = False,
+    untrusted: Annotated[bool, typer.Option("--untrusted", help="Refuse to grade without a sandbox.")] = False,
     lang: Lang = None,
 ) -> None:
     """Grade submissions with the course's own tests: a point for each task of which all tests pass.
@@ -66,8 +69,10 @@ def grade(
     It also grades a submission again if the submission, the tests or the course has changed.
     """
     with reporting(lang) as words, like_ctrl_c():
-        limits = Limits(patience, seconds, memory * 2**20)
+        limits = Limits(patience, seconds, memory * 2**20, protection().sandbox)
         _check(paths, form, out, hidden, jobs, limits)
+        if untrusted and limits.sandbox == NONE:
+            raise CommandError("grade_untrusted", reason=protection().reason, exit_code=1)
         days = asked_days(week, day)
         if has_kernels(days) and not bridge.is_current(Workspace().reference):
             bridge.build([Workspace().reference], words, say)
@@ -86,6 +91,8 @@ def grade(
             progress.interrupt(words)
             raise
         progress.end(words)
+        if form != "table" or out:
+            say(told())
         _write(progress.grades, form, out, words)
 
 

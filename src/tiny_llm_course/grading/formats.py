@@ -16,6 +16,7 @@ from ..language import Messages
 from ..syllabus import select_task
 from ..terminal import signs
 from .grades import SOLVED, UNSOLVED, Grade, TaskGrade
+from .protection import told
 
 __all__ = ["EACH", "TOGETHER", "from_json", "legend", "table_line"]
 
@@ -44,7 +45,7 @@ def _sign(task: TaskGrade) -> str:
 
 
 def _table(grades: list[Grade]) -> str:
-    return "\n".join([*map(table_line, grades), legend()]) + "\n"
+    return "\n".join([*map(table_line, grades), legend(), told()]) + "\n"
 
 
 def _csv(grades: list[Grade]) -> str:
@@ -52,11 +53,11 @@ def _csv(grades: list[Grade]) -> str:
     tasks = [task.task for task in grades[0].tasks] if grades else []
     out = io.StringIO()
     writer = csv.writer(out)
-    writer.writerow(["submission", "points", "of", *tasks, "mistakes", "problem", "seconds"])
+    writer.writerow(["submission", "points", "of", *tasks, "mistakes", "problem", "seconds", "protection"])
     for grade in grades:
         mistakes = " ".join(f"{task.task}:{task.mistake}" for task in grade.tasks if task.mistake)
         row = [grade.name, grade.points, len(tasks), *(task.points for task in grade.tasks), mistakes, grade.problem]
-        writer.writerow([_cell(value) for value in [*row, f"{grade.seconds:.1f}"]])
+        writer.writerow([_cell(value) for value in [*row, f"{grade.seconds:.1f}", grade.protection]])
     return out.getvalue()
 
 

@@ -20,6 +20,7 @@ from ..syllabus import Day, Task, TaskId, select_task
 from ..workspace import ROOT, Workspace
 from .kernels import compile_submitted, is_taken
 from .plain import plain, plain_name
+from .sandbox import NONE
 from .submissions import Submission
 
 __all__ = ["SOLVED", "UNSOLVED", "Grade", "Limits", "TaskGrade", "grade_all"]
@@ -64,6 +65,7 @@ class Grade:
     tasks: tuple[TaskGrade, ...]
     problem: str = ""  # why it could not be tested, or not to the end
     seconds: float = 0.0
+    protection: str = ""  # the sandbox of its processes, or NONE; empty if it was not tested
 
     @property
     def points(self) -> int:
@@ -81,7 +83,8 @@ class Grade:
         """
         try:
             tasks = tuple(map(TaskGrade.from_json, entry["tasks"]))
-            return cls(plain_name(entry["name"]), tasks, plain(entry["problem"]), float(entry["seconds"]))
+            name, problem, protection = plain_name(entry["name"]), plain(entry["problem"]), entry.get("protection", "")
+            return cls(name, tasks, problem, float(entry["seconds"]), plain_name(protection))
         except (KeyError, TypeError, AttributeError) as error:
             raise ValueError(repr(error)) from error
 
@@ -93,6 +96,7 @@ class Limits:
     patience: float = 10  # seconds that a test waits for one answer
     seconds: float = 300  # for all tests
     memory: int = 2**32  # bytes
+    sandbox: str = NONE  # its name in sandbox.py
 
 
 def grade_all(
@@ -149,7 +153,7 @@ def _check_hidden(days: list[Day], tests: Path) -> None:
 
 
 def _grade_safely(submission: Submission, days: list[Day], tests: Path, limits: Limits, stop: threading.Event) -> Grade:
-    """Whatever goes wrong with a submission, the others are graded."""
+    """The grade, also if something goes wrong: the other submissions have to be graded."""
     problem = submission.problem
     if not problem:
         try:
@@ -163,8 +167,9 @@ def _grade(submission: Submission, days: list[Day], tests: Path, limits: Limits,
     with tempfile.TemporaryDirectory() as folder:
         _lay_out(submission, Path(folder) / "tiny_llm")
         if has_kernels(days):
-            compile_submitted(Path(folder) / "tiny_llm")
-        options = [f"--submission={folder}", f"--patience={limits.patience}", f"--memory={limits.memory}"]
+            compile_submitted(Path(folder) / "tiny_llm", limits.sandbox, stop)
+        options = [f"--submission={folder}", f"--sandbox={limits.sandbox}", f"--basetemp={folder}/made"]
+        options += [f"--patience={limits.patience}", f"--memory={limits.memory}"]
         run = run_tests(
             days,
             "tiny_llm",
@@ -176,7 +181,8 @@ def _grade(submission: Submission, days: list[Day], tests: Path, limits: Limits,
             folder=tests.parent,  # not the current one: a file called pytest.py may have been handed in there
         )
     tasks = tuple(_task_grade(task, run) for day in days for task in day.tasks)
-    return Grade(submission.name, tasks, "; ".join(filter(None, [submission.note, plain(run.problem)])), run.seconds)
+    problem = "; ".join(filter(None, [submission.note, plain(run.problem)]))
+    return Grade(submission.name, tasks, problem, run.seconds, limits.sandbox)
 
 
 def _lay_out(submission: Submission, package: Path) -> None:

@@ -9,6 +9,7 @@ from ..catalogue import entry_of
 from ..language import Messages
 from ..syllabus import TaskId, select_task
 from .grades import SOLVED, Grade
+from .sandbox import NONE
 
 __all__ = ["html_report"]
 
@@ -35,6 +36,7 @@ def html_report(grades: list[Grade], words: Messages) -> str:
 <title>tiny-llm: {words("grades_title")}</title><style>{STYLE}</style></head><body>
 <h1>{words("grades_title")}</h1>
 <p>{_average(grades, words)}</p>
+<p>{_protection(grades, words)}</p>
 <div class="wide"><table><thead><tr>{_heads(words, "grades_submission", "grades_points")}
 {"".join(_head(task, words) for task in tasks)}</tr></thead>
 <tbody>{"".join(map(_row, grades))}</tbody></table></div>
@@ -50,6 +52,14 @@ def _average(grades: list[Grade], words: Messages) -> str:
         return words("grades_none")
     mean = sum(grade.points for grade in grades) / len(grades)
     return words("grades_average", count=len(grades), points=f"{mean:.1f}", most=len(grades[0].tasks))
+
+
+def _protection(grades: list[Grade], words: Messages) -> str:
+    """What the submissions ran in. Nothing if the file of grades does not say."""
+    if count := sum(grade.protection == NONE for grade in grades):
+        return words("grades_unprotected", count=count)
+    used = {grade.protection for grade in grades if grade.protection}
+    return escape(words("grade_protected", sandbox=", ".join(sorted(used)))) if used else ""
 
 
 def _heads(words: Messages, *keys: str) -> str:

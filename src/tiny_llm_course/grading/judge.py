@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import subprocess
-import tempfile
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
@@ -12,27 +11,33 @@ from typing import Any
 import mlx.core as mx
 import pytest
 
-from ..packages import task_of
+from ..packages import is_replayed, task_of
 from .metal import MetalRunner
-from .processes import start
+from .processes import start, uncounted
 from .remote import Connection, GoneError
+from .sandbox import BUBBLEWRAP, NONE, SANDBOX_EXEC
 
-START_SECONDS = 60  # that a new process has for its imports, on a busy machine
+START_SECONDS = 120  # that a new process has for its imports, on a busy machine
 MAX_DEATHS = 3  # of a submission's process; after that its tests fail without a new one
 MEMORY = 2**32  # bytes
 PACKAGES = ("kernels", "serving")  # of the course's package
 MODULE = "tiny_llm_course.grading.worker"
+OF_MLX = ((mx.random, "seed"), (mx, "get_active_memory"), (mx, "get_peak_memory"), (mx, "reset_peak_memory"))
+HELPERS = ("barred.py", "hangs.py", "scenes.py")  # modules of the tests that a submission's process needs
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--submission", metavar="DIR", help="folder with the submission's package tiny_llm")
+    parser.addoption("--sandbox", choices=[BUBBLEWRAP, SANDBOX_EXEC, NONE], default=NONE, help="what it runs in")
     parser.addoption("--memory", type=int, default=MEMORY, metavar="BYTES", help="memory that a submission may use")
     parser.addoption("--patience", type=float, default=30, metavar="S", help="seconds to wait for an answer")
 
 
 def pytest_configure(config: pytest.Config) -> None:
     if config.getoption("--submission"):
-        config.stash[WORKER] = Worker(config)
+        worker = config.stash[WORKER] = Worker(config)
+        for owner, name in OF_MLX:
+            setattr(owner, name, worker.asking(name, getattr(owner, name)))
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
@@ -83,25 +88,38 @@ class Worker:
     def __init__(self, config: pytest.Config):
         self._submission = Path(config.getoption("--submission")).resolve()
         self._tests = config.rootpath / "tests"
+        self._sandbox = str(config.getoption("--sandbox"))
         self._memory = int(config.getoption("--memory"))
         self._patience = float(config.getoption("--patience"))
         self._process: subprocess.Popen[bytes] | None = None
         self._connection: Connection | None = None  # while there is a process
-        self._folder = tempfile.TemporaryDirectory()
         self._deaths = 0
-        self._metal = MetalRunner(self._folder.name, self._memory)
+        self._metal = MetalRunner(self._submission / "metal", self._sandbox, self._memory)
 
     def begin(self, task: str) -> Connection:
         """The connection, for a test that begins."""
+        connection = self._connected()
+        connection.forget()
+        device = "gpu" if mx.default_device() == mx.Device(mx.gpu) else "cpu"
+        connection.request("begin", task, device)
+        return connection
+
+    def asking(self, name: str, here: Callable[..., Any]) -> Callable[..., Any]:
+        """For tests: a function about MLX's state, which is called here and in the process of the code under test."""
+
+        def both(*values: Any) -> Any:
+            found = here(*values)
+            return found if is_replayed() else self._connected().request(name, *values)
+
+        return both
+
+    def _connected(self) -> Connection:
         if self._process is not None and self._is_gone():
             self.end()
         if self._connection is None:
-            self._start()
+            with uncounted("the submission's process"):
+                self._start()
         assert self._connection
-        self._connection.forget()
-        device = "gpu" if mx.default_device() == mx.Device(mx.gpu) else "cpu"
-        self._connection.request("begin", task, device)
-        self._connection.set_patience(self._patience)
         return self._connection
 
     def _is_gone(self) -> bool:
@@ -121,11 +139,18 @@ class Worker:
     def _start(self) -> None:
         if self._deaths >= MAX_DEATHS:
             raise GoneError(f"the submission's process ended or hung {self._deaths} times; it was not started again")
-        patience = max(self._patience, START_SECONDS)  # until it has answered first
         arguments = [str(self._submission), str(self._tests), str(self._memory)]
-        folder = self._folder.name
-        self._process, self._connection = start(MODULE, arguments, folder, patience, TINY_LLM_KERNELS="watched")
+        reads = [self._submission, *(self._tests / name for name in HELPERS)]
+        environment = {"TINY_LLM_KERNELS": "watched"}
+        self._process, self._connection = start(
+            MODULE, arguments, self._submission, START_SECONDS, self._sandbox, environment, reads
+        )
         self._connection.commands = {"metal": self._metal.run}
+        try:
+            self._connection.request("ready")
+        except GoneError as error:  # nothing of the submission has been imported yet
+            raise GoneError(f"the process for the submission did not start: {error}") from None
+        self._connection.set_patience(self._patience)
 
 
 WORKER = pytest.StashKey[Worker]()

@@ -1,4 +1,4 @@
-"""Finished grades, kept until nothing that they depend on is the same: an interrupted command goes on where it was."""
+"""Keeps finished grades, so that an interrupted command can go on where it was."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from .submissions import Submission
 
 __all__ = ["Kept"]
 
-PACKAGES = ("tiny_llm_course", "tiny_llm_ref", "tiny_llm_models", "metal_host")  # with which submissions are graded
+PACKAGES = ("tiny_llm_course", "tiny_llm_ref", "tiny_llm_models", "metal_host")  # on which grades depend
 NO_PART = {"repo", "train", "__pycache__", "built"}  # folders on which no grade depends
 LIBRARIES = ("mlx", "numpy", "pytest")
-DAYS = 60  # after which a grade is deleted that no command has asked for
+DAYS = 60  # after the last use, a grade is deleted
 
 
 class Kept:
-    """The grades in a folder, without names: a file each, called by a digest of submission, tests and course."""
+    """The grades in a folder, without names. A file's name is a digest of everything that decides the grade."""
 
     def __init__(self, folder: Path, days: list[Day], hidden: Path | None, limits: Limits):
         self._folder = folder
@@ -39,20 +39,21 @@ class Kept:
         self.problem: OSError | None = None  # why grades could not be kept
 
     def find(self, submissions: list[Submission]) -> dict[str, Grade]:
-        """By the submission's name, what an earlier command gave for the same files."""
+        """The grades that earlier commands gave for the same files, by the submission's name."""
         found = {submission.name: self._find(submission) for submission in submissions if not submission.problem}
         return {name: replace(grade, name=name) for name, grade in found.items() if grade}
 
     def add(self, submission: Submission, grade: Grade) -> None:
         """Keep a grade, if tests were run for it. A full disk ends no grading."""
         if any(task.total for task in grade.tasks):
+            content = json.dumps(replace(grade, name="").as_json()).encode()
             try:
-                write_whole(self._file(submission), json.dumps(replace(grade, name="").as_json()).encode())
+                write_whole(self._file(submission), content)
             except OSError as error:
                 self.problem = error
 
     def prune(self) -> None:
-        """Delete grades that nobody has asked for in a long time."""
+        """Delete grades that were not used for a long time."""
         for file in self._folder.glob("*.json"):
             with suppress(OSError):
                 if file.stat().st_mtime < time() - DAYS * 24 * 3600:
@@ -74,7 +75,7 @@ class Kept:
 
 
 def _files(hidden: Path | None) -> Iterator[Path]:
-    """All that decides a grade besides the submission, in a fixed order."""
+    """The files that decide a grade besides the submission, in a fixed order."""
     for folder in (ROOT / "tests", *(SRC / package for package in PACKAGES)):
         for file in sorted(folder.rglob("*")):
             if file.is_file() and not NO_PART.intersection(file.relative_to(folder).parts):

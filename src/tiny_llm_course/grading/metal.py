@@ -1,20 +1,22 @@
-"""Kernels in Metal of a submission, which may start no process: `python metal.py SOCKET MEMORY` runs them for it.
+"""Kernels in Metal of a submission, which may start no process: `python metal.py SOCKET SANDBOX MEMORY` runs them.
 
-A kernel is machine code here, as one in C++ is (kernels.py): the limits of the system on memory and the size of files
-hold for it, and it can include no file.
+A kernel is machine code here, as one in C++ is (kernels.py), and what holds for the submission's process holds for it.
 """
 
 from __future__ import annotations
 
+import shlex
 import socket
 import subprocess
 import sys
 from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import astuple, fields
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
-from .processes import limit, start
+from . import system_calls
+from .processes import limit, start, uncounted
 from .remote import Connection, GoneError
 
 __all__ = ["MetalRunner", "elsewhere"]
@@ -31,10 +33,11 @@ Counted: TypeAlias = tuple[tuple[int, ...], dict[str, tuple[int, ...]], dict[str
 
 
 class MetalRunner:
-    """The judge's side: the process, from the first kernel on."""
+    """The judge's side: the process, from the first kernel on. folder: where compiled kernels are kept."""
 
-    def __init__(self, folder: str, memory: int):
+    def __init__(self, folder: Path, sandbox: str, memory: int):
         self._folder = folder
+        self._sandbox = sandbox
         self._memory = memory
         self._process: subprocess.Popen[bytes] | None = None
         self._connection: Connection | None = None
@@ -47,18 +50,28 @@ class MetalRunner:
         counts = test.counts if test else None
         if self._connection is None or self._connection.is_broken:
             self.end()
-            environment = {"METAL_HOST": "check", "METAL_HOST_CACHE": f"{self._folder}/metal"}
-            environment["METAL_HOST_SECONDS"] = "2"  # of the processor's time, which tests do not need by far
-            arguments = [str(self._memory)]
-            self._process, self._connection = start(__name__, arguments, self._folder, SECONDS, **environment)
+            self._start()
+        assert self._connection
         try:
-            answer, counted = self._connection.request("run", counts is not None, *request)
+            with uncounted("a kernel in Metal"):
+                answer, counted = self._connection.request("run", counts is not None, *request)
             if counts is not None:
                 counts.add(_counts(*counted))
             return cast(Answer, answer)
         except GoneError as error:
             self.end()
             return (), "MetalHostError", str(error)
+
+    def _start(self) -> None:
+        self._folder.mkdir(exist_ok=True)
+        environment = {"METAL_HOST": "check", "METAL_HOST_CACHE": str(self._folder)}
+        environment["METAL_HOST_SECONDS"] = "2"  # of the processor's time, which tests do not need by far
+        if sys.platform == "linux":
+            environment["METAL_HOST_RUN"] = shlex.join([sys.executable, "-I", "-S", system_calls.__file__])
+        arguments, folder = [str(self._memory)], self._folder
+        self._process, self._connection = start(
+            __name__, arguments, folder, SECONDS, self._sandbox, environment, writes=[folder]
+        )
 
     def end(self) -> None:
         """Kill the process."""
@@ -116,12 +129,12 @@ def _tuples(value: Any) -> Any:
 
 
 def main() -> None:
-    number, memory = sys.argv[1:]
+    number, sandbox, memory = sys.argv[1:]
     import metal_host  # noqa: F401  before there are limits
 
     connection = Connection(socket.socket(fileno=int(number)), is_open=True)
     connection.commands = {"run": _run}
-    limit(int(memory), FILE)
+    limit(sandbox, int(memory), FILE)
     connection.serve()
 
 

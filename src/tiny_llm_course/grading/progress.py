@@ -1,4 +1,4 @@
-"""What an instructor sees while submissions are graded."""
+"""Shows the progress of grading."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from ..terminal import show
 from .formats import legend, table_line
 from .grades import Grade
 from .kept import Kept
+from .protection import told
 from .submissions import Submission
 
 __all__ = ["Progress"]
@@ -56,6 +57,7 @@ class Progress:
         self._tell_problem(words)
         if self._prints:
             show(legend(), dim=True)
+            show(told())
 
     def interrupt(self, words: Messages) -> None:
         self._clear()

@@ -20,7 +20,7 @@ import numpy as np
 
 __all__ = ["ChangedError", "Connection", "GoneError", "Proxy", "RemoteError"]
 
-MAX_MESSAGE = 2**28  # bytes
+MAX_MESSAGE, MAX_HEADER = 2**28, 2**24  # bytes; a header becomes objects that take many times as much
 DTYPES = {
     str(dtype).removeprefix("mlx.core."): dtype
     for dtype in (
@@ -73,7 +73,7 @@ class Proxy:
         return int(self._connection.request("len", self._number))
 
     def __bool__(self) -> bool:
-        return True
+        return bool(self._connection.request("bool", self._number))
 
     def __getitem__(self, key: Any) -> Any:
         return self._connection.request("item", self._number, key)
@@ -101,6 +101,7 @@ class Connection:
         self._proxies: dict[int, Proxy] = {}
         self._borrowed: list[tuple[Any, bytes]] = []  # lists and arrays of the judge's requests, and what they held
         self._borrows = False
+        self.received = 0  # bytes of arrays that came from the other side
         self.is_broken = False  # something interrupted an exchange
         self.commands: dict[str, Callable[..., Any]] = {}
 
@@ -168,6 +169,8 @@ class Connection:
                 return next(target)
             case "len":
                 return len(target)
+            case "bool":
+                return bool(target)
             case "item":
                 return target[rest[0]]
             case "set item" if self._is_open:
@@ -198,8 +201,8 @@ class Connection:
     def _receive(self) -> tuple[str, Any, bool]:
         """What kind of message it is, its content, and whether an argument was changed on the other side."""
         sizes = struct.unpack(">QQ", self._read(16))
-        if sum(sizes) > MAX_MESSAGE:
-            raise GoneError(f"a message of {sum(sizes)} bytes, of which {MAX_MESSAGE} are allowed")
+        if sizes[0] > MAX_HEADER or sum(sizes) > MAX_MESSAGE:
+            raise GoneError(f"a message of {sizes} bytes, of which {(MAX_HEADER, MAX_MESSAGE)} are allowed")
         header, data = self._read(sizes[0]), self._read(sizes[1])
         try:
             kind, content, changed, lengths = json.loads(header)
@@ -265,6 +268,7 @@ class Connection:
         match kind:
             case "array":
                 found: Any = _array(blobs[content[0]], content[1], content[2])
+                self.received += found.nbytes
             case "numpy":
                 found = np.frombuffer(blobs[content[0]], np.dtype(content[1])).reshape(content[2]).copy()
             case "dtype":
@@ -304,6 +308,8 @@ def _is_data(value: Any) -> bool:
     plain = value is None or isinstance(
         value, bool | int | float | str | mx.array | np.ndarray | np.generic | slice | Path
     )
+    if isinstance(value, dict):
+        return all(map(_is_data, value.values()))
     return plain or (isinstance(value, list | tuple | set) and all(map(_is_data, value)))
 
 

@@ -1,0 +1,83 @@
+"""Finds out which sandbox works on this machine, and says what that means for grades."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from dataclasses import dataclass
+from functools import cache
+
+from ..bridge import system_command
+from ..language import Messages, Phrase, phrase
+from ..problems import CommandError
+from ..workspace import SRC
+from . import system_calls
+from .sandbox import BUBBLEWRAP, NONE, PROGRAMS, SANDBOX_EXEC, wrapped
+
+__all__ = ["Protection", "protection", "told"]
+
+SECONDS = 60  # for a sandbox to start, on a busy machine
+SHOWN = 300  # characters of what it says if it does not
+
+PROBE = """
+import os, shutil, sys
+reference, compiler = sys.argv[1:]
+assert not os.path.exists(reference), "the solutions can be read in it"
+assert not compiler or shutil.which(compiler), f"{compiler} is not in the folders that it shows"
+"""
+
+
+@dataclass(frozen=True)
+class Protection:
+    """sandbox: its name in sandbox.py. reason: why it is NONE."""
+
+    sandbox: str
+    reason: Phrase | None = None
+
+
+@cache
+def protection() -> Protection:
+    """Start a sandbox once, and look around in it.
+
+    Raises:
+        CommandError: on Linux, the library that filters system calls is missing.
+    """
+    sandbox = SANDBOX_EXEC if sys.platform == "darwin" else BUBBLEWRAP
+    if sandbox == BUBBLEWRAP:
+        _check_filter()
+        if not shutil.which(PROGRAMS[sandbox]):
+            return Protection(NONE, phrase("sandbox_absent", name=sandbox, command=system_command(sandbox)))
+    if said := _probe(sandbox):
+        return Protection(NONE, phrase("sandbox_fails", name=sandbox, said=said))
+    return Protection(sandbox)
+
+
+def told() -> str:
+    """The line about the sandbox that follows a table of grades."""
+    found, words = protection(), Messages()
+    if found.sandbox == NONE:
+        return words("grade_unprotected", reason=found.reason)
+    return words("grade_protected", sandbox=found.sandbox)
+
+
+def _probe(sandbox: str) -> str:
+    """What is wrong with this sandbox. Empty: it works."""
+    compiler = os.environ.get("CXX", "").partition(" ")[0]
+    command = [sys.executable, "-I", "-S", "-c", PROBE, str(SRC / "tiny_llm_ref" / "basics.py"), compiler]
+    try:
+        run = subprocess.run(wrapped(sandbox, command), capture_output=True, text=True, timeout=SECONDS, cwd="/")
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return str(error)[:SHOWN]
+    if run.returncode == 0:
+        return ""
+    return (run.stderr.strip().splitlines() or [f"exit code {run.returncode}"])[-1][:SHOWN]
+
+
+def _check_filter() -> None:
+    try:
+        system_calls.library()
+    except OSError:
+        command = system_command(system_calls.LIBRARY)
+        raise CommandError("grade_no_filter", library=system_calls.LIBRARY, command=command, exit_code=1) from None

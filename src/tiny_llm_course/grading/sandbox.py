@@ -1,0 +1,95 @@
+"""Runs commands in a sandbox of the operating system: bubblewrap on Linux, sandbox-exec on macOS.
+
+A sandboxed process sees Python, a compiler and the course's own modules, all read-only. It sees no reference, no
+test, no other submission, no other process and no network.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+
+from ..workspace import ROOT, SRC
+
+__all__ = ["BUBBLEWRAP", "CATALOGUE", "NONE", "PROGRAMS", "SANDBOX_EXEC", "wrapped"]
+
+BUBBLEWRAP, SANDBOX_EXEC, NONE = "bubblewrap", "sandbox-exec", "none"
+PROGRAMS = {BUBBLEWRAP: "bwrap", SANDBOX_EXEC: "sandbox-exec"}
+SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/nix/store", "/home/linuxbrew/.linuxbrew")
+DEVICES = ("/dev/null", "/dev/random", "/dev/urandom")  # not /dev/zero: no limit counts memory that is mapped from it
+LINKED = ("/etc/alternatives", "/etc/ld.so.cache")  # where the system's compiler and libraries are looked up
+COURSE = ("tiny_llm_course", "tiny_llm_models", "metal_host")
+CATALOGUE = SRC / "tiny_llm_course" / "catalogue"  # contains lines of the reference
+NAMESPACES = ("user", "pid", "ipc", "uts", "net", "cgroup-try")
+
+PROFILE = """
+(version 1)
+(allow default)
+(deny network*)
+(deny appleevent-send)
+(deny lsopen)
+(deny signal)
+(allow signal (target self) (target children))
+{processes}
+(deny file-write*)
+(deny file-read-data (subpath "/Users") (subpath "/private/tmp") (subpath "/private/var/folders") {hidden})
+(allow file-read-data {shown})
+(deny file-read-data {catalogue})
+(allow file-write* (literal "/dev/null") {writes})
+"""  # the last rule that fits decides
+
+
+def wrapped(sandbox: str, command: list[str], reads: Iterable[Path] = (), writes: Iterable[Path] = ()) -> list[str]:
+    """The command that runs `command` in this sandbox.
+
+    reads, writes: other files and folders that it sees; those of `writes` it may change.
+    """
+    if sandbox == BUBBLEWRAP:
+        return [*_bubblewrap([*reads], [*writes]), *command]
+    if sandbox == SANDBOX_EXEC:
+        return ["sandbox-exec", "-p", _profile([*reads], [*writes]), *command]
+    return command
+
+
+def _bubblewrap(reads: list[Path], writes: list[Path]) -> list[str]:
+    mounts = dict.fromkeys(map(Path, (*SYSTEM, *LINKED)), "--ro-bind-try")
+    mounts |= dict.fromkeys([*_python(), *(SRC / name for name in COURSE), *reads], "--ro-bind")
+    mounts |= dict.fromkeys([ROOT, CATALOGUE], "--tmpfs")
+    mounts |= dict.fromkeys(map(Path, DEVICES), "--dev-bind")
+    mounts |= dict.fromkeys(writes, "--bind")
+    command = ["bwrap", *(f"--unshare-{name}" for name in NAMESPACES)]
+    command += ["--die-with-parent", "--new-session", "--cap-drop", "ALL", "--proc", "/proc"]
+    command += ["--ro-bind", "/proc/sys", "/proc/sys"]  # which root may write even without capabilities
+    for path in sorted(mounts):  # a folder before its files
+        places = [path] if mounts[path] == "--tmpfs" else [path, path]
+        command += [mounts[path], *map(str, places)]
+    return command + [word for path in (Path("/"), ROOT, CATALOGUE) for word in ("--remount-ro", str(path))]
+
+
+def _profile(reads: list[Path], writes: list[Path]) -> str:
+    shown = [*_python(), *(SRC / name for name in COURSE), *reads, *writes]
+    return PROFILE.format(
+        processes="" if writes else "(deny process-fork)",  # which a compiler needs
+        hidden=_subpaths([ROOT]),
+        shown=_subpaths(shown),
+        catalogue=_subpaths([CATALOGUE]),
+        writes=_subpaths(writes),
+    )
+
+
+def _subpaths(paths: Iterable[Path]) -> str:
+    quoted = (str(path.resolve()).replace("\\", "\\\\").replace('"', '\\"') for path in paths)
+    return " ".join(f'(subpath "{path}")' for path in quoted)
+
+
+def _python() -> list[Path]:
+    """The folders of this Python and of its virtual environment, and the links that lead from one to the other."""
+    prefixes = [Path(prefix) for prefix in {sys.prefix, sys.base_prefix, sys.exec_prefix}]
+    folders = {*prefixes, *(prefix.resolve() for prefix in prefixes)}
+    links, link = [], Path(sys.executable)
+    while link.is_symlink():
+        link = link.parent / link.readlink()
+        links.append(link)
+    shown = [*folders, *map(Path, SYSTEM)]
+    return [*folders, *(link for link in links if not any(link.is_relative_to(folder) for folder in shown))]
