@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 import warnings
+from contextlib import suppress
 from typing import Any
+
+import typer
 
 from .commands import app
 from .language import Messages
-from .problems import say
+from .problems import reporting, say
 from .terminal import called
+from .workspace import settle
 
 __all__ = ["app", "main"]
 
 
 def main() -> None:
     warnings.showwarning = _show_warning
+    with suppress(typer.Exit), reporting():
+        settle()
     app(prog_name=called())
 
 

@@ -254,7 +254,7 @@ def _gone(workspace: Workspace) -> Iterator[str]:
     """Functions of tasks that their files do not have: the tests will not find them."""
     for file in {file: None for day in select_days(None, None) for file in workspace.files(day)}:
         if not is_native(file):
-            found = definitions(file.read_text(encoding="utf-8", errors="replace"))
+            found = definitions(file.read_text(encoding="utf-8-sig", errors="replace"))
             for names in task_parts(workspace.stub(file)).values():
                 yield from (f"{file.relative_to(ROOT)}: {name}" for name in names if name not in found)
 

@@ -146,7 +146,7 @@ class _Loader(importlib.machinery.SourceFileLoader):
 def merged(file: Path, reference: Path) -> CodeType:
     """The code of a module, in which each stub is the reference's function, or all of a class that is one task."""
     source = reference.read_text(encoding="utf-8")
-    yours, theirs = parse(file.read_text(encoding="utf-8"), str(file)), parse(source, str(reference))
+    yours, theirs = parse(file.read_text(encoding="utf-8-sig"), str(file)), parse(source, str(reference))
     filled: set[str] = set()
     for name, unit in _units(theirs):
         body = _body(yours, name)

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import os
 import subprocess
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
+from .conflict import abort_command
+from .files import write_whole
 from .problems import CommandError
 
-__all__ = ["IDENTITY", "Entry", "Git"]
+__all__ = ["IDENTITY", "Entry", "Git", "take_back_commit"]
 
 IDENTITY = ("-c", "user.name=tiny-llm", "-c", "user.email=tiny-llm@localhost")  # of commits that the course makes
+NOTE = "git.json"  # in the folder of an update's copies: HEAD before and after
 
 
 @dataclass(frozen=True)
@@ -21,6 +26,14 @@ class Entry:
 
     blob: str
     is_executable: bool
+
+    def holds(self, content: bytes) -> bool:
+        """Whether this is the file's content, which git may have checked out with CRLF."""
+        return self.blob in (self._hash(content), self._hash(content.replace(b"\r\n", b"\n")))
+
+    def _hash(self, content: bytes) -> str:
+        kind = hashlib.sha256 if len(self.blob) == 64 else hashlib.sha1
+        return kind(b"blob %d\0" % len(content) + content).hexdigest()
 
 
 class Git:
@@ -32,8 +45,8 @@ class Git:
     def check_ready(self) -> None:
         if not (self._root / ".git").exists():
             raise CommandError("git_no_clone", folder=self._root)
-        if (Path(self.run("rev-parse", "--absolute-git-dir").decode().strip()) / "MERGE_HEAD").exists():
-            raise CommandError("git_merging", exit_code=1)
+        if command := abort_command(self._root):
+            raise CommandError("git_merging", command=command, exit_code=1)
 
     def fetch(self, source: str, branch: str) -> str:
         self.run("fetch", "--quiet", source, branch)
@@ -45,10 +58,10 @@ class Git:
     def contains(self, head: str, other: str) -> bool:
         return self.base(head, other) == other
 
-    def base(self, head: str, other: str) -> str:
-        """The last commit that both have; without one, which a shallow clone may be, the clone's own."""
+    def base(self, head: str, other: str) -> str | None:
+        """The last commit that both have. A shallow clone, or a copy with a history of its own, may have none."""
         run = subprocess.run(["git", "merge-base", head, other], cwd=self._root, capture_output=True, text=True)
-        return run.stdout.strip() or head
+        return run.stdout.strip() or None
 
     def files(self, commit: str) -> dict[str, Entry]:
         """By path."""
@@ -59,27 +72,30 @@ class Git:
     def content(self, entry: Entry) -> bytes:
         return self.run("cat-file", "blob", entry.blob)
 
-    def reset(self, commit: str) -> None:
-        """Move HEAD and index; files stay."""
-        self.run("reset", "--quiet", "--mixed", commit)
+    def record(self, files: list[Path], new: str, copies: Path) -> None:
+        """Make a merge commit of these files, so that a later `git pull` finds no conflict. Other staged changes stay.
 
-    def record(self, files: list[Path], new: str) -> str:
-        """A merge commit of these files, so that `git pull` has nothing to ask later. What else is staged stays so."""
+        copies: a folder in which it is noted first, for `take_back_commit`.
+        """
+        head = self.commit("HEAD")
         names = [path.relative_to(self._root).as_posix() for path in files]
         with tempfile.TemporaryDirectory() as folder:
             index = {"GIT_INDEX_FILE": f"{folder}/index"}
-            self.run("read-tree", "HEAD", **index)
+            self.run("read-tree", head, **index)
             if names:
                 self.run("add", "--all", "--force", "--", *names, **index)
             tree = self.run("write-tree", **index).decode().strip()
         message = f"Update the course to {new[:10]}"
         known = subprocess.run(["git", "config", "user.email"], cwd=self._root, capture_output=True).returncode == 0
-        parents = ["-p", "HEAD", "-p", new]
-        made = self.run(*(() if known else IDENTITY), "commit-tree", tree, *parents, "-m", message)
-        self.run("update-ref", "-m", message, "HEAD", made.decode().strip())
+        made = (
+            self.run(*(() if known else IDENTITY), "commit-tree", tree, "-p", head, "-p", new, "-m", message)
+            .decode()
+            .strip()
+        )
+        write_whole(copies / NOTE, json.dumps({"before": head, "after": made}).encode())
+        self.run("update-ref", "-m", message, "HEAD", made, head)
         if names:
             self.run("reset", "--quiet", "--", *names)
-        return made.decode().strip()
 
     def run(self, *arguments: str, **environment: str) -> bytes:
         """What git prints. Raises a CommandError with what it says when it fails."""
@@ -89,3 +105,13 @@ class Git:
             said = " ".join(run.stderr.decode(errors="replace").split())
             raise CommandError("git_failed", command=command, said=said, exit_code=1)
         return run.stdout
+
+
+def take_back_commit(root: Path, copies: Path) -> None:
+    """Take back the commit of an update whose files were brought back, if nothing was committed since."""
+    if not (copies / NOTE).exists():
+        return
+    commits = json.loads((copies / NOTE).read_text(encoding="utf-8"))
+    git = Git(root)
+    if git.commit("HEAD") == commits["after"]:
+        git.run("reset", "--quiet", "--mixed", commits["before"])  # HEAD and index; files stay

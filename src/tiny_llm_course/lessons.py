@@ -16,7 +16,7 @@ from .problems import CommandError, one_of, reporting
 from .progress import SKIPPED, SOLVED
 from .syllabus import Day, Task, TaskId, Week, day_of, tasks, weeks
 from .terminal import bar, show, signs, styled, wrapped
-from .workspace import Workspace
+from .workspace import Workspace, changing
 
 __all__ = [
     "TaskArgument",
@@ -46,10 +46,10 @@ def next_task(
 ) -> None:
     """Say what to do next: task, chapter, file and line, test command."""
     with reporting(lang) as say:
-        workspace = Workspace()
         if path is not None:
-            _follow(path, workspace, say)
-        show_next(workspace, say)
+            with changing("next") as workspace:
+                _follow(path, workspace, say)
+        show_next(Workspace(), say)
 
 
 def _follow(path: str, workspace: Workspace, say: Messages) -> None:
@@ -128,19 +128,20 @@ def hint(
         if chosen is None:
             show_next(workspace, say)
         else:
-            show_hint(workspace, chosen, more, say, say("hint_more", task=chosen.id))
+            show_hint(chosen, more, say, say("hint_more", task=chosen.id))
 
 
-def show_hint(workspace: Workspace, task: Task, more: bool, say: Messages, next_step: str) -> None:
+def show_hint(task: Task, more: bool, say: Messages, next_step: str) -> None:
     """The hint of the level reached so far, or the next one; first what the last test run named.
 
     next_step: how to see the next level.
     """
-    given = workspace.noted("hints", task.id)
-    given = given if isinstance(given, int) else 0
     entry = entry_of(task.id)
-    level = min(len(entry.hints), given + 1 if more else max(given, 1))
-    workspace.note("hints", {task.id: level})
+    with changing("hint") as workspace:
+        given = workspace.noted("hints", task.id)
+        given = given if isinstance(given, int) else 0
+        level = min(len(entry.hints), given + 1 if more else max(given, 1))
+        workspace.note("hints", {task.id: level})
     _show_diagnosis(workspace, task.id, say)
     show(say("hint", task=task.id, title=say.of(task.title), level=level, count=len(entry.hints)), bold=True)
     show(wrapped(say.of(entry.hints[level - 1])))

@@ -16,9 +16,10 @@ import typer
 
 from .asked import asked_task
 from .problems import CommandError, reporting
+from .source_text import decoded, encoded
 from .splice import SpliceError, splice
 from .syllabus import Task, day_of
-from .workspace import ROOT, SRC, Workspace
+from .workspace import ROOT, SRC, Workspace, changing
 
 __all__ = ["course", "write"]
 
@@ -45,15 +46,15 @@ def write(task: str, *functions: Callable[..., object]) -> None:
 
     A method is written as a function whose first parameter is `self`. `./course undo` takes it back.
     """
-    with suppress(typer.Exit), reporting() as say:
-        workspace, chosen = Workspace(), asked_task(task)
+    with suppress(typer.Exit), reporting() as say, changing("python") as workspace:
+        chosen = asked_task(task)
         texts: dict[Path, str] = {}
         for function in functions:
             file, name = _place(workspace, chosen, function)
-            before = texts[file] if file in texts else file.read_text(encoding="utf-8")
+            before = texts[file] if file in texts else decoded(file.read_bytes())
             texts[file] = _spliced(before, function, name, file.relative_to(workspace.root).as_posix())
         reason = say.in_all("what_notebook", task=chosen.id)
-        workspace.backups.write({file: text.encode() for file, text in texts.items()}, reason)
+        workspace.backups.write({file: encoded(text, file.read_bytes()) for file, text in texts.items()}, reason)
         print(say("wrote", files=", ".join(file.name for file in texts), what=say.of(reason)))
 
 

@@ -19,7 +19,7 @@ def own_code(workspace: Workspace, task: TaskId) -> dict[str, str]:
     found = {}
     for file, names in workspace.parts(day_of(task), task).items():
         path = file.relative_to(workspace.package).as_posix()
-        yours = file.read_text(encoding="utf-8", errors="replace")
+        yours = file.read_text(encoding="utf-8-sig", errors="replace")
         if is_native(path):
             region = regions(yours, path).get(task, "")
             found[path] = f"// task {task} begin\n{region}// task {task} end\n" if region else ""

@@ -30,6 +30,8 @@ _REASONS = {  # the others are told as the system tells them
     errno.ENOTDIR: phrase("os_no_folder"),
     errno.EEXIST: phrase("os_exists"),
     errno.ENOSPC: phrase("os_full"),
+    errno.EDQUOT: phrase("os_full"),
+    errno.EFBIG: phrase("os_too_large"),
     errno.EROFS: phrase("os_read_only"),
     errno.EADDRINUSE: phrase("os_port_used"),
     errno.EADDRNOTAVAIL: phrase("os_address"),
@@ -151,9 +153,19 @@ def _explain(error: Exception) -> str:
         return _open_tasks(stubs)  # nothing builds on week 0
     if type(error).__name__ == "CompileError":
         return str(error)
+    if isinstance(error, SyntaxError) and (problem := _conflict(error)):
+        return Messages()("error", problem=problem)
     imports = isinstance(error, SyntaxError)  # whose traceback only says who imported the file
     where = [] if imports else traceback.format_list(_frames(error)[-3:])
     return "".join([Messages()("error_in_package") + "\n", *where, *traceback.format_exception_only(error)]).rstrip()
+
+
+def _conflict(error: SyntaxError) -> CommandError | None:
+    """The message, if the error comes from git's conflict markers."""
+    from .conflict import conflict_in  # here, since few commands need it
+    from .workspace import ROOT
+
+    return conflict_in(ROOT, Path(error.filename or ""))
 
 
 def _open_tasks(stubs: list[Stub]) -> str:

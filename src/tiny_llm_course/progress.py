@@ -10,7 +10,7 @@ from .files import write_whole
 from .plan import ALL, PATHS
 from .syllabus import TaskId
 
-__all__ = ["SKIPPED", "SOLVED", "Progress"]
+__all__ = ["SKIPPED", "SOLVED", "Progress", "without_change"]
 
 SOLVED, SKIPPED = "solved", "skipped"
 
@@ -26,7 +26,7 @@ class Progress:
 
     def __init__(self, file: Path):
         self.file = file
-        self._lines = file.read_text(encoding="utf-8").splitlines() if file.exists() else []
+        self._lines = _decoded(file.read_bytes()) if file.exists() else []
 
     def state(self, task: TaskId) -> str | None:
         """SOLVED, SKIPPED or None, which is open."""
@@ -52,14 +52,43 @@ class Progress:
         lines = [line for line in self._lines if not any(_entry(task).match(line) for task in states)]
         lines = [line for line in lines if line not in _HEADER.splitlines()]
         lines += [f"{task} {state}" for task, state in sorted(states.items()) if state]
-        return "\n".join([*_HEADER.splitlines(), *filter(str.strip, lines), ""]).encode()
+        return _encoded([*_HEADER.splitlines(), *filter(str.strip, lines)])
 
     def set(self, states: dict[TaskId, str | None]) -> None:
         """Change the states of some tasks; write the file if that changes anything."""
         if any(self.state(task) != state for task, state in states.items()):
             content = self.changed(states)
             write_whole(self.file, content)
-            self._lines = content.decode().splitlines()
+            self._lines = _decoded(content)
+
+
+def _decoded(content: bytes) -> list[str]:
+    return content.decode("utf-8-sig", errors="surrogateescape").splitlines()
+
+
+def _encoded(lines: list[str]) -> bytes:
+    """The file with these lines. Bytes that are not UTF-8 stay."""
+    return "".join(f"{line}\n" for line in lines).encode(errors="surrogateescape")
+
+
+def without_change(now: bytes, after: bytes, before: bytes) -> bytes:
+    """The file as it is now, without the change from `before` to `after`. Lines that others changed since stay."""
+    is_now, was_after, was_before = (_lines_by_key(content) for content in (now, after, before))
+    for key in [*was_after, *was_before]:
+        if is_now.get(key) == was_after.get(key) != was_before.get(key):
+            is_now.pop(key, None)
+            is_now |= {key: was_before[key]} if key in was_before else {}
+    return _encoded(list(is_now.values()))
+
+
+def _lines_by_key(content: bytes) -> dict[str, str]:
+    """Each line by its task, other lines by themselves. Of two lines about a task, the later one counts."""
+    return {_key(line): line for line in _decoded(content)}
+
+
+def _key(line: str) -> str:
+    match = re.match(r"(w\d+d\d+\.\d+|path)\s", line)
+    return match[1] if match else line
 
 
 def _entry(task: TaskId) -> re.Pattern[str]:

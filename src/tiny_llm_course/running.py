@@ -17,6 +17,7 @@ from .ahead import compile_ahead
 from .asked import asked_day, asked_days, asked_task
 from .build_ext import ensure_bridge
 from .catalogue import entry_of
+from .conflict import conflict_in_package
 from .language import Lang, Messages, phrase
 from .next_steps import show_next_step
 from .problems import CommandError, reporting
@@ -28,7 +29,7 @@ from .session import PACKAGES, package_of
 from .syllabus import Day, TaskId, day_of
 from .task_lines import TaskLines, open_task_of
 from .terminal import show, wrapped
-from .workspace import ROOT, Place, Workspace
+from .workspace import ROOT, Place, Workspace, changing
 
 __all__ = [
     "Kept",
@@ -68,6 +69,8 @@ def run(
         days, arguments = _chosen(context.args, week, day)
         if not (ROOT / "tests" / days[0].test_file).exists():
             raise CommandError("tests_missing", folder=ROOT / "tests")
+        if package == PACKAGES["mine"] and (problem := conflict_in_package(ROOT, Workspace().package)):
+            raise problem
         ensure_bridge(package, days, say)
         if _chooses_only(arguments):
             raise typer.Exit(_summarised(days, package, arguments, every, say))
@@ -124,8 +127,7 @@ def _summarised(days: list[Day], package: str, arguments: list[str], every: bool
     lines.finish(done)
     if not done.results and not done.problem:
         raise _nothing_chosen(days, arguments)
-    workspace = Workspace()
-    kept = keep_progress(workspace, done) if is_mine else Kept()
+    workspace, kept = _kept(done) if is_mine else (Workspace(), Kept())
     is_explained = show_outcome(done, kept, every, say)
     if is_mine and workspace.has_solutions and not is_explained:
         offer_report(done, say)
@@ -167,6 +169,12 @@ class Kept:
     solved: list[TaskId] = field(default_factory=list)  # and were not before
     skipped: list[TaskId] = field(default_factory=list)  # though their tests passed
     stubs: dict[TaskId, Place] = field(default_factory=dict)  # tasks of which code is still to be written, and where
+
+
+def _kept(done: Run) -> tuple[Workspace, Kept]:
+    """Note what a run means for the progress. The workspace, and what was noted."""
+    with changing("test") as workspace:
+        return workspace, keep_progress(workspace, done)
 
 
 def keep_progress(workspace: Workspace, done: Run) -> Kept:

@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 
 from .asked import asked_day, asked_task
+from .conflict import conflict_in
 from .files import ChangedSinceError
 from .language import Lang, Messages, phrase
 from .lessons import TaskArgument, chosen_task, show_next
@@ -17,11 +18,11 @@ from .plan import CORE
 from .problems import CommandError, one_of, reporting
 from .progress import SKIPPED
 from .regions import is_native
-from .splice import SpliceError, definitions, restore, splice
+from .source_text import decoded, encoded
+from .splice import SpliceError, UnfitError, definitions, restore, splice
 from .syllabus import Day, Task, TaskId, day_of
 from .terminal import show
-from .update import take_back_commit
-from .workspace import Workspace
+from .workspace import ROOT, Workspace, changing
 
 __all__ = ["reset", "solution", "undo"]
 
@@ -40,8 +41,7 @@ def solution(
     lang: Lang = None,
 ) -> None:
     """Show a task's solution as a change of your code, or put it in place of your code."""
-    with reporting(lang) as say:
-        workspace = Workspace()
+    with reporting(lang) as say, changing("solution") as workspace:
         given = [name for name, value in (("TASK", task), ("--day", day), ("--path", path)) if value is not None]
         if len(given) > 1:
             raise CommandError("exclusive", one=given[0], other=given[1])
@@ -73,8 +73,7 @@ def reset(
     task: Annotated[str, typer.Argument(metavar="TASK", help="A task's id, such as w1d1.1.")], lang: Lang = None
 ) -> None:
     """Put a task's stub back in place of your code."""
-    with reporting(lang) as say:
-        workspace = Workspace()
+    with reporting(lang) as say, changing("reset") as workspace:
         chosen = asked_task(task)
         changed = {}
         for file, names in workspace.parts(day_of(chosen.id), chosen.id).items():
@@ -88,8 +87,7 @@ def reset(
 
 def undo(lang: Lang = None) -> None:
     """Take back the last solution, reset or update."""
-    with reporting(lang) as say:
-        workspace = Workspace()
+    with reporting(lang) as say, changing("undo") as workspace:
         try:
             done = workspace.backups.undo()
         except ChangedSinceError as changed:
@@ -98,7 +96,6 @@ def undo(lang: Lang = None) -> None:
         if done is None:
             show(say("nothing_to_undo"))
             return
-        take_back_commit(workspace.root, done.copies)
         show(say("undone", what=say.of(done.reason), files=_listed(done.files, workspace)))
 
 
@@ -127,7 +124,7 @@ def _fill_in_path(path: str, workspace: Workspace, say: Messages) -> None:
     days = dict.fromkeys(f"{task.id.week}.{task.id.day}" for task in open_)
     _fill_in(open_, workspace, say, "what_path", days=", ".join(days), count=len(open_))
     show()
-    show_next(Workspace(), say)
+    show_next(Workspace(), say)  # as it is now
 
 
 def _fill_in(open_: list[Task], workspace: Workspace, say: Messages, what: str, **values: object) -> None:
@@ -165,6 +162,10 @@ def _spliced(workspace: Workspace, file: Path, source: str, names: list[str], be
 def _explained(error: SpliceError, file: Path, names: list[str], before: str) -> CommandError:
     """Why a file was left alone: it does not parse, or does not have what is to be replaced."""
     name = os.path.relpath(file)
+    if problem := conflict_in(ROOT, file):
+        return problem
+    if isinstance(error, UnfitError):
+        return CommandError("splice_unfit", reason=error.__cause__, exit_code=1)
     if error.__cause__ is not None:
         return CommandError("splice_unreadable", reason=error.__cause__, exit_code=1)
     if is_native(file):
@@ -184,7 +185,9 @@ def _write(
     **values: object,
 ) -> None:
     reason = say.in_all(what, **values)
-    files: dict[Path, bytes | None] = {file: text.encode() for file, text in texts.items()}
+    files: dict[Path, bytes | None] = {
+        file: encoded(text, file.read_bytes() if file.exists() else b"") for file, text in texts.items()
+    }
     workspace.backups.write(files | {workspace.progress.file: workspace.progress.changed(states)}, reason)
     show(say("wrote", files=_listed(list(files), workspace), what=say.of(reason)))
 
@@ -217,7 +220,7 @@ def _read(file: Path) -> str:
     if not file.exists():
         return ""
     try:
-        return file.read_bytes().decode("utf-8")
+        return decoded(file.read_bytes())
     except UnicodeDecodeError as error:
         raise CommandError("not_utf8", file=os.path.relpath(file), reason=error, exit_code=1) from None
 

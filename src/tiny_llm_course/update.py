@@ -1,27 +1,27 @@
-"""`tiny-llm update`: brings a newer course into a clone whose stubs are filled in."""
+"""`tiny-llm update`: brings a newer course into a clone with work in it."""
 
 from __future__ import annotations
 
-import json
-import os
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from .files import write_whole
+from .conflict import conflict_in_package
 from .git import Git
-from .language import Lang, Messages, Phrase, phrase
-from .problems import CommandError, reporting
-from .regions import SUFFIXES, is_native, regions, with_regions
-from .splice import SpliceError, merge
+from .language import Lang, Messages, phrase
+from .problems import CommandError, reporting, say
+from .syllabus import TaskId
 from .terminal import show
-from .workspace import Workspace
+from .update_check import Trouble, solved_tasks, trouble
+from .update_plan import Plan, plan_update
+from .workspace import Workspace, changing
 
-__all__ = ["take_back_commit", "update"]
+__all__ = ["update"]
 
-LEARNERS = "src/tiny_llm/"
+CHECKED = ("src/", "tests/", "pyproject.toml")  # a change elsewhere cannot break anything
+PACKAGES = "pdm.lock"
+LAST = "src/tiny_llm_course/"  # is written last: until then, the old commands can take back an interrupted update
 
 
 def update(
@@ -30,106 +30,110 @@ def update(
         typer.Argument(metavar="[SOURCE]", help="A git remote, URL or clone of the newer course. Default: origin."),
     ] = None,
     branch: Annotated[str, typer.Option(metavar="NAME", help="Its branch or tag.")] = "HEAD",
+    reopen: Annotated[
+        bool,
+        typer.Option("--reopen", help="Bring it in even if tasks that you solved fail with it: they are open again."),
+    ] = False,
     lang: Lang = None,
 ) -> None:
-    """Bring in a newer course: your functions are kept, new and changed stubs come in, undo takes it back."""
-    with reporting(lang) as say:
+    """Bring in a newer course: your code is kept, new and changed stubs come in, undo takes it back."""
+    with reporting(lang) as words:
         workspace = Workspace()
         git = Git(workspace.root)
         git.check_ready()
+        if problem := conflict_in_package(workspace.root, workspace.package):
+            raise problem
         head, new = git.commit("HEAD"), git.fetch(source or "origin", branch)
         if git.contains(head, new):
-            show(say("update_none"))
+            show(words("update_none"))
             return
-        changes = _changes(workspace, git, head, new)
-        if changes.refused:
-            raise CommandError("update_refused", reasons=changes.refused, exit_code=1)
-        copies = workspace.backups.write(changes.files, say.in_all("what_update", commit=new[:10]))
-        for path in changes.executable:
-            path.chmod(0o755)
-        made = git.record(list(changes.files), new)
-        write_whole(copies / "git.json", json.dumps({"before": head, "after": made}).encode())
-        _show(changes, workspace, say)
+        plan = plan_update(workspace, git, head, new)
+        if plan.refused:
+            raise CommandError("update_refused", reasons=plan.refused, exit_code=1)
+        found = _tried(workspace, plan, words)
+        if found and not reopen:
+            has_new_packages = git.files(head).get(PACKAGES) != git.files(new).get(PACKAGES)
+            raise _taken_back(found, plan, has_new_packages)
+        copies = _write(plan, head, new, found.tasks if found else [], words)
+        _show(plan, workspace, copies, words)
 
 
-def take_back_commit(root: Path, copies: Path) -> None:
-    """After the files of an update were brought back: its commit, too, if nothing was committed since."""
-    if not (copies / "git.json").exists():
-        return
-    commits = json.loads((copies / "git.json").read_text(encoding="utf-8"))
-    git = Git(root)
-    if git.commit("HEAD") == commits["after"]:
-        git.reset(commits["before"])
+def _tried(workspace: Workspace, plan: Plan, words: Messages) -> Trouble | None:
+    names = [path.relative_to(workspace.root).as_posix() for path in plan.files]
+    if not any(name.startswith(CHECKED) for name in names):
+        return None
+    if solved := solved_tasks(workspace):
+        say(words("update_checking", count=len(solved)))
+    return trouble(workspace, plan.files)
 
 
-@dataclass
-class _Changes:
-    """What an update does."""
-
-    files: dict[Path, bytes | None] = field(default_factory=dict)  # None: it is gone from the course
-    signatures: list[tuple[Path, str, str]] = field(default_factory=list)  # file, old, new
-    refused: list[Phrase] = field(default_factory=list)  # why a file cannot be merged
-    executable: list[Path] = field(default_factory=list)
-    edited: list[Path] = field(default_factory=list)  # the course's own files that were changed here: replaced
-
-
-def _changes(workspace: Workspace, git: Git, head: str, new: str) -> _Changes:
-    changes = _Changes()
-    base = git.files(git.base(head, new))
-    theirs = git.files(new)
-    for name, entry in theirs.items():
-        path = workspace.root / name
-        content = git.content(entry)
-        if name.startswith(LEARNERS) and path.suffix in SUFFIXES and path.exists():
-            _merge(path, content, git.content(base[name]) if name in base else b"", changes)
-        elif not path.exists() or path.read_bytes() != content:
-            if path.exists() and name in base and path.read_bytes() != git.content(base[name]):
-                changes.edited.append(path)
-            changes.files[path] = content
-            if entry.is_executable:
-                changes.executable.append(path)
-    for name in base.keys() - theirs.keys():
-        path = workspace.root / name
-        if path.exists() and not name.startswith(LEARNERS):
-            changes.files[path] = None
-    return changes
+def _taken_back(found: Trouble, plan: Plan, has_new_packages: bool) -> CommandError:
+    """Print what the newer tests say. The error, which lists what the update would break."""
+    if found.told:
+        show(found.told.strip("\n") + "\n")
+    reasons = [phrase("update_breaks_import", name=name, error=error) for name, error in found.imports.items()]
+    if found.tasks:
+        reasons.append(phrase("update_breaks_tasks", tasks=", ".join(map(str, found.tasks))))
+    reasons += [phrase("update_breaks_signature", old=old, new=new) for _, old, new in plan.signatures]
+    if has_new_packages:
+        reasons.append(phrase("update_breaks_packages"))
+    return CommandError("update_taken_back", reasons=reasons, exit_code=1)
 
 
-def _merge(path: Path, stub: bytes, old_stub: bytes, changes: _Changes) -> None:
-    """A learner's file: the newer stub with what is solved."""
-    before = path.read_bytes()
-    if before == stub:
-        return
-    try:
-        merged, signatures = merge(before.decode("utf-8"), stub.decode("utf-8"), os.path.relpath(path))
-    except UnicodeDecodeError as error:
-        changes.refused.append(phrase("not_utf8", file=os.path.relpath(path), reason=error))
-        return
-    except SpliceError as error:
-        changes.refused.append(phrase("splice_unreadable", reason=error.__cause__ or error))
-        return
-    changes.signatures += [(path, *pair) for pair in signatures]
-    if merged.encode() != before:
-        changes.files[path] = merged.encode()
-        if is_native(path) and _outside(before, path) != _outside(old_stub, path):
-            changes.edited.append(path)
+def _write(plan: Plan, head: str, new: str, reopened: list[TaskId], words: Messages) -> Path:
+    """Write all files and make a commit, or nothing. Returns the folder of the copies.
+
+    Raises:
+        CommandError: a file was changed since the update was planned.
+    """
+    with changing("update") as workspace:
+        git = Git(workspace.root)
+        changed = [path for path, content in plan.seen.items() if _content(path) != content]
+        if changed or git.commit("HEAD") != head:
+            raise CommandError("update_meanwhile", exit_code=1)
+        files = dict(sorted(plan.files.items(), key=lambda item: _is_last(item[0], workspace)))
+        states: dict[TaskId, str | None] = dict.fromkeys(reopened)
+        progress = {workspace.progress.file: workspace.progress.changed(states)} if reopened else {}
+        reason = words.in_all("what_update", commit=new[:10])
+        with workspace.backups.writing(files | progress, reason) as copies:
+            for path in plan.executable:
+                path.chmod(0o755)
+            git.record([*files, *plan.unrecorded], new, copies)
+        return copies
 
 
-def _outside(source: bytes, path: Path) -> str:
-    """What stands around the regions of C++ or Metal, which the newer stub replaces."""
-    text = source.decode("utf-8")
-    return with_regions(text, dict.fromkeys(regions(text, str(path)), ""), str(path))
+def _is_last(path: Path, workspace: Workspace) -> bool:
+    return path.relative_to(workspace.root).as_posix().startswith(LAST)
 
 
-def _show(changes: _Changes, workspace: Workspace, say: Messages) -> None:
+def _content(path: Path) -> bytes | None:
+    return path.read_bytes() if path.is_file() else None
+
+
+def _show(plan: Plan, workspace: Workspace, copies: Path, words: Messages) -> None:
     def name(path: Path) -> str:
         return path.relative_to(workspace.root).as_posix()
 
-    show(say("update_done", count=len(changes.files)))
-    for path in changes.files:
-        if name(path).startswith(LEARNERS):
-            show("  " + say("update_merged", file=name(path)))
-    for path in changes.edited:
-        show("  " + say("update_edited", file=name(path)), fg="yellow")
-    for path, old, new in changes.signatures:
-        show("  " + say("update_signature", file=name(path), old=old, new=new).strip("\n"), fg="yellow")
+    moved_from = {new: old for old, new in plan.moved}
+
+    def copy(path: Path) -> str:
+        return name(copies / "before" / name(moved_from.get(path, path)))
+
+    show(words("update_done", count=len(plan.files)))
+    for path in plan.merged:
+        show("  " + words("update_merged", file=name(path)))
+    for old, new in plan.moved:
+        show("  " + words("update_moved", old=name(old), new=name(new)))
+    for task, old, new in plan.carried:
+        show("  " + words("update_carried", task=task, old=name(old), new=name(new)))
+    for path in plan.kept:
+        show("  " + words("update_kept", file=name(path)))
+    for path in plan.dropped:
+        show("  " + words("update_dropped", file=name(path), copy=copy(path)), fg="yellow")
+    for path in plan.edited:
+        show("  " + words("update_edited", file=name(path), copy=copy(path)), fg="yellow")
+    for path, lines in plan.replaced:
+        place = f"{lines.first}-{lines.last}" if lines.last > lines.first else f"{lines.first}"
+        show("  " + words("update_replaced", file=name(path), lines=place, copy=copy(path)), fg="yellow")
+    for path, mine, theirs in plan.signatures:
+        show("  " + words("update_signature", file=name(path), old=mine, new=theirs).strip("\n"), fg="yellow")

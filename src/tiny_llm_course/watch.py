@@ -18,6 +18,7 @@ from time import monotonic
 from .ahead import compile_ahead
 from .build_ext import ensure_bridge
 from .catalogue import entry_of
+from .conflict import conflict_in_package
 from .language import Lang, Messages
 from .lessons import TaskArgument, chosen_task, progress_table, show_hint, show_next, week_list
 from .next_steps import show_finished
@@ -29,7 +30,7 @@ from .session import PACKAGES
 from .syllabus import Task, day_of
 from .task_lines import TaskLines
 from .terminal import show, wrapped
-from .workspace import Workspace
+from .workspace import ROOT, Workspace, changing
 
 __all__ = ["watch"]
 
@@ -89,7 +90,7 @@ class _Watch:
                 self._test()
             case "h":
                 self._clear()
-                show_hint(workspace, self._task, True, self._say, self._say("watch_hint"))
+                show_hint(self._task, True, self._say, self._say("watch_hint"))
                 self._footer()
             case "l":
                 self._clear()
@@ -110,11 +111,15 @@ class _Watch:
         self._clear()
         show(self._say("watch_running", task=self._task.id), dim=True)
         day, number = day_of(self._task.id), self._task.id.task
+        if problem := conflict_in_package(ROOT, self._folder):
+            show(str(problem), fg="red")
+            self._footer()
+            return
         ensure_bridge(PACKAGES["mine"], [day], self._say)
         compile_ahead(day)
         done = run_tests([day], PACKAGES["mine"], ["-k", f"test_task_{number}_"], time_limit=time_limit())
-        workspace = Workspace()
-        kept = keep_progress(workspace, done)
+        with changing("watch") as workspace:
+            kept = keep_progress(workspace, done)
         self._clear()
         TaskLines([day], workspace, self._say).finish(done)
         show_outcome(done, kept, False, self._say)

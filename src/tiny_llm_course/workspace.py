@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from .files import Backups, write_whole
+from .lock import locked
 from .plan import days_of
-from .progress import Progress
-from .regions import SUFFIXES, is_native, parts_of, regions
+from .progress import Progress, without_change
+from .regions import SUFFIXES, code_files, is_native, parts_of, regions
 from .stubs import make_stub
 from .syllabus import Day, Task, TaskId, select_days, tasks
 from .task_code import StubError, parse
 from .unsolved import Stub, unsolved
 
-__all__ = ["IS_CLONE", "ROOT", "SRC", "Place", "Workspace"]
+__all__ = ["IS_CLONE", "ROOT", "SRC", "Place", "Workspace", "changing", "settle"]
 
 SRC = Path(__file__).resolve().parents[1]  # where the packages are: src of a clone, or else site-packages
 ROOT = SRC.parent
@@ -43,7 +45,8 @@ class Workspace:
         source = SRC if root == ROOT else root / "src"
         self.package, self.reference = source / "tiny_llm", source / "tiny_llm_ref"
         self.progress = Progress(root / "progress.txt")
-        self.backups = Backups(root / ".tiny-llm" / "backups", root)
+        merges = {self.progress.file.name: without_change}
+        self.backups = Backups(root / ".tiny-llm" / "backups", root, merges, self._take_back_commit)
 
     @property
     def has_solutions(self) -> bool:
@@ -100,7 +103,7 @@ class Workspace:
         if task.id in self.stubs:
             return self.stubs[task.id]
         for file in self.files(day):
-            source = file.read_text(encoding="utf-8", errors="replace") if file.exists() else ""
+            source = file.read_text(encoding="utf-8-sig", errors="replace") if file.exists() else ""
             for number, line in enumerate(source.splitlines(), start=1):
                 if line.strip().startswith(("Task: ", "// task ")) and str(task.id) in line:
                     return Place(file, number)
@@ -108,22 +111,33 @@ class Workspace:
 
     def files(self, day: Day) -> list[Path]:
         """The learner's files in which a day is written."""
-        originals = self.reference if self.has_solutions else PRISTINE
-        found = (sorted(originals.glob(f"{module}.*")) for module in day.modules)
-        return [
-            self.package / file.relative_to(originals) for files in found for file in files if file.suffix in SUFFIXES
-        ]
+        found = (sorted(self._originals.glob(f"{module}.*")) for module in day.modules)
+        return [self._yours(file) for files in found for file in files if file.suffix in SUFFIXES]
+
+    def all_files(self) -> list[Path]:
+        """All of the learner's files that have a stub."""
+        return [self._yours(file) for file in code_files(self._originals)]
+
+    def _yours(self, original: Path) -> Path:
+        return self.package / original.relative_to(self._originals)
+
+    @property
+    def _originals(self) -> Path:
+        return self.reference if self.has_solutions else PRISTINE
 
     def broken(self, day: Day) -> str | None:
         """What is wrong with a day's files: one is missing, or has a syntax error."""
-        from .language import Messages  # here, since tests load this module, and need no texts
+        from .conflict import conflict_in  # here, since tests load this module, and need no texts
+        from .language import Messages
 
         for file in self.files(day):
             name = file.relative_to(self.root).as_posix()
             if not file.exists():
                 return Messages()("file_missing", file=name, task=day.tasks[0].id)
+            if problem := conflict_in(self.root, file):
+                return str(problem)
             try:
-                (regions if is_native(file) else parse)(file.read_text(encoding="utf-8", errors="replace"), name)
+                (regions if is_native(file) else parse)(file.read_text(encoding="utf-8-sig", errors="replace"), name)
             except StubError as error:
                 return f"SyntaxError: {error}"
         return None
@@ -169,6 +183,34 @@ class Workspace:
     @property
     def _notes_file(self) -> Path:
         return self.root / ".tiny-llm" / "notes.json"
+
+    def _take_back_commit(self, copies: Path) -> None:
+        from .git import take_back_commit  # here, as only `update` makes commits
+
+        take_back_commit(self.root, copies)
+
+
+@contextmanager
+def changing(command: str) -> Iterator[Workspace]:
+    """The clone, for a command that changes the learner's files, progress or notes. Other such commands wait.
+
+    What a command did that was killed while it wrote is taken back first.
+    """
+    from .language import Messages  # here, since tests load this module, and need no texts
+    from .problems import say
+
+    with locked(ROOT / ".tiny-llm" / "lock", f"./course {command}"):
+        if reason := Workspace().backups.take_back_interrupted():
+            words = Messages()
+            say(words("interrupted_command", what=words.of(reason)))
+        yield Workspace()
+
+
+def settle() -> None:
+    """Before a command runs: wait for a command that writes, or take back what a killed command wrote."""
+    if Workspace().backups.interrupted():
+        with changing("next"):
+            pass
 
 
 def _tasks_on(path: str) -> list[Task]:

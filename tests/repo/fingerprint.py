@@ -30,6 +30,7 @@ INERT = {  # what is loaded or read with the tests: why it cannot change a verdi
     "tiny_llm_course/progress": "knows where a learner stands",
     "tiny_llm_course/plan": "knows hours and paths",
     "tiny_llm_course/files": "makes backups",
+    "tiny_llm_course/lock": "keeps commands apart",
     "tiny_llm_course/stubs": "makes stubs, and no test of the reference meets one",
     "tiny_llm_course/unsolved": "finds stubs",
     "tiny_llm_course/messages.toml": "is prose",

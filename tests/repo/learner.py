@@ -30,7 +30,8 @@ from forks import run_python  # noqa: E402
 
 NOT_A_LEARNERS = ("PYTEST_", "CI", "BUILD_NUMBER", "LC_", "LANG", "TINY_LLM_", "METAL_HOST", "MLX_")  # variables
 
-__all__ = ["Clone", "Terminal"]
+__all__ = ["GIT", "Clone", "Terminal", "commit", "git"]
+GIT = ["git", "-c", "user.name=Ann", "-c", "user.email=ann@example.org", "-c", "init.defaultBranch=main"]
 IN_A_ROW = """
 import json, sys
 from tiny_llm_course.commands import app
@@ -109,6 +110,19 @@ class Clone:
             "TINY_LLM_AHEAD": "off",
             "PYTHONDONTWRITEBYTECODE": "1",  # bytecode does not notice two changes within a second
         }
+
+
+def git(folder: Path, *arguments: str) -> str:
+    """What git prints."""
+    run = subprocess.run([*GIT, *arguments], cwd=folder, capture_output=True, text=True)
+    assert run.returncode == 0, run.stderr
+    return run.stdout
+
+
+def commit(clone: Clone, message: str) -> None:
+    """All that is new or changed in a clone."""
+    git(clone.root, "add", "--all")
+    git(clone.root, "commit", "--quiet", "-m", message)
 
 
 class Terminal:

@@ -1,10 +1,8 @@
 """`tiny-llm next`, `progress`, `hint`, `solution`, `reset`, `undo`, in a learner's clone."""
 
-import random
 import re
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 from learner import ROOT, Clone
@@ -390,21 +388,6 @@ def test_commands_that_only_talk_import_little(clone, command):
     assert not slow & {module.partition(".")[0] for module in modules}
     others = {"tiny_llm_course.running", "tiny_llm_course.serve", "tiny_llm_course.bench", "tiny_llm_course.grading"}
     assert not others & set(modules), "modules of other commands"
-
-
-@pytest.mark.parametrize("steps", [150, pytest.param(1000, marks=pytest.mark.nightly("takes half a minute"))])
-def test_nothing_is_ever_lost(clone, steps):
-    """Random commands and edits, in one process: every text that a file ever held is in it or in a backup."""
-    code = Path(__file__).with_name("random_commands.py").read_text()
-    run = subprocess.run(
-        [sys.executable, "-c", code, str(steps), str(random.Random(7).random())],
-        cwd=clone.root,
-        env=clone.environment,
-        capture_output=True,
-        text=True,
-    )
-    assert run.returncode == 0, run.stdout[-2000:] + run.stderr[-2000:]
-    assert f"{steps} steps" in run.stdout
 
 
 def test_undo_keeps_what_was_written_since(clone):

@@ -8,7 +8,7 @@ import pytest
 from learner import Clone
 
 from tiny_llm_course.regions import regions, with_regions
-from tiny_llm_course.splice import SpliceError, merge, splice
+from tiny_llm_course.splice import SpliceError, splice
 from tiny_llm_course.stubs import make_stub
 from tiny_llm_course.syllabus import TaskId
 from tiny_llm_course.task_code import StubError
@@ -95,12 +95,6 @@ def test_a_file_without_the_markers_is_left_alone():
         splice(STUB.replace("// task w1d1.1", "// tusk w1d1.1"), CPP, ["w1d1.1"], "scale.cpp")
     with pytest.raises(SpliceError, match=r"scale.cpp:5: .* without its partner; the file was left as it is"):
         splice(STUB.replace("// task w1d1.1 end", ""), CPP, ["w1d1.2"], "scale.cpp")
-
-
-def test_a_newer_stub_keeps_what_is_solved():
-    mine = with_regions(STUB, {ONE: MINE}, "scale.cpp")
-    newer = STUB.replace("float result = 0", "float result = 1")
-    assert merge(mine, newer, "scale.cpp") == (with_regions(newer, {ONE: MINE}, "scale.cpp"), [])
 
 
 @pytest.fixture

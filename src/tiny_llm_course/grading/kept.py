@@ -13,6 +13,7 @@ from pathlib import Path
 from time import time
 
 from ..files import write_whole
+from ..lock import locked
 from ..syllabus import Day
 from ..workspace import ROOT, SRC
 from .grades import Grade, Limits
@@ -48,7 +49,8 @@ class Kept:
         if any(task.total for task in grade.tasks):
             content = json.dumps(replace(grade, name="").as_json()).encode()
             try:
-                write_whole(self._file(submission), content)
+                with locked(self._folder.with_suffix(".lock"), "./course grade"):  # two may grade the same files
+                    write_whole(self._file(submission), content)
             except OSError as error:
                 self.problem = error
 

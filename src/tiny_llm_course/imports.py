@@ -1,0 +1,81 @@
+"""Reads the imports of a module, adds missing ones, and adapts them to another folder."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Collection, Iterator
+from itertools import takewhile
+from pathlib import PurePosixPath
+
+from .task_code import Definition, lines_of, newline_of
+
+__all__ = ["bound_names", "imported_names", "relocated", "with_imports"]
+
+FROM = re.compile(r"from\s*\.[\w.]*")
+
+
+def with_imports(target: str, source: str, names: Collection[str]) -> str:
+    """The target with the source's imports of these names, except for names that the target binds already."""
+    wanted = set(names) - bound_names(target)
+    missing = []
+    for statement in _imports(ast.parse(source).body):
+        if aliases := [alias for alias in statement.names if _bound(alias) in wanted]:
+            statement.names = aliases
+            missing.append(ast.unparse(statement))
+    if not missing:
+        return target
+    lines = lines_of(target)
+    after = _end_of_imports(ast.parse(target).body)
+    lines[after:after] = [line + newline_of(lines) for line in missing]
+    return "".join(lines)
+
+
+def imported_names(source: str) -> set[str]:
+    """What the imports at the top of a module bind."""
+    return {_bound(alias) for statement in _imports(ast.parse(source).body) for alias in statement.names}
+
+
+def bound_names(source: str) -> set[str]:
+    """What a module binds at its top, also inside of an `if` or a `try`."""
+    names: set[str] = set()
+    for statement in ast.parse(source).body:
+        for node in [statement] if isinstance(statement, Definition) else ast.walk(statement):
+            if isinstance(node, ast.Import | ast.ImportFrom):
+                names |= {_bound(alias) for alias in node.names}
+            elif isinstance(node, Definition):
+                names.add(node.name)
+            elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+                names.add(node.id)
+    return names
+
+
+def relocated(source: str, old: str, new: str) -> str:
+    """A module's source for another file of the package: its relative imports lead to the same modules from there.
+
+    old, new: paths in the package, such as serving/cache.py.
+    """
+    here, there = PurePosixPath(old).parent.parts, PurePosixPath(new).parent.parts
+    lines = lines_of(source)
+    for node in ast.walk(ast.parse(source)) if here != there else ():
+        if isinstance(node, ast.ImportFrom) and node.level:
+            target = (*here[: len(here) - node.level + 1], *filter(None, (node.module or "").split(".")))
+            shared = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(target, there, strict=False)))
+            name = "." * (len(there) - shared + 1) + ".".join(target[shared:])
+            lines[node.lineno - 1] = FROM.sub(f"from {name}", lines[node.lineno - 1], count=1)
+    return "".join(lines)
+
+
+def _imports(body: list[ast.stmt]) -> Iterator[ast.Import | ast.ImportFrom]:
+    return (statement for statement in body if isinstance(statement, ast.Import | ast.ImportFrom))
+
+
+def _end_of_imports(body: list[ast.stmt]) -> int:
+    """Index of the line after the imports that precede all definitions, or else after the docstring."""
+    head = list(takewhile(lambda statement: not isinstance(statement, Definition), body))
+    last = [*head[:1], *_imports(head)][-1:]
+    return last[0].end_lineno or 0 if last else 0
+
+
+def _bound(alias: ast.alias) -> str:
+    return alias.asname or alias.name.partition(".")[0]

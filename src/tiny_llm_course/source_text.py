@@ -1,0 +1,80 @@
+"""Keeps the form of a learner's file: byte-order mark, line ends, indentation."""
+
+from __future__ import annotations
+
+import ast
+import io
+import tokenize
+from dataclasses import dataclass
+
+from .task_code import Definition, indent_of, lines_of
+
+__all__ = ["SPACES", "Indent", "decoded", "encoded", "reindented", "unit_of"]
+
+BOM = b"\xef\xbb\xbf"
+SPACES = "    "  # one level of the course's own files
+_STRINGS = (tokenize.STRING, getattr(tokenize, "FSTRING_MIDDLE", tokenize.STRING))
+_LINE_ENDS = (tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT)
+
+
+@dataclass(frozen=True)
+class Indent:
+    """The indentation of a piece of code. prefix: before all of it. unit: for each level."""
+
+    prefix: str = ""
+    unit: str = SPACES
+
+
+def decoded(content: bytes) -> str:
+    """The text of a file, with its line ends. A byte-order mark is left out, as Python does.
+
+    Raises:
+        UnicodeDecodeError: the file is not UTF-8.
+    """
+    return content.decode("utf-8-sig")
+
+
+def encoded(text: str, before: bytes = b"") -> bytes:
+    """A file with this text. It begins with a byte-order mark if it did so before."""
+    return (BOM if before.startswith(BOM) else b"") + text.encode()
+
+
+def unit_of(node: ast.AST, source: str) -> str:
+    """One level of indentation in a module, class or function, as its first indented body shows it."""
+    lines = lines_of(source)
+    for part in ast.walk(node):
+        if isinstance(part, Definition):
+            outer, inner = (indent_of(lines[line - 1]) for line in (part.lineno, part.body[0].lineno))
+            if inner != outer and inner.startswith(outer):
+                return inner[len(outer) :]
+    return SPACES
+
+
+def reindented(source: str, old: Indent, new: Indent) -> list[str]:
+    """The lines of a module, with another indentation. Strings keep theirs, docstrings excepted."""
+    lines = lines_of(source)
+    if old == new:
+        return lines
+    fixed = _inside_of_strings(source)
+    return [line if index in fixed else _moved(line, old, new) for index, line in enumerate(lines)]
+
+
+def _moved(line: str, old: Indent, new: Indent) -> str:
+    if not line.strip() or not line.startswith(old.prefix):
+        return line
+    rest, levels = line[len(old.prefix) :], 0
+    while rest.startswith(old.unit):
+        rest, levels = rest[len(old.unit) :], levels + 1
+    return new.prefix + new.unit * levels + rest
+
+
+def _inside_of_strings(source: str) -> set[int]:
+    """Indices of the lines that begin inside of a string, unless the string is a statement, as docstrings are."""
+    found: set[int] = set()
+    begins = True  # a statement
+    for token in tokenize.generate_tokens(io.StringIO(source).readline):
+        if token.type in _STRINGS and not begins:
+            found |= set(range(token.start[0], token.end[0]))
+        if token.type not in (tokenize.COMMENT, tokenize.NL):
+            begins = token.type in _LINE_ENDS
+    return found

@@ -1,0 +1,208 @@
+"""Plans an update: which files it writes, and where the learner's work in them goes."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from .git import Entry, Git
+from .imports import relocated
+from .language import Phrase, phrase
+from .merging import Lines, Moves, merge
+from .moves import heirs, moved_tasks
+from .regions import SUFFIXES, is_native
+from .source_text import decoded, encoded
+from .splice import SpliceError, UnfitError
+from .task_code import StubError
+from .workspace import Workspace
+from .written import written
+
+__all__ = ["LEARNERS", "Plan", "plan_update"]
+
+LEARNERS = "src/tiny_llm/"
+
+
+@dataclass
+class Plan:
+    """What an update does. In comments, "yours" are the learner's files in src/tiny_llm."""
+
+    files: dict[Path, bytes | None] = field(default_factory=dict)  # None: it goes
+    seen: dict[Path, bytes | None] = field(default_factory=dict)  # the same files as they were
+    merged: list[Path] = field(default_factory=list)  # yours that get the newer stubs
+    moved: list[tuple[Path, Path]] = field(default_factory=list)  # yours: old and new file
+    carried: list[tuple[str, Path, Path]] = field(default_factory=list)  # a written task: name, old and new file
+    kept: list[Path] = field(default_factory=list)  # yours that the course no longer has
+    dropped: list[Path] = field(default_factory=list)  # yours whose tasks are all in other files now
+    replaced: list[tuple[Path, Lines]] = field(default_factory=list)  # your lines that the course's lines replace
+    signatures: list[tuple[Path, str, str]] = field(default_factory=list)  # your file, your signature, the new one
+    edited: list[Path] = field(default_factory=list)  # files of the course that the learner had changed
+    executable: list[Path] = field(default_factory=list)
+    unrecorded: list[Path] = field(default_factory=list)  # right already, but not in the clone's last commit
+    refused: list[Phrase] = field(default_factory=list)  # why a file cannot be merged
+
+    def put(self, path: Path, content: bytes | None) -> None:
+        self.seen[path] = _content(path)
+        self.files[path] = content
+
+
+def plan_update(workspace: Workspace, git: Git, head: str, new: str) -> Plan:
+    """The plan of an update to the commit `new`. Nothing is written."""
+    plan = Plan()
+    common = git.base(head, new)
+    base, theirs = git.files(common) if common else {}, git.files(new)
+    recorded = git.files(head)
+    for name, entry in theirs.items():
+        if not _is_learners(name):
+            _plan_file(plan, workspace.root / name, entry, (base or recorded).get(name), git)
+    for name in base.keys() - theirs.keys():
+        path = workspace.root / name
+        if not _is_learners(name) and path.exists():
+            plan.edited += [] if base[name].holds(path.read_bytes()) else [path]
+            plan.put(path, None)
+    differing = {name for name in theirs.keys() | base.keys() if recorded.get(name) != theirs.get(name)}
+    of_course = (workspace.root / name for name in sorted(differing) if not _is_learners(name))
+    plan.unrecorded = [path for path in of_course if path not in plan.files]
+    _Merges(plan, workspace, git, base, theirs).plan()
+    return plan
+
+
+def _is_learners(name: str) -> bool:
+    return name.startswith(LEARNERS) and name.endswith(SUFFIXES)
+
+
+def _plan_file(plan: Plan, path: Path, entry: Entry, known: Entry | None, git: Git) -> None:
+    """A file of the course. known: as the course had it before."""
+    now = _content(path)
+    if now is not None and entry.holds(now):
+        return
+    if now is not None and not (known and known.holds(now)):
+        plan.edited.append(path)
+    plan.put(path, git.content(entry))
+    if entry.is_executable:
+        plan.executable.append(path)
+
+
+class _Merges:
+    """The learner's files. Names are paths in the package."""
+
+    def __init__(
+        self, plan: Plan, workspace: Workspace, git: Git, base: Mapping[str, Entry], theirs: Mapping[str, Entry]
+    ):
+        self._plan = plan
+        self._workspace = workspace
+        entries = {name.removeprefix(LEARNERS): entry for name, entry in theirs.items() if _is_learners(name)}
+        changed = [name for name, entry in entries.items() if base.get(LEARNERS + name) != entry]
+        missing = [name for name in entries if not self._path(name).exists()]
+        self._new = {name: git.content(entries[name]).decode() for name in dict.fromkeys([*changed, *missing])}
+        stubs = {file.relative_to(workspace.package).as_posix() for file in workspace.all_files()}
+        self._gone = sorted(stubs - entries.keys())
+        self._old = {name: self._stub(name) for name in sorted(stubs & {*self._new, *self._gone})}
+        self._yours = {name: text for name in [*self._new, *self._gone] if (text := self._read(name)) is not None}
+
+    def plan(self) -> None:
+        if self._plan.refused:
+            return
+        try:
+            moves = self._moves()
+        except SpliceError as error:
+            self._refuse(error, "")
+            return
+        for name, new in self._new.items():
+            self._plan_one(name, new, moves.get(name, Moves()))
+
+    def _moves(self) -> dict[str, Moves]:
+        """The tasks that moved, by file. A file that is gone first becomes its heir."""
+        self._inherit()
+        arrived: dict[str, dict[str, str]] = {}
+        left: dict[str, list[str]] = {}
+        for name, here, there in moved_tasks(self._old, self._new):
+            if self._is_written(name, here):
+                if self._is_written(name, there):  # and each stays where it is
+                    continue
+                source = self._yours[here] if is_native(here) else relocated(self._yours[here], here, there)
+                arrived.setdefault(there, {})[name] = source
+                self._plan.carried.append((name, self._path(here), self._path(there)))
+            left.setdefault(here, []).append(name)
+        return {name: Moves(arrived.get(name, {}), left.get(name, ())) for name in self._new}
+
+    def _is_written(self, task: str, name: str) -> bool:
+        return name in self._yours and task in written(self._yours[name], [task], self._shown(name))
+
+    def _inherit(self) -> None:
+        heir_of = heirs(self._old, self._new)
+        for name in self._gone:
+            if name not in self._yours:
+                continue
+            heir = heir_of.get(name)
+            if heir and heir not in self._yours:
+                written(self._yours[name], (), self._shown(name))  # which raises an error if it does not parse
+                for texts in (self._yours, self._old):
+                    texts[heir] = texts[name] if is_native(name) else relocated(texts[name], name, heir)
+                del self._old[name]
+                self._plan.moved.append((self._path(name), self._path(heir)))
+                self._plan.put(self._path(name), None)
+            elif heir or self._is_untouched(name):
+                self._plan.dropped += [] if self._is_untouched(name) else [self._path(name)]
+                self._plan.put(self._path(name), None)
+            else:
+                self._plan.kept.append(self._path(name))
+
+    def _is_untouched(self, name: str) -> bool:
+        return _plain(self._yours[name]) == _plain(self._old.get(name, ""))
+
+    def _plan_one(self, name: str, new: str, moves: Moves) -> None:
+        path = self._path(name)
+        before = _content(path)
+        yours, old = self._yours.get(name, new), self._old.get(name, new)
+        if name not in self._old:  # the file is new to the course
+            self._plan.edited += [path] if yours != new else []
+            yours = new
+        try:
+            merged = merge(yours, old, new, self._shown(name), moves)
+        except SpliceError as error:
+            self._refuse(error, name)
+            return
+        self._plan.signatures += [(path, *pair) for pair in merged.signatures]
+        self._plan.replaced += [(path, lines) for lines in merged.replaced]
+        content = encoded(merged.text, before or b"")
+        if content != before:
+            self._plan.put(path, content)
+            self._plan.merged += [path] if name in self._yours else []
+
+    def _refuse(self, error: SpliceError, name: str) -> None:
+        if isinstance(error, UnfitError):
+            self._plan.refused.append(phrase("update_unfit", file=self._shown(name)))
+        else:
+            self._plan.refused.append(phrase("splice_unreadable", reason=error.__cause__ or error))
+
+    def _stub(self, name: str) -> str:
+        """The stub that the learner's file began as."""
+        try:
+            return self._workspace.stub(self._path(name))
+        except (StubError, UnicodeDecodeError) as error:  # the reference was edited
+            self._plan.refused.append(phrase("update_reference", reason=error))
+            return ""
+
+    def _read(self, name: str) -> str | None:
+        content = _content(self._path(name))
+        try:
+            return None if content is None else decoded(content)
+        except UnicodeDecodeError as error:
+            self._plan.refused.append(phrase("not_utf8", file=self._shown(name), reason=error))
+            return None
+
+    def _path(self, name: str) -> Path:
+        return self._workspace.package / name
+
+    def _shown(self, name: str) -> str:
+        return os.path.relpath(self._path(name))
+
+
+def _plain(text: str) -> str:
+    return text.replace("\r\n", "\n")
+
+
+def _content(path: Path) -> bytes | None:
+    return path.read_bytes() if path.is_file() else None

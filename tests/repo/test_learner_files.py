@@ -1,0 +1,420 @@
+"""What commands do to a learner's files in another form, on a full disk, when they are killed, and two at once."""
+
+import errno
+import fcntl
+import random
+import shutil
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from learner import Clone, commit, git
+
+import tiny_llm_course.files as files
+from tiny_llm_course.files import Backups
+from tiny_llm_course.problems import CommandError
+from tiny_llm_course.progress import Progress, without_change
+from tiny_llm_course.splice import UnfitError, splice
+from tiny_llm_course.syllabus import TaskId
+
+REASON = {"en": "a change", "ja": "変更"}
+
+
+@pytest.fixture(scope="module")
+def original(tmp_path_factory):
+    return Clone.create(tmp_path_factory.mktemp("clones") / "course")
+
+
+@pytest.fixture
+def clone(original):
+    """Stubs, and nothing done."""
+    package = original.root / "src/tiny_llm"
+    before = {file: file.read_bytes() for file in package.glob("*.py")}
+    yield original
+    for file, content in before.items():
+        file.write_bytes(content)
+    shutil.rmtree(original.root / ".tiny-llm", ignore_errors=True)
+    (original.root / "progress.txt").unlink(missing_ok=True)
+
+
+def python(clone, code, *arguments, **options):
+    command = [sys.executable, "-c", code, *arguments]
+    return subprocess.run(command, cwd=clone.root, env=clone.environment, capture_output=True, text=True, **options)
+
+
+def state(clone):
+    found = [
+        *clone.root.glob("src/tiny_llm/**/*.py"),
+        *clone.root.glob("src/tiny_llm/**/*.cpp"),
+        *clone.root.glob("*.txt"),
+    ]
+    return {file: file.read_bytes() for file in found}
+
+
+# The form of a file
+
+
+def in_units(text, unit):
+    """As an editor indents all of a file, docstrings as well."""
+    rests = [(line, line.lstrip(" ")) for line in text.splitlines(keepends=True)]
+    return "".join(unit * ((len(line) - len(rest)) // 4) + rest for line, rest in rests)
+
+
+@pytest.mark.parametrize("unit", ["\t", "  "])
+def test_a_file_with_another_indentation(clone, unit):
+    """A function, methods, private helpers and a class's own."""
+    for name, task in (("attention.py", "w1d1.1"), ("layer_norm.py", "w1d4.1"), ("quantize.py", "w2d3.1")):
+        file, stub = clone.file(name), in_units(clone.solved(name), unit)
+        file.write_text(stub)
+        done = clone.run("solution", task, "--apply")
+        assert done.returncode == 0, done.stderr
+        assert file.read_text() == in_units(clone.solved(name, task), unit)
+        assert clone.run("reset", task).returncode == 0
+        assert file.read_text() == stub
+    assert clone.run("solution", "--day", "1.1").returncode == 0
+    assert "\n    " not in clone.file("attention.py").read_text() or unit == "  "
+
+
+def test_strings_keep_their_indentation():
+    source = 'def f():\n    """Text:\n        more\n    """\n    return """\n    four\n"""\n'
+    target = 'def f():\n\traise NotImplementedError("Week 1 Day 1 Task 1: f")\n'
+    expected = 'def f():\n\t"""Text:\n\t\tmore\n\t"""\n\treturn """\n    four\n"""\n'
+    assert splice(target, source, ["f"], "f.py") == expected
+
+
+def test_what_would_not_be_python_is_not_written():
+    target = "def f():\n    return 0\n\n\n_A = 1; B = (\n    2)\n"
+    source = "def f():\n    return _A\n\n\n_A = 3\n"
+    with pytest.raises(UnfitError, match=r"f.py:6: "):
+        splice(target, source, ["f", "_A"], "f.py")
+
+
+def test_a_byte_order_mark_stays(clone):
+    file = clone.file("attention.py")
+    file.write_text(clone.solved("attention.py", "w1d1.1"), encoding="utf-8-sig")
+    for command in (["next"], ["solution", "w1d1.2"]):
+        run = clone.run(*command)
+        assert "SyntaxError" not in run.stdout + run.stderr
+    for command in (["solution", "w1d3.1", "--apply"], ["reset", "w1d1.1"]):
+        assert clone.run(*command).returncode == 0
+    assert file.read_bytes().decode() == "\ufeff" + clone.solved("attention.py", "w1d3.1")
+    assert clone.run("undo").returncode == 0
+    assert file.read_bytes().decode() == "\ufeff" + clone.solved("attention.py", "w1d1.1", "w1d3.1")
+    assert clone.run("test", "w1d1.1").returncode == 0
+
+
+# A full disk
+
+LIMITED = """
+import resource, sys
+resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv[1]), resource.RLIM_INFINITY))
+sys.argv[1:2] = []
+from tiny_llm_course.__main__ import main
+main()
+"""
+
+
+@pytest.mark.parametrize("size", [0, 300, 5000])
+@pytest.mark.parametrize("command", [["solution", "w1d1.2", "--apply"], ["reset", "w1d1.1"], ["undo"]], ids=" ".join)
+def test_no_room_for_what_is_to_be_written(clone, command, size):
+    """The system refuses the last bytes of a file: here because it may not be larger."""
+    assert clone.run("solution", "w1d1.1", "--apply").returncode == 0
+    before = state(clone)
+    run = python(clone, LIMITED, str(size), *command)
+    assert run.returncode == 1
+    assert "the file would be larger than this system allows (ulimit -f); nothing was changed" in run.stderr
+    assert "Traceback" not in run.stderr
+    assert state(clone) == before
+    assert not list(clone.root.glob("src/**/.*.tmp"))
+    assert clone.run(*command).returncode == 0
+    assert state(clone) != before
+
+
+def tree(root):
+    return {file: file.read_bytes() for file in root.rglob("*") if file.is_file()}
+
+
+@pytest.fixture
+def course(tmp_path):
+    """A folder with files, and backups beside it."""
+    root = tmp_path / "course"
+    root.mkdir()
+    for name in ("one", "two", "three"):
+        (root / name).write_text(f"{name}\n")
+    return root, Backups(tmp_path / "backups", root)
+
+
+def outcome(act):
+    """The key of the CommandError that this ends in, or None."""
+    try:
+        act()
+    except CommandError as error:
+        return error.key
+    return None
+
+
+def changes(root):
+    return {root / "one": b"1\n", root / "two": None, root / "three": b"3\n", root / "folder/four": b"4\n"}
+
+
+@pytest.mark.parametrize("name", ["_write", "os.replace"])
+def test_every_moment_at_which_the_system_may_refuse(course, monkeypatch, tmp_path, name):
+    """All is changed, or nothing: at each call that writes or replaces a file, and in `undo`."""
+    root, backups = course
+    left = 0
+    module, function = (files, "_write") if name == "_write" else (files.os, "replace")
+    real = getattr(module, function)
+
+    def limited(*arguments):
+        nonlocal left
+        left -= 1
+        if left < 0:
+            left = 10**9  # there is room again
+            raise OSError(errno.ENOSPC, "no space", str(arguments[0]))
+        return real(*arguments)
+
+    monkeypatch.setattr(module, function, limited)
+    for act in (lambda: backups.write(changes(root), REASON), backups.undo):
+        before, refused = tree(root), 0
+        left = 0
+        while (problem := outcome(act)) is not None:
+            assert problem == "nothing_written"
+            assert tree(root) == before, f"after {refused} calls"
+            assert not backups.interrupted()
+            refused += 1
+            left = refused
+        assert refused > 3
+        assert tree(root) != before
+    assert (root / "two").read_text() == "two\n"
+
+
+def test_a_block_that_fails_takes_everything_back(course):
+    root, backups = course
+    before = tree(root)
+    with pytest.raises(ZeroDivisionError), backups.writing(changes(root), REASON):
+        1 / (root / "one").read_text().count("one")
+    assert tree(root) == before
+    assert backups.all() == []
+
+
+# A kill
+
+KILLED = """
+import os, signal, sys
+from pathlib import Path
+from tiny_llm_course.files import Backups
+
+def killed(backups, act, moment):
+    left = moment
+
+    def profile(frame, event, argument):
+        nonlocal left
+        if frame.f_code.co_filename.endswith("tiny_llm_course/files.py"):
+            left -= 1
+            if not left:
+                os.kill(os.getpid(), signal.SIGKILL)
+
+    if not (process := os.fork()):
+        sys.setprofile(profile)
+        act()
+        os._exit(0)
+    return os.waitstatus_to_exitcode(os.waitpid(process, 0)[1]) == -signal.SIGKILL
+
+def tree():
+    return {file: file.read_bytes() for file in root.rglob("*") if file.is_file()}
+
+root = Path(sys.argv[1])
+backups = Backups(root.parent / "backups", root)
+new = {root / "one": b"1", root / "two": None, root / "three": b"3", root / "folder/four": b"4"}
+moments, taken_back = 0, 0
+for act in (lambda: backups.write(new, {"en": "a change"}), backups.undo):
+    before = tree()
+    moment = 1
+    while killed(backups, act, moment):
+        interrupted = len(backups.interrupted())
+        if interrupted:
+            assert backups.take_back_interrupted() == {"en": "a change"} or act == backups.undo
+            taken_back += 1
+        backups.take_back_interrupted()
+        if tree() != before:
+            assert not interrupted, moment  # it had done everything
+            break
+        moment += 1
+    if tree() == before:
+        act()
+    assert tree() != before
+    moments += moment
+print(moments, taken_back)
+"""
+
+
+def test_every_moment_at_which_a_command_may_be_killed(course):
+    """All is changed, or nothing, once `take_back_interrupted` was called."""
+    root, _ = course
+    run = subprocess.run([sys.executable, "-c", KILLED, root], capture_output=True, text=True)
+    assert run.returncode == 0, run.stderr
+    moments, taken_back = map(int, run.stdout.split())
+    assert moments > 200
+    assert taken_back > 20
+
+
+REPLACED = """
+import os, signal
+from tiny_llm_course import files
+from tiny_llm_course.solutions import solution
+
+replace = os.replace
+
+def killed(old, new):
+    if str(new).endswith("attention.py"):
+        os.kill(os.getpid(), signal.SIGKILL)
+    replace(old, new)
+
+files.os.replace = killed
+solution("w1d1.2", apply=True)
+"""
+
+
+def test_the_next_command_takes_back_what_was_interrupted(clone):
+    before = state(clone)
+    assert python(clone, REPLACED).returncode == -signal.SIGKILL
+    assert state(clone) != before, "basics.py was written, attention.py was not"
+    run = clone.run("next")
+    assert (
+        "a command was interrupted while it wrote, so its changes were taken back: the solution of w1d1.2" in run.stderr
+    )
+    assert run.stdout.startswith("next: ")
+    assert state(clone) == before
+    assert clone.run("undo").stdout == "There is nothing to undo.\n"
+
+
+# Two commands at once
+
+HOLDING = """
+import sys
+from tiny_llm_course.workspace import changing
+with changing("update"):
+    print("held", flush=True)
+    sys.stdin.readline()
+"""
+IMPATIENT = """
+from tiny_llm_course import lock
+lock.SILENCE, lock.PATIENCE = 0.0, float(PATIENCE)
+from tiny_llm_course.__main__ import main
+main()
+"""
+
+
+@pytest.fixture
+def holder(clone):
+    """A process that holds the lock until its input ends."""
+    command = [sys.executable, "-c", HOLDING]
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+    with subprocess.Popen(command, cwd=clone.root, env=clone.environment, **pipes) as process:
+        assert process.stdout.readline() == "held\n"
+        yield process
+        process.kill()
+
+
+def test_a_second_command_waits_and_says_for_whom(clone, holder):
+    command = [sys.executable, "-c", IMPATIENT.replace("PATIENCE)", "600)"), "solution", "w1d1.1", "--apply"]
+    with subprocess.Popen(
+        command, cwd=clone.root, env=clone.environment, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as second:
+        assert second.stderr.readline() == f"waiting for ./course update (process {holder.pid}) …\n"
+        assert clone.file("attention.py").read_text() == clone.solved("attention.py")
+        holder.stdin.close()
+        out, _ = second.communicate(timeout=120)
+    assert "wrote src/tiny_llm/attention.py" in out
+    assert clone.file("attention.py").read_text() == clone.solved("attention.py", "w1d1.1")
+
+
+def test_a_command_that_waits_too_long_ends(clone, holder):
+    before = state(clone)
+    run = python(clone, IMPATIENT.replace("PATIENCE)", "0)"), "reset", "w1d1.1")
+    assert run.returncode == 1
+    assert f"./course update (process {holder.pid}) is at work on your files and does not end" in run.stderr
+    assert state(clone) == before
+    assert clone.run("next").returncode == 0, "what only reads does not wait"
+
+
+def test_a_lock_ends_with_its_process(clone, holder):
+    holder.kill()
+    holder.wait()
+    assert (clone.root / ".tiny-llm/lock").exists()
+    run = clone.run("solution", "w1d1.1", "--apply")
+    assert run.returncode == 0
+    assert "waiting" not in run.stderr
+
+
+def test_a_system_without_locks(clone, monkeypatch):
+    """Commands work as if they were alone."""
+
+    def refuse(file, operation):
+        raise OSError(errno.ENOLCK, "no locks")
+
+    from tiny_llm_course import lock
+
+    monkeypatch.setattr(fcntl, "flock", refuse)
+    with lock.locked(clone.root / ".tiny-llm/lock", "test"):
+        pass
+    with lock.locked(clone.root / "pyproject.toml/lock", "test"):  # a file that cannot be made
+        pass
+
+
+# progress.txt
+
+T1, T2, T3 = (TaskId(1, 1, number) for number in (1, 2, 3))
+
+
+def test_undo_brings_back_the_line_of_its_task_and_leaves_others(clone):
+    """Of a reset: the task was solved, and another one was solved since."""
+    progress = clone.root / "progress.txt"
+    progress.write_text("w1d1.1 solved\nw1d4.1 solved\n")
+    clone.file("attention.py").write_text(clone.solved("attention.py", "w1d1.1"))
+    assert clone.run("reset", "w1d1.1").returncode == 0
+    assert "w1d1.1" not in progress.read_text()
+    progress.write_text(progress.read_text() + "w1d1.2 solved\n")
+    assert clone.run("undo").returncode == 0
+    assert sorted(progress.read_text().splitlines()) == ["w1d1.1 solved", "w1d1.2 solved", "w1d4.1 solved"]
+
+
+@pytest.mark.parametrize(
+    ("now", "after", "before", "expected"),
+    [
+        ("a\nw1d1.1 skipped\n", "a\nw1d1.1 skipped\n", "a\n", "a\n"),
+        ("w1d1.1 skipped\nw1d1.2 solved\n", "w1d1.1 skipped\n", "", "w1d1.2 solved\n"),
+        ("w1d1.1 solved\n", "w1d1.1 skipped\n", "", "w1d1.1 solved\n"),
+        ("w1d1.2 solved\n", "", "w1d1.1 solved by Ann\n", "w1d1.2 solved\nw1d1.1 solved by Ann\n"),
+        ("path core\nw1d1.1 skipped\n", "w1d1.1 skipped\n", "w1d1.1 solved\n", "path core\nw1d1.1 solved\n"),
+    ],
+)
+def test_taking_back_a_change_of_the_progress(now, after, before, expected):
+    assert without_change(now.encode(), after.encode(), before.encode()).decode() == expected
+
+
+def test_lines_in_other_encodings_stay(tmp_path):
+    file = tmp_path / "progress.txt"
+    file.write_bytes(b"\xef\xbb\xbfw1d1.1 solved\nJ\xfcrgen\n")
+    progress = Progress(file)
+    assert progress.state(T1) == "solved"
+    progress.set({T2: "solved"})
+    assert file.read_bytes().splitlines()[2:] == [b"w1d1.1 solved", b"J\xfcrgen", b"w1d1.2 solved"]
+
+
+@pytest.mark.parametrize("sequences", [12, pytest.param(300, marks=pytest.mark.nightly("takes minutes"))])
+def test_nothing_is_ever_lost(tmp_path, sequences):
+    """Random sequences of commands and edits, with two commands at once and with kills."""
+    published = Clone.create(tmp_path / "published")
+    git(published.root, "init", "--quiet")
+    commit(published, "first")
+    git(tmp_path, "clone", "--quiet", "published", "course")
+    clone, script = Clone(tmp_path / "course"), Path(__file__).with_name("random_commands.py")
+    seed = str(random.SystemRandom().randrange(10**6))
+    command = [sys.executable, str(script), str(sequences), seed]
+    run = subprocess.run(command, cwd=clone.root, env=clone.environment, capture_output=True, text=True)
+    assert run.returncode == 0, run.stdout[-2000:] + run.stderr[-4000:]
+    assert f"{sequences} sequences of seed {seed}, nothing lost" in run.stdout
+    print(run.stdout)

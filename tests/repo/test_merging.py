@@ -1,0 +1,421 @@
+"""What `update` makes of a learner's file: a merge of it, the stub that it began as, and the newer stub."""
+
+from __future__ import annotations
+
+import ast
+import random
+import re
+
+import pytest
+from learner import ROOT
+
+from tiny_llm_course.imports import bound_names, relocated
+from tiny_llm_course.merging import Lines, Merged, Moves, merge
+from tiny_llm_course.moves import heirs, moved_tasks
+from tiny_llm_course.regions import any_regions
+from tiny_llm_course.splice import SpliceError, code_of, definitions
+from tiny_llm_course.stubs import make_stub
+from tiny_llm_course.syllabus import TaskId
+from tiny_llm_course.task_code import StubError, task_parts
+
+STUB = '''\
+"""Sums."""
+
+import math
+
+from .basics import double
+
+__all__ = ["given", "total"]
+
+
+def total(x: list[float]) -> float:
+    """The sum.
+
+    Task: w1d1.1
+    """
+    raise NotImplementedError("Week 1 Day 1 Task 1: total is yours to write. ")
+
+
+class Mean:
+    """The mean.
+
+    Task: w1d1.2
+    """
+
+    def __init__(self, x: list[float]):
+        self.x = x
+
+    def value(self) -> float:
+        raise NotImplementedError("Week 1 Day 1 Task 2: value is yours to write. ")
+
+
+def given(x: float) -> float:
+    """What is given."""
+    y = double(x)
+    return math.sqrt(y)
+'''
+WRITTEN = STUB.replace(
+    '    raise NotImplementedError("Week 1 Day 1 Task 1: total is yours to write. ")\n',
+    "    # my loop\n    result = 0.0\n    for one in x:\n        result += one\n    return result\n",
+)
+NEWER = STUB.replace("The sum.", "The sum of all.").replace('"""Sums."""', '"""Sums and means."""')
+
+
+def merged(yours: str, new: str = NEWER) -> Merged:
+    result = merge(yours, STUB, new, "sums.py")
+    ast.parse(result.text)
+    return result
+
+
+def test_an_untouched_file_becomes_the_newer_stub():
+    assert merged(STUB) == Merged(NEWER)
+    assert merged(STUB, STUB) == Merged(STUB)
+    assert merged(WRITTEN, STUB) == Merged(WRITTEN)
+
+
+def test_what_is_written_stays_and_a_docstring_is_renewed():
+    text = merged(WRITTEN).text
+    assert text == WRITTEN.replace("The sum.", "The sum of all.").replace('"""Sums."""', '"""Sums and means."""')
+
+
+def test_a_stub_that_was_not_touched_is_renewed():
+    new = STUB.replace("Task 2: value is yours", "Task 2: value is still yours")
+    assert "value is still yours" in merged(WRITTEN, new).text
+
+
+def test_work_above_the_error_of_a_stub_stays():
+    """Somebody has begun, and left the error at the end."""
+    begun = STUB.replace(
+        '    raise NotImplementedError("Week 1 Day 1 Task 1',
+        '    result = 0\n    raise NotImplementedError("Week 1 Day 1 Task 1',
+    )
+    new = NEWER.replace("Task 1: total is yours", "Task 1: total is all yours")
+    assert "    result = 0\n    raise" in merged(begun, new).text
+
+
+def test_comments_stay_at_the_top_between_and_in_what_changed():
+    yours = "# my notes\n" + WRITTEN.replace("class Mean", "# between\n\n\nclass Mean").replace(
+        "    y = double(x)\n", "    # how?\n    y = double(x)\n"
+    )
+    new = NEWER.replace("    y = double(x)\n", "    y = 2 * double(x)\n")
+    result = merged(yours, new)
+    assert result.text.startswith('# my notes\n"""Sums and means."""\n')
+    assert "# between\n\n\nclass Mean" in result.text
+    assert "    # how?\n    y = 2 * double(x)\n" in result.text
+    assert result.replaced == []
+
+
+def test_an_edit_of_a_given_function_stays_where_the_course_changed_other_lines():
+    yours = WRITTEN.replace("return math.sqrt(y)", "return math.sqrt(abs(y))")
+    result = merged(yours, NEWER.replace("    y = double(x)\n", "    z = x\n    y = double(z)\n"))
+    assert "    z = x\n" in result.text
+    assert "return math.sqrt(abs(y))" in result.text or result.replaced
+
+
+def test_where_both_changed_the_same_line_the_course_wins_and_it_is_told():
+    yours = WRITTEN.replace("return math.sqrt(y)", "return math.sqrt(abs(y))")
+    result = merged(yours, NEWER.replace("return math.sqrt(y)", "return y**0.5"))
+    assert "return y**0.5" in result.text
+    line = yours.splitlines().index("    return math.sqrt(abs(y))") + 1
+    assert result.replaced == [Lines(line, line)]
+
+
+def test_a_line_that_was_taken_away_and_changed_is_told():
+    yours = WRITTEN.replace("    y = double(x)\n", "").replace("sqrt(y)", "sqrt(x)")
+    result = merged(yours, NEWER.replace("y = double(x)", "y = double(x + 1)"))
+    assert "y = double(x + 1)" in result.text
+    assert len(result.replaced) == 1
+
+
+def test_exports_of_both_sides():
+    yours = WRITTEN.replace('["given", "total"]', '["given", "mine", "total"]') + "\n\ndef mine():\n    return 1\n"
+    new = NEWER.replace('["given", "total"]', '["given", "newer", "total"]') + "\n\ndef newer():\n    return 2\n"
+    assert '__all__ = ["given", "newer", "total", "mine"]\n' in merged(yours, new).text
+    assert '__all__ = ["given", "mine", "total"]\n' in merged(yours).text
+    names = [f"a_rather_long_name_{i}" for i in range(8)]
+    many = merged(yours, new.replace('"newer", ', "".join(f'"{name}", ' for name in names))).text
+    assert '__all__ = [\n    "given",\n    "a_rather_long_name_0",\n' in many
+
+
+def test_own_imports_stay_also_those_of_a_top_level_if():
+    yours = WRITTEN.replace("import math\n", "import math\nimport os\nimport sys\n")
+    yours += '\n\nif os.environ.get("DEBUG"):\n    print(sys.path)\n'
+    new = (
+        NEWER.replace("import math\n", "import functools\nimport math\nimport os\n")
+        + "\n\ncached = functools.cache(given)\n"
+    )
+    text = merged(yours, new).text
+    assert text.count("import os\n") == 1
+    assert {"os", "sys", "math", "functools"} <= bound_names(text)
+    assert yours[yours.index("\n\nif os") :] in text
+
+
+def test_an_import_that_only_the_learner_needs_now_stays():
+    yours = WRITTEN.replace("    return result\n", "    return math.fsum([result])\n")
+    new = NEWER.replace("import math\n\n", "").replace("math.sqrt(y)", "y**0.5")
+    assert "import math\n" in merged(yours, new).text
+    assert "import math\n" not in merged(WRITTEN, new).text
+
+
+def test_an_import_that_both_changed():
+    yours = WRITTEN.replace("import double", "import double, half") + "\n\nmine = half(1)\n"
+    text = merged(yours, NEWER.replace("import double", "import double, triple")).text
+    assert {"double", "half", "triple"} <= bound_names(text)
+
+
+def test_given_code_that_the_learner_uses_stays_though_the_course_has_it_no_more():
+    yours = WRITTEN.replace("return result", "return given(result)")
+    new = NEWER[: NEWER.index("\n\ndef given")].replace('"given", ', "")
+    assert "def given(x: float)" in merged(yours, new).text
+    assert "def given(x: float)" not in merged(WRITTEN, new).text
+
+
+def test_own_definitions_stay_wherever_they_are():
+    yours = WRITTEN.replace("class Mean", "LIMIT = 3\n\n\ndef helper():\n    return LIMIT\n\n\nclass Mean").replace(
+        "    def value", "    def mine(self):\n        return self.x\n\n    def value"
+    )
+    yours += "\n\nclass Own:\n    def one(self):\n        return 1\n"
+    new = NEWER.replace("    def value(self)", "    def other(self):\n        return 0\n\n    def value(self)")
+    text = merged(yours, new).text
+    assert {"LIMIT", "helper", "Mean.mine", "Mean.other", "Own", "Own.one"} <= set(definitions(text))
+
+
+def test_a_definition_that_the_course_has_now_too_is_the_courses_and_it_is_told():
+    yours = WRITTEN + "\n\ndef half(x):\n    return x / 2\n"
+    result = merged(yours, NEWER + "\n\ndef half(x: float) -> float:\n    return 0.5 * x\n")
+    assert result.text.count("def half") == 1
+    assert "0.5 * x" in result.text
+    line = yours.splitlines().index("def half(x):") + 1
+    assert result.replaced == [Lines(line, line + 1)]
+
+
+def test_a_task_that_is_new_to_the_course_and_that_the_learner_has_already():
+    yours = WRITTEN + "\n\ndef half(x):\n    return x / 2\n"
+    new = NEWER.replace(
+        "class Mean",
+        'def half(x):\n    """Half.\n\n    Task: w1d1.3\n    """\n'
+        '    raise NotImplementedError("Week 1 Day 1 Task 3: half is yours to write. ")\n\n\nclass Mean',
+    )
+    text = merged(yours, new).text
+    assert text.count("def half") == 1
+    assert code_of(text, "half") == 'def half(x):\n    """Half.\n\n    Task: w1d1.3\n    """\n    return x / 2\n'
+
+
+def test_a_task_that_the_course_has_no_more_stays():
+    new = NEWER[: NEWER.index("def total")] + NEWER[NEWER.index("class Mean") :]
+    assert code_of(merged(WRITTEN, new).text, "total") == code_of(WRITTEN, "total")
+
+
+def test_a_changed_signature_is_told_and_the_function_stays_whole():
+    new = NEWER.replace("x: list[float]) -> float:\n", "x: list[float], start: float) -> float:\n", 1)
+    result = merged(WRITTEN, new)
+    assert code_of(result.text, "total") == code_of(WRITTEN, "total")
+    assert result.signatures == [
+        ("def total(x: list[float]) -> float", "def total(x: list[float], start: float) -> float")
+    ]
+    assert merged(STUB, new).signatures == []
+
+
+def test_a_newer_syllabus():
+    new = NEWER.replace("Task: w1d1.2", "Task: w9d9.9").replace("Week 1 Day 1 Task 2", "Week 9 Day 9 Task 9")
+    assert "Task: w9d9.9" in merged(WRITTEN, new).text
+
+
+@pytest.mark.parametrize("unit", ["\t", "  "])
+def test_the_learners_indentation(unit: str):
+    """An editor has indented all of the file in another way."""
+    yours = "".join(_in_units(line, unit) for line in WRITTEN.splitlines(keepends=True))
+    text = merged(yours, NEWER.replace("    y = double(x)\n", "    y = double(x)\n    if y < 0:\n        y = 0\n")).text
+    assert f"\n{unit}y = double(x)\n{unit}if y < 0:\n{unit * 2}y = 0\n" in text
+    assert code_of(text, "total").replace("The sum of all.", "The sum.") == code_of(yours, "total")
+
+
+def _in_units(line: str, unit: str) -> str:
+    rest = line.lstrip(" ")
+    return unit * ((len(line) - len(rest)) // 4) + rest
+
+
+def test_line_ends_and_a_last_line_without_one():
+    windows = WRITTEN.replace("\n", "\r\n")
+    assert merged(windows).text == merged(WRITTEN).text.replace("\n", "\r\n")
+    assert merged(WRITTEN + "\n\nmine = 1").text.endswith("mine = 1\n")
+
+
+def test_a_syntax_error_matters_only_if_the_course_changed_the_file():
+    broken = WRITTEN + "def broken(:\n"
+    assert merge(broken, STUB, STUB, "sums.py").text == broken
+    with pytest.raises(SpliceError, match=r"sums.py:\d+: invalid syntax"):
+        merge(broken, STUB, NEWER, "sums.py")
+
+
+CPP = """\
+#include "kernel.h"
+
+float half(float x) {
+    // task w1d1.1 begin
+    // Week 1 Day 1 Task 1: what belongs here is yours to write.
+    // task w1d1.1 end
+}
+
+// task w1d1.2 begin
+// Week 1 Day 1 Task 2: what belongs here is yours to write.
+// task w1d1.2 end
+"""
+MINE = "    return x / 2;  // mine\n"
+STARTED = CPP.replace("    // Week 1 Day 1 Task 1: what belongs here is yours to write.\n", MINE)
+
+
+def test_regions_and_what_is_around_them():
+    yours = "// my notes\n" + STARTED.replace("float half", "// above\nfloat half")
+    new = "// Newer.\n" + CPP.replace("Task 2: what", "Task 2: newer, what").replace(
+        "float half(float x)", "float half_(float x)"
+    )
+    result = merge(yours, CPP, new, "half.cpp")
+    assert "// my notes\n" in result.text
+    assert "// Newer.\n" in result.text
+    assert "// above\nfloat half_(float x)" in result.text
+    assert any_regions(result.text, "half.cpp")[TaskId(1, 1, 1)] == MINE
+    assert "Task 2: newer, what" in result.text
+    assert result.replaced == []
+
+
+def test_code_below_the_comment_of_a_stub_stays():
+    yours = CPP.replace("    // task w1d1.1 end", f"{MINE}    // task w1d1.1 end")
+    new = CPP.replace("Task 1: what", "Task 1: newer, what")
+    assert MINE in merge(yours, CPP, new, "half.cpp").text
+
+
+def test_a_region_of_a_task_that_is_new():
+    new = CPP + "// task w9d9.9 begin\n// Week 9 Day 9 Task 9: what belongs here.\n// task w9d9.9 end\n"
+    text = merge(STARTED, CPP, new, "half.cpp").text
+    assert list(any_regions(text, "half.cpp")) == [TaskId(1, 1, 1), TaskId(1, 1, 2), TaskId(9, 9, 9)]
+
+
+def test_a_function_that_comes_from_another_file():
+    """With the helper and the import that it needs."""
+    source = (
+        WRITTEN.replace("return result", "return _rounded(result)") + "\n\ndef _rounded(x):\n    return math.floor(x)\n"
+    )
+    new = '"""Other."""\n\n__all__ = []\n\n\n' + code_of(NEWER, "total")
+    old = '"""Other."""\n\n__all__ = []\n'
+    moves = Moves(arrived={"total": source})
+    there, made = merge(f"{old}\n# mine\n", old, new, "other.py", moves), merge(new, new, new, "new.py", moves)
+    assert "# mine\n" in there.text
+    for text in (there.text, made.text):
+        assert "The sum of all." in text
+        assert "return _rounded(result)" in text
+        assert "def _rounded(x):\n    return math.floor(x)\n" in text
+        assert "import math\n" in text
+
+
+def test_a_function_that_went_to_another_file():
+    new = NEWER[: NEWER.index("def total")] + NEWER[NEWER.index("class Mean") :]
+    yours = WRITTEN.replace("class Mean", "# my notes\n\n\nclass Mean")
+    text = merge(yours, STUB, new, "sums.py", Moves(left=["total"])).text
+    assert "def total" not in text
+    assert "# my notes" in text
+
+
+def test_relative_imports_of_a_file_that_moves():
+    source = (
+        "import math\nfrom . import basics\nfrom .basics import (\n    double,\n)\nfrom .serving.cache import Cache\n"
+    )
+    moved = source.replace("from . ", "from .. ").replace(".basics", "..basics").replace(".serving.cache", ".cache")
+    assert relocated(source, "sums.py", "serving/sums.py") == moved
+    assert relocated(moved, "serving/sums.py", "sums.py") == source
+    assert relocated(source, "sums.py", "means.py") == source
+
+
+def test_a_task_is_known_by_its_id_and_its_name():
+    total, mean = STUB[: STUB.index("class Mean")], STUB[STUB.index("class Mean") :]
+    assert moved_tasks({"sums.py": STUB}, {"sums.py": total, "means.py": mean}) == [
+        ("Mean.__init__", "sums.py", "means.py"),
+        ("Mean.value", "sums.py", "means.py"),
+    ]
+    assert moved_tasks({"sums.py": STUB}, {"sums.py": STUB.replace("w1d1.1", "w1d1.4")}) == []
+    assert heirs({"sums.py": STUB}, {"one.py": total, "means.py": mean}) == {"sums.py": "means.py"}
+    assert heirs({"a.py": "A = 1\n"}, {"given/a.py": "A = 2\n"}) == {"a.py": "given/a.py"}
+    assert heirs({"a.py": "A = 1\n"}, {"b.py": "A = 2\n"}) == {}
+    both = {"half.cpp": CPP, "half.metal": CPP}
+    assert heirs(both, {"two/half.cpp": CPP, "two/half.metal": CPP}) == {name: f"two/{name}" for name in both}
+
+
+FILES = [
+    "attention.py",
+    "basics.py",
+    "kv_cache.py",
+    "sampler.py",
+    "quantize.py",
+    "serving/scheduler.py",
+    "kernels/softmax.cpp",
+]
+
+
+@pytest.mark.parametrize(
+    "seeds", [range(40), pytest.param(range(40, 2000), marks=pytest.mark.nightly("takes minutes"))]
+)
+def test_nothing_of_a_learner_is_lost(seeds: range):
+    """Random work in real files, and random changes of the course: whatever the learner wrote is in the merged file, or
+    in lines that are told to be replaced."""
+    for seed in seeds:
+        chance = random.Random(seed)
+        name = chance.choice(FILES)
+        reference = (ROOT / "src/tiny_llm_ref" / name).read_text(encoding="utf-8")
+        old = make_stub(reference, filename=name)
+        done = {task for task in _tasks(reference, name) if chance.random() < 0.5}
+        solved = make_stub(reference, is_solved=done.__contains__, filename=name)
+        yours = _edited(solved, "mine", chance, name)
+        result = merge(yours, old, _edited(old, "newer", chance, name), name)
+        if not name.endswith(".cpp"):
+            ast.parse(result.text)
+        told = {line for part in result.replaced for line in yours.splitlines()[part.first - 1 : part.last]}
+        kept = result.text + "\n".join(told)
+        lost = set(re.findall(r"mine_\d+\b", yours)) - set(re.findall(r"mine_\d+\b", kept))
+        own = set(solved.splitlines()) - set(old.splitlines())
+        lost |= own & set(yours.splitlines()) - set(result.text.splitlines()) - told
+        assert not lost, f"{name}, seed {seed}"
+
+
+def _tasks(reference: str, name: str) -> set[TaskId]:
+    return set(any_regions(reference, name)) if name.endswith(".cpp") else set(task_parts(reference))
+
+
+def _edited(source: str, mark: str, chance: random.Random, name: str) -> str:
+    """The source with changes of some lines. Each new line has a mark."""
+    for number in range(chance.randrange(12)):
+        changed = _changed(source.splitlines(keepends=True), f"{mark}_{number}", chance, name.endswith(".cpp"))
+        try:
+            any_regions(changed, name) if name.endswith(".cpp") else ast.parse(changed)
+        except (SyntaxError, StubError):
+            continue
+        source = changed
+    return source
+
+
+def _changed(lines: list[str], mark: str, chance: random.Random, is_native: bool) -> str:
+    place = chance.randrange(len(lines))
+    line = lines[place].rstrip("\n")
+    indent = line[: len(line) - len(line.lstrip())]
+    comment = "//" if is_native else "#"
+    kinds = ["comment", "comment", "line end"]
+    kinds += ["region"] if is_native else ["function", "import", "constant", "statement", "code", "export"]
+    match chance.choice(kinds):
+        case "comment":
+            lines.insert(place, f"{indent}{comment} {mark}\n")
+        case "line end" if line.strip():
+            lines[place] = f"{line}  {comment} {mark}\n"
+        case "function":
+            lines.insert(place, f"\n\ndef f_{mark}():\n    return {mark!r}\n\n\n")
+        case "import":
+            lines.insert(place, f"import a_{mark}\n")
+        case "constant":
+            lines.append(f"\nC_{mark} = 1\n")
+        case "statement":
+            lines.append(f"\nif __debug__:\n    print({mark!r})\n")
+        case "code":
+            lines.insert(place, f"{indent}assert {mark!r}\n")
+        case "export":
+            return "".join(lines).replace("__all__ = [", f'__all__ = ["{mark}", ', 1)
+        case "region":
+            lines.insert(place, f"int f_{mark}() {{ return 0; }}\n")
+    return "".join(lines)
