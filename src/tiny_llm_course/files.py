@@ -5,26 +5,30 @@ from __future__ import annotations
 import errno
 import json
 import os
+import secrets
 import shutil
 import subprocess
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any, TypeAlias
 
 from .syllabus import Text
 
-__all__ = ["Backups", "ChangedSinceError", "Merge", "Undone", "write_whole"]
+__all__ = ["Backups", "ChangedSinceError", "Merge", "Undone", "content_of", "write_whole"]
 
+NAME = "%Y-%m-%d_%H-%M-%S.%f"  # of a command's folder
 Merge: TypeAlias = Callable[[bytes, bytes, bytes], bytes]  # of now, after, before: now, without what was done
 
 
 def write_whole(path: Path, content: bytes) -> None:
-    """All of it or nothing: a reader never sees half a file, and a crash or a full disk leaves the old one."""
+    """All of it or nothing: a reader never sees half a file, and a crash or a full disk leaves the old one. A link
+    stays a link."""
+    path = path.resolve()
     path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.tmp")
+    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")  # another process may write this file, too
     _write(temporary, content, path)
     os.replace(temporary, path)
 
@@ -99,7 +103,7 @@ class Backups:
             CommandError: one is read-only, or there is no room. Nothing was changed.
         """
         _check_writable(files)
-        with _nothing_changed():
+        with _told("nothing_written"):
             copies = self._keep(files, reason, undoes)
             with self._all_or_nothing(copies):
                 for path in files:
@@ -141,11 +145,11 @@ class Backups:
         for copies in self._folder.glob("*"):
             if not (copies / "backup.json").exists():  # it was killed before it changed anything
                 shutil.rmtree(copies, ignore_errors=True)
-        reasons: list[Text] = []
-        for copies in self.interrupted():
-            reasons.append(_record(copies)["reason"])
+        for copies in self.interrupted():  # one at most, since commands take turns
+            reason: Text = _record(copies)["reason"]
             self._take_back(copies)
-        return next(iter(reasons), None)
+            return reason
+        return None
 
     def interrupted(self) -> list[Path]:
         """The folders of commands that are at work or were killed."""
@@ -193,32 +197,41 @@ class Backups:
             path.unlink(missing_ok=True)
             return
         path.parent.mkdir(parents=True, exist_ok=True)
-        try:
-            os.replace(new, path)
-        except OSError as error:
-            if error.errno != errno.EXDEV:
-                raise
-            write_whole(path, new.read_bytes())  # the package is a link to another disk
+        _replace(new, path)
 
     def _take_back(self, copies: Path) -> None:
         """Bring back all files that a command changed, and forget the command. If someone changed the same lines since,
-        the file stays."""
+        the file stays.
+
+        Raises:
+            CommandError: the system refuses. The next command tries again.
+        """
         shutil.rmtree(copies / "new", ignore_errors=True)
-        for name in _record(copies)["existed"]:
-            path = self._root / name
-            with suppress(ChangedSinceError):
-                content = self._without(copies, name)
-                if content is None:
-                    path.unlink(missing_ok=True)
-                elif not path.exists() or path.read_bytes() != content:
-                    write_whole(path, content)
+        with _told("not_taken_back"):
+            for name, existed in _record(copies)["existed"].items():
+                if not existed or (copies / "before" / name).exists():  # otherwise it is back already
+                    with suppress(ChangedSinceError):
+                        self._bring_back(copies, name)
         self._on_taken_back(copies)
         (copies / "backup.json").unlink()  # first: without it, nobody reads what is left
         shutil.rmtree(copies)
 
+    def _bring_back(self, copies: Path, name: str) -> None:
+        path, before, _ = self._versions(copies, name)
+        content = self._without(copies, name)
+        if content is None:
+            path.unlink(missing_ok=True)
+        elif content_of(path) == content:
+            pass
+        elif content == content_of(before):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            _replace(before, path)  # needs no room either
+        else:
+            write_whole(path, content)
+
     def _without(self, copies: Path, name: str) -> bytes | None:
         """What a file holds now, without what the command of these copies changed in it. None: it goes."""
-        now, before, after = (_content(file) for file in self._versions(copies, name))
+        now, before, after = (content_of(file) for file in self._versions(copies, name))
         if now is None or now == after:
             return before
         if now == before:
@@ -246,13 +259,13 @@ class Backups:
         return self._root / name, copies / "before" / name, copies / "after" / name
 
     def _new_folder(self) -> Path:
-        while True:
-            folder = self._folder / datetime.now().strftime("%Y-%m-%d_%H-%M-%S.%f")
-            try:
-                folder.mkdir(parents=True)
-            except FileExistsError:
-                continue
-            return folder
+        """Its name comes after all others, also when summer time ends."""
+        now = datetime.now()
+        if others := self.all():
+            now = max(now, datetime.strptime(others[-1].name, NAME) + timedelta(microseconds=1))
+        folder = self._folder / now.strftime(NAME)
+        folder.mkdir(parents=True)
+        return folder
 
 
 def _record(copies: Path) -> dict[str, Any]:
@@ -260,8 +273,20 @@ def _record(copies: Path) -> dict[str, Any]:
     return record
 
 
-def _content(path: Path) -> bytes | None:
-    return path.read_bytes() if path.exists() else None
+def content_of(path: Path) -> bytes | None:
+    """What a file holds. None: it is not there."""
+    return path.read_bytes() if path.is_file() else None
+
+
+def _replace(file: Path, path: Path) -> None:
+    """Move a file to this path, or to where a link at this path leads."""
+    path = path.resolve()
+    try:
+        os.replace(file, path)
+    except OSError as error:
+        if error.errno != errno.EXDEV:
+            raise
+        write_whole(path, file.read_bytes())  # the package is a link to another disk
 
 
 def _copy(content: bytes, copy: Path, path: Path) -> None:
@@ -279,12 +304,12 @@ def _check_writable(files: Iterable[Path]) -> None:
 
 
 @contextmanager
-def _nothing_changed() -> Iterator[None]:
-    """Turn an error of the system into a message, which says that nothing was changed."""
+def _told(key: str) -> Iterator[None]:
+    """Turn an error of the system into this message."""
     from .problems import CommandError, os_reason
 
     try:
         yield
     except OSError as error:
         file = os.path.relpath(error.filename) if error.filename else "?"
-        raise CommandError("nothing_written", file=file, reason=os_reason(error), exit_code=1) from error
+        raise CommandError(key, file=file, reason=os_reason(error), exit_code=1) from error

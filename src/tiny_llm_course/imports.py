@@ -10,7 +10,7 @@ from pathlib import PurePosixPath
 
 from .task_code import Definition, lines_of, newline_of
 
-__all__ = ["bound_names", "imported_names", "relocated", "with_imports"]
+__all__ = ["bound_names", "imported_names", "relative_module", "relocated", "with_imports"]
 
 FROM = re.compile(r"from\s*\.[\w.]*")
 
@@ -60,10 +60,18 @@ def relocated(source: str, old: str, new: str) -> str:
     for node in ast.walk(ast.parse(source)) if here != there else ():
         if isinstance(node, ast.ImportFrom) and node.level:
             target = (*here[: len(here) - node.level + 1], *filter(None, (node.module or "").split(".")))
-            shared = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(target, there, strict=False)))
-            name = "." * (len(there) - shared + 1) + ".".join(target[shared:])
-            lines[node.lineno - 1] = FROM.sub(f"from {name}", lines[node.lineno - 1], count=1)
+            lines[node.lineno - 1] = FROM.sub(f"from {_relative(target, there)}", lines[node.lineno - 1], count=1)
     return "".join(lines)
+
+
+def relative_module(path: str, importer: str) -> str:
+    """The module of a file as another file imports it, such as `..basics`. Both are paths in the package."""
+    return _relative(PurePosixPath(path).with_suffix("").parts, PurePosixPath(importer).parent.parts)
+
+
+def _relative(target: tuple[str, ...], folder: tuple[str, ...]) -> str:
+    shared = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(target, folder, strict=False)))
+    return "." * (len(folder) - shared + 1) + ".".join(target[shared:])
 
 
 def _imports(body: list[ast.stmt]) -> Iterator[ast.Import | ast.ImportFrom]:

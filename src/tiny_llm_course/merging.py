@@ -7,19 +7,31 @@ both stubs. So only the rest of the file can be in conflict: given code, and wha
 from __future__ import annotations
 
 import ast
+from collections import Counter
 from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from difflib import SequenceMatcher
-from itertools import accumulate, chain
 
-from .exports import with_same_exports
+from .exports import with_exports, with_same_exports
 from .imports import bound_names, imported_names, with_imports
 from .regions import any_regions, is_native, with_regions
 from .source_text import Indent, reindented, unit_of
-from .splice import Part, SpliceError, UnfitError, names_used, parts_of_source, put, regions_of, scope_of, without
+from .splice import (
+    Part,
+    SpliceError,
+    UnfitError,
+    all_parts,
+    code_of,
+    names_used,
+    parts_of_source,
+    put,
+    regions_of,
+    scope_of,
+    without,
+)
 from .task_code import Function, StubError, first_line, lines_of, names_in, newline_of
-from .three_way import Conflict, three_way
+from .three_way import Conflict, is_import, three_way
 from .unsolved import open_task
 from .written import tasks_by_name, written
 
@@ -31,16 +43,18 @@ class Moves:
     """Tasks that changed their file.
 
     arrived: those that the newer stub has here and the learner wrote in another file, which is the value. left: those
-    that the learner wrote here and the newer stub has in another file. Tasks are named as `tasks_by_name` names them.
+    that the learner wrote here and the newer stub has in another file, with the module to import them from, such as
+    `.basics`. Tasks are named as `tasks_by_name` names them.
     """
 
     arrived: Mapping[str, str] = field(default_factory=dict)
-    left: Collection[str] = ()
+    left: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class Lines:
-    """Lines of the learner's file, counted from 1, in whose place the merged file has the course's."""
+    """Lines of the learner's file, counted from 1, that the merged file lacks or, where the learner took lines away,
+    between which it has lines of the course."""
 
     first: int
     last: int
@@ -62,7 +76,8 @@ def merge(yours: str, old: str, new: str, filename: str, moves: Moves = Moves())
         SpliceError: the learner's file has a syntax error, or lacks markers of regions.
         UnfitError: the changes do not fit together.
     """
-    mine, before, after = (_with_end(text.replace("\r\n", "\n")) for text in (yours, old, new))
+    mine, before, after = (_with_end(_plain(text)) for text in (yours, old, new))
+    moves = replace(moves, arrived={name: _plain(source) for name, source in moves.arrived.items()})
     if mine == before and not moves.arrived:
         merged = Merged(after)
     elif before == after and not moves.arrived:
@@ -72,6 +87,10 @@ def merge(yours: str, old: str, new: str, filename: str, moves: Moves = Moves())
     if newline_of(lines_of(yours)) == "\r\n":
         merged = replace(merged, text=merged.text.replace("\n", "\r\n"))
     return merged
+
+
+def _plain(text: str) -> str:
+    return text.replace("\r\n", "\n")
 
 
 def _with_end(text: str) -> str:
@@ -85,14 +104,15 @@ def _native(yours: str, old: str, new: str, filename: str, moves: Moves) -> Merg
     theirs = with_regions(new, regions, filename)
     expected = any_regions(theirs, filename)
 
-    def is_whole(text: str) -> bool:
+    def checked(text: str) -> str:
         found = any_regions(text, filename)
-        return found.keys() == expected.keys() and all(found[task] == regions[task] for task in regions.keys() & found)
+        if found.keys() != expected.keys() or any(found[task] != regions[task] for task in regions.keys() & found):
+            raise UnfitError(filename)
+        return text
 
-    merged, replaced = _joined(
-        three_way(yours, with_regions(old, regions, filename), theirs), yours, is_whole, filename
-    )
-    return Merged(merged, [], _gone(replaced, yours, merged))
+    merged = _joined(three_way(yours, with_regions(old, regions, filename), theirs), checked, filename)
+    kept = {task: code for task, code in regions.items() if task in expected or str(task) in moves.left}
+    return Merged(merged, [], _lost(yours, with_regions(old, kept, filename), new, merged))
 
 
 def _python(yours: str, old: str, new: str, filename: str, moves: Moves) -> Merged:
@@ -102,57 +122,116 @@ def _python(yours: str, old: str, new: str, filename: str, moves: Moves) -> Merg
     tasks = {*tasks_by_name(old, filename), *tasks_by_name(new, filename)}
     mine = [name for name in written(yours, tasks, filename) if name not in moves.arrived]
     changed = _changed_signatures(yours, old, new, mine) | _changed_on_the_way(new, moves.arrived)
-    text, covered = _without_namesakes(yours, old, new, tasks)
-    base = _with_written(_with_all(old, text, mine), text, mine, changed)
-    theirs = _with_written(new, text, mine, changed)
+    whole = {*changed, *_own_signatures(yours, old, mine)}
+    text = _without_namesakes(yours, old, new, tasks)
+    base = _with_written(_with_all(old, text, mine), text, mine, whole)
+    theirs = _with_written(new, text, mine, whole)
     for name, source in moves.arrived.items():
-        theirs = _with_written(theirs, source, [name], changed)
-    text, base, theirs = with_same_exports(text, base, theirs)
+        theirs = _with_written(theirs, source, [name], whole)
+    listed, base, theirs = with_same_exports(text, base, theirs)
 
-    def is_whole(merged: str) -> bool:
+    def checked(merged: str) -> str:
+        merged = _once(merged, listed, theirs)
         compile(merged, filename, "exec", dont_inherit=True)
-        return all(_code(merged, name) == _code(theirs, name) for name in mine if name in parts_of_source(theirs))
+        if any(_code(merged, name) != _code(theirs, name) for name in mine if name in parts_of_source(theirs)):
+            raise UnfitError(filename)
+        return merged
 
-    merged, replaced = _joined(three_way(text, base, theirs), yours, is_whole, filename)
-    merged = _completed(merged, yours, old, mine, moves)
-    return Merged(merged, list(changed.values()), _gone(covered + replaced, yours, merged))
+    merged = _joined(three_way(listed, base, theirs), checked, filename)
+    merged = _with_own(merged, yours, old, mine, moves.left)
+    merged = _with_arrived(merged, moves.arrived)
+    shown = merged if listed == text else with_exports(merged, yours)  # the learner's list, in another form
+    return Merged(merged, list(changed.values()), _lost(yours, old, new, shown, _kept(yours, merged, mine, moves.left)))
 
 
-def _joined(
-    parts: list[str | Conflict], yours: str, is_whole: Callable[[str], bool], filename: str
-) -> tuple[str, list[Lines]]:
-    """The merged text, and the learner's lines that it lacks. Where both sides changed lines, it has both if the result
-    is whole, and otherwise the course's."""
+def _joined(parts: list[str | Conflict], checked: Callable[[str], str], filename: str) -> str:
+    """The merged text. Where both sides changed lines, it has both if the result can be used, and otherwise the
+    course's."""
     for resolve in (Conflict.both, lambda conflict: None):
-        both = [part if isinstance(part, str) else resolve(part) for part in parts]
-        text = "".join(_theirs(part) if made is None else "".join(made) for part, made in zip(parts, both, strict=True))
         with suppress(SpliceError, StubError, SyntaxError):
-            if is_whole(text):
-                places = zip(both, _places(parts, yours), strict=True)
-                return text, [place for made, place in places if made is None]
+            return checked("".join(_resolved(part, resolve) for part in parts))
     raise UnfitError(f"{filename}: what the course changed does not fit together with what this file has")
 
 
-def _theirs(part: str | Conflict) -> str:
-    return part if isinstance(part, str) else "".join(part.theirs)
+def _resolved(part: str | Conflict, resolve: Callable[[Conflict], list[str] | None]) -> str:
+    if isinstance(part, str):
+        return part
+    both = resolve(part)
+    return "".join(part.theirs if both is None else both)
 
 
-def _places(parts: list[str | Conflict], yours: str) -> list[Lines]:
-    """The place of each part in the learner's file."""
-    sides = [[part] if isinstance(part, str) else part.yours for part in parts]
-    ends = list(accumulate(map(len, sides), initial=0))
-    steps = SequenceMatcher(None, list(chain(*sides)), lines_of(yours), autojunk=False).get_opcodes()
+def _once(merged: str, yours: str, theirs: str) -> str:
+    """The merged text without the old one of two definitions of a name: the learner moved it, the course changed it."""
+    allowed = {*_repeated(yours), *_repeated(theirs)}
+    after, mine = parts_of_source(theirs), parts_of_source(yours)
+    while names := [name for name in _repeated(merged) if name not in allowed]:
+        lines = lines_of(merged)
+        copies = {part: "".join(lines[part.start : part.end]) for name, part in all_parts(merged) if name == names[0]}
+        newer = code_of(theirs, names[0]) if names[0] in after else ""
+        older = code_of(yours, names[0]) if names[0] in mine else ""
+        stays = max(copies, key=lambda part: (copies[part] == newer, copies[part] != older))
+        merged = without(merged, next(part for part in copies if part is not stays))
+    return merged
 
-    def place(index: int) -> int:
-        return next((b + min(index - a, last_b - b) for _, a, last_a, b, last_b in steps if index < last_a), 0)
 
-    return [Lines(place(start) + 1, place(start) + max(1, len(side))) for start, side in zip(ends, sides, strict=False)]
+def _repeated(source: str) -> list[str]:
+    """The names that a module or class defines more than once, classes before what is in them."""
+    counts = Counter(name for name, _ in all_parts(source))
+    return [name for name, count in counts.items() if count > 1]
 
 
-def _gone(replaced: list[Lines], yours: str, merged: str) -> list[Lines]:
-    """Those places of which the merged file lacks a line."""
-    own, there = lines_of(yours), {line.strip() for line in lines_of(merged)}
-    return [lines for lines in replaced if any(line.strip() not in there for line in own[lines.first - 1 : lines.last])]
+def _lost(yours: str, old: str, new: str, merged: str, kept: Collection[int] = ()) -> list[Lines]:
+    """What the learner changed in the stub and the merged file does not have. kept: lines, counted from 0, that it has
+    in another place."""
+    stub, own, result = (lines_of(text) for text in (old, yours, merged))
+    edits, later = _steps(stub, own), _steps(own, result)
+    mine = {i for step in edits for i in step.own}
+    gone = {i for step in later for i in step.old if own[i].strip() and not (is_import(own[i]) and own[i] in result)}
+    changed = {i for step in _steps(stub, lines_of(new)) for i in step.old if step.own}
+    back = set()  # the lines around what the learner took away, where the course's lines are again
+    for step in edits:
+        place = step.own.start
+        came = {result[i] for other in later if place in (*other.old, other.old.stop) for i in other.own} - {"\n"}
+        taken = {stub[i] for i in step.old}
+        if not step.own and came and (came & taken or changed & {*step.old}):
+            back |= {place - 1, place} & {*range(len(own))}
+    return _ranges((mine & gone).difference(kept) | back)
+
+
+@dataclass(frozen=True)
+class _Step:
+    """Lines of an older text in whose place a newer one has its own."""
+
+    old: range
+    own: range
+
+
+def _steps(old: list[str], new: list[str]) -> list[_Step]:
+    codes = SequenceMatcher(None, old, new, autojunk=False).get_opcodes()
+    return [_Step(range(a, b), range(c, d)) for kind, a, b, c, d in codes if kind != "equal"]
+
+
+def _ranges(indices: Collection[int]) -> list[Lines]:
+    found: list[Lines] = []
+    for line in sorted(index + 1 for index in indices):
+        if found and found[-1].last == line - 1:
+            found[-1] = replace(found[-1], last=line)
+        else:
+            found.append(Lines(line, line))
+    return found
+
+
+def _kept(yours: str, merged: str, tasks: Collection[str], left: Collection[str]) -> set[int]:
+    """The lines of definitions that the merged file has unchanged, and of tasks' code, which it or another file has."""
+    lines, there = lines_of(yours), parts_of_source(merged)
+    found: set[int] = set()
+    for name, part in parts_of_source(yours).items():
+        if name in there and code_of(yours, name) == code_of(merged, name):
+            found |= {*range(part.start, part.end)}
+        elif name in tasks and (name in left or (name in there and _code(yours, name) == _code(merged, name))):
+            place = _body(part, lines) or slice(part.start, part.end)
+            found |= {*range(place.start, place.stop)}
+    return found
 
 
 def _with_unit(stub: str, unit: str) -> str:
@@ -171,6 +250,12 @@ def _changed_signatures(yours: str, old: str, new: str, names: list[str]) -> dic
     return found
 
 
+def _own_signatures(yours: str, old: str, names: list[str]) -> list[str]:
+    """The functions whose signature the learner changed."""
+    mine, before = parts_of_source(yours), parts_of_source(old)
+    return [name for name in names if name in before and _signature(mine[name]) != _signature(before[name])]
+
+
 def _changed_on_the_way(new: str, arrived: Mapping[str, str]) -> dict[str, tuple[str, str]]:
     pairs = {
         name: (_signature(parts_of_source(source)[name]), _signature(parts_of_source(new)[name]))
@@ -185,15 +270,15 @@ def _signature(part: Part) -> str:
     return f"def {part.node.name}({ast.unparse(part.node.args)}){returns}"
 
 
-def _without_namesakes(yours: str, old: str, new: str, tasks: Collection[str]) -> tuple[str, list[Lines]]:
-    """The learner's file without its own definitions of names that the course defines now, and their lines."""
-    mine, before, after = (parts_of_source(source) for source in (yours, old, new))
-    names = [name for name in mine if name in after and name not in before and name not in tasks]
+def _without_namesakes(yours: str, old: str, new: str, tasks: Collection[str]) -> str:
+    """The learner's file without its own definitions of names that the course defines now."""
+    before, after = parts_of_source(old), parts_of_source(new)
+    names = [name for name in parts_of_source(yours) if name in after and name not in before and name not in tasks]
     text = yours
     for name in names:
         if scope_of(name) not in names:
             text = without(text, parts_of_source(text)[name])
-    return text, [Lines(mine[name].start + 1, mine[name].end) for name in names if scope_of(name) not in names]
+    return text
 
 
 def _with_all(target: str, source: str, names: Collection[str]) -> str:
@@ -238,25 +323,32 @@ def _body(part: Part, lines: list[str]) -> slice | None:
 
 def _code(source: str, name: str) -> list[str]:
     """The lines of a function that the learner wrote."""
-    lines, part = lines_of(source), parts_of_source(source)[name]
-    return lines[_body(part, lines) or slice(part.start, part.end)]
+    lines, part = lines_of(source), parts_of_source(source).get(name)
+    return lines[_body(part, lines) or slice(part.start, part.end)] if part else []
 
 
-def _completed(merged: str, yours: str, old: str, written: list[str], moves: Moves) -> str:
+def _with_own(merged: str, yours: str, old: str, written: list[str], left: Mapping[str, str]) -> str:
     """The merged text with everything that the learner defined and imported, and with given code that the course took
-    away and the learner uses."""
-    for name in moves.left:
+    away and the learner uses. Tasks that left are imported where something still uses them."""
+    for name in left:
         if name in (parts := parts_of_source(merged)):
             merged = without(merged, parts[name])
     given = parts_of_source(old)
     own = [name for name in parts_of_source(yours) if name not in given or name in written]
-    merged = _with_all(merged, yours, [name for name in own if name not in moves.left])
-    while needed := _needed(merged, yours, moves.left):
+    merged = _with_all(merged, yours, [name for name in own if name not in left])
+    while needed := _needed(merged, yours, left):
         merged = _with_all(merged, yours, needed)
-    imported = imported_names(yours) - imported_names(old)
-    merged = with_imports(merged, yours, names_in(ast.parse(merged)) | imported)
-    for source in dict.fromkeys(moves.arrived.values()):
-        reached = _reached(source, [name for name, text in moves.arrived.items() if text == source])
+    used = names_in(ast.parse(merged))
+    merged = with_imports(merged, yours, used | imported_names(yours) - imported_names(old))
+    for name, module in left.items():
+        merged = with_imports(merged, f"from {module} import {name.partition('.')[0]}", used)
+    return merged
+
+
+def _with_arrived(merged: str, arrived: Mapping[str, str]) -> str:
+    """The merged text with what the tasks that came from another file need of it."""
+    for source in dict.fromkeys(arrived.values()):
+        reached = _reached(source, [name for name, text in arrived.items() if text == source])
         while needed := [name for name in _needed(merged, source) if name in reached]:
             merged = _with_all(merged, source, needed)
         merged = with_imports(merged, source, names_used(source, reached))

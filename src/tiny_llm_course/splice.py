@@ -26,6 +26,7 @@ __all__ = [
     "Part",
     "SpliceError",
     "UnfitError",
+    "all_parts",
     "check_fits",
     "code_of",
     "definitions",
@@ -222,12 +223,18 @@ def names_used(source: str, names: Collection[str]) -> set[str]:
 
 
 def parts_of_source(source: str, filename: str = "<string>") -> dict[str, Part]:
-    """What a module defines at its top and in its classes, by qualified name, in order."""
+    """What a module defines at its top and in its classes, by qualified name, in order. Of a name that is defined more
+    than once, the last definition."""
+    return dict(all_parts(source, filename))
+
+
+def all_parts(source: str, filename: str = "<string>") -> list[tuple[str, Part]]:
+    """What a module defines at its top and in its classes, with qualified names, in order."""
     try:
         tree = parse(source, filename)
     except StubError as error:
         raise SpliceError(f"{error}; the file was left as it is. Mend the syntax error first.") from error
-    return dict(_parts_in(tree, lines_of(source), ""))
+    return list(_parts_in(tree, lines_of(source), ""))
 
 
 def _parts_in(scope: ast.Module | ast.ClassDef, lines: list[str], prefix: str) -> Iterator[tuple[str, Part]]:

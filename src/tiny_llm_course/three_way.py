@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import tempfile
 from dataclasses import dataclass
@@ -10,10 +11,9 @@ from pathlib import Path
 
 from .task_code import lines_of
 
-__all__ = ["Conflict", "three_way"]
+__all__ = ["Conflict", "is_import", "three_way"]
 
-SIZE = 60  # of git's markers: no text contains such a line
-YOURS, BASE, THEIRS, END = ("<" * SIZE, "|" * SIZE, "=" * SIZE, ">" * SIZE)
+MARKERS = "<|=>"  # begin the lines that git puts before, between and after the three versions of a conflict
 
 
 @dataclass(frozen=True)
@@ -34,30 +34,34 @@ class Conflict:
 
 def three_way(yours: str, base: str, theirs: str) -> list[str | Conflict]:
     """The lines of a text with the changes of both sides, and the conflicts between them."""
+    texts = [text if text.endswith("\n") or not text else f"{text}\n" for text in (yours, base, theirs)]
+    size = 1 + max([6, *(len(run) for text in texts for run in re.findall(r"<+|\|+|=+|>+", text))])
+    first, *between, last = (mark * size for mark in MARKERS)
     parts: list[str | Conflict] = []
     sides: list[list[str]] = []
-    for line in lines_of(_merged(yours, base, theirs)):
-        if line.startswith(YOURS):
+    for line in lines_of(_merged(texts, size)):
+        if line.startswith(first):
             sides = [[]]
-        elif line.startswith((BASE, THEIRS)):
+        elif line.startswith(tuple(between)):
             sides.append([])
-        elif line.startswith(END):
+        elif line.startswith(last):
             parts.append(Conflict(*sides))
             sides = []
         elif sides:
             sides[-1].append(line)
         else:
             parts.append(line)
+    assert not sides
     return parts
 
 
-def _merged(yours: str, base: str, theirs: str) -> str:
-    """Git's merge of the three texts, with markers around conflicts."""
+def _merged(texts: list[str], size: int) -> str:
+    """Git's merge of the three texts, with markers of this size around conflicts."""
     with tempfile.TemporaryDirectory() as folder:
         files = [Path(folder) / name for name in ("yours", "base", "theirs")]
-        for file, text in zip(files, (yours, base, theirs), strict=True):
-            file.write_bytes((text if text.endswith("\n") or not text else f"{text}\n").encode())
-        command = ["git", "merge-file", "-p", "-q", "--diff3", f"--marker-size={SIZE}", *map(str, files)]
+        for file, text in zip(files, texts, strict=True):
+            file.write_bytes(text.encode())
+        command = ["git", "merge-file", "-p", "-q", "--diff3", f"--marker-size={size}", *map(str, files)]
         run = subprocess.run(command, capture_output=True)
     assert run.returncode < 128, run.stderr.decode(errors="replace")
     return run.stdout.decode()
@@ -79,9 +83,10 @@ def _with(added: dict[int, list[str]], base: list[str], side: list[str]) -> list
     for place, lines in sorted(added.items(), reverse=True):
         later = (place_of[line] for line in range(place, len(base)) if line in place_of)
         target = place_of[place - 1] + 1 if place - 1 in place_of else next(later, len(side)) if place else 0
-        found[target:target] = [line for line in lines if not (_is_import(line) and line in side)]
+        found[target:target] = [line for line in lines if not (is_import(line) and line in side)]
     return found
 
 
-def _is_import(line: str) -> bool:
+def is_import(line: str) -> bool:
+    """Whether a line is an import at the top of a module."""
     return line.startswith(("import ", "from "))

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from .conflict import conflict_in_package
+from .files import content_of
 from .git import Git
 from .language import Lang, Messages, phrase
 from .problems import CommandError, reporting, say
@@ -88,7 +89,7 @@ def _write(plan: Plan, head: str, new: str, reopened: list[TaskId], words: Messa
     """
     with changing("update") as workspace:
         git = Git(workspace.root)
-        changed = [path for path, content in plan.seen.items() if _content(path) != content]
+        changed = [path for path, content in plan.seen.items() if content_of(path) != content]
         if changed or git.commit("HEAD") != head:
             raise CommandError("update_meanwhile", exit_code=1)
         files = dict(sorted(plan.files.items(), key=lambda item: _is_last(item[0], workspace)))
@@ -104,10 +105,6 @@ def _write(plan: Plan, head: str, new: str, reopened: list[TaskId], words: Messa
 
 def _is_last(path: Path, workspace: Workspace) -> bool:
     return path.relative_to(workspace.root).as_posix().startswith(LAST)
-
-
-def _content(path: Path) -> bytes | None:
-    return path.read_bytes() if path.is_file() else None
 
 
 def _show(plan: Plan, workspace: Workspace, copies: Path, words: Messages) -> None:
@@ -133,7 +130,7 @@ def _show(plan: Plan, workspace: Workspace, copies: Path, words: Messages) -> No
     for path in plan.edited:
         show("  " + words("update_edited", file=name(path), copy=copy(path)), fg="yellow")
     for path, lines in plan.replaced:
-        place = f"{lines.first}-{lines.last}" if lines.last > lines.first else f"{lines.first}"
+        place = f"{lines.first}" if lines.first == lines.last else f"{lines.first}-{lines.last}"
         show("  " + words("update_replaced", file=name(path), lines=place, copy=copy(path)), fg="yellow")
     for path, mine, theirs in plan.signatures:
         show("  " + words("update_signature", file=name(path), old=mine, new=theirs).strip("\n"), fg="yellow")

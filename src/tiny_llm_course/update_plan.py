@@ -7,8 +7,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from .files import content_of
 from .git import Entry, Git
-from .imports import relocated
+from .imports import relative_module, relocated
 from .language import Phrase, phrase
 from .merging import Lines, Moves, merge
 from .moves import heirs, moved_tasks
@@ -17,7 +18,7 @@ from .source_text import decoded, encoded
 from .splice import SpliceError, UnfitError
 from .task_code import StubError
 from .workspace import Workspace
-from .written import written
+from .written import tasks_by_name, written
 
 __all__ = ["LEARNERS", "Plan", "plan_update"]
 
@@ -43,7 +44,7 @@ class Plan:
     refused: list[Phrase] = field(default_factory=list)  # why a file cannot be merged
 
     def put(self, path: Path, content: bytes | None) -> None:
-        self.seen[path] = _content(path)
+        self.seen[path] = content_of(path)
         self.files[path] = content
 
 
@@ -74,7 +75,7 @@ def _is_learners(name: str) -> bool:
 
 def _plan_file(plan: Plan, path: Path, entry: Entry, known: Entry | None, git: Git) -> None:
     """A file of the course. known: as the course had it before."""
-    now = _content(path)
+    now = content_of(path)
     if now is not None and entry.holds(now):
         return
     if now is not None and not (known and known.holds(now)):
@@ -116,7 +117,7 @@ class _Merges:
         """The tasks that moved, by file. A file that is gone first becomes its heir."""
         self._inherit()
         arrived: dict[str, dict[str, str]] = {}
-        left: dict[str, list[str]] = {}
+        left: dict[str, dict[str, str]] = {}
         for name, here, there in moved_tasks(self._old, self._new):
             if self._is_written(name, here):
                 if self._is_written(name, there):  # and each stays where it is
@@ -124,8 +125,8 @@ class _Merges:
                 source = self._yours[here] if is_native(here) else relocated(self._yours[here], here, there)
                 arrived.setdefault(there, {})[name] = source
                 self._plan.carried.append((name, self._path(here), self._path(there)))
-            left.setdefault(here, []).append(name)
-        return {name: Moves(arrived.get(name, {}), left.get(name, ())) for name in self._new}
+            left.setdefault(here, {})[name] = relative_module(there, here)
+        return {name: Moves(arrived.get(name, {}), left.get(name, {})) for name in self._new}
 
     def _is_written(self, task: str, name: str) -> bool:
         return name in self._yours and task in written(self._yours[name], [task], self._shown(name))
@@ -143,18 +144,24 @@ class _Merges:
                 del self._old[name]
                 self._plan.moved.append((self._path(name), self._path(heir)))
                 self._plan.put(self._path(name), None)
-            elif heir or self._is_untouched(name):
+            elif self._is_untouched(name) or self._has_moved(name):
                 self._plan.dropped += [] if self._is_untouched(name) else [self._path(name)]
                 self._plan.put(self._path(name), None)
             else:
                 self._plan.kept.append(self._path(name))
+
+    def _has_moved(self, name: str) -> bool:
+        """Whether the newer course has every task that the learner wrote in this file."""
+        tasks = tasks_by_name(self._old[name], name)
+        moved = {task for task, here, _ in moved_tasks(self._old, self._new) if here == name}
+        return bool(moved) and {*written(self._yours[name], tasks, self._shown(name))} <= moved
 
     def _is_untouched(self, name: str) -> bool:
         return _plain(self._yours[name]) == _plain(self._old.get(name, ""))
 
     def _plan_one(self, name: str, new: str, moves: Moves) -> None:
         path = self._path(name)
-        before = _content(path)
+        before = content_of(path)
         yours, old = self._yours.get(name, new), self._old.get(name, new)
         if name not in self._old:  # the file is new to the course
             self._plan.edited += [path] if yours != new else []
@@ -186,7 +193,7 @@ class _Merges:
             return ""
 
     def _read(self, name: str) -> str | None:
-        content = _content(self._path(name))
+        content = content_of(self._path(name))
         try:
             return None if content is None else decoded(content)
         except UnicodeDecodeError as error:
@@ -202,7 +209,3 @@ class _Merges:
 
 def _plain(text: str) -> str:
     return text.replace("\r\n", "\n")
-
-
-def _content(path: Path) -> bytes | None:
-    return path.read_bytes() if path.is_file() else None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import random
-import re
+from collections import Counter
 
 import pytest
 from learner import ROOT
@@ -17,6 +17,7 @@ from tiny_llm_course.splice import SpliceError, code_of, definitions
 from tiny_llm_course.stubs import make_stub
 from tiny_llm_course.syllabus import TaskId
 from tiny_llm_course.task_code import StubError, task_parts
+from tiny_llm_course.written import tasks_by_name
 
 STUB = '''\
 """Sums."""
@@ -127,14 +128,78 @@ def test_a_line_that_was_taken_away_and_changed_is_told():
     assert len(result.replaced) == 1
 
 
+GIVEN = "def g(x):\n    check(x)\n    return x\n\n\ndef h(x):\n    return x + 2\n"
+
+
+def test_an_edit_is_told_though_such_a_line_is_elsewhere():
+    yours = GIVEN.replace("    check(x)\n    return x\n", "    return x + 2\n")
+    result = merge(yours, GIVEN, GIVEN.replace("check(x)", "check(x, 2)"), "given.py")
+    assert "    check(x, 2)\n    return x\n" in result.text
+    assert result.replaced == [Lines(2, 2)]
+
+
+def test_a_line_that_was_taken_away_and_comes_back_is_told():
+    yours = GIVEN.replace("    check(x)\n", "")
+    result = merge(yours, GIVEN, GIVEN.replace("check(x)", "check(x, 2)"), "given.py")
+    assert "check(x, 2)" in result.text
+    assert result.replaced == [Lines(1, 2)]
+    result = merge(yours, GIVEN, GIVEN.replace("return x\n", "return 1 * x\n"), "given.py")
+    assert "    check(x)\n" in result.text
+    assert result.replaced == [Lines(1, 2)]
+    elsewhere = merge(yours, GIVEN, GIVEN.replace("return x + 2", "return x + 3"), "given.py")
+    assert "check(x)" not in elsewhere.text
+    assert elsewhere.replaced == []
+
+
+def test_a_function_that_the_learner_moved_and_the_course_changed_is_there_once():
+    first, second = GIVEN[: GIVEN.index("def h")], GIVEN[GIVEN.index("def h") :]
+    second += "".join(f"\n\ndef h{i}(x):\n    return x + {i}\n" for i in range(3, 6))
+    stub, yours = first + second, f"{second}\n\n# about g\n{first.rstrip()}\n"
+    result = merge(yours, stub, stub.replace("check(x)", "check(x, 2)"), "given.py")
+    assert result.text.count("def g") == 1
+    assert "check(x, 2)" in result.text
+    line = yours.splitlines().index("# about g") + 1
+    assert any(lines.first <= line <= lines.last for lines in result.replaced)
+    twice = f"{GIVEN}\n\ndef g(x):\n    return 0\n"
+    result = merge(twice, GIVEN, GIVEN.replace("return x + 2", "return x + 3"), "given.py")
+    assert result.text.count("def g") == 2, "the learner's own file has both"
+
+
+@pytest.mark.parametrize("mark", "<|=>")
+@pytest.mark.parametrize("name", ["sums.py", "half.cpp"])
+def test_lines_that_look_like_the_markers_of_a_conflict(mark: str, name: str):
+    for size in (7, 60, 61, 200):
+        if name == "half.cpp":
+            own = f"/*\n{mark * size} text\nmy notes\n*/\nint mine() {{ return 3; }}\n"
+            yours, old, new = f"{STARTED}\n{own}", CPP, f"{CPP}\n// Newer.\n"
+        else:
+            own = f'MINE = """\n{mark * size}\nnotes\n"""\n'
+            yours, old, new = f"{WRITTEN}\n{own}", STUB, f"{NEWER}\nTHEIRS = 1\n"
+        result = merge(yours, old, new, name)
+        assert own in result.text
+        assert result.text.splitlines()[-1] == new.splitlines()[-1] or result.text.endswith(own)
+        assert result.replaced == []
+
+
 def test_exports_of_both_sides():
     yours = WRITTEN.replace('["given", "total"]', '["given", "mine", "total"]') + "\n\ndef mine():\n    return 1\n"
     new = NEWER.replace('["given", "total"]', '["given", "newer", "total"]') + "\n\ndef newer():\n    return 2\n"
-    assert '__all__ = ["given", "newer", "total", "mine"]\n' in merged(yours, new).text
+    result = merged(yours, new)
+    assert '__all__ = ["newer", "given", "mine", "total"]\n' in result.text
+    assert result.replaced == []
     assert '__all__ = ["given", "mine", "total"]\n' in merged(yours).text
-    names = [f"a_rather_long_name_{i}" for i in range(8)]
-    many = merged(yours, new.replace('"newer", ', "".join(f'"{name}", ' for name in names))).text
-    assert '__all__ = [\n    "given",\n    "a_rather_long_name_0",\n' in many
+    fewer = merged(yours, NEWER.replace('["given", "total"]', '["given"]'))
+    assert '__all__ = ["given", "mine", ]\n' in fewer.text
+
+
+def test_comments_in_a_list_of_exports_that_both_changed():
+    mine = '[  # of this module\n    # mine\n    "given",  # keep\n    "mine",\n    "total",  # 合計\n]'
+    yours = WRITTEN.replace('["given", "total"]', mine) + "\n\nmine = 1\n"
+    new = NEWER.replace('["given", "total"]', '["given", "newer"]') + "\n\nnewer = 2\n"
+    result = merged(yours, new)
+    expected = mine.replace("module\n", 'module\n    "newer",\n').replace('"total",  #', "#")
+    assert f"__all__ = {expected}\n" in result.text
+    assert result.replaced == []
 
 
 def test_own_imports_stay_also_those_of_a_top_level_if():
@@ -214,6 +279,16 @@ def test_a_changed_signature_is_told_and_the_function_stays_whole():
         ("def total(x: list[float]) -> float", "def total(x: list[float], start: float) -> float")
     ]
     assert merged(STUB, new).signatures == []
+
+
+def test_the_learners_own_signature_stays_with_its_function():
+    """The course changed nothing but the docstring."""
+    yours = WRITTEN.replace("total(x: list[float])", "total(x: list[float], fast=False)").replace(
+        "    return result\n", "    return x[0] if fast else result\n"
+    )
+    result = merged(yours)
+    assert code_of(result.text, "total") == code_of(yours, "total")
+    assert (result.signatures, result.replaced) == ([], [])
 
 
 def test_a_newer_syllabus():
@@ -308,12 +383,32 @@ def test_a_function_that_comes_from_another_file():
         assert "import math\n" in text
 
 
+def test_a_function_that_comes_from_a_file_with_other_line_ends():
+    source = WRITTEN.replace("return result", 'y = """one\ntwo"""\n    return result')
+    old, moves = '"""Other."""\n', Moves(arrived={"total": source.replace("\n", "\r\n")})
+    new = f"{old}\n\n{code_of(NEWER, 'total')}"
+    unix = merge(old, old, new, "other.py", moves).text
+    assert "\r" not in unix
+    assert 'y = """one\ntwo"""\n' in unix
+    assert merge(old.replace("\n", "\r\n"), old, new, "other.py", moves).text == unix.replace("\n", "\r\n")
+
+
+def test_a_region_that_comes_from_a_file_with_other_line_ends():
+    moves = Moves(arrived={"w1d1.1": STARTED.replace("\n", "\r\n")})
+    assert "\r" not in merge("", "", CPP, "half.cpp", moves).text
+
+
 def test_a_function_that_went_to_another_file():
     new = NEWER[: NEWER.index("def total")] + NEWER[NEWER.index("class Mean") :]
+    new = new.replace(', "total"]', "]")
     yours = WRITTEN.replace("class Mean", "# my notes\n\n\nclass Mean")
-    text = merge(yours, STUB, new, "sums.py", Moves(left=["total"])).text
+    text = merge(yours, STUB, new, "sums.py", Moves(left={"total": ".totals"})).text
     assert "def total" not in text
     assert "# my notes" in text
+    assert ".totals" not in text
+    used = merge(f"{yours}\n\nprint(total([]))\n", STUB, new, "sums.py", Moves(left={"total": ".totals"}))
+    assert "from .totals import total\n" in used.text
+    assert used.replaced == []
 
 
 def test_relative_imports_of_a_file_that_moves():
@@ -355,25 +450,43 @@ FILES = [
     "seeds", [range(40), pytest.param(range(40, 2000), marks=pytest.mark.nightly("takes minutes"))]
 )
 def test_nothing_of_a_learner_is_lost(seeds: range):
-    """Random work in real files, and random changes of the course: whatever the learner wrote is in the merged file, or
-    in lines that are told to be replaced."""
+    """Random work in real files, and random changes of the course: every line of the learner's is in the merged file,
+    as often as the learner has it, or in the lines that are told to be replaced."""
     for seed in seeds:
         chance = random.Random(seed)
         name = chance.choice(FILES)
         reference = (ROOT / "src/tiny_llm_ref" / name).read_text(encoding="utf-8")
-        old = make_stub(reference, filename=name)
+        stub = make_stub(reference, filename=name)
         done = {task for task in _tasks(reference, name) if chance.random() < 0.5}
         solved = make_stub(reference, is_solved=done.__contains__, filename=name)
-        yours = _edited(solved, "mine", chance, name)
-        result = merge(yours, old, _edited(old, "newer", chance, name), name)
+        yours, new = _edited(solved, "mine", chance, name), _edited(stub, "newer", chance, name)
+        unit = chance.choice(["    ", "    ", "\t"])
+        yours, old, theirs = ("".join(_in_units(line, unit) for line in _lines(text)) for text in (yours, stub, new))
+        end = chance.choice(["\n", "\r\n"])
+        result = merge(yours.replace("\n", end), stub, new, name)
+        assert result.text.count("\n") == result.text.count(end)
+        text = result.text.replace("\r\n", "\n")
         if not name.endswith(".cpp"):
-            ast.parse(result.text)
-        told = {line for part in result.replaced for line in yours.splitlines()[part.first - 1 : part.last]}
-        kept = result.text + "\n".join(told)
-        lost = set(re.findall(r"mine_\d+\b", yours)) - set(re.findall(r"mine_\d+\b", kept))
-        own = set(solved.splitlines()) - set(old.splitlines())
-        lost |= own & set(yours.splitlines()) - set(result.text.splitlines()) - told
-        assert not lost, f"{name}, seed {seed}"
+            ast.parse(text)
+        told = [line for part in result.replaced for line in _lines(yours)[part.first - 1 : part.last]]
+        assert not _lost(yours, old, theirs, text, told), f"{name}, seed {seed}"
+
+
+def _lost(yours: str, old: str, new: str, merged: str, told: list[str]) -> list[str]:
+    """The lines of the learner's that the merged file has fewer times than it should."""
+    mine, stub, theirs, found = (Counter(_lines(text)) for text in (yours, old, new, merged))
+    course = {line: theirs[line] - stub[line] for line in mine}  # what the course added or took away
+    found += Counter(told)
+    return [
+        line
+        for line, count in mine.items()
+        if count > stub[line] and found[line] < count + min(0, course[line])
+        if line.strip() and not line.startswith(("import ", "from ", "__all__"))
+    ]
+
+
+def _lines(text: str) -> list[str]:
+    return text.splitlines(keepends=True)
 
 
 def _tasks(reference: str, name: str) -> set[TaskId]:
@@ -385,8 +498,8 @@ def _edited(source: str, mark: str, chance: random.Random, name: str) -> str:
     for number in range(chance.randrange(12)):
         changed = _changed(source.splitlines(keepends=True), f"{mark}_{number}", chance, name.endswith(".cpp"))
         try:
-            any_regions(changed, name) if name.endswith(".cpp") else ast.parse(changed)
-        except (SyntaxError, StubError):
+            tasks_by_name(changed, name)
+        except (StubError, ValueError):
             continue
         source = changed
     return source
@@ -397,13 +510,20 @@ def _changed(lines: list[str], mark: str, chance: random.Random, is_native: bool
     line = lines[place].rstrip("\n")
     indent = line[: len(line) - len(line.lstrip())]
     comment = "//" if is_native else "#"
-    kinds = ["comment", "comment", "line end"]
+    kinds = ["comment", "comment", "line end", "separator", "twice", "gone"]
     kinds += ["region"] if is_native else ["function", "import", "constant", "statement", "code", "export"]
     match chance.choice(kinds):
         case "comment":
             lines.insert(place, f"{indent}{comment} {mark}\n")
         case "line end" if line.strip():
             lines[place] = f"{line}  {comment} {mark}\n"
+        case "separator":
+            line = chance.choice("<=>|") * chance.choice([7, 60, 61])
+            lines.append(f"/*\n{line}\n*/\n" if is_native else f'\n"""\n{line}\n"""\n')
+        case "twice":
+            lines.insert(chance.randrange(len(lines)), f"{line}\n")
+        case "gone":
+            del lines[place]
         case "function":
             lines.insert(place, f"\n\ndef f_{mark}():\n    return {mark!r}\n\n\n")
         case "import":
