@@ -17,7 +17,7 @@ from .problems import CommandError
 __all__ = ["IDENTITY", "Entry", "Git", "take_back_commit"]
 
 IDENTITY = ("-c", "user.name=tiny-llm", "-c", "user.email=tiny-llm@localhost")  # of commits that the course makes
-NOTE = "git.json"  # in the folder of an update's copies: HEAD before and after
+NOTE = "git.json"  # in the folder of an update's copies: HEAD before and after, and the files of its commit
 
 
 @dataclass(frozen=True)
@@ -92,7 +92,7 @@ class Git:
             .decode()
             .strip()
         )
-        write_whole(copies / NOTE, json.dumps({"before": head, "after": made}).encode())
+        write_whole(copies / NOTE, json.dumps({"before": head, "after": made, "files": names}).encode())
         self.run("update-ref", "-m", message, "HEAD", made, head)
         if names:
             self.run("reset", "--quiet", "--", *names)
@@ -114,4 +114,8 @@ def take_back_commit(root: Path, copies: Path) -> None:
     commits = json.loads((copies / NOTE).read_text(encoding="utf-8"))
     git = Git(root)
     if git.commit("HEAD") == commits["after"]:
-        git.run("reset", "--quiet", "--mixed", commits["before"])  # HEAD and index; files stay
+        git.run("update-ref", "HEAD", commits["before"], commits["after"])
+        if commits["files"]:
+            git.run(
+                "reset", "--quiet", "--", *commits["files"]
+            )  # in the index; the files stay, and so does what is staged

@@ -51,7 +51,7 @@ def _wait(lock: IO[bytes]) -> None:
     while not _taken(lock):
         waited = time.monotonic() - start
         if waited > PATIENCE:
-            raise CommandError("locked", other=_holder(lock), exit_code=1)
+            raise CommandError("locked", other=_holder(lock), seconds=round(PATIENCE), exit_code=1)
         if waited > SILENCE and not is_told:
             is_told = True
             say(Messages()("lock_waiting", other=_holder(lock)))

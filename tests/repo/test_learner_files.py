@@ -7,6 +7,7 @@ import shutil
 import signal
 import subprocess
 import sys
+from datetime import datetime
 from pathlib import Path
 
 import pytest
@@ -190,6 +191,95 @@ def test_every_moment_at_which_the_system_may_refuse(course, monkeypatch, tmp_pa
     assert (root / "two").read_text() == "two\n"
 
 
+def test_a_full_disk_on_which_nothing_can_be_written_while_a_change_is_taken_back(course, monkeypatch):
+    """The second file cannot be replaced, and the old content of the first needs no room to come back."""
+    root, backups = course
+    before, replaced, real = tree(root), [], files.os.replace
+
+    def replace(old, new):
+        if new.name == "three" and not replaced:
+            replaced.append(new)
+            monkeypatch.setattr(files, "_write", full)
+            raise full(new)
+        real(old, new)
+
+    def full(*arguments):
+        raise OSError(errno.ENOSPC, "no space", str(arguments[0]))
+
+    monkeypatch.setattr(files.os, "replace", replace)
+    assert outcome(lambda: backups.write(changes(root), REASON)) == "nothing_written"
+    assert replaced
+    assert tree(root) == before
+    assert not backups.interrupted()
+
+
+def test_a_change_that_cannot_be_taken_back_now_is_taken_back_by_the_next_command(course, monkeypatch):
+    root, backups = course
+    before, real = tree(root), files.os.replace
+
+    def replace(old, new):
+        if new.name == "three" or old.parent.name == "before":
+            raise OSError(errno.EROFS, "read-only", str(new))
+        real(old, new)
+
+    monkeypatch.setattr(files.os, "replace", replace)
+    assert outcome(lambda: backups.write(changes(root), REASON)) == "not_taken_back"
+    assert tree(root) != before
+    monkeypatch.undo()
+    assert backups.take_back_interrupted() == REASON
+    assert tree(root) == before
+
+
+def test_a_kill_between_two_files_that_are_brought_back(course):
+    """Those that are back have no copy any more, and stay."""
+    root, backups = course
+    before = tree(root)
+    with pytest.raises(KeyboardInterrupt), backups.writing(changes(root), REASON) as copies:
+        shutil.copytree(copies, copies.parent / "killed")
+        raise KeyboardInterrupt
+    copies = (copies.parent / "killed").rename(copies)
+    shutil.copytree(copies / "after", root, dirs_exist_ok=True)
+    (copies / "before/one").replace(root / "one")
+    assert backups.take_back_interrupted() == REASON
+    assert tree(root) == before
+
+
+def test_a_link_stays_a_link(course, tmp_path):
+    root, backups = course
+    target = tmp_path / "dotfiles/one"
+    target.parent.mkdir()
+    (root / "one").replace(target)
+    (root / "one").symlink_to(target)
+    backups.write({root / "one": b"1\n"}, REASON)
+    assert (root / "one").is_symlink()
+    assert target.read_bytes() == b"1\n"
+    backups.undo()
+    assert (root / "one").is_symlink()
+    assert target.read_bytes() == b"one\n"
+    files.write_whole(root / "one", b"2\n")
+    assert (root / "one").is_symlink()
+    assert target.read_bytes() == b"2\n"
+    assert sorted(path.name for path in target.parent.iterdir()) == ["one"]
+
+
+def test_the_newest_change_is_the_last_one_when_the_clock_goes_back(course, monkeypatch):
+    """As it does when summer time ends."""
+    root, backups = course
+
+    class Clock(datetime):
+        hours = [3, 2, 2]
+
+        @classmethod
+        def now(cls):
+            return datetime(2026, 10, 25, cls.hours.pop(0))
+
+    monkeypatch.setattr(files, "datetime", Clock)
+    for content in (b"1\n", b"2\n"):
+        backups.write({root / "one": content}, REASON)
+    backups.undo()
+    assert (root / "one").read_bytes() == b"1\n"
+
+
 def test_a_block_that_fails_takes_everything_back(course):
     root, backups = course
     before = tree(root)
@@ -283,7 +373,8 @@ def test_the_next_command_takes_back_what_was_interrupted(clone):
     assert state(clone) != before, "basics.py was written, attention.py was not"
     run = clone.run("next")
     assert (
-        "a command was interrupted while it wrote, so its changes were taken back: the solution of w1d1.2" in run.stderr
+        "an earlier command was interrupted while it wrote files. Its changes were taken back: the solution of w1d1.2. "
+        in run.stderr
     )
     assert run.stdout.startswith("next: ")
     assert state(clone) == before
@@ -335,7 +426,7 @@ def test_a_command_that_waits_too_long_ends(clone, holder):
     before = state(clone)
     run = python(clone, IMPATIENT.replace("PATIENCE)", "0)"), "reset", "w1d1.1")
     assert run.returncode == 1
-    assert f"./course update (process {holder.pid}) is at work on your files and does not end" in run.stderr
+    assert f"./course update (process {holder.pid}) has been changing your files for 0 seconds" in run.stderr
     assert state(clone) == before
     assert clone.run("next").returncode == 0, "what only reads does not wait"
 
