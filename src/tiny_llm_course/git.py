@@ -114,8 +114,6 @@ def take_back_commit(root: Path, copies: Path) -> None:
     commits = json.loads((copies / NOTE).read_text(encoding="utf-8"))
     git = Git(root)
     if git.commit("HEAD") == commits["after"]:
-        git.run("update-ref", "HEAD", commits["before"], commits["after"])
-        if commits["files"]:
-            git.run(
-                "reset", "--quiet", "--", *commits["files"]
-            )  # in the index; the files stay, and so does what is staged
+        if commits["files"]:  # in the index; the files stay, and so does what else is staged
+            git.run("reset", "--quiet", commits["before"], "--", *commits["files"])
+        git.run("update-ref", "HEAD", commits["before"], commits["after"])  # last: a failure before it can be repeated

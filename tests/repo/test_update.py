@@ -9,6 +9,8 @@ import pytest
 from learner import GIT, Clone, commit, git
 
 from tiny_llm_course.conflict import abort_command
+from tiny_llm_course.git import Git, take_back_commit
+from tiny_llm_course.problems import CommandError
 from tiny_llm_course.regions import regions
 from tiny_llm_course.splice import code_of
 from tiny_llm_course.syllabus import TaskId
@@ -493,6 +495,49 @@ def test_an_update_that_is_killed_is_taken_back_as_a_whole(course, clone, comman
     assert git(clone.root, "status", "--short", "--untracked-files=no") == " M src/tiny_llm/layer_norm.py\n"
     assert clone.run("update").returncode == 0
     assert "Newer" in clone.file("attention.py").read_text()
+
+
+@pytest.fixture
+def recorded(tmp_path):
+    """A clone in which an update was recorded while README was staged, and the folder of the update's copies."""
+    root = tmp_path / "course"
+    git(tmp_path, "init", "--quiet", "course")
+    for name in ("README", "given.py"):
+        (root / name).write_text("old\n")
+    for message in ("first", "newer"):
+        git(root, "add", "--all")
+        git(root, "commit", "--quiet", "--allow-empty", "-m", message)
+    new = git(root, "rev-parse", "HEAD").strip()
+    git(root, "reset", "--quiet", "HEAD~")
+    (root / "README").write_text("staged\n")
+    git(root, "add", "README")
+    (root / "given.py").write_text("newer\n")
+    (root / "added.py").write_text("newer\n")
+    Git(root).record([root / "given.py", root / "added.py"], new, tmp_path)
+    return root, tmp_path
+
+
+def test_taking_an_update_back_leaves_what_is_staged(recorded):
+    root, copies = recorded
+    assert git(root, "show", "HEAD:given.py") == "newer\n"
+    take_back_commit(root, copies)
+    assert git(root, "log", "-1", "--format=%s") == "first\n"
+    assert git(root, "diff", "--cached", "--name-only") == "README\n"
+    assert git(root, "show", ":README") == "staged\n"
+    assert git(root, "status", "--short") == "M  README\n M given.py\n?? added.py\n"
+
+
+def test_a_lock_of_git_that_a_killed_command_left(recorded):
+    """Git says which file has to go."""
+    root, copies = recorded
+    (root / ".git/index.lock").touch()
+    with pytest.raises(CommandError) as error:
+        take_back_commit(root, copies)
+    assert error.value.key == "git_failed"
+    assert "index.lock" in str(error.value.values)
+    (root / ".git/index.lock").unlink()
+    take_back_commit(root, copies)
+    assert git(root, "diff", "--cached", "--name-only") == "README\n"
 
 
 def test_sources_that_are_none(clone, tmp_path):
