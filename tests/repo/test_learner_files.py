@@ -265,13 +265,12 @@ def test_a_link_stays_a_link(course, tmp_path):
 def test_the_newest_change_is_the_last_one_when_the_clock_goes_back(course, monkeypatch):
     """As it does when summer time ends."""
     root, backups = course
+    hours = iter([3, 2, 2])
 
     class Clock(datetime):
-        hours = [3, 2, 2]
-
         @classmethod
         def now(cls):
-            return datetime(2026, 10, 25, cls.hours.pop(0))
+            return datetime(2026, 10, 25, next(hours))
 
     monkeypatch.setattr(files, "datetime", Clock)
     for content in (b"1\n", b"2\n"):

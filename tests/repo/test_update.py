@@ -14,6 +14,7 @@ from tiny_llm_course.problems import CommandError
 from tiny_llm_course.regions import regions
 from tiny_llm_course.splice import code_of
 from tiny_llm_course.syllabus import TaskId
+from tiny_llm_course.update_plan import LEARNERS, Plan, _Merges
 
 
 @pytest.fixture(scope="module")
@@ -538,6 +539,66 @@ def test_a_lock_of_git_that_a_killed_command_left(recorded):
     (root / ".git/index.lock").unlink()
     take_back_commit(root, copies)
     assert git(root, "diff", "--cached", "--name-only") == "README\n"
+
+
+HEAD = '"""Sums."""\n'
+TASK = """
+
+def {name}(x):
+    \"\"\"Text.
+
+    Task: w1d1.{number}
+    \"\"\"
+    {body}
+"""
+NUMBERS = {"total": 1, "mean": 2}
+
+
+def _task(name, body=""):
+    error = f'raise NotImplementedError("Week 1 Day 1 Task {NUMBERS[name]}: {name} is yours to write. ")'
+    return TASK.format(name=name, number=NUMBERS[name], body=body or error)
+
+
+class Small:
+    """Two files: the newer course has no `sums.py`, and its first task in `other.py`."""
+
+    def __init__(self, root, written):
+        self.root = self.package = root
+        total, mean = (_task(name) for name in NUMBERS)
+        self.old = {"sums.py": HEAD + total + mean, "other.py": HEAD}
+        self.new = {"other.py": HEAD + total}
+        mine = HEAD + "".join(_task(name, "return 1" if name in written else "") for name in NUMBERS)
+        (root / "sums.py").write_bytes(b"\xef\xbb\xbf" + mine.replace("\n", "\r\n").encode())
+        (root / "other.py").write_text(HEAD)
+
+    def all_files(self):
+        return [self.root / name for name in self.old]
+
+    def stub(self, path):
+        return self.old[path.name]
+
+    def content(self, entry):
+        return self.new[entry].encode()
+
+    def plan(self):
+        plan = Plan()
+        theirs = {f"{LEARNERS}{name}": name for name in self.new}
+        _Merges(plan, self, self, {}, theirs).plan()
+        return plan
+
+
+@pytest.mark.parametrize("written", [["total"], ["total", "mean"]], ids=str)
+def test_a_file_that_is_gone_stays_if_a_task_of_it_went_nowhere(tmp_path, written):
+    """What is written comes along, without the byte-order mark and the line ends of its file."""
+    small = Small(tmp_path, written)
+    plan = small.plan()
+    assert plan.refused == []
+    there = plan.files[tmp_path / "other.py"]
+    assert there.startswith(HEAD.encode())
+    assert b"    return 1\n" in there
+    assert b"\r" not in there
+    assert (plan.kept if "mean" in written else plan.dropped) == [tmp_path / "sums.py"]
+    assert (tmp_path / "sums.py" in plan.files) == ("mean" not in written)
 
 
 def test_sources_that_are_none(clone, tmp_path):
