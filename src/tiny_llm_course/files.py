@@ -103,7 +103,7 @@ class Backups:
             CommandError: one is read-only, or there is no room. Nothing was changed.
         """
         _check_writable(files)
-        with _told("nothing_written"):
+        with _nothing_changed():
             copies = self._keep(files, reason, undoes)
             with self._all_or_nothing(copies):
                 for path in files:
@@ -207,7 +207,7 @@ class Backups:
             CommandError: the system refuses. The next command tries again.
         """
         shutil.rmtree(copies / "new", ignore_errors=True)
-        with _told("not_taken_back"):
+        with _brought_back_later():
             for name, existed in _record(copies)["existed"].items():
                 if not existed or (copies / "before" / name).exists():  # otherwise it is back already
                     with suppress(ChangedSinceError):
@@ -304,12 +304,26 @@ def _check_writable(files: Iterable[Path]) -> None:
 
 
 @contextmanager
-def _told(key: str) -> Iterator[None]:
-    """Turn an error of the system into this message."""
+def _nothing_changed() -> Iterator[None]:
+    """Turn an error of the system into a message, which says that nothing was changed."""
     from .problems import CommandError, os_reason
 
     try:
         yield
     except OSError as error:
-        file = os.path.relpath(error.filename) if error.filename else "?"
-        raise CommandError(key, file=file, reason=os_reason(error), exit_code=1) from error
+        raise CommandError("nothing_written", file=_named(error), reason=os_reason(error), exit_code=1) from error
+
+
+@contextmanager
+def _brought_back_later() -> Iterator[None]:
+    """Turn an error of the system into a message, which says that the next command tries again."""
+    from .problems import CommandError, os_reason
+
+    try:
+        yield
+    except OSError as error:
+        raise CommandError("not_taken_back", file=_named(error), reason=os_reason(error), exit_code=1) from error
+
+
+def _named(error: OSError) -> str:
+    return os.path.relpath(error.filename) if error.filename else "?"

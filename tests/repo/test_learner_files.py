@@ -234,9 +234,13 @@ def test_a_kill_between_two_files_that_are_brought_back(course):
     """Those that are back have no copy any more, and stay."""
     root, backups = course
     before = tree(root)
-    with pytest.raises(KeyboardInterrupt), backups.writing(changes(root), REASON) as copies:
+
+    def end(copies):
         shutil.copytree(copies, copies.parent / "killed")
         raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt), backups.writing(changes(root), REASON) as copies:
+        end(copies)
     copies = (copies.parent / "killed").rename(copies)
     shutil.copytree(copies / "after", root, dirs_exist_ok=True)
     (copies / "before/one").replace(root / "one")
