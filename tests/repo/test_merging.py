@@ -499,7 +499,9 @@ def _edited(source: str, mark: str, chance: random.Random, name: str) -> str:
         changed = _changed(source.splitlines(keepends=True), f"{mark}_{number}", chance, name.endswith(".cpp"))
         try:
             tasks_by_name(changed, name)
-        except (StubError, ValueError):
+            if not name.endswith(".cpp"):
+                compile(changed, name, "exec", dont_inherit=True)
+        except (StubError, SyntaxError, ValueError):
             continue
         source = changed
     return source
