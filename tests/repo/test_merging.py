@@ -524,7 +524,7 @@ def _changed(lines: list[str], mark: str, chance: random.Random, is_native: bool
             lines.append(f"/*\n{line}\n*/\n" if is_native else f'\n"""\n{line}\n"""\n')
         case "twice":
             lines.insert(chance.randrange(len(lines)), f"{line}\n")
-        case "gone":
+        case "gone" if not line.endswith(":"):
             del lines[place]
         case "function":
             lines.insert(place, f"\n\ndef f_{mark}():\n    return {mark!r}\n\n\n")
