@@ -12,7 +12,7 @@ from attacks import ATTACKS, VICTIMS, hostile_kernel, hostile_metal, hostile_mod
 from building import script
 
 from tiny_llm_course.grading.protection import protection, told
-from tiny_llm_course.grading.sandbox import NONE
+from tiny_llm_course.grading.sandbox import HIDDEN, NONE
 from tiny_llm_course.packages import REFERENCE
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -44,8 +44,11 @@ def names(tmp_path, outside):
     other = tmp_path / "submissions" / "other" / "layer_norm.py"
     other.parent.mkdir(parents=True)
     other.write_text("# another student's work\n")
+    compiled = HIDDEN[-1] / tmp_path.name
+    compiled.mkdir(parents=True)
     with socket.create_server(("127.0.0.1", 0)) as listener:
         yield {
+            "COMPILED": str(compiled.parent),
             "REFERENCE": str(REFERENCE / "layer_norm.py"),
             "FIXTURE": str(ROOT / "tests" / "fixtures" / "transformers_qwen3.npz"),
             "CATALOGUE": str(ROOT / "src" / "tiny_llm_course" / "catalogue" / "week_1_day_4.toml"),
@@ -55,6 +58,7 @@ def names(tmp_path, outside):
             "MARK": tmp_path.name,
             "PORT": listener.getsockname()[1],
         }
+    compiled.rmdir()
 
 
 def grade(folder, language, names, *options, **environment):

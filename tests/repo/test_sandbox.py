@@ -1,6 +1,7 @@
 """The sandbox of `tiny-llm grade`: what it shows, wherever Python is, and what the command says about it."""
 
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -9,8 +10,9 @@ import pytest
 from building import script
 
 from tiny_llm_course.bridge import system_command
+from tiny_llm_course.grading import protection as module
 from tiny_llm_course.grading.protection import protection, told
-from tiny_llm_course.grading.sandbox import CATALOGUE, NONE, wrapped
+from tiny_llm_course.grading.sandbox import HIDDEN, NONE, wrapped
 from tiny_llm_course.workspace import ROOT, SRC
 
 on_linux = pytest.mark.skipif(sys.platform == "darwin", reason="a Mac has sandbox-exec")
@@ -44,21 +46,34 @@ def run(sandbox, code, *arguments, reads=(), writes=()):
 
 def test_what_it_shows(sandbox, tmp_path):
     """The course's modules and what it is given, but neither its solutions nor what is next to it."""
+    catalogue, built = HIDDEN
+    (built / tmp_path.name).mkdir(parents=True)
+    (built / tmp_path.name / "program").touch()
     for name in ("shown", "written", "hidden"):
         (tmp_path / name).mkdir()
         (tmp_path / name / "file").write_text(name)
     places = [SRC / "tiny_llm_course" / "syllabus.toml", *(tmp_path / name / "file" for name in ("shown", "written"))]
     hidden = [SRC / "tiny_llm_ref" / "basics.py", SRC / "tiny_llm" / "basics.py", tmp_path / "hidden" / "file"]
-    hidden += [ROOT / "tests" / "oracles.py", ROOT / "pyproject.toml", CATALOGUE / "week_1_day_1.toml"]
+    hidden += [ROOT / "tests" / "oracles.py", ROOT / "pyproject.toml", catalogue / "week_1_day_1.toml"]
+    hidden += [built / tmp_path.name / "program"]
     found = run(sandbox, OPEN, "r", *places, *hidden, reads=[tmp_path / "shown"], writes=[tmp_path / "written"])
+    shutil.rmtree(built / tmp_path.name)
     assert found.stdout.split() == list(map(str, places)), found.stderr
+
+
+@on_linux
+def test_a_sandbox_that_shows_a_solution_is_none(monkeypatch):
+    """Such as one with compiled kernels in it."""
+    shown = [SRC / "tiny_llm_course" / "grading"]
+    monkeypatch.setattr(module, "UNSEEN", shown)
+    assert module._probe(protection().sandbox) == f"AssertionError: {shown[0]} can be read in it"
 
 
 def test_what_may_be_changed(sandbox, tmp_path):
     for name in ("shown", "written"):
         (tmp_path / name).mkdir()
     places = [tmp_path / "shown", tmp_path / "written", SRC / "tiny_llm_course", Path("/"), Path("/dev"), ROOT]
-    places += [CATALOGUE, Path("/tmp"), Path.home(), Path(sys.prefix)]
+    places += [*HIDDEN, Path("/tmp"), Path.home(), Path(sys.prefix)]
     found = run(
         sandbox,
         OPEN,

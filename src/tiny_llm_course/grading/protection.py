@@ -12,19 +12,23 @@ from functools import cache
 from ..bridge import system_command
 from ..language import Messages, Phrase, phrase
 from ..problems import CommandError
-from ..workspace import SRC
+from ..workspace import ROOT, SRC
 from . import system_calls
-from .sandbox import BUBBLEWRAP, NONE, PROGRAMS, SANDBOX_EXEC, wrapped
+from .sandbox import BUBBLEWRAP, HIDDEN, NONE, PROGRAMS, SANDBOX_EXEC, wrapped
 
 __all__ = ["Protection", "protection", "told"]
 
 SECONDS = 60  # for a sandbox to start, on a busy machine
+UNSEEN = (SRC / "tiny_llm_ref", SRC / "tiny_llm", ROOT / "tests", *HIDDEN)  # in a sandbox, empty or missing
 SHOWN = 300  # characters of what it says if it does not
 
 PROBE = """
 import os, shutil, sys
-reference, compiler = sys.argv[1:]
-assert not os.path.exists(reference), "the solutions can be read in it"
+from contextlib import suppress
+compiler, *unseen = sys.argv[1:]
+for folder in unseen:
+    with suppress(OSError):
+        assert not os.listdir(folder), f"{folder} can be read in it"
 assert not compiler or shutil.which(compiler), f"{compiler} is not in the folders that it shows"
 """
 
@@ -65,7 +69,7 @@ def told() -> str:
 def _probe(sandbox: str) -> str:
     """What is wrong with this sandbox. Empty: it works."""
     compiler = os.environ.get("CXX", "").partition(" ")[0]
-    command = [sys.executable, "-I", "-S", "-c", PROBE, str(SRC / "tiny_llm_ref" / "basics.py"), compiler]
+    command = [sys.executable, "-I", "-S", "-c", PROBE, compiler, *map(str, UNSEEN)]
     try:
         run = subprocess.run(wrapped(sandbox, command), capture_output=True, text=True, timeout=SECONDS, cwd="/")
     except (OSError, subprocess.TimeoutExpired) as error:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from ..workspace import ROOT, SRC
 
-__all__ = ["BUBBLEWRAP", "CATALOGUE", "NONE", "PROGRAMS", "SANDBOX_EXEC", "wrapped"]
+__all__ = ["BUBBLEWRAP", "HIDDEN", "NONE", "PROGRAMS", "SANDBOX_EXEC", "wrapped"]
 
 BUBBLEWRAP, SANDBOX_EXEC, NONE = "bubblewrap", "sandbox-exec", "none"
 PROGRAMS = {BUBBLEWRAP: "bwrap", SANDBOX_EXEC: "sandbox-exec"}
@@ -20,7 +20,10 @@ SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/nix/store", "/h
 DEVICES = ("/dev/null", "/dev/random", "/dev/urandom")  # not /dev/zero: no limit counts memory that is mapped from it
 LINKED = ("/etc/alternatives", "/etc/ld.so.cache")  # where the system's compiler and libraries are looked up
 COURSE = ("tiny_llm_course", "tiny_llm_models", "metal_host")
-CATALOGUE = SRC / "tiny_llm_course" / "catalogue"  # contains lines of the reference
+HIDDEN = (  # folders of these packages: lines of the reference, and kernels that other commands compiled
+    SRC / "tiny_llm_course" / "catalogue",
+    SRC / "metal_host" / "built",
+)
 NAMESPACES = ("user", "pid", "ipc", "uts", "net", "cgroup-try")
 
 PROFILE = """
@@ -35,7 +38,7 @@ PROFILE = """
 (deny file-write*)
 (deny file-read-data (subpath "/Users") (subpath "/private/tmp") (subpath "/private/var/folders") {hidden})
 (allow file-read-data {shown})
-(deny file-read-data {catalogue})
+(deny file-read-data {within})
 (allow file-write* (literal "/dev/null") {writes})
 """  # the last rule that fits decides
 
@@ -53,9 +56,11 @@ def wrapped(sandbox: str, command: list[str], reads: Iterable[Path] = (), writes
 
 
 def _bubblewrap(reads: list[Path], writes: list[Path]) -> list[str]:
+    for folder in HIDDEN:
+        folder.mkdir(exist_ok=True)  # where there is none, another command may make it meanwhile
     mounts = dict.fromkeys(map(Path, (*SYSTEM, *LINKED)), "--ro-bind-try")
     mounts |= dict.fromkeys([*_python(), *(SRC / name for name in COURSE), *reads], "--ro-bind")
-    mounts |= dict.fromkeys([ROOT, CATALOGUE], "--tmpfs")
+    mounts |= dict.fromkeys([ROOT, *HIDDEN], "--tmpfs")
     mounts |= dict.fromkeys(map(Path, DEVICES), "--dev-bind")
     mounts |= dict.fromkeys(writes, "--bind")
     command = ["bwrap", *(f"--unshare-{name}" for name in NAMESPACES)]
@@ -64,7 +69,7 @@ def _bubblewrap(reads: list[Path], writes: list[Path]) -> list[str]:
     for path in sorted(mounts):  # a folder before its files
         places = [path] if mounts[path] == "--tmpfs" else [path, path]
         command += [mounts[path], *map(str, places)]
-    return command + [word for path in (Path("/"), ROOT, CATALOGUE) for word in ("--remount-ro", str(path))]
+    return command + [word for path in (Path("/"), ROOT, *HIDDEN) for word in ("--remount-ro", str(path))]
 
 
 def _profile(reads: list[Path], writes: list[Path]) -> str:
@@ -73,7 +78,7 @@ def _profile(reads: list[Path], writes: list[Path]) -> str:
         processes="" if writes else "(deny process-fork)",  # which a compiler needs
         hidden=_subpaths([ROOT]),
         shown=_subpaths(shown),
-        catalogue=_subpaths([CATALOGUE]),
+        within=_subpaths(HIDDEN),
         writes=_subpaths(writes),
     )
 

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from tiny_llm_course.grading.sandbox import CATALOGUE, NONE
+from tiny_llm_course.grading.sandbox import HIDDEN, NONE
 from tiny_llm_course.workspace import ROOT, SRC
 
 
@@ -106,7 +106,7 @@ def _load_bridge(kernels: Path, metal_kernel: Callable[..., Any]) -> None:
 
 def _guard(tests: Path) -> Callable[[str, tuple[Any, ...]], None]:
     """An audit hook against reading what a sandbox would hide. It stops mistakes, and no hostile code."""
-    closed = (tests, ROOT / "tests", SRC / "tiny_llm_ref", CATALOGUE, Path("/proc"))
+    closed = (tests, ROOT / "tests", SRC / "tiny_llm_ref", *HIDDEN, Path("/proc"))
 
     def guard(event: str, arguments: tuple[Any, ...]) -> None:
         if event == "open" and not isinstance(arguments[0], int):
