@@ -21,7 +21,7 @@ ATTACKS = {
 }
 VICTIMS = ["truncate", "rename", "remove", "attribute"]  # files in OUTSIDE that attacks are about
 VICTIMS += [f"cpp_{name}" for name in ("rename", "remove", "truncate", "rights")] + ["metal_rename", "metal_remove"]
-_BASE, _TOLD = 31, 4  # so that the number has no more than the six digits that a message shows
+_BASE, _TOLD = 99, 3  # so that the number has no more than the six digits that a message shows
 
 _MODULE = """
 import builtins, importlib, os, posixpath, sys
@@ -51,6 +51,7 @@ _KERNEL = """
 #include <sched.h>
 #include <signal.h>
 #include <stdio.h>
+#include <sys/prctl.h>
 #include <syscall.h>
 #include <unistd.h>
 
