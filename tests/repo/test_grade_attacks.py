@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -10,6 +11,8 @@ from pathlib import Path
 import pytest
 from attacks import ATTACKS, VICTIMS, hostile_kernel, hostile_metal, hostile_module, succeeded
 from building import script
+from handed_in import at_call, package
+from waiting import until
 
 from tiny_llm_course.grading.protection import protection, told
 from tiny_llm_course.grading.sandbox import HIDDEN, NONE
@@ -21,6 +24,14 @@ SUBMITTED = {  # a file of the package, what makes it hostile, and the task whos
     "cpp": ("kernels/swiglu.cpp", hostile_kernel, "w2d5.3"),
     "metal": ("kernels/quantized_matvec.metal", hostile_metal, "w2d4.4"),
 }
+GRADE = [sys.executable, "-m", "tiny_llm_course", "grade"]
+STAYS = at_call(  # a process that does what it can to outlive its judge, and then takes a name
+    "import ctypes, os, time",
+    "system = ctypes.CDLL(None)",
+    "system.setsid(), system.setpgid(0, 0), system.prctl(1, 0), system.signal(15, 1)",
+    "system.prctl(15, b'stays')",
+    "while True: time.sleep(1)",
+)
 
 
 def state(folder):
@@ -58,6 +69,9 @@ def names(tmp_path, outside):
             "MARK": tmp_path.name,
             "PORT": listener.getsockname()[1],
         }
+        listener.setblocking(False)
+        with pytest.raises(BlockingIOError):  # nobody connected
+            listener.accept()
     compiled.rmdir()
 
 
@@ -69,10 +83,12 @@ def grade(folder, language, names, *options, **environment):
     (package / "basics.py").write_text((REFERENCE / "basics.py").read_text())
     (package / file).write_text(hostile(names))
     words = [str(package.parent), "--week", task[1], "--day", task[3], "--format", "json", "--fresh", *options]
-    environment = os.environ | {"GRADER_TOKEN": "secret"} | environment
-    command = [sys.executable, "-m", "tiny_llm_course", "grade", *words]
-    run = subprocess.run(command, capture_output=True, text=True, env=environment)
+    temporary = folder / "temporary"
+    temporary.mkdir()
+    environment = os.environ | {"GRADER_TOKEN": "secret", "TMPDIR": str(temporary)} | environment
+    run = subprocess.run([*GRADE, *words], capture_output=True, text=True, env=environment)
     assert run.returncode == 0, run.stderr
+    assert_nothing_left(temporary)
     [entry] = json.loads(run.stdout)["grades"]
     [one] = [one for one in entry["tasks"] if one["task"] == task]
     return one, entry["protection"]
@@ -92,8 +108,7 @@ def test_in_a_sandbox_nothing_succeeds(language, names, outside, tmp_path):
 @pytest.mark.parametrize("language", SUBMITTED)
 def test_without_one_files_are_read_and_nothing_else_happens(language, names, outside, tmp_path):
     before, shared = state(outside), shared_memory()
-    fails = Path(script(tmp_path, "bwrap", "exit 1")).parent
-    task, ran_in = grade(tmp_path, language, names, PATH=f"{fails}:{os.environ['PATH']}")
+    task, ran_in = grade(tmp_path, language, names, **without_sandbox(tmp_path))
     reads = [name for name in succeeded(language, task["message"]) if name.startswith("reads: ")]
     assert reads == succeeded(language, task["message"])
     assert {"reads: other_submission", "reads: secret"} <= set(reads) < set(ATTACKS[language])
@@ -104,3 +119,45 @@ def test_without_one_files_are_read_and_nothing_else_happens(language, names, ou
 def shared_memory():
     folder = Path("/dev/shm")
     return {file.name for file in folder.iterdir()} if folder.is_dir() else set()
+
+
+def without_sandbox(folder):
+    """An environment in which bubblewrap does not work."""
+    return {"PATH": f"{Path(script(folder, 'bwrap', 'exit 1')).parent}:{os.environ['PATH']}"}
+
+
+def processes(temporary):
+    """What they are called, and their commands: those of a `grade` with this temporary folder, which all of them name."""
+    shown = subprocess.check_output(["ps", "-wweo", "comm,args"], text=True)
+    return [line for line in shown.splitlines() if str(temporary) in line]
+
+
+def assert_nothing_left(temporary):
+    """No process, so no socket either, and no file."""
+    until(lambda: not processes(temporary), 30, told=lambda: processes(temporary))
+    assert [*temporary.iterdir()] == []
+
+
+@pytest.mark.skipif(sys.platform == "darwin", reason="prctl is Linux's")
+@pytest.mark.parametrize("environment", [lambda folder: {}, without_sandbox], ids=["in a sandbox", "without one"])
+@pytest.mark.parametrize("ended", ["the command", "the judge"])
+def test_no_process_outlives_its_judge(tmp_path, environment, ended):
+    """Ctrl-C comes, or the system has no memory left and kills the judge."""
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
+    package(tmp_path / "hostile" / "tiny_llm", layer_norm=STAYS)
+    words = [str(tmp_path / "hostile"), "--week", "1", "--day", "4", "--patience", "600", "--fresh"]
+    environment = os.environ | {"TMPDIR": str(temporary)} | environment(tmp_path)
+    with subprocess.Popen([*GRADE, *words], stdout=subprocess.PIPE, preexec_fn=restore_ctrl_c, env=environment) as run:
+        until(lambda: any(line.startswith("stays ") for line in processes(temporary)), 120)
+        if ended == "the command":
+            run.send_signal(signal.SIGINT)
+        else:
+            [judge] = subprocess.check_output(["pgrep", "-f", f"pytest .*--submission={temporary}"]).split()
+            os.kill(int(judge), signal.SIGKILL)
+        run.communicate()
+    assert_nothing_left(temporary)
+
+
+def restore_ctrl_c():
+    signal.signal(signal.SIGINT, signal.default_int_handler)
