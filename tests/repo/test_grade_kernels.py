@@ -1,15 +1,22 @@
 """`tiny-llm grade` with kernels: right, wrong and hostile C++ side by side, and a grader that lives on."""
 
 import json
+import shutil
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
 
+from tiny_llm_course import bridge
 from tiny_llm_course.catalogue import entry_of
+from tiny_llm_course.grading import kernels
+from tiny_llm_course.grading.kernels import compile_submitted, is_taken
+from tiny_llm_course.grading.sandbox import NONE
 from tiny_llm_course.mistaken import compile_mistakes, mistaken_sources
 from tiny_llm_course.syllabus import TaskId
+from tiny_llm_course.workspace import Workspace
 
 ROOT = Path(__file__).resolve().parents[2]
 REFERENCE = ROOT / "src" / "tiny_llm_ref"
@@ -34,7 +41,7 @@ SUBMITTED = {
     "follows a null pointer": (at_call("*(volatile int*)nullptr = 1;"), 0, "the submission's process has ended"),
     "never ends": (at_call("for (volatile int i = 0; i == 0;) continue;"), 0, "no answer within"),
     "writes outside": (at_call("out[n] = 0;"), 0, "swiglu wrote outside of output 0"),
-    "includes what it likes": ('#include "/etc/passwd"\n' + RIGHT, 0, "a submission may not use"),
+    "includes the solution": (f'/**/#include "{REFERENCE}/kernels/swiglu.cpp"\n', 0, "No such file or directory"),
     "would kill its judge": (
         at_call("if (kill(getppid(), SIGKILL) == 0) return;").replace(
             "<cmath>", "<cmath>\n#include <signal.h>\n#include <unistd.h>"
@@ -87,3 +94,54 @@ def test_each_kernel_gets_what_it_deserves(graded, name):
 def test_a_wrong_kernel_is_named(graded):
     assert split(graded["is wrong"])[0]["mistake"] == MISTAKE.id
     assert [split(entry)[0]["mistake"] for entry in graded.values()].count(MISTAKE.id) == 1
+
+
+# ------------------------------------------------------------------------------------------------------ the compiler
+
+
+@pytest.fixture
+def package(tmp_path):
+    """The reference's kernels, of which none is compiled."""
+    unused = shutil.ignore_patterns("built", "__pycache__")
+    shutil.copytree(REFERENCE / "kernels", tmp_path / "tiny_llm" / "kernels", ignore=unused)
+    return tmp_path / "tiny_llm"
+
+
+def test_all_compilers_of_a_submission_share_its_seconds(package, monkeypatch):
+    """Each takes 20 seconds, of the 50 that are there for all. A kernel that the course does not ask for takes none."""
+    now, seconds_of = 0.0, {}
+
+    def compile_one(folder, name, sandbox, memory, seconds, stop):
+        nonlocal now
+        if folder == package:
+            seconds_of[name] = seconds
+            now += 20
+
+    (package / "kernels" / "bomb.cpp").write_text("int x;\n")
+    monkeypatch.setattr(kernels, "_compile", compile_one)
+    monkeypatch.setattr(kernels, "monotonic", lambda: now)
+    compile_submitted(package, NONE, 2**32, 50, threading.Event())
+    assert [*seconds_of.values()][:4] == [50, 30, 10, -10]
+    assert "swiglu.cpp" in seconds_of
+    assert "bomb.cpp" not in seconds_of
+
+
+def test_memory_of_the_compiler(package):
+    for memory, count in ((2**26, 0), (2**32, 1)):
+        bridge.built(package).mkdir(exist_ok=True)
+        kernels._compile(package, "swiglu.cpp", NONE, memory, 60, threading.Event())
+        assert len([*bridge.built(package).glob("swiglu-*.so")]) == count
+
+
+@pytest.mark.parametrize(
+    ("path", "taken"),
+    [
+        *[(f"kernels/{name}", True) for name in ("softmax.cpp", "softmax.metal", "Helper.h")],
+        *[(f"kernels/{name}", False) for name in ("extension.py", "Extension.py", "kernel.h", "argmax.cpp")],
+        ("Kernels/extension.py", False),
+        ("attention.py", True),
+    ],
+)
+def test_files_of_the_course_are_not_taken(path, taken):
+    """Not in other letters either, which a Mac's disk takes for the same."""
+    assert is_taken(path, Workspace()) == taken

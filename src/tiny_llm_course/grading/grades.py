@@ -167,7 +167,8 @@ def _grade(submission: Submission, days: list[Day], tests: Path, limits: Limits,
     with tempfile.TemporaryDirectory() as folder:
         _lay_out(submission, Path(folder) / "tiny_llm")
         if has_kernels(days):
-            compile_submitted(Path(folder) / "tiny_llm", limits.sandbox, stop)
+            package = Path(folder) / "tiny_llm"
+            compile_submitted(package, limits.sandbox, limits.memory, limits.seconds, stop)
         options = [f"--submission={folder}", f"--sandbox={limits.sandbox}", f"--basetemp={folder}/made"]
         options += [f"--patience={limits.patience}", f"--memory={limits.memory}"]
         run = run_tests(
