@@ -1,19 +1,25 @@
 """An interrupted `tiny-llm grade` goes on where it was, and grades anew what has changed."""
 
+import errno
+import fcntl
 import json
 import os
 import signal
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from handed_in import ENVIRONMENT, RIGHT, at_call, grade, package
 
 from tiny_llm_course.grading import kept as module
-from tiny_llm_course.grading.grades import FAILED, SOLVED, Grade, Limits, TaskGrade
+from tiny_llm_course.grading.grades import FAILED, SOLVED, Grade, Limits, TaskGrade, _is_final
 from tiny_llm_course.grading.kept import DAYS, Kept
+from tiny_llm_course.grading.remote import GoneError
 from tiny_llm_course.grading.submissions import Submission
+from tiny_llm_course.reporter import _message
+from tiny_llm_course.runner import Result, Run
 from tiny_llm_course.syllabus import TaskId, select_days
 
 DAY = ["--week", "1", "--day", "4"]
@@ -95,7 +101,7 @@ def test_no_grade_is_found_after_a_change(course, change):
     assert not kept(course).find([ANN])
 
 
-def test_other_questions_have_other_answers(course):
+def test_other_questions_have_other_answers(course, monkeypatch):
     hidden = course / "hidden"
     kept(course).add(ANN, GRADE)
     assert not kept(course, day="5").find([ANN])
@@ -105,6 +111,9 @@ def test_other_questions_have_other_answers(course):
     kept(course, hidden=hidden).add(ANN, GRADE)
     write(hidden / "extra.py", "y = 2\n")
     assert not kept(course, hidden=hidden).find([ANN])
+    with monkeypatch.context() as other:
+        other.setenv("CXX", "clang++")
+        assert not kept(course).find([ANN])
     noted = Submission("ann", ANN.files, note="left out: x.zip")
     assert not kept(course).find([noted])
 
@@ -121,6 +130,57 @@ def test_only_finished_grades_are_kept(course):
     kept(course).add(ANN, untested)
     assert not kept(course).find([ANN])
     assert not kept(course).find([Submission("ann", problem="no package")])
+
+
+def test_a_grade_that_is_not_final_is_not_kept(course):
+    kept(course).add(ANN, replace(GRADE, is_final=False))
+    assert not kept(course).find([ANN])
+
+
+TROUBLE = [
+    GoneError("the process for the submission did not start"),
+    GoneError("no answer within 10 seconds"),
+    OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)),
+    BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN)),
+    MemoryError(),
+]
+
+
+@pytest.mark.parametrize("error", TROUBLE, ids=str)
+def test_no_grade_is_final_if_the_machine_may_be_at_fault(error):
+    assert not _is_final(run_with(error))
+
+
+def test_other_grades_are_final():
+    assert _is_final(run_with(AssertionError("values differ: got 1, expected 2")))
+    assert _is_final(run_with(PermissionError("a submission may not read /etc/passwd")))
+    assert not _is_final(Run(problem="ended because all tests together took too long"))
+
+
+def run_with(error):
+    """A run in which a test ended with this error."""
+    return Run(results=[Result("test_task_1", TaskId(1, 4, 1), "failed", message=_message(error))])
+
+
+def test_a_lock_of_a_submission_keeps_nobody_waiting(course):
+    """Whoever can read a file can lock it."""
+    kept(course).add(ANN, GRADE)
+    files = [*(course / "grades").iterdir(), *course.glob("*.lock")]
+    for file in files:
+        fcntl.flock(os.open(file, os.O_RDONLY), fcntl.LOCK_EX)
+    kept(course).add(ANN, GRADE)
+    assert kept(course).find([ANN]) == {"ann": GRADE}
+
+
+def test_a_grade_counts_where_it_cannot_be_marked_as_used(course, monkeypatch):
+    """On a disk that may only be read."""
+    kept(course).add(ANN, GRADE)
+
+    def touch(file):
+        raise OSError(errno.EROFS, os.strerror(errno.EROFS))
+
+    monkeypatch.setattr(Path, "touch", touch)
+    assert kept(course).find([ANN])
 
 
 @pytest.mark.parametrize("content", ["", "{", "[]", '{"name": "ann"}', '{"name": 1, "tasks": []}'])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import shutil
 import tempfile
 import threading
@@ -26,6 +28,11 @@ from .submissions import Submission
 __all__ = ["SOLVED", "UNSOLVED", "Grade", "Limits", "TaskGrade", "grade_all"]
 
 SOLVED, FAILED, UNSOLVED = "solved", "failed", "unsolved"
+_SYSTEM = (errno.ENOSPC, errno.EDQUOT, errno.ENOMEM, errno.EAGAIN, errno.EMFILE, errno.ENFILE)
+TROUBLE = (  # what messages say if the machine may be at fault: a process that is gone or killed, a full disk or memory
+    *("GoneError", "MetalHostError", "MemoryError", "Killed signal"),
+    *map(os.strerror, _SYSTEM),
+)
 
 
 @dataclass(frozen=True)
@@ -66,6 +73,7 @@ class Grade:
     problem: str = ""  # why it could not be tested, or not to the end
     seconds: float = 0.0
     protection: str = ""  # the sandbox of its processes, or NONE; empty if it was not tested
+    is_final: bool = True  # False: the machine may be at fault, so another run may give another grade
 
     @property
     def points(self) -> int:
@@ -165,10 +173,11 @@ def _grade_safely(submission: Submission, days: list[Day], tests: Path, limits: 
 
 def _grade(submission: Submission, days: list[Day], tests: Path, limits: Limits, stop: threading.Event) -> Grade:
     with tempfile.TemporaryDirectory() as folder:
-        _lay_out(submission, Path(folder) / "tiny_llm")
-        if has_kernels(days):
-            package = Path(folder) / "tiny_llm"
-            compile_submitted(package, limits.sandbox, limits.memory, limits.seconds, stop)
+        package = Path(folder) / "tiny_llm"
+        _lay_out(submission, package)
+        is_compiled = not has_kernels(days) or compile_submitted(
+            package, limits.sandbox, limits.memory, limits.seconds, stop
+        )
         options = [f"--submission={folder}", f"--sandbox={limits.sandbox}", f"--basetemp={folder}/made"]
         options += [f"--patience={limits.patience}", f"--memory={limits.memory}"]
         run = run_tests(
@@ -183,7 +192,12 @@ def _grade(submission: Submission, days: list[Day], tests: Path, limits: Limits,
         )
     tasks = tuple(_task_grade(task, run) for day in days for task in day.tasks)
     problem = "; ".join(filter(None, [submission.note, plain(run.problem)]))
-    return Grade(submission.name, tasks, problem, run.seconds, limits.sandbox)
+    return Grade(submission.name, tasks, problem, run.seconds, limits.sandbox, is_compiled and _is_final(run))
+
+
+def _is_final(run: Run) -> bool:
+    """Whether the run ended by itself, and no test tells of trouble with the machine."""
+    return not run.problem and not any(trouble in result.message for result in run.results for trouble in TROUBLE)
 
 
 def _lay_out(submission: Submission, package: Path) -> None:

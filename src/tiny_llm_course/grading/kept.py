@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import platform
+import sys
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import asdict, replace
@@ -13,7 +15,6 @@ from pathlib import Path
 from time import time
 
 from ..files import write_whole
-from ..lock import locked
 from ..syllabus import Day
 from ..workspace import ROOT, SRC
 from .grades import Grade, Limits
@@ -32,7 +33,8 @@ class Kept:
 
     def __init__(self, folder: Path, days: list[Day], hidden: Path | None, limits: Limits):
         self._folder = folder
-        about = [[str(task.id) for day in days for task in day.tasks], asdict(limits), platform.platform()]
+        about = [[str(task.id) for day in days for task in day.tasks], asdict(limits)]
+        about += [platform.platform(), sys.version, os.environ.get("CXX", "")]
         self._digest = hashlib.sha256(json.dumps([*about, *map(version, LIBRARIES)]).encode())
         for file in _files(hidden):
             content = file.read_bytes()
@@ -45,18 +47,17 @@ class Kept:
         return {name: replace(grade, name=name) for name, grade in found.items() if grade}
 
     def add(self, submission: Submission, grade: Grade) -> None:
-        """Keep a grade, if tests were run for it. A full disk ends no grading."""
-        if any(task.total for task in grade.tasks):
+        """Keep a grade that is final, if tests were run for it. A full disk ends no grading."""
+        if grade.is_final and any(task.total for task in grade.tasks):
             content = json.dumps(replace(grade, name="").as_json()).encode()
             try:
-                with locked(self._folder.with_suffix(".lock"), "./course grade"):  # two may grade the same files
-                    write_whole(self._file(submission), content)
+                write_whole(self._file(submission), content)
             except OSError as error:
                 self.problem = error
 
     def prune(self) -> None:
         """Delete grades that were not used for a long time."""
-        for file in self._folder.glob("*.json"):
+        for file in self._folder.glob("*"):
             with suppress(OSError):
                 if file.stat().st_mtime < time() - DAYS * 24 * 3600:
                     file.unlink()
@@ -65,9 +66,10 @@ class Kept:
         file = self._file(submission)
         try:
             grade = Grade.from_json(json.loads(file.read_text(encoding="utf-8")))
-            file.touch()
         except (OSError, ValueError):
             return None
+        with suppress(OSError):
+            file.touch()
         return grade
 
     def _file(self, submission: Submission) -> Path:

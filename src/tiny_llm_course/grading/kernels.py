@@ -45,12 +45,14 @@ def is_taken(path: str, workspace: Workspace) -> bool:
         return False
 
 
-def compile_submitted(package: Path, sandbox: str, memory: int, seconds: float, stop: threading.Event) -> None:
+def compile_submitted(package: Path, sandbox: str, memory: int, seconds: float, stop: threading.Event) -> bool:
     """Compile the kernels in a submission's package that the course asks for. What does not compile, its tests find out
     again.
 
     The course's own kernels, which given code calls, are those of the reference.
     memory: bytes. seconds: for all of them. They also end when `stop` is set.
+
+    Returns whether each compiler ended by itself.
     """
     workspace = Workspace()
     target = bridge.built(package)
@@ -63,12 +65,11 @@ def compile_submitted(package: Path, sandbox: str, memory: int, seconds: float, 
     for file in [*bridge.files(workspace.reference), *libraries]:
         shutil.copy(file, target)
     end = monotonic() + seconds
-    for file in written:
-        if file not in own and f"kernels/{file.name}" in known():
-            _compile(package, file.name, sandbox, memory, end - monotonic(), stop)
+    asked = [file.name for file in written if file not in own and f"kernels/{file.name}" in known()]
+    return all([_compile(package, name, sandbox, memory, end - monotonic(), stop) for name in asked])
 
 
-def _compile(package: Path, name: str, sandbox: str, memory: int, seconds: float, stop: threading.Event) -> None:
+def _compile(package: Path, name: str, sandbox: str, memory: int, seconds: float, stop: threading.Event) -> bool:
     """One kernel, as the worker asks for it: with its PATH, and the grader's compiler."""
     built = bridge.built(package)
     environment = {"PATH": os.defpath, "TMPDIR": str(built)}
@@ -91,7 +92,7 @@ def _compile(package: Path, name: str, sandbox: str, memory: int, seconds: float
             process.wait(STEP)
     with suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
-    process.wait()
+    return process.wait() == 0
 
 
 def _limit(memory: int) -> None:

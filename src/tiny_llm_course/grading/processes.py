@@ -46,7 +46,8 @@ def start(
     ours.settimeout(patience)
     place = str(folder)
     environment = environment | {"PATH": os.defpath, "HOME": place, "TMPDIR": place, "PYTHONPATH": str(SRC)}
-    environment |= {"PYTHONDONTWRITEBYTECODE": "1", "MLX_ENABLE_TF32": "0", "HF_HUB_OFFLINE": "1"}
+    environment |= {"PYTHONDONTWRITEBYTECODE": "1", "PYTHONSAFEPATH": "1"}
+    environment |= {"MLX_ENABLE_TF32": "0", "HF_HUB_OFFLINE": "1"}
     if compiler := os.environ.get("CXX"):  # with which kernels are compiled
         environment["CXX"] = compiler
     command = [sys.executable, "-m", module, str(theirs.fileno()), sandbox, *arguments]
