@@ -32,8 +32,8 @@ NOT_HANDED_IN = {  # what systems and editors leave in an instructor's folder
     *(".DS_Store", "Thumbs.db", "desktop.ini", "__MACOSX", "__pycache__", "node_modules"),
     *(".git", ".gitignore", ".gitkeep", ".venv", ".vscode", ".idea", ".ipynb_checkpoints", ".pytest_cache"),
 }
-TOO_LONG = "cannot be read: it takes too long"
-DAMAGED = "cannot be read: it may be damaged"
+TOO_LONG = "reading the archive takes too long: pack it again, with only src/tiny_llm in it"
+DAMAGED = "the archive cannot be read, and may be damaged: pack it again"
 EXPECTED = "expected a folder, a ZIP or tar archive, or a file of the package such as attention.py"
 
 

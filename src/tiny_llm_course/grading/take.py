@@ -103,7 +103,7 @@ def _content(path: str, entry: Entry) -> bytes:
     with entry.open() as stream:
         content = stream.read(entry.size + 1)
     if len(content) > entry.size:
-        raise RefusedError(f"{path} is larger than it says")
+        raise RefusedError(f"{path} is larger than the archive says: the archive is damaged")
     return content
 
 
