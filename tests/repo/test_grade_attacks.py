@@ -127,7 +127,7 @@ def without_sandbox(folder):
 
 
 def processes(temporary):
-    """What they are called, and their commands: those of a `grade` with this temporary folder, which all of them name."""
+    """Names and commands of the processes of a `grade` with this temporary folder, which is in all of the commands."""
     shown = subprocess.check_output(["ps", "-wweo", "comm,args"], text=True)
     return [line for line in shown.splitlines() if str(temporary) in line]
 

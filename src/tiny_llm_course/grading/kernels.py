@@ -1,7 +1,7 @@
 """Submitted kernels: compiled by the judge's side, since a submission may start no process, and tested in the worker.
 
-A submission decides what the compiler reads and how long it takes. So the compiler runs in the submission's sandbox, and
-its limits hold.
+A submission decides what the compiler reads and how long it takes. So the compiler runs in the submission's sandbox,
+and its limits hold.
 """
 
 from __future__ import annotations
@@ -66,7 +66,8 @@ def compile_submitted(package: Path, sandbox: str, memory: int, seconds: float, 
         shutil.copy(file, target)
     end = monotonic() + seconds
     asked = [file.name for file in written if file not in own and f"kernels/{file.name}" in known()]
-    return all([_compile(package, name, sandbox, memory, end - monotonic(), stop) for name in asked])
+    ended = [_compile(package, name, sandbox, memory, end - monotonic(), stop) for name in asked]
+    return all(ended)
 
 
 def _compile(package: Path, name: str, sandbox: str, memory: int, seconds: float, stop: threading.Event) -> bool:
