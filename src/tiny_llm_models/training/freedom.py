@@ -124,5 +124,5 @@ def _hashes(tokens: np.ndarray[Any, Any], length: int) -> np.ndarray[Any, Any]:
         return tokens
     half = length // 2
     halves = _hashes(tokens, half)
-    runs = halves[:-half] * np.uint64(pow(_BASE, half, 2**64)) + halves[half:]
+    runs: np.ndarray[Any, Any] = halves[:-half] * np.uint64(pow(_BASE, half, 2**64)) + halves[half:]
     return runs if length % 2 == 0 else runs[:-1] * np.uint64(_BASE) + tokens[length - 1 :]

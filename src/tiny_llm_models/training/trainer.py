@@ -188,7 +188,7 @@ class Trainer:
 
     def _machine(self) -> str:
         if self._device == "cuda":
-            return torch.cuda.get_device_name()
+            return str(torch.cuda.get_device_name())
         return f"{torch.get_num_threads()} threads, {platform.machine()}"
 
     def _log(self, losses: list[torch.Tensor], tokens: int, start: float) -> Figures:
