@@ -69,7 +69,7 @@ RECIPES = {
     "story-draft": Recipe(
         "qwen3", 128, 256, 3, heads=2, kv_heads=1, tied=True, learning_rate=5e-3, every=3, teacher="story"
     ),
-    "story-qwen2": Recipe("qwen2", 128, 256, 4, heads=2, kv_heads=1, tied=False, learning_rate=5e-3, every=5),
+    "story-qwen2": Recipe("qwen2", 128, 256, 4, heads=2, kv_heads=1, tied=False, learning_rate=5e-3, every=2),
 }
 
 # Two lessons go side by side. Telling is learned from stories and from requests for them, which are always spelled as
