@@ -13,7 +13,7 @@ import zipfile
 import pytest
 from handed_in import REFERENCE
 
-from tiny_llm_course.grading import submissions
+from tiny_llm_course.grading import archives, submissions
 from tiny_llm_course.grading.submissions import DAMAGED, TOO_LONG, find_submissions
 
 TASK = "x = 1\n"
@@ -178,6 +178,10 @@ REFUSED = {
         lambda at: linked_tar(at.with_suffix(".tar")),
         "expected files such as attention.py, found basics.py (no plain file), layer_norm.py (a link), mlp.py (a link)",
     ),
+    "capital letters": (
+        lambda at: zipped(at.with_suffix(".zip"), f"tiny_llm/{NORM}", "tiny_llm/mlp.py", "tiny_llm/Layer_Norm.py"),
+        "expected names that differ in more than capital letters, found Layer_Norm.py, layer_norm.py",
+    ),
     "a linked package": (
         lambda at: [at.mkdir(), (at / "tiny_llm").symlink_to(REFERENCE)],
         "expected a package tiny_llm, found none among tiny_llm (a link)",
@@ -192,6 +196,10 @@ NOTED = {
     "with an older one": (
         lambda at: [write(at / "tiny_llm" / NORM), write(at / "old" / "tiny_llm" / NORM)],
         "left out: the package in old/tiny_llm",
+    ),
+    "with a kernel next to it": (
+        lambda at: [write(at / name) for name in (f"tiny_llm/{NORM}", "kernels/softmax.cpp", "notes/todo.py")],
+        "left out: kernels/softmax.cpp",
     ),
     "with an archive": (lambda at: [write(at / NORM), zipped(at / "x.zip", NORM)], "left out: x.zip"),
     "with a broken archive": (lambda at: [zipped(at / "x.zip", NORM), write(at / "y.zip")], "left out: y.zip"),
@@ -252,6 +260,26 @@ def test_the_row_says_what_was_left_out(rows, name):
     assert rows[name].note == NOTED[name][1]
     assert rows[name].files == {NORM: TASK.encode()}
     assert not rows[name].problem
+
+
+@pytest.mark.parametrize("make", [lambda at, *names: [write(at / name) for name in names], zipped])
+def test_files_of_other_programs_do_not_count(tmp_path, monkeypatch, make):
+    monkeypatch.setattr(archives, "MAX_ENTRIES", 1)
+    make(tmp_path / "ann", NORM, ".venv/a.py", ".venv/b/c.py", "b/node_modules/d.py")
+    assert [*archives.tree_of(tmp_path / "ann")] == [NORM]
+    make(tmp_path / "bob", NORM, "mlp.py")
+    with pytest.raises(archives.RefusedError, match="expected up to 1 files, got more"):
+        archives.tree_of(tmp_path / "bob")
+
+
+def test_a_virtual_environment_is_not_searched(tmp_path, monkeypatch):
+    """With its tens of thousands of files, on a slow disk."""
+    write(tmp_path / ".venv" / "lib" / "mlp.py")
+    write(tmp_path / NORM)
+    seen, scandir = [], os.scandir
+    monkeypatch.setattr(os, "scandir", lambda folder: seen.append(folder) or scandir(folder))
+    archives.tree_of(tmp_path)
+    assert [*map(str, seen)] == [str(tmp_path)]
 
 
 def test_an_archive_that_takes_hours_to_read_is_given_up(tmp_path, monkeypatch):

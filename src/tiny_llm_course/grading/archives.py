@@ -26,6 +26,10 @@ __all__ = ["Entry", "RefusedError", "Tree", "archive_stem", "kind_of", "opened",
 MAX_ENTRIES = 50_000
 MAX_UNPACKED = 2**28  # bytes, of an archive within another, or of a compressed tar
 CHUNK = 2**16  # bytes that are read at once
+NOT_HANDED_IN = {  # folders of other programs, and of the course itself
+    *("__pycache__", "__MACOSX", "node_modules", "site-packages", "venv", "env"),
+    *("tiny_llm_ref", "tiny_llm_course", "tiny_llm_models", "metal_host"),
+}
 SUFFIXES = (".zip", ".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tbz2", ".tar.xz", ".txz")
 KINDS = {
     stat.S_IFLNK: "a link",
@@ -87,13 +91,20 @@ def kind_of(mode: int) -> str:
 
 
 def _collected(entries: Iterator[tuple[str, Entry]]) -> Tree:
-    """The entries by path, with `/` between folders."""
-    tree = {}
-    for number, (name, entry) in enumerate(entries):
-        if number == MAX_ENTRIES:
+    """The entries that may belong to the package, by path, with `/` between folders."""
+    tree: Tree = {}
+    for name, entry in entries:
+        path = PurePosixPath(name.replace("\\", "/"))
+        if all(map(_is_handed_in, path.parts)):
+            tree[str(path)] = entry
+        if len(tree) > MAX_ENTRIES:
             raise RefusedError(f"expected up to {MAX_ENTRIES:,} files, got more")
-        tree[str(PurePosixPath(name.replace("\\", "/")))] = entry
     return tree
+
+
+def _is_handed_in(name: str) -> bool:
+    """Whether a file or folder may belong to the package. It does not if it is another program's, or leads out."""
+    return not name.startswith(".") and name not in NOT_HANDED_IN
 
 
 def _folder(folder: Path) -> Tree:
@@ -105,6 +116,7 @@ def _walk(folder: Path) -> Iterator[tuple[str, Entry]]:
         raise error
 
     for place, folders, files in os.walk(folder, onerror=stop):
+        folders[:] = filter(_is_handed_in, folders)  # a virtual environment has more files than anyone hands in
         links = [name for name in folders if Path(place, name).is_symlink()]
         for file in (Path(place, name) for name in [*files, *links]):
             status = file.lstat()

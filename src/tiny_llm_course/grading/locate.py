@@ -10,15 +10,11 @@ from ..syllabus import select_days
 from .archives import RefusedError
 from .plain import plain_name
 
-__all__ = ["SOURCE", "known", "listed", "package_roots", "visible"]
+__all__ = ["SOURCE", "known", "listed", "package_roots", "roots_of"]
 
 PACKAGE = "tiny_llm"
 NATIVE = (".cpp", ".metal")
 SOURCE = re.compile(r"([A-Za-z_]\w*/)*[A-Za-z_]\w*\.(py|cpp|h|metal)")
-NOT_HANDED_IN = {  # folders of other programs, and of the course itself
-    *("__pycache__", "__MACOSX", "node_modules", "site-packages", "venv", "env"),
-    *("tiny_llm_ref", "tiny_llm_course", "tiny_llm_models", "metal_host"),
-}
 SHOWN = 3  # names in a message
 
 
@@ -30,11 +26,6 @@ def known() -> frozenset[str]:
     return frozenset([*(f"{module}.py" for module in modules), *native])
 
 
-def visible(path: str) -> bool:
-    """Whether a file may belong to the package. It does not if it is another program's, or if its path leads out."""
-    return not any(part.startswith(".") or part in NOT_HANDED_IN for part in path.split("/"))
-
-
 def package_roots(paths: Iterable[str]) -> list[str]:
     """The folders called tiny_llm that hold files of the package, or else all that do. The best comes first: it is
     nearest to the top, and in src.
@@ -42,7 +33,7 @@ def package_roots(paths: Iterable[str]) -> list[str]:
     Raises:
         RefusedError: two are equally good.
     """
-    roots = sorted({root for path in paths for root in _roots(path)}, key=lambda root: (_rank(root), root))
+    roots = sorted({root for path in paths for root in roots_of(path)}, key=lambda root: (_rank(root), root))
     best = [root for root in roots if _rank(root) == _rank(roots[0])]
     if len(best) > 1:
         raise RefusedError(f"expected one package tiny_llm, found {len(best)}, in {listed(best)}")
@@ -55,7 +46,7 @@ def listed(names: Collection[str]) -> str:
     return ", ".join(shown) + (f" and {len(names) - SHOWN} more" if len(names) > SHOWN else "")
 
 
-def _roots(path: str) -> list[str]:
+def roots_of(path: str) -> list[str]:
     """The folders in which this file would be one of the package: `kernels/attention.py` is in two."""
     parts = path.split("/")
     return ["/".join(parts[:-depth]) for depth in (1, 2) if "/".join(parts[-depth:]) in known()]

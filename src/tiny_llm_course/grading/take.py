@@ -10,11 +10,12 @@ import base64
 import json
 import resource
 import sys
+from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 
 from .archives import Entry, RefusedError, Tree, archive_stem, opened, tree_of
-from .locate import SOURCE, listed, package_roots, visible
+from .locate import SOURCE, listed, package_roots, roots_of
 from .plain import plain, plain_name
 
 __all__ = ["take"]
@@ -38,14 +39,12 @@ def take(tree: Tree, depth: int = DEPTH) -> Taken:
     Raises:
         RefusedError: there is none, or more than one.
     """
-    seen = {path: entry for path, entry in tree.items() if visible(path)}
-    roots = package_roots(seen)
-    if roots:
-        return _of_root(seen, roots)
-    archives = [path for path, entry in seen.items() if archive_stem(path) is not None and not entry.odd]
+    if roots := package_roots(tree):
+        return _of_root(tree, roots)
+    archives = [path for path, entry in tree.items() if archive_stem(path) is not None and not entry.odd]
     if archives and depth:
-        return _of_archives(seen, sorted(archives), depth)
-    raise RefusedError(f"expected a package tiny_llm, found none{_among(seen)}")
+        return _of_archives(tree, sorted(archives), depth)
+    raise RefusedError(f"expected a package tiny_llm, found none{_among(tree)}")
 
 
 def _of_root(tree: Tree, roots: list[str]) -> Taken:
@@ -56,10 +55,15 @@ def _of_root(tree: Tree, roots: list[str]) -> Taken:
     left_out = [_shown(path, entry) for path, entry in source.items() if entry.odd]
     left_out += [path for path in below if path.endswith((".py", ".cpp", ".metal")) and path not in source]
     left_out += [f"the package in {other}" for other in others if not f"{other}/".startswith(start)]
+    packages = (start, *(f"{other}/" for other in others))
+    left_out += [path for path in tree if roots_of(path) and not path.startswith(packages)]
     left_out += [path for path in tree if "/" not in path and archive_stem(path) is not None]
     files = {path: entry for path, entry in source.items() if not entry.odd}
     if not files:
         raise RefusedError(f"expected files such as attention.py, found {listed(left_out)}")
+    folded = Counter(path.casefold() for path in files)
+    if alike := [path for path in files if folded[path.casefold()] > 1]:  # one file on a Mac, and two on Linux
+        raise RefusedError(f"expected names that differ in more than capital letters, found {listed(alike)}")
     return Taken(_contents(files), f"left out: {listed(left_out)}" if left_out else "")
 
 
