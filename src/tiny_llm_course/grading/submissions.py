@@ -28,7 +28,7 @@ __all__ = ["Submission", "find_submissions"]
 TAKE = "tiny_llm_course.grading.take"
 SECONDS = 120  # after which a process that takes a package out of a hand-in is killed
 PLACES = ("src/tiny_llm", "tiny_llm")  # of the package in a folder that is one submission
-NOT_HANDED_IN = {  # what systems and editors leave in an instructor's folder
+LEFT_BY_SYSTEMS = {  # what systems and editors leave in an instructor's folder
     *(".DS_Store", "Thumbs.db", "desktop.ini", "__MACOSX", "__pycache__", "node_modules"),
     *(".git", ".gitignore", ".gitkeep", ".venv", ".vscode", ".idea", ".ipynb_checkpoints", ".pytest_cache"),
 }
@@ -78,7 +78,7 @@ def _unique(names: list[str]) -> Iterator[str]:
 def _in(path: Path, apart_from: Path | None, pool: ThreadPoolExecutor) -> Iterator[Submission]:
     children = [] if not path.is_dir() or _is_one(path) else list(path.iterdir())
     left_out = apart_from and apart_from.resolve()
-    handed_in = [child for child in children if child.name not in NOT_HANDED_IN and child != left_out]
+    handed_in = [child for child in children if child.name not in LEFT_BY_SYSTEMS and child != left_out]
     by_student: dict[str, list[Path]] = {}
     for entry in sorted(handed_in) or [path]:
         match = _single(entry)
@@ -94,7 +94,7 @@ def _is_one(folder: Path) -> bool:
     if not any((folder / file).is_file() for file in known()):
         return False
     others = (child for child in folder.iterdir() if child.is_dir() or archive_stem(child.name) is not None)
-    return {child.name for child in others} <= {"kernels", "serving", *NOT_HANDED_IN}
+    return {child.name for child in others} <= {"kernels", "serving", *LEFT_BY_SYSTEMS}
 
 
 def _single(entry: Path) -> re.Match[str] | None:
