@@ -45,6 +45,18 @@ LOCKING = (6, 7, 37, 38, 1024)  # of fcntl: F_SETLK, F_SETLKW, F_OFD_SETLK, F_OF
 OF_FILES = (ord("f"), ord("X"), 0x94)  # kinds of ioctl that change a file or folder which is open for reading
 TO_OTHERS = (0x5412, 0x541C, 0x8901, 0x8902)  # of ioctl: TIOCSTI and TIOCLINUX type, FIOSETOWN and SIOCSPGRP signal
 
+WHOLE = 0xFFFFFFFF
+MASKED = (  # call, error, argument, mask, value: the error comes if the masked argument has the value
+    ("clone", errno.EPERM, 0, CLONE_THREAD, 0),
+    ("prctl", errno.EPERM, 0, WHOLE, PR_SET_PDEATHSIG),
+    *(("open", errno.EROFS, 1, flag, flag) for flag in WRITING),
+    *(("openat", errno.EROFS, 2, flag, flag) for flag in WRITING),
+    *(("fcntl", errno.EPERM, 1, WHOLE, command) for command in (*SIGNALLING, *LOCKING)),
+    *(("ioctl", errno.EPERM, 1, 0xFF00, kind << 8) for kind in OF_FILES),
+    *(("ioctl", errno.EPERM, 1, WHOLE, request) for request in TO_OTHERS),
+    *(("mmap", errno.EPERM, 3, flags, flags) for flags in UNCOUNTED),
+)
+
 _ALLOW, _ERRNO = 0x7FFF0000, 0x00050000  # of seccomp.h, as the numbers below
 _ALL_THREADS = 4
 _NOT_EQUAL, _MASKED_EQUAL = 1, 7
@@ -97,22 +109,11 @@ def refuse() -> None:
         add(name, errno.EPERM)
     for call in (*ABSENT, *NEWER):
         add(call, errno.ENOSYS)
-    add("clone", errno.EPERM, 0, _MASKED_EQUAL, CLONE_THREAD, 0)
+    for name, error, argument, mask, value in MASKED:
+        add(name, error, argument, _MASKED_EQUAL, mask, value)
     for name in ("kill", "tgkill"):
         add(name, errno.EPERM, 0, _NOT_EQUAL, os.getpid())
     add("prlimit64", errno.EPERM, 2, _NOT_EQUAL, 0)  # sets a limit
-    for flag in WRITING:
-        add("open", errno.EROFS, 1, _MASKED_EQUAL, flag, flag)
-        add("openat", errno.EROFS, 2, _MASKED_EQUAL, flag, flag)
-    add("prctl", errno.EPERM, 0, _MASKED_EQUAL, 0xFFFFFFFF, PR_SET_PDEATHSIG)
-    for command in (*SIGNALLING, *LOCKING):
-        add("fcntl", errno.EPERM, 1, _MASKED_EQUAL, 0xFFFFFFFF, command)
-    for kind in OF_FILES:
-        add("ioctl", errno.EPERM, 1, _MASKED_EQUAL, 0xFF00, kind << 8)
-    for request in TO_OTHERS:
-        add("ioctl", errno.EPERM, 1, _MASKED_EQUAL, 0xFFFFFFFF, request)
-    for flags in UNCOUNTED:
-        add("mmap", errno.EPERM, 3, _MASKED_EQUAL, flags, flags)
     check(seccomp.seccomp_load(rules))
 
 
