@@ -13,7 +13,7 @@ import pytest
 
 from ..packages import is_replayed, task_of
 from .metal import MetalRunner
-from .processes import start, uncounted
+from .processes import Box, uncounted
 from .remote import Connection, GoneError
 from .sandbox import BUBBLEWRAP, NONE, SANDBOX_EXEC
 
@@ -141,10 +141,9 @@ class Worker:
             raise GoneError(f"the submission's process ended or hung {self._deaths} times; it was not started again")
         arguments = [str(self._submission), str(self._tests), str(self._memory)]
         reads = [self._submission, *(self._tests / name for name in HELPERS)]
+        box = Box(self._sandbox, self._submission, reads)
         environment = {"TINY_LLM_KERNELS": "watched"}
-        self._process, self._connection = start(
-            MODULE, arguments, self._submission, START_SECONDS, self._sandbox, environment, reads
-        )
+        self._process, self._connection = box.connect(MODULE, arguments, environment, START_SECONDS)
         self._connection.commands = {"metal": self._metal.run}
         try:
             self._connection.request("ready")

@@ -25,7 +25,8 @@ from ..regions import parts_of
 from ..task_code import StubError
 from ..workspace import Workspace
 from .locate import known
-from .sandbox import NONE, wrapped
+from .processes import Box
+from .sandbox import NONE
 
 __all__ = ["compile_submitted", "is_taken"]
 
@@ -71,22 +72,11 @@ def compile_submitted(package: Path, sandbox: str, memory: int, seconds: float, 
 
 
 def _compile(package: Path, name: str, sandbox: str, memory: int, seconds: float, stop: threading.Event) -> bool:
-    """One kernel, as the worker asks for it: with its PATH, and the grader's compiler."""
+    """One kernel, as the worker asks for it: errors name the file as it is seen from the package."""
     built = bridge.built(package)
-    environment = {"PATH": os.defpath, "TMPDIR": str(built)}
-    if compiler := os.environ.get("CXX"):
-        environment["CXX"] = compiler
-    command = [sys.executable, "-I", "-c", COMPILE, str(package / "kernels"), name]
-    process = subprocess.Popen(
-        wrapped(sandbox, command, reads=[package], writes=[built]),
-        cwd=package,
-        env=environment,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        preexec_fn=partial(_limit, memory),
-        start_new_session=True,
-    )
+    command = ["-I", "-c", COMPILE, str(package / "kernels"), name]
+    box = Box(sandbox, package, reads=[package], writes=[built])
+    process = box.run(command, {"TMPDIR": str(built)}, preexec_fn=partial(_limit, memory), start_new_session=True)
     end = monotonic() + min(SECONDS, seconds)
     while process.poll() is None and monotonic() < end and not stop.is_set():
         with suppress(subprocess.TimeoutExpired):

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 from . import system_calls
-from .processes import limit, start, uncounted
+from .processes import Box, limit, uncounted
 from .remote import Connection, GoneError
 
 __all__ = ["MetalRunner", "elsewhere"]
@@ -68,10 +68,8 @@ class MetalRunner:
         environment["METAL_HOST_SECONDS"] = "2"  # of the processor's time, which tests do not need by far
         if sys.platform == "linux":
             environment["METAL_HOST_RUN"] = shlex.join([sys.executable, "-I", "-S", system_calls.__file__])
-        arguments, folder = [str(self._memory)], self._folder
-        self._process, self._connection = start(
-            __name__, arguments, folder, SECONDS, self._sandbox, environment, writes=[folder]
-        )
+        box = Box(self._sandbox, self._folder, writes=[self._folder])
+        self._process, self._connection = box.connect(__name__, [str(self._memory)], environment, SECONDS)
 
     def end(self) -> None:
         """Kill the process."""

@@ -1,4 +1,4 @@
-"""The judge's processes that run a submission's code."""
+"""Processes that run a submission's code."""
 
 from __future__ import annotations
 
@@ -13,13 +13,15 @@ import subprocess
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from ..workspace import SRC
 from .remote import Connection
 from .sandbox import BUBBLEWRAP, wrapped
 
-__all__ = ["limit", "start", "uncounted"]
+__all__ = ["Box", "limit", "uncounted"]
 
 PR_SET_PDEATHSIG = 1
 CPU_SECONDS, FILES, THREADS = 3600, 256, 1024
@@ -27,41 +29,41 @@ RESERVED = 2**36  # bytes of addresses without memory, which checked Metal kerne
 PER_NAMESPACE = [5, 14]  # since this Linux, a limit of processes counts only those of the sandbox
 
 
-def start(
-    module: str,
-    arguments: list[str],
-    folder: Path,
-    patience: float,
-    sandbox: str,
-    environment: dict[str, str],
-    reads: Sequence[Path] = (),
-    writes: Sequence[Path] = (),
-) -> tuple[subprocess.Popen[bytes], Connection]:
-    """`python -m module SOCKET SANDBOX arguments` in a sandbox, and the connection to it.
+@dataclass(frozen=True)
+class Box:
+    """Where a submission's processes run: in a sandbox and a folder, without the grader's environment.
 
-    folder: where it runs. patience: seconds until its first answer. reads, writes: what it sees besides Python and the
-    course's own modules, and what of it may be changed.
+    reads, writes: what they see besides Python and the course's own modules, and what of it they may change.
     """
-    ours, theirs = socket.socketpair()
-    ours.settimeout(patience)
-    place = str(folder)
-    environment = environment | {"PATH": os.defpath, "HOME": place, "TMPDIR": place, "PYTHONPATH": str(SRC)}
-    environment |= {"PYTHONDONTWRITEBYTECODE": "1", "PYTHONSAFEPATH": "1"}
-    environment |= {"MLX_ENABLE_TF32": "0", "HF_HUB_OFFLINE": "1"}
-    if compiler := os.environ.get("CXX"):  # with which kernels are compiled
-        environment["CXX"] = compiler
-    command = [sys.executable, "-m", module, str(theirs.fileno()), sandbox, *arguments]
-    process = subprocess.Popen(
-        wrapped(sandbox, command, reads, writes),
-        cwd=folder,
-        env=environment,
-        pass_fds=[theirs.fileno()],
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-    )
-    theirs.close()
-    return process, Connection(ours, is_open=False)
+
+    sandbox: str
+    folder: Path
+    reads: Sequence[Path] = ()
+    writes: Sequence[Path] = ()
+
+    def run(self, arguments: list[str], environment: dict[str, str], **options: Any) -> subprocess.Popen[bytes]:
+        """Start Python. options: of Popen."""
+        place = str(self.folder)
+        given = {"PATH": os.defpath, "HOME": place, "TMPDIR": place, "PYTHONPATH": str(SRC)}
+        given |= {"PYTHONDONTWRITEBYTECODE": "1", "PYTHONSAFEPATH": "1"}
+        given |= {"MLX_ENABLE_TF32": "0", "HF_HUB_OFFLINE": "1"}
+        if compiler := os.environ.get("CXX"):  # with which kernels are compiled
+            given["CXX"] = compiler
+        command = wrapped(self.sandbox, [sys.executable, *arguments], self.reads, self.writes)
+        options |= dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.DEVNULL)
+        return subprocess.Popen(command, cwd=self.folder, env=given | environment, **options)
+
+    def connect(
+        self, module: str, arguments: list[str], environment: dict[str, str], patience: float
+    ) -> tuple[subprocess.Popen[bytes], Connection]:
+        """Start `python -m module SOCKET SANDBOX arguments`, and connect to it. patience: seconds until its first
+        answer."""
+        ours, theirs = socket.socketpair()
+        ours.settimeout(patience)
+        with theirs:
+            number = theirs.fileno()
+            command = ["-m", module, str(number), self.sandbox, *arguments]
+            return self.run(command, environment, pass_fds=[number]), Connection(ours, is_open=False)
 
 
 @contextmanager
