@@ -194,8 +194,7 @@ def test_a_damaged_file_counts_as_none(course, content):
 def test_a_folder_that_cannot_be_written_ends_nothing(course):
     write(course / "grades", "no folder")
     some = kept(course)
-    some.add(ANN, GRADE)
-    assert isinstance(some.problem, OSError)
+    assert isinstance(some.add(ANN, GRADE), OSError)
     assert not some.find([ANN])
 
 

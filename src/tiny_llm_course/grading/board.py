@@ -16,10 +16,10 @@ from .kept import Kept
 from .protection import told
 from .submissions import Submission
 
-__all__ = ["Progress"]
+__all__ = ["Board"]
 
 
-class Progress:
+class Board:
     """Keeps each grade that is finished, and shows it.
 
     prints: the table, a line for each submission, in their order and as soon as may be. A terminal has a counter below.
@@ -29,6 +29,7 @@ class Progress:
         self._submissions, self._kept, self._prints = {one.name: one for one in submissions}, kept, prints
         self._waiting = list(self._submissions)
         self._done: dict[str, Grade] = {}
+        self._problem: OSError | None = None  # why a grade could not be kept
         if isinstance(sys.stdout, io.TextIOWrapper):  # whose encoding may lack what a name has
             sys.stdout.reconfigure(errors="backslashreplace")
 
@@ -38,7 +39,7 @@ class Progress:
         return [self._done[name] for name in self._submissions]
 
     def add(self, grade: Grade) -> None:
-        self._kept.add(self._submissions[grade.name], grade)
+        self._problem = self._kept.add(self._submissions[grade.name], grade) or self._problem
         self.show(grade)
 
     def show(self, grade: Grade) -> None:
@@ -65,7 +66,7 @@ class Progress:
         say(words("grade_unfinished", done=len(self._done), count=len(self._submissions)))
 
     def _tell_problem(self, words: Messages) -> None:
-        if problem := self._kept.problem:
+        if problem := self._problem:
             say(words("grade_not_kept", file=problem.filename, reason=os_reason(problem)), style="yellow")
 
     @staticmethod

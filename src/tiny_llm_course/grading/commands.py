@@ -19,12 +19,12 @@ from ..problems import CommandError, one_of, os_reason, reporting, say
 from ..runner import processors
 from ..terminal import show
 from ..workspace import Workspace
+from .board import Board
 from .ending import like_ctrl_c
 from .formats import EACH, TOGETHER, from_json
 from .grades import Grade, Limits, grade_all
 from .html_report import html_report
 from .kept import Kept
-from .progress import Progress
 from .protection import protection, told
 from .sandbox import NONE
 from .submissions import find_submissions
@@ -81,19 +81,19 @@ def grade(
         taken_over = {} if fresh else kept.find(submissions)
         if taken_over:
             say(words("grade_taken_over", taken=len(taken_over), count=len(submissions)))
-        progress = Progress(submissions, kept, prints=form == "table" and out is None)
+        board = Board(submissions, kept, prints=form == "table" and out is None)
         for grade in taken_over.values():
-            progress.show(grade)
+            board.show(grade)
         open_ = [submission for submission in submissions if submission.name not in taken_over]
         try:
-            grade_all(open_, days, hidden, limits, jobs or processors(), progress.add)
+            grade_all(open_, days, hidden, limits, jobs or processors(), board.add)
         except KeyboardInterrupt:
-            progress.interrupt(words)
+            board.interrupt(words)
             raise
-        progress.end(words)
+        board.end(words)
         if form != "table" or out:
             say(told())
-        _write(progress.grades, form, out, words)
+        _write(board.grades, form, out, words)
 
 
 def _write(grades: list[Grade], form: str, out: Path | None, words: Messages) -> None:

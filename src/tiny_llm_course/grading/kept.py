@@ -39,21 +39,22 @@ class Kept:
         for file in _files(hidden):
             content = file.read_bytes()
             self._digest.update(f"{file.name} {len(content)} ".encode() + content)
-        self.problem: OSError | None = None  # why grades could not be kept
 
     def find(self, submissions: list[Submission]) -> dict[str, Grade]:
         """The grades that earlier commands gave for the same files, by the submission's name."""
         found = {submission.name: self._find(submission) for submission in submissions if not submission.problem}
         return {name: replace(grade, name=name) for name, grade in found.items() if grade}
 
-    def add(self, submission: Submission, grade: Grade) -> None:
-        """Keep a grade that is final, if tests were run for it. A full disk ends no grading."""
+    def add(self, submission: Submission, grade: Grade) -> OSError | None:
+        """Keep a grade that is final, if tests were run for it. Returns why that is not possible: a full disk ends no
+        grading."""
         if grade.is_final and any(task.total for task in grade.tasks):
             content = json.dumps(replace(grade, name="").as_json()).encode()
             try:
                 write_whole(self._file(submission), content)
             except OSError as error:
-                self.problem = error
+                return error
+        return None
 
     def prune(self) -> None:
         """Delete grades that were not used for a long time."""
