@@ -162,7 +162,7 @@ class Killed(BaseException):
 
 
 def test_an_interruption_does_no_harm(tmp_path, monkeypatch):
-    """Stopped at any moment, a second run leaves what one run would have left, beside a hidden file that git ignores."""
+    """Stopped at any moment: a second run leaves what one run would have left, and a hidden file that git ignores."""
     left = []
     for moment in itertools.count():
         course = Course(tmp_path / str(moment))
