@@ -11,11 +11,12 @@ from collections import Counter
 from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from difflib import SequenceMatcher
 
+from .carrying import with_all, with_arrived, with_own
 from .exports import with_exports, with_same_exports
-from .imports import bound_names, imported_names, with_imports
+from .lost_lines import Lines, lost_lines
 from .regions import any_regions, is_native, with_regions
+from .signatures import changed_on_the_way, changed_signatures, own_signatures
 from .source_text import Indent, reindented, unit_of
 from .splice import (
     Part,
@@ -23,19 +24,18 @@ from .splice import (
     UnfitError,
     all_parts,
     code_of,
-    names_used,
     parts_of_source,
     put,
     regions_of,
     scope_of,
     without,
 )
-from .task_code import Function, StubError, first_line, lines_of, names_in, newline_of
-from .three_way import Conflict, is_import, three_way
+from .task_code import Function, StubError, first_line, lines_of, newline_of
+from .three_way import Conflict, three_way
 from .unsolved import open_task
 from .written import tasks_by_name, written
 
-__all__ = ["Lines", "Merged", "Moves", "merge"]
+__all__ = ["Merged", "Moves", "merge", "unix_ends"]
 
 
 @dataclass(frozen=True)
@@ -49,15 +49,6 @@ class Moves:
 
     arrived: Mapping[str, str] = field(default_factory=dict)
     left: Mapping[str, str] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
-class Lines:
-    """Lines of the learner's file, counted from 1, that the merged file lacks or, where the learner took lines away,
-    between which it has lines of the course."""
-
-    first: int
-    last: int
 
 
 @dataclass(frozen=True)
@@ -76,8 +67,8 @@ def merge(yours: str, old: str, new: str, filename: str, moves: Moves = Moves())
         SpliceError: the learner's file has a syntax error, or lacks markers of regions.
         UnfitError: the changes do not fit together.
     """
-    mine, before, after = (_with_end(_plain(text)) for text in (yours, old, new))
-    moves = replace(moves, arrived={name: _plain(source) for name, source in moves.arrived.items()})
+    mine, before, after = (_with_end(unix_ends(text)) for text in (yours, old, new))
+    moves = replace(moves, arrived={name: unix_ends(source) for name, source in moves.arrived.items()})
     if mine == before and not moves.arrived:
         merged = Merged(after)
     elif before == after and not moves.arrived:
@@ -89,7 +80,7 @@ def merge(yours: str, old: str, new: str, filename: str, moves: Moves = Moves())
     return merged
 
 
-def _plain(text: str) -> str:
+def unix_ends(text: str) -> str:
     return text.replace("\r\n", "\n")
 
 
@@ -112,7 +103,7 @@ def _native(yours: str, old: str, new: str, filename: str, moves: Moves) -> Merg
 
     merged = _joined(three_way(yours, with_regions(old, regions, filename), theirs), checked, filename)
     kept = {task: code for task, code in regions.items() if task in expected or str(task) in moves.left}
-    return Merged(merged, [], _lost(yours, with_regions(old, kept, filename), new, merged))
+    return Merged(merged, [], lost_lines(yours, with_regions(old, kept, filename), new, merged))
 
 
 def _python(yours: str, old: str, new: str, filename: str, moves: Moves) -> Merged:
@@ -121,10 +112,10 @@ def _python(yours: str, old: str, new: str, filename: str, moves: Moves) -> Merg
     old, new = (_with_unit(stub, unit) for stub in (old, new))
     tasks = {*tasks_by_name(old, filename), *tasks_by_name(new, filename)}
     mine = [name for name in written(yours, tasks, filename) if name not in moves.arrived]
-    changed = _changed_signatures(yours, old, new, mine) | _changed_on_the_way(new, moves.arrived)
-    whole = {*changed, *_own_signatures(yours, old, mine)}
+    changed = changed_signatures(yours, old, new, mine) | changed_on_the_way(new, moves.arrived)
+    whole = {*changed, *own_signatures(yours, old, mine)}
     text = _without_namesakes(yours, old, new, tasks)
-    base = _with_written(_with_all(old, text, mine), text, mine, whole)
+    base = _with_written(with_all(old, text, mine), text, mine, whole)
     theirs = _with_written(new, text, mine, whole)
     for name, source in moves.arrived.items():
         theirs = _with_written(theirs, source, [name], whole)
@@ -138,10 +129,11 @@ def _python(yours: str, old: str, new: str, filename: str, moves: Moves) -> Merg
         return merged
 
     merged = _joined(three_way(listed, base, theirs), checked, filename)
-    merged = _with_own(merged, yours, old, mine, moves.left)
-    merged = _with_arrived(merged, moves.arrived)
+    merged = with_own(merged, yours, old, mine, moves.left)
+    merged = with_arrived(merged, moves.arrived)
     shown = merged if listed == text else with_exports(merged, yours)  # the learner's list, in another form
-    return Merged(merged, list(changed.values()), _lost(yours, old, new, shown, _kept(yours, merged, mine, moves.left)))
+    kept = _kept(yours, merged, mine, moves.left)
+    return Merged(merged, list(changed.values()), lost_lines(yours, old, new, shown, kept))
 
 
 def _joined(parts: list[str | Conflict], checked: Callable[[str], str], filename: str) -> str:
@@ -180,47 +172,6 @@ def _repeated(source: str) -> list[str]:
     return [name for name, count in counts.items() if count > 1]
 
 
-def _lost(yours: str, old: str, new: str, merged: str, kept: Collection[int] = ()) -> list[Lines]:
-    """What the learner changed in the stub and the merged file does not have. kept: lines, counted from 0, that it has
-    in another place."""
-    stub, own, result = (lines_of(text) for text in (old, yours, merged))
-    edits, later = _steps(stub, own), _steps(own, result)
-    mine = {i for step in edits for i in step.own}
-    gone = {i for step in later for i in step.old if own[i].strip() and not (is_import(own[i]) and own[i] in result)}
-    changed = {i for step in _steps(stub, lines_of(new)) for i in step.old if step.own}
-    back = set()  # the lines around what the learner took away, where the course's lines are again
-    for step in edits:
-        place = step.own.start
-        came = {result[i] for other in later if place in (*other.old, other.old.stop) for i in other.own} - {"\n"}
-        taken = {stub[i] for i in step.old}
-        if not step.own and came and (came & taken or changed & {*step.old}):
-            back |= {place - 1, place} & {*range(len(own))}
-    return _ranges((mine & gone).difference(kept) | back)
-
-
-@dataclass(frozen=True)
-class _Step:
-    """Lines of an older text in whose place a newer one has its own."""
-
-    old: range
-    own: range
-
-
-def _steps(old: list[str], new: list[str]) -> list[_Step]:
-    codes = SequenceMatcher(None, old, new, autojunk=False).get_opcodes()
-    return [_Step(range(a, b), range(c, d)) for kind, a, b, c, d in codes if kind != "equal"]
-
-
-def _ranges(indices: Collection[int]) -> list[Lines]:
-    found: list[Lines] = []
-    for line in sorted(index + 1 for index in indices):
-        if found and found[-1].last == line - 1:
-            found[-1] = replace(found[-1], last=line)
-        else:
-            found.append(Lines(line, line))
-    return found
-
-
 def _kept(yours: str, merged: str, tasks: Collection[str], left: Collection[str]) -> set[int]:
     """The lines of definitions that the merged file has unchanged, and of tasks' code, which it or another file has."""
     lines, there = lines_of(yours), parts_of_source(merged)
@@ -238,38 +189,6 @@ def _with_unit(stub: str, unit: str) -> str:
     return "".join(reindented(stub, Indent(), Indent(unit=unit)))
 
 
-def _changed_signatures(yours: str, old: str, new: str, names: list[str]) -> dict[str, tuple[str, str]]:
-    """The learner's signature and the new one, where the course changed it."""
-    mine, before, after = (parts_of_source(source) for source in (yours, old, new))
-    found = {}
-    for name in names:
-        if name in after:
-            pair = _signature(mine[name]), _signature(after[name])
-            if len(set(pair)) == 2 and (name not in before or _signature(before[name]) != pair[1]):
-                found[name] = pair
-    return found
-
-
-def _own_signatures(yours: str, old: str, names: list[str]) -> list[str]:
-    """The functions whose signature the learner changed."""
-    mine, before = parts_of_source(yours), parts_of_source(old)
-    return [name for name in names if name in before and _signature(mine[name]) != _signature(before[name])]
-
-
-def _changed_on_the_way(new: str, arrived: Mapping[str, str]) -> dict[str, tuple[str, str]]:
-    pairs = {
-        name: (_signature(parts_of_source(source)[name]), _signature(parts_of_source(new)[name]))
-        for name, source in arrived.items()
-    }
-    return {name: pair for name, pair in pairs.items() if len(set(pair)) == 2}
-
-
-def _signature(part: Part) -> str:
-    assert isinstance(part.node, Function)
-    returns = f" -> {ast.unparse(part.node.returns)}" if part.node.returns else ""
-    return f"def {part.node.name}({ast.unparse(part.node.args)}){returns}"
-
-
 def _without_namesakes(yours: str, old: str, new: str, tasks: Collection[str]) -> str:
     """The learner's file without its own definitions of names that the course defines now."""
     before, after = parts_of_source(old), parts_of_source(new)
@@ -279,16 +198,6 @@ def _without_namesakes(yours: str, old: str, new: str, tasks: Collection[str]) -
         if scope_of(name) not in names:
             text = without(text, parts_of_source(text)[name])
     return text
-
-
-def _with_all(target: str, source: str, names: Collection[str]) -> str:
-    """The target with those of these definitions that it lacks, in a class that it lacks with the whole class."""
-    for name in names:
-        while (scope := scope_of(name)) and scope not in parts_of_source(target):
-            name = scope
-        if name not in parts_of_source(target):
-            target = put(target, source, name, any_name=True)
-    return target
 
 
 def _with_written(stub: str, source: str, names: list[str], whole: Collection[str]) -> str:
@@ -325,55 +234,3 @@ def _code(source: str, name: str) -> list[str]:
     """The lines of a function that the learner wrote."""
     lines, part = lines_of(source), parts_of_source(source).get(name)
     return lines[_body(part, lines) or slice(part.start, part.end)] if part else []
-
-
-def _with_own(merged: str, yours: str, old: str, written: list[str], left: Mapping[str, str]) -> str:
-    """The merged text with everything that the learner defined and imported, and with given code that the course took
-    away and the learner uses. Tasks that left are imported where something still uses them."""
-    for name in left:
-        if name in (parts := parts_of_source(merged)):
-            merged = without(merged, parts[name])
-    given = parts_of_source(old)
-    own = [name for name in parts_of_source(yours) if name not in given or name in written]
-    merged = _with_all(merged, yours, [name for name in own if name not in left])
-    while needed := _needed(merged, yours, left):
-        merged = _with_all(merged, yours, needed)
-    used = names_in(ast.parse(merged))
-    merged = with_imports(merged, yours, used | imported_names(yours) - imported_names(old))
-    for name, module in left.items():
-        merged = with_imports(merged, f"from {module} import {name.partition('.')[0]}", used)
-    return merged
-
-
-def _with_arrived(merged: str, arrived: Mapping[str, str]) -> str:
-    """The merged text with what the tasks that came from another file need of it."""
-    for source in dict.fromkeys(arrived.values()):
-        reached = _reached(source, [name for name, text in arrived.items() if text == source])
-        while needed := [name for name in _needed(merged, source) if name in reached]:
-            merged = _with_all(merged, source, needed)
-        merged = with_imports(merged, source, names_used(source, reached))
-    return merged
-
-
-def _needed(target: str, source: str, excluded: Collection[str] = ()) -> list[str]:
-    """The definitions of the source that the target uses and lacks."""
-    parts, used, bound = parts_of_source(target), names_in(ast.parse(target)), bound_names(target)
-    return [
-        name
-        for name in parts_of_source(source)
-        if name not in {*parts, *excluded}
-        and name.rpartition(".")[2] in used
-        and (scope_of(name) in parts if scope_of(name) else name not in bound)
-    ]
-
-
-def _reached(source: str, names: list[str]) -> set[str]:
-    """These functions, and everything that they use of their module, directly or through others, except for tasks."""
-    stop = {*tasks_by_name(source, "<string>")}
-    found: set[str] = set()
-    new = set(names)
-    while new:
-        found |= new
-        used = names_used(source, new)
-        new = {name for name in parts_of_source(source) if name.rpartition(".")[2] in used} - found - stop
-    return found

@@ -11,7 +11,8 @@ from .files import content_of
 from .git import Entry, Git
 from .imports import relative_module, relocated
 from .language import Phrase, phrase
-from .merging import Lines, Moves, merge
+from .lost_lines import Lines
+from .merging import Moves, merge, unix_ends
 from .moves import heirs, moved_tasks
 from .regions import SUFFIXES, is_native
 from .source_text import decoded, encoded
@@ -157,7 +158,7 @@ class _Merges:
         return bool(moved) and {*written(self._yours[name], tasks, self._shown(name))} <= moved
 
     def _is_untouched(self, name: str) -> bool:
-        return _plain(self._yours[name]) == _plain(self._old.get(name, ""))
+        return unix_ends(self._yours[name]) == unix_ends(self._old.get(name, ""))
 
     def _plan_one(self, name: str, new: str, moves: Moves) -> None:
         path = self._path(name)
@@ -205,7 +206,3 @@ class _Merges:
 
     def _shown(self, name: str) -> str:
         return os.path.relpath(self._path(name))
-
-
-def _plain(text: str) -> str:
-    return text.replace("\r\n", "\n")

@@ -10,7 +10,8 @@ import pytest
 from learner import ROOT
 
 from tiny_llm_course.imports import bound_names, relocated
-from tiny_llm_course.merging import Lines, Merged, Moves, merge
+from tiny_llm_course.lost_lines import Lines
+from tiny_llm_course.merging import Merged, Moves, merge
 from tiny_llm_course.moves import heirs, moved_tasks
 from tiny_llm_course.regions import any_regions
 from tiny_llm_course.splice import SpliceError, code_of, definitions

@@ -1,0 +1,75 @@
+"""Carries definitions and imports from one module into another, with what they use."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Collection, Mapping
+
+from .imports import bound_names, imported_names, with_imports
+from .splice import names_used, parts_of_source, put, scope_of, without
+from .task_code import names_in
+from .written import tasks_by_name
+
+__all__ = ["with_all", "with_arrived", "with_own"]
+
+
+def with_all(target: str, source: str, names: Collection[str]) -> str:
+    """The target with those of these definitions that it lacks, in a class that it lacks with the whole class."""
+    for name in names:
+        while (scope := scope_of(name)) and scope not in parts_of_source(target):
+            name = scope
+        if name not in parts_of_source(target):
+            target = put(target, source, name, any_name=True)
+    return target
+
+
+def with_own(merged: str, yours: str, old: str, written: list[str], left: Mapping[str, str]) -> str:
+    """The merged text with everything that the learner defined and imported, and with given code that the course took
+    away and the learner uses. Tasks that left are imported where something still uses them."""
+    for name in left:
+        if name in (parts := parts_of_source(merged)):
+            merged = without(merged, parts[name])
+    given = parts_of_source(old)
+    own = [name for name in parts_of_source(yours) if name not in given or name in written]
+    merged = with_all(merged, yours, [name for name in own if name not in left])
+    while needed := _needed(merged, yours, left):
+        merged = with_all(merged, yours, needed)
+    used = names_in(ast.parse(merged))
+    merged = with_imports(merged, yours, used | imported_names(yours) - imported_names(old))
+    for name, module in left.items():
+        merged = with_imports(merged, f"from {module} import {name.partition('.')[0]}", used)
+    return merged
+
+
+def with_arrived(merged: str, arrived: Mapping[str, str]) -> str:
+    """The merged text with what the tasks that came from another file need of it."""
+    for source in dict.fromkeys(arrived.values()):
+        reached = _reached(source, [name for name, text in arrived.items() if text == source])
+        while needed := [name for name in _needed(merged, source) if name in reached]:
+            merged = with_all(merged, source, needed)
+        merged = with_imports(merged, source, names_used(source, reached))
+    return merged
+
+
+def _needed(target: str, source: str, excluded: Collection[str] = ()) -> list[str]:
+    """The definitions of the source that the target uses and lacks."""
+    parts, used, bound = parts_of_source(target), names_in(ast.parse(target)), bound_names(target)
+    return [
+        name
+        for name in parts_of_source(source)
+        if name not in {*parts, *excluded}
+        and name.rpartition(".")[2] in used
+        and (scope_of(name) in parts if scope_of(name) else name not in bound)
+    ]
+
+
+def _reached(source: str, names: list[str]) -> set[str]:
+    """These functions, and everything that they use of their module, directly or through others, except for tasks."""
+    stop = {*tasks_by_name(source, "<string>")}
+    found: set[str] = set()
+    new = set(names)
+    while new:
+        found |= new
+        used = names_used(source, new)
+        new = {name for name in parts_of_source(source) if name.rpartition(".")[2] in used} - found - stop
+    return found
