@@ -23,14 +23,17 @@ def with_all(target: str, source: str, names: Collection[str]) -> str:
     return target
 
 
-def with_own(merged: str, yours: str, old: str, written: list[str], left: Mapping[str, str]) -> str:
+def with_own(merged: str, yours: str, old: str, mine: list[str], left: Mapping[str, str]) -> str:
     """The merged text with everything that the learner defined and imported, and with given code that the course took
-    away and the learner uses. Tasks that left are imported where something still uses them."""
+    away and the learner uses. Tasks that left are imported where something still uses them.
+
+    mine: the tasks that the learner wrote.
+    """
     for name in left:
         if name in (parts := parts_of_source(merged)):
             merged = without(merged, parts[name])
     given = parts_of_source(old)
-    own = [name for name in parts_of_source(yours) if name not in given or name in written]
+    own = [name for name in parts_of_source(yours) if name not in given or name in mine]
     merged = with_all(merged, yours, [name for name in own if name not in left])
     while needed := _needed(merged, yours, left):
         merged = with_all(merged, yours, needed)
