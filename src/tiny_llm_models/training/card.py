@@ -66,7 +66,13 @@ _PERPLEXITY = {
 _AGREEMENT = {"agreement": ("greedy choice agrees with `story`", "貪欲な選択が`story`と一致する割合")}
 
 # How the weights in the repository were made where that is not how the recipe would make them now.
+_A_PART = (
+    " The weights in this folder saw 15 % of the documents that the command below writes.",
+    "なお、このフォルダーの重みは、以下のコマンドが作る文書の15%だけで訓練したものです。",
+)
 _HISTORY = {
+    "story-draft": _A_PART,
+    "story-qwen2": _A_PART,
     "story": (
         " The weights in this folder came about while the recipe was still changing: the first 22,181 steps had no "
         "scenes, no made-up words and no extra weight for names and things. Four more stages like the last one "
