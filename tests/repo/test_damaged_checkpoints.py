@@ -277,7 +277,11 @@ def test_logits_of_main(folder: Path, value: float, options: list[str]) -> None:
 
 def test_logits_of_chat(folder: Path) -> None:
     not_finite(float("nan"))(folder)
-    check(run("chat", "--model", folder, input="Hello\nHello\n"), NOT_FINITE)
+    result = run("chat", "--model", folder, input="Hello\nHello\n")
+    assert (result.exit_code, result.stdout) == (1, "")
+    sampling, error = result.stderr.splitlines()
+    assert sampling.startswith("sampling")
+    assert NOT_FINITE in error
 
 
 @pytest.mark.parametrize("options", ["", "--draft ngram", "--draft {model}", "--model story --draft {model}"])

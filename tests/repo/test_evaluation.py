@@ -98,8 +98,8 @@ def test_prompts_are_as_long_as_they_say(language: str, length: str):
 
 @pytest.mark.parametrize("language", LANGUAGES)
 def test_questions_differ(language: str):
-    made = some_exams(language, "short", 100)
-    assert len({exam.prompt for exam in made}) == 100
+    made = some_exams(language, "short", 200)
+    assert len({exam.prompt for exam in made}) == 200
     assert {exam.question.kind for exam in made} == set(KINDS)
 
 

@@ -40,7 +40,7 @@ def test_a_token_finds_what_followed_it_before(name: str, distance: int):
 
 def test_a_model_that_is_too_small_is_refused():
     recipe = replace(RECIPES["story"], hidden_size=64)
-    with pytest.raises(ValueError, match="expected two layers of at least 128 channels, got 5 of 64"):
+    with pytest.raises(ValueError, match="expected two layers of at least 128 channels, got 6 of 64"):
         write_induction_heads(new_model(recipe), CONTEXT)
     recipe = replace(RECIPES["story"], layers=1)
     with pytest.raises(ValueError, match="expected two layers of at least 128 channels, got 1 of 256"):
