@@ -69,7 +69,9 @@ def write_shard(path: Path, documents: Iterable[Document], encoder: Encoder, see
         all_weights.append(np.array(weights, dtype=np.uint8))
         lengths.append(len(ids))
     unfinished = path.with_suffix(".unfinished.npz")
-    np.savez(unfinished, ids=np.concatenate(all_ids), weights=np.concatenate(all_weights), lengths=np.array(lengths, int))
+    np.savez(
+        unfinished, ids=np.concatenate(all_ids), weights=np.concatenate(all_weights), lengths=np.array(lengths, int)
+    )
     unfinished.replace(path)
     return len(lengths)
 
