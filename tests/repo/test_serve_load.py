@@ -58,7 +58,7 @@ def wishes() -> list[Wish]:
         if seed % 2 == 0:  # the next prompt may begin as this one does
             tokens = [random.randrange(300, model.config.vocab_size) for _ in range(160)]
         prompt = tokens[: random.randint(1, len(tokens))]
-        drawn = {"temperature": 0.8, "seed": seed} if seed % 2 else {"temperature": 0}
+        drawn = {"temperature": 0.8, "min_p": 0, "seed": seed} if seed % 2 else {"temperature": 0}
         cache, sampler = KVCache(len(model.layers)), make_sampler(**drawn)
         output = list(generate(model, prompt, sampler, longest, model.config.eos_token_ids, cache))
         for count in (*random.sample(range(1, longest), 2), longest):

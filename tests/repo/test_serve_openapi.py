@@ -16,6 +16,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from test_serve import Running, running
 
+from tiny_llm_models import bundled
 from tiny_llm_ref.serving.openapi import describe
 
 MAX_BODY = 1_000_000  # more than the shortest list that is too long
@@ -129,7 +130,9 @@ def test_description_with_a_key(line: Line) -> None:
     assert found["components"]["securitySchemes"]["key"]["scheme"] == "bearer"
     assert found["paths"]["/health"]["get"]["security"] == []
     assert all("401" in found["paths"][path]["post"]["responses"] for path in KINDS)
-    assert describe(model, has_key=False) == line.described.description
+    chosen = json.loads((bundled("story") / "generation_config.json").read_text(encoding="utf-8"))
+    defaults = {name: chosen[name] for name in ("temperature", "min_p")}
+    assert describe(model, has_key=False, defaults=defaults) == line.described.description
 
 
 @st.composite
