@@ -28,15 +28,17 @@ sys.path[:0] = [str(ROOT / "src"), str(ROOT / "tests" / "repo")]
 from learner import Clone  # noqa: E402
 
 from tiny_llm_course.build_ext import ensure_bridge  # noqa: E402
+from tiny_llm_course.carrying import with_all  # noqa: E402
 from tiny_llm_course.catalogue import Mistake, entry_of  # noqa: E402
 from tiny_llm_course.language import Messages  # noqa: E402
 from tiny_llm_course.mistaken import CatalogueError, compile_mistakes, mistaken_sources  # noqa: E402
-from tiny_llm_course.regions import is_native, regions  # noqa: E402
+from tiny_llm_course.regions import is_native, regions, with_regions  # noqa: E402
 from tiny_llm_course.reported import read  # noqa: E402
 from tiny_llm_course.runner import Run, run_tests  # noqa: E402
-from tiny_llm_course.splice import SpliceError, code_of, definitions, merge, splice  # noqa: E402
+from tiny_llm_course.splice import SpliceError, code_of, definitions, regions_of, splice  # noqa: E402
 from tiny_llm_course.syllabus import TaskId, day_of  # noqa: E402
 from tiny_llm_course.task_code import StubError, task_parts  # noqa: E402
+from tiny_llm_course.unsolved import open_task  # noqa: E402
 
 
 class Part(NamedTuple):
@@ -66,8 +68,11 @@ def main(file: Annotated[Path, typer.Argument(metavar="REPORT", help="What `./co
 def merged(path: str, code: str) -> str:
     """A file of the reference with the reported code in it."""
     reference = (REFERENCE / path).read_text(encoding="utf-8")
-    text, _ = merge(code, reference, path)
-    return text if is_native(path) else splice(text, code, both(reference, code), path)
+    if is_native(path):
+        written = {task: text for task, text in regions_of(code, path).items() if not open_task(text)}
+        return with_regions(reference, written, path)
+    own = [name for name in definitions(code) if name not in definitions(reference)]
+    return splice(with_all(reference, code, own), code, both(reference, code), path)
 
 
 def both(reference: str, code: str) -> list[str]:

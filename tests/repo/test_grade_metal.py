@@ -30,7 +30,11 @@ SUBMITTED = {
     "leaves rows out": (mistaken_sources(REFERENCE, TASK, LEFT_OUT)[NAME], 0, "that no thread wrote"),
     "reads far apart": (mistaken_sources(REFERENCE, TASK, APART)[NAME], 0, "touches 32 lines of 64 bytes"),
     "does not compile": (RIGHT.replace("float dot", "flaot dot"), 0, f"quantized_matvec.metal:{LINE}: 'flaot' was not"),
-    "reads other files": (RIGHT.replace("KERNEL", '#include "/etc/passwd"\n\nKERNEL', 1), 0, "there are no files to include"),
+    "reads other files": (
+        RIGHT.replace("KERNEL", '#include "/etc/passwd"\n\nKERNEL', 1),
+        0,
+        "there are no files to include",
+    ),
 }
 
 
