@@ -69,7 +69,7 @@ COMMANDS = {  # of each command, calls that print what there is to see
     "test-ref": ["test-ref w0d1.1"],
     "bench-ref": ["bench-ref"],
     "build-ext-ref": ["build-ext-ref"],
-    "grade": ["grade submissions", "grade submissions --format json --out grades.json"],
+    "grade": ["grade submissions --fresh", "grade submissions --fresh --format json --out grades.json"],
     "grade-report": ["grade-report grades.json"],
     "export": ["export --student {out}"],
     **{key: [] for key in FOR_MAINTAINERS},  # their output is for logs
