@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import sys
 from collections.abc import Iterator
@@ -9,7 +10,7 @@ from pathlib import Path
 from typing import Literal
 
 import pytest
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Browser, Page, Route, expect
 from test_serve import Running, running
 
 ROOT = Path(__file__).parents[2]
@@ -170,11 +171,21 @@ def test_requests_that_are_over(server: Running, browser: Browser, locale: str) 
     page.close()
 
 
+def write_on(page: Page) -> None:
+    """Let the next answer go on until somebody stops it; a story would end by itself, now and then before that."""
+
+    def ask(route: Route) -> None:
+        route.continue_(post_data=json.dumps(route.request.post_data_json | {"ignore_eos": True}))
+
+    page.route("**/v1/chat/completions", ask, times=1)
+
+
 def test_a_new_chat_while_an_answer_comes(server: Running, browser: Browser) -> None:
     """It begins with an empty conversation, and the request that runs is ended."""
     page = opened(browser, server.url, "en", 900, 800, [])
     expect(page.locator("#model")).to_have_text("story")
     page.locator("#temperature").fill("0")
+    write_on(page)
     page.locator("#most").fill("900")
     page.locator("#text").fill("Tell me a long story.")
     page.locator("#text").press("Enter")
@@ -201,6 +212,7 @@ def test_stop_and_errors(server: Running, browser: Browser) -> None:
     problems: list[str] = []
     page = opened(browser, server.url, "en", 900, 800, problems)
     expect(page.locator("#model")).to_have_text("story")
+    write_on(page)
     page.locator("#most").fill("900")
     page.locator("#text").fill("Tell me a long story.")
     page.locator("#text").press("Enter")
