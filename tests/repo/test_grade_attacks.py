@@ -26,11 +26,11 @@ SUBMITTED = {  # a file of the package, what makes it hostile, and the task whos
 }
 GRADE = [sys.executable, "-m", "tiny_llm_course", "grade"]
 STAYS = at_call(  # a process that does what it can to outlive its judge, and then takes a name
-    "import ctypes, os, time",
+    "import ctypes, os, signal",
     "system = ctypes.CDLL(None)",
     "system.setsid(), system.setpgid(0, 0), system.prctl(1, 0), system.signal(15, 1)",
     "system.prctl(15, b'stays')",
-    "while True: time.sleep(1)",
+    "while True: signal.pause()",
 )
 
 
