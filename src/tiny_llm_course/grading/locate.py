@@ -47,7 +47,7 @@ def listed(names: Collection[str]) -> str:
 
 
 def roots_of(path: str) -> list[str]:
-    """The folders in which this file would be one of the package: `kernels/attention.py` is in two."""
+    """The folders that could be the package, judged by this file: `x/kernels/attention.py` names x and x/kernels."""
     parts = path.split("/")
     return ["/".join(parts[:-depth]) for depth in (1, 2) if "/".join(parts[-depth:]) in known()]
 

@@ -46,7 +46,7 @@ PROFILE = """
 def wrapped(sandbox: str, command: list[str], reads: Iterable[Path] = (), writes: Iterable[Path] = ()) -> list[str]:
     """The command that runs `command` in this sandbox.
 
-    reads, writes: other files and folders that it sees; those of `writes` it may change.
+    reads, writes: other files and folders that the command sees. It may change those of `writes` only.
     """
     if sandbox == BUBBLEWRAP:
         return [*_bubblewrap([*reads], [*writes]), *command]
