@@ -78,19 +78,19 @@ class Live:
             "steps": self._steps,
             "preempted": self._preempted,
             "rate": round(self._speed.at(self._clock()), 1),
-            "running": [self._about(request, scheduler.cache) for request in scheduler.running],
+            "running": [self._about(request) for request in scheduler.running],
             "waiting": [{"id": request.id, "prompt": len(request.prompt)} for request in scheduler.waiting],
             "slots": scheduler.max_running,
             "pages": _pages(scheduler),
             "finished": [_finished(each) for each in self.ended],
         }
 
-    def _about(self, request: Any, cache: Any) -> dict[str, Any]:
+    def _about(self, request: Any) -> dict[str, Any]:
         return {
             "id": request.id,
             "prompt": len(request.prompt),
             "output": len(request.output),
-            "stored": cache.length(request.id),
+            "stored": request.num_computed_tokens,
             "chunk": self._chunks.get(request.id, 0),
             "drafted": request.num_drafted,
             "accepted": request.num_accepted,
@@ -139,7 +139,7 @@ def _pages(scheduler: Any) -> dict[str, Any] | None:
     owners = [FREE if not pool.holders(page) else KEPT for page in range(pool.num_pages)]
     shared = set()
     for place, request in enumerate(scheduler.running):
-        for page in scheduler.cache.tables[request.id]:
+        for page in request.pages:
             shared |= {page} if owners[page] >= 0 else set()
             owners[page] = place
     return {"size": pool.page_size, "owners": owners, "shared": sorted(shared)}

@@ -40,7 +40,8 @@ class RunRecorder:
         for chunk in batch.chunks:
             self._requests.setdefault(chunk.request.id, {"prompt": len(chunk.request.prompt)})
         chunks = [
-            {"id": c.request.id, "start": c.start, "length": len(c.tokens), "scored": c.scored} for c in batch.chunks
+            {"id": c.request.id, "start": c.start, "length": len(c.tokens), "scored": c.num_logits}
+            for c in batch.chunks
         ]
         step = {
             "time": self._now(),
@@ -53,9 +54,8 @@ class RunRecorder:
         }
         if (pool := getattr(engine.scheduler.cache, "pool", None)) is not None:
             self._pages = {"count": pool.num_pages, "size": pool.page_size}
-            tree = getattr(engine.scheduler.cache, "tree", None)  # of a prefix cache
-            kept = 0 if tree is None else tree.num_evictable
-            step |= {"pages_used": pool.num_pages - pool.num_free - kept, "pages_kept": kept}
+            used = len({page for request in engine.scheduler.running for page in request.pages})
+            step |= {"pages_used": used, "pages_kept": pool.num_pages - pool.num_free - used}
         self._steps.append(step)
 
     def on_abort(self, engine: Any, request: Any) -> None:

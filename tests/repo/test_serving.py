@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import mlx.core as mx
@@ -27,13 +27,11 @@ from tiny_llm_ref.models import build_model
 from tiny_llm_ref.optimise import optimise
 from tiny_llm_ref.quantize import QuantizedLinear
 from tiny_llm_ref.serving.batched_cache import BatchedKVCache
-from tiny_llm_ref.serving.chunked_scheduler import ChunkedScheduler
 from tiny_llm_ref.serving.engine import Engine
 from tiny_llm_ref.serving.page_pool import PagePool
-from tiny_llm_ref.serving.paged_cache import PagedKVCache
-from tiny_llm_ref.serving.preempting_scheduler import PreemptingScheduler
+from tiny_llm_ref.serving.paged_cache import PagedKVCache, PagedKVCacheLayer
 from tiny_llm_ref.serving.request import Request, SamplingParams, Status, TextStream
-from tiny_llm_ref.serving.scheduler import Scheduler
+from tiny_llm_ref.serving.scheduler import Preemption, Scheduler, TokenBudget
 from tiny_llm_ref.tuned import tune
 from tiny_llm_ref.weights import expected_shapes
 
@@ -57,18 +55,23 @@ def slots(layers: int, **options: Any) -> BatchedKVCache:
 
 
 def pages(layers: int, num_pages: int, page_size: int, **options: Any) -> PagedKVCache:
-    return PagedKVCache(layers, PagePool(num_pages, page_size), **options)
+    make_layer = partial(PagedKVCacheLayer, **options)
+    return PagedKVCache(layers, PagePool(num_pages, page_size), make_layer=make_layer)
+
+
+def preempting(cache: Any, budget: int) -> Scheduler:
+    return Scheduler(cache, MAX_RUNNING, TokenBudget(budget), Preemption())
 
 
 SYSTEMS: dict[str, Callable[..., Scheduler]] = {
     "slots": lambda layers, **options: Scheduler(slots(layers, **options), MAX_RUNNING),
-    "slots, chunked": lambda layers, **options: ChunkedScheduler(slots(layers, **options), MAX_RUNNING, 5),
-    "slots, a budget of one each": lambda layers: ChunkedScheduler(slots(layers), MAX_RUNNING, MAX_RUNNING),
-    "slots, preempting": lambda layers: PreemptingScheduler(slots(layers), MAX_RUNNING, token_budget=7),
+    "slots, chunked": lambda layers, **options: Scheduler(slots(layers, **options), MAX_RUNNING, TokenBudget(5)),
+    "slots, a budget of one each": lambda layers: Scheduler(slots(layers), MAX_RUNNING, TokenBudget(MAX_RUNNING)),
+    "slots, preempting": lambda layers: Scheduler(slots(layers), MAX_RUNNING, TokenBudget(7), Preemption()),
     "pages for all": lambda layers: Scheduler(pages(layers, ENOUGH, 4), MAX_RUNNING),
-    "pages for all, chunked": lambda layers: ChunkedScheduler(pages(layers, ENOUGH, 4), MAX_RUNNING, token_budget=6),
-    "few pages": lambda layers, **options: PreemptingScheduler(pages(layers, 6, 4, **options), MAX_RUNNING, 6),
-    "few pages of one": lambda layers: PreemptingScheduler(pages(layers, 24, 1), MAX_RUNNING, token_budget=64),
+    "pages for all, chunked": lambda layers: Scheduler(pages(layers, ENOUGH, 4), MAX_RUNNING, TokenBudget(6)),
+    "few pages": lambda layers, **options: preempting(pages(layers, 6, 4, **options), 6),
+    "few pages of one": lambda layers: preempting(pages(layers, 24, 1), 64),
 }
 
 
@@ -211,7 +214,7 @@ def test_any_arrivals(system, model_type, events):
     traffic.finish()
     traffic.check()
     assert not list(traffic.engine.scheduler), "nobody is left"
-    traffic.engine.scheduler.cache.check_integrity({})
+    traffic.engine.scheduler.cache.check_integrity([])
 
 
 @pytest.mark.parametrize("system", SYSTEMS)
@@ -360,9 +363,9 @@ class Listening(Engine):
 
     def settle(self, batch: Any, logits: Any) -> list[Request]:
         for chunk, scores in zip(batch.chunks, logits, strict=True):
-            assert scores.shape == (chunk.scored, self.model.config.vocab_size)
-            if chunk.scored:
-                self.heard.append((chunk.request.tokens, scores[0].astype(mx.float32)))
+            assert scores.shape == (chunk.num_logits, self.model.config.vocab_size)
+            if chunk.num_logits:
+                self.heard.append((list(chunk.request.tokens), scores[0].astype(mx.float32)))
         return super().settle(batch, logits)
 
     heard: list[tuple[list[int], mx.array]]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import heapq
 from collections.abc import Iterator, Sequence
 from itertools import takewhile
 
@@ -46,11 +45,14 @@ class PrefixTree:
         self.pool = pool
         self.root = Node((), -1, None)
         self._time = 0
+        self._by_use: dict[int, Node] = {}  # by page: the least recently used first; some may have been evicted
 
     def touch(self, node: Node) -> None:
         """It is used now, later than all others so far."""
         self._time += 1
         node.last_used = self._time
+        self._by_use.pop(node.page, None)
+        self._by_use[node.page] = node
 
     def match(self, tokens: Sequence[int]) -> tuple[list[int], int]:
         """The pages of the longest known beginning of a text, in order, and how many positions of it they hold.
@@ -69,11 +71,11 @@ class PrefixTree:
             pages.append(node.page)
             length += size
         rest = tokens[length:]
-        best = max(node.children.values(), key=lambda child: common(child.tokens, rest), default=None)
-        if best is not None and (found := common(best.tokens, rest)):
+        begins = (child for child in node.children.values() if child.tokens[:1] == tuple(rest[:1]))
+        if best := max(begins, key=lambda child: common(child.tokens, rest), default=None):
             self.touch(best)
             pages.append(best.page)
-            length += found
+            length += common(best.tokens, rest)
         return pages, length
 
     def insert(self, tokens: Sequence[int], pages: Sequence[int]) -> list[int]:
@@ -117,22 +119,29 @@ class PrefixTree:
         """
         if count <= 0:
             return 0
-        leaves = [(node.last_used, node) for node in self.root if self._is_evictable(node)]
-        heapq.heapify(leaves)
         evicted = 0
-        while leaves and evicted < count:
-            _, node = heapq.heappop(leaves)
-            parent = node.parent
-            assert parent is not None
-            del parent.children[node.tokens]
-            self.pool.release([node.page])
-            evicted += 1
-            if parent is not self.root and self._is_evictable(parent):
-                heapq.heappush(leaves, (parent.last_used, parent))
+        for node in list(self._by_use.values()):
+            while evicted < count and self._is_evictable(node):
+                parent = self._forget(node)
+                evicted += 1
+                if parent.last_used > node.last_used:
+                    break  # it comes later in the list
+                node = parent
+            if evicted >= count:
+                break
         return evicted
 
+    def _forget(self, node: Node) -> Node:
+        """Take a leaf out of the tree, and give back its page. Returns its parent."""
+        assert node.parent is not None
+        del node.parent.children[node.tokens], self._by_use[node.page]
+        self.pool.release([node.page])
+        return node.parent
+
     def _is_evictable(self, node: Node) -> bool:
-        return not node.children and self.pool.holders(node.page) == 1
+        """Whether it is a leaf of the tree, and only the tree holds its page."""
+        is_known = node.parent is not None and node.parent.children.get(node.tokens) is node
+        return is_known and not node.children and self.pool.holders(node.page) == 1
 
     def check_integrity(self) -> None:
         """Raise AssertionError unless each node stands where its tokens say, with a page of its own that is held."""
