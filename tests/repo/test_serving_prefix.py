@@ -19,11 +19,12 @@ from tiny_llm_ref.serving.batch import Chunk
 from tiny_llm_ref.serving.drafters import ModelDrafter, NGramDrafter
 from tiny_llm_ref.serving.engine import Engine
 from tiny_llm_ref.serving.page_pool import PagePool
-from tiny_llm_ref.serving.preempting_scheduler import PreemptingScheduler
-from tiny_llm_ref.serving.prefix_cache import PrefixPagedKVCache
+from tiny_llm_ref.serving.paged_cache import PagedKVCache
+from tiny_llm_ref.serving.prefix_cache import PrefixCache
 from tiny_llm_ref.serving.prefix_tree import PrefixTree, common
 from tiny_llm_ref.serving.request import Request, SamplingParams
-from tiny_llm_ref.serving.speculative import SpeculativeEngine
+from tiny_llm_ref.serving.scheduler import Preemption, Scheduler, TokenBudget
+from tiny_llm_ref.serving.speculative import Speculative
 from tiny_llm_ref.weights import expected_shapes
 
 MODULUS = 2**61 - 1  # ints that differ by it have the same hash, and so have tuples of them
@@ -35,6 +36,14 @@ def code(text):
     return zlib.crc32(repr(text).encode()) % 1_000_000
 
 
+def prefix_cache(num_layers, pool):
+    return PagedKVCache(num_layers, pool, PrefixCache(pool))
+
+
+def preempting(cache, max_running, budget):
+    return Scheduler(cache, max_running, TokenBudget(budget), Preemption())
+
+
 def text_of(node):
     text = ()
     while node.parent is not None:
@@ -42,8 +51,15 @@ def text_of(node):
     return text
 
 
+class Stored:
+    """What a request is for a cache."""
+
+    def __init__(self, tokens):
+        self.tokens, self.pages, self.num_computed_tokens = tokens, [], 0
+
+
 class Operations:
-    """A cache, what its requests are, and in which order the pages of the tree were used.
+    """A cache, what its requests are, and what each page has to hold.
 
     Of keys there is one number for each position, which a step writes into a list: what a page holds is compared with
     the text that it should hold, after each operation.
@@ -52,12 +68,15 @@ class Operations:
     def __init__(self, num_pages, page_size, seed):
         self.random = np.random.RandomState(seed)
         self.pool = PagePool(num_pages, page_size)
-        self.cache = PrefixPagedKVCache(0, self.pool)
+        self.cache = prefix_cache(0, self.pool)
         self.cache.layers = [self]
         self.written = [[0] * page_size for _ in range(num_pages)]
-        self.tokens, self.computed, self.wanted = {}, {}, {}  # by request; `wanted`: what its prompt still needs
+        self.requests = []
         self.done = Counter()
-        self.number = 0
+
+    @property
+    def tree(self):
+        return self.cache.prefixes.tree
 
     def copy_page(self, source, target):
         """As a layer does."""
@@ -73,122 +92,130 @@ class Operations:
         return [ALPHABET[i] for i in self.random.randint(0, size, self.random.randint(1, most))]
 
     def open(self):
-        self.number += 1
-        id, tokens = f"r{self.number}", self.some_tokens(6 * self.pool.page_size)
-        if len(tokens) > self.cache.capacity or not self.cache.can_open(tokens):
-            assert self.tokens or len(tokens) > self.cache.capacity, "nobody is there, and there is no room"
+        request = Stored(self.some_tokens(6 * self.pool.page_size))
+        best = max((common(text_of(node), request.tokens[:-1]) for node in self.tree.root), default=0)
+        size, known = self.pool.page_size, {text_of(node): node.page for node in self.tree.root}
+        whole = [known[tuple(request.tokens[:end])] for end in range(size, best + 1, size)]
+        unused = sum(self.pool.holders(page) == 1 for page in whole)  # which nobody can have any more
+        needed = self.pool.pages_for(len(request.tokens)) - len(whole)
+        has_room = needed <= self.pool.num_free + self.tree.num_evictable - unused
+        assert self.cache.open(request) == has_room
+        self.done["evicted"] += len(known) - len(list(self.tree.root))
+        if has_room:
+            assert request.num_computed_tokens == best
+            assert request.pages[: len(whole)] == whole
+            self.done["found"] += best
+            self.requests.append(request)
+        else:
             self.done["no room"] += 1
-            return
-        best = max((common(text_of(node), tokens[:-1]) for node in self.cache.tree.root), default=0)
-        self.cache.open(id, tokens)
-        length = self.cache.length(id)
-        assert length in (best, best // self.pool.page_size * self.pool.page_size)
-        self.tokens[id], self.computed[id], self.wanted[id] = tokens[:length], length, tokens[length:]
-        assert self.cache.can_extend(id, len(tokens) - length), "there was room for all its tokens"
-        self.done["found"] += length
-        self.extend(id)
+            assert (request.pages, request.num_computed_tokens) == ([], 0)
 
-    def extend(self, id):
-        """By a part of its prompt, or by new tokens. The caller may change the list afterwards."""
-        tokens = self.wanted[id] or self.some_tokens(4)
-        tokens = tokens[: self.random.randint(len(tokens) + 1)]
-        if not self.cache.can_extend(id, len(tokens)):
-            self.done["no room"] += 1
-            return
-        gone = self.next_to_go(self.cache.missing(id, len(tokens)) - self.pool.num_free)
-        before, given = {text_of(node) for node in self.cache.tree.root}, list(tokens)
-        self.cache.extend(id, given)
-        given[:] = [0] * len(given)
-        self.tokens[id] = self.tokens[id] + tokens
-        self.wanted[id] = self.wanted[id][len(tokens) :]
-        assert before - {text_of(node) for node in self.cache.tree.root} == gone
+    def reserve(self, request):
+        """Some new tokens come, of which some are guesses: there is room for all of them, or for none."""
+        request.tokens = request.tokens + self.some_tokens(4)
+        count, before = len(request.tokens) - request.num_computed_tokens, list(request.pages)
+        missing = self.pool.pages_for(len(request.tokens)) - len(before)
+        free, gone = self.pool.num_free + self.tree.num_evictable, self.next_to_go(missing - self.pool.num_free)
+        known = {text_of(node) for node in self.tree.root}
+        assert self.cache.reserve(request, count) == (missing <= free)
+        assert known - {text_of(node) for node in self.tree.root} == gone
+        assert request.pages[: len(before)] == before
         self.done["evicted"] += len(gone)
+        if missing > free:
+            self.done["no room"] += 1
+            assert request.pages == before
+            request.tokens = request.tokens[: request.num_computed_tokens + 1]
 
     def next_to_go(self, count):
         """One after the other: of all pages without a child that only the tree holds, the least recently used."""
-        left = {text_of(node): node for node in self.cache.tree.root}
+        left = {text_of(node): node for node in self.tree.root}
         gone = set()
         for _ in range(count):
             parents = {text[: -self.pool.page_size] for text in left}
             free = [text for text in left if text not in parents and self.pool.holders(left[text].page) == 1]
-            oldest = min(free, key=lambda text: left[text].last_used)
-            gone.add(oldest)
-            del left[oldest]
+            if free:
+                oldest = min(free, key=lambda text: left[text].last_used)
+                gone.add(oldest)
+                del left[oldest]
         return gone
 
     def step(self):
-        """What was not computed yet is computed, for some of the requests; or the model fails, and it is undone."""
-        ids = [id for id in self.tokens if self.random.rand() < 0.7 and len(self.tokens[id]) > self.computed[id]]
-        if not ids:
+        """What was not computed yet is computed, for some of the requests; or the model fails; or guesses are wrong."""
+        chosen, chunks = [], []
+        for request in self.requests:
+            start, pending = request.num_computed_tokens, len(request.tokens) - request.num_computed_tokens
+            count = self.random.randint(1, pending + 1)
+            if self.random.rand() < 0.7 and self.cache.reserve(request, count):
+                chosen.append(request)
+                tokens = request.tokens[start : start + count]
+                chunks.append(Chunk(Request("a", request.tokens), tokens, start, 1, request.pages))
+        if not chosen:
             return
-        chunks = [
-            Chunk(Request(id, self.tokens[id]), self.tokens[id][self.computed[id] :], self.computed[id], 1)
-            for id in ids
-        ]
-        rows = self.cache.step(chunks).layers[0].place
+        rows = self.cache.step(chunks).layers[0].rows
         is_broken = self.random.rand() < 0.2
         places = list(zip(rows.pages.tolist(), rows.slots.tolist(), strict=True))
-        texts = [(chunk.request.id, end) for chunk in chunks for end in range(chunk.start + 1, chunk.end + 1)]
-        for (page, slot), (id, end) in zip(places, texts, strict=True):
+        texts = [
+            (request, end)
+            for request, chunk in zip(chosen, chunks, strict=True)
+            for end in range(chunk.start + 1, chunk.end + 1)
+        ]
+        for (page, slot), (request, end) in zip(places, texts, strict=True):
             assert self.pool.holders(page) == 1, "a page is written that others hold, too"
             if not is_broken or self.random.rand() < 0.5:
-                self.written[page][slot] = code(tuple(self.tokens[id][:end]))
-        for chunk in chunks:
-            self.computed[chunk.request.id] = chunk.end
+                self.written[page][slot] = code(tuple(request.tokens[:end]))
         if is_broken:
             self.done["failed"] += 1
-            for chunk in chunks:
-                self.trim(chunk.request.id, len(chunk.tokens))
+            return
+        for request, chunk in zip(chosen, chunks, strict=True):
+            if chunk.end == len(request.tokens):
+                self.done["rejected"] += 1
+                start = request.num_computed_tokens
+                request.tokens = request.tokens[: start + self.random.randint(len(chunk.tokens) + 1)] + [ALPHABET[0]]
+            self.cache.commit(request, min(chunk.end, len(request.tokens) - 1))
+            assert len(request.pages) <= self.pool.pages_for(len(request.tokens))
 
-    def trim(self, id, count=None):
-        count = int(self.random.randint(len(self.tokens[id]) + 1)) if count is None else count
-        self.cache.trim(id, count)
-        self.tokens[id] = self.tokens[id][: len(self.tokens[id]) - count]
-        self.computed[id] = min(self.computed[id], len(self.tokens[id]))
-        self.wanted[id] = []
-
-    def close(self, id):
-        self.cache.close(id)
-        del self.tokens[id], self.computed[id], self.wanted[id]
+    def close(self, request):
+        self.requests.remove(request)
+        self.cache.close(request)
 
     def operate(self):
-        kinds = {self.open: 3, self.step: 5}
-        if self.tokens:
-            kinds |= {self.extend: 6, self.trim: 1, self.close: 1.5}
+        kinds = {self.open: 3, self.step: 6}
+        if self.requests:
+            kinds |= {self.reserve: 5, self.close: 1.3}
         weights = np.array(list(kinds.values()))
         kind = list(kinds)[self.random.choice(len(kinds), p=weights / weights.sum())]
         self.done[kind.__name__] += 1
-        kind() if kind in (self.open, self.step) else kind(self.one_of(self.tokens))
+        kind() if kind in (self.open, self.step) else kind(self.one_of(self.requests))
 
     def check(self):
-        self.cache.check_integrity({id: len(tokens) for id, tokens in self.tokens.items()})
+        self.cache.check_integrity(self.requests)
         size = self.pool.page_size
-        for id, length in self.computed.items():
-            table = self.cache.tables[id]
-            found = [self.written[table[i // size]][i % size] for i in range(length)]
-            assert found == [code(tuple(self.tokens[id][: i + 1])) for i in range(length)], "not the text's own keys"
-        for node in self.cache.tree.root:
+        for request in self.requests:
+            found = [self.written[request.pages[i // size]][i % size] for i in range(request.num_computed_tokens)]
+            expected = [code(tuple(request.tokens[: i + 1])) for i in range(request.num_computed_tokens)]
+            assert found == expected, "not the text's own keys"
+        for node in self.tree.root:
             text = text_of(node)
             assert self.written[node.page] == [code(text[: len(text) - size + i + 1]) for i in range(size)]
-        assert self.cache.tree.num_evictable == self.pool.num_pages - self.pool.num_free - len(
-            {page for table in self.cache.tables.values() for page in table}
+        assert self.tree.num_evictable == self.pool.num_pages - self.pool.num_free - len(
+            {page for request in self.requests for page in request.pages}
         )
 
 
 @pytest.mark.parametrize(("num_pages", "page_size", "seed"), [(24, 4, 1), (40, 1, 2), (12, 3, 3), (5, 7, 4)])
-def test_4_000_operations(num_pages, page_size, seed):
+def test_10_000_operations(num_pages, page_size, seed):
     operations = Operations(num_pages, page_size, seed)
-    for _ in range(4_000):
+    for _ in range(10_000):
         operations.operate()
         operations.check()
     assert min(operations.done.values()) > 40, operations.done
     assert operations.done.keys() >= {"evicted", "found", "failed", "no room"} | (
         {"copied"} if page_size > 1 else set()
     )
-    for id in list(operations.tokens):
-        operations.close(id)
+    for request in list(operations.requests):
+        operations.close(request)
     operations.check()
-    assert operations.pool.num_free + operations.cache.tree.evict(num_pages) >= 0
+    assert operations.pool.num_free + operations.tree.evict(num_pages) >= 0
     assert operations.pool.num_free == num_pages, "all that was known can be given up, and nothing is lost"
     operations.pool.check_integrity({})
 
@@ -300,9 +327,9 @@ POOLS = [(7, 4), (26, 1), (2, 13), (4, 7)]  # no request needs more than 26 posi
 def test_few_pages(model, num_pages, page_size, seed):
     """Prompts in common, preemptions, aborts, steps that fail: whoever is left gets what it gets alone."""
     random = np.random.RandomState(seed)
-    cache = PrefixPagedKVCache(2, PagePool(num_pages, page_size))
+    cache = prefix_cache(2, PagePool(num_pages, page_size))
     watch, failing = Watch(), Failing(model, random)
-    scheduler = PreemptingScheduler(cache, 4, int(random.choice([4, 9, 64])))
+    scheduler = preempting(cache, 4, int(random.choice([4, 9, 64])))
     engine = Engine(failing, scheduler, (watch,), is_checked=True)
     requests = [request for request in some_requests(random, 14) if len(request.prompt) < engine.max_length]
     ended = serve(engine, requests, random, abort=0.05)
@@ -312,7 +339,7 @@ def test_few_pages(model, num_pages, page_size, seed):
         assert request.output == expected[: len(request.output)], request.id
         assert request.output == expected or len(request.tokens) == engine.max_length, request.id
     assert failing.failures
-    cache.check_integrity({})
+    cache.check_integrity([])
 
 
 @pytest.mark.parametrize(("num_pages", "page_size"), POOLS)
@@ -321,9 +348,9 @@ def test_they_are_preempted_and_pages_are_shared(model, num_pages, page_size):
     preempted, shared = Counter(), 0
     for seed in range(4):
         random = np.random.RandomState(seed)
-        cache = PrefixPagedKVCache(2, PagePool(num_pages, page_size))
+        cache = prefix_cache(2, PagePool(num_pages, page_size))
         watch = Watch()
-        engine = Engine(model, PreemptingScheduler(cache, 4, 9), (watch,), is_checked=True)
+        engine = Engine(model, preempting(cache, 4, 9), (watch,), is_checked=True)
         requests = [request for request in some_requests(random, 14) if len(request.prompt) < engine.max_length]
         serve(engine, requests, random)
         preempted += watch.preempted
@@ -338,10 +365,10 @@ def test_they_are_preempted_and_pages_are_shared(model, num_pages, page_size):
 def test_guesses(model, page_size, drafter):
     """What is trimmed may be of pages that are known by then; the drafter's own cache finds prefixes, too."""
     random = np.random.RandomState(page_size)
-    cache = PrefixPagedKVCache(2, PagePool(28 // page_size, page_size))
-    drafts = PrefixPagedKVCache(2, PagePool(60 // page_size, page_size))
+    cache = prefix_cache(2, PagePool(28 // page_size, page_size))
+    drafts = prefix_cache(2, PagePool(60 // page_size, page_size))
     guesses = ModelDrafter(model, drafts) if drafter == "model" else NGramDrafter()
-    engine = SpeculativeEngine(model, PreemptingScheduler(cache, 4, 9), guesses, 4, is_checked=True)
+    engine = Engine(model, preempting(cache, 4, 9), is_checked=True, decoding=Speculative(guesses, 4))
     requests = [
         Request(f"r{i}", [5] * 6 + [i % 3] * 2 + [i % 5], SamplingParams(int(random.randint(1, 12)))) for i in range(12)
     ]
@@ -349,15 +376,15 @@ def test_guesses(model, page_size, drafter):
     for request in requests:
         assert request.output == alone(model, request), request.id
     assert sum(request.num_accepted for request in requests)
-    cache.check_integrity({})
-    drafts.check_integrity({})
+    cache.check_integrity([])
+    drafts.check_integrity([])
 
 
 @pytest.mark.parametrize("page_size", [2, 4, 5, 10])
 def test_whoever_needs_all_pages_gets_them(model, page_size):
     """Its beginning is known to the middle of its last page, each page is in the tree: it does not wait for ever."""
-    cache = PrefixPagedKVCache(2, PagePool(20 // page_size, page_size))
-    engine = Engine(model, PreemptingScheduler(cache, 1, 3), is_checked=True)
+    cache = prefix_cache(2, PagePool(20 // page_size, page_size))
+    engine = Engine(model, preempting(cache, 1, 3), is_checked=True)
     text = [int(token) for token in np.random.RandomState(1).randint(20, 90, 20)]
     params = SamplingParams(30, ignore_eos=True)
     for length in (19, 18, 17, 19, 3, 18):
@@ -371,8 +398,8 @@ def test_whoever_needs_all_pages_gets_them(model, page_size):
 
 def test_a_prompt_that_its_owner_changes(model):
     """What is known was computed from what the list was then."""
-    cache = PrefixPagedKVCache(2, PagePool(20, 4))
-    engine = Engine(model, PreemptingScheduler(cache, 4, 64), is_checked=True)
+    cache = prefix_cache(2, PagePool(20, 4))
+    engine = Engine(model, preempting(cache, 4, 64), is_checked=True)
     prompt = [11, 12, 13, 14, 15, 16, 17, 18, 19]
     first = Request("a", prompt, SamplingParams(4))
     engine.add(first)
@@ -386,15 +413,15 @@ def test_a_prompt_that_its_owner_changes(model):
         engine.step()
     assert first.output == alone(model, first)
     assert second.output == alone(model, second)
-    assert cache.tree.match([21, 22, 23, 24, 15, 16, 17, 18])[1] == 8
+    assert cache.prefixes.tree.match([21, 22, 23, 24, 15, 16, 17, 18])[1] == 8
 
 
 @pytest.mark.parametrize("token_budget", [6, 64])
 def test_found_in_the_next_step(model, token_budget):
     """Whoever comes while a prompt is computed finds all that was computed before its own step."""
-    cache = PrefixPagedKVCache(2, PagePool(20, 4))
+    cache = prefix_cache(2, PagePool(20, 4))
     watch = Watch()
-    engine = Engine(model, PreemptingScheduler(cache, 4, token_budget), (watch,), is_checked=True)
+    engine = Engine(model, preempting(cache, 4, token_budget), (watch,), is_checked=True)
     prompt = [11, 12, 13, 14, 15, 16, 17, 18, 19]
     engine.add(Request("a", prompt, SamplingParams(3)))
     while not engine.scheduler.find("a").output:

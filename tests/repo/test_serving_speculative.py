@@ -17,14 +17,14 @@ from tiny_llm_ref.models import build_model
 from tiny_llm_ref.sampler import make_sampler
 from tiny_llm_ref.serving.batched_cache import BatchedKVCache
 from tiny_llm_ref.serving.distributions import draw, probabilities
+from tiny_llm_ref.serving.engine import Engine
 from tiny_llm_ref.serving.drafters import Draft, ModelDrafter, NGramDrafter
 from tiny_llm_ref.serving.page_pool import PagePool
 from tiny_llm_ref.serving.paged_cache import PagedKVCache
-from tiny_llm_ref.serving.preempting_scheduler import PreemptingScheduler
-from tiny_llm_ref.serving.prefix_cache import PrefixPagedKVCache
+from tiny_llm_ref.serving.prefix_cache import PrefixCache
 from tiny_llm_ref.serving.request import Request, SamplingParams
-from tiny_llm_ref.serving.scheduler import Scheduler
-from tiny_llm_ref.serving.speculative import SpeculativeEngine, accept
+from tiny_llm_ref.serving.scheduler import Preemption, Scheduler, TokenBudget
+from tiny_llm_ref.serving.speculative import Speculative, accept
 from tiny_llm_ref.weights import expected_shapes
 
 RIGHT, WRONG = 4.5, 8.0  # standard deviations: right code is below the one, the mistakes that are tried above the other
@@ -248,7 +248,7 @@ def engine_pairs(kind, params, count):
     """The first two tokens of many requests with the same prompt; and the share of guesses that were accepted."""
     model = model_of(1)
     scheduler = Scheduler(BatchedKVCache(1, 64, 32), 64)
-    engine = SpeculativeEngine(model, scheduler, drafter_of(kind), num_drafts=3)
+    engine = speculative(model, scheduler, drafter_of(kind), num_drafts=3)
     requests = [
         Request(str(seed), PROMPT, SamplingParams(max_tokens=3, seed=seed, ignore_eos=True, **params))
         for seed in range(count)
@@ -306,11 +306,17 @@ def cache_of(kind):
     if kind == "slots":
         return BatchedKVCache(LAYERS, 4, 48)
     pool = PagePool(14 if kind.startswith("few") else 64, 4)
-    return (PrefixPagedKVCache if kind.endswith("prefix") else PagedKVCache)(LAYERS, pool)
+    return PagedKVCache(LAYERS, pool, PrefixCache(pool) if kind.endswith("prefix") else None)
 
 
 def scheduler_of(cache):
-    return Scheduler(cache, 4) if isinstance(cache, BatchedKVCache) else PreemptingScheduler(cache, 4, 12)
+    if isinstance(cache, BatchedKVCache):
+        return Scheduler(cache, 4)
+    return Scheduler(cache, 4, TokenBudget(12), Preemption())
+
+
+def speculative(model, scheduler, drafter, num_drafts=4, observers=(), is_checked=False):
+    return Engine(model, scheduler, observers, is_checked, Speculative(drafter, num_drafts))
 
 
 def requests_of(seed):
@@ -372,16 +378,16 @@ def test_any_traffic(where, drafting):
     model = model_of(1, 40, LAYERS)
     drafter = NGramDrafter() if drafting == "n-gram" else ModelDrafter(near(1, 0.15), cache_of(drafting))
     cache, requests = cache_of(where), requests_of(seed)
-    engine = SpeculativeEngine(model, scheduler_of(cache), drafter, 4, is_checked=True)
+    engine = speculative(model, scheduler_of(cache), drafter, 4, is_checked=True)
     serve(engine, requests, seed)
     assert_as_alone(model, requests)
     drafted, accepted = (
         sum(getattr(request, f"num_{what}") for request in requests) for what in ("drafted", "accepted")
     )
     assert 0 < accepted < drafted, "some guesses are right, and some are not"
-    cache.check_integrity({})
+    cache.check_integrity([])
     if drafting != "n-gram":
-        drafter.cache.check_integrity({})
+        drafter.cache.check_integrity([])
 
 
 def test_little_memory_preempts():
@@ -398,7 +404,7 @@ def test_little_memory_preempts():
     seen = Preempted()
     model, requests = model_of(1, 40, LAYERS), requests_of(0)
     drafter = ModelDrafter(near(1, 0.15), cache_of("slots"))
-    serve(SpeculativeEngine(model, scheduler_of(cache_of("few pages")), drafter, 4, [seen]), requests, 0)
+    serve(speculative(model, scheduler_of(cache_of("few pages")), drafter, 4, [seen]), requests, 0)
     assert seen.names
 
 
@@ -406,13 +412,13 @@ def test_a_known_prefix_holds_what_its_tokens_alone_leave_there():
     """Rejected guesses were in the pages, too: none of them is found again."""
     model, cache = model_of(1, 40, LAYERS), cache_of("prefix")
     drafter = ModelDrafter(near(1, 0.15), cache_of("slots"))
-    engine = SpeculativeEngine(model, scheduler_of(cache), drafter, 4, is_checked=True)
+    engine = speculative(model, scheduler_of(cache), drafter, 4, is_checked=True)
     serve(engine, requests_of(2), 2)
-    nodes = list(cache.tree.root)
+    nodes = list(cache.prefixes.tree.root)
     assert len(nodes) > 10
     for node in nodes:
         text, above = list(node.tokens), node.parent
-        while above is not cache.tree.root:
+        while above is not cache.prefixes.tree.root:
             text, above = [*above.tokens, *text], above.parent
         plain = KVCache(LAYERS)
         mx.eval(next_logits(model, mx.array([text]), plain))
@@ -455,12 +461,12 @@ def test_failures_change_nothing(where, who):
     )
     cache, requests = cache_of(where), requests_of(3)
     target = Failing(model, 5) if who != "drafter" else model
-    engine = SpeculativeEngine(target, scheduler_of(cache), drafter, 3, is_checked=True)
+    engine = speculative(target, scheduler_of(cache), drafter, 3, is_checked=True)
     failures = serve(engine, requests, 3, failing=MemoryError)
     assert failures > 3
     assert_as_alone(model, requests)
-    cache.check_integrity({})
-    drafter.cache.check_integrity({})
+    cache.check_integrity([])
+    drafter.cache.check_integrity([])
 
 
 def test_a_drafter_that_failed_guesses_well_again():
@@ -468,7 +474,7 @@ def test_a_drafter_that_failed_guesses_well_again():
     model = model_of(1, 40, LAYERS)
     drafter = ModelDrafter(Failing(model, 7), cache_of("slots"))
     request = Request("a", [1, 2, 3], SamplingParams(max_tokens=30))
-    engine = SpeculativeEngine(model, scheduler_of(cache_of("slots")), drafter, 3, is_checked=True)
+    engine = speculative(model, scheduler_of(cache_of("slots")), drafter, 3, is_checked=True)
     engine.add(request)
     failures = 0
     while engine.has_work:
@@ -486,17 +492,17 @@ def test_a_drafter_that_failed_guesses_well_again():
 def test_a_drafter_with_little_memory_only_guesses_less(num_pages):
     model, requests = model_of(1, 40, LAYERS), requests_of(4)
     drafter = ModelDrafter(near(1, 0.15), PagedKVCache(LAYERS, PagePool(num_pages, 4)))
-    engine = SpeculativeEngine(model, scheduler_of(cache_of("pages")), drafter, 4, is_checked=True)
+    engine = speculative(model, scheduler_of(cache_of("pages")), drafter, 4, is_checked=True)
     serve(engine, requests, 4)
     assert_as_alone(model, requests)
-    drafter.cache.check_integrity({})
+    drafter.cache.check_integrity([])
 
 
 def test_a_drafter_with_a_shorter_context_only_guesses_less():
     model = model_of(1, 40, LAYERS)
     drafter = ModelDrafter(model_of(1, 40, LAYERS, context=12), cache_of("slots"))
     request = Request("a", [1, 2, 3], SamplingParams(max_tokens=30))
-    engine = SpeculativeEngine(model, scheduler_of(cache_of("slots")), drafter, 3, is_checked=True)
+    engine = speculative(model, scheduler_of(cache_of("slots")), drafter, 3, is_checked=True)
     engine.add(request)
     for _ in engine.run():
         pass
@@ -506,4 +512,4 @@ def test_a_drafter_with_a_shorter_context_only_guesses_less():
 
 def test_one_guess_at_least():
     with pytest.raises(ValueError, match=r"num_drafts: expected 1 or more, got 0"):
-        SpeculativeEngine(model_of(1), scheduler_of(cache_of("slots")), NGramDrafter(), num_drafts=0)
+        speculative(model_of(1), scheduler_of(cache_of("slots")), NGramDrafter(), num_drafts=0)
