@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from importlib import import_module
 from importlib.util import find_spec
 from typing import Any
@@ -20,10 +20,11 @@ from .unsolved import Stub
 __all__ = ["KINDS", "NGRAM", "Kind", "Options", "Serving", "kinds_of", "missing"]
 
 NGRAM = "ngram"  # instead of a model's name
-PAGED_ATTENTION, SPECULATION = 4, 6  # the days
+SLOTS, BUDGET, PAGED_ATTENTION, PREFIXES, SPECULATION = 1, 2, 4, 5, 6  # the days
 MEMORY = 4  # a cache gets one part of so many of the machine's memory at most
 NUMBER = 4  # bytes of a number in the cache, at most
-_NOT_RUN = ("latency",)  # files in which tasks of week 3 may wait: no request needs them
+SAMPLING = TaskId(3, 2, 3)  # batched
+_NOT_RUN = ("latency", "batch_sampler")  # files in which tasks of week 3 may wait: requests do without them
 
 
 @dataclass(frozen=True)
@@ -31,17 +32,15 @@ class Kind:
     """A cache of week 3. days: of the week, those whose tasks it runs on."""
 
     name: str
-    module: str
-    cache: str
     days: tuple[int, ...]
 
 
 KINDS = (  # in the order of the course
-    Kind("slots", "batched_cache", "BatchedKVCache", (1,)),
-    Kind("pages", "paged_cache", "PagedKVCache", (1, 3)),
-    Kind("kernel-pages", "kernel_pages", "KernelPagedKVCache", (1, 3, 4)),
-    Kind("prefix", "prefix_cache", "PrefixPagedKVCache", (1, 3, 5)),
-    Kind("kernel-prefix", "kernel_prefix", "KernelPrefixPagedKVCache", (1, 3, 4, 5)),
+    Kind("slots", (SLOTS,)),
+    Kind("pages", (1, 3)),
+    Kind("kernel-pages", (1, 3, PAGED_ATTENTION)),
+    Kind("prefix", (1, 3, PREFIXES)),
+    Kind("kernel-prefix", (1, 3, PAGED_ATTENTION, PREFIXES)),
 )
 
 
@@ -137,10 +136,18 @@ class Serving:
         """A new engine with an empty cache. longest: how many tokens a request has at most, prompt and output."""
         longest, options = min(longest or self.context, self.context), self.options
         scheduler = self._scheduler(self._cache(self._loaded, longest))
-        if options.draft is None:
-            return self._module("engine").Engine(self.model, scheduler, observers, is_checked=options.is_checked)
-        make = self._module("speculative").SpeculativeEngine
-        return make(self.model, scheduler, self._drafter(longest), options.num_drafts, observers, options.is_checked)
+        return self._module("engine").Engine(
+            self.model, scheduler, observers, is_checked=options.is_checked, decoding=self._decoding(longest)
+        )
+
+    def _decoding(self, longest: int) -> Any:
+        """Requests of a step are sampled together once that is written; with guesses, where they are asked for."""
+        is_batched = not any(stub.task == SAMPLING for stub in self._open)
+        decoding = self._module("batch_sampler").BatchSampler() if is_batched else self._module("engine").RowByRow()
+        if self.options.draft is None:
+            return decoding
+        make = self._module("speculative").Speculative
+        return make(self._drafter(longest), self.options.num_drafts, decoding)
 
     def _drafter(self, longest: int) -> Any:
         module, draft = self._module("drafters"), self.options.draft
@@ -192,40 +199,42 @@ class Serving:
         return ["argmax", *["paged_attention"] * (PAGED_ATTENTION in self.kind.days)]
 
     def _cache(self, loaded: Engine, longest: int) -> Any:
-        options, config = self.options, loaded.model.config
-        make, layers = getattr(self._module(self.kind.module), self.kind.cache), len(loaded.model.layers)
+        options, config, layers = self.options, loaded.model.config, len(loaded.model.layers)
         position = 2 * layers * config.num_key_value_heads * config.head_dim * NUMBER  # bytes
         room = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // MEMORY // position
         if self.kind.name == "slots":
             capacity = max(2, min(longest, room // options.max_running))
             self._tell("slots", capacity < longest, count=options.max_running, size=capacity)
+            make = self._module("batched_cache").BatchedKVCache
             return make(layers, options.max_running, capacity, **loaded.attention())
         needed = -(-longest // options.page_size) * options.max_running
         pages = options.pages or max(1, min(needed, room // options.page_size))
         self._tell("pages", options.pages is None and pages < needed, count=pages, size=options.page_size)
-        return make(layers, self._module("page_pool").PagePool(pages, options.page_size), **loaded.attention())
+        pool, module = self._module("page_pool").PagePool(pages, options.page_size), self._module("paged_cache")
+        make_layer = partial(module.PagedKVCacheLayer, **loaded.attention())
+        if PAGED_ATTENTION in self.kind.days:
+            make_layer = module.KernelPagedKVCacheLayer
+        prefixes = self._module("prefix_cache").PrefixCache(pool) if PREFIXES in self.kind.days else None
+        return module.PagedKVCache(layers, pool, prefixes, make_layer)
 
     def _tell(self, unit: str, is_cut: bool, count: int, size: int) -> None:
         said = self._words(f"serving_{unit}", name=self.kind.name, count=count, size=size, positions=count * size)
         say(said + (self._words("serving_memory", part=MEMORY) if is_cut else ""))
 
     def _scheduler(self, cache: Any) -> Any:
-        options = self.options
-        if self.kind.name != "slots":
-            make = self._module("preempting_scheduler").PreemptingScheduler
-        elif not (stub := missing(self._open, (2,))):
-            make = self._module("chunked_scheduler").ChunkedScheduler
-        else:
+        options, module = self.options, self._module("scheduler")
+        room = None if self.kind.name == "slots" else module.Preemption()
+        if stub := missing(self._open, (BUDGET,)):
             say(self._words("serving_whole_prompts", task=stub.task))
-            return self._module("scheduler").Scheduler(cache, options.max_running)
-        return make(cache, options.max_running, options.token_budget)
+            return module.Scheduler(cache, options.max_running, room=room)
+        return module.Scheduler(cache, options.max_running, module.TokenBudget(options.token_budget), room)
 
 
 def kinds_of(package: str) -> list[Kind]:
     """The caches that a package has, be they written or stubs."""
     if find_spec(f"{package}.serving") is None:
         raise CommandError("no_serving", package=package, exit_code=1)
-    return [kind for kind in KINDS if find_spec(f"{package}.serving.{kind.module}") is not None]
+    return list(KINDS)
 
 
 def missing(stubs: Sequence[Stub], days: Sequence[int]) -> Stub | None:

@@ -15,6 +15,7 @@ import scenes
 from hangs import HangError
 from scenes import Jobs, settle
 from test_serving import Letters, Moody, pages, small_model
+from tiny_llm_ref.serving.preempting_scheduler import PreemptingScheduler
 
 from tiny_llm_course.catalogue import entry_of
 from tiny_llm_course.mistaken import mistaken_package
@@ -27,7 +28,6 @@ from tiny_llm_ref.serving import async_engine
 from tiny_llm_ref.serving.async_engine import AsyncEngine, EngineStoppedError, QueueFullError, Update, _join
 from tiny_llm_ref.serving.engine import Engine
 from tiny_llm_ref.serving.metrics import Metrics
-from tiny_llm_ref.serving.preempting_scheduler import PreemptingScheduler
 from tiny_llm_ref.serving.request import Request, SamplingParams, TextStream
 
 PROMPT = [3, 1, 4, 1, 5]

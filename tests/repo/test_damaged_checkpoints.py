@@ -19,8 +19,8 @@ from typer.testing import CliRunner
 from tiny_llm_course.commands import app
 from tiny_llm_models import bundled
 from tiny_llm_ref.models import load_model
+from tiny_llm_ref.serving.engine import next_token
 from tiny_llm_ref.serving.request import Request, SamplingParams
-from tiny_llm_ref.serving.scores import ScoreParams, score
 
 ADDED = {"single_word": False, "lstrip": False, "rstrip": False, "normalized": False, "special": True}
 TEMPLATE = "tokenizer_config.json"
@@ -315,9 +315,7 @@ def test_logits_of_own_code(folder: Path, tmp_path: Path) -> None:
 
 def test_probabilities_are_json() -> None:
     """However far apart logits are: OpenAI's API has -9999 for what is as good as impossible."""
-    request = Request("a", [1], SamplingParams(1))
-    scores = score(request, ScoreParams(num_top=2))
-    assert scores is not None
-    request.sampler(mx.array([[3e38, -3e38]]), mx.array([[1]]))
-    (found,) = scores.found
+    request = Request("a", [1], SamplingParams(1, num_logprobs=2))
+    next_token(request, mx.array([[3e38, -3e38]]))
+    (found,) = request.logprobs
     assert [each.logprob for each in found.top] == [0.0, -9999.0]

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 from test_serving import pages, small_model
+from tiny_llm_ref.serving.preempting_scheduler import PreemptingScheduler
 
 from tiny_llm_course.live import INTERVAL, WINDOW, Live
 from tiny_llm_ref.serving.engine import Engine
 from tiny_llm_ref.serving.metrics import Metrics
-from tiny_llm_ref.serving.preempting_scheduler import PreemptingScheduler
 from tiny_llm_ref.serving.request import Request, SamplingParams
 
 

@@ -5,6 +5,7 @@ from collections import Counter
 import mlx.core as mx
 import numpy as np
 import pytest
+from tiny_llm_ref.serving.preempting_scheduler import PreemptingScheduler
 
 from tiny_llm_models import bundled
 from tiny_llm_models.untrained import untrained_config, write_untrained
@@ -14,7 +15,6 @@ from tiny_llm_ref.models import load_model
 from tiny_llm_ref.serving.engine import Engine
 from tiny_llm_ref.serving.page_pool import OutOfPagesError, PagePool
 from tiny_llm_ref.serving.paged_cache import PagedKVCache
-from tiny_llm_ref.serving.preempting_scheduler import PreemptingScheduler
 from tiny_llm_ref.serving.request import Request, SamplingParams
 from tiny_llm_ref.weights import expected_shapes
 

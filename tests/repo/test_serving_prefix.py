@@ -170,7 +170,8 @@ class Operations:
             if chunk.end == len(request.tokens):
                 self.done["rejected"] += 1
                 start = request.num_computed_tokens
-                request.tokens = request.tokens[: start + self.random.randint(len(chunk.tokens) + 1)] + [ALPHABET[0]]
+                kept = request.tokens[: start + self.random.randint(len(chunk.tokens) + 1)]
+                request.tokens = [*kept, ALPHABET[0]]
             self.cache.commit(request, min(chunk.end, len(request.tokens) - 1))
             assert len(request.pages) <= self.pool.pages_for(len(request.tokens))
 

@@ -17,8 +17,8 @@ from tiny_llm_ref.models import build_model
 from tiny_llm_ref.sampler import make_sampler
 from tiny_llm_ref.serving.batched_cache import BatchedKVCache
 from tiny_llm_ref.serving.distributions import draw, probabilities
-from tiny_llm_ref.serving.engine import Engine
 from tiny_llm_ref.serving.drafters import Draft, ModelDrafter, NGramDrafter
+from tiny_llm_ref.serving.engine import Engine
 from tiny_llm_ref.serving.page_pool import PagePool
 from tiny_llm_ref.serving.paged_cache import PagedKVCache
 from tiny_llm_ref.serving.prefix_cache import PrefixCache

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 from matplotlib.image import imread
+from tiny_llm_ref.serving.preempting_scheduler import PreemptingScheduler
 from typer.testing import CliRunner
 
 from tiny_llm_course.install import install_command
@@ -29,7 +30,6 @@ from tiny_llm_ref.config import ModelConfig
 from tiny_llm_ref.serving.engine import Engine
 from tiny_llm_ref.serving.page_pool import PagePool
 from tiny_llm_ref.serving.paged_cache import PagedKVCache
-from tiny_llm_ref.serving.preempting_scheduler import PreemptingScheduler
 from tiny_llm_ref.serving.request import Request, SamplingParams
 from tiny_llm_ref.weights import expected_shapes
 

@@ -95,10 +95,10 @@ class ModelDrafter:
                     chunks[i] = chunk
             if not chunks:
                 break
-            scores = batch_logits(self.model, Batch(list(chunks.values())), self.cache)
-            for (i, chunk), logits in zip(chunks.items(), scores, strict=True):
+            logits = batch_logits(self.model, Batch(list(chunks.values())), self.cache)
+            for row, (i, chunk) in enumerate(chunks.items()):
                 request = chunk.request
-                rows[i].append(probabilities(request.params, logits, [request.tokens + guesses[i]]))
+                rows[i].append(probabilities(request.params, logits[row : row + 1], [request.tokens + guesses[i]]))
                 guesses[i].append(draw(rows[i][n][0], request.random))
                 self.keep(chunk)
         return [

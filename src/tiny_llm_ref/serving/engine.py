@@ -10,6 +10,7 @@ from ..finite import check_finite
 from ..qwen2 import CausalLM
 from .batch import Batch, Chunk
 from .cache import RequestCache
+from .logprobs import biased, note_logprobs, rows_of
 from .request import Request, Status
 from .scheduler import Scheduler
 
@@ -34,10 +35,10 @@ class Decoding(Protocol):
     def draft(self, engine: "Engine", batch: Batch) -> Batch:
         """Add guesses to what the scheduler planned (day 6)."""
 
-    def choose(self, chunks: Sequence[Chunk], logits: Sequence[mx.array]) -> list[Chosen]:
-        """The next tokens of each chunk's request: none without logits; or the exception that keeps them from it.
+    def choose(self, chunks: Sequence[Chunk], logits: mx.array) -> list[Chosen]:
+        """For each chunk the next tokens of its request, none without logits; or the exception that keeps them from it.
 
-        Shapes: logits: for each chunk, num_logits x V.
+        Shapes: logits: N x V, num_logits rows for each chunk.
         """
 
     def forget(self, request: Request) -> None:
@@ -50,12 +51,16 @@ class RowByRow:
     def draft(self, engine: "Engine", batch: Batch) -> Batch:
         return batch
 
-    def choose(self, chunks: Sequence[Chunk], logits: Sequence[mx.array]) -> list[Chosen]:
-        return [self._choose(chunk, rows) for chunk, rows in zip(chunks, logits, strict=True)]
+    def choose(self, chunks: Sequence[Chunk], logits: mx.array) -> list[Chosen]:
+        ends = accumulate(chunk.num_logits for chunk in chunks)
+        return [
+            self._choose(chunk, logits[end - 1 : end]) if chunk.num_logits else []
+            for chunk, end in zip(chunks, ends, strict=True)
+        ]
 
     def _choose(self, chunk: Chunk, logits: mx.array) -> Chosen:
         try:
-            return [next_token(chunk.request, logits)] if chunk.num_logits else []
+            return [next_token(chunk.request, logits)]
         except Exception as error:
             return error
 
@@ -72,15 +77,21 @@ def next_token(request: Request, logits: mx.array) -> int:
         FloatingPointError: of `check_finite`.
     """
     check_finite(logits)
-    return int(request.sampler(logits, mx.array([request.tokens]))[0])
+    if request.params.changes_logits:
+        token = int(request.sampler(mx.array(biased(rows_of(logits), [request])), mx.array([request.tokens]))[0])
+    else:
+        token = int(request.sampler(logits, mx.array([request.tokens]))[0])
+    if request.params.num_logprobs is not None:
+        note_logprobs(rows_of(logits), [request], [token])
+    return token
 
 
-def batch_logits(model: CausalLM, batch: Batch, cache: RequestCache) -> list[mx.array]:
+def batch_logits(model: CausalLM, batch: Batch, cache: RequestCache) -> mx.array:
     """Run the model once on all tokens of a batch. Return the logits after those of its rows that need them.
 
-    `cache.step` makes the cache that the model gets: each token is a row of its own, in the order of the chunks.
-    Shapes: model.hidden gets T x 1, and model.logits N x 1 x E, where N is the sum of all num_logits -> of each chunk,
-    num_logits x V: after its last tokens.
+    `cache.step` makes the cache that the model gets: each token is a row of its own, in the order of the chunks. The
+    last num_logits rows of each chunk need logits.
+    Shapes: model.hidden gets T x 1, and model.logits N x 1 x E, where N is the sum of all num_logits -> N x V.
 
     Task: w3d1.4
     """
@@ -88,9 +99,7 @@ def batch_logits(model: CausalLM, batch: Batch, cache: RequestCache) -> list[mx.
     hidden = model.hidden(mx.array(tokens)[:, None], cache.step(batch.chunks))  # T, 1, E
     ends = accumulate(len(chunk.tokens) for chunk in batch.chunks)
     rows = [row for chunk, end in zip(batch.chunks, ends, strict=True) for row in range(end - chunk.num_logits, end)]
-    logits = model.logits(hidden[mx.array(rows, mx.int32)])[:, 0]  # N, V
-    ends = accumulate(chunk.num_logits for chunk in batch.chunks)
-    return [logits[end - chunk.num_logits : end] for chunk, end in zip(batch.chunks, ends, strict=True)]
+    return model.logits(hidden[mx.array(rows, mx.int32)])[:, 0]
 
 
 class Engine:
@@ -150,7 +159,7 @@ class Engine:
         whose own sampling fails is over, with that error; all others go on.
         """
         batch = self.plan()
-        logits = batch_logits(self.model, batch, self.scheduler.cache) if batch.chunks else []
+        logits = batch_logits(self.model, batch, self.scheduler.cache) if batch.chunks else mx.zeros((0, 0))
         mx.eval(logits)
         touched = self.settle(batch, logits)
         for observer in self._observers:
@@ -163,7 +172,7 @@ class Engine:
         """What the next step computes. The cache has room for it, and counts nothing of it as computed."""
         return self.decoding.draft(self, self.scheduler.schedule())
 
-    def settle(self, batch: Batch, logits: Sequence[mx.array]) -> list[Request]:
+    def settle(self, batch: Batch, logits: mx.array) -> list[Request]:
         """Commit a step: give each request that has logits its next tokens, and count what is computed of each request.
 
         `decoding.choose` gives one result for each chunk. `Request.add` takes its tokens one after the other, with the
@@ -173,7 +182,7 @@ class Engine:
         After that, `cache.commit` learns how many tokens of the request are computed: all up to chunk.end, but never
         the newest. A request that is over leaves by `leave`. Returns the requests that have logits, in the order of the
         batch.
-        Shapes: logits: for each chunk, num_logits x V.
+        Shapes: logits: N x V, num_logits rows for each chunk.
 
         Task: w3d1.4
         """

@@ -204,8 +204,9 @@ class PagedKVCache:
         stored.num_computed_tokens = num_computed_tokens
         self.prefixes.keep(stored)
         needed = self.pool.pages_for(len(stored.tokens))
-        self.pool.release(stored.pages[needed:])
-        del stored.pages[needed:]
+        if len(stored.pages) > needed:
+            self.pool.release(stored.pages[needed:])
+            del stored.pages[needed:]
 
     def close(self, stored: Stored) -> None:
         """Give back all pages of a request, which has none, and no computed tokens, afterwards.

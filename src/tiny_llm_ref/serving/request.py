@@ -12,7 +12,17 @@ from ..generate import Decoder, Sampler, StopStrings, StreamingDetokenizer
 from ..kernels.argmax import argmax
 from ..sampler import make_sampler
 
-__all__ = ["Draft", "FinishReason", "Probabilities", "Request", "SamplingParams", "Status", "TextStream"]
+__all__ = [
+    "Draft",
+    "FinishReason",
+    "Logprob",
+    "Logprobs",
+    "Probabilities",
+    "Request",
+    "SamplingParams",
+    "Status",
+    "TextStream",
+]
 
 FinishReason: TypeAlias = Literal["stop", "length", "abort", "error"]
 Probabilities: TypeAlias = NDArray[np.float32]  # N x V, each row sums to 1
@@ -33,6 +43,9 @@ class SamplingParams:
     max_tokens: of the output, at least one. temperature to seed: as in `make_sampler`, which checks them.
     stop: strings before which the text is cut. stop_token_ids: tokens that end the output, as those of the model do.
     ignore_eos: the model's own ends do not count.
+    logit_bias: tokens, and what is added to the logit of each. presence_penalty: what is taken off the logit of each token that the
+    output has; frequency_penalty: the same, as many times as the output has it. num_logprobs: how many of the likeliest
+    tokens are told of each place; None: not even the chosen one.
 
     Raises:
         ValueError: max_tokens is less than 1; `stop` is one string, or has an empty one.
@@ -48,6 +61,10 @@ class SamplingParams:
     stop: Sequence[str] = ()
     stop_token_ids: Collection[int] = ()
     ignore_eos: bool = False
+    logit_bias: Sequence[tuple[int, float]] = ()
+    presence_penalty: float = 0.0
+    frequency_penalty: float = 0.0
+    num_logprobs: int | None = None
 
     def __post_init__(self) -> None:
         if self.max_tokens < 1:
@@ -58,6 +75,11 @@ class SamplingParams:
     def is_greedy(self) -> bool:
         """Whether the likeliest token is taken, whatever came before."""
         return self.temperature == 0 and self.repetition_penalty == 1
+
+    @property
+    def changes_logits(self) -> bool:
+        """Whether it asks for a bias or a penalty that its sampler knows nothing of."""
+        return bool(self.logit_bias or self.presence_penalty or self.frequency_penalty)
 
     def sampler(self) -> Sampler:
         """A sampler with a random state of its own. Raises ValueError where a number is out of its range."""
@@ -92,6 +114,22 @@ class TextStream:
 
 
 @dataclass(frozen=True)
+class Logprob:
+    """A token, and the logarithm of the probability that the model gave it."""
+
+    token: int
+    logprob: float
+
+
+@dataclass(frozen=True)
+class Logprobs:
+    """A token that was chosen, and the likeliest at its place, the likeliest first."""
+
+    chosen: Logprob
+    top: Sequence[Logprob]
+
+
+@dataclass(frozen=True)
 class Draft:
     """Tokens that may come next. probabilities: the row that each was drawn from, k x V; None: they were not drawn."""
 
@@ -109,6 +147,7 @@ class Request:
     pages: the cache's pages that hold its keys and values, in the order of its positions. A slot is one long page.
     num_computed_tokens: how many of its tokens have keys and values there. `Engine.settle` alone moves it forward.
         Pages beyond it are reserved: the next step writes into them.
+    logprobs: of each token of the output, if `params.num_logprobs` asks for them.
     draft: tokens guessed for the step at hand, None without (day 6). num_drafted, num_accepted: how many tokens were
         guessed so far, and how many of them were right.
     random: a generator of its own, for whoever draws tokens for it.
@@ -133,6 +172,7 @@ class Request:
         self.sampler = self.params.sampler()
         self.random = np.random.default_rng(self.params.seed)
         self.output: list[int] = []
+        self.logprobs: list[Logprobs] = []
         self._tokens = list(prompt)
         self.status = Status.WAITING
         self.finish_reason: FinishReason | None = None

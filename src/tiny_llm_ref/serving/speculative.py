@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import accumulate
 
 import mlx.core as mx
 import numpy as np
@@ -85,18 +86,22 @@ class Speculative:
             return chunk
         return replace(chunk, tokens=[*chunk.tokens, *guesses], num_logits=1 + len(guesses))
 
-    def choose(self, chunks: Sequence[Chunk], logits: Sequence[mx.array]) -> list[Chosen]:
+    def choose(self, chunks: Sequence[Chunk], logits: mx.array) -> list[Chosen]:
         """`next_tokens` where there are guesses; for all other chunks together what `plain` chooses."""
+        ends = list(accumulate(chunk.num_logits for chunk in chunks))
         others = [i for i, chunk in enumerate(chunks) if chunk.num_logits <= 1]
-        found: list[Chosen] = [[] for _ in chunks]
-        for i, chosen in zip(others, self.plain.choose([chunks[i] for i in others], [logits[i] for i in others])):
-            found[i] = chosen
-        for i in {*range(len(chunks))} - {*others}:
-            try:
-                found[i] = self.next_tokens(chunks[i], logits[i])
-            except Exception as error:
-                found[i] = error
-        return found
+        rows = mx.array([ends[i] - 1 for i in others if chunks[i].num_logits], mx.int32)
+        plain = dict(zip(others, self.plain.choose([chunks[i] for i in others], logits[rows]), strict=True))
+        return [
+            plain[i] if i in plain else self._choose(chunk, logits[end - chunk.num_logits : end])
+            for i, (chunk, end) in enumerate(zip(chunks, ends, strict=True))
+        ]
+
+    def _choose(self, chunk: Chunk, logits: mx.array) -> Chosen:
+        try:
+            return self.next_tokens(chunk, logits)
+        except Exception as error:
+            return error
 
     def next_tokens(self, chunk: Chunk, logits: mx.array) -> list[int]:
         """`accept` says which tokens come next. The request counts how many were guessed for it, and how many of them
