@@ -143,7 +143,7 @@ class Serving:
     def _decoding(self, longest: int) -> Any:
         """Requests of a step are sampled together once that is written; with guesses, where they are asked for."""
         is_batched = not any(stub.task == SAMPLING for stub in self._open)
-        decoding = self._module("batch_sampler").BatchSampler() if is_batched else self._module("engine").RowByRow()
+        decoding = self._module("batch_sampler").BatchSampler() if is_batched else self._module("decoding").Decoding()
         if self.options.draft is None:
             return decoding
         make = self._module("speculative").Speculative

@@ -19,7 +19,7 @@ from typer.testing import CliRunner
 from tiny_llm_course.commands import app
 from tiny_llm_models import bundled
 from tiny_llm_ref.models import load_model
-from tiny_llm_ref.serving.engine import next_token
+from tiny_llm_ref.serving.decoding import next_token
 from tiny_llm_ref.serving.request import Request, SamplingParams
 
 ADDED = {"single_word": False, "lstrip": False, "rstrip": False, "normalized": False, "special": True}

@@ -9,9 +9,10 @@ from numpy.typing import NDArray
 
 from ..finite import check_finite
 from .batch import Chunk
-from .engine import Chosen, RowByRow
+from .decoding import Chosen, Decoding
 from .logprobs import Logits, biased, note_logprobs, rows_of
-from .request import Request, SamplingParams
+from .request import Request
+from .sampling_params import SamplingParams
 
 __all__ = ["BatchSampler", "Settings", "penalise", "sample_rows"]
 
@@ -146,7 +147,7 @@ def _likeliest(logits: Logits, count: int) -> NDArray[np.intp]:
     return tokens
 
 
-class BatchSampler(RowByRow):
+class BatchSampler(Decoding):
     """A `Decoding` that chooses one token for each request, for all of them at once.
 
     A request draws with one random number a token, from a generator of its own: its tokens do not depend on what else

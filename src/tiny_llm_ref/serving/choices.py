@@ -8,8 +8,9 @@ from ..thinking import Thoughts
 from .async_engine import Update
 from .metrics import Metrics
 from .protocol import GenerationRequest
-from .request import Logprobs, Request, TextStream
+from .request import Request, TextStream
 from .responses import Piece, Usage
+from .sampling_params import Logprobs
 from .thinking_stream import ThinkingStream
 
 __all__ = ["Choice"]

@@ -7,7 +7,8 @@ import numpy as np
 
 from ..finite import check_finite
 from ..sampler import apply_min_p, apply_repetition_penalty, apply_top_k, apply_top_p, greedy
-from .request import Probabilities, SamplingParams
+from .request import Probabilities
+from .sampling_params import SamplingParams
 
 __all__ = ["Probabilities", "draw", "probabilities"]
 

@@ -2,21 +2,18 @@
 
 from collections.abc import Iterator, Sequence
 from itertools import accumulate
-from typing import Protocol, TypeAlias
+from typing import Protocol
 
 import mlx.core as mx
 
-from ..finite import check_finite
 from ..qwen2 import CausalLM
-from .batch import Batch, Chunk
+from .batch import Batch
 from .cache import RequestCache
-from .logprobs import biased, note_logprobs, rows_of
+from .decoding import Decoding
 from .request import Request, Status
 from .scheduler import Scheduler
 
-__all__ = ["Chosen", "Decoding", "Engine", "Observer", "RowByRow", "batch_logits", "next_token"]
-
-Chosen: TypeAlias = list[int] | Exception  # a request's next tokens, or why there are none
+__all__ = ["Engine", "Observer", "batch_logits"]
 
 
 class Observer(Protocol):
@@ -27,63 +24,6 @@ class Observer(Protocol):
 
     def on_abort(self, engine: "Engine", request: Request) -> None:
         """A request was aborted between two steps: nobody wants it any more, or it failed and has an `error`."""
-
-
-class Decoding(Protocol):
-    """How tokens come from logits."""
-
-    def draft(self, engine: "Engine", batch: Batch) -> Batch:
-        """Add guesses to what the scheduler planned (day 6)."""
-
-    def choose(self, chunks: Sequence[Chunk], logits: mx.array) -> list[Chosen]:
-        """For each chunk the next tokens of its request, none without logits; or the exception that keeps them from it.
-
-        Shapes: logits: N x V, num_logits rows for each chunk.
-        """
-
-    def forget(self, request: Request) -> None:
-        """A request is over."""
-
-
-class RowByRow:
-    """Day 1: each request gets one token, chosen by its own sampler. There are no guesses."""
-
-    def draft(self, engine: "Engine", batch: Batch) -> Batch:
-        return batch
-
-    def choose(self, chunks: Sequence[Chunk], logits: mx.array) -> list[Chosen]:
-        ends = accumulate(chunk.num_logits for chunk in chunks)
-        return [
-            self._choose(chunk, logits[end - 1 : end]) if chunk.num_logits else []
-            for chunk, end in zip(chunks, ends, strict=True)
-        ]
-
-    def _choose(self, chunk: Chunk, logits: mx.array) -> Chosen:
-        try:
-            return [next_token(chunk.request, logits)]
-        except Exception as error:
-            return error
-
-    def forget(self, request: Request) -> None:
-        """Nothing is kept."""
-
-
-def next_token(request: Request, logits: mx.array) -> int:
-    """What a request's own sampler chooses.
-
-    Shapes: logits: 1 x V, after all tokens of the request.
-
-    Raises:
-        FloatingPointError: of `check_finite`.
-    """
-    check_finite(logits)
-    if request.params.changes_logits:
-        token = int(request.sampler(mx.array(biased(rows_of(logits), [request])), mx.array([request.tokens]))[0])
-    else:
-        token = int(request.sampler(logits, mx.array([request.tokens]))[0])
-    if request.params.num_logprobs is not None:
-        note_logprobs(rows_of(logits), [request], [token])
-    return token
 
 
 def batch_logits(model: CausalLM, batch: Batch, cache: RequestCache) -> mx.array:
@@ -119,7 +59,7 @@ class Engine:
     ):
         self.model = model
         self.scheduler = scheduler
-        self.decoding: Decoding = RowByRow() if decoding is None else decoding
+        self.decoding = Decoding() if decoding is None else decoding
         self.max_length = min(model.config.max_position_embeddings, scheduler.cache.capacity)
         self._observers, self._is_checked = observers, is_checked
 
@@ -170,7 +110,7 @@ class Engine:
 
     def plan(self) -> Batch:
         """What the next step computes. The cache has room for it, and counts nothing of it as computed."""
-        return self.decoding.draft(self, self.scheduler.schedule())
+        return self.decoding.draft(self.scheduler.schedule(), self.scheduler.cache, self.max_length)
 
     def settle(self, batch: Batch, logits: mx.array) -> list[Request]:
         """Commit a step: give each request that has logits its next tokens, and count what is computed of each request.

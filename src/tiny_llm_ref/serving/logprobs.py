@@ -7,7 +7,8 @@ import mlx.core as mx
 import numpy as np
 from numpy.typing import NDArray
 
-from .request import Logprob, Logprobs, Request
+from .request import Request
+from .sampling_params import Logprob, Logprobs
 
 __all__ = ["Logits", "biased", "note_logprobs", "rows_of"]
 

@@ -4,7 +4,6 @@ from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Protocol
 
 import mlx.core as mx
 import numpy as np
@@ -17,7 +16,7 @@ from .batched_cache import Span, attend_each
 from .cache import StepCache, Stored
 from .page_pool import PagePool
 
-__all__ = ["KernelPagedKVCacheLayer", "NoPrefixes", "PageRows", "PagedKVCache", "PagedKVCacheLayer", "Prefixes"]
+__all__ = ["KernelPagedKVCacheLayer", "PageRows", "PagedKVCache", "PagedKVCacheLayer", "Prefixes"]
 
 
 @dataclass(frozen=True)
@@ -124,33 +123,21 @@ class KernelPagedKVCacheLayer(PagedKVCacheLayer):
         return paged_attention(query.squeeze(2), self.keys, self.values, *rows.arrays, scale)[:, :, None]
 
 
-class Prefixes(Protocol):
-    """What is known of texts that were computed before, for whichever request (day 5)."""
+class Prefixes:
+    """What is known of texts that were computed before, for whichever request. This one knows nothing of any text."""
 
     def open(self, cache: "PagedKVCache", stored: Stored) -> bool:
-        """As `RequestCache.open`: share the pages that are known, and reserve the others."""
+        """As `RequestCache.open`: share the pages that are known, and reserve all others."""
+        return cache.reserve(stored, len(stored.tokens))
 
     def keep(self, stored: Stored) -> None:
-        """Remember the whole pages of what is computed of a request."""
+        """Remember what is computed of a request."""
 
     def evict(self, count: int) -> None:
-        """Give up `count` pages that no request holds, or as many as there are. None where `count` is 0 or less."""
+        """Give up `count` pages that no request holds, or as many as there are."""
 
     def held(self) -> Sequence[int]:
         """The pages that are remembered. Each of them has one holder more."""
-
-
-class NoPrefixes:
-    """Day 3: nothing is known of any text."""
-
-    def open(self, cache: "PagedKVCache", stored: Stored) -> bool:
-        return cache.reserve(stored, len(stored.tokens))
-
-    def keep(self, stored: Stored) -> None: ...
-
-    def evict(self, count: int) -> None: ...
-
-    def held(self) -> Sequence[int]:
         return ()
 
 
@@ -171,7 +158,7 @@ class PagedKVCache:
         make_layer: Callable[[int, int], PagedKVCacheLayer] = PagedKVCacheLayer,
     ):
         self.pool = pool
-        self.prefixes: Prefixes = NoPrefixes() if prefixes is None else prefixes
+        self.prefixes = Prefixes() if prefixes is None else prefixes
         self.capacity = pool.num_pages * pool.page_size
         self.layers = [make_layer(pool.num_pages, pool.page_size) for _ in range(num_layers)]
 

@@ -4,13 +4,13 @@ from collections.abc import Sequence
 
 from .cache import Stored
 from .page_pool import PagePool
-from .paged_cache import PagedKVCache
+from .paged_cache import PagedKVCache, Prefixes
 from .prefix_tree import PrefixTree
 
 __all__ = ["PrefixCache"]
 
 
-class PrefixCache:
+class PrefixCache(Prefixes):
     """The `Prefixes` of a `PagedKVCache`: it finds pages by their tokens, while a request runs and after it is over.
 
     Only what was committed is remembered, and only whole pages are. So no page that several hold is ever written.

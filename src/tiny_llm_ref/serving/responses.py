@@ -7,7 +7,8 @@ from functools import cache
 from itertools import chain
 from typing import Any
 
-from .request import FinishReason, Logprob, Logprobs
+from .request import FinishReason
+from .sampling_params import Logprob, Logprobs
 
 __all__ = ["Answer", "ChatAnswer", "CompletionAnswer", "Piece", "Usage"]
 

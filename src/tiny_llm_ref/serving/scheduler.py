@@ -3,34 +3,28 @@
 import sys
 from collections import deque
 from collections.abc import Iterator, Sequence
-from typing import Protocol
 
 from .batch import Batch, Chunk
 from .cache import RequestCache
 from .request import Request, Status
 
-__all__ = ["Budget", "NoBudget", "NoPreemption", "Preemption", "Room", "Scheduler", "TokenBudget"]
+__all__ = ["Budget", "Preemption", "Room", "Scheduler", "TokenBudget"]
 
 
-class Budget(Protocol):
-    """How many tokens a step may compute. num_tokens: of all requests together."""
+class Budget:
+    """What a step may compute. This one sets no limit: all pending tokens of all that run, whole prompts too.
 
-    num_tokens: int
-
-    def order(self, running: Sequence[Request]) -> list[Request]:
-        """The running requests, a new list: those come first that get their tokens first."""
-
-
-class NoBudget:
-    """Day 1: a step computes all pending tokens of all that run, whole prompts too."""
+    num_tokens: how many tokens a step may have, of all requests together.
+    """
 
     num_tokens = sys.maxsize
 
     def order(self, running: Sequence[Request]) -> list[Request]:
+        """The running requests in the order in which they get their tokens. A new list."""
         return list(running)
 
 
-class TokenBudget:
+class TokenBudget(Budget):
     """A long prompt is computed in chunks: in each step, as much of it as the other requests leave of the budget.
 
     num_tokens: how many tokens a step may have, of all requests together.
@@ -51,26 +45,21 @@ class TokenBudget:
         return sorted(running, key=lambda request: request.num_pending > 1)
 
 
-class Room(Protocol):
-    """What happens where a running request finds no room in the cache."""
+class Room:
+    """What happens where a running request finds no room. This one is for a cache in which each finds room, as slots
+    are."""
 
     def make(self, scheduler: "Scheduler", request: Request, count: int, batch: Batch) -> bool:
         """Reserve room for `count` more tokens of a running request. False: it has no chunk in this step.
 
         batch: what was planned of this step so far.
         """
-
-
-class NoPreemption:
-    """Day 1, for a cache in which every running request finds room for all its tokens, as slots are."""
-
-    def make(self, scheduler: "Scheduler", request: Request, count: int, batch: Batch) -> bool:
         if not scheduler.cache.reserve(request, count):
             raise RuntimeError(f"no room for {count} more tokens of {request.id!r}, and nobody may be preempted")
         return True
 
 
-class Preemption:
+class Preemption(Room):
     """Where there is no room, the newest running request gives way: it loses its pages, and waits for room again.
 
     Source: Kwon et al. 2023, "Efficient Memory Management for Large Language Model Serving with PagedAttention",
@@ -128,8 +117,8 @@ class Scheduler:
     ):
         self.cache = cache
         self.max_running = max_running
-        self.budget: Budget = NoBudget() if budget is None else budget
-        self.room: Room = NoPreemption() if room is None else room
+        self.budget = Budget() if budget is None else budget
+        self.room = Room() if room is None else room
         _check_max_running(max_running, self.budget)
         self.waiting: deque[Request] = deque()
         self.running: list[Request] = []

@@ -9,9 +9,9 @@ import numpy as np
 
 from .batch import Batch, Chunk
 from .cache import RequestCache
+from .decoding import Chosen, Decoding
 from .distributions import Probabilities, draw, probabilities
 from .drafters import Draft, Drafter
-from .engine import Chosen, Decoding, Engine, RowByRow
 from .request import Request
 
 __all__ = ["Speculative", "accept"]
@@ -42,7 +42,7 @@ def accept(target: Probabilities, draft: Draft, random: np.random.Generator) -> 
     return [*draft.tokens, draw(target[-1], random)]
 
 
-class Speculative:
+class Speculative(Decoding):
     """A `Decoding` that adds guesses to what a step computes, and gets several tokens from a step where they are right.
 
     Guesses come on top of what a scheduler's budget allows, and so does what the drafter computes.
@@ -53,15 +53,14 @@ class Speculative:
     def __init__(self, drafter: Drafter, num_drafts: int = 4, plain: Decoding | None = None):
         _check_num_drafts(num_drafts)
         self.drafter, self.num_drafts = drafter, num_drafts
-        self.plain = RowByRow() if plain is None else plain
+        self.plain = Decoding() if plain is None else plain
 
-    def draft(self, engine: Engine, batch: Batch) -> Batch:
+    def draft(self, batch: Batch, cache: RequestCache, max_length: int) -> Batch:
         """Let the drafter guess for all chunks that have logits, at once, and put the guesses after them."""
         requests = [chunk.request for chunk in batch.chunks if chunk.num_logits]
-        wanted = [(request, self.wanted(request, engine.max_length)) for request in requests]
+        wanted = [(request, self.wanted(request, max_length)) for request in requests]
         for request, draft in zip(requests, self.drafter.propose(wanted), strict=True):
             request.draft = draft
-        cache = engine.scheduler.cache
         chunks = [self.with_draft(chunk, cache) if chunk.num_logits else chunk for chunk in batch.chunks]
         return Batch(chunks, batch.preempted)
 
