@@ -223,11 +223,11 @@ class Serving:
 
     def _scheduler(self, cache: Any) -> Any:
         options, module = self.options, self._module("scheduler")
-        room = None if self.kind.name == "slots" else module.Preemption()
+        preemption = None if self.kind.name == "slots" else module.Preemption()
         if stub := missing(self._open, (BUDGET,)):
             say(self._words("serving_whole_prompts", task=stub.task))
-            return module.Scheduler(cache, options.max_running, room=room)
-        return module.Scheduler(cache, options.max_running, module.TokenBudget(options.token_budget), room)
+            return module.Scheduler(cache, options.max_running, preemption=preemption)
+        return module.Scheduler(cache, options.max_running, module.TokenBudget(options.token_budget), preemption)
 
 
 def kinds_of(package: str) -> list[Kind]:

@@ -8,7 +8,7 @@ from .batch import Batch, Chunk
 from .cache import RequestCache
 from .request import Request, Status
 
-__all__ = ["Budget", "Preemption", "Room", "Scheduler", "TokenBudget"]
+__all__ = ["Budget", "NoPreemption", "Preemption", "Scheduler", "TokenBudget"]
 
 
 class Budget:
@@ -45,11 +45,10 @@ class TokenBudget(Budget):
         return sorted(running, key=lambda request: request.num_pending > 1)
 
 
-class Room:
-    """What happens where a running request finds no room. This one is for a cache in which each finds room, as slots
-    are."""
+class NoPreemption:
+    """For a cache in which every running request finds room for its next tokens, as slots are."""
 
-    def make(self, scheduler: "Scheduler", request: Request, count: int, batch: Batch) -> bool:
+    def make_room(self, scheduler: "Scheduler", request: Request, count: int, batch: Batch) -> bool:
         """Reserve room for `count` more tokens of a running request. False: it has no chunk in this step.
 
         batch: what was planned of this step so far.
@@ -59,14 +58,14 @@ class Room:
         return True
 
 
-class Preemption(Room):
+class Preemption(NoPreemption):
     """Where there is no room, the newest running request gives way: it loses its pages, and waits for room again.
 
     Source: Kwon et al. 2023, "Efficient Memory Management for Large Language Model Serving with PagedAttention",
     section 4.5, arXiv:2309.06180.
     """
 
-    def make(self, scheduler: "Scheduler", request: Request, count: int, batch: Batch) -> bool:
+    def make_room(self, scheduler: "Scheduler", request: Request, count: int, batch: Batch) -> bool:
         """Reserve room for `count` more tokens of a request; while there is none, preempt the newest running request.
 
         That may be the request itself, which then has no chunk in this step: False. False, too, for a request that
@@ -100,8 +99,8 @@ class Scheduler:
     """Requests wait in the order in which they came, and run as soon as there is room. A step serves all that run.
 
     waiting, running: the requests, the oldest first. max_running: how many may run at the same time.
-    budget: how many tokens a step may have, and who gets them first (day 2). room: what happens where a running request
-    finds no room (day 3).
+    budget: how many tokens a step may have, and who gets them first (day 2). preemption: what happens where a running
+    request finds no room (day 3).
 
     Raises:
         ValueError: max_running is less than 1, or more than the budget has tokens: then a request that generates would
@@ -113,12 +112,12 @@ class Scheduler:
         cache: RequestCache,
         max_running: int = 16,
         budget: Budget | None = None,
-        room: Room | None = None,
+        preemption: NoPreemption | None = None,
     ):
         self.cache = cache
         self.max_running = max_running
         self.budget = Budget() if budget is None else budget
-        self.room = Room() if room is None else room
+        self.preemption = NoPreemption() if preemption is None else preemption
         _check_max_running(max_running, self.budget)
         self.waiting: deque[Request] = deque()
         self.running: list[Request] = []
@@ -163,8 +162,8 @@ class Scheduler:
         """Plan the next step, and reserve room for it.
 
         First a chunk for each running request, in the order that `budget.order` gives, of as many pending tokens as
-        `left` allows. A request without a token in this step needs no room; of all others `room.make` says whether
-        there is room for the chunk, and without room there is none. Then waiting requests `begin`, each with a chunk,
+        `left` allows. `preemption.make_room` reserves room for the chunk; without room there is no chunk. A request that
+        gets no token in this step needs no room. Then waiting requests `begin`, each with a chunk,
         while something is left of the budget. None begins in a step that preempted a request.
 
         `take` makes a chunk. An empty batch: there is nothing to do.
@@ -174,7 +173,7 @@ class Scheduler:
         batch = Batch()
         for request in self.budget.order(self.running):
             count = min(request.num_pending, self.left(batch))
-            if count and self.room.make(self, request, count, batch):
+            if count and self.preemption.make_room(self, request, count, batch):
                 batch.add(self.take(request, count))
         while not batch.preempted and self.left(batch) and (begun := self.begin()):
             batch.add(self.take(begun, min(begun.num_pending, self.left(batch))))
