@@ -1,5 +1,6 @@
 """Week 3 Day 1: continuous batching."""
 
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import NamedTuple
 
@@ -475,13 +476,14 @@ def test_task_2_a_model(impl, tmp_path, model_type):
     cache = impl.serving.batched_cache.BatchedKVCache(len(model.layers), num_slots=3, capacity=16)
     requests = {id: new_request(impl, id, text) for id, text in texts.items()}
     for id in "cab":
-        cache.open(id, texts[id])
+        assert cache.open(requests[id]), "there is a slot for each"
     for step in ({"c": 5}, {"c": 1, "a": 7}, {"b": 9, "c": 1, "a": 1}, {"a": 1, "b": 3, "c": 7}):
         chunks = []
         for id, count in step.items():
-            start = cache.length(id)
-            cache.extend(id, texts[id][start : start + count])
-            chunks.append(impl.serving.batch.Chunk(requests[id], texts[id][start : start + count], start, scored=0))
+            request, start = requests[id], requests[id].num_computed_tokens
+            tokens = texts[id][start : start + count]
+            chunks.append(impl.serving.batch.Chunk(request, tokens, start, num_logits=0, pages=request.pages))
+            cache.commit(request, start + count)
         tokens = mx.array([token for chunk in chunks for token in chunk.tokens])
         got = model(tokens[:, None], cache.step(chunks))[:, 0]  # T, V
         expected = [alone[chunk.request.id][chunk.start : chunk.end] for chunk in chunks]
@@ -494,41 +496,42 @@ def test_task_2_a_model(impl, tmp_path, model_type):
 class Room:
     """A `RequestCache` that only counts: so many positions for all requests together.
 
-    shared: of a request, how many of its positions are there already when it is opened, as after a prefix cache.
+    shared: of a request, how many of its positions are known when it is opened, as after a prefix cache.
     """
 
     def __init__(self, size=1000, shared=()):
         self.capacity = size
         self.shared = dict(shared)
-        self.lengths, self.promised = {}, {}
-        self.asked, self.opened, self.extended = [], [], []
+        self.held = {}  # of each request, for how many positions there is room
+        self.asked, self.opened, self.reserved = [], [], []
 
-    def length(self, id):
-        return self.lengths[id]
+    def open(self, stored):
+        self.asked.append(list(stored.tokens))
+        if sum(self.held.values()) + len(stored.tokens) > self.capacity:
+            return False
+        self.opened.append((stored.id, list(stored.tokens)))
+        self.held[stored.id], stored.num_computed_tokens = len(stored.tokens), self.shared.get(stored.id, 0)
+        return True
 
-    def can_open(self, tokens):
-        self.asked.append(list(tokens))
-        return sum(self.promised.values()) + len(tokens) <= self.capacity
+    def reserve(self, stored, count):
+        self.reserved.append((stored.id, count))
+        self.held[stored.id] = max(self.held[stored.id], stored.num_computed_tokens + count)
+        return True
 
-    def open(self, id, tokens):
-        self.opened.append((id, list(tokens)))
-        self.lengths[id], self.promised[id] = self.shared.get(id, 0), len(tokens)
+    def commit(self, stored, num_computed_tokens):
+        stored.num_computed_tokens = num_computed_tokens
 
-    def extend(self, id, tokens):
-        self.extended.append((id, list(tokens)))
-        self.lengths[id] += len(tokens)
-        self.promised[id] = max(self.promised[id], self.lengths[id])
+    def close(self, stored):
+        del self.held[stored.id]
+        stored.num_computed_tokens = 0
 
-    def close(self, id):
-        del self.lengths[id], self.promised[id]
-
-    def check_integrity(self, lengths):
-        assert self.lengths == dict(lengths), "the cache holds the requests that run, and no others"
+    def check_integrity(self, held):
+        assert set(self.held) == {stored.id for stored in held}, "the cache holds the requests that run, and no others"
 
 
-def new_scheduler(impl, cache, *lengths, max_running=16):
+def new_scheduler(impl, cache, *lengths, max_running=16, **options):
     """A scheduler, and requests that wait: named "a", "b" and so on, with prompts of these lengths."""
-    scheduler = impl.serving.scheduler.Scheduler(cache, max_running)
+    scheduler = impl.serving.scheduler.Scheduler(cache, max_running, **options)
     requests = [new_request(impl, id, prompt_of(id, length)) for id, length in zip("abcdefgh", lengths, strict=False)]
     for request in requests:
         scheduler.add(request)
@@ -555,12 +558,14 @@ def queues(scheduler):
 
 
 def described(batch):
-    """Of each chunk: whose it is, where it starts, its tokens, and how many are scored."""
-    return [(chunk.request.id, chunk.start, list(chunk.tokens), chunk.scored) for chunk in batch.chunks]
+    """Of each chunk: whose it is, where it starts, its tokens, and how many of them have logits."""
+    return [(chunk.request.id, chunk.start, list(chunk.tokens), chunk.num_logits) for chunk in batch.chunks]
 
 
 def generate_token(*requests, token=99):
+    """A step is over, after which each of these has one token more."""
     for request in requests:
+        request.num_computed_tokens = len(list(request.tokens))
         request.add(token, (), 1000)
 
 
@@ -586,7 +591,7 @@ def test_task_3_begin(impl):
         scheduler.check_integrity()
     assert scheduler.begin() is None, "nobody waits"
     assert queues(scheduler) == ("ab", "")
-    assert cache.extended == [], "`begin` makes no chunk"
+    assert cache.reserved == [], "`open` has reserved all room that is needed"
 
 
 @task_3
@@ -626,7 +631,7 @@ def test_task_3_room_for_output_too(impl):
     generate_token(request, request)
     tokens = [*prompt_of("a", 3), 99, 99]
     assert scheduler.begin() is request
-    assert cache.asked[-1] == tokens, "`can_open` is asked for all tokens"
+    assert cache.asked[-1] == tokens, "`open` is asked for room for all tokens"
     assert cache.opened == [("a", tokens)]
     assert described(scheduler.schedule()) == [("a", 0, tokens, 1)]
 
@@ -643,7 +648,8 @@ def test_task_3_all_in_one_step(impl):
     assert described(scheduler.schedule()) == [("a", 3, [99], 1), ("b", 2, [99], 1), ("c", 0, [7, 8, 9, 10], 1)]
     generate_token(a, b, c, token=98)
     assert described(scheduler.schedule()) == [("a", 4, [98], 1), ("b", 3, [98], 1), ("c", 4, [98], 1)]
-    assert cache.lengths == {"a": 5, "b": 4, "c": 5}, "`take` makes the cache count each chunk, once"
+    assert cache.held == {"a": 5, "b": 4, "c": 5}, "room is reserved for each chunk"
+    assert [request.num_computed_tokens for request in (a, b, c)] == [4, 3, 4], "planning computes nothing"
     scheduler.check_integrity()
 
 
@@ -667,6 +673,77 @@ def test_task_3_what_the_cache_has_already(impl):
     """Of a request whose first tokens were found in the cache, only the others are computed."""
     scheduler, _ = new_scheduler(impl, Room(shared={"a": 2, "b": 3}), 5, 4)
     assert described(scheduler.schedule()) == [("a", 2, [2, 3, 4], 1), ("b", 3, [103], 1)]
+
+
+class Backwards:
+    """A budget that gives the newest their tokens first."""
+
+    def __init__(self, num_tokens):
+        self.num_tokens = num_tokens
+
+    def order(self, running):
+        return list(reversed(running))
+
+
+class Refusing:
+    """In place of preemption: no room for some requests. Notes who asked for how much, and what was planned by then."""
+
+    def __init__(self, refused=(), preempts=False):
+        self.refused, self.preempts, self.asked = refused, preempts, []
+
+    def make_room(self, scheduler, request, count, batch):
+        self.asked.append((request.id, count, [chunk.request.id for chunk in batch.chunks]))
+        if request.id in self.refused and self.preempts:
+            batch.preempted.append(request.id)
+        return request.id not in self.refused
+
+
+@task_3
+def test_task_3_a_budget(impl):
+    """Tomorrow's: `order` says who comes first, and all chunks together have num_tokens tokens at most."""
+    scheduler, (a, b, _, _) = new_scheduler(impl, Room(), 2, 1, 3, 4, max_running=4, budget=Backwards(5))
+    chunks = [("a", 0, [0, 1], 1), ("b", 0, [100], 1), ("c", 0, [200, 201], 0)]
+    assert described(scheduler.schedule()) == chunks, "who waits begins in the order of the queue"
+    assert queues(scheduler) == ("abc", "d"), "nothing is left of the budget for d, so it does not begin"
+    generate_token(a, b)
+    scheduler.running[2].num_computed_tokens = 2
+    chunks = [("c", 2, [202], 1), ("b", 1, [99], 1), ("a", 2, [99], 1), ("d", 0, [300, 301], 0)]
+    assert described(scheduler.schedule()) == chunks
+
+
+@task_3
+def test_task_3_whoever_gets_no_token_needs_no_room(impl):
+    """It has no chunk, goes on running, and nobody is asked for room for it, even where there is none at all."""
+    room = Refusing()
+    scheduler, _ = new_scheduler(impl, Room(), 5, 4, 3, max_running=3, budget=Backwards(3), preemption=room)
+    for _ in "abc":
+        scheduler.begin()
+    assert described(scheduler.schedule()) == [("c", 0, [200, 201, 202], 1)]
+    assert room.asked == [("c", 3, [])], "who asked for room, for how many tokens, after whose chunks"
+    assert queues(scheduler) == ("abc", "")
+
+
+@task_3
+def test_task_3_no_room_no_chunk(impl):
+    """A running request without room: the others have their chunks, and what it leaves of the budget is theirs."""
+    room = Refusing(refused="b")
+    scheduler, requests = new_scheduler(impl, Room(), 2, 4, 3, 1, budget=Backwards(20), preemption=room)
+    for _ in "abc":
+        scheduler.begin()
+    chunks = [("c", 0, [200, 201, 202], 1), ("a", 0, [0, 1], 1), ("d", 0, [300], 1)]
+    assert described(scheduler.schedule()) == chunks, "d begins: nobody was preempted"
+    assert room.asked == [("c", 3, []), ("b", 4, ["c"]), ("a", 2, ["c"])]
+    assert requests[1].status.value == "running"
+
+
+@task_3
+def test_task_3_nobody_begins_in_a_step_that_preempts(impl):
+    """It would take the room that was made, and might be the one that has just made it."""
+    scheduler, _ = new_scheduler(impl, Room(), 2, 4, 3, preemption=Refusing(refused="b", preempts=True))
+    for _ in "ab":
+        scheduler.begin()
+    assert described(scheduler.schedule()) == [("a", 0, [0, 1], 1)]
+    assert queues(scheduler).waiting == "c"
 
 
 @task_3
@@ -698,10 +775,10 @@ def test_task_3_any_order(impl, seed):
         assert running + waiting == order, "the oldest run, in the order in which they came; the others wait"
         assert [id for id, *_ in chunks] == running, "each that runs has one chunk, the oldest first"
         assert len(running) <= max_running
-        fits = waiting and sum(cache.promised.values()) + len(tokens[waiting[0]]) <= cache.capacity
+        fits = waiting and sum(cache.held.values()) + len(tokens[waiting[0]]) <= cache.capacity
         assert not fits or len(running) == max_running, "the oldest could have begun in this step"
-        for id, start, new, scored in chunks:
-            assert (start, new, scored) == (computed[id], tokens[id][start:], 1), "all that is not in the cache yet"
+        for id, start, new, num_logits in chunks:
+            assert (start, new, num_logits) == (computed[id], tokens[id][start:], 1), "all that is pending"
             computed[id] += len(new)
         for request in list(scheduler.running):
             generate_token(request, token=step)
@@ -717,11 +794,11 @@ VOCAB = 23
 
 
 class Counting:
-    """A model that keeps what it was called with. After a token it scores entry v by the token times v."""
+    """A model that keeps what it was called with. After a token, the logit of entry v is the token times v."""
 
     def __init__(self):
         self.config = SimpleNamespace(vocab_size=VOCAB, max_position_embeddings=64, eos_token_ids=(2,))
-        self.tokens, self.caches, self.scored = [], [], []
+        self.tokens, self.caches, self.rows = [], [], []
 
     def hidden(self, tokens, cache):
         self.tokens.append(np.array(tokens).tolist())
@@ -729,7 +806,7 @@ class Counting:
         return mx.stack([tokens, tokens], axis=-1).astype(mx.float32)  # T, 1, E
 
     def logits(self, hidden):
-        self.scored.append(hidden.shape)
+        self.rows.append(hidden.shape)
         return hidden[..., :1] * mx.arange(VOCAB)
 
 
@@ -746,20 +823,20 @@ class StepOnly:
 
 
 def batch_of(impl, *chunks):
-    """Chunks of requests "a", "b" and so on: their tokens, and how many are scored."""
+    """Chunks of requests "a", "b" and so on: their tokens, and how many of them need logits."""
     batch = impl.serving.batch
     made = [
-        batch.Chunk(new_request(impl, id), tokens, start=5, scored=scored)
-        for id, (tokens, scored) in zip("abcdefgh", chunks, strict=False)
+        batch.Chunk(new_request(impl, id), tokens, start=5, num_logits=num_logits)
+        for id, (tokens, num_logits) in zip("abcdefgh", chunks, strict=False)
     ]
     return batch.Batch(made)
 
 
 @task_4
 def test_task_4_logits_of_one_request(impl):
-    """One row of scores, after its last token."""
+    """One row, after its last token."""
     model = Counting()
-    (got,) = impl.serving.engine.batch_logits(model, batch_of(impl, ([3, 4, 5], 1)), StepOnly())
+    got = impl.serving.engine.batch_logits(model, batch_of(impl, ([3, 4, 5], 1)), StepOnly())
     assert_close(got, 5 * np.arange(VOCAB)[None])
 
 
@@ -773,28 +850,26 @@ def test_task_4_logits_of_one_request(impl):
         [([3, 4, 5, 6], 3), ([7], 1), ([8, 9], 0), ([1, 2], 2)],
         [([3, 4], 0), ([5], 0), ([6, 7, 8], 1)],
     ],
-    ids=["decode", "prompts and tokens", "parts of prompts", "several scored", "the last only"],
+    ids=["decode", "prompts and tokens", "parts of prompts", "several rows", "the last only"],
 )
 def test_task_4_logits_of_a_batch(impl, chunks):
-    """The model runs once, on T rows of one token; only the rows that are asked for are scored, all at once."""
+    """The model runs once, on T rows of one token; logits are computed for the rows that need them, all at once."""
     model, cache = Counting(), StepOnly()
     got = impl.serving.engine.batch_logits(model, batch_of(impl, *chunks), cache)
     tokens = [token for chunk, _ in chunks for token in chunk]
     assert model.tokens == [[[token] for token in tokens]], "model.hidden: one call, each token a row: T x 1"
     assert cache.chunks == [[(id, 5, chunk) for id, (chunk, _) in zip("abcd", chunks, strict=False)]]
     assert model.caches[0] is cache.given, "the model gets the cache that `step` made"
-    assert len(got) == len(chunks), "an array for each chunk"
-    for array, (chunk, scored) in zip(got, chunks, strict=True):
-        expected = np.array(chunk[len(chunk) - scored :]).reshape(-1, 1) * np.arange(VOCAB)
-        assert_close(array, expected)
-    assert model.scored == [(sum(scored for _, scored in chunks), 1, 2)], "model.logits: one call, N x 1 x E"
+    last = [token for chunk, count in chunks for token in chunk[len(chunk) - count :]]
+    assert_close(got, np.array(last).reshape(-1, 1) * np.arange(VOCAB))
+    assert model.rows == [(len(last), 1, 2)], "model.logits: one call, N x 1 x E"
 
 
 @task_4
-def test_task_4_nothing_to_score(impl):
-    """Parts of prompts only: of each chunk no row."""
+def test_task_4_no_logits(impl):
+    """Parts of prompts only: no row needs any."""
     got = impl.serving.engine.batch_logits(Counting(), batch_of(impl, ([3, 4], 0), ([5], 0)), StepOnly())
-    assert [array.shape for array in got] == [(0, VOCAB)] * 2
+    assert got.shape == (0, VOCAB)
 
 
 def serving(impl, *lengths, model=None, **params):
@@ -811,53 +886,105 @@ def serving(impl, *lengths, model=None, **params):
     return engine, requests
 
 
-def scores(*tokens):
-    """For each chunk the scores with which this token is the likeliest; for None none, since nothing is scored."""
-    rows = [np.zeros((0, VOCAB)) if token is None else 3 * np.eye(VOCAB)[[token]] for token in tokens]
-    return [mx.array(row.astype(np.float32)) for row in rows]
+def logits_for(*tokens):
+    """Rows in which these tokens are the likeliest."""
+    return mx.array(3 * np.eye(VOCAB, dtype=np.float32)[list(tokens)])
 
 
-def scored_only(impl, batch, which):
-    """The batch, with the chunks of some requests scored, and the others not."""
+def parts(impl, batch, which):
+    """The batch, in which the chunks of these requests are parts of their prompts: the last token is left out, and
+    there are no logits."""
     serving = impl.serving.batch
     return serving.Batch(
         [
-            serving.Chunk(chunk.request, chunk.tokens, chunk.start, int(chunk.request.id in which))
+            replace(chunk, tokens=chunk.tokens[:-1], num_logits=0) if chunk.request.id in which else chunk
             for chunk in batch.chunks
         ]
     )
+
+
+class Told:
+    """A `Decoding` that says what it was told: tokens or an exception for each request."""
+
+    def __init__(self, given):
+        self.given, self.forgotten = given, []
+
+    def draft(self, batch, cache, max_length):
+        return batch
+
+    def choose(self, chunks, logits):
+        return [self.given[chunk.request.id] if chunk.num_logits else [] for chunk in chunks]
+
+    def forget(self, request):
+        self.forgotten.append(request.id)
+
+
+def with_guesses(impl, batch, **counts):
+    """The batch with so many guesses after each request's chunk."""
+    chunks = [
+        replace(chunk, tokens=[*chunk.tokens, *[7] * counts[chunk.request.id]], num_logits=1 + counts[chunk.request.id])
+        for chunk in batch.chunks
+    ]
+    return impl.serving.batch.Batch(chunks)
 
 
 @task_4
 def test_task_4_settle(impl):
     """Each gets its token."""
     engine, requests = serving(impl, 3, 2)
-    touched = engine.settle(engine.plan(), scores(7, 9))
+    touched = engine.settle(engine.plan(), logits_for(7, 9))
     assert ids(touched) == "ab"
     assert [list(request.output) for request in requests] == [[7], [9]]
     assert [request.finish_reason for request in requests] == [None, None]
 
 
 @task_4
-def test_task_4_settle_only_who_was_scored(impl):
-    """A request that has more of its prompt to come gets no token, and is not returned."""
-    engine, requests = serving(impl, 3, 2, 1)
-    touched = engine.settle(scored_only(impl, engine.plan(), "ac"), scores(7, None, 9))
+def test_task_4_a_part_of_a_prompt(impl):
+    """A request that has more of its prompt to come gets no token, and is not returned. But its part is computed."""
+    engine, requests = serving(impl, 3, 5, 1)
+    touched = engine.settle(parts(impl, engine.plan(), "b"), logits_for(7, 9))
     assert ids(touched) == "ac"
     assert [list(request.output) for request in requests] == [[7], [], [9]]
     assert queues(engine.scheduler) == ("abc", "")
+    assert [request.num_computed_tokens for request in requests] == [3, 4, 1]
+    engine.check_integrity()
+
+
+@task_4
+def test_task_4_what_is_computed(impl):
+    """`plan` reserves, and only `settle` commits: all tokens of the chunk, never the one that has just come."""
+    engine, requests = serving(impl, 3, 2, max_tokens=9)
+    for step in range(4):
+        batch = engine.plan()
+        assert [request.num_pending for request in requests] == ([3, 2] if step == 0 else [1, 1])
+        engine.settle(batch, logits_for(7, 9))
+        assert [request.num_computed_tokens for request in requests] == [3 + step, 2 + step]
+        engine.check_integrity()
+
+
+@task_4
+def test_task_4_a_plan_that_comes_to_nothing(impl):
+    """A step that failed before `settle`: the next plan is the same, and nothing has to be undone."""
+    engine, requests = serving(impl, 3, 2)
+    plans = [described(engine.plan()) for _ in range(3)]
+    assert plans == [[("a", 0, [5] * 3, 1), ("b", 0, [5] * 2, 1)]] * 3
+    engine.check_integrity()
+    engine.settle(engine.plan(), logits_for(7, 9))
+    plans = [described(engine.plan()) for _ in range(2)]
+    assert plans == [[("a", 3, [7], 1), ("b", 2, [9], 1)]] * 2
+    assert [request.num_computed_tokens for request in requests] == [3, 2]
 
 
 @task_4
 def test_task_4_who_is_over_leaves(impl):
     """Scheduler and cache are rid of it at once: by an end of the model, by its length, by the room that there is."""
     engine, (a, b, c, d) = serving(impl, 3, 31, 1, 2, max_tokens=2)
-    assert ids(engine.settle(engine.plan(), scores(7, 9, 2, 8))) == "abcd", "`settle` returns who was scored"
+    assert ids(engine.settle(engine.plan(), logits_for(7, 9, 2, 8))) == "abcd", "`settle` returns who has logits"
     assert [request.finish_reason for request in (a, b, c, d)] == [None, "length", "stop", None]
     assert list(c.output) == [], "the model's own end is no output"
     assert queues(engine.scheduler) == ("ad", "")
     engine.check_integrity()
-    assert ids(engine.settle(engine.plan(), scores(1, 3))) == "ad"
+    assert ids(engine.settle(engine.plan(), logits_for(1, 3))) == "ad"
     assert [a.finish_reason, d.finish_reason] == ["length", "length"]
     assert not engine.has_work
     engine.check_integrity()
@@ -869,13 +996,13 @@ def test_task_4_the_models_context_ends_a_request(impl):
     model = Counting()
     model.config.max_position_embeddings = 4
     engine, (request,) = serving(impl, 3, model=model)
-    engine.settle(engine.plan(), scores(7))
+    engine.settle(engine.plan(), logits_for(7))
     assert (list(request.output), request.finish_reason) == ([7], "length")
 
 
 @task_4
 def test_task_4_each_has_its_own_sampler(impl):
-    """It gets the scores after its own tokens, 1 x V, and all of these, 1 x L; what it chooses is taken."""
+    """It gets the logits after its own tokens, 1 x V, and all of these, 1 x L; what it chooses is taken."""
     engine, requests = serving(impl, 2, 3, 1)
     seen = []
 
@@ -888,23 +1015,28 @@ def test_task_4_each_has_its_own_sampler(impl):
 
     for request, choice in zip(requests, (11, 12, 13), strict=True):
         request.sampler = sampler_of(choice)
-    engine.settle(engine.plan(), scores(7, 8, 9))
+    engine.settle(engine.plan(), logits_for(7, 8, 9))
     assert seen == [([7], [[5, 5]]), ([8], [[5, 5, 5]]), ([9], [[5]])]
-    engine.settle(engine.plan(), scores(4, 5, 6))
+    engine.settle(engine.plan(), logits_for(4, 5, 6))
     assert seen[3:] == [([4], [[5, 5, 11]]), ([5], [[5, 5, 5, 12]]), ([6], [[5, 13]])]
     assert [list(request.output) for request in requests] == [[11, 11], [12, 12], [13, 13]]
 
 
 @task_4
 def test_task_4_several_tokens(impl):
-    """`next_tokens` may give more than one (day 6). `add` takes them in order; behind an end there are none."""
+    """`choose` may give more than one (day 6). `add` takes them in order; after an end there are none. What is computed
+    of rejected guesses does not count."""
     engine, requests = serving(impl, 3, 2, 1, 4, max_tokens=5)
     given = {"a": [7, 8, 9], "b": [7, 2, 9], "c": [7], "d": [1, 3, 4, 5, 6, 7]}
-    engine.next_tokens = lambda chunk, logits: given[chunk.request.id]
-    assert ids(engine.settle(engine.plan(), scores(7, 7, 7, 1))) == "abcd"
+    engine.decoding = Told(given)
+    batch = with_guesses(impl, engine.plan(), a=4, b=2, c=3, d=5)
+    assert ids(engine.settle(batch, mx.zeros((18, VOCAB)))) == "abcd"
     assert [list(request.output) for request in requests] == [[7, 8, 9], [7], [7], [1, 3, 4, 5, 6]]
     assert [request.finish_reason for request in requests] == [None, "stop", None, "length"]
     assert queues(engine.scheduler) == ("ac", "")
+    assert [request.num_computed_tokens for request in (requests[0], requests[2])] == [5, 1], "all but the newest"
+    assert engine.decoding.forgotten == ["b", "d"], "`leave` tells who is over"
+    engine.check_integrity()
 
 
 @task_4
@@ -917,7 +1049,7 @@ def test_task_4_an_error_is_one_requests_own(impl, which):
         raise ZeroDivisionError("nothing to divide by")
 
     requests[which].sampler = failing
-    touched = engine.settle(engine.plan(), scores(7, 8, 9))
+    touched = engine.settle(engine.plan(), logits_for(7, 8, 9))
     assert ids(touched) == "abc", "who failed is returned too: its client waits for an answer"
     failed, others = requests[which], [request for request in requests if request is not requests[which]]
     assert (failed.status.value, failed.finish_reason, list(failed.output)) == ("finished", "error", [])
@@ -927,7 +1059,7 @@ def test_task_4_an_error_is_one_requests_own(impl, which):
     assert [request.finish_reason for request in others] == [None, None]
     assert queues(engine.scheduler) == (ids(others), "")
     engine.check_integrity()
-    assert ids(engine.settle(engine.plan(), scores(1, 1))) == ids(others), "they go on in the next step"
+    assert ids(engine.settle(engine.plan(), logits_for(1, 1))) == ids(others), "they go on in the next step"
 
 
 @task_4
@@ -941,7 +1073,7 @@ def test_task_4_an_error_of_the_text(impl):
             return super().decode(tokens, skip_special_tokens)
 
     engine, requests = serving(impl, 3, 2, 1, tokenizer=Failing())
-    assert ids(engine.settle(engine.plan(), scores(7, 9, 8))) == "abc"
+    assert ids(engine.settle(engine.plan(), logits_for(7, 9, 8))) == "abc"
     assert [request.finish_reason for request in requests] == [None, "error", None]
     assert tuple(requests[1].error.args) == ("no token 9",)
     assert queues(engine.scheduler) == ("ac", "")
@@ -960,11 +1092,12 @@ def test_task_4_a_model(impl, tmp_path, model_type):
     for _ in range(3):
         batch = engine.plan()
         got = impl.serving.engine.batch_logits(model, batch, engine.scheduler.cache)
-        for logits, text in zip(got, texts, strict=True):
-            assert_close(logits, array64(model(mx.array([text]))[:, -1]), tolerance=1e-4)
-        for request, text, logits in zip([chunk.request for chunk in batch.chunks], texts, got, strict=True):
-            text.append(int(np.array(logits).argmax()))
-            request.add(text[-1], (), 1000)
+        expected = [array64(model(mx.array([text]))[0, -1]) for text in texts]
+        assert_close(got, np.stack(expected), tolerance=1e-4)
+        for chunk, text, row in zip(batch.chunks, texts, np.array(got), strict=True):
+            engine.scheduler.cache.commit(chunk.request, chunk.end)
+            text.append(int(row.argmax()))
+            chunk.request.add(text[-1], (), 1000)
 
 
 def serving_model(impl, model, num_slots=3, capacity=24):

@@ -12,6 +12,7 @@ from tiny_llm_models.untrained import untrained_config, write_untrained
 
 task_1 = pytest.mark.task("w3d2.1")
 task_2 = pytest.mark.task("w3d2.2")
+task_3 = pytest.mark.task("w3d2.3")
 
 # ------------------------------------------------------------------------------------- task 1: a budget of tokens
 
@@ -21,33 +22,27 @@ class CountingCache:
 
     def __init__(self, slots, capacity=10_000):
         self.slots, self.capacity = slots, capacity
-        self.lengths = {}
+        self.held = []
 
-    def length(self, id):
-        return self.lengths[id]
+    def open(self, stored):
+        if len(self.held) == self.slots or len(stored.tokens) > self.capacity:
+            return False
+        self.held.append(stored)
+        return True
 
-    def can_open(self, tokens):
-        return len(self.lengths) < self.slots and len(tokens) <= self.capacity
+    def reserve(self, stored, count):
+        assert stored in self.held, f"room for {stored.id!r} was asked for, which does not run"
+        return stored.num_computed_tokens + count <= self.capacity
 
-    def open(self, id, tokens):
-        assert self.can_open(tokens), f"{id!r} was opened, and there is no room"
-        self.lengths[id] = 0
+    def commit(self, stored, num_computed_tokens):
+        stored.num_computed_tokens = num_computed_tokens
 
-    def can_extend(self, id, count):
-        return self.lengths[id] + count <= self.capacity
+    def close(self, stored):
+        self.held.remove(stored)
+        stored.num_computed_tokens = 0
 
-    def extend(self, id, tokens):
-        assert self.can_extend(id, len(tokens)), f"{id!r} was extended, and there is no room"
-        self.lengths[id] += len(tokens)
-
-    def trim(self, id, count):
-        self.lengths[id] -= count
-
-    def close(self, id):
-        del self.lengths[id]
-
-    def check_integrity(self, lengths):
-        assert self.lengths == lengths, f"stored are {self.lengths}, expected {dict(lengths)}"
+    def check_integrity(self, held):
+        assert self.held == list(held), f"stored are {self.held}, expected {list(held)}"
 
 
 class Traffic:
@@ -56,7 +51,8 @@ class Traffic:
     def __init__(self, impl, token_budget, max_running=4, slots=None, capacity=10_000):
         self.impl = impl
         self.cache = CountingCache(slots or max_running, capacity)
-        self.scheduler = impl.serving.chunked_scheduler.ChunkedScheduler(self.cache, max_running, token_budget)
+        module = impl.serving.scheduler
+        self.scheduler = module.Scheduler(self.cache, max_running, module.TokenBudget(token_budget))
         self.requests = {}
 
     def add(self, id, length, max_tokens=100, output=0):
@@ -70,7 +66,7 @@ class Traffic:
         self.scheduler.add(request)
 
     def plan(self):
-        """What the next step computes: of each chunk id, start, end, and whether it is scored."""
+        """What the next step computes: of each chunk id, start, end, and whether it has logits."""
         batch = self.scheduler.schedule()
         found = []
         for chunk in batch.chunks:
@@ -78,15 +74,16 @@ class Traffic:
             tokens = list(chunk.tokens)
             expected = list(request.tokens)[start : start + len(tokens)]
             assert tokens == expected, "a chunk has the next tokens of its request, from `start` on"
-            found.append((request.id, start, start + len(tokens), chunk.scored))
+            found.append((request.id, start, start + len(tokens), chunk.num_logits))
         self.scheduler.check_integrity()
         return found
 
     def settle(self, plan):
-        """Give a token to whoever was scored; who has all tokens leaves."""
-        for id, _, _, scored in plan:
+        """All of it is computed. Give a token to each request that has logits; whoever has all tokens leaves."""
+        for id, _, end, num_logits in plan:
             request = self.requests[id]
-            if scored:
+            self.cache.commit(request, end)
+            if num_logits:
                 request.add(7, (), 100_000)
             if request.finish_reason is not None:
                 self.scheduler.remove(request)
@@ -98,7 +95,7 @@ class Traffic:
 
     def forget(self, id, count):
         """The cache has lost the last positions of a request: they have to be computed again."""
-        self.cache.trim(id, count)
+        self.requests[id].num_computed_tokens -= count
 
     def statuses(self):
         return {id: str(request.status.value) for id, request in self.requests.items()}
@@ -108,12 +105,12 @@ def assert_steps(traffic, *expected):
     """Compare the next steps with what they have to be."""
     for number, plan in enumerate(expected, start=1):
         got = traffic.step()
-        assert got == plan, f"step {number}: chunks as (id, start, end, scored)"
+        assert got == plan, f"step {number}: chunks as (id, start, end, num_logits)"
 
 
 @task_1
 def test_task_1_a_long_prompt(impl):
-    """In chunks as long as the budget; the last one is scored. Then a token in each step."""
+    """In chunks as long as the budget; the last one has logits. Then a token in each step."""
     traffic = Traffic(impl, token_budget=4)
     traffic.add("a", 10)
     assert_steps(traffic, [("a", 0, 4, 0)], [("a", 4, 8, 0)], [("a", 8, 10, 1)], [("a", 10, 11, 1)], [("a", 11, 12, 1)])
@@ -133,7 +130,7 @@ def test_task_1_a_long_prompt(impl):
     ids=str,
 )
 def test_task_1_the_last_chunk(impl, length, chunks):
-    """All that is left of the prompt, if it fits; it is the only one that is scored."""
+    """All that is left of the prompt, if it fits; no other chunk has logits."""
     traffic = Traffic(impl, token_budget=6)
     traffic.add("a", length)
     assert_steps(traffic, *([chunk] for chunk in chunks), [("a", length, length + 1, 1)])
@@ -179,8 +176,9 @@ def test_task_1_no_request_begins_for_nothing(impl):
     traffic.add("b", 1)
     traffic.add("c", 5)
     assert_steps(traffic, [("a", 0, 4, 0)], [("a", 4, 8, 0)])
-    got = traffic.statuses(), traffic.cache.lengths, [request.id for request in traffic.scheduler.waiting]
-    assert got == ({"a": "running", "b": "waiting", "c": "waiting"}, {"a": 8}, ["b", "c"]), "who runs, and who waits"
+    waiting = [request.id for request in traffic.scheduler.waiting]
+    got = traffic.statuses(), [request.id for request in traffic.cache.held], waiting
+    assert got == ({"a": "running", "b": "waiting", "c": "waiting"}, ["a"], ["b", "c"]), "who runs, and who waits"
     assert_steps(traffic, [("a", 8, 9, 1), ("b", 0, 1, 1), ("c", 0, 2, 0)])
     got = traffic.statuses()
     assert set(got.values()) == {"running"}, f"all three have begun: {got}"
@@ -241,14 +239,13 @@ def test_task_1_what_is_pending_decides(impl):
 
 @task_1
 def test_task_1_a_part_is_lost(impl):
-    """Between planning and the next step, all of one prompt and the last token of another: the one comes first."""
+    """Of a step, only the first token of one request was computed: with one pending token, it comes first then."""
     traffic = Traffic(impl, token_budget=6)
     traffic.add("a", 4)
     traffic.add("b", 1, output=1)
     got = traffic.plan()
-    assert got == [("a", 0, 4, 1), ("b", 0, 2, 1)], "chunks as (id, start, end, scored)"
-    traffic.forget("a", 4)
-    traffic.forget("b", 1)
+    assert got == [("a", 0, 4, 1), ("b", 0, 2, 1)], "chunks as (id, start, end, num_logits)"
+    traffic.cache.commit(traffic.requests["b"], 1)
     assert_steps(traffic, [("b", 1, 2, 1), ("a", 0, 4, 1)])
 
 
@@ -346,21 +343,19 @@ def test_task_1_any_traffic(impl, seed):
         waiting = [request.id for request in traffic.scheduler.waiting]
         order = [id for id in order if id in traffic.requests]
         sizes = {id: len(list(request.tokens)) for id, request in traffic.requests.items()}
-        lengths = {id: traffic.cache.lengths[id] for id in order}
+        lengths = {id: traffic.requests[id].num_computed_tokens for id in order}
         expected = naive_plan(sizes, lengths, waiting, budget, max_running, slots)
         got = traffic.plan()
-        assert got == expected, f"step {step}: chunks as (id, start, end, scored)"
+        assert got == expected, f"step {step}: chunks as (id, start, end, num_logits)"
         order += [id for id, *_ in got if id not in order]
         fate = draw.random()
-        if fate < 0.1 and got:  # the step fails, and is undone: the same is computed once more
-            for id, start, end, _ in got:
-                traffic.forget(id, end - start)
+        if fate < 0.1 and got:  # the step fails: the same is computed once more
             continue
         traffic.settle(got)
         if fate > 0.85:
             for id in order:
                 if traffic.requests[id].finish_reason is None and draw.random() < 0.7:
-                    traffic.forget(id, draw.randint(0, traffic.cache.lengths[id]))
+                    traffic.forget(id, draw.randint(0, traffic.requests[id].num_computed_tokens))
         elif fate > 0.8 and order and traffic.requests[order[-1]].finish_reason is None:
             id = order.pop()
             traffic.scheduler.remove(traffic.requests.pop(id))
@@ -376,13 +371,11 @@ def untrained(impl, folder):
 def served(impl, model, requests, token_budget, arrivals, observers=()):
     """Serve requests, each from the step on that `arrivals` names, in order; return what each got.
 
-    token_budget: of a `ChunkedScheduler`; None: whole prompts, by day 1's `Scheduler`.
+    token_budget: None: whole prompts, as on day 1.
     """
     cache = impl.serving.batched_cache.BatchedKVCache(len(model.layers), num_slots=4, capacity=80)
-    if token_budget is None:
-        scheduler = impl.serving.scheduler.Scheduler(cache, max_running=4)
-    else:
-        scheduler = impl.serving.chunked_scheduler.ChunkedScheduler(cache, 4, token_budget)
+    module = impl.serving.scheduler
+    scheduler = module.Scheduler(cache, 4, None if token_budget is None else module.TokenBudget(token_budget))
     engine = impl.serving.engine.Engine(model, scheduler, list(observers), is_checked=True)
     waiting = list(zip(arrivals, requests, strict=True))
     step = 0
@@ -592,3 +585,243 @@ def test_task_2_sums(impl):
     assert got == (29, times[-1] - 0.5), "number of waits between 30 tokens, and the sum of all waits"
     steps = [later - earlier for earlier, later in pairwise(times)]
     assert between == steps, "each wait"
+
+
+# ------------------------------------------------------------------------------------ task 3: one draw for each row
+
+
+def settings_of(impl, *params):
+    return impl.serving.batch_sampler.Settings.of([impl.serving.request.SamplingParams(**each) for each in params])
+
+
+def drawn(impl, logits, chances, *params, **options):
+    """A token for each row."""
+    chances = np.array(chances, np.float64)
+    tokens = impl.serving.batch_sampler.sample_rows(logits, settings_of(impl, *params), chances, **options)
+    return [int(token) for token in tokens]
+
+
+def logits_of(*probabilities):
+    """Rows with these probabilities at temperature 1."""
+    with np.errstate(divide="ignore"):
+        return np.log(np.array(probabilities)).astype(np.float32)
+
+
+def law(row, temperature=1.0, top_k=0, top_p=1.0, min_p=0.0):
+    """The oracle: the tokens that may come, sorted, and how likely each is; one filter after the other, in float64."""
+    row = row.astype(np.float64) / temperature
+    order = sorted(range(len(row)), key=lambda token: (-row[token], token))
+    weights = np.exp(row - row.max())
+    kept = order[:top_k] if top_k else order
+    total, before, nucleus = sum(weights[token] for token in kept), 0.0, []
+    for token in kept:
+        if before < top_p * total or top_p == 1:
+            nucleus.append(token)
+        before += weights[token]
+    kept = [token for token in nucleus if weights[token] >= min_p * weights[order[0]]]
+    total = sum(weights[token] for token in kept)
+    return {token: weights[token] / total for token in kept}
+
+
+def expected_token(row, chance, **params):
+    """The first token at which the sum of probabilities exceeds the chance; None: rounding may decide."""
+    total = 0.0
+    for token, p in law(row, **params).items():
+        total += p
+        if abs(total - chance) < 1e-6:
+            return None
+        if chance < total:
+            return token
+    return None
+
+
+P = [0.1, 0.4, 0.05, 0.3, 0.15]  # sorted: 1, 3, 4, 0, 2
+
+
+@task_3
+def test_task_3_one_row(impl):
+    """The likeliest token has the first part of all chances, the next one the next part."""
+    got = [drawn(impl, logits_of(P), [chance], {"temperature": 1.0})[0] for chance in (0.0, 0.39, 0.41, 0.69, 0.71)]
+    assert got == [1, 1, 3, 3, 4]
+
+
+@task_3
+@pytest.mark.parametrize(
+    ("params", "kept"),
+    [
+        ({}, [1, 3, 4, 0, 2]),
+        ({"top_k": 3}, [1, 3, 4]),
+        ({"top_k": 1}, [1]),
+        ({"top_k": 9}, [1, 3, 4, 0, 2]),
+        ({"top_p": 0.69}, [1, 3]),
+        ({"top_p": 0.71}, [1, 3, 4]),
+        ({"top_p": 0.01}, [1]),
+        ({"min_p": 0.3}, [1, 3, 4]),
+        ({"min_p": 1.0}, [1]),
+        ({"top_k": 3, "top_p": 0.8}, [1, 3]),  # 0.7 of the 0.85 that top-k leaves
+        ({"top_k": 2, "min_p": 0.1}, [1, 3]),
+        ({"top_p": 0.9, "min_p": 0.5}, [1, 3]),
+    ],
+    ids=str,
+)
+def test_task_3_what_is_kept(impl, params, kept):
+    """Each filter keeps a beginning of the sorted list, and what is kept shares all chances."""
+    chances = [(i + 0.5) / 200 for i in range(200)]
+    got = drawn(impl, np.repeat(logits_of(P), 200, axis=0), chances, *[{"temperature": 1.0} | params] * 200)
+    assert list(dict.fromkeys(got)) == kept, "tokens in the order of the chances"
+    expected = law(logits_of(P)[0], **params)
+    for token in kept:
+        share = got.count(token) / 200
+        assert abs(share - expected[token]) < 0.011, f"part of the chances that token {token} has"
+
+
+@task_3
+@pytest.mark.parametrize("temperature", [0.3, 1.0, 2.5])
+def test_task_3_temperature(impl, temperature):
+    """It changes probabilities, and so what top-p and min-p keep."""
+    row = logits_of(P)[0]
+    for params in ({}, {"top_p": 0.7}, {"min_p": 0.4}):
+        for chance in (0.05, 0.45, 0.62, 0.93):
+            settings = {"temperature": temperature} | params
+            got = drawn(impl, row[None], [chance], settings)
+            assert got == [expected_token(row, chance, **settings)], f"{settings}, chance {chance}"
+
+
+@task_3
+def test_task_3_each_row_with_its_own_settings(impl):
+    """Rows in one call get what they get alone."""
+    draw = random.Random(1)
+    logits = np.array(Inputs(5).normal(40, 30)) * 3
+    params = [
+        {
+            "temperature": draw.choice((0.5, 1.0, 2.0)),
+            "top_k": draw.choice((0, 0, 1, 4, 12, 100)),
+            "top_p": draw.choice((1.0, 1.0, 0.3, 0.8, 0.99)),
+            "min_p": draw.choice((0.0, 0.0, 0.05, 0.4)),
+        }
+        for _ in range(40)
+    ]
+    chances = [draw.random() for _ in range(40)]
+    got = drawn(impl, logits, chances, *params)
+    alone = [drawn(impl, logits[i : i + 1], chances[i : i + 1], params[i])[0] for i in range(40)]
+    assert got == alone, "each row alone"
+    expected = [expected_token(logits[i], chances[i], **params[i]) for i in range(40)]
+    assert [e for e in expected if e is not None] == [g for g, e in zip(got, expected, strict=True) if e is not None]
+
+
+@task_3
+@pytest.mark.parametrize("first", [1, 2, 7, 33])
+def test_task_3_however_many_are_looked_at_first(impl, first):
+    """`first` saves work, and changes nothing: not where a cut lies behind it, nor where logits are equal."""
+    draw = random.Random(first)
+    for levels in (None, 2, 1):
+        logits = np.array(Inputs(6).normal(60, 50)) * 2
+        logits = logits if levels is None else np.round(logits * levels) / levels  # so that many are equal
+        params = [
+            {
+                "temperature": draw.choice((0.2, 1.0, 3.0)),
+                "top_k": draw.choice((0, 0, 1, 3, 20, 49, 50)),
+                "top_p": draw.choice((1.0, 0.5, 0.95)),
+                "min_p": draw.choice((0.0, 0.0, 0.02, 0.6)),
+            }
+            for _ in range(60)
+        ]
+        chances = [draw.choice((0.0, draw.random(), draw.random(), 0.999_999)) for _ in range(60)]
+        got = drawn(impl, logits.astype(np.float32), chances, *params, first=first)
+        assert got == drawn(impl, logits.astype(np.float32), chances, *params, first=50), f"levels: {levels}"
+
+
+@task_3
+def test_task_3_equal_logits(impl):
+    """The smaller token comes first; top-k and top-p keep as many as they have to, and no more."""
+    row = np.zeros((1, 8), np.float32)
+    chances = (0.0, 0.3, 0.6, 0.99)
+    for params, expected in (
+        ({}, [0, 2, 4, 7]),
+        ({"top_k": 4}, [0, 1, 2, 3]),
+        ({"top_p": 0.5}, [0, 1, 2, 3]),
+        ({"min_p": 1.0}, [0, 2, 4, 7]),
+    ):
+        for first in (3, 8):
+            got = [drawn(impl, row, [chance], {"temperature": 1.0} | params, first=first)[0] for chance in chances]
+            assert got == expected, f"{params}, first = {first}"
+
+
+@task_3
+def test_task_3_extreme_logits(impl):
+    """Exponentials of differences to the largest are finite, whatever the logits are."""
+    row = np.array([[1000.0, 999.0, -1000.0], [-3e38, 3e38, 0.0]], np.float32)
+    got = drawn(impl, row, [0.7, 0.99], {"temperature": 1.0}, {"temperature": 0.1, "top_p": 0.9})
+    assert got == [0, 1]
+    assert drawn(impl, row, [0.74, 0.5], {"temperature": 1.0}, {"temperature": 5.0}) == [1, 1]
+
+
+@task_3
+def test_task_3_the_last_chance(impl):
+    """A chance just below 1 has a token too, however sums are rounded; and no token comes that is impossible."""
+    logits = np.array(Inputs(7).normal(8, 300)).astype(np.float32)
+    logits[:, ::3] = -np.inf
+    almost = 1 - 2.0**-53
+    for params in ({}, {"top_k": 7}, {"top_p": 0.6}, {"min_p": 0.1}):
+        got = drawn(impl, logits, [almost] * 8, *[{"temperature": 1.0} | params] * 8)
+        for row, token in zip(logits, got, strict=True):
+            assert token == list(law(row, **params))[-1] or token in law(row, **params), params
+            assert row[token] > -np.inf
+
+
+@task_3
+def test_task_3_leaves_its_inputs_alone(impl):
+    logits, chances = np.array(Inputs(8).normal(3, 20)).astype(np.float32), np.array([0.1, 0.5, 0.9])
+    before = logits.copy(), chances.copy()
+    drawn(impl, logits, chances, *[{"temperature": 0.7, "top_p": 0.8}] * 3)
+    assert np.array_equal(logits, before[0]), "the logits were changed"
+    assert np.array_equal(chances, before[1]), "the chances were changed"
+
+
+@task_3
+@pytest.mark.parametrize("token_budget", [4, 100])
+def test_task_3_token_for_token(impl, tmp_path, token_budget):
+    """Served together: each request gets the tokens that it gets alone, greedy ones those of `generate`."""
+    model = untrained(impl, tmp_path)
+    options = [
+        {"temperature": 0.8, "seed": 5},
+        {},
+        {"temperature": 1.0, "top_p": 0.7, "seed": 6},
+        {"temperature": 1.2, "top_k": 5, "repetition_penalty": 1.5, "seed": 7},
+        {"repetition_penalty": 1.3},
+        {"temperature": 1.0, "presence_penalty": 2.0, "frequency_penalty": 1.0, "logit_bias": ((7, 3.0),), "seed": 8},
+    ]
+
+    def requests():
+        module = impl.serving.request
+        return [
+            module.Request(
+                f"r{i}",
+                np.array(Inputs(70 + i).tokens(3 + 4 * i, vocab_size=256)).tolist(),
+                module.SamplingParams(max_tokens=10, ignore_eos=True, **each),
+            )
+            for i, each in enumerate(options)
+        ]
+
+    together = batch_sampled(impl, model, requests(), token_budget)
+    alone = [batch_sampled(impl, model, [request], token_budget)[0] for request in requests()]
+    assert together == alone, "the tokens of each request"
+    for i in (1, 4):
+        sampler = requests()[i].params.sampler()
+        expected = list(impl.generate.generate(model, requests()[i].prompt, sampler, 10))
+        assert together[i] == expected, "a greedy request, and what `generate` gives it"
+
+
+def batch_sampled(impl, model, requests, token_budget):
+    """Serve requests that come one after the other; return what each got."""
+    cache = impl.serving.batched_cache.BatchedKVCache(len(model.layers), num_slots=4, capacity=80)
+    module = impl.serving.scheduler
+    scheduler = module.Scheduler(cache, 4, module.TokenBudget(token_budget))
+    decoding = impl.serving.batch_sampler.BatchSampler()
+    engine = impl.serving.engine.Engine(model, scheduler, is_checked=True, decoding=decoding)
+    for request in requests:
+        engine.add(request)
+        engine.step()
+    for _ in engine.run():
+        pass
+    return [list(request.output) for request in requests]

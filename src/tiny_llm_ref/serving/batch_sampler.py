@@ -69,7 +69,8 @@ def sample_rows(logits: Logits, settings: Settings, chances: NDArray[np.float64]
 
     Task: w3d2.3
     """
-    largest = _Largest(logits, settings, min(first, logits.shape[1]))
+    with np.errstate(over="ignore"):  # two logits may be farther apart than a float32 can tell
+        largest = _Largest(logits, settings, min(first, logits.shape[1]))
     kept = largest.kept()
     totals = largest.totals(kept)
     place = (largest.sums <= (chances * totals)[:, None]).sum(axis=-1)
@@ -89,8 +90,7 @@ class _Largest:
         self._settings, self._V = settings, logits.shape[1]
         self.tokens = _likeliest(logits, count)
         self._values = np.take_along_axis(logits, self.tokens, axis=-1)  # N, count
-        self._temperature = settings.temperature[:, None]
-        self._top = self._values[:, :1]
+        self._top, self._temperature = self._values[:, :1], settings.temperature[:, None]
         self.weights = np.exp((self._values - self._top) / self._temperature, dtype=np.float64)
         self.sums = np.cumsum(self.weights, axis=-1)
         self._limits = np.where(settings.top_k > 0, np.minimum(settings.top_k, self._V), self._V)
@@ -111,7 +111,7 @@ class _Largest:
         before = self.sums - self.weights
         most = np.where(self._settings.top_p < 1, self._settings.top_p * self._all, np.inf)
         is_kept = np.arange(self.sums.shape[1]) < self._limits[:, None]
-        is_kept &= before < most[:, None]
+        is_kept &= (before < most[:, None]) & (self.weights > 0)
         is_kept &= self.weights >= self._settings.min_p[:, None]
         count: NDArray[np.intp] = is_kept.sum(axis=-1)
         return count

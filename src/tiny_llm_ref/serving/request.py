@@ -139,7 +139,7 @@ class Request:
             self.text.add(token)
             if self.text.found:
                 return self.finish("stop")
-        if len(self.output) == self.params.max_tokens or self.num_tokens == max_length:
+        if len(self.output) == self.params.max_tokens or len(self.tokens) == max_length:
             self.finish("length")
         return None
 
