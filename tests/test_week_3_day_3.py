@@ -229,16 +229,23 @@ def test_task_1_by_chance(impl):
 # --------------------------------------------------------------------------------------------- task 2: page tables
 
 
-def paged(impl, num_pages, page_size=4, num_layers=1):
-    return impl.serving.paged_cache.PagedKVCache(num_layers, new_pool(impl, num_pages, page_size))
+class Held:
+    """What a request is for a cache: tokens, pages, and how many tokens are computed."""
+
+    def __init__(self, length=0):
+        self.tokens, self.pages, self.num_computed_tokens = [7] * length, [], 0
 
 
-def begin(cache, id, length):
-    """A request that has so many tokens, all of them stored."""
-    tokens = list(range(length))
-    cache.open(id, tokens)
-    if tokens:
-        cache.extend(id, tokens)
+def paged(impl, num_pages, page_size=4, num_layers=1, **options):
+    return impl.serving.paged_cache.PagedKVCache(num_layers, new_pool(impl, num_pages, page_size), **options)
+
+
+def begun(cache, length):
+    """A request of so many tokens, all of them computed."""
+    request = Held(length)
+    assert cache.reserve(request, length), f"there is room for {length} positions"
+    cache.commit(request, length)
+    return request
 
 
 def pages_of(length, page_size=4):
@@ -246,169 +253,246 @@ def pages_of(length, page_size=4):
     return len({position // page_size for position in range(length)})
 
 
-def seen(cache, *ids):
-    """Of each request its length and its pages; then how many pages are free."""
-    return [(cache.length(id), list(cache.tables[id])) for id in ids], cache.pool.num_free
+def seen(cache, *requests):
+    """The pages of each request, and how many are free."""
+    return [list(request.pages) for request in requests], cache.pool.num_free
 
 
 @task_2
 def test_task_2_a_prompt(impl):
-    cache = paged(impl, 8)
-    begin(cache, "a", 6)
-    assert (cache.length("a"), len(cache.tables["a"]), cache.pool.num_free) == (6, 2, 6), "6 positions, 4 in a page"
-    cache.close("a")
-    assert cache.pool.num_free == 8, "a request that left holds no page"
+    cache, request = paged(impl, 8), Held(6)
+    assert cache.reserve(request, 6) is True
+    assert (len(request.pages), cache.pool.num_free) == (2, 6), "6 positions, 4 in a page"
+    cache.close(request)
+    assert (list(request.pages), cache.pool.num_free) == ([], 8), "a request that left holds no page"
 
 
 @task_2
-@pytest.mark.parametrize("length", [0, 1, 3, 4, 5, 8])
-def test_task_2_missing(impl, length):
-    """Pages besides those that are there: none, as long as the last page has room."""
+@pytest.mark.parametrize("computed", [0, 1, 3, 4, 5, 8])
+def test_task_2_reserve(impl, computed):
+    """Pages besides those that there are: none, as long as the last page has room."""
+    for count in range(14):
+        cache = paged(impl, 8)
+        request = begun(cache, computed)
+        before = list(request.pages)
+        assert cache.reserve(request, count)
+        after = list(request.pages)
+        assert after[: len(before)] == before, "pages stay where they are: new ones come after them"
+        expected = pages_of(computed + count)
+        assert len(after) == expected, f"pages for {count} positions more, where {computed} are computed"
+        assert request.num_computed_tokens == computed, "what is reserved is not computed"
+        cache.check_integrity([request])
+
+
+@task_2
+def test_task_2_reserved_twice(impl):
+    """A step that failed is planned again, for as many tokens, for fewer, or for more: what is there is enough for as
+    many positions as it holds."""
     cache = paged(impl, 8)
-    begin(cache, "a", length)
-    before = seen(cache, "a")
-    got = [cache.missing("a", count) for count in range(14)]
-    expected = [pages_of(length + count) - pages_of(length) for count in range(14)]
-    assert got == expected, f"pages for 0 to 13 more positions, where {length} are stored and a page has 4"
-    assert seen(cache, "a") == before, "who asks takes nothing"
+    request = begun(cache, 6)
+    for count, pages in ((1, 2), (1, 2), (5, 3), (2, 3), (0, 3), (6, 3), (7, 4), (1, 4)):
+        assert cache.reserve(request, count)
+        got = len(request.pages)
+        assert got == pages, f"pages, after {count} positions more were asked for"
+    cache.check_integrity([request])
 
 
 @task_2
 @pytest.mark.parametrize("page_size", [1, 3, 4, 16])
 def test_task_2_one_position_after_the_other(impl, page_size):
-    """A page is taken when the last one is full, and comes behind those that are there."""
-    cache = paged(impl, 12, page_size)
-    cache.open("a", [5])
+    """A page is taken when the last one is full, and comes after those that are there."""
+    cache, request = paged(impl, 12, page_size), Held()
     table = []
     for length in range(1, 13):
-        cache.extend("a", [length])
-        before, table = table, list(cache.tables["a"])
-        assert (cache.length("a"), len(table)) == (length, pages_of(length, page_size)), "positions, and their pages"
+        request.tokens.append(length)
+        assert cache.reserve(request, 1)
+        before, table = table, list(request.pages)
+        assert len(table) == pages_of(length, page_size), "pages of this many positions"
         assert table[: len(before)] == before, "pages stay where they are: the new one comes at the end"
-        cache.check_integrity({"a": length})
+        cache.commit(request, length)
+        assert request.num_computed_tokens == length
+        cache.check_integrity([request])
 
 
 @task_2
 def test_task_2_several_requests(impl):
-    """Each has pages of its own, wherever they lie."""
+    """Each has pages of its own, wherever they are."""
     cache = paged(impl, 12)
-    lengths = {"a": 0, "b": 0, "c": 0}
-    for id in lengths:
-        cache.open(id, [1])
-    tables = {id: [] for id in lengths}
+    requests = {id: Held() for id in "abc"}
     for id, count in [("a", 3), ("b", 9), ("a", 2), ("c", 1), ("a", 4), ("b", 3), ("c", 8), ("b", 1), ("a", 1)]:
-        cache.extend(id, [7] * count)
-        lengths[id] += count
-        for other, before in tables.items():
-            after = list(cache.tables[other])
-            assert after[: len(before)] == before, f"pages of {other!r} changed when {id!r} got {count} positions"
-            assert len(after) == pages_of(lengths[other]), f"pages of {other!r}, which has {lengths[other]} positions"
-            tables[other] = after
-        cache.check_integrity(lengths)
+        before = {other: list(request.pages) for other, request in requests.items()}
+        request = requests[id]
+        request.tokens += [7] * count
+        assert cache.reserve(request, count)
+        cache.commit(request, len(request.tokens))
+        for other, each in requests.items():
+            after = list(each.pages)
+            assert after[: len(before[other])] == before[other], (
+                f"pages of {other!r}, when {id!r} got {count} positions"
+            )
+            assert len(after) == pages_of(len(each.tokens)), f"pages of {other!r}, of {len(each.tokens)} positions"
+        cache.check_integrity(requests.values())
 
 
 @task_2
-def test_task_2_out_of_pages(impl):
-    """The pool's OutOfPagesError, and nothing has changed."""
+def test_task_2_no_room(impl):
+    """False, and nothing has changed."""
     cache = paged(impl, 4)
-    begin(cache, "a", 5)
-    begin(cache, "b", 3)
-    before = seen(cache, "a", "b")
-    for id, count in (("a", 8), ("b", 6), ("b", 100)):
-        assert not cache.can_extend(id, count)
-        out_of_pages(lambda: cache.extend(id, [7] * count))  # noqa: B023
-        assert seen(cache, "a", "b") == before, "lengths, tables and free pages after a refused call"
-        cache.check_integrity({"a": 5, "b": 3})
-    cache.extend("a", [7] * 7)
-    cache.extend("b", [7])
-    assert [cache.can_extend(id, count) for id in "ab" for count in (0, 1)] == [True, False] * 2, "all pages are full"
-    cache.check_integrity({"a": 12, "b": 4})
+    a, b = begun(cache, 5), begun(cache, 3)
+    before = seen(cache, a, b)
+    for request, count in ((a, 8), (b, 6), (b, 100)):
+        assert cache.reserve(request, count) is False
+        assert seen(cache, a, b) == before, "pages, and how many are free, after a call that was refused"
+        cache.check_integrity([a, b])
+    assert cache.reserve(a, 7)
+    assert cache.reserve(b, 1)
+    assert [cache.reserve(request, count) for request, count in ((a, 7), (a, 8), (b, 1), (b, 2))] == [True, False] * 2
+    cache.check_integrity([a, b])
 
 
 @task_2
 @pytest.mark.parametrize(
-    ("length", "count"), [(6, 1), (6, 2), (6, 3), (6, 6), (9, 1), (9, 5), (9, 6), (8, 4), (8, 0), (7, 0), (1, 1)]
+    ("length", "guesses", "accepted"), [(6, 1, 0), (6, 2, 0), (6, 6, 1), (3, 5, 0), (4, 4, 3), (7, 9, 2), (8, 8, 8)]
 )
-def test_task_2_trim(impl, length, count):
-    """Pages in which a position is left are kept, all behind them are free."""
+def test_task_2_surplus(impl, length, guesses, accepted):
+    """Pages for guesses of which some were rejected: those that all tokens need are kept, the newest included."""
     cache = paged(impl, 8)
-    begin(cache, "a", length)
-    begin(cache, "b", 2)
-    table = list(cache.tables["a"])
-    cache.trim("a", count)
-    kept = table[: pages_of(length - count)]
-    expected = (length - count, kept)
-    assert (cache.length("a"), list(cache.tables["a"])) == expected, "positions that are left, and their pages"
-    cache.check_integrity({"a": length - count, "b": 2})
-    for more in (1, 6):
-        cache.extend("a", [7] * more)
-        assert list(cache.tables["a"])[: len(kept)] == kept, "after trimming it goes on behind what is left"
-    cache.check_integrity({"a": length - count + 7, "b": 2})
+    request, other = begun(cache, length), begun(cache, 2)
+    request.tokens.append(7)
+    assert cache.reserve(request, 1 + guesses)
+    before = list(request.pages)
+    request.tokens += [7] * (accepted + 1)
+    cache.commit(request, length + 1 + accepted)
+    kept = before[: pages_of(length + 2 + accepted)]
+    assert (list(request.pages), request.num_computed_tokens) == (kept, length + 1 + accepted)
+    assert cache.pool.num_free == 8 - len(kept) - 1, "all others are free"
+    cache.check_integrity([request, other])
+
+
+@task_2
+def test_task_2_a_prompt_in_parts(impl):
+    """Pages that the rest of it needs are no surplus."""
+    cache, request = paged(impl, 8), Held(11)
+    assert cache.reserve(request, 11)
+    table = list(request.pages)
+    for computed in (2, 5, 5, 10, 11):
+        cache.commit(request, computed)
+        assert (list(request.pages), request.num_computed_tokens) == (table, computed)
+        cache.check_integrity([request])
 
 
 @task_2
 def test_task_2_close(impl):
-    """All its pages are free at once, and its name too."""
+    """All its pages are free at once, and nothing of it is computed any more."""
     cache = paged(impl, 6)
-    begin(cache, "a", 9)
-    begin(cache, "b", 5)
-    cache.close("a")
-    cache.check_integrity({"b": 5})
-    assert "a" not in cache.tables, "a request that left has no table"
-    begin(cache, "c", 16)
-    cache.check_integrity({"b": 5, "c": 16})
-    cache.close("b")
-    begin(cache, "a", 2)
-    cache.check_integrity({"a": 2, "c": 16})
-    cache.open("d", [1])
-    cache.close("d")
-    cache.check_integrity({"a": 2, "c": 16})
+    a, b = begun(cache, 9), begun(cache, 5)
+    cache.close(a)
+    assert (list(a.pages), a.num_computed_tokens, cache.pool.num_free) == ([], 0, 4)
+    cache.check_integrity([b])
+    c = begun(cache, 16)
+    cache.check_integrity([b, c])
+    cache.close(b)
+    assert cache.reserve(a, 2), "it may come back"
+    cache.check_integrity([a, c])
+    cache.close(Held())
+    cache.check_integrity([a, c])
 
 
 @task_2
 def test_task_2_pages_that_others_hold_too(impl):
     """Who gives a page back is one holder less. It is not free while somebody else holds it."""
     cache = paged(impl, 6)
-    begin(cache, "a", 9)
-    table = list(cache.tables["a"])
+    request = begun(cache, 9)
+    table = list(request.pages)
     cache.pool.share(table)
-    cache.trim("a", 5)
+    del request.tokens[4:]
+    cache.commit(request, 3)
     held = [cache.pool.holders(page) for page in table]
-    assert (held, cache.pool.num_free) == ([2, 1, 1], 3), "holders of its pages after `trim`, and free pages"
-    cache.close("a")
+    assert (held, cache.pool.num_free) == ([2, 1, 1], 3), "holders of its pages after `commit`, and free pages"
+    cache.close(request)
     held = [cache.pool.holders(page) for page in table]
     assert (held, cache.pool.num_free) == ([1, 1, 1], 3), "holders of its pages after `close`, and free pages"
 
 
+class Remembers:
+    """In place of day 5's prefixes: it holds some pages, gives them up when it is asked, and notes what it is told."""
+
+    def __init__(self, pool=None, count=0):
+        self.pool, self.pages = pool, pool.allocate(count) if pool else []
+        self.told = []
+
+    def evict(self, count):
+        self.told.append(("evict", count))
+        for _ in range(min(max(count, 0), len(self.pages))):
+            self.pool.release([self.pages.pop()])
+
+    def keep(self, stored):
+        self.told.append(("keep", len(stored.tokens), stored.num_computed_tokens))
+
+    def held(self):
+        return self.pages
+
+
+@task_2
+def test_task_2_pages_that_are_only_remembered(impl):
+    """If fewer pages are free than are missing, `prefixes` is asked for the others: for no more, and never without
+    need."""
+    cache = paged(impl, 8)
+    cache.prefixes = prefixes = Remembers(cache.pool, 5)
+    request = Held(30)
+    for count, room, told, free in (
+        (8, True, [], 1),
+        (12, True, [], 0),
+        (12, True, [], 0),
+        (17, True, [("evict", 2)], 0),
+        (40, False, [("evict", 5)], 3),
+        (24, True, [], 2),
+    ):
+        prefixes.told.clear()
+        assert (cache.reserve(request, count), prefixes.told, cache.pool.num_free) == (room, told, free), count
+        cache.check_integrity([request])
+
+
+@task_2
+def test_task_2_what_is_computed_may_be_remembered(impl):
+    """`prefixes.keep` is told after each step, when the new number counts already."""
+    cache = paged(impl, 8)
+    cache.prefixes = prefixes = Remembers()
+    request = Held(11)
+    cache.reserve(request, 11)
+    for computed in (4, 9, 11):
+        cache.commit(request, computed)
+    assert prefixes.told == [("keep", 11, 4), ("keep", 11, 9), ("keep", 11, 11)]
+
+
 @task_2
 def test_task_2_by_chance(impl):
-    """Requests come, grow, shrink and leave: nothing is lost, nothing is held twice, and a page a request is the most
-    that is not full."""
+    """Requests come, grow, have guesses rejected and leave: nothing is lost, and nothing is held twice."""
     random = np.random.RandomState(2)
-    cache, lengths = paged(impl, 20, page_size=3), {}
+    cache, requests, pages = paged(impl, 20, page_size=3), {}, {}
     for number in range(300):
         id, count = "abcdef"[random.randint(6)], int(random.randint(8))
-        free = 20 - sum(pages_of(length, 3) for length in lengths.values())
-        if id not in lengths:
-            cache.open(id, [1])
-            lengths[id] = 0
-        elif random.rand() < 0.6:
-            missing = pages_of(lengths[id] + count, 3) - pages_of(lengths[id], 3)
-            if missing > free:
-                out_of_pages(lambda: cache.extend(id, [7] * count))  # noqa: B023
-            else:
-                cache.extend(id, [7] * count)
-                lengths[id] += count
-        elif random.rand() < 0.7:
-            count = min(count, lengths[id])
-            cache.trim(id, count)
-            lengths[id] -= count
+        free = 20 - sum(pages.values())
+        if id not in requests:
+            requests[id], pages[id] = Held(), 0
+        elif random.rand() < 0.8:
+            request = requests[id]
+            missing = pages_of(request.num_computed_tokens + count, 3) - pages[id]
+            has_room = cache.reserve(request, count)
+            assert has_room == (missing <= free), f"room for {missing} pages where {free} are free"
+            pages[id] += max(missing, 0) if has_room else 0
+            if has_room and count and random.rand() < 0.7:  # or the step fails
+                right = int(random.randint(1, count + 1))
+                del request.tokens[request.num_computed_tokens :]
+                request.tokens += [7] * (right + 1)
+                cache.commit(request, request.num_computed_tokens + right)
+                pages[id] = min(pages[id], pages_of(len(request.tokens), 3))
         else:
-            cache.close(id)
-            del lengths[id]
-        cache.check_integrity(lengths)
-        free = 20 - sum(pages_of(length, 3) for length in lengths.values())
-        assert cache.pool.num_free == free, f"free pages after {number + 1} calls"
+            cache.close(requests.pop(id))
+            del pages[id]
+        cache.check_integrity(requests.values())
+        assert {id: len(request.pages) for id, request in requests.items()} == pages, f"after {number + 1} calls"
+        assert cache.pool.num_free == 20 - sum(pages.values()), f"free pages after {number + 1} calls"
 
 
 # ---------------------------------------------------------------------------- task 3: keys and values in pages
@@ -538,14 +622,15 @@ class Recorder:
         return query
 
 
-def chunks_of(impl, cache, takes):
-    """A chunk of so many tokens for each of these requests, for which the cache makes room."""
+def chunks_of(impl, cache, requests, takes):
+    """A chunk of so many tokens for each of these requests, for which the cache has room; they count as computed."""
     found = []
     for id, count in takes:
-        start = cache.length(id)
-        cache.extend(id, [7] * count)
-        request = impl.serving.request.Request(id, [7])
-        found.append(impl.serving.batch.Chunk(request, (7,) * count, start, 1))
+        request, start = requests[id], requests[id].num_computed_tokens
+        request.tokens += [7] * count
+        assert cache.reserve(request, count), f"there is room for {count} tokens of {id!r}"
+        found.append(impl.serving.batch.Chunk(request, (7,) * count, start, 1, request.pages))
+        cache.commit(request, start + count)
     return tuple(found)
 
 
@@ -560,44 +645,42 @@ STEPS = [  # of each, how many tokens of which requests
 
 
 def opened(impl, num_layers=1, page_size=3):
-    """A cache with three requests, whose pages lie between each other."""
-    cache = paged(impl, 14, page_size, num_layers)
-    for id in "cab":
-        cache.open(id, [1])
-    return cache
+    """A cache, and three requests, whose pages will be mixed."""
+    return paged(impl, 14, page_size, num_layers), {id: Held() for id in "cab"}
 
 
 @task_3
 def test_task_3_where_each_row_belongs(impl):
     """Page and place of each row, by its position; and of each chunk which rows it has, and its request's table."""
-    cache = opened(impl)
+    cache, requests = opened(impl)
     for number, takes in enumerate(STEPS):
         recorder = Recorder()
         cache.layers = [recorder]
-        chunks = chunks_of(impl, cache, takes)
+        chunks = chunks_of(impl, cache, requests, takes)
         step = cache.step(chunks)
         query = mx.zeros((sum(count for _, count in takes), 1, 1, 1))
         step.layers[0].attend(query, query, query, 0.5)
         places, spans = [], []
         for id, count in takes:
-            length = cache.length(id)
-            table = list(cache.tables[id])
+            length = requests[id].num_computed_tokens
+            table = list(requests[id].pages)
             places += [(table[position // 3], position % 3) for position in range(length - count, length)]
             first = spans[-1][1] if spans else 0
             spans.append((first, first + count, length))
         pages, slots, *rest = recorder.seen[0]
         got = list(zip(pages, slots, strict=True))
         assert got == places, f"pages and slots of the rows of step {number + 1}"
-        assert rest == [spans, [list(cache.tables[id]) for id, _ in takes], 0.5], "spans, tables and scale"
+        assert rest == [spans, [list(requests[id].pages) for id, _ in takes], 0.5], "spans, tables and scale"
 
 
 @task_3
 def test_task_3_the_positions_of_a_step(impl):
     """Each row has its own, which RoPE gets."""
-    cache = opened(impl)
+    cache, requests = opened(impl)
     for takes in STEPS:
-        step = cache.step(chunks_of(impl, cache, takes))
-        expected = [p for id, count in takes for p in range(cache.length(id) - count, cache.length(id))]
+        step = cache.step(chunks_of(impl, cache, requests, takes))
+        ends = {id: requests[id].num_computed_tokens for id in requests}
+        expected = [p for id, count in takes for p in range(ends[id] - count, ends[id])]
         assert step.layers[0].offset.tolist() == expected
         step.advance(1)
 
@@ -610,10 +693,9 @@ def test_task_3_each_attends_to_its_own(impl, page_size, scale):
     inputs = Inputs(8)
     cache = paged(impl, 40, page_size, num_layers=2)
     stored = {id: [[] for _ in cache.layers] for id in "bca"}
-    for id in stored:
-        cache.open(id, [1])
+    requests = {id: Held() for id in stored}
     for takes in STEPS:
-        step = cache.step(chunks_of(impl, cache, takes))
+        step = cache.step(chunks_of(impl, cache, requests, takes))
         T = sum(count for _, count in takes)
         for number, layer in enumerate(step.layers):
             query, (key, value) = inputs.normal(T, H_Q, 1, HEAD_DIM), rows(inputs, T)
@@ -688,42 +770,52 @@ def test_task_3_token_for_token(impl, tmp_path, page_size):
         if engine.has_work:
             engine.step()
     check_alone(impl, model, requests)
-    cache.check_integrity({})
+    cache.check_integrity([])
 
 
 # ------------------------------------------------------------------------------------- task 4: when pages run out
 
 
+def preempting(impl, cache, max_running, token_budget):
+    module = impl.serving.scheduler
+    return module.Scheduler(cache, max_running, module.TokenBudget(token_budget), module.Preemption())
+
+
 class Plan:
-    """A scheduler, a cache in pages, and no model: whoever is scored gets the token 7."""
+    """A scheduler, a cache in pages, and no model: a request gets the token 7 after each chunk with logits."""
 
     def __init__(self, impl, num_pages, prompts, max_running=8, token_budget=64, cache=None):
         self.cache = cache or paged(impl, num_pages)
-        scheduler = impl.serving.preempting_scheduler.PreemptingScheduler
-        self.scheduler = scheduler(self.cache, max_running, token_budget)
+        self.scheduler = preempting(impl, self.cache, max_running, token_budget)
+        self.batch = impl.serving.batch.Batch
         self.requests = {}
-        self.elsewhere = []  # pages that somebody else holds
         for id, length in zip("abcdefgh", prompts, strict=False):
             params = impl.serving.request.SamplingParams(max_tokens=1000, seed=1)
             self.requests[id] = impl.serving.request.Request(id, [1] * length, params)
             self.scheduler.add(self.requests[id])
 
-    def take_elsewhere(self, count):
-        self.elsewhere = self.cache.pool.allocate(count)
-
     def step(self):
-        """The next step: of each chunk its request, start, tokens and whether it is scored; then who was preempted."""
+        """The next step: of each chunk its request, start, tokens and whether it has logits; who was preempted."""
         batch = self.scheduler.schedule()
-        chunks = [(chunk.request.id, chunk.start, len(chunk.tokens), chunk.scored) for chunk in batch.chunks]
-        for chunk in batch.chunks:
-            if chunk.scored:
-                chunk.request.add(7, (), 10_000)
-        if self.elsewhere:  # of these, no cache knows
-            self.cache.pool.release(self.elsewhere)
+        chunks = [(chunk.request.id, chunk.start, len(chunk.tokens), chunk.num_logits) for chunk in batch.chunks]
         self.scheduler.check_integrity()
-        if self.elsewhere:
-            self.take_elsewhere(len(self.elsewhere))
+        for chunk in batch.chunks:
+            if chunk.num_logits:
+                chunk.request.add(7, (), 10_000)
+            self.cache.commit(chunk.request, chunk.end)
+        self.scheduler.check_integrity()
         return chunks, list(batch.preempted)
+
+    def make_room(self, id, count, batch):
+        """What `make_room` says to this request, and who was preempted for it."""
+        scheduler, before = self.scheduler, len(batch.preempted)
+        has_room = scheduler.preemption.make_room(scheduler, self.requests[id], count, batch)
+        scheduler.check_integrity()
+        return has_room, list(batch.preempted)[before:]
+
+    def chunk(self, id, count):
+        """A chunk of so many tokens, as others of this step may have."""
+        return self.scheduler.take(self.requests[id], count)
 
     def finish(self, id):
         self.scheduler.remove(self.requests[id])
@@ -750,19 +842,21 @@ def test_task_4_the_newest_makes_room(impl):
 
 @task_4
 def test_task_4_preempt(impl):
-    """It leaves the cache, keeps prompt and output, and is the first of those that wait."""
+    """It leaves the cache, keeps prompt and output, and is the first of those that wait. Its chunk is withdrawn."""
     plan = Plan(impl, 10, [5, 6, 7, 3], max_running=3)
     plan.step()
     plan.step()
-    b = plan.requests["b"]
-    plan.scheduler.preempt(b)
+    b, batch = plan.requests["b"], plan.batch([plan.chunk(id, 1) for id in "abc"])
+    plan.scheduler.preemption.preempt(plan.scheduler, b, batch)
     got = plan.running, plan.waiting, b.status.value, list(b.prompt), list(b.output), b.finish_reason
     assert got == (["a", "c"], ["b", "d"], "waiting", [1] * 6, [7, 7], None), "running, waiting, and what is left of it"
+    assert ([chunk.request.id for chunk in batch.chunks], batch.num_tokens, batch.preempted) == (["a", "c"], 2, ["b"])
     plan.scheduler.check_integrity()
     free = plan.cache.pool.num_free
     assert free == 10 - pages_of(6) - pages_of(8), "pages that are free once it has left"
-    plan.scheduler.preempt(plan.requests["a"])
+    plan.scheduler.preemption.preempt(plan.scheduler, plan.requests["a"], batch)
     assert (plan.running, plan.waiting) == (["c"], ["a", "b", "d"])
+    assert ([chunk.request.id for chunk in batch.chunks], batch.preempted) == (["c"], ["b", "a"])
     plan.scheduler.check_integrity()
 
 
@@ -777,7 +871,7 @@ def test_task_4_what_was_preempted_is_computed_anew(impl):
         assert plan.step() == ([("a", start, 1, 1)], []), "one page is free, and b needs three"
     plan.finish("a")
     b = plan.requests["b"]
-    assert plan.step() == ([("b", 0, 9, 1)], []), "prompt and output, scored after the last"
+    assert plan.step() == ([("b", 0, 9, 1)], []), "prompt and output, with logits after the last"
     assert plan.step() == ([("b", 9, 1, 1)], [])
     assert list(b.output) == [7] * 7, "five before it was preempted, two after"
 
@@ -803,24 +897,29 @@ def test_task_4_several_requests_need_room(impl):
 
 @task_4
 def test_task_4_one_request_needs_much_room(impl):
-    """One after the other is preempted, until there is room; chunks that they had in this step are taken back."""
-    plan = Plan(impl, 8, [11, 2, 1, 1, 2])
+    """One after the other is preempted until there is room, and no more; their chunks of this step are withdrawn."""
+    plan = Plan(impl, 8, [7, 2, 6, 1, 1])
     plan.step()
-    plan.cache.trim("a", 11)  # all of it is pending again
-    plan.take_elsewhere(4)
-    assert plan.cache.pool.num_free == 0
-    expected = [("b", 2, 1, 1), ("a", 0, 12, 1)], ["e", "d", "c"]
-    assert plan.step() == expected, "a needs three pages: one of e, one of d, one of c"
-    assert (plan.running, plan.waiting) == (["a", "b"], ["c", "d", "e"])
+    assert plan.cache.pool.num_free == 1
+    batch = plan.batch([plan.chunk(id, 1) for id in "bcde"])
+    assert plan.make_room("a", 13, batch) == (True, ["e", "d"]), "three pages: a free one, one of e, one of d"
+    assert [chunk.request.id for chunk in batch.chunks] == ["b", "c"]
+    assert batch.num_tokens == 2, "what they leave of the budget is for others"
+    assert len(plan.requests["a"].pages) == 5
+    assert plan.make_room("a", 13, batch) == (True, []), "it has room now"
+    assert plan.make_room("d", 1, batch) == (False, []), "whoever was preempted in this step has no chunk in it"
+    assert plan.make_room("b", 99, batch) == (False, ["c", "b"]), "all that are newer, then the request itself"
+    assert (plan.running, plan.waiting) == (["a"], ["b", "c", "d", "e"])
 
 
 @task_4
-def test_task_4_room_for_the_chunk_is_enough(impl):
-    """Not for all that is pending: what does not fit into this step's budget needs no room yet."""
-    plan = Plan(impl, 4, [4, 12], max_running=2, token_budget=5)
+def test_task_4_a_prompt_has_all_its_pages(impl):
+    """They are reserved when it begins, however small its chunks are."""
+    plan = Plan(impl, 4, [4, 12, 1], max_running=3, token_budget=5)
     assert plan.step() == ([("a", 0, 4, 1), ("b", 0, 1, 0)], [])
-    assert plan.step() == ([("a", 4, 1, 1), ("b", 1, 4, 0)], []), "b has room for four tokens more, not for eleven"
-    assert plan.step() == ([("a", 5, 1, 1)], ["b"]), "b is the newest, and has no room for the next four"
+    assert (plan.cache.pool.num_free, len(plan.requests["b"].pages)) == (0, 3), "for all its tokens, computed or not"
+    assert plan.step() == ([("a", 4, 1, 1)], ["b"]), "a needs a second page"
+    assert (plan.running, plan.waiting) == (["a"], ["b", "c"])
 
 
 @task_4
@@ -832,7 +931,7 @@ def test_task_4_nothing_left_of_the_budget(impl):
         assert plan.step() == (chunks, [])
     for start in (3, 5):
         assert plan.step()[0][1] == ("b", start, 2, 0)
-    plan.cache.trim("a", 4)  # four tokens of it are pending, with the newest five
+    plan.requests["a"].num_computed_tokens -= 4  # four tokens of it are pending, with the newest five
     assert plan.step() == ([("a", 4, 3, 0)], []), "b runs, and nothing of the budget is left for it"
     assert plan.running == ["a", "b"]
 
@@ -842,28 +941,24 @@ class Positions:
 
     def __init__(self, capacity):
         self.capacity = capacity
-        self.lengths = {}
+        self.held = []
 
-    def length(self, id):
-        return self.lengths[id]
-
-    def can_open(self, tokens):
+    def open(self, stored):
+        self.held.append(stored)
         return True
 
-    def open(self, id, tokens):
-        self.lengths[id] = 0
+    def reserve(self, stored, count):
+        return sum(each.num_computed_tokens for each in self.held) + count <= self.capacity
 
-    def can_extend(self, id, count):
-        return sum(self.lengths.values()) + count <= self.capacity
+    def commit(self, stored, num_computed_tokens):
+        stored.num_computed_tokens = num_computed_tokens
 
-    def extend(self, id, tokens):
-        self.lengths[id] += len(tokens)
+    def close(self, stored):
+        self.held.remove(stored)
+        stored.num_computed_tokens = 0
 
-    def close(self, id):
-        del self.lengths[id]
-
-    def check_integrity(self, lengths):
-        assert self.lengths == dict(lengths), "what is stored of those that run"
+    def check_integrity(self, held):
+        assert self.held == list(held), "the cache holds those that run"
 
 
 @task_4
@@ -881,50 +976,54 @@ class Counts:
     def __init__(self, num_pages, max_running, token_budget, prompts):
         self.num_pages, self.max_running, self.token_budget = num_pages, max_running, token_budget
         self.tokens = dict(prompts)
-        self.waiting, self.running, self.stored = list(prompts), [], {}
+        self.waiting, self.running, self.computed, self.pages = list(prompts), [], {}, {}
 
-    def has_room(self, id, length):
-        others = sum(pages_of(stored) for other, stored in self.stored.items() if other != id)
-        return others + pages_of(length) <= self.num_pages
+    def reserve(self, id, length):
+        """Pages for so many positions, if there are enough."""
+        missing = pages_of(length) - self.pages.get(id, 0)
+        if missing > self.num_pages - sum(self.pages.values()):
+            return False
+        self.pages[id] = self.pages.get(id, 0) + max(missing, 0)
+        return True
 
     def step(self):
         self.chunks, preempted = {}, []
-        ones = [id for id in self.running if self.tokens[id] - self.stored[id] == 1]
+        ones = [id for id in self.running if self.tokens[id] - self.computed[id] == 1]
         for id in ones + [id for id in self.running if id not in ones]:
             if id in preempted:
                 continue
             count = self.count(id)
-            while id in self.running and not self.has_room(id, self.stored[id] + count):
+            while count and id in self.running and not self.reserve(id, self.computed[id] + count):
                 preempted.append(self.running.pop())
                 self.waiting.insert(0, preempted[-1])
                 self.chunks.pop(preempted[-1], None)
-                del self.stored[preempted[-1]]
+                del self.computed[preempted[-1]], self.pages[preempted[-1]]
             if id in self.running:
                 self.take(id, count)
         while not preempted and self.waiting and len(self.running) < self.max_running:
             id = self.waiting[0]
-            if not self.has_room(id, self.tokens[id]) or self.token_budget == self.used():
+            if self.token_budget == self.used() or not self.reserve(id, self.tokens[id]):
                 break
             self.running.append(self.waiting.pop(0))
-            self.stored[id] = 0
+            self.computed[id] = 0
             self.take(id, self.count(id))
         chunks = []
         for id, (start, count) in self.chunks.items():
-            scored = int(self.stored[id] == self.tokens[id])
-            self.tokens[id] += scored
-            chunks.append((id, start, count, scored))
+            self.computed[id] += count
+            num_logits = int(self.computed[id] == self.tokens[id])
+            self.tokens[id] += num_logits
+            chunks.append((id, start, count, num_logits))
         return chunks, preempted
 
     def used(self):
         return sum(count for _, count in self.chunks.values())
 
     def count(self, id):
-        return min(self.tokens[id] - self.stored[id], self.token_budget - self.used())
+        return min(self.tokens[id] - self.computed[id], self.token_budget - self.used())
 
     def take(self, id, count):
         if count:
-            self.chunks[id] = self.stored[id], count
-            self.stored[id] += count
+            self.chunks[id] = self.computed[id], count
 
 
 @task_4
@@ -950,11 +1049,11 @@ def test_task_4_step_by_step(impl, num_pages, max_running, token_budget):
         for id in [id for id in counts.running if counts.tokens[id] == ends[id]]:
             plan.finish(id)
             counts.running.remove(id)
-            del counts.stored[id]
+            del counts.computed[id], counts.pages[id]
     assert not plan.running
     assert not plan.waiting
     assert (times > 0) == (num_pages < 40), "all but the last of these pools are too small"
-    plan.cache.check_integrity({})
+    plan.cache.check_integrity([])
 
 
 class Watch:
@@ -976,7 +1075,7 @@ def test_task_4_token_for_token(impl, tmp_path, num_pages, page_size, token_budg
     """With few pages, requests are preempted. Each gets what it gets alone, drawn tokens too, and comes to an end."""
     model = new_model(impl, tmp_path)
     cache = paged(impl, num_pages, page_size, num_layers=len(model.layers))
-    scheduler = impl.serving.preempting_scheduler.PreemptingScheduler(cache, 4, token_budget)
+    scheduler = preempting(impl, cache, 4, token_budget)
     watch = Watch()
     engine = impl.serving.engine.Engine(model, scheduler, (watch,), is_checked=True)
     requests = requests_of(impl, [7, 12, 3, 17, 1, 9])
@@ -988,7 +1087,7 @@ def test_task_4_token_for_token(impl, tmp_path, num_pages, page_size, token_budg
     assert [request.finish_reason for request in requests] == ["length"] * 6, "after 200 steps all are over"
     check_alone(impl, model, requests)
     assert len(watch.preempted) > 1, "this pool is too small for all of them"
-    cache.check_integrity({})
+    cache.check_integrity([])
 
 
 @task_4
@@ -996,7 +1095,7 @@ def test_task_4_aborted(impl, tmp_path):
     """Running or preempted: its pages are free at once, and the others get what they get alone."""
     model = new_model(impl, tmp_path)
     cache = paged(impl, 8, 4, num_layers=len(model.layers))
-    scheduler = impl.serving.preempting_scheduler.PreemptingScheduler(cache, 4, 64)
+    scheduler = preempting(impl, cache, 4, 64)
     engine = impl.serving.engine.Engine(model, scheduler, is_checked=True)
     requests = requests_of(impl, [7, 12, 3, 17, 1, 9])
     for request in requests:
@@ -1009,7 +1108,7 @@ def test_task_4_aborted(impl, tmp_path):
             break
     assert preempted is not None, "one of these requests has to be preempted after its first token"
     oldest = next(iter(scheduler.running))
-    free, pages = cache.pool.num_free, len(cache.tables[oldest.id])
+    free, pages = cache.pool.num_free, len(oldest.pages)
     engine.abort(preempted.id)
     assert cache.pool.num_free == free, "who waits has no pages"
     engine.abort(oldest.id)
@@ -1019,4 +1118,4 @@ def test_task_4_aborted(impl, tmp_path):
         if engine.has_work:
             engine.step()
     check_alone(impl, model, [r for r in requests if r.id not in (preempted.id, oldest.id)])
-    cache.check_integrity({})
+    cache.check_integrity([])

@@ -162,9 +162,9 @@ class Scheduler:
         """Plan the next step, and reserve room for it.
 
         First a chunk for each running request, in the order that `budget.order` gives, of as many pending tokens as
-        `left` allows. `preemption.make_room` reserves room for the chunk; without room there is no chunk. A request that
-        gets no token in this step needs no room. Then waiting requests `begin`, each with a chunk,
-        while something is left of the budget. None begins in a step that preempted a request.
+        `left` allows. `preemption.make_room` reserves room for a chunk; without room there is no chunk, and a request
+        that gets no token in this step needs no room. Then waiting requests `begin`, each with a chunk, while something
+        is left of the budget. None begins in a step that preempted a request.
 
         `take` makes a chunk. An empty batch: there is nothing to do.
 
