@@ -369,10 +369,11 @@ def untrained(impl, folder):
     return impl.models.load_model(folder)
 
 
-def texts(impl, model, cache, prompts, **scheduling):
+def texts(impl, model, cache, prompts, max_running, token_budget):
     """What an engine generates with this cache, by request."""
     serving = impl.serving
-    scheduler = serving.preempting_scheduler.PreemptingScheduler(cache, **scheduling)
+    module = serving.scheduler
+    scheduler = module.Scheduler(cache, max_running, module.TokenBudget(token_budget), module.Preemption())
     engine = serving.engine.Engine(model, scheduler, is_checked=True)
     for id, prompt in prompts.items():
         params = serving.request.SamplingParams(max_tokens=6, ignore_eos=True)
@@ -383,13 +384,13 @@ def texts(impl, model, cache, prompts, **scheduling):
 @task_2
 def test_task_2_under_a_model(impl, tmp_path):
     """An engine with kernels in its cache generates what week 1's attention does for each request alone."""
-    pools = impl.serving.page_pool.PagePool
-    kernel_pages = impl.serving.kernel_pages.KernelPagedKVCache
+    pool, module = impl.serving.page_pool.PagePool(20, 8), impl.serving.paged_cache
+    cache = module.PagedKVCache(2, pool, make_layer=module.KernelPagedKVCacheLayer)
     check(impl.kernels.paged_attention.paged_attention, Pool(36, [20], [1]))
     model = untrained(impl, tmp_path)
     random = np.random.RandomState(3)
     prompts = {str(i): random.randint(0, 256, length).tolist() for i, length in enumerate([3, 40, 9, 70, 21])}
-    got = texts(impl, model, kernel_pages(2, pools(20, 8)), prompts, max_running=4, token_budget=48)
+    got = texts(impl, model, cache, prompts, max_running=4, token_budget=48)
     for id, prompt in prompts.items():
         tokens = list(prompt)
         for _ in range(6):

@@ -70,11 +70,14 @@ class _Copy:
 
 
 class ModelDrafter:
-    """Guesses by a smaller model with the same vocabulary, and a cache of its own."""
+    """Guesses by a smaller model with the same vocabulary, and a cache of its own.
+
+    copies: what the cache holds, of each request for which there was room.
+    """
 
     def __init__(self, model: CausalLM, cache: RequestCache):
         self.model, self.cache = model, cache
-        self._copies: dict[Request, _Copy] = {}  # of each request for which the cache has room
+        self.copies: dict[Request, _Copy] = {}
 
     def propose(self, wanted: Sequence[tuple[Request, int]]) -> list[Draft]:
         """Up to so many tokens for each request, each drawn by the request's own parameters and `random`.
@@ -121,17 +124,17 @@ class ModelDrafter:
 
     def keep(self, chunk: Chunk) -> None:
         """The model has run on this chunk."""
-        self._copies[chunk.request].tokens += chunk.tokens
+        self.copies[chunk.request].tokens += chunk.tokens
 
     def _copy(self, request: Request) -> _Copy | None:
         """What is held of a request; None: the cache has no room for it."""
-        if request not in self._copies:
+        if request not in self.copies:
             copy = _Copy(list(request.tokens))
             if not self.cache.open(copy):
                 return None
             del copy.tokens[copy.num_computed_tokens :]
-            self._copies[request] = copy
-        return self._copies[request]
+            self.copies[request] = copy
+        return self.copies[request]
 
     def _settle(self, copy: _Copy, tokens: Sequence[int]) -> None:
         """Drop from a copy what the request does not have; all that is left, but the last token, is certain."""
@@ -142,6 +145,6 @@ class ModelDrafter:
         self.cache.commit(copy, stored)
 
     def forget(self, request: Request) -> None:
-        copy = self._copies.pop(request, None)
+        copy = self.copies.pop(request, None)
         if copy is not None:
             self.cache.close(copy)
