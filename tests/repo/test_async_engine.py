@@ -15,7 +15,6 @@ import scenes
 from hangs import HangError
 from scenes import Jobs, settle
 from test_serving import Letters, Moody, pages, small_model
-from tiny_llm_ref.serving.preempting_scheduler import PreemptingScheduler
 
 from tiny_llm_course.catalogue import entry_of
 from tiny_llm_course.mistaken import mistaken_package
@@ -29,13 +28,14 @@ from tiny_llm_ref.serving.async_engine import AsyncEngine, EngineStoppedError, Q
 from tiny_llm_ref.serving.engine import Engine
 from tiny_llm_ref.serving.metrics import Metrics
 from tiny_llm_ref.serving.request import Request, SamplingParams, TextStream
+from tiny_llm_ref.serving.scheduler import Preemption, Scheduler, TokenBudget
 
 PROMPT = [3, 1, 4, 1, 5]
 
 
 def make_engine(model: Any = None, observers: Sequence[Any] = ()) -> Engine:
     model = small_model() if model is None else model
-    return Engine(model, PreemptingScheduler(pages(2, 60, 4), 3, 8), observers, is_checked=True)
+    return Engine(model, Scheduler(pages(2, 60, 4), 3, TokenBudget(8), Preemption()), observers, is_checked=True)
 
 
 def make_request(id: str = "a", count: int = 12, prompt: list[int] = PROMPT) -> Callable[[], Request]:

@@ -5,7 +5,6 @@ from collections import Counter
 import mlx.core as mx
 import numpy as np
 import pytest
-from tiny_llm_ref.serving.preempting_scheduler import PreemptingScheduler
 
 from tiny_llm_models import bundled
 from tiny_llm_models.untrained import untrained_config, write_untrained
@@ -13,10 +12,18 @@ from tiny_llm_ref.config import ModelConfig
 from tiny_llm_ref.generate import generate
 from tiny_llm_ref.models import load_model
 from tiny_llm_ref.serving.engine import Engine
-from tiny_llm_ref.serving.page_pool import OutOfPagesError, PagePool
+from tiny_llm_ref.serving.page_pool import PagePool
 from tiny_llm_ref.serving.paged_cache import PagedKVCache
 from tiny_llm_ref.serving.request import Request, SamplingParams
+from tiny_llm_ref.serving.scheduler import Preemption, Scheduler, TokenBudget
 from tiny_llm_ref.weights import expected_shapes
+
+
+class Held:
+    """A request, as a cache sees it."""
+
+    def __init__(self, length):
+        self.tokens, self.pages, self.num_computed_tokens = [1] * length, [], 0
 
 
 class Pages:
@@ -26,11 +33,9 @@ class Pages:
         self.random = np.random.RandomState(seed)
         self.pool = PagePool(num_pages, page_size)
         self.cache = PagedKVCache(1, self.pool)
-        self.lengths = {}
-        self.tables = {}
+        self.requests = []
         self.elsewhere = []  # pages, one entry for each time that they are held
         self.done = Counter()
-        self.number = 0
 
     def one_of(self, values):
         return list(values)[self.random.randint(len(values))]
@@ -39,39 +44,49 @@ class Pages:
         return len({position // self.pool.page_size for position in range(length)})
 
     def open(self):
-        self.number += 1
-        id = f"r{self.number}"
-        self.cache.open(id, [1])
-        self.lengths[id], self.tables[id] = 0, []
+        request = Held(int(self.random.randint(1, 4 * self.pool.page_size)))
+        needed, free = self.pages_of(len(request.tokens)), self.pool.num_free
+        assert self.cache.open(request) == (needed <= free)
+        assert len(request.pages) == (needed if needed <= free else 0)
+        if needed <= free:
+            self.requests.append(request)
 
-    def extend(self, id):
-        count = int(self.random.randint(1, 3 * self.pool.page_size))
-        missing = self.pages_of(self.lengths[id] + count) - self.pages_of(self.lengths[id])
-        has_room = missing <= self.pool.num_free
-        assert self.cache.can_extend(id, count) == has_room
-        if has_room:
-            self.cache.extend(id, [1] * count)
-            self.lengths[id] += count
-            new = self.cache.tables[id][len(self.tables[id]) :]
-            assert not set(new) & self.held().keys(), "a page was handed out that is held"
-            self.tables[id] += new
-        else:
-            with pytest.raises(OutOfPagesError):
-                self.cache.extend(id, [1] * count)
+    def reserve(self, request):
+        """Some tokens come, guesses among them; at times the step fails, and the tokens are gone again."""
+        before, held = len(request.tokens), self.held()
+        request.tokens += [1] * int(self.random.randint(1, 3 * self.pool.page_size))
+        missing = self.pages_of(len(request.tokens)) - len(request.pages)
+        table, free = list(request.pages), self.pool.num_free
+        has_room = self.cache.reserve(request, len(request.tokens) - request.num_computed_tokens)
+        assert has_room == (missing <= free)
+        new = request.pages[len(table) :]
+        assert request.pages[: len(table)] == table
+        assert len(new) == (max(missing, 0) if has_room else 0)
+        assert not set(new) & held.keys(), "a page was handed out that is held"
+        if not has_room or self.random.rand() < 0.2:
+            del request.tokens[before:]
 
-    def trim(self, id):
-        count = int(self.random.randint(self.lengths[id] + 1))
-        self.cache.trim(id, count)
-        self.lengths[id] -= count
-        del self.tables[id][self.pages_of(self.lengths[id]) :]
+    def commit(self, request):
+        """Some of what is pending is computed; some tokens, guesses that were rejected, are gone."""
+        pending = len(request.tokens) - request.num_computed_tokens
+        right = int(self.random.randint(pending + 1))
+        computed = request.num_computed_tokens + int(self.random.randint(right + 1))
+        del request.tokens[request.num_computed_tokens + max(right, 1) :]
+        if self.pages_of(computed) > len(request.pages):
+            return
+        table = list(request.pages)
+        self.cache.commit(request, computed)
+        assert request.pages == table[: self.pages_of(len(request.tokens))]
+        self.done["surplus"] += len(request.pages) < len(table)
 
-    def close(self, id):
-        self.cache.close(id)
-        del self.lengths[id], self.tables[id]
+    def close(self, request):
+        self.requests.remove(request)
+        self.cache.close(request)
+        assert (request.pages, request.num_computed_tokens) == ([], 0)
 
-    def share(self, id):
+    def share(self, request):
         """Somebody else holds the first pages of a request, as a prefix cache does."""
-        pages = self.tables[id][: self.random.randint(len(self.tables[id]) + 1)]
+        pages = request.pages[: self.random.randint(len(request.pages) + 1)]
         self.pool.share(pages)
         self.elsewhere += pages
 
@@ -95,31 +110,28 @@ class Pages:
                 self.pool.share([*held, self.one_of(free)])
 
     def held(self):
-        return Counter(self.elsewhere) + Counter(page for table in self.tables.values() for page in table)
+        return Counter(self.elsewhere) + Counter(page for request in self.requests for page in request.pages)
 
     def step(self):
-        ids = list(self.lengths)
         kinds = {self.open: 2, self.let_go: 2, self.release_too_often: 1}
-        if ids:
-            kinds |= {self.extend: 8, self.trim: 3, self.close: 1.6, self.share: 2}
+        if self.requests:
+            kinds |= {self.reserve: 6, self.commit: 6, self.close: 1.6, self.share: 2}
         weights = np.array(list(kinds.values()))
         kind = list(kinds)[self.random.choice(len(kinds), p=weights / weights.sum())]
         self.done[kind.__name__] += 1
         if kind in (self.open, self.let_go, self.release_too_often):
             kind()
         else:
-            kind(self.one_of(ids))
+            kind(self.one_of(self.requests))
 
     def check(self):
-        """Nothing is freed twice, nothing is lost, and of each request less than a page is unused."""
+        """Nothing is freed twice, and nothing is lost."""
         held = self.held()
-        assert self.cache.tables == self.tables
         self.pool.check_integrity(held)
         assert self.pool.num_free + len(held) == self.pool.num_pages
-        for id, table in self.tables.items():
-            assert self.cache.length(id) == self.lengths[id]
-            assert 0 <= len(table) * self.pool.page_size - self.lengths[id] < self.pool.page_size
-        own = [page for table in self.tables.values() for page in table]
+        for request in self.requests:
+            assert self.pages_of(request.num_computed_tokens) <= len(request.pages)
+        own = [page for request in self.requests for page in request.pages]
         assert len(set(own)) == len(own), "two requests have one page"
 
 
@@ -133,8 +145,8 @@ def test_10_000_operations(num_pages, page_size, seed):
         fullest = max(fullest, num_pages - pages.pool.num_free)
     assert fullest == num_pages, "the pool has to run full, or little was tried"
     assert min(pages.done.values()) > 300, pages.done
-    for id in list(pages.lengths):
-        pages.close(id)
+    for request in list(pages.requests):
+        pages.close(request)
     pages.pool.release(pages.elsewhere)
     pages.pool.check_integrity({})
     assert sorted(pages.pool.allocate(num_pages)) == list(range(num_pages))
@@ -198,18 +210,18 @@ def serve(engine, requests, random, abort=0.0):
 
 def abort_one(engine, id):
     """What it held is free at once."""
-    cache = engine.scheduler.cache
-    before, held = cache.pool.num_free, len(cache.tables.get(id, ()))
+    pool, request = engine.scheduler.cache.pool, engine.scheduler.find(id)
+    before, held = pool.num_free, len(request.pages) if request else 0
     engine.abort(id)
-    assert cache.pool.num_free == before + held
-    assert id not in cache.tables
+    assert pool.num_free == before + held
+    assert request is None or request.pages == []
     engine.check_integrity()
 
 
 def paged_engine(model, num_pages, page_size, token_budget):
     cache = PagedKVCache(len(model.layers), PagePool(num_pages, page_size))
     watch = Preemptions()
-    return Engine(model, PreemptingScheduler(cache, 5, token_budget), (watch,), is_checked=True), watch
+    return Engine(model, Scheduler(cache, 5, TokenBudget(token_budget), Preemption()), (watch,), is_checked=True), watch
 
 
 @pytest.mark.parametrize("seed", range(6))
@@ -224,7 +236,7 @@ def test_few_pages(untrained, num_pages, page_size, seed):
     for request in requests:
         assert request.output == alone(untrained, request), request.id
     assert watch.of, "nobody was preempted"
-    engine.scheduler.cache.check_integrity({})
+    engine.scheduler.cache.check_integrity([])
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -238,7 +250,7 @@ def test_aborts_in_between(untrained, seed):
     for request in ended:
         assert request.output == alone(untrained, request), request.id
     assert watch.of, "nobody was preempted"
-    engine.scheduler.cache.check_integrity({})
+    engine.scheduler.cache.check_integrity([])
 
 
 def test_a_request_that_needs_all_pages(untrained):

@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 import pytest
 from matplotlib.image import imread
-from tiny_llm_ref.serving.preempting_scheduler import PreemptingScheduler
 from typer.testing import CliRunner
 
 from tiny_llm_course.install import install_command
@@ -31,6 +30,7 @@ from tiny_llm_ref.serving.engine import Engine
 from tiny_llm_ref.serving.page_pool import PagePool
 from tiny_llm_ref.serving.paged_cache import PagedKVCache
 from tiny_llm_ref.serving.request import Request, SamplingParams
+from tiny_llm_ref.serving.scheduler import Preemption, Scheduler, TokenBudget
 from tiny_llm_ref.weights import expected_shapes
 
 NASTY = "\"</script><!--'<b>{{data}}$x$ 鰯と🦜。\n"
@@ -67,7 +67,7 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> tuple[RunRecorder, lis
     about = {"model": "tiny", "cache": "pages", "max_running": 4, "token_budget": 8}
     recorder = RunRecorder(about, backlog=lambda: 100, clock=lambda: float(next(ticks)))
     cache = PagedKVCache(len(model.layers), PagePool(8, 4))
-    engine = Engine(model, PreemptingScheduler(cache, 4, 8), [recorder, watcher], is_checked=True)
+    engine = Engine(model, Scheduler(cache, 4, TokenBudget(8), Preemption()), [recorder, watcher], is_checked=True)
     for i in range(9):
         params = SamplingParams(max_tokens=6 + i, ignore_eos=True)
         engine.add(Request(NASTY if i == 2 else f"r{i}", list(range(3 + 2 * i % 11)), params))
@@ -99,10 +99,10 @@ def test_what_is_recorded(recorded: tuple[RunRecorder, list[Any]]) -> None:
     steps = data["steps"]
     assert len(steps) == len(batches)
     for step, batch in zip(steps, batches, strict=True):
-        chunks = [(c.request.id, c.start, len(c.tokens), c.scored) for c in batch.chunks]
+        chunks = [(c.request.id, c.start, len(c.tokens), c.num_logits) for c in batch.chunks]
         assert [tuple(chunk.values()) for chunk in step["chunks"]] == chunks
         assert step["preempted"] == list(batch.preempted)
-        assert step["generated"] == sum(chunk.scored for chunk in batch.chunks)  # without guesses and ends
+        assert step["generated"] == sum(chunk.num_logits for chunk in batch.chunks)  # without guesses and ends
     assert sum(len(step["preempted"]) for step in steps) > 1
     assert (steps[0]["waiting"], steps[-1]["waiting"]) == (100 + 9 - steps[0]["running"], 100)
     assert [step["time"] for step in steps[:4]] == [1, 2, 3, 6]  # after two aborts
