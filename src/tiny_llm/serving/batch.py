@@ -1,7 +1,7 @@
-"""What one step computes: some tokens of each of some requests."""
+"""What one step computes: some tokens of each of some requests. Given."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from .request import Request
 
@@ -10,30 +10,42 @@ __all__ = ["Batch", "Chunk"]
 
 @dataclass(frozen=True)
 class Chunk:
-    """Tokens of one request that follow each other, at positions start to end.
+    """Consecutive tokens of one request, at positions start to end. Computing them needs nothing else of the request.
 
-    scored: after how many of the last ones the model's scores are needed. After none where more of the prompt is to
-    come, after the last one otherwise.
+    num_logits: the logits after so many of its last tokens are needed. None where more of the prompt is to come, one
+    otherwise, and one more for each token that was guessed.
+    pages: those of the request, with room for all positions up to end.
     """
 
     request: Request
     tokens: Sequence[int]
     start: int
-    scored: int
+    num_logits: int
+    pages: Sequence[int] = ()
 
     @property
     def end(self) -> int:
         return self.start + len(self.tokens)
 
 
-@dataclass(frozen=True)
+@dataclass
 class Batch:
-    """Chunks of different requests. preempted: the ids of requests that had to leave the cache for it."""
+    """Chunks of different requests. preempted: the ids of requests that lost their pages to make room for it.
 
-    chunks: Sequence[Chunk]
-    preempted: Sequence[str] = ()
+    num_tokens: of all chunks: T, the rows of the step.
+    """
 
-    @property
-    def num_tokens(self) -> int:
-        """Of all chunks: T, the rows of the step."""
-        return sum(len(chunk.tokens) for chunk in self.chunks)
+    chunks: list[Chunk] = field(default_factory=list)
+    preempted: list[str] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.num_tokens = sum(len(chunk.tokens) for chunk in self.chunks)
+
+    def add(self, chunk: Chunk) -> None:
+        self.chunks.append(chunk)
+        self.num_tokens += len(chunk.tokens)
+
+    def withdraw(self, request: Request) -> None:
+        """Take back the chunk of a request, if it has one."""
+        self.chunks = [chunk for chunk in self.chunks if chunk.request is not request]
+        self.__post_init__()

@@ -1,14 +1,15 @@
 """A cache with a slot for each running request: as many positions for each as the longest may need."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 
 import mlx.core as mx
 
 from ..attention import scaled_dot_product_attention_grouped
 from ..kv_cache import Attention
 from .batch import Chunk
-from .cache import StepCache
+from .cache import StepCache, Stored
 
 __all__ = ["BatchedKVCache", "BatchedKVCacheLayer", "SlotRows", "Span", "attend_each"]
 
@@ -23,8 +24,8 @@ class Span:
 
     @classmethod
     def of(cls, chunks: Sequence[Chunk]) -> list["Span"]:
-        """The span of each chunk, one behind the other."""
-        ends = [sum(len(chunk.tokens) for chunk in chunks[: i + 1]) for i in range(len(chunks))]
+        """The span of each chunk, one after the other."""
+        ends = accumulate(len(chunk.tokens) for chunk in chunks)
         return [cls(end - len(chunk.tokens), end, chunk.end) for end, chunk in zip(ends, chunks, strict=True)]
 
 
@@ -97,7 +98,10 @@ class BatchedKVCacheLayer:
 
 
 class BatchedKVCache:
-    """Keys and values of up to `num_slots` requests, of up to `capacity` positions each. A `RequestCache`."""
+    """Keys and values of up to `num_slots` requests, of up to `capacity` positions each. A `RequestCache`.
+
+    A request's `pages` are its slot: one page that has room for everything.
+    """
 
     def __init__(
         self,
@@ -111,48 +115,34 @@ class BatchedKVCache:
         self.num_slots = num_slots
         self.layers = [BatchedKVCacheLayer(num_slots, capacity, attention) for _ in range(num_layers)]
         self._free = list(range(num_slots))
-        self._slots: dict[str, int] = {}
-        self._lengths: dict[str, int] = {}
 
-    def slot(self, id: str) -> int:
-        """Which slot a request has."""
-        return self._slots[id]
+    def open(self, stored: Stored) -> bool:
+        if not self._free or len(stored.tokens) > self.capacity:
+            return False
+        stored.pages = [self._free.pop(0)]
+        return True
 
-    def length(self, id: str) -> int:
-        return self._lengths[id]
+    def reserve(self, stored: Stored, count: int) -> bool:
+        return stored.num_computed_tokens + count <= self.capacity
 
-    def can_open(self, tokens: Sequence[int]) -> bool:
-        return bool(self._free) and len(tokens) <= self.capacity
+    def commit(self, stored: Stored, num_computed_tokens: int) -> None:
+        stored.num_computed_tokens = num_computed_tokens
 
-    def open(self, id: str, tokens: Sequence[int]) -> None:
-        self._slots[id] = self._free.pop(0)
-        self._lengths[id] = 0
+    def close(self, stored: Stored) -> None:
+        self._free += stored.pages
+        stored.pages, stored.num_computed_tokens = [], 0
 
-    def can_extend(self, id: str, count: int) -> bool:
-        return self._lengths[id] + count <= self.capacity
-
-    def extend(self, id: str, tokens: Sequence[int]) -> None:
-        assert self.can_extend(id, len(tokens)), f"no room for {len(tokens)} more positions of {id!r}"
-        self._lengths[id] += len(tokens)
-
-    def trim(self, id: str, count: int) -> None:
-        self._lengths[id] -= count
-
-    def close(self, id: str) -> None:
-        del self._lengths[id]
-        self._free.append(self._slots.pop(id))
-
-    def step(self, chunks: Sequence[Chunk]) -> StepCache[SlotRows]:
-        slots = [self._slots[chunk.request.id] for chunk in chunks]
+    def step(self, chunks: Sequence[Chunk]) -> StepCache:
+        slots = [chunk.pages[0] for chunk in chunks]
         of_rows = [slot for slot, chunk in zip(slots, chunks, strict=True) for _ in chunk.tokens]
         positions = [position for chunk in chunks for position in range(chunk.start, chunk.end)]
-        return StepCache(self.layers, chunks, SlotRows(mx.array(of_rows), mx.array(positions), Span.of(chunks), slots))
+        return StepCache(self.layers, SlotRows(mx.array(of_rows), mx.array(positions), Span.of(chunks), slots))
 
-    def check_integrity(self, lengths: Mapping[str, int]) -> None:
-        assert self._lengths == lengths, f"stored are {self._lengths}, expected {lengths}"
-        assert self._slots.keys() == self._lengths.keys(), "a request without a slot, or a slot without a request"
-        slots = sorted([*self._free, *self._slots.values()])
-        assert slots == list(range(self.num_slots)), f"a slot is lost, or has two owners: {slots}"
+    def check_integrity(self, held: Collection[Stored]) -> None:
+        slots = [slot for stored in held for slot in stored.pages]
+        assert len(slots) == len(held), f"{len(held)} requests, which have the slots {slots}"
+        every = sorted([*self._free, *slots])
+        assert every == list(range(self.num_slots)), f"a slot is lost, or has two owners: {every}"
 
 
 def _check_sizes(num_slots: int, capacity: int) -> None:

@@ -1,64 +1,72 @@
-"""The cache of many requests, and how a model sees it: each token of a step is a row of its own. Given.
+"""What the engine asks of a cache, and how the model sees one: each token of a step is a row of its own. Given.
 
 A step has T tokens, of several requests and of any length for each. The model gets them as T rows of one token (B = T,
-L = 1), each with a position of its own: RoPE takes one offset for each row, and all else in the model works on single
-tokens anyway. Only attention needs to know which rows belong together. That is the cache's business.
+L = 1), each with a position of its own: RoPE takes one offset for each row, and everything else in the model works on
+single tokens anyway. Only attention needs to know which rows belong together, and attention is the cache's business.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from typing import Generic, Protocol, TypeVar
+from typing import Any, Protocol
 
 import mlx.core as mx
 
 from ..kv_cache import Cache
 from .batch import Chunk
 
-__all__ = ["RequestCache", "RowsLayer", "StepCache"]
+__all__ = ["RequestCache", "RowsLayer", "StepCache", "Stored"]
 
-_Place = TypeVar("_Place", contravariant=True)
+
+class Stored(Protocol):
+    """Tokens whose keys and values a cache holds: a `Request`, or a drafter's copy of one.
+
+    pages: where the cache holds them. num_computed_tokens: of how many tokens; what is reserved beyond does not count.
+    """
+
+    pages: list[int]
+    num_computed_tokens: int
+
+    @property
+    def tokens(self) -> Sequence[int]: ...
 
 
 class RequestCache(Protocol):
     """Keys and values of requests that come and go.
 
+    A step reserves, computes and commits. What was reserved and not committed is written again by a later step, so a
+    step that fails leaves nothing to undo.
     capacity: how many positions one request can have at most, if it is alone.
     """
 
     capacity: int
 
-    def length(self, id: str) -> int:
-        """How many positions of a request are stored, or will be after the step that is planned."""
+    def open(self, stored: Stored) -> bool:
+        """Reserve room for all tokens of one more request. False: there is none, and nothing has changed.
 
-    def can_open(self, tokens: Sequence[int]) -> bool:
-        """Whether there is room for one more request that has these tokens."""
+        num_computed_tokens becomes the number of its first tokens that the cache knows already.
+        """
 
-    def open(self, id: str, tokens: Sequence[int]) -> None:
-        """A request comes. Of its tokens nothing is stored yet, or what was found to be there: `length` says it."""
+    def reserve(self, stored: Stored, count: int) -> bool:
+        """Reserve room for `count` positions beyond the computed ones. False: there is none, and nothing has
+        changed."""
 
-    def can_extend(self, id: str, count: int) -> bool:
-        """Whether there is room for `count` more positions of a request."""
+    def commit(self, stored: Stored, num_computed_tokens: int) -> None:
+        """So many tokens are computed now. Room beyond all tokens of the request is free again."""
 
-    def extend(self, id: str, tokens: Sequence[int]) -> None:
-        """These tokens come next: their positions are taken, and the next step stores their keys and values."""
-
-    def trim(self, id: str, count: int) -> None:
-        """Forget the last `count` positions of a request."""
-
-    def close(self, id: str) -> None:
-        """A request leaves: all its room is free again at once."""
+    def close(self, stored: Stored) -> None:
+        """A request leaves: all its room is free again."""
 
     def step(self, chunks: Sequence[Chunk]) -> Cache:
-        """What the model gets to compute these chunks, whose positions were taken by `extend`: T rows of one token."""
+        """What the model gets to compute these chunks, for which room is reserved: T rows of one token."""
 
-    def check_integrity(self, lengths: Mapping[str, int]) -> None:
-        """Raise AssertionError unless exactly these requests, with so many positions each, are stored."""
+    def check_integrity(self, held: Collection[Stored]) -> None:
+        """Raise AssertionError unless exactly these hold room, and as much as their computed tokens need."""
 
 
-class RowsLayer(Protocol[_Place]):
+class RowsLayer(Protocol):
     """The keys and values of one layer, for rows of many requests."""
 
-    def attend(self, query: mx.array, key: mx.array, value: mx.array, scale: float | None, place: _Place) -> mx.array:
+    def attend(self, query: mx.array, key: mx.array, value: mx.array, scale: float | None, rows: Any) -> mx.array:
         """Store the keys and values of all rows; then each row attends to its own request, up to its own position.
 
         Shapes: query: T x H_q x 1 x D, key and value: T x H_kv x 1 x D -> T x H_q x 1 x D.
@@ -66,26 +74,30 @@ class RowsLayer(Protocol[_Place]):
 
 
 @dataclass(frozen=True)
-class _StepLayer(Generic[_Place]):
-    """One layer of a `StepCache`: a `LayerCache` of T rows."""
+class _StepLayer:
+    """One layer during one step: a `LayerCache` of T rows."""
 
-    layer: RowsLayer[_Place]
-    offset: mx.array
-    place: _Place
+    layer: RowsLayer
+    rows: Any
+
+    @property
+    def offset(self) -> mx.array:
+        """The position of each row, T."""
+        positions: mx.array = self.rows.positions
+        return positions
 
     def attend(self, query: mx.array, key: mx.array, value: mx.array, scale: float | None = None) -> mx.array:
-        return self.layer.attend(query, key, value, scale, self.place)
+        return self.layer.attend(query, key, value, scale, self.rows)
 
 
-class StepCache(Generic[_Place]):
-    """A step's rows as the model's cache.
+class StepCache:
+    """The model's cache during one step.
 
-    place: what a layer needs to know of them, the same for all layers.
+    rows: where the rows of the step belong, as the layers expect it, with the `positions` of all rows.
     """
 
-    def __init__(self, layers: Sequence[RowsLayer[_Place]], chunks: Sequence[Chunk], place: _Place):
-        positions = mx.array([position for chunk in chunks for position in range(chunk.start, chunk.end)])  # T
-        self.layers = [_StepLayer(layer, positions, place) for layer in layers]
+    def __init__(self, layers: Sequence[RowsLayer], rows: Any):
+        self.layers = [_StepLayer(layer, rows) for layer in layers]
 
     def advance(self, length: int) -> None:
-        """Nothing: `RequestCache.extend` has counted the positions already, of each request its own number."""
+        """Nothing: `RequestCache.commit` counts what was computed, of each request its own number."""

@@ -10,7 +10,7 @@ from .metrics import Metrics
 from .protocol import GenerationRequest
 from .request import Request, TextStream
 from .responses import Piece, Usage
-from .scores import Scored, Scores, score
+from .sampling_params import Logprobs
 from .thinking_stream import ThinkingStream
 
 __all__ = ["Choice"]
@@ -36,7 +36,6 @@ class Choice:
         self._echoed, self._is_first = echoed, number == 0
         self._body, self._params = body, body.sampling(max_tokens, number)
         self._thoughts = thoughts
-        self._scores: Scores | None = None
         self._num_seen = 0  # of the output's tokens
 
     def make_request(self, tokenizer: Any) -> Request:
@@ -46,7 +45,6 @@ class Choice:
             TextStream(tokenizer, stop) if self._thoughts is None else ThinkingStream(tokenizer, self._thoughts, stop)
         )
         self.request = Request(secrets.token_hex(8), self.tokens, self._params, text)
-        self._scores = score(self.request, self._body.scores)
         return self.request
 
     def take(self, update: Update) -> Piece:
@@ -56,7 +54,7 @@ class Choice:
         thoughts = self._all_thoughts[seen] or [None] * len(update.tokens)
         thinking = [each for each in thoughts if each is not None]
         shown = "".join(thinking) if thinking else None
-        return Piece(text, shown, update.finish_reason, self._scored(seen, thoughts))
+        return Piece(text, shown, update.finish_reason, self._logprobs(seen, thoughts))
 
     def usage(self, metrics: Metrics) -> Usage:
         """What it adds to the usage of its call, in which a prompt counts once, however many choices it has."""
@@ -71,9 +69,9 @@ class Choice:
         text = self.request.text if self.request else None
         return text.thoughts if isinstance(text, ThinkingStream) else []
 
-    def _scored(self, seen: slice, thoughts: Sequence[str | None]) -> list[Scored] | None:
-        """Of the answer's tokens, if the client asked for it."""
-        if self._scores is None or self._body.num_top is None:
+    def _logprobs(self, seen: slice, thoughts: Sequence[str | None]) -> list[Logprobs] | None:
+        """Of the answer's tokens, if the client asked for them."""
+        if self.request is None or self._body.num_logprobs is None:
             return None
-        pairs = zip(self._scores.found[seen], thoughts, strict=False)
-        return [scored for scored, thought in pairs if thought is None]
+        pairs = zip(self.request.logprobs[seen], thoughts, strict=False)
+        return [logprobs for logprobs, thought in pairs if thought is None]

@@ -4,15 +4,13 @@ from collections.abc import Sequence
 
 import mlx.core as mx
 import numpy as np
-from numpy.typing import NDArray
 
 from ..finite import check_finite
 from ..sampler import apply_min_p, apply_repetition_penalty, apply_top_k, apply_top_p, greedy
-from .request import SamplingParams
+from .request import Probabilities
+from .sampling_params import SamplingParams
 
 __all__ = ["Probabilities", "draw", "probabilities"]
-
-Probabilities = NDArray[np.float32]  # N x V, each row sums to 1
 
 
 def probabilities(params: SamplingParams, logits: mx.array, tokens: Sequence[Sequence[int]]) -> Probabilities:

@@ -1,7 +1,7 @@
 """Drafters: they guess cheaply what the model is likely to say next."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 import numpy as np
@@ -9,20 +9,11 @@ import numpy as np
 from ..qwen2 import CausalLM
 from .batch import Batch, Chunk
 from .cache import RequestCache
-from .distributions import Probabilities, draw, probabilities
+from .distributions import draw, probabilities
 from .engine import batch_logits
-from .prefix_tree import common
-from .request import Request
+from .request import Draft, Probabilities, Request
 
 __all__ = ["Draft", "Drafter", "ModelDrafter", "NGramDrafter", "propose_by_ngram"]
-
-
-@dataclass(frozen=True)
-class Draft:
-    """Tokens that may come next. probabilities: the row that each was drawn from, k x V; None: they were not drawn."""
-
-    tokens: Sequence[int]
-    probabilities: Probabilities | None = None
 
 
 class Drafter(Protocol):
@@ -31,7 +22,7 @@ class Drafter(Protocol):
     def propose(self, wanted: Sequence[tuple[Request, int]]) -> list[Draft]:
         """For each request at most so many tokens that may follow all its tokens so far: none is allowed, too."""
 
-    def forget(self, id: str) -> None:
+    def forget(self, request: Request) -> None:
         """A request is over."""
 
 
@@ -61,23 +52,39 @@ class NGramDrafter:
     def propose(self, wanted: Sequence[tuple[Request, int]]) -> list[Draft]:
         return [Draft(propose_by_ngram(request.tokens, count, self.longest)) for request, count in wanted]
 
-    def forget(self, id: str) -> None:
+    def forget(self, request: Request) -> None:
         """Nothing is kept."""
 
 
+@dataclass
+class _Copy:
+    """What a drafter's cache holds of a request: a `Stored`.
+
+    tokens: those that the model has run on, its own guesses too. num_computed_tokens: how many of them are certain.
+    """
+
+    tokens: list[int] = field(default_factory=list)
+    pages: list[int] = field(default_factory=list)
+    num_computed_tokens: int = 0
+
+
 class ModelDrafter:
-    """Guesses by a smaller model with the same vocabulary, and a cache of its own."""
+    """Guesses by a smaller model with the same vocabulary, and a cache of its own.
+
+    copies: what the cache holds, of each request for which there was room.
+    """
 
     def __init__(self, model: CausalLM, cache: RequestCache):
         self.model, self.cache = model, cache
-        self._stored: dict[str, list[int]] = {}  # of each request, the tokens whose keys and values are in the cache
+        self.copies: dict[Request, _Copy] = {}
 
     def propose(self, wanted: Sequence[tuple[Request, int]]) -> list[Draft]:
         """Up to so many tokens for each request, each drawn by the request's own parameters and `random`.
 
         `take` gives the chunk from which a request's next guess comes: all its tokens that are not stored yet, later
         the guess before. All requests together, in one pass of the model for each guess. The last guess is not run.
-        Where `take` finds no room, a request has the guesses that it has by then.
+        Where `take` finds no room, a request has the guesses that it has by then. `keep` is told of each chunk that
+        gave a guess.
 
         Task: w3d6.3
         """
@@ -88,33 +95,42 @@ class ModelDrafter:
         )
 
     def take(self, request: Request, guesses: Sequence[int]) -> Chunk | None:
-        """A chunk of all that is not stored of a request's tokens and these guesses, scored after the last. None: for
-        so many tokens the model has no context, or the cache no room."""
-        text = request.tokens + list(guesses)
-        if len(text) > self.model.config.max_position_embeddings or not self.align(request, text):
+        """A chunk of all that is not stored of a request's tokens and these guesses, with logits after the last. None:
+        for so many tokens the model has no context, or the cache no room."""
+        tokens = [*request.tokens, *guesses]
+        copy = self._copy(request) if len(tokens) <= self.model.config.max_position_embeddings else None
+        if copy is None:
             return None
-        stored = self._stored[request.id]
-        start, tokens = len(stored), text[len(stored) :]
-        if not self.cache.can_extend(request.id, len(tokens)):
+        if not guesses:  # those of the step before are tokens of the request now, or were rejected
+            self._settle(copy, request.tokens)
+        start = len(copy.tokens)
+        if not self.cache.reserve(copy, len(tokens) - copy.num_computed_tokens):
             return None
-        self.cache.extend(request.id, tokens)
-        stored += tokens
-        return Chunk(request, tokens, start, scored=1)
+        return Chunk(request, tokens[start:], start, 1, copy.pages)
 
-    def align(self, request: Request, text: Sequence[int]) -> bool:
-        """Trim what is stored of a request to what is still true: what it has in common with the text from the
-        beginning on, never the last token of it. False: the cache has no room for one more request."""
-        if request.id not in self._stored:
-            if not self.cache.can_open(text):
-                return False
-            self.cache.open(request.id, text)
-            self._stored[request.id] = list(text[: self.cache.length(request.id)])
-        stored = self._stored[request.id]
-        kept = min(common(stored, text), len(text) - 1)
-        self.cache.trim(request.id, len(stored) - kept)
-        del stored[kept:]
-        return True
+    def keep(self, chunk: Chunk) -> None:
+        """The model has run on this chunk."""
+        self.copies[chunk.request].tokens += chunk.tokens
 
-    def forget(self, id: str) -> None:
-        if self._stored.pop(id, None) is not None:
-            self.cache.close(id)
+    def _copy(self, request: Request) -> _Copy | None:
+        """What is held of a request; None: the cache has no room for it."""
+        if request not in self.copies:
+            copy = _Copy(list(request.tokens))
+            if not self.cache.open(copy):
+                return None
+            del copy.tokens[copy.num_computed_tokens :]
+            self.copies[request] = copy
+        return self.copies[request]
+
+    def _settle(self, copy: _Copy, tokens: Sequence[int]) -> None:
+        """Drop from a copy what the request does not have; all that is left, but the last token, is certain."""
+        stored = copy.num_computed_tokens
+        while stored < min(len(copy.tokens), len(tokens) - 1) and copy.tokens[stored] == tokens[stored]:
+            stored += 1
+        del copy.tokens[stored:]
+        self.cache.commit(copy, stored)
+
+    def forget(self, request: Request) -> None:
+        copy = self.copies.pop(request, None)
+        if copy is not None:
+            self.cache.close(copy)

@@ -6,14 +6,14 @@ from typing import Protocol
 
 import mlx.core as mx
 
-from ..finite import check_finite
 from ..qwen2 import CausalLM
-from .batch import Batch, Chunk
+from .batch import Batch
 from .cache import RequestCache
+from .decoding import Decoding
 from .request import Request, Status
 from .scheduler import Scheduler
 
-__all__ = ["Engine", "Observer", "batch_logits", "next_token"]
+__all__ = ["Engine", "Observer", "batch_logits"]
 
 
 class Observer(Protocol):
@@ -26,11 +26,12 @@ class Observer(Protocol):
         """A request was aborted between two steps: nobody wants it any more, or it failed and has an `error`."""
 
 
-def batch_logits(model: CausalLM, batch: Batch, cache: RequestCache) -> list[mx.array]:
-    """Run the model once on all tokens of a batch; score what comes after those that are to be scored, and no others.
+def batch_logits(model: CausalLM, batch: Batch, cache: RequestCache) -> mx.array:
+    """Run the model once on all tokens of a batch. Return the logits after those of its rows that need them.
 
-    `cache.step` makes the cache that the model gets: each token is a row of its own, in the order of the chunks.
-    Shapes: model.hidden gets T x 1, and model.logits N x 1 x E, where N tokens are scored -> of each chunk, scored x V.
+    `cache.step` makes the cache that the model gets: each token is a row of its own, in the order of the chunks. The
+    last num_logits rows of each chunk need logits.
+    Shapes: model.hidden gets T x 1, and model.logits N x 1 x E, where N is the sum of all num_logits -> N x V.
 
     Task: w3d1.4
     """
@@ -39,23 +40,11 @@ def batch_logits(model: CausalLM, batch: Batch, cache: RequestCache) -> list[mx.
     )
 
 
-def next_token(request: Request, logits: mx.array) -> int:
-    """What a request's own sampler chooses.
-
-    Shapes: logits: 1 x V, after all tokens of the request.
-
-    Raises:
-        FloatingPointError: of `check_finite`.
-    """
-    check_finite(logits)
-    return int(request.sampler(logits, mx.array([request.tokens]))[0])
-
-
 class Engine:
     """Serves the requests of a scheduler with a model.
 
     Requests may be added and aborted between any two steps. observers: are told of each step and abort. is_checked:
-    after each step, look whether scheduler and cache are as they have to be.
+    after each step, look whether scheduler and cache are as they have to be. decoding: how tokens come from logits.
     """
 
     def __init__(
@@ -64,9 +53,11 @@ class Engine:
         scheduler: Scheduler,
         observers: Sequence[Observer] = (),
         is_checked: bool = False,
+        decoding: Decoding | None = None,
     ):
         self.model = model
         self.scheduler = scheduler
+        self.decoding = Decoding() if decoding is None else decoding
         self.max_length = min(model.config.max_position_embeddings, scheduler.cache.capacity)
         self._observers, self._is_checked = observers, is_checked
 
@@ -92,25 +83,22 @@ class Engine:
         """
         request = self.scheduler.find(id)
         if request is not None:
-            self.scheduler.remove(request)
+            self.leave(request)
             request.finish("abort" if error is None else "error", error)
             for observer in self._observers:
                 observer.on_abort(self, request)
         return request
 
     def step(self) -> list[Request]:
-        """Compute one batch. Returns the requests that got a token, or are over, in the order of the batch.
+        """Reserve, compute, commit: one batch. Returns the requests that got a token, or are over, in its order.
 
-        A request whose own sampling fails is over, with that error; all others go on. Where the model fails, no request
-        has changed, and the next step tries again.
+        An exception that the model raises changes no request, and leaves nothing to undo: what was reserved is reserved
+        still, what was written will be written again, and nothing was committed. The next step tries again. A request
+        whose own sampling fails is over, with that error; all others go on.
         """
         batch = self.plan()
-        try:
-            logits = batch_logits(self.model, batch, self.scheduler.cache) if batch.chunks else []
-            mx.eval(logits)
-        except BaseException:
-            self._undo(batch)
-            raise
+        logits = batch_logits(self.model, batch, self.scheduler.cache) if batch.chunks else mx.zeros((0, 0))
+        mx.eval(logits)
         touched = self.settle(batch, logits)
         for observer in self._observers:
             observer.on_step(self, batch, touched)
@@ -119,17 +107,20 @@ class Engine:
         return touched
 
     def plan(self) -> Batch:
-        """What the next step computes; the cache has made room for it."""
-        return self.scheduler.schedule()
+        """What the next step computes. The cache has room for it, and counts nothing of it as computed."""
+        return self.decoding.draft(self.scheduler.schedule(), self.scheduler.cache, self.max_length)
 
-    def settle(self, batch: Batch, logits: Sequence[mx.array]) -> list[Request]:
-        """Give each request that was scored its next tokens; take those that are over out of the scheduler.
+    def settle(self, batch: Batch, logits: mx.array) -> list[Request]:
+        """Commit a step: give each request that has logits its next tokens, and count what is computed of each request.
 
-        `next_tokens` chooses them, and `Request.add` takes one after the other, with the model's eos_token_ids and this
-        engine's max_length, until the request is over. If either raises an exception, the request is finished with
-        "error" and that exception, and the others get what they would get without it. Returns the requests that were
-        scored, in the order of the batch.
-        Shapes: logits: for each chunk, scored x V.
+        `decoding.choose` gives one result for each chunk. `Request.add` takes its tokens one after the other, with the
+        model's eos_token_ids and this engine's max_length, until the request is over. Where the result is an exception,
+        or `add` raises one, the request is finished with "error" and that exception, and the others get what they would
+        get without it.
+        After that, `cache.commit` learns how many tokens of the request are computed: all up to chunk.end, but never
+        the newest. A request that is over leaves by `leave`. Returns the requests that have logits, in the order of the
+        batch.
+        Shapes: logits: N x V, num_logits rows for each chunk.
 
         Task: w3d1.4
         """
@@ -139,9 +130,21 @@ class Engine:
             "Test: ./course test w3d1.4"
         )
 
-    def _undo(self, batch: Batch) -> None:
-        for chunk in batch.chunks:
-            self.scheduler.cache.trim(chunk.request.id, len(chunk.tokens))
+    def leave(self, request: Request) -> None:
+        """Take out a request that is over. Its room is free at once."""
+        self.scheduler.remove(request)
+        self.decoding.forget(request)
+
+    def run(self) -> Iterator[Request]:
+        """Step until nothing is left to do; yield each request when it is over."""
+        while self.has_work:
+            for request in self.step():
+                if request.finish_reason is not None:
+                    yield request
+
+    def check_integrity(self) -> None:
+        """Raise AssertionError unless scheduler and cache are as they have to be between two steps."""
+        self.scheduler.check_integrity()
 
     def _check_new(self, request: Request) -> None:
         vocab_size, prompt = self.model.config.vocab_size, request.prompt
@@ -157,18 +160,3 @@ class Engine:
             raise ValueError(
                 f"prompt: expected fewer than {self.max_length} tokens, for which there is room, got {len(prompt)}"
             )
-
-    def next_tokens(self, chunk: Chunk, logits: mx.array) -> list[int]:
-        """What comes next for the request of a chunk that was scored after its last token: one token here."""
-        return [next_token(chunk.request, logits)]
-
-    def run(self) -> Iterator[Request]:
-        """Step until nothing is left to do; yield each request when it is over."""
-        while self.has_work:
-            for request in self.step():
-                if request.finish_reason is not None:
-                    yield request
-
-    def check_integrity(self) -> None:
-        """Raise AssertionError unless scheduler and cache are as they have to be between two steps."""
-        self.scheduler.check_integrity()

@@ -138,11 +138,10 @@ class Metrics:
         self._gauges.labels("waiting").set(len(scheduler.waiting))
         pool = getattr(scheduler.cache, "pool", None)
         if pool is not None:
-            tree = getattr(scheduler.cache, "tree", None)
-            kept = 0 if tree is None else tree.num_evictable
+            used = len({page for request in scheduler.running for page in request.pages})
             self._pages.labels("free").set(pool.num_free)
-            self._pages.labels("cached").set(kept)
-            self._pages.labels("used").set(pool.num_pages - pool.num_free - kept)
+            self._pages.labels("cached").set(pool.num_pages - pool.num_free - used)
+            self._pages.labels("used").set(used)
 
 
 def _ended(request: Request, reason: FinishReason, progress: _Progress) -> Ended:

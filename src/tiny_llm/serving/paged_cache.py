@@ -1,7 +1,7 @@
-"""A cache in pages: each request holds as many as its tokens need, wherever they lie."""
+"""A cache in pages: each request holds as many as its tokens need, wherever they are."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -9,33 +9,35 @@ import mlx.core as mx
 import numpy as np
 
 from ..attention import scaled_dot_product_attention_grouped
+from ..kernels.paged_attention import paged_attention, store_pages
 from ..kv_cache import Attention
 from .batch import Chunk
 from .batched_cache import Span, attend_each
-from .cache import StepCache
+from .cache import StepCache, Stored
 from .page_pool import PagePool
 
-__all__ = ["PageRows", "PagedKVCache", "PagedKVCacheLayer"]
+__all__ = ["KernelPagedKVCacheLayer", "PageRows", "PagedKVCache", "PagedKVCacheLayer", "Prefixes"]
 
 
 @dataclass(frozen=True)
 class PageRows:
     """Where the rows of a step belong.
 
-    pages, slots: of each row, T: its page, and its place within the page. spans and tables: of each chunk; a table
-    lists the pages of a request, in the order of its positions.
+    positions, pages, slots: of each row, T: its position, its page, and its place within the page. spans and tables: of
+    each chunk; a table lists the pages of its request, in the order of positions.
     """
 
+    positions: mx.array
     pages: mx.array
     slots: mx.array
     spans: Sequence[Span]
-    tables: Sequence[list[int]]
+    tables: Sequence[Sequence[int]]
 
     @cached_property
     def arrays(self) -> tuple[mx.array, mx.array]:
         """Tables and spans as a kernel needs them (day 4), made once for all layers.
 
-        Shapes: R x W and R x 3, in int32. Tables are as wide as the longest; behind the end of another one stand zeros.
+        Shapes: R x W and R x 3, in int32. Tables are as wide as the longest; after the end of a shorter one come zeros.
         """
         tables = np.zeros((len(self.tables), max(map(len, self.tables))), np.int32)
         for row, table in zip(tables, self.tables, strict=True):
@@ -95,84 +97,101 @@ class PagedKVCacheLayer:
     def attend(self, query: mx.array, key: mx.array, value: mx.array, scale: float | None, rows: PageRows) -> mx.array:
         """As `RowsLayer` says."""
         self.store(key, value, rows.pages, rows.slots)
-        stored = [self.gather(table, span.length) for span, table in zip(rows.spans, rows.tables, strict=True)]
+        stored = [self.gather(list(table), span.length) for span, table in zip(rows.spans, rows.tables, strict=True)]
         return attend_each(self._attention, query, stored, rows.spans, scale)
+
+
+class KernelPagedKVCacheLayer(PagedKVCacheLayer):
+    """Day 4: keys and values are stored and read in place, by one call of a kernel each for all rows of a step.
+
+    Where no kernels are built, MLX's operations do the same, and copy as much as a `PagedKVCacheLayer`.
+    """
+
+    def store(self, key: mx.array, value: mx.array, pages: mx.array, slots: mx.array) -> None:
+        if self.keys is None or self.values is None:
+            _, H_kv, _, D = key.shape
+            shape = (self.num_pages, H_kv, self.page_size, D)
+            self.keys, self.values = mx.zeros(shape, key.dtype), mx.zeros(shape, value.dtype)
+        self.keys, self.values = store_pages(self.keys, self.values, key.squeeze(2), value.squeeze(2), pages, slots)
+
+    def attend(self, query: mx.array, key: mx.array, value: mx.array, scale: float | None, rows: PageRows) -> mx.array:
+        self.store(key, value, rows.pages, rows.slots)
+        assert self.keys is not None
+        assert self.values is not None
+        return paged_attention(query.squeeze(2), self.keys, self.values, *rows.arrays, scale)[:, :, None]
+
+
+class Prefixes:
+    """What is known of texts that were computed before, for whichever request. This one knows nothing of any text."""
+
+    def open(self, cache: "PagedKVCache", stored: Stored) -> bool:
+        """As `RequestCache.open`: share the pages that are known, and reserve all others."""
+        return cache.reserve(stored, len(stored.tokens))
+
+    def keep(self, stored: Stored) -> None:
+        """Remember what is computed of a request."""
+
+    def evict(self, count: int) -> None:
+        """Give up `count` pages that no request holds, or as many as there are."""
+
+    def held(self) -> Sequence[int]:
+        """The pages that are remembered. Each of them has one holder more."""
+        return ()
 
 
 class PagedKVCache:
     """Keys and values of requests, in the pages of a pool. A `RequestCache`.
 
-    A page has room for `pool.page_size` positions of one request, in every layer.
-    tables: of each request its pages, in the order of its positions.
+    A page has room for `pool.page_size` positions of one request, in every layer. A request's `pages` are in the order
+    of its positions.
+    prefixes: what is known of texts that were computed before (day 5). make_layer: makes a layer for so many pages of
+    this size (day 4).
     """
 
     def __init__(
         self,
         num_layers: int,
         pool: PagePool,
-        attention: Attention = scaled_dot_product_attention_grouped,
+        prefixes: Prefixes | None = None,
+        make_layer: Callable[[int, int], PagedKVCacheLayer] = PagedKVCacheLayer,
     ):
         self.pool = pool
+        self.prefixes = Prefixes() if prefixes is None else prefixes
         self.capacity = pool.num_pages * pool.page_size
-        self.layers = self.make_layers(num_layers, attention)
-        self.tables: dict[str, list[int]] = {}
-        self._lengths: dict[str, int] = {}
+        self.layers = [make_layer(pool.num_pages, pool.page_size) for _ in range(num_layers)]
 
-    def make_layers(self, num_layers: int, attention: Attention) -> Sequence[PagedKVCacheLayer]:
-        """The layers that this cache consists of."""
-        pool = self.pool
-        return [PagedKVCacheLayer(pool.num_pages, pool.page_size, attention) for _ in range(num_layers)]
+    def open(self, stored: Stored) -> bool:
+        return self.prefixes.open(self, stored)
 
-    def length(self, id: str) -> int:
-        return self._lengths[id]
+    def reserve(self, stored: Stored, count: int) -> bool:
+        """Take as many pages from the pool as `count` positions beyond the computed ones need, besides those that the
+        request has. They come after those.
 
-    def can_open(self, tokens: Sequence[int]) -> bool:
-        return self.pool.pages_for(len(tokens)) <= self.pool.num_free
-
-    def open(self, id: str, tokens: Sequence[int]) -> None:
-        self.tables[id], self._lengths[id] = [], 0
-
-    def missing(self, id: str, count: int) -> int:
-        """How many pages a request needs besides those it has, for `count` more positions.
+        If fewer are free, `prefixes.evict` is asked for the others first. False if that is not enough: then the request
+        has what it had.
 
         Task: w3d3.2
         """
         raise NotImplementedError(
-            "Week 3 Day 3 Task 2: PagedKVCache.missing is yours to write. "
+            "Week 3 Day 3 Task 2: PagedKVCache.reserve is yours to write. "
             "Chapter: A paged KV cache. "
             "Test: ./course test w3d3.2"
         )
 
-    def can_extend(self, id: str, count: int) -> bool:
-        return self.missing(id, count) <= self.pool.num_free
-
-    def extend(self, id: str, tokens: Sequence[int]) -> None:
-        """Count these tokens' positions, and take as many pages from the pool as the last one's room is too small for.
-
-        Raises:
-            OutOfPagesError: of the pool. Nothing has changed then.
+    def commit(self, stored: Stored, num_computed_tokens: int) -> None:
+        """So many tokens are computed now: `prefixes.keep` is told so. Pages that not even all tokens of the request
+        need, such as those of rejected guesses, are given back.
 
         Task: w3d3.2
         """
         raise NotImplementedError(
-            "Week 3 Day 3 Task 2: PagedKVCache.extend is yours to write. "
+            "Week 3 Day 3 Task 2: PagedKVCache.commit is yours to write. "
             "Chapter: A paged KV cache. "
             "Test: ./course test w3d3.2"
         )
 
-    def trim(self, id: str, count: int) -> None:
-        """Forget the last `count` positions, and give back each page in which none is left.
-
-        Task: w3d3.2
-        """
-        raise NotImplementedError(
-            "Week 3 Day 3 Task 2: PagedKVCache.trim is yours to write. "
-            "Chapter: A paged KV cache. "
-            "Test: ./course test w3d3.2"
-        )
-
-    def close(self, id: str) -> None:
-        """Forget a request, and give back its pages.
+    def close(self, stored: Stored) -> None:
+        """Give back all pages of a request, which has none, and no computed tokens, afterwards.
 
         Task: w3d3.2
         """
@@ -182,7 +201,7 @@ class PagedKVCache:
             "Test: ./course test w3d3.2"
         )
 
-    def step(self, chunks: Sequence[Chunk]) -> StepCache[PageRows]:
+    def step(self, chunks: Sequence[Chunk]) -> StepCache:
         """As `RequestCache` says: where each row belongs, and which pages each chunk's request has.
 
         Task: w3d3.3
@@ -193,13 +212,18 @@ class PagedKVCache:
             "Test: ./course test w3d3.3"
         )
 
-    def check_integrity(self, lengths: Mapping[str, int]) -> None:
-        assert self._lengths == lengths, f"stored are {self._lengths}, expected {dict(lengths)}"
-        for id, table in self.tables.items():
-            expected = self.pool.pages_for(self._lengths[id])
-            assert len(table) == expected, f"{id!r} has {len(table)} pages, and needs {expected}"
-        self.pool.check_integrity(self.held())
+    def copy_page(self, source: int, target: int) -> None:
+        """Write what is in one page over what is in another, in all layers."""
+        for layer in self.layers:
+            layer.copy_page(source, target)
 
-    def held(self) -> Mapping[int, int]:
-        """How many hold each page that this cache knows of."""
-        return Counter(page for table in self.tables.values() for page in table)
+    def check_integrity(self, held: Collection[Stored]) -> None:
+        for stored in held:
+            needed = self.pool.pages_for(stored.num_computed_tokens)
+            assert len(stored.pages) >= needed, f"{needed} pages are computed, and {len(stored.pages)} held"
+            assert len(set(stored.pages)) == len(stored.pages), f"a page is listed twice: {stored.pages}"
+        self.pool.check_integrity(self.held(held))
+
+    def held(self, held: Collection[Stored]) -> Mapping[int, int]:
+        """How many hold each page: these requests, and what is remembered."""
+        return Counter(page for pages in (*(stored.pages for stored in held), self.prefixes.held()) for page in pages)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import heapq
 from collections.abc import Iterator, Sequence
 from itertools import takewhile
 
@@ -46,11 +45,14 @@ class PrefixTree:
         self.pool = pool
         self.root = Node((), -1, None)
         self._time = 0
+        self._by_use: dict[int, Node] = {}  # by page: the least recently used first; some may have been evicted
 
     def touch(self, node: Node) -> None:
         """It is used now, later than all others so far."""
         self._time += 1
         node.last_used = self._time
+        self._by_use.pop(node.page, None)
+        self._by_use[node.page] = node
 
     def match(self, tokens: Sequence[int]) -> tuple[list[int], int]:
         """The pages of the longest known beginning of a text, in order, and how many positions of it they hold.

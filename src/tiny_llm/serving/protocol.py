@@ -30,7 +30,6 @@ from .messages import (
     encodable,
 )
 from .request import SamplingParams
-from .scores import ScoreParams
 
 __all__ = [
     "ChatRequest",
@@ -150,7 +149,7 @@ class GenerationRequest(Strict):
         return None
 
     @property
-    def num_top(self) -> int | None:
+    def num_logprobs(self) -> int | None:
         """How many likely tokens are told of each place; None: nothing is."""
         raise NotImplementedError
 
@@ -171,12 +170,20 @@ class GenerationRequest(Strict):
             seed=None if self.seed is None else self.seed + choice,
             stop=self.stop,
             ignore_eos=self.ignore_eos,
+            logit_bias=tuple(self.biases.items()),
+            presence_penalty=self.presence_penalty,
+            frequency_penalty=self.frequency_penalty,
+            num_logprobs=self.num_logprobs,
         )
 
     @property
-    def scores(self) -> ScoreParams:
-        bias = {int(token): value for token, value in self.logit_bias.items()}
-        return ScoreParams(bias, self.presence_penalty, self.frequency_penalty, self.num_top)
+    def changes_logits(self) -> bool:
+        return bool(self.logit_bias or self.presence_penalty or self.frequency_penalty)
+
+    @property
+    def biases(self) -> dict[int, float]:
+        """`logit_bias` by tokens."""
+        return {int(token): value for token, value in self.logit_bias.items()}
 
 
 class CompletionRequest(GenerationRequest):
@@ -200,7 +207,7 @@ class CompletionRequest(GenerationRequest):
         return 16
 
     @property
-    def num_top(self) -> int | None:
+    def num_logprobs(self) -> int | None:
         return self.logprobs
 
 
@@ -233,7 +240,7 @@ class ChatRequest(GenerationRequest, HarmlessDefaults):
         return self.max_completion_tokens
 
     @property
-    def num_top(self) -> int | None:
+    def num_logprobs(self) -> int | None:
         return (self.top_logprobs or 0) if self.logprobs else None
 
     @property

@@ -1,4 +1,4 @@
-"""A request: what somebody asked for, what there is of it by now, and when it is over."""
+"""A request: a prompt and its parameters, and all state that serving keeps of it."""
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
@@ -6,14 +6,15 @@ from enum import Enum
 from typing import Literal, TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 
-from ..generate import Decoder, Sampler, StopStrings, StreamingDetokenizer
-from ..kernels.argmax import argmax
-from ..sampler import make_sampler
+from ..generate import Decoder, StopStrings, StreamingDetokenizer
+from .sampling_params import Logprobs, SamplingParams
 
-__all__ = ["FinishReason", "Request", "SamplingParams", "Status", "TextStream"]
+__all__ = ["Draft", "FinishReason", "Probabilities", "Request", "SamplingParams", "Status", "TextStream"]
 
 FinishReason: TypeAlias = Literal["stop", "length", "abort", "error"]
+Probabilities: TypeAlias = NDArray[np.float32]  # N x V, each row sums to 1
 
 
 class Status(Enum):
@@ -22,47 +23,6 @@ class Status(Enum):
     WAITING = "waiting"
     RUNNING = "running"
     FINISHED = "finished"
-
-
-@dataclass(frozen=True)
-class SamplingParams:
-    """How a request's tokens are chosen, and what ends it. Each request has its own.
-
-    max_tokens: of the output, at least one. temperature to seed: as in `make_sampler`, which checks them.
-    stop: strings before which the text is cut. stop_token_ids: tokens that end the output, as those of the model do.
-    ignore_eos: the model's own ends do not count.
-
-    Raises:
-        ValueError: max_tokens is less than 1; `stop` is one string, or has an empty one.
-    """
-
-    max_tokens: int = 256
-    temperature: float = 0.0
-    top_k: int = 0
-    top_p: float = 1.0
-    min_p: float = 0.0
-    repetition_penalty: float = 1.0
-    seed: int | None = None
-    stop: Sequence[str] = ()
-    stop_token_ids: Collection[int] = ()
-    ignore_eos: bool = False
-
-    def __post_init__(self) -> None:
-        if self.max_tokens < 1:
-            raise ValueError(f"max_tokens: expected 1 or more, got {self.max_tokens}")
-        StopStrings(self.stop)
-
-    @property
-    def is_greedy(self) -> bool:
-        """Whether the likeliest token is taken, whatever came before."""
-        return self.temperature == 0 and self.repetition_penalty == 1
-
-    def sampler(self) -> Sampler:
-        """A sampler with a random state of its own. Raises ValueError where a number is out of its range."""
-        sampler = make_sampler(
-            self.temperature, self.top_k, self.top_p, self.min_p, self.repetition_penalty, seed=self.seed
-        )
-        return (lambda logits, tokens: argmax(logits)) if self.is_greedy else sampler
 
 
 class TextStream:
@@ -89,19 +49,32 @@ class TextStream:
             self.text += self._stops.finish()
 
 
-class Request:
-    """A prompt, and what is generated for it.
+@dataclass(frozen=True)
+class Draft:
+    """Tokens that may come next. probabilities: the row that each was drawn from, k x V; None: they were not drawn."""
 
-    id: a name of its own. prompt, output: token ids. text: where the output becomes text, or None if nobody needs it.
-    The output's tokens are the generated tokens, wherever those are counted: without the end, which is no text (`add`).
-    finish_reason: why it is over: "stop" (one of its ends came), "length" (it got all tokens that it may have), "abort"
-    (nobody wants it any more), "error" (`error` says what went wrong); None before.
-    random: for whoever draws for this request, besides its sampler. num_drafted, num_accepted: how many tokens were
-    guessed for it, and how many of these were right (day 6).
+    tokens: Sequence[int]
+    probabilities: Probabilities | None = None
+
+
+class Request:
+    """A prompt, the tokens generated for it, and all state that serving keeps of it.
+
+    id: a name that no other request has. prompt, output: token ids. text: turns the output into text; None if nobody
+    needs text. Generated tokens are the tokens of `output`, which excludes the token that ends it (`add`).
+    finish_reason: why the request is over: "stop" (an end came), "length" (it got all tokens it may have), "abort"
+    (nobody wants it any more), "error" (`error` is the exception); None while it is not over.
+    pages: the cache's pages that hold its keys and values, in the order of its positions. A slot is one long page.
+    num_computed_tokens: how many of its tokens have keys and values there. `Engine.settle` alone moves it forward.
+        Pages beyond it are reserved: the next step writes into them.
+    logprobs: of each token of the output, if `params.num_logprobs` asks for them.
+    draft: tokens guessed for the step at hand, None without (day 6). num_drafted, num_accepted: how many tokens were
+        guessed so far, and how many of them were right.
+    random: a generator of its own, for whoever draws tokens for it.
 
     Raises:
-        ValueError: the prompt is empty, a number of `params` is out of its range, or there are stop strings and no text
-            to find them in.
+        ValueError: the prompt is empty, a parameter is out of range, or there are stop strings and no text to find
+            them in.
     """
 
     def __init__(
@@ -117,11 +90,16 @@ class Request:
         self.text = text
         _check_request(self)
         self.sampler = self.params.sampler()
+        self.random = np.random.default_rng(self.params.seed)
         self.output: list[int] = []
+        self.logprobs: list[Logprobs] = []
+        self._tokens = list(prompt)
         self.status = Status.WAITING
         self.finish_reason: FinishReason | None = None
         self.error: Exception | None = None
-        self.random = np.random.default_rng(self.params.seed)
+        self.pages: list[int] = []
+        self.num_computed_tokens = 0
+        self.draft: Draft | None = None
         self.num_drafted = self.num_accepted = 0
 
     def __repr__(self) -> str:
@@ -129,13 +107,19 @@ class Request:
 
     @property
     def tokens(self) -> list[int]:
-        """Prompt and output."""
-        return [*self.prompt, *self.output]
+        """Prompt and output, in one list that grows with the output. Do not change it."""
+        self._tokens += self.output[len(self._tokens) - len(self.prompt) :]
+        return self._tokens
 
     @property
     def num_tokens(self) -> int:
-        """How many they are, without a list of them."""
+        """The length of `tokens`."""
         return len(self.prompt) + len(self.output)
+
+    @property
+    def num_pending(self) -> int:
+        """How many of its tokens the model still has to run on: the prompt at first, later the newest token."""
+        return self.num_tokens - self.num_computed_tokens
 
     def add(self, token: int, eos_token_ids: Collection[int], max_length: int) -> None:
         """Take the next token, which is one more of the output; or the end, and then the request is finished.
@@ -154,8 +138,8 @@ class Request:
         )
 
     def finish(self, reason: FinishReason, error: Exception | None = None) -> None:
-        """It is over, for this reason; there is no more text to come. After an error the text stays as it is: it may
-        have been the text that failed."""
+        """End the request for this reason. After an error the text stays as it is: it may have been the text that
+        failed."""
         self.status, self.finish_reason, self.error = Status.FINISHED, reason, error
         if self.text is not None and error is None:
             self.text.finish()

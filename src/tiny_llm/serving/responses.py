@@ -8,7 +8,7 @@ from itertools import chain
 from typing import Any
 
 from .request import FinishReason
-from .scores import Logprob, Scored
+from .sampling_params import Logprob, Logprobs
 
 __all__ = ["Answer", "ChatAnswer", "CompletionAnswer", "Piece", "Usage"]
 
@@ -17,24 +17,24 @@ _Json = dict[str, Any]
 
 @dataclass(frozen=True)
 class Piece:
-    """What is new of a choice, or all of it. thinking: apart from the text; None where there is none. scored: of the
+    """What is new of a choice, or all of it. thinking: apart from the text; None where there is none. logprobs: of the
     text's tokens; None if nobody asked for it."""
 
     text: str = ""
     thinking: str | None = None
     reason: FinishReason | None = None
-    scored: Sequence[Scored] | None = None
+    logprobs: Sequence[Logprobs] | None = None
 
     @classmethod
     def joined(cls, pieces: "Sequence[Piece]") -> "Piece":
         """All of a choice."""
         thinking = [each.thinking for each in pieces if each.thinking is not None]
-        scored = [each.scored for each in pieces if each.scored is not None]
+        logprobs = [each.logprobs for each in pieces if each.logprobs is not None]
         return cls(
             "".join(each.text for each in pieces),
             "".join(thinking) if thinking else None,
             next((each.reason for each in pieces if each.reason), None),
-            [*chain.from_iterable(scored)] if scored else None,
+            [*chain.from_iterable(logprobs)] if logprobs else None,
         )
 
 
@@ -109,18 +109,18 @@ class CompletionAnswer(Answer):
         self._offsets: Counter[int] = Counter()  # of each choice, in letters
 
     def choice(self, index: int, piece: Piece) -> _Json:
-        logprobs = None if piece.scored is None else self._logprobs(index, piece.scored)
+        logprobs = None if piece.logprobs is None else self._logprobs(index, piece.logprobs)
         return {"index": index, "text": piece.text, "finish_reason": piece.reason, "logprobs": logprobs}
 
-    def _logprobs(self, index: int, scored: Sequence[Scored]) -> Mapping[str, Any]:
-        texts, offsets = [self._text(each.chosen.token) for each in scored], []
+    def _logprobs(self, index: int, logprobs: Sequence[Logprobs]) -> Mapping[str, Any]:
+        texts, offsets = [self._text(each.chosen.token) for each in logprobs], []
         for text in texts:
             offsets.append(self._offsets[index])
             self._offsets[index] += len(text)
         return {
             "tokens": texts,
-            "token_logprobs": [each.chosen.logprob for each in scored],
-            "top_logprobs": [{self._text(top.token): top.logprob for top in each.top} for each in scored],
+            "token_logprobs": [each.chosen.logprob for each in logprobs],
+            "top_logprobs": [{self._text(top.token): top.logprob for top in each.top} for each in logprobs],
             "text_offset": offsets,
         }
 
@@ -130,7 +130,7 @@ class ChatAnswer(Answer):
 
     def choice(self, index: int, piece: Piece) -> _Json:
         message = {"role": "assistant", "content": piece.text, "refusal": None, **_reasoning(piece)}
-        logprobs = self._logprobs(piece.scored)
+        logprobs = self._logprobs(piece.logprobs)
         return {"index": index, "message": message, "finish_reason": piece.reason, "logprobs": logprobs}
 
     def begin(self, index: int) -> _Json | None:
@@ -139,13 +139,13 @@ class ChatAnswer(Answer):
 
     def delta(self, index: int, piece: Piece) -> _Json:
         delta = {**({"content": piece.text} if piece.text else {}), **(_reasoning(piece) if piece.thinking else {})}
-        logprobs = self._logprobs(piece.scored)
+        logprobs = self._logprobs(piece.logprobs)
         return {"index": index, "delta": delta, "finish_reason": piece.reason, "logprobs": logprobs}
 
-    def _logprobs(self, scored: Sequence[Scored] | None) -> _Json | None:
-        if scored is None:
+    def _logprobs(self, logprobs: Sequence[Logprobs] | None) -> _Json | None:
+        if logprobs is None:
             return None
-        content = [self._entry(each.chosen) | {"top_logprobs": [*map(self._entry, each.top)]} for each in scored]
+        content = [self._entry(each.chosen) | {"top_logprobs": [*map(self._entry, each.top)]} for each in logprobs]
         return {"content": content, "refusal": None}
 
     def _entry(self, found: Logprob) -> _Json:

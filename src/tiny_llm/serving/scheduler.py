@@ -1,26 +1,127 @@
 """The scheduler: which requests run, and what the next step computes of each."""
 
+import sys
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from .batch import Batch, Chunk
 from .cache import RequestCache
 from .request import Request, Status
 
-__all__ = ["Scheduler"]
+__all__ = ["Budget", "NoPreemption", "Preemption", "Scheduler", "TokenBudget"]
+
+
+class Budget:
+    """What a step may compute. This one sets no limit: all pending tokens of all that run, whole prompts too.
+
+    num_tokens: how many tokens a step may have, of all requests together.
+    """
+
+    num_tokens = sys.maxsize
+
+    def order(self, running: Sequence[Request]) -> list[Request]:
+        """The running requests in the order in which they get their tokens. A new list."""
+        return list(running)
+
+
+class TokenBudget(Budget):
+    """A long prompt is computed in chunks: in each step, as much of it as the other requests leave of the budget.
+
+    num_tokens: how many tokens a step may have, of all requests together.
+    Source: Agrawal et al. 2024, "Taming Throughput-Latency Tradeoff in LLM Inference with Sarathi-Serve", section 4,
+    arXiv:2403.02310.
+    """
+
+    def __init__(self, num_tokens: int = 256):
+        self.num_tokens = num_tokens
+
+    def order(self, running: Sequence[Request]) -> list[Request]:
+        """First the requests that have one pending token, then those that have more; each in the order of `running`.
+
+        So every request that generates gets its token in every step, and prompts share what is left.
+
+        Task: w3d2.1
+        """
+        raise NotImplementedError(
+            "Week 3 Day 2 Task 1: TokenBudget.order is yours to write. "
+            "Chapter: Chunked prefill. "
+            "Test: ./course test w3d2.1"
+        )
+
+
+class NoPreemption:
+    """For a cache in which every running request finds room for its next tokens, as slots are."""
+
+    def make_room(self, scheduler: "Scheduler", request: Request, count: int, batch: Batch) -> bool:
+        """Reserve room for `count` more tokens of a running request. False: it has no chunk in this step.
+
+        batch: what was planned of this step so far.
+        """
+        if not scheduler.cache.reserve(request, count):
+            raise RuntimeError(f"no room for {count} more tokens of {request.id!r}, and nobody may be preempted")
+        return True
+
+
+class Preemption(NoPreemption):
+    """Where there is no room, the newest running request gives way: it loses its pages, and waits for room again.
+
+    Source: Kwon et al. 2023, "Efficient Memory Management for Large Language Model Serving with PagedAttention",
+    section 4.5, arXiv:2309.06180.
+    """
+
+    def make_room(self, scheduler: "Scheduler", request: Request, count: int, batch: Batch) -> bool:
+        """Reserve room for `count` more tokens of a request; while there is none, preempt the newest running request.
+
+        That may be the request itself, which then has no chunk in this step: False. False, too, for a request that
+        was preempted earlier in this step.
+
+        Task: w3d3.4
+        """
+        raise NotImplementedError(
+            "Week 3 Day 3 Task 4: Preemption.make_room is yours to write. "
+            "Chapter: A paged KV cache. "
+            "Test: ./course test w3d3.4"
+        )
+
+    def preempt(self, scheduler: "Scheduler", request: Request, batch: Batch) -> None:
+        """Stop a running request: it leaves the cache, and is the first of those that wait, with the status WAITING.
+
+        It keeps prompt and output, which are computed anew once there is room. Its chunk, if it has one, is withdrawn
+        from the batch, and `batch.preempted` gets its id as the last one.
+
+        Task: w3d3.4
+        """
+        raise NotImplementedError(
+            "Week 3 Day 3 Task 4: Preemption.preempt is yours to write. "
+            "Chapter: A paged KV cache. "
+            "Test: ./course test w3d3.4"
+        )
 
 
 class Scheduler:
     """Requests wait in the order in which they came, and run as soon as there is room. A step serves all that run.
 
-    It is for a cache in which whoever runs finds room for all tokens, as slots are.
     waiting, running: the requests, the oldest first. max_running: how many may run at the same time.
+    budget: how many tokens a step may have, and who gets them first (day 2). preemption: what happens where a running
+    request finds no room (day 3).
+
+    Raises:
+        ValueError: max_running is less than 1, or more than the budget has tokens: then a request that generates would
+            not get its token in each step.
     """
 
-    def __init__(self, cache: RequestCache, max_running: int = 16):
-        _check_max_running(max_running)
+    def __init__(
+        self,
+        cache: RequestCache,
+        max_running: int = 16,
+        budget: Budget | None = None,
+        preemption: NoPreemption | None = None,
+    ):
         self.cache = cache
         self.max_running = max_running
+        self.budget = Budget() if budget is None else budget
+        self.preemption = NoPreemption() if preemption is None else preemption
+        _check_max_running(max_running, self.budget)
         self.waiting: deque[Request] = deque()
         self.running: list[Request] = []
 
@@ -29,10 +130,10 @@ class Scheduler:
         self.waiting.append(request)
 
     def remove(self, request: Request) -> None:
-        """A request that is over, or that nobody wants any more: its room in the cache is free at once."""
+        """Take out a request that is over, or that nobody wants any more. Its room in the cache is free at once."""
         if request in self.running:
             self.running.remove(request)
-            self.cache.close(request.id)
+            self.cache.close(request)
         else:
             self.waiting.remove(request)
 
@@ -45,15 +146,11 @@ class Scheduler:
         yield from self.running
         yield from self.waiting
 
-    def pending(self, request: Request) -> int:
-        """How many tokens of a running request are not in the cache: the prompt at first, later the newest token."""
-        return request.num_tokens - self.cache.length(request.id)
-
     def begin(self) -> Request | None:
         """Let the oldest waiting request run, if there is one, if fewer than `max_running` run, and if there is room.
 
-        Whether the cache has room for all its tokens, `can_open` says. It leaves the queue, is the last of those that
-        run, has the status RUNNING and is open in the cache. Returns it, or None where nothing changed.
+        `cache.open` reserves room for all its tokens, or says that there is none. The request leaves the queue, is the
+        last of those that run, and has the status RUNNING. Returns it, or None where nothing changed.
 
         Task: w3d1.3
         """
@@ -64,8 +161,12 @@ class Scheduler:
         )
 
     def schedule(self) -> Batch:
-        """The next step: first as many waiting requests as possible begin; then each that runs has a chunk, the oldest
-        first, with all its tokens that are not in the cache yet, and is scored after the last.
+        """Plan the next step, and reserve room for it.
+
+        First a chunk for each running request, in the order that `budget.order` gives, of as many pending tokens as
+        `left` allows. `preemption.make_room` reserves room for a chunk; without room there is no chunk, and a request
+        that gets no token in this step needs no room. Then waiting requests `begin`, each with a chunk, while something
+        is left of the budget. None begins in a step that preempted a request.
 
         `take` makes a chunk. An empty batch: there is nothing to do.
 
@@ -77,13 +178,15 @@ class Scheduler:
             "Test: ./course test w3d1.3"
         )
 
+    def left(self, batch: Batch) -> int:
+        """How many tokens of the budget a batch leaves."""
+        return self.budget.num_tokens - batch.num_tokens
+
     def take(self, request: Request, count: int) -> Chunk:
-        """A chunk of the next `count` tokens of a running request, for which the cache makes room. It is scored after
-        the last token if no token of the request is left."""
-        start = self.cache.length(request.id)
+        """A chunk of the next `count` pending tokens of a request. Its last token has logits if no token is left."""
+        start = request.num_computed_tokens
         tokens = request.tokens[start : start + count]
-        self.cache.extend(request.id, tokens)
-        return Chunk(request, tokens, start, scored=int(self.pending(request) == 0))
+        return Chunk(request, tokens, start, int(count == request.num_pending), request.pages)
 
     def check_integrity(self) -> None:
         """Raise AssertionError unless each request is in one place only, and the cache holds those that run."""
@@ -92,12 +195,19 @@ class Scheduler:
         assert all(request.status is Status.RUNNING for request in self.running)
         assert all(request.status is Status.WAITING for request in self.waiting)
         assert len(self.running) <= self.max_running
-        lengths = {request.id: self.cache.length(request.id) for request in self.running}
         for request in self.running:
-            assert lengths[request.id] <= len(request.tokens), f"more is stored of {request.id!r} than there is"
-        self.cache.check_integrity(lengths)
+            assert request.num_pending > 0, f"more is computed of {request.id!r} than there is"
+        for request in self.waiting:
+            assert not request.pages, f"{request.id!r} waits, and has pages"
+            assert not request.num_computed_tokens, f"{request.id!r} waits, and has computed tokens"
+        self.cache.check_integrity(self.running)
 
 
-def _check_max_running(max_running: int) -> None:
+def _check_max_running(max_running: int, budget: Budget) -> None:
     if max_running < 1:
         raise ValueError(f"max_running: expected 1 or more, got {max_running}")
+    if budget.num_tokens < max_running:
+        raise ValueError(
+            f"token budget: expected at least max_running ({max_running}), so that each request that generates gets a "
+            f"token in each step, got {budget.num_tokens}"
+        )

@@ -170,10 +170,12 @@ class Server:
         found = found.filled_in(self.model.sampling or {})
         self._admit(found.n * len(getattr(found, "prompt", [""])))  # before there may be much to encode
         self._check_model(found.model)
-        if max(found.scores.logit_bias, default=0) >= (size := self._prompts.size):
+        if max(found.biases, default=0) >= (size := self._prompts.size):
             raise ApiError(400, f"logit_bias: expected token ids below {size}", param="logit_bias")
-        if self.model.has_drafts and (found.scores.changes_scores or found.num_top is not None):
-            name = "logprobs" if found.num_top is not None else "logit_bias, presence_penalty and frequency_penalty"
+        if self.model.has_drafts and (found.changes_logits or found.num_logprobs is not None):
+            name = (
+                "logprobs" if found.num_logprobs is not None else "logit_bias, presence_penalty and frequency_penalty"
+            )
             raise ApiError(400, f"{name}: this server guesses (--draft), and does not support it then")
         return found
 

@@ -2,19 +2,19 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import accumulate
 
 import mlx.core as mx
 import numpy as np
 
-from ..qwen2 import CausalLM
 from .batch import Batch, Chunk
+from .cache import RequestCache
+from .decoding import Chosen, Decoding
 from .distributions import Probabilities, draw, probabilities
 from .drafters import Draft, Drafter
-from .engine import Engine, Observer
 from .request import Request
-from .scheduler import Scheduler
 
-__all__ = ["SpeculativeEngine", "accept"]
+__all__ = ["Speculative", "accept"]
 
 
 def accept(target: Probabilities, draft: Draft, random: np.random.Generator) -> list[int]:
@@ -36,86 +36,82 @@ def accept(target: Probabilities, draft: Draft, random: np.random.Generator) -> 
     )
 
 
-class SpeculativeEngine(Engine):
-    """An engine that adds guesses to what a step computes, and gets several tokens from a step where they are right.
+class Speculative(Decoding):
+    """A `Decoding` that adds guesses to what a step computes, and gets several tokens from a step where they are right.
 
     Guesses come on top of what a scheduler's budget allows, and so does what the drafter computes.
-    drafter: who guesses. num_drafts: how many tokens at most, for each request and step. drafts: by request, what was
-    guessed for the step at hand.
+    drafter: makes the guesses. num_drafts: how many at most, for each request and step. plain: the `Decoding` that
+    chooses for chunks without guesses.
     """
 
-    def __init__(
-        self,
-        model: CausalLM,
-        scheduler: Scheduler,
-        drafter: Drafter,
-        num_drafts: int = 4,
-        observers: Sequence[Observer] = (),
-        is_checked: bool = False,
-    ):
-        super().__init__(model, scheduler, observers, is_checked)
+    def __init__(self, drafter: Drafter, num_drafts: int = 4, plain: Decoding | None = None):
         _check_num_drafts(num_drafts)
         self.drafter, self.num_drafts = drafter, num_drafts
-        self.drafts: dict[str, Draft] = {}
+        self.plain = Decoding() if plain is None else plain
 
-    def wanted(self, request: Request) -> int:
+    def draft(self, batch: Batch, cache: RequestCache, max_length: int) -> Batch:
+        """Let the drafter guess for all chunks that have logits, at once, and put the guesses after them."""
+        requests = [chunk.request for chunk in batch.chunks if chunk.num_logits]
+        wanted = [(request, self.wanted(request, max_length)) for request in requests]
+        for request, draft in zip(requests, self.drafter.propose(wanted), strict=True):
+            request.draft = draft
+        chunks = [self.with_draft(chunk, cache) if chunk.num_logits else chunk for chunk in batch.chunks]
+        return Batch(chunks, batch.preempted)
+
+    def wanted(self, request: Request, max_length: int) -> int:
         """How many guesses are of use: one token comes without any, and max_tokens and max_length are limits."""
         left = request.params.max_tokens - len(request.output)
-        return min(self.num_drafts, left - 1, self.max_length - len(request.tokens) - 1)
+        return min(self.num_drafts, left - 1, max_length - request.num_tokens - 1)
 
-    def plan(self) -> Batch:
-        """As in `Engine`, with guesses: `propose` asks for them, `with_draft` puts them behind each scored chunk."""
-        batch = super().plan()
-        try:
-            self.propose([chunk.request for chunk in batch.chunks if chunk.scored])
-        except BaseException:  # what the drafter has stored may be half of what it means to have
-            self._undo(batch)
-            for chunk in batch.chunks:
-                self.drafter.forget(chunk.request.id)
-            raise
-        return replace(batch, chunks=[self.with_draft(chunk) if chunk.scored else chunk for chunk in batch.chunks])
+    def with_draft(self, chunk: Chunk, cache: RequestCache) -> Chunk:
+        """The chunk with the guesses of `request.draft` after its tokens, and with logits after each of them as well.
 
-    def propose(self, requests: Sequence[Request]) -> None:
-        """Let the drafter guess for these requests, all at once, and keep what it says in `drafts`."""
-        drafts = self.drafter.propose([(request, self.wanted(request)) for request in requests])
-        self.drafts = {request.id: draft for request, draft in zip(requests, drafts, strict=True)}
-
-    def with_draft(self, chunk: Chunk) -> Chunk:
-        """The chunk with its request's guesses behind its tokens, scored after each of them as well. The cache makes
-        room for them. Where it has none, the guesses are dropped, from `drafts` too, and the chunk stays as it is.
+        `cache` reserves room for all its tokens, guesses included. Without room, the request has a draft without
+        guesses, and the chunk stays as it is.
 
         Task: w3d6.4
         """
         raise NotImplementedError(
-            "Week 3 Day 6 Task 4: SpeculativeEngine.with_draft is yours to write. "
+            "Week 3 Day 6 Task 4: Speculative.with_draft is yours to write. "
             "Chapter: Speculative decoding. "
             "Test: ./course test w3d6.4"
         )
+
+    def choose(self, chunks: Sequence[Chunk], logits: mx.array) -> list[Chosen]:
+        """`next_tokens` where there are guesses; for all other chunks together what `plain` chooses."""
+        ends = list(accumulate(chunk.num_logits for chunk in chunks))
+        others = [i for i, chunk in enumerate(chunks) if chunk.num_logits <= 1]
+        rows = mx.array([ends[i] - 1 for i in others if chunks[i].num_logits], mx.int32)
+        plain = dict(zip(others, self.plain.choose([chunks[i] for i in others], logits[rows]), strict=True))
+        return [
+            plain[i] if i in plain else self._choose(chunk, logits[end - chunk.num_logits : end])
+            for i, (chunk, end) in enumerate(zip(chunks, ends, strict=True))
+        ]
+
+    def _choose(self, chunk: Chunk, logits: mx.array) -> Chosen:
+        try:
+            return self.next_tokens(chunk, logits)
+        except Exception as error:
+            return error
 
     def next_tokens(self, chunk: Chunk, logits: mx.array) -> list[int]:
-        """`accept` says which tokens come next. What is stored of rejected guesses is trimmed; the request counts how
-        many were guessed for it, and how many of them were accepted.
+        """`accept` says which tokens come next. The request counts how many were guessed for it, and how many of them
+        were accepted.
 
-        Shapes: logits: (k + 1) x V, for k guesses.
+        `probabilities` needs the text before each row: the tokens of the request, and the guesses before the row.
+        Shapes: logits: (k + 1) x V, for the k guesses of `request.draft`.
 
         Task: w3d6.4
         """
         raise NotImplementedError(
-            "Week 3 Day 6 Task 4: SpeculativeEngine.next_tokens is yours to write. "
+            "Week 3 Day 6 Task 4: Speculative.next_tokens is yours to write. "
             "Chapter: Speculative decoding. "
             "Test: ./course test w3d6.4"
         )
 
-    def settle(self, batch: Batch, logits: Sequence[mx.array]) -> list[Request]:
-        touched = super().settle(batch, logits)
-        for request in touched:
-            if request.finish_reason is not None:
-                self.drafter.forget(request.id)
-        return touched
-
-    def abort(self, id: str, error: Exception | None = None) -> Request | None:
-        self.drafter.forget(id)
-        return super().abort(id, error)
+    def forget(self, request: Request) -> None:
+        self.drafter.forget(request)
+        self.plain.forget(request)
 
 
 def _check_num_drafts(num_drafts: int) -> None:

@@ -1,0 +1,119 @@
+"""Batched sampling: the next tokens of all requests of a step, chosen at once."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import mlx.core as mx
+import numpy as np
+from numpy.typing import NDArray
+
+from ..finite import check_finite
+from .batch import Chunk
+from .decoding import Chosen, Decoding
+from .logprobs import Logits, biased, note_logprobs, rows_of
+from .request import Request
+from .sampling_params import SamplingParams
+
+__all__ = ["BatchSampler", "Settings", "penalise", "sample_rows"]
+
+_FIRST = 256  # logits of a row that are looked at first
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Sampling parameters of N rows, each an array of N. They mean what they mean in `make_sampler`."""
+
+    temperature: NDArray[np.float32]
+    top_k: NDArray[np.int64]
+    top_p: NDArray[np.float64]
+    min_p: NDArray[np.float64]
+
+    @classmethod
+    def of(cls, params: Sequence[SamplingParams]) -> "Settings":
+        return cls(
+            np.array([each.temperature for each in params], np.float32),
+            np.array([each.top_k for each in params], np.int64),
+            np.array([each.top_p for each in params], np.float64),
+            np.array([each.min_p for each in params], np.float64),
+        )
+
+    def rows(self, which: NDArray[np.intp]) -> "Settings":
+        """Those of some rows."""
+        return Settings(self.temperature[which], self.top_k[which], self.top_p[which], self.min_p[which])
+
+
+def penalise(logits: Logits, penalties: Sequence[float], texts: Sequence[Sequence[int]]) -> Logits:
+    """`apply_repetition_penalty` for all rows at once, each with its own penalty and text. A new array.
+
+    Shapes: logits: N x V, penalties: N, texts: N of any length -> N x V.
+    """
+    counts = [len(text) for text in texts]
+    rows = np.repeat(np.arange(len(texts)), counts)
+    columns = np.concatenate([np.array(text, np.int64) for text in texts])
+    seen, penalty = logits[rows, columns], np.repeat(np.array(penalties, np.float32), counts)
+    changed = logits.copy()
+    changed[rows, columns] = np.where(seen > 0, seen / penalty, seen * penalty)
+    return changed
+
+
+def sample_rows(logits: Logits, settings: Settings, chances: NDArray[np.float64], first: int = _FIRST) -> list[int]:
+    """Draw one token for each row, with the probabilities that a `make_sampler` with the row's settings draws it with.
+
+    Sort a row's logits, the largest first; of equal logits, that of the smaller token comes first. Top-k, top-p and
+    min-p each keep a beginning of this list: top_k tokens; of these, as many as it takes for their probabilities to sum
+    to top_p or more; and those that are at least min_p times as likely as the first. The drawn token is the first at
+    which the sum of the kept probabilities, divided by the sum of all that are kept, exceeds the row's chance.
+    first: at most so many of a row's largest logits are sorted, unless the token depends on more of them (`is_certain`
+    in `_Largest` says so). So the tokens are the same for every `first`.
+    Shapes: logits: N x V, chances: N, from 0 to less than 1 -> N tokens. No temperature is 0.
+
+    Task: w3d2.3
+    """
+    raise NotImplementedError(
+        "Week 3 Day 2 Task 3: sample_rows is yours to write. Chapter: Chunked prefill. Test: ./course test w3d2.3"
+    )
+
+
+class BatchSampler(Decoding):
+    """A `Decoding` that chooses one token for each request, for all of them at once.
+
+    A request draws with one random number a token, from a generator of its own: its tokens do not depend on what else
+    is served. With the same seed, `make_sampler` draws other tokens, of the same distribution.
+    """
+
+    def choose(self, chunks: Sequence[Chunk], logits: mx.array) -> list[Chosen]:
+        requests = [chunk.request for chunk in chunks if chunk.num_logits]
+        chosen = iter(self.next_tokens(requests, rows_of(logits)) if requests else [])
+        return [next(chosen) if chunk.num_logits else [] for chunk in chunks]
+
+    def next_tokens(self, requests: Sequence[Request], logits: Logits) -> list[Chosen]:
+        """Shapes: logits: N x V, for N requests -> N."""
+        changed = _penalised(biased(logits, requests), requests)
+        tokens = changed.argmax(axis=-1).tolist()
+        is_finite = [bool(np.isfinite(row).all()) for row in logits]
+        drawn = [i for i, request in enumerate(requests) if request.params.temperature > 0 and is_finite[i]]
+        if drawn:
+            settings = Settings.of([requests[i].params for i in drawn])
+            chances = np.array([requests[i].random.random() for i in drawn])
+            for i, token in zip(drawn, sample_rows(changed[drawn], settings, chances), strict=True):
+                tokens[i] = token
+        note_logprobs(logits, requests, tokens)
+        return [[token] if is_finite[i] else _not_finite(logits[i]) for i, token in enumerate(tokens)]
+
+
+def _penalised(logits: Logits, requests: Sequence[Request]) -> Logits:
+    rows = [i for i, request in enumerate(requests) if request.params.repetition_penalty != 1]
+    if not rows:
+        return logits
+    penalties = [requests[i].params.repetition_penalty for i in rows]
+    changed = logits.copy()
+    changed[rows] = penalise(logits[rows], penalties, [requests[i].tokens for i in rows])
+    return changed
+
+
+def _not_finite(logits: Logits) -> Exception:
+    try:
+        check_finite(mx.array(logits))
+    except FloatingPointError as error:
+        return error
+    raise AssertionError("all logits are finite")

@@ -1,0 +1,65 @@
+"""How tokens come from logits. Day 1: one for each request, row by row. Given."""
+
+from collections.abc import Sequence
+from itertools import accumulate
+from typing import TypeAlias
+
+import mlx.core as mx
+
+from ..finite import check_finite
+from .batch import Batch, Chunk
+from .cache import RequestCache
+from .logprobs import biased, note_logprobs, rows_of
+from .request import Request
+
+__all__ = ["Chosen", "Decoding", "next_token"]
+
+Chosen: TypeAlias = list[int] | Exception  # a request's next tokens, or why there are none
+
+
+class Decoding:
+    """Each request gets one token in a step, which its own sampler chooses. There are no guesses.
+
+    `BatchSampler` (day 2) chooses for all requests at once, `Speculative` (day 6) adds guesses.
+    """
+
+    def draft(self, batch: Batch, cache: RequestCache, max_length: int) -> Batch:
+        """What the scheduler planned, with guesses added, for which the cache has room. max_length: the engine's."""
+        return batch
+
+    def choose(self, chunks: Sequence[Chunk], logits: mx.array) -> list[Chosen]:
+        """For each chunk the next tokens of its request, none without logits; or the exception that keeps them from it.
+
+        Shapes: logits: N x V, num_logits rows for each chunk.
+        """
+        ends = accumulate(chunk.num_logits for chunk in chunks)
+        return [
+            _next_tokens(chunk.request, logits[end - 1 : end]) if chunk.num_logits else []
+            for chunk, end in zip(chunks, ends, strict=True)
+        ]
+
+    def forget(self, request: Request) -> None:
+        """A request is over."""
+
+
+def _next_tokens(request: Request, logits: mx.array) -> Chosen:
+    try:
+        return [next_token(request, logits)]
+    except Exception as error:
+        return error
+
+
+def next_token(request: Request, logits: mx.array) -> int:
+    """What a request's own sampler chooses.
+
+    Shapes: logits: 1 x V, after all tokens of the request.
+
+    Raises:
+        FloatingPointError: of `check_finite`.
+    """
+    check_finite(logits)
+    changed = mx.array(biased(rows_of(logits), [request])) if request.params.changes_logits else logits
+    token = int(request.sampler(changed, mx.array([request.tokens]))[0])
+    if request.params.num_logprobs is not None:
+        note_logprobs(rows_of(logits), [request], [token])
+    return token

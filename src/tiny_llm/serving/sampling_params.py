@@ -1,0 +1,79 @@
+"""What a request may ask for: how its tokens are chosen, what ends it, what is told of them. Given."""
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+
+from ..generate import Sampler, StopStrings
+from ..kernels.argmax import argmax
+from ..sampler import make_sampler
+
+__all__ = ["Logprob", "Logprobs", "SamplingParams"]
+
+
+@dataclass(frozen=True)
+class SamplingParams:
+    """How a request's tokens are chosen, and what ends it. Each request has its own.
+
+    max_tokens: of the output, at least one. temperature to seed: as in `make_sampler`, which checks them.
+    stop: strings before which the text is cut. stop_token_ids: tokens that end the output, as those of the model do.
+    ignore_eos: the model's own ends do not count.
+    logit_bias: tokens, and what is added to the logit of each. presence_penalty: what is taken off the logit of each
+        token that the output has; frequency_penalty: the same, as many times as the output has it.
+    num_logprobs: how many of the likeliest tokens are told of each place; None: not even the chosen one.
+
+    Raises:
+        ValueError: max_tokens is less than 1; `stop` is one string, or has an empty one.
+    """
+
+    max_tokens: int = 256
+    temperature: float = 0.0
+    top_k: int = 0
+    top_p: float = 1.0
+    min_p: float = 0.0
+    repetition_penalty: float = 1.0
+    seed: int | None = None
+    stop: Sequence[str] = ()
+    stop_token_ids: Collection[int] = ()
+    ignore_eos: bool = False
+    logit_bias: Sequence[tuple[int, float]] = ()
+    presence_penalty: float = 0.0
+    frequency_penalty: float = 0.0
+    num_logprobs: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.max_tokens < 1:
+            raise ValueError(f"max_tokens: expected 1 or more, got {self.max_tokens}")
+        StopStrings(self.stop)
+
+    @property
+    def is_greedy(self) -> bool:
+        """Whether the likeliest token is taken, whatever came before."""
+        return self.temperature == 0 and self.repetition_penalty == 1
+
+    @property
+    def changes_logits(self) -> bool:
+        """Whether it asks for a bias or a penalty that its sampler knows nothing of."""
+        return bool(self.logit_bias or self.presence_penalty or self.frequency_penalty)
+
+    def sampler(self) -> Sampler:
+        """A sampler with a random state of its own. Raises ValueError where a number is out of its range."""
+        sampler = make_sampler(
+            self.temperature, self.top_k, self.top_p, self.min_p, self.repetition_penalty, seed=self.seed
+        )
+        return (lambda logits, tokens: argmax(logits)) if self.is_greedy else sampler
+
+
+@dataclass(frozen=True)
+class Logprob:
+    """A token, and the logarithm of the probability that the model gave it."""
+
+    token: int
+    logprob: float
+
+
+@dataclass(frozen=True)
+class Logprobs:
+    """A token that was chosen, and the likeliest at its place, the likeliest first."""
+
+    chosen: Logprob
+    top: Sequence[Logprob]
