@@ -13,7 +13,7 @@ from .distributions import draw, probabilities
 from .engine import batch_logits
 from .request import Draft, Probabilities, Request
 
-__all__ = ["Draft", "Drafter", "ModelDrafter", "NGramDrafter", "propose_by_ngram"]
+__all__ = ["Drafter", "ModelDrafter", "NGramDrafter", "propose_by_ngram"]
 
 
 class Drafter(Protocol):

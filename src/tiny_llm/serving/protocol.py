@@ -29,7 +29,7 @@ from .messages import (
     Text,
     encodable,
 )
-from .request import SamplingParams
+from .sampling_params import SamplingParams
 
 __all__ = [
     "ChatRequest",

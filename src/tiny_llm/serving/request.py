@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from ..generate import Decoder, StopStrings, StreamingDetokenizer
 from .sampling_params import Logprobs, SamplingParams
 
-__all__ = ["Draft", "FinishReason", "Probabilities", "Request", "SamplingParams", "Status", "TextStream"]
+__all__ = ["Draft", "FinishReason", "Probabilities", "Request", "Status", "TextStream"]
 
 FinishReason: TypeAlias = Literal["stop", "length", "abort", "error"]
 Probabilities: TypeAlias = NDArray[np.float32]  # N x V, each row sums to 1

@@ -10,7 +10,7 @@ from ..sampler import apply_min_p, apply_repetition_penalty, apply_top_k, apply_
 from .request import Probabilities
 from .sampling_params import SamplingParams
 
-__all__ = ["Probabilities", "draw", "probabilities"]
+__all__ = ["draw", "probabilities"]
 
 
 def probabilities(params: SamplingParams, logits: mx.array, tokens: Sequence[Sequence[int]]) -> Probabilities:

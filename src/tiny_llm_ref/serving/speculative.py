@@ -10,9 +10,9 @@ import numpy as np
 from .batch import Batch, Chunk
 from .cache import RequestCache
 from .decoding import Chosen, Decoding
-from .distributions import Probabilities, draw, probabilities
-from .drafters import Draft, Drafter
-from .request import Request
+from .distributions import draw, probabilities
+from .drafters import Drafter
+from .request import Draft, Probabilities, Request
 
 __all__ = ["Speculative", "accept"]
 
