@@ -1124,7 +1124,9 @@ def alone(impl, model, request, capacity):
     count, output = min(params.max_tokens, room), []
 
     def tokens():
-        for token in impl.generate.generate(model, request.prompt, params.sampler(), count, ends):
+        for token in impl.generate.generate(
+            model, request.prompt, impl.serving.distributions.sampler_of(params), count, ends
+        ):
             output.append(token)
             yield token
 

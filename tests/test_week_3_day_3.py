@@ -742,9 +742,7 @@ def requests_of(impl, lengths):
 def alone(impl, model, request):
     """What a request gets that nobody shares the model with: week 2's loop."""
     params = request.params
-    sampler = impl.sampler.make_sampler(
-        params.temperature, params.top_k, params.top_p, 0.0, params.repetition_penalty, seed=params.seed
-    )
+    sampler = impl.serving.distributions.sampler_of(params)
     eos_token_ids = model.config.eos_token_ids
     return list(impl.generate.generate(model, list(request.prompt), sampler, params.max_tokens, eos_token_ids))
 

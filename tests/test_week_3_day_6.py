@@ -847,7 +847,11 @@ def alone(impl, model, request):
     """What `generate` gives for a request, if nobody else is there."""
     params = request.params
     ends = [*params.stop_token_ids, *(() if params.ignore_eos else model.config.eos_token_ids)]
-    return list(impl.generate.generate(model, list(request.prompt), params.sampler(), params.max_tokens, ends))
+    return list(
+        impl.generate.generate(
+            model, list(request.prompt), impl.serving.distributions.sampler_of(params), params.max_tokens, ends
+        )
+    )
 
 
 def serve(impl, engine, requests, abort=()):

@@ -30,6 +30,8 @@ from tiny_llm_ref import models
 from tiny_llm_ref.config import ModelConfig
 from tiny_llm_ref.generate import generate, stream_text
 from tiny_llm_ref.sampler import make_sampler
+from tiny_llm_ref.serving.distributions import sampler_of
+from tiny_llm_ref.serving.request import SamplingParams
 from tiny_llm_ref.weights import expected_shapes
 
 COMMAND = [sys.executable, "-m", "tiny_llm_course", "batch"]
@@ -105,7 +107,7 @@ def expected_text(checkpoint: Path, request: dict[str, Any]) -> str:
     """By `generate`, each request alone."""
     model, tokenizer = models.load(checkpoint)
     names = ("temperature", "top_k", "top_p", "min_p", "repetition_penalty", "seed")
-    sampler = make_sampler(**({"temperature": 0.0} | {name: request[name] for name in names if name in request}))
+    sampler = sampler_of(SamplingParams(**{name: request[name] for name in names if name in request}))
     if "prompt" in request:
         prompt = tokenizer.encode(request["prompt"])
     else:

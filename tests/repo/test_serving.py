@@ -27,6 +27,7 @@ from tiny_llm_ref.models import build_model
 from tiny_llm_ref.optimise import optimise
 from tiny_llm_ref.quantize import QuantizedLinear
 from tiny_llm_ref.serving.batched_cache import BatchedKVCache
+from tiny_llm_ref.serving.distributions import sampler_of
 from tiny_llm_ref.serving.engine import Engine
 from tiny_llm_ref.serving.page_pool import PagePool
 from tiny_llm_ref.serving.paged_cache import PagedKVCache, PagedKVCacheLayer
@@ -133,7 +134,7 @@ def alone(model_type: str, prompt: tuple[int, ...], params: SamplingParams, room
 
     def tokens() -> Iterator[int]:
         ends = [*params.stop_token_ids, *(() if params.ignore_eos else model.config.eos_token_ids)]
-        for token in generate(model, prompt, params.sampler(), min(params.max_tokens, room - len(prompt)), ends):
+        for token in generate(model, prompt, sampler_of(params), min(params.max_tokens, room - len(prompt)), ends):
             output.append(token)
             yield token
 

@@ -11,6 +11,7 @@ from tiny_llm_models.untrained import untrained_config, write_untrained
 from tiny_llm_ref.config import ModelConfig
 from tiny_llm_ref.generate import generate
 from tiny_llm_ref.models import load_model
+from tiny_llm_ref.serving.distributions import sampler_of
 from tiny_llm_ref.serving.engine import Engine
 from tiny_llm_ref.serving.page_pool import PagePool
 from tiny_llm_ref.serving.paged_cache import PagedKVCache
@@ -187,7 +188,7 @@ def some_requests(random, count, max_prompt, vocab_size):
 
 
 def alone(model, request):
-    params, sampler = request.params, request.params.sampler()
+    params, sampler = request.params, sampler_of(request.params)
     return list(generate(model, request.prompt, sampler, params.max_tokens, model.config.eos_token_ids))
 
 

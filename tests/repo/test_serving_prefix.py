@@ -16,6 +16,7 @@ from tiny_llm_ref.config import ModelConfig
 from tiny_llm_ref.generate import generate
 from tiny_llm_ref.models import build_model
 from tiny_llm_ref.serving.batch import Chunk
+from tiny_llm_ref.serving.distributions import sampler_of
 from tiny_llm_ref.serving.drafters import ModelDrafter, NGramDrafter
 from tiny_llm_ref.serving.engine import Engine
 from tiny_llm_ref.serving.page_pool import PagePool
@@ -297,7 +298,7 @@ def some_requests(random, count):
 
 def alone(model, request):
     params = request.params
-    return list(generate(model, request.prompt, params.sampler(), params.max_tokens, model.config.eos_token_ids))
+    return list(generate(model, request.prompt, sampler_of(params), params.max_tokens, model.config.eos_token_ids))
 
 
 def serve(engine, requests, random, abort=0.0):

@@ -16,7 +16,7 @@ from tiny_llm_ref.kv_cache import KVCache
 from tiny_llm_ref.models import build_model
 from tiny_llm_ref.sampler import make_sampler
 from tiny_llm_ref.serving.batched_cache import BatchedKVCache
-from tiny_llm_ref.serving.distributions import draw, probabilities
+from tiny_llm_ref.serving.distributions import draw, probabilities, sampler_of
 from tiny_llm_ref.serving.drafters import Draft, ModelDrafter, NGramDrafter
 from tiny_llm_ref.serving.engine import Engine
 from tiny_llm_ref.serving.page_pool import PagePool
@@ -339,7 +339,7 @@ def requests_of(seed):
 
 def alone(model, request):
     params = request.params
-    return list(generate(model, request.prompt, params.sampler(), params.max_tokens, params.stop_token_ids))
+    return list(generate(model, request.prompt, sampler_of(params), params.max_tokens, params.stop_token_ids))
 
 
 def serve(engine, requests, seed, failing=()):

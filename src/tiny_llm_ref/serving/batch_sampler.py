@@ -37,6 +37,11 @@ class Settings:
             np.array([each.min_p for each in params], np.float64),
         )
 
+    def keeps_all(self, V: int) -> NDArray[np.bool_]:
+        """Of each row, whether no filter takes part: every token of V may be drawn."""
+        keeps: NDArray[np.bool_] = ((self.top_k == 0) | (self.top_k >= V)) & (self.top_p >= 1) & (self.min_p == 0)
+        return keeps
+
     def rows(self, which: NDArray[np.intp]) -> "Settings":
         """Those of some rows."""
         return Settings(self.temperature[which], self.top_k[which], self.top_p[which], self.min_p[which])
@@ -61,80 +66,76 @@ def sample_rows(logits: Logits, settings: Settings, chances: NDArray[np.float64]
 
     Sort a row's logits, the largest first; of equal logits, that of the smaller token comes first. Top-k, top-p and
     min-p each keep a beginning of this list: top_k tokens; of these, as many as it takes for their probabilities to sum
-    to top_p or more; and those that are at least min_p times as likely as the first. The drawn token is the first at
-    which the sum of the kept probabilities, divided by the sum of all that are kept, exceeds the row's chance.
-    first: at most so many of a row's largest logits are sorted, unless the token depends on more of them (`is_certain`
-    in `_Largest` says so). So the tokens are the same for every `first`.
+    to top_p or more; and those that are at least min_p times as likely as the first. Of the tokens that are kept, in
+    the order of the vocabulary, the drawn one is the first at which the sum of their probabilities, divided by that of
+    all of them, exceeds the row's chance.
+    first: at most so many of a row's largest logits are sorted, and then 16 times as many, until the others cannot be
+    kept. So the tokens are the same for every `first`. A row that keeps all tokens is not sorted.
     Shapes: logits: N x V, chances: N, from 0 to less than 1 -> N tokens. No temperature is 0.
 
     Task: w3d2.3
     """
-    with np.errstate(over="ignore"):  # two logits may be farther apart than a float32 can tell
-        largest = _Largest(logits, settings, min(first, logits.shape[1]))
-    kept = largest.kept()
-    totals = largest.totals(kept)
-    place = (largest.sums <= (chances * totals)[:, None]).sum(axis=-1)
-    place = np.minimum(place, kept - 1)
-    rows = np.arange(len(logits))
-    tokens = largest.tokens[rows, place]
-    if len(rest := np.flatnonzero(~largest.is_certain(kept, place))):
-        tokens[rest] = sample_rows(logits[rest], settings.rows(rest), chances[rest], 16 * first)
+    V = logits.shape[1]
+    keeps_all = settings.keeps_all(V)
+    tokens = np.zeros(len(logits), np.int64)
+    if len(rows := np.flatnonzero(keeps_all)):
+        weights = _weights(logits[rows], settings.rows(rows))
+        tokens[rows] = _pick(np.cumsum(weights, axis=-1, dtype=np.float64), chances[rows])
+    rows = np.flatnonzero(~keeps_all)
+    while len(rows):
+        first = min(first, V)
+        largest = _Largest(logits[rows], settings.rows(rows), first)
+        tokens[rows] = largest.pick(chances[rows])
+        rows, first = rows[~largest.is_certain], 16 * first
     found: list[int] = tokens.tolist()
     return found
 
 
+def _weights(logits: Logits, settings: Settings, top: Logits | None = None) -> Logits:
+    """The probabilities of each row's tokens, but for a factor. top: the row's largest logit."""
+    top = logits.max(axis=-1, keepdims=True) if top is None else top
+    with np.errstate(over="ignore"):  # two logits may be farther apart than a float32 can tell
+        weights: Logits = np.exp((logits - top) / settings.temperature[:, None])
+    return weights
+
+
+def _pick(sums: NDArray[np.float64], chances: NDArray[np.float64]) -> NDArray[np.intp]:
+    """Of each row, the first place at which the sum of weights exceeds its chance, as a part of the whole sum."""
+    places = (sums <= chances[:, None] * sums[:, -1:]).sum(axis=-1)
+    last = (sums < sums[:, -1:]).sum(axis=-1)  # with a weight above 0
+    found: NDArray[np.intp] = np.minimum(places, last)
+    return found
+
+
 class _Largest:
-    """The `count` largest logits of each row, in order. weights: their probabilities, but for a factor of the row."""
+    """What is kept among the `count` largest logits of each row. is_certain: of each row, whether that is all."""
 
     def __init__(self, logits: Logits, settings: Settings, count: int):
-        self._settings, self._V = settings, logits.shape[1]
-        self.tokens = _likeliest(logits, count)
-        self._values = np.take_along_axis(logits, self.tokens, axis=-1)  # N, count
-        self._top, self._temperature = self._values[:, :1], settings.temperature[:, None]
-        self.weights = np.exp((self._values - self._top) / self._temperature, dtype=np.float64)
-        self.sums = np.cumsum(self.weights, axis=-1)
-        self._limits = np.where(settings.top_k > 0, np.minimum(settings.top_k, self._V), self._V)
-        self._all = self._sums_after_top_k(logits)
-        self._is_free = (self._limits == self._V) & (settings.top_p >= 1) & (settings.min_p == 0)
+        V = logits.shape[1]
+        self.tokens = _likeliest(logits, count)  # N, count
+        values = np.take_along_axis(logits, self.tokens, axis=-1)
+        self.weights = _weights(values, settings).astype(np.float64)
+        sums = np.cumsum(self.weights, axis=-1)
+        limits = np.where(settings.top_k > 0, np.minimum(settings.top_k, V), V)
+        totals = np.take_along_axis(sums, np.minimum(limits, count)[:, None] - 1, axis=-1)[:, 0]  # that top-k keeps
+        if len(rows := np.flatnonzero((limits == V) & (settings.top_p < 1))):
+            totals[rows] = _weights(logits[rows], settings.rows(rows), values[rows, :1]).sum(axis=-1, dtype=np.float64)
+        most = np.where(settings.top_p < 1, settings.top_p * totals, np.inf)
+        self.is_kept = np.arange(count) < limits[:, None]
+        self.is_kept &= sums - self.weights < most[:, None]
+        self.is_kept &= self.weights >= settings.min_p[:, None]
+        # Of logits that are equal to the last one, others may come first in a full sort.
+        above = (values > values[:, -1:]).sum(axis=-1)
+        is_limit_known = (limits <= count) | (limits == V) | (settings.top_p >= 1)
+        self.is_certain = (count == V) | (is_limit_known & (self.is_kept.sum(axis=-1) <= above))
 
-    def _sums_after_top_k(self, logits: Logits) -> NDArray[np.float64]:
-        """Of each row, the weights that top-k keeps: a sum over V only where it keeps all of them, and it matters."""
-        found = self._last(self.sums, np.minimum(self._limits, self.sums.shape[1]))
-        whole = np.flatnonzero((self._limits == self._V) & ((self._settings.top_p < 1) | (self._settings.min_p == 0)))
-        if len(whole):
-            scaled = (logits[whole] - self._top[whole]) / self._temperature[whole]
-            found[whole] = np.exp(scaled).sum(axis=-1, dtype=np.float64)
-        return found
-
-    def kept(self) -> NDArray[np.intp]:
-        """Of each row, how many of the largest pass all filters."""
-        before = self.sums - self.weights
-        most = np.where(self._settings.top_p < 1, self._settings.top_p * self._all, np.inf)
-        is_kept = np.arange(self.sums.shape[1]) < self._limits[:, None]
-        is_kept &= (before < most[:, None]) & (self.weights > 0)
-        is_kept &= self.weights >= self._settings.min_p[:, None]
-        count: NDArray[np.intp] = is_kept.sum(axis=-1)
-        return count
-
-    def totals(self, kept: NDArray[np.intp]) -> NDArray[np.float64]:
-        """Of each row, the sum of the weights that are kept."""
-        return np.where(self._is_free, self._all, self._last(self.sums, kept))
-
-    def is_certain(self, kept: NDArray[np.intp], place: NDArray[np.intp]) -> NDArray[np.bool_]:
-        """Of each row, whether more of its logits would change nothing. As many as are equal to the last one may be
-        others than those that a full sort puts there."""
-        if self.sums.shape[1] == self._V:
-            return np.ones(len(kept), np.bool_)
-        above = (self._values > self._values[:, -1:]).sum(axis=-1)
-        is_known = (self._limits <= self.sums.shape[1]) | (self._limits == self._V)
-        found: NDArray[np.bool_] = np.where(self._is_free, place < above, is_known & (kept <= above))
-        return found
-
-    @staticmethod
-    def _last(sums: NDArray[np.float64], counts: NDArray[np.intp]) -> NDArray[np.float64]:
-        """Of each row, the sum of its first `counts` weights."""
-        found: NDArray[np.float64] = np.take_along_axis(sums, (counts - 1)[:, None], axis=-1)[:, 0]
-        return found
+    def pick(self, chances: NDArray[np.float64]) -> NDArray[np.intp]:
+        """A token of each row."""
+        order = np.argsort(self.tokens, axis=-1)
+        weights = np.take_along_axis(np.where(self.is_kept, self.weights, 0), order, axis=-1)
+        places = _pick(np.cumsum(weights, axis=-1), chances)
+        tokens: NDArray[np.intp] = self.tokens[np.arange(len(order)), order[np.arange(len(order)), places]]
+        return tokens
 
 
 def _likeliest(logits: Logits, count: int) -> NDArray[np.intp]:
@@ -150,8 +151,7 @@ def _likeliest(logits: Logits, count: int) -> NDArray[np.intp]:
 class BatchSampler(Decoding):
     """A `Decoding` that chooses one token for each request, for all of them at once.
 
-    A request draws with one random number a token, from a generator of its own: its tokens do not depend on what else
-    is served. With the same seed, `make_sampler` draws other tokens, of the same distribution.
+    A request draws with one number of its own generator for each token. So it gets the tokens that it gets alone.
     """
 
     def choose(self, chunks: Sequence[Chunk], logits: mx.array) -> list[Chosen]:
