@@ -26,7 +26,8 @@ from tiny_llm_ref import models
 from tiny_llm_ref.generate import generate, stream_text
 from tiny_llm_ref.kv_cache import KVCache
 from tiny_llm_ref.quantize import quantize_model
-from tiny_llm_ref.sampler import make_sampler
+from tiny_llm_ref.serving.distributions import sampler_of
+from tiny_llm_ref.serving.sampling_params import SamplingParams
 
 FAST = ("--bits", 4, "--layers", "kernels", "--threads", 1)  # in float32, in a tenth of the plain layers' time
 CLIENTS, REQUESTS, ROUNDS = 64, 170, 3  # at the same time, in a round
@@ -59,7 +60,7 @@ def wishes() -> list[Wish]:
             tokens = [random.randrange(300, model.config.vocab_size) for _ in range(160)]
         prompt = tokens[: random.randint(1, len(tokens))]
         drawn = {"temperature": 0.8, "min_p": 0, "seed": seed} if seed % 2 else {"temperature": 0}
-        cache, sampler = KVCache(len(model.layers)), make_sampler(**drawn)
+        cache, sampler = KVCache(len(model.layers)), sampler_of(SamplingParams(**drawn))
         output = list(generate(model, prompt, sampler, longest, model.config.eos_token_ids, cache))
         for count in (*random.sample(range(1, longest), 2), longest):
             text = "".join(stream_text(output[:count], tokenizer))

@@ -363,10 +363,10 @@ class Listening(Engine):
     """Keeps, for each token that was chosen, what came before it, and the scores that it was chosen by."""
 
     def settle(self, batch: Any, logits: Any) -> list[Request]:
-        for chunk, scores in zip(batch.chunks, logits, strict=True):
-            assert scores.shape == (chunk.num_logits, self.model.config.vocab_size)
-            if chunk.num_logits:
-                self.heard.append((list(chunk.request.tokens), scores[0].astype(mx.float32)))
+        with_logits = [chunk for chunk in batch.chunks if chunk.num_logits]
+        assert logits.shape == (len(with_logits), self.model.config.vocab_size) or not with_logits
+        for chunk, row in zip(with_logits, logits, strict=True):
+            self.heard.append((list(chunk.request.tokens), row.astype(mx.float32)))
         return super().settle(batch, logits)
 
     heard: list[tuple[list[int], mx.array]]
