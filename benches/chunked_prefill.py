@@ -26,11 +26,11 @@ from tiny_llm_course.bench.models import bundled_model, random_model
 from tiny_llm_ref.kernels.attention import flash_attention
 from tiny_llm_ref.kernels.extension import set_threads
 from tiny_llm_ref.serving.batched_cache import BatchedKVCache
-from tiny_llm_ref.serving.chunked_scheduler import ChunkedScheduler
 from tiny_llm_ref.serving.engine import Engine
 from tiny_llm_ref.serving.latency import Recorder, percentile
-from tiny_llm_ref.serving.request import Request, SamplingParams
-from tiny_llm_ref.serving.scheduler import Scheduler
+from tiny_llm_ref.serving.request import Request
+from tiny_llm_ref.serving.sampling_params import SamplingParams
+from tiny_llm_ref.serving.scheduler import Scheduler, TokenBudget
 from tiny_llm_ref.tuned import tune
 
 RESULTS = Path(__file__).parent / "results"
@@ -103,9 +103,7 @@ def scheduler(model: Any, length: int, budget: int | None) -> Scheduler:
     capacity = max(length, SHORT + ALONE) + 64  # those that generate go on while the prompt is read
     capacity += 0 if budget is None else length // (budget - RUNNING)
     cache = BatchedKVCache(len(model.layers), RUNNING + 1, capacity, flash_attention)
-    if budget is None:
-        return Scheduler(cache, RUNNING + 1)
-    return ChunkedScheduler(cache, RUNNING + 1, budget)
+    return Scheduler(cache, RUNNING + 1, None if budget is None else TokenBudget(budget))
 
 
 def request(model: Any, id: str, length: int) -> Request:

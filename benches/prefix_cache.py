@@ -17,6 +17,7 @@ import json
 import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -31,16 +32,17 @@ from tiny_llm_ref.serving.batch import Batch
 from tiny_llm_ref.serving.engine import Engine
 from tiny_llm_ref.serving.latency import Recorder
 from tiny_llm_ref.serving.page_pool import PagePool
-from tiny_llm_ref.serving.paged_cache import PagedKVCache
-from tiny_llm_ref.serving.preempting_scheduler import PreemptingScheduler
-from tiny_llm_ref.serving.prefix_cache import PrefixPagedKVCache
-from tiny_llm_ref.serving.request import Request, SamplingParams
+from tiny_llm_ref.serving.paged_cache import PagedKVCache, PagedKVCacheLayer
+from tiny_llm_ref.serving.prefix_cache import PrefixCache
+from tiny_llm_ref.serving.request import Request
+from tiny_llm_ref.serving.sampling_params import SamplingParams
+from tiny_llm_ref.serving.scheduler import Preemption, Scheduler, TokenBudget
 from tiny_llm_ref.tuned import tune
 
 RESULTS = Path(__file__).parent / "results"
 STORY, SHAPE = "story", "qwen3-0.6b"
 BUDGET, PAGE_SIZE = 256, 16
-CACHES = {"pages": PagedKVCache, "prefix": PrefixPagedKVCache}
+CACHES = ("pages", "prefix")
 ARRIVALS = ("one by one", "at once")
 ROUNDS, THREADS = 3, 2
 
@@ -103,9 +105,12 @@ def main() -> None:
 def measure(model: Any, traffic: Traffic, cache: str, arrival: str) -> dict[str, Any]:
     """One run: of each request the seconds to its first token, and of all of them how many tokens of prompts there
     are, and how many of these were computed."""
-    kept = CACHES[cache](len(model.layers), PagePool(traffic.pages, PAGE_SIZE), flash_attention)
+    pool = PagePool(traffic.pages, PAGE_SIZE)
+    make_layer = partial(PagedKVCacheLayer, attention=flash_attention)
+    kept = PagedKVCache(len(model.layers), pool, PrefixCache(pool) if cache == "prefix" else None, make_layer)
     recorder, computed = Recorder(), Computed()
-    engine = Engine(model, PreemptingScheduler(kept, traffic.requests, BUDGET), [recorder, computed])
+    scheduler = Scheduler(kept, traffic.requests, TokenBudget(BUDGET), Preemption())
+    engine = Engine(model, scheduler, [recorder, computed])
     requests = [request(model, i, traffic) for i in range(traffic.requests)]
     for each in requests:
         recorder.arrive(each)

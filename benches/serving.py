@@ -31,11 +31,13 @@ from tiny_llm_course.bench.machine import about
 from tiny_llm_course.bench.models import bundled_model, random_model
 from tiny_llm_ref.kernels.extension import set_threads
 from tiny_llm_ref.serving.batch import Batch
+from tiny_llm_ref.serving.batch_sampler import BatchSampler
 from tiny_llm_ref.serving.engine import Engine
-from tiny_llm_ref.serving.kernel_pages import KernelPagedKVCache
 from tiny_llm_ref.serving.page_pool import PagePool
-from tiny_llm_ref.serving.preempting_scheduler import PreemptingScheduler
-from tiny_llm_ref.serving.request import Request, SamplingParams
+from tiny_llm_ref.serving.paged_cache import KernelPagedKVCacheLayer, PagedKVCache
+from tiny_llm_ref.serving.request import Request
+from tiny_llm_ref.serving.sampling_params import SamplingParams
+from tiny_llm_ref.serving.scheduler import Preemption, Scheduler, TokenBudget
 from tiny_llm_ref.tuned import tune
 
 RESULTS = Path(__file__).parent / "results" / "serving.json"
@@ -78,12 +80,14 @@ class Timed(Engine):
     """An engine that knows where its time goes, in steps in which all requests generate."""
 
     def __init__(self, *args: Any):
-        super().__init__(*args)
+        super().__init__(*args, decoding=BatchSampler())
         self.seconds: Counter[str] = Counter()
         self.tokens = 0
         self._of_step: Counter[str] = Counter()
         cache: Any = self.scheduler.cache
         cache.step = self._timed("page tables", cache.step)
+        decoding: Any = self.decoding
+        decoding.choose = self._timed("sampling", decoding.choose)
 
     def _timed(self, name: str, work: Callable[..., Any]) -> Callable[..., Any]:
         def timed(*args: Any) -> Any:
@@ -114,16 +118,16 @@ class Timed(Engine):
         touched: list[Request] = self._timed("settle", super().settle)(*args)
         return touched
 
-    def next_tokens(self, *args: Any) -> list[int]:
-        tokens: list[int] = self._timed("sampling", super().next_tokens)(*args)
-        return tokens
+
+def scheduler_of(model: Any, num_pages: int, max_running: int) -> Scheduler:
+    cache = PagedKVCache(len(model.layers), PagePool(num_pages, PAGE), make_layer=KernelPagedKVCacheLayer)
+    return Scheduler(cache, max_running, TokenBudget(BUDGET), Preemption())
 
 
 def ours(model: Any, count: int, new: int, length: int = PROMPT) -> dict[str, Any]:
     """One run with prompts of this length: tokens a second, and the parts of a step in milliseconds."""
     pages = count * -(-(length + new + 1) // PAGE)
-    cache = KernelPagedKVCache(len(model.layers), PagePool(pages, PAGE))
-    engine = Timed(model, PreemptingScheduler(cache, max_running=max(COUNTS), token_budget=BUDGET))
+    engine = Timed(model, scheduler_of(model, pages, max(COUNTS)))
     random = np.random.RandomState(count)
     for i in range(count):
         prompt = random.randint(0, model.config.vocab_size, length).tolist()
@@ -209,10 +213,11 @@ def mlx_lm(our_model: Any) -> dict[str, float]:
 
 def memory(name: str, model: Any) -> dict[str, Any]:
     """What keys and values of 64 requests take that end at lengths drawn by chance: in pages, and padded."""
-    cache = KernelPagedKVCache(len(model.layers), PagePool(1, PAGE))
-    engine = Engine(model, PreemptingScheduler(cache, 1))
+    scheduler = scheduler_of(model, 1, 1)
+    engine = Engine(model, scheduler)
     engine.add(Request("", [1], SamplingParams(max_tokens=1)))
     list(engine.run())
+    cache: Any = scheduler.cache
     arrays: list[Any] = [array for layer in cache.layers for array in (layer.keys, layer.values)]
     token = sum(array.nbytes for array in arrays) // PAGE
     lengths = np.random.RandomState(0).randint(32, 513, 64)

@@ -29,13 +29,14 @@ from tiny_llm_course.bench.timing import shortest
 from tiny_llm_models import evaluation
 from tiny_llm_ref.kernels.extension import set_threads
 from tiny_llm_ref.serving.batch import Batch, Chunk
-from tiny_llm_ref.serving.drafters import Draft, Drafter, ModelDrafter, NGramDrafter
+from tiny_llm_ref.serving.drafters import Drafter, ModelDrafter, NGramDrafter
 from tiny_llm_ref.serving.engine import Engine, batch_logits
-from tiny_llm_ref.serving.kernel_pages import KernelPagedKVCache
 from tiny_llm_ref.serving.page_pool import PagePool
-from tiny_llm_ref.serving.request import Request, SamplingParams
+from tiny_llm_ref.serving.paged_cache import KernelPagedKVCacheLayer, PagedKVCache
+from tiny_llm_ref.serving.request import Draft, Request
+from tiny_llm_ref.serving.sampling_params import SamplingParams
 from tiny_llm_ref.serving.scheduler import Scheduler
-from tiny_llm_ref.serving.speculative import SpeculativeEngine
+from tiny_llm_ref.serving.speculative import Speculative
 from tiny_llm_ref.tuned import tune
 
 RESULTS = Path(__file__).parent / "results" / "speculative.json"
@@ -169,9 +170,7 @@ def in_turns(run: Callable[[str | None], dict[str, float]], drafter: str, rounds
 def serve(model: Any, requests: Sequence[Request], drafter: Drafter | None, num_drafts: int) -> dict[str, float]:
     """All requests from their first tokens to their last ones."""
     scheduler = Scheduler(pages_for(model, requests, num_drafts), len(requests))
-    engine = Engine(model, scheduler)
-    if drafter is not None:
-        engine = SpeculativeEngine(model, scheduler, drafter, num_drafts)
+    engine = Engine(model, scheduler, decoding=None if drafter is None else Speculative(drafter, num_drafts))
     for request in requests:
         engine.add(request)
     engine.step()  # the prompts
@@ -190,11 +189,11 @@ def serve(model: Any, requests: Sequence[Request], drafter: Drafter | None, num_
     }
 
 
-def pages_for(model: Any, requests: Sequence[Request], guesses: int) -> KernelPagedKVCache:
+def pages_for(model: Any, requests: Sequence[Request], guesses: int) -> PagedKVCache:
     """A cache with room for all tokens of these requests, and guesses."""
     lengths = [len(request.prompt) + request.params.max_tokens + guesses for request in requests]
     pool = PagePool(sum(-(-length // PAGE_SIZE) for length in lengths), PAGE_SIZE)
-    return KernelPagedKVCache(len(model.layers), pool)
+    return PagedKVCache(len(model.layers), pool, make_layer=KernelPagedKVCacheLayer)
 
 
 def tokens_of(requests: Sequence[Request]) -> int:
@@ -212,13 +211,10 @@ def step_cost(model: Any, count: int, guesses: int) -> dict[str, Any]:
     requests = [Request(str(i), text, SamplingParams(1)) for i in range(count)]
     cache = pages_for(model, requests, 0)
     for request in requests:
-        cache.open(request.id, text)
-        cache.extend(request.id, text[:CONTEXT])
-        chunks.append(Chunk(request, text[:CONTEXT], 0, scored=1))
+        cache.open(request)
+        chunks.append(Chunk(request, text[:CONTEXT], 0, 1, request.pages))
     mx.eval(batch_logits(model, Batch(chunks), cache))
-    for request in requests:
-        cache.extend(request.id, text[CONTEXT:])
-    checked = Batch([Chunk(request, text[CONTEXT:], CONTEXT, scored=1 + guesses) for request in requests])
+    checked = Batch([Chunk(request, text[CONTEXT:], CONTEXT, 1 + guesses, request.pages) for request in requests])
     seconds = shortest(lambda: batch_logits(model, checked, cache), SECONDS)
     return {"requests": count, "guesses": guesses, "milliseconds": round(seconds * 1e3, 4)}
 
