@@ -36,7 +36,7 @@ from tiny_llm_ref.serving.paged_cache import PagedKVCache, PagedKVCacheLayer
 from tiny_llm_ref.serving.prefix_cache import PrefixCache
 from tiny_llm_ref.serving.request import Request
 from tiny_llm_ref.serving.sampling_params import SamplingParams
-from tiny_llm_ref.serving.scheduler import Preemption, Scheduler, TokenBudget
+from tiny_llm_ref.serving.scheduler import PreemptNewest, Scheduler, TokenBudget
 from tiny_llm_ref.tuned import tune
 
 RESULTS = Path(__file__).parent / "results"
@@ -109,7 +109,7 @@ def measure(model: Any, traffic: Traffic, cache: str, arrival: str) -> dict[str,
     make_layer = partial(PagedKVCacheLayer, attention=flash_attention)
     kept = PagedKVCache(len(model.layers), pool, PrefixCache(pool) if cache == "prefix" else None, make_layer)
     recorder, computed = Recorder(), Computed()
-    scheduler = Scheduler(kept, traffic.requests, TokenBudget(BUDGET), Preemption())
+    scheduler = Scheduler(kept, traffic.requests, TokenBudget(BUDGET), PreemptNewest())
     engine = Engine(model, scheduler, [recorder, computed])
     requests = [request(model, i, traffic) for i in range(traffic.requests)]
     for each in requests:

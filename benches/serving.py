@@ -37,7 +37,7 @@ from tiny_llm_ref.serving.page_pool import PagePool
 from tiny_llm_ref.serving.paged_cache import KernelPagedKVCacheLayer, PagedKVCache
 from tiny_llm_ref.serving.request import Request
 from tiny_llm_ref.serving.sampling_params import SamplingParams
-from tiny_llm_ref.serving.scheduler import Preemption, Scheduler, TokenBudget
+from tiny_llm_ref.serving.scheduler import PreemptNewest, Scheduler, TokenBudget
 from tiny_llm_ref.tuned import tune
 
 RESULTS = Path(__file__).parent / "results" / "serving.json"
@@ -121,7 +121,7 @@ class Timed(Engine):
 
 def scheduler_of(model: Any, num_pages: int, max_running: int) -> Scheduler:
     cache = PagedKVCache(len(model.layers), PagePool(num_pages, PAGE), make_layer=KernelPagedKVCacheLayer)
-    return Scheduler(cache, max_running, TokenBudget(BUDGET), Preemption())
+    return Scheduler(cache, max_running, TokenBudget(BUDGET), PreemptNewest())
 
 
 def ours(model: Any, count: int, new: int, length: int = PROMPT) -> dict[str, Any]:

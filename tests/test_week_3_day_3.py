@@ -776,7 +776,7 @@ def test_task_3_token_for_token(impl, tmp_path, page_size):
 
 def preempting(impl, cache, max_running, token_budget):
     module = impl.serving.scheduler
-    return module.Scheduler(cache, max_running, module.TokenBudget(token_budget), module.Preemption())
+    return module.Scheduler(cache, max_running, module.TokenBudget(token_budget), module.PreemptNewest())
 
 
 class Plan:

@@ -373,7 +373,7 @@ def texts(impl, model, cache, prompts, max_running, token_budget):
     """What an engine generates with this cache, by request."""
     serving = impl.serving
     module = serving.scheduler
-    scheduler = module.Scheduler(cache, max_running, module.TokenBudget(token_budget), module.Preemption())
+    scheduler = module.Scheduler(cache, max_running, module.TokenBudget(token_budget), module.PreemptNewest())
     engine = serving.engine.Engine(model, scheduler, is_checked=True)
     for id, prompt in prompts.items():
         params = serving.request.SamplingParams(max_tokens=6, ignore_eos=True)

@@ -1158,7 +1158,7 @@ def serving(impl, num_layers, pool, token_budget):
     """A cache that finds prefixes, and a scheduler that preempts."""
     cache = impl.serving.paged_cache.PagedKVCache(num_layers, pool, impl.serving.prefix_cache.PrefixCache(pool))
     module = impl.serving.scheduler
-    return cache, module.Scheduler(cache, 4, module.TokenBudget(token_budget), module.Preemption())
+    return cache, module.Scheduler(cache, 4, module.TokenBudget(token_budget), module.PreemptNewest())
 
 
 class Watch:

@@ -899,7 +899,7 @@ def test_task_4_token_for_token(impl, tmp_path, where, drafter):
     else:
         cache = pages(impl, 40 if where == "pages" else 8)
         module = impl.serving.scheduler
-        scheduler = module.Scheduler(cache, 4, module.TokenBudget(16), module.Preemption())
+        scheduler = module.Scheduler(cache, 4, module.TokenBudget(16), module.PreemptNewest())
     engine = speculative(impl, None, guesses, model=model, num_drafts=3, scheduler=scheduler, is_checked=True)
     serve(impl, engine, requests, abort={9: "r5", 12: "r7"})
     for request, output in zip(requests, expected, strict=True):

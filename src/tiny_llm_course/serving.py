@@ -223,7 +223,7 @@ class Serving:
 
     def _scheduler(self, cache: Any) -> Any:
         options, module = self.options, self._module("scheduler")
-        preemption = None if self.kind.name == "slots" else module.Preemption()
+        preemption = None if self.kind.name == "slots" else module.PreemptNewest()
         if stub := missing(self._open, (BUDGET,)):
             say(self._words("serving_whole_prompts", task=stub.task))
             return module.Scheduler(cache, options.max_running, preemption=preemption)

@@ -28,14 +28,14 @@ from tiny_llm_ref.serving.async_engine import AsyncEngine, EngineStoppedError, Q
 from tiny_llm_ref.serving.engine import Engine
 from tiny_llm_ref.serving.metrics import Metrics
 from tiny_llm_ref.serving.request import Request, SamplingParams, TextStream
-from tiny_llm_ref.serving.scheduler import Preemption, Scheduler, TokenBudget
+from tiny_llm_ref.serving.scheduler import PreemptNewest, Scheduler, TokenBudget
 
 PROMPT = [3, 1, 4, 1, 5]
 
 
 def make_engine(model: Any = None, observers: Sequence[Any] = ()) -> Engine:
     model = small_model() if model is None else model
-    return Engine(model, Scheduler(pages(2, 60, 4), 3, TokenBudget(8), Preemption()), observers, is_checked=True)
+    return Engine(model, Scheduler(pages(2, 60, 4), 3, TokenBudget(8), PreemptNewest()), observers, is_checked=True)
 
 
 def make_request(id: str = "a", count: int = 12, prompt: list[int] = PROMPT) -> Callable[[], Request]:

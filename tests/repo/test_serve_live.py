@@ -13,7 +13,7 @@ from tiny_llm_course.live import INTERVAL, WINDOW, Live
 from tiny_llm_ref.serving.engine import Engine
 from tiny_llm_ref.serving.metrics import Metrics
 from tiny_llm_ref.serving.request import Request, SamplingParams
-from tiny_llm_ref.serving.scheduler import Preemption, Scheduler, TokenBudget
+from tiny_llm_ref.serving.scheduler import PreemptNewest, Scheduler, TokenBudget
 
 
 class Watched:
@@ -23,7 +23,7 @@ class Watched:
         self.now = 100.0
         self.live, self.metrics = Live(clock=lambda: self.now), Metrics(clock=lambda: self.now)
         self.live.ended = self.metrics.ended
-        scheduler = Scheduler(pages(2, 60, 4), 3, TokenBudget(8), Preemption())
+        scheduler = Scheduler(pages(2, 60, 4), 3, TokenBudget(8), PreemptNewest())
         self.engine = Engine(small_model(), scheduler, [self.metrics, self.live], is_checked=True)
 
     def add(self, id: str, count: int) -> None:

@@ -32,7 +32,7 @@ from tiny_llm_ref.serving.engine import Engine
 from tiny_llm_ref.serving.page_pool import PagePool
 from tiny_llm_ref.serving.paged_cache import PagedKVCache, PagedKVCacheLayer
 from tiny_llm_ref.serving.request import Request, SamplingParams, Status, TextStream
-from tiny_llm_ref.serving.scheduler import Preemption, Scheduler, TokenBudget
+from tiny_llm_ref.serving.scheduler import PreemptNewest, Scheduler, TokenBudget
 from tiny_llm_ref.tuned import tune
 from tiny_llm_ref.weights import expected_shapes
 
@@ -61,14 +61,14 @@ def pages(layers: int, num_pages: int, page_size: int, **options: Any) -> PagedK
 
 
 def preempting(cache: Any, budget: int) -> Scheduler:
-    return Scheduler(cache, MAX_RUNNING, TokenBudget(budget), Preemption())
+    return Scheduler(cache, MAX_RUNNING, TokenBudget(budget), PreemptNewest())
 
 
 SYSTEMS: dict[str, Callable[..., Scheduler]] = {
     "slots": lambda layers, **options: Scheduler(slots(layers, **options), MAX_RUNNING),
     "slots, chunked": lambda layers, **options: Scheduler(slots(layers, **options), MAX_RUNNING, TokenBudget(5)),
     "slots, a budget of one each": lambda layers: Scheduler(slots(layers), MAX_RUNNING, TokenBudget(MAX_RUNNING)),
-    "slots, preempting": lambda layers: Scheduler(slots(layers), MAX_RUNNING, TokenBudget(7), Preemption()),
+    "slots, preempting": lambda layers: Scheduler(slots(layers), MAX_RUNNING, TokenBudget(7), PreemptNewest()),
     "pages for all": lambda layers: Scheduler(pages(layers, ENOUGH, 4), MAX_RUNNING),
     "pages for all, chunked": lambda layers: Scheduler(pages(layers, ENOUGH, 4), MAX_RUNNING, TokenBudget(6)),
     "few pages": lambda layers, **options: preempting(pages(layers, 6, 4, **options), 6),

@@ -30,7 +30,7 @@ from tiny_llm_ref.serving.page_pool import PagePool
 from tiny_llm_ref.serving.paged_cache import PagedKVCache
 from tiny_llm_ref.serving.prefix_cache import PrefixCache
 from tiny_llm_ref.serving.request import Request, SamplingParams
-from tiny_llm_ref.serving.scheduler import Preemption, Scheduler, TokenBudget
+from tiny_llm_ref.serving.scheduler import PreemptNewest, Scheduler, TokenBudget
 from tiny_llm_ref.serving.speculative import Speculative
 from tiny_llm_ref.weights import expected_shapes
 
@@ -172,7 +172,7 @@ def test_exceptions_anywhere(system: str, part: int) -> None:
     for run in range(part, RUNS // len(SYSTEMS), 4):
         faults, choose = Faults(), random.Random(run)
         cache, decoding = SYSTEMS[system](faults)
-        scheduler = Scheduler(cache, 4, TokenBudget(7), Preemption() if isinstance(cache, PagedKVCache) else None)
+        scheduler = Scheduler(cache, 4, TokenBudget(7), PreemptNewest() if isinstance(cache, PagedKVCache) else None)
         engine = Engine(Faulty(model(), faults), scheduler, is_checked=True, decoding=FaultyDecoding(decoding, faults))
         requests = requests_of(run, is_greedy=isinstance(decoding, Speculative))
         waiting = list(requests)

@@ -16,7 +16,7 @@ from tiny_llm_ref.serving.engine import Engine
 from tiny_llm_ref.serving.page_pool import PagePool
 from tiny_llm_ref.serving.paged_cache import PagedKVCache
 from tiny_llm_ref.serving.request import Request, SamplingParams
-from tiny_llm_ref.serving.scheduler import Preemption, Scheduler, TokenBudget
+from tiny_llm_ref.serving.scheduler import PreemptNewest, Scheduler, TokenBudget
 from tiny_llm_ref.weights import expected_shapes
 
 
@@ -222,7 +222,9 @@ def abort_one(engine, id):
 def paged_engine(model, num_pages, page_size, token_budget):
     cache = PagedKVCache(len(model.layers), PagePool(num_pages, page_size))
     watch = Preemptions()
-    return Engine(model, Scheduler(cache, 5, TokenBudget(token_budget), Preemption()), (watch,), is_checked=True), watch
+    return Engine(
+        model, Scheduler(cache, 5, TokenBudget(token_budget), PreemptNewest()), (watch,), is_checked=True
+    ), watch
 
 
 @pytest.mark.parametrize("seed", range(6))

@@ -24,7 +24,7 @@ from tiny_llm_ref.serving.paged_cache import PagedKVCache
 from tiny_llm_ref.serving.prefix_cache import PrefixCache
 from tiny_llm_ref.serving.prefix_tree import PrefixTree, common
 from tiny_llm_ref.serving.request import Request, SamplingParams
-from tiny_llm_ref.serving.scheduler import Preemption, Scheduler, TokenBudget
+from tiny_llm_ref.serving.scheduler import PreemptNewest, Scheduler, TokenBudget
 from tiny_llm_ref.serving.speculative import Speculative
 from tiny_llm_ref.weights import expected_shapes
 
@@ -42,7 +42,7 @@ def prefix_cache(num_layers, pool):
 
 
 def preempting(cache, max_running, budget):
-    return Scheduler(cache, max_running, TokenBudget(budget), Preemption())
+    return Scheduler(cache, max_running, TokenBudget(budget), PreemptNewest())
 
 
 def text_of(node):

@@ -23,7 +23,7 @@ from tiny_llm_ref.serving.page_pool import PagePool
 from tiny_llm_ref.serving.paged_cache import PagedKVCache
 from tiny_llm_ref.serving.prefix_cache import PrefixCache
 from tiny_llm_ref.serving.request import Request, SamplingParams
-from tiny_llm_ref.serving.scheduler import Preemption, Scheduler, TokenBudget
+from tiny_llm_ref.serving.scheduler import PreemptNewest, Scheduler, TokenBudget
 from tiny_llm_ref.serving.speculative import Speculative, accept
 from tiny_llm_ref.weights import expected_shapes
 
@@ -312,7 +312,7 @@ def cache_of(kind):
 def scheduler_of(cache):
     if isinstance(cache, BatchedKVCache):
         return Scheduler(cache, 4)
-    return Scheduler(cache, 4, TokenBudget(12), Preemption())
+    return Scheduler(cache, 4, TokenBudget(12), PreemptNewest())
 
 
 def speculative(model, scheduler, drafter, num_drafts=4, observers=(), is_checked=False):

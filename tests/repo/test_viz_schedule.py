@@ -30,7 +30,7 @@ from tiny_llm_ref.serving.engine import Engine
 from tiny_llm_ref.serving.page_pool import PagePool
 from tiny_llm_ref.serving.paged_cache import PagedKVCache
 from tiny_llm_ref.serving.request import Request, SamplingParams
-from tiny_llm_ref.serving.scheduler import Preemption, Scheduler, TokenBudget
+from tiny_llm_ref.serving.scheduler import PreemptNewest, Scheduler, TokenBudget
 from tiny_llm_ref.weights import expected_shapes
 
 NASTY = "\"</script><!--'<b>{{data}}$x$ 鰯と🦜。\n"
@@ -67,7 +67,7 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> tuple[RunRecorder, lis
     about = {"model": "tiny", "cache": "pages", "max_running": 4, "token_budget": 8}
     recorder = RunRecorder(about, backlog=lambda: 100, clock=lambda: float(next(ticks)))
     cache = PagedKVCache(len(model.layers), PagePool(8, 4))
-    engine = Engine(model, Scheduler(cache, 4, TokenBudget(8), Preemption()), [recorder, watcher], is_checked=True)
+    engine = Engine(model, Scheduler(cache, 4, TokenBudget(8), PreemptNewest()), [recorder, watcher], is_checked=True)
     for i in range(9):
         params = SamplingParams(max_tokens=6 + i, ignore_eos=True)
         engine.add(Request(NASTY if i == 2 else f"r{i}", list(range(3 + 2 * i % 11)), params))

@@ -37,6 +37,11 @@ class Settings:
             np.array([each.min_p for each in params], np.float64),
         )
 
+    def keeps_all(self, V: int) -> NDArray[np.bool_]:
+        """Of each row, whether no filter takes part: every token of V may be drawn."""
+        keeps: NDArray[np.bool_] = ((self.top_k == 0) | (self.top_k >= V)) & (self.top_p >= 1) & (self.min_p == 0)
+        return keeps
+
     def rows(self, which: NDArray[np.intp]) -> "Settings":
         """Those of some rows."""
         return Settings(self.temperature[which], self.top_k[which], self.top_p[which], self.min_p[which])
@@ -61,10 +66,11 @@ def sample_rows(logits: Logits, settings: Settings, chances: NDArray[np.float64]
 
     Sort a row's logits, the largest first; of equal logits, that of the smaller token comes first. Top-k, top-p and
     min-p each keep a beginning of this list: top_k tokens; of these, as many as it takes for their probabilities to sum
-    to top_p or more; and those that are at least min_p times as likely as the first. The drawn token is the first at
-    which the sum of the kept probabilities, divided by the sum of all that are kept, exceeds the row's chance.
-    first: at most so many of a row's largest logits are sorted, unless the token depends on more of them (`is_certain`
-    in `_Largest` says so). So the tokens are the same for every `first`.
+    to top_p or more; and those that are at least min_p times as likely as the first. Of the tokens that are kept, in
+    the order of the vocabulary, the drawn one is the first at which the sum of their probabilities, divided by that of
+    all of them, exceeds the row's chance.
+    first: at most so many of a row's largest logits are sorted, and then 16 times as many, until the others cannot be
+    kept. So the tokens are the same for every `first`. A row that keeps all tokens is not sorted.
     Shapes: logits: N x V, chances: N, from 0 to less than 1 -> N tokens. No temperature is 0.
 
     Task: w3d2.3
@@ -77,8 +83,7 @@ def sample_rows(logits: Logits, settings: Settings, chances: NDArray[np.float64]
 class BatchSampler(Decoding):
     """A `Decoding` that chooses one token for each request, for all of them at once.
 
-    A request draws with one random number a token, from a generator of its own: its tokens do not depend on what else
-    is served. With the same seed, `make_sampler` draws other tokens, of the same distribution.
+    A request draws with one number of its own generator for each token. So it gets the tokens that it gets alone.
     """
 
     def choose(self, chunks: Sequence[Chunk], logits: mx.array) -> list[Chosen]:

@@ -1,16 +1,39 @@
-"""The probabilities that a request's tokens are drawn from. Given."""
+"""How a request draws its tokens: the probabilities, and one random number for each token. Given."""
 
 from collections.abc import Sequence
+from typing import TypeAlias
 
 import mlx.core as mx
 import numpy as np
+from numpy.typing import NDArray
 
 from ..finite import check_finite
-from ..sampler import apply_min_p, apply_repetition_penalty, apply_top_k, apply_top_p, greedy
-from .request import Probabilities
+from ..generate import Sampler
+from ..kernels.argmax import argmax
+from ..sampler import apply_min_p, apply_repetition_penalty, apply_top_k, apply_top_p, greedy, make_sampler
 from .sampling_params import SamplingParams
 
-__all__ = ["draw", "probabilities"]
+__all__ = ["Probabilities", "draw", "probabilities", "sampler_of"]
+
+Probabilities: TypeAlias = NDArray[np.float32]  # N x V, each row sums to 1
+
+
+def sampler_of(params: SamplingParams) -> Sampler:
+    """A sampler with a generator of its own, that draws with one random number for each token.
+
+    With the same seed, a `make_sampler` draws other tokens, with the same probabilities: it takes V random numbers for
+    each. Raises ValueError where a parameter is out of its range.
+    """
+    make_sampler(
+        params.temperature, params.top_k, params.top_p, params.min_p, params.repetition_penalty, seed=params.seed
+    )
+    random = np.random.default_rng(params.seed)
+
+    def sampler(logits: mx.array, tokens: mx.array) -> mx.array:
+        rows = probabilities(params, logits, np.array(tokens).tolist())
+        return mx.array([draw(row, random) for row in rows])
+
+    return (lambda logits, tokens: argmax(logits)) if params.is_greedy else sampler
 
 
 def probabilities(params: SamplingParams, logits: mx.array, tokens: Sequence[Sequence[int]]) -> Probabilities:

@@ -9,9 +9,9 @@ import numpy as np
 from ..qwen2 import CausalLM
 from .batch import Batch, Chunk
 from .cache import RequestCache
-from .distributions import draw, probabilities
+from .distributions import Probabilities, draw, probabilities
 from .engine import batch_logits
-from .request import Draft, Probabilities, Request
+from .request import Draft, Request
 
 __all__ = ["Drafter", "ModelDrafter", "NGramDrafter", "propose_by_ngram"]
 

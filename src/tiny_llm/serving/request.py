@@ -6,15 +6,14 @@ from enum import Enum
 from typing import Literal, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ..generate import Decoder, StopStrings, StreamingDetokenizer
+from .distributions import Probabilities, sampler_of
 from .sampling_params import Logprobs, SamplingParams
 
-__all__ = ["Draft", "FinishReason", "Probabilities", "Request", "Status", "TextStream"]
+__all__ = ["Draft", "FinishReason", "Request", "Status", "TextStream"]
 
 FinishReason: TypeAlias = Literal["stop", "length", "abort", "error"]
-Probabilities: TypeAlias = NDArray[np.float32]  # N x V, each row sums to 1
 
 
 class Status(Enum):
@@ -89,7 +88,7 @@ class Request:
         self.params = SamplingParams() if params is None else params
         self.text = text
         _check_request(self)
-        self.sampler = self.params.sampler()
+        self.sampler = sampler_of(self.params)
         self.random = np.random.default_rng(self.params.seed)
         self.output: list[int] = []
         self.logprobs: list[Logprobs] = []

@@ -3,9 +3,7 @@
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
-from ..generate import Sampler, StopStrings
-from ..kernels.argmax import argmax
-from ..sampler import make_sampler
+from ..generate import StopStrings
 
 __all__ = ["Logprob", "Logprobs", "SamplingParams"]
 
@@ -54,13 +52,6 @@ class SamplingParams:
     def changes_logits(self) -> bool:
         """Whether it asks for a bias or a penalty that its sampler knows nothing of."""
         return bool(self.logit_bias or self.presence_penalty or self.frequency_penalty)
-
-    def sampler(self) -> Sampler:
-        """A sampler with a random state of its own. Raises ValueError where a number is out of its range."""
-        sampler = make_sampler(
-            self.temperature, self.top_k, self.top_p, self.min_p, self.repetition_penalty, seed=self.seed
-        )
-        return (lambda logits, tokens: argmax(logits)) if self.is_greedy else sampler
 
 
 @dataclass(frozen=True)

@@ -10,9 +10,9 @@ import numpy as np
 from .batch import Batch, Chunk
 from .cache import RequestCache
 from .decoding import Chosen, Decoding
-from .distributions import draw, probabilities
+from .distributions import Probabilities, draw, probabilities
 from .drafters import Drafter
-from .request import Draft, Probabilities, Request
+from .request import Draft, Request
 
 __all__ = ["Speculative", "accept"]
 

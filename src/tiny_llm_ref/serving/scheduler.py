@@ -8,7 +8,7 @@ from .batch import Batch, Chunk
 from .cache import RequestCache
 from .request import Request, Status
 
-__all__ = ["Budget", "NoPreemption", "Preemption", "Scheduler", "TokenBudget"]
+__all__ = ["Budget", "PreemptNewest", "Preemption", "Scheduler", "TokenBudget"]
 
 
 class Budget:
@@ -45,8 +45,9 @@ class TokenBudget(Budget):
         return sorted(running, key=lambda request: request.num_pending > 1)
 
 
-class NoPreemption:
-    """For a cache in which every running request finds room for its next tokens, as slots are."""
+class Preemption:
+    """What happens where a running request finds no room. With this one, nobody gives way: it is for a cache in which
+    every running request finds room, as slots are."""
 
     def make_room(self, scheduler: "Scheduler", request: Request, count: int, batch: Batch) -> bool:
         """Reserve room for `count` more tokens of a running request. False: it has no chunk in this step.
@@ -58,7 +59,7 @@ class NoPreemption:
         return True
 
 
-class Preemption(NoPreemption):
+class PreemptNewest(Preemption):
     """Where there is no room, the newest running request gives way: it loses its pages, and waits for room again.
 
     Source: Kwon et al. 2023, "Efficient Memory Management for Large Language Model Serving with PagedAttention",
@@ -112,12 +113,12 @@ class Scheduler:
         cache: RequestCache,
         max_running: int = 16,
         budget: Budget | None = None,
-        preemption: NoPreemption | None = None,
+        preemption: Preemption | None = None,
     ):
         self.cache = cache
         self.max_running = max_running
         self.budget = Budget() if budget is None else budget
-        self.preemption = NoPreemption() if preemption is None else preemption
+        self.preemption = Preemption() if preemption is None else preemption
         _check_max_running(max_running, self.budget)
         self.waiting: deque[Request] = deque()
         self.running: list[Request] = []
