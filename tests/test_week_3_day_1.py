@@ -702,8 +702,10 @@ class Refusing:
 def test_task_3_a_budget(impl):
     """Tomorrow's: `order` says who comes first, and all chunks together have num_tokens tokens at most."""
     scheduler, (a, b, _, _) = new_scheduler(impl, Room(), 2, 1, 3, 4, max_running=4, budget=Backwards(5))
+    batch = scheduler.schedule()
     chunks = [("a", 0, [0, 1], 1), ("b", 0, [100], 1), ("c", 0, [200, 201], 0)]
-    assert described(scheduler.schedule()) == chunks, "who waits begins in the order of the queue"
+    assert described(batch) == chunks, "who waits begins in the order of the queue"
+    assert batch.num_tokens == 5, "`Batch.add` counts the tokens"
     assert queues(scheduler) == ("abc", "d"), "nothing is left of the budget for d, so it does not begin"
     generate_token(a, b)
     scheduler.running[2].num_computed_tokens = 2
@@ -713,13 +715,15 @@ def test_task_3_a_budget(impl):
 
 @task_3
 def test_task_3_whoever_gets_no_token_needs_no_room(impl):
-    """It has no chunk, goes on running, and nobody is asked for room for it, even where there is none at all."""
-    room = Refusing()
-    scheduler, _ = new_scheduler(impl, Room(), 5, 4, 3, max_running=3, budget=Backwards(3), preemption=room)
+    """It has no chunk, goes on running, and nobody is asked for room for it, even where there is none at all. Others
+    need room for the tokens of their chunks."""
+    room = Refusing(refused="a")
+    scheduler, _ = new_scheduler(impl, Room(), 5, 4, 3, max_running=3, budget=Backwards(5), preemption=room)
     for _ in "abc":
         scheduler.begin()
-    assert described(scheduler.schedule()) == [("c", 0, [200, 201, 202], 1)]
-    assert room.asked == [("c", 3, [])], "who asked for room, for how many tokens, after whose chunks"
+    assert described(scheduler.schedule()) == [("c", 0, [200, 201, 202], 1), ("b", 0, [100, 101], 0)]
+    asked = [("c", 3, []), ("b", 2, ["c"])]
+    assert room.asked == asked, "who asked for room, for how many tokens, after whose chunks"
     assert queues(scheduler) == ("abc", "")
 
 
@@ -744,6 +748,32 @@ def test_task_3_nobody_begins_in_a_step_that_preempts(impl):
         scheduler.begin()
     assert described(scheduler.schedule()) == [("a", 0, [0, 1], 1)]
     assert queues(scheduler).waiting == "c"
+
+
+class Withdrawing:
+    """In place of preemption: one request makes room for another, and its chunk is withdrawn."""
+
+    def __init__(self, whose, by):
+        self.whose, self.by = whose, by
+
+    def make_room(self, scheduler, request, count, batch):
+        if request.id == self.by:
+            batch.withdraw(scheduler.find(self.whose))
+            batch.preempted.append(self.whose)
+        return True
+
+
+@task_3
+def test_task_3_what_a_withdrawn_chunk_leaves(impl):
+    """Its tokens are part of the budget again, for those that come later in the same step."""
+    room = Withdrawing("c", by="b")
+    scheduler, _ = new_scheduler(impl, Room(), 3, 2, 3, 1, max_running=4, budget=Backwards(5), preemption=room)
+    for _ in "abc":
+        scheduler.begin()
+    batch = scheduler.schedule()
+    assert described(batch) == [("b", 0, [100, 101], 1), ("a", 0, [0, 1, 2], 1)], "c had 3 of 5 tokens"
+    assert batch.num_tokens == 5
+    assert list(batch.preempted) == ["c"]
 
 
 @task_3
@@ -892,12 +922,12 @@ def logits_for(*tokens):
 
 
 def parts(impl, batch, which):
-    """The batch, in which the chunks of these requests are parts of their prompts: the last token is left out, and
-    there are no logits."""
+    """The batch, in which the chunks of these requests are parts of their prompts: the last two tokens are left out,
+    and there are no logits."""
     serving = impl.serving.batch
     return serving.Batch(
         [
-            replace(chunk, tokens=chunk.tokens[:-1], num_logits=0) if chunk.request.id in which else chunk
+            replace(chunk, tokens=chunk.tokens[:-2], num_logits=0) if chunk.request.id in which else chunk
             for chunk in batch.chunks
         ]
     )
@@ -907,12 +937,13 @@ class Told:
     """A `Decoding` that says what it was told: tokens or an exception for each request."""
 
     def __init__(self, given):
-        self.given, self.forgotten = given, []
+        self.given, self.forgotten, self.calls = given, [], 0
 
     def draft(self, batch, cache, max_length):
         return batch
 
     def choose(self, chunks, logits):
+        self.calls += 1
         return [self.given[chunk.request.id] if chunk.num_logits else [] for chunk in chunks]
 
     def forget(self, request):
@@ -946,7 +977,7 @@ def test_task_4_a_part_of_a_prompt(impl):
     assert ids(touched) == "ac"
     assert [list(request.output) for request in requests] == [[7], [], [9]]
     assert queues(engine.scheduler) == ("abc", "")
-    assert [request.num_computed_tokens for request in requests] == [3, 4, 1]
+    assert [request.num_computed_tokens for request in requests] == [3, 3, 1]
     engine.check_integrity()
 
 
@@ -960,6 +991,35 @@ def test_task_4_what_is_computed(impl):
         engine.settle(batch, logits_for(7, 9))
         assert [request.num_computed_tokens for request in requests] == [3 + step, 2 + step]
         engine.check_integrity()
+
+
+class Ledger(Room):
+    """Notes what it is told of each request: how many tokens are computed, and that it is closed."""
+
+    def __init__(self):
+        super().__init__()
+        self.told = {id: [] for id in "abcd"}
+
+    def commit(self, stored, num_computed_tokens):
+        super().commit(stored, num_computed_tokens)
+        self.told[stored.id].append(num_computed_tokens)
+
+    def close(self, stored):
+        super().close(stored)
+        self.told[stored.id].append("closed")
+
+
+@task_4
+def test_task_4_what_the_cache_is_told(impl):
+    """Of each request `commit`, once, and before it leaves: what was computed of it may be of use to others (day 5)."""
+    ledger = Ledger()
+    engine = impl.serving.engine.Engine(Counting(), impl.serving.scheduler.Scheduler(ledger, 4))
+    for id, length in zip("abcd", (3, 4, 1, 5), strict=True):
+        engine.add(new_request(impl, id, [5] * length, max_tokens=1 if id == "b" else 9))
+    engine.decoding = Told({"a": [7], "b": [8], "c": [2], "d": LookupError("no token")})
+    engine.settle(engine.plan(), mx.zeros((4, VOCAB)))
+    expected = {"a": [3], "b": [4, "closed"], "c": [0, "closed"], "d": [4, "closed"]}
+    assert ledger.told == expected, "of each request: numbers that `commit` got, and whether it was closed after that"
 
 
 @task_4
@@ -1036,6 +1096,7 @@ def test_task_4_several_tokens(impl):
     assert queues(engine.scheduler) == ("ac", "")
     assert [request.num_computed_tokens for request in (requests[0], requests[2])] == [5, 1], "all but the newest"
     assert engine.decoding.forgotten == ["b", "d"], "`leave` tells who is over"
+    assert engine.decoding.calls == 1, "`choose` gets all chunks and all logits at once"
     engine.check_integrity()
 
 

@@ -117,6 +117,21 @@ def test_task_1_a_long_prompt(impl):
 
 
 @task_1
+def test_task_1_a_new_list(impl):
+    """One pending token before several, whatever fits into the budget. The list of those that run stays as it is."""
+    module = impl.serving.request
+    running = [module.Request(id, [5] * length) for id, length in zip("abcde", (9, 1, 3, 1, 2), strict=True)]
+    budget = impl.serving.scheduler.TokenBudget(6)
+    got = budget.order(running)
+    assert "".join(request.id for request in got) == "bdace", "pending tokens: a 9, b 1, c 3, d 1, e 2"
+    assert "".join(request.id for request in running) == "abcde", "the last that runs gives way on day 3: the newest"
+    ones = [running[1], running[3]]
+    got = budget.order(ones)
+    assert "".join(request.id for request in got) == "bd"
+    assert got is not ones, "a new list, even where the order is the same"
+
+
+@task_1
 @pytest.mark.parametrize(
     ("length", "chunks"),
     [
@@ -660,6 +675,7 @@ def test_task_3_one_row(impl):
         ({"top_k": 3, "top_p": 0.8}, [1, 3]),  # 0.7 of the 0.85 that top-k leaves
         ({"top_k": 2, "min_p": 0.1}, [1, 3]),
         ({"top_p": 0.9, "min_p": 0.5}, [1, 3]),
+        ({"top_p": 0.5, "min_p": 0.5}, [1, 3]),  # 0.5 of all, not of the 0.7 that min-p leaves
     ],
     ids=str,
 )
@@ -679,7 +695,7 @@ def test_task_3_what_is_kept(impl, params, kept):
 def test_task_3_temperature(impl, temperature):
     """It changes probabilities, and so what top-p and min-p keep."""
     row = logits_of(P)[0]
-    for params in ({}, {"top_p": 0.7}, {"min_p": 0.4}):
+    for params in ({}, {"top_p": 0.72}, {"min_p": 0.4}):
         for chance in (0.05, 0.37, 0.62, 0.93):
             settings = {"temperature": temperature} | params
             got = drawn(impl, row[None], [chance], settings)
@@ -739,11 +755,33 @@ def test_task_3_equal_logits(impl):
         ({}, [0, 2, 4, 7]),
         ({"top_k": 4}, [0, 1, 2, 3]),
         ({"top_p": 0.5}, [0, 1, 2, 3]),
+        ({"top_k": 2}, [0, 0, 1, 1]),
+        ({"top_p": 0.2}, [0, 0, 1, 1]),
         ({"min_p": 1.0}, [0, 2, 4, 7]),
     ):
         for first in (3, 8):
             got = [drawn(impl, row, [chance], {"temperature": 1.0} | params, first=first)[0] for chance in chances]
             assert got == expected, f"{params}, first = {first}"
+
+
+@task_3
+def test_task_3_many_equal_logits(impl):
+    """None of those that are looked at first is the one that comes first in the vocabulary."""
+    row = np.zeros((1, 400), np.float32)
+    row[0, 200:300] = 5
+    for params in ({"top_k": 3}, {"top_p": 0.025}, {"top_k": 50, "top_p": 0.05}):
+        for first in (5, 20, 150):
+            got = [drawn(impl, row, [chance], {"temperature": 0.2} | params, first=first)[0] for chance in (0.0, 0.5)]
+            assert got == [200, 201], f"{params}, first = {first}"
+
+
+@task_3
+def test_task_3_no_chance_for_the_impossible(impl):
+    """A chance of 0 means the first token that may come: none that has probability 0, or that a filter leaves out."""
+    logits = logits_of([0.0, 0.3, 0.7], [0.2, 0.3, 0.5], [0.2, 0.3, 0.5], [0.2, 0.3, 0.5])
+    params = [{}, {"top_k": 2}, {"top_p": 0.6}, {"min_p": 0.9}]
+    got = drawn(impl, logits, [0.0] * 4, *[{"temperature": 1.0} | each for each in params])
+    assert got == [1, 1, 1, 2]
 
 
 @task_3
