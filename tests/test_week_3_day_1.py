@@ -715,9 +715,9 @@ def test_task_3_a_budget(impl):
 
 @task_3
 def test_task_3_whoever_gets_no_token_needs_no_room(impl):
-    """It has no chunk, goes on running, and nobody is asked for room for it, even where there is none at all. Others
-    need room for the tokens of their chunks."""
-    room = Refusing(refused="a")
+    """It has no chunk, goes on running, and nobody is asked for room for it. Others need room for the tokens of their
+    chunks, and for no more."""
+    room = Refusing()
     scheduler, _ = new_scheduler(impl, Room(), 5, 4, 3, max_running=3, budget=Backwards(5), preemption=room)
     for _ in "abc":
         scheduler.begin()

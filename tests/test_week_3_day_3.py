@@ -442,9 +442,9 @@ def test_task_2_pages_that_are_only_remembered(impl):
     request = Held(30)
     for count, room, told, free in (
         (8, True, [], 1),
+        (16, True, [("evict", 1)], 0),
         (12, True, [], 0),
-        (12, True, [], 0),
-        (17, True, [("evict", 2)], 0),
+        (17, True, [("evict", 1)], 0),
         (40, False, [("evict", 5)], 3),
         (24, True, [], 2),
     ):
