@@ -513,3 +513,31 @@ def test_a_drafter_with_a_shorter_context_only_guesses_less():
 def test_one_guess_at_least():
     with pytest.raises(ValueError, match=r"num_drafts: expected 1 or more, got 0"):
         speculative(model_of(1), scheduler_of(cache_of("slots")), NGramDrafter(), num_drafts=0)
+
+
+class NewLists(PagedKVCache):
+    """Its `reserve` puts a request's pages into a new list, as a learner's may."""
+
+    def reserve(self, stored, count):
+        stored.pages = list(stored.pages)
+        return super().reserve(stored, count)
+
+
+class Sevens:
+    """A drafter that always guesses 7."""
+
+    def propose(self, wanted):
+        return [Draft([7] * count) for _, count in wanted]
+
+    def forget(self, request):
+        """Nothing is kept."""
+
+
+def test_a_chunk_has_the_pages_of_its_guesses():
+    """In whatever list they are: the chunk was made before there were guesses."""
+    cache = NewLists(1, PagePool(8, page_size=2))
+    scheduler = Scheduler(cache)
+    scheduler.add(Request("a", [1, 2, 3], SamplingParams(max_tokens=20)))
+    (chunk,) = Speculative(Sevens(), num_drafts=5).draft(scheduler.schedule(), cache, 16).chunks
+    assert chunk.end == 8
+    assert len(chunk.pages) == 4

@@ -61,7 +61,10 @@ class Speculative(Decoding):
         wanted = [(request, self.wanted(request, max_length)) for request in requests]
         for request, draft in zip(requests, self.drafter.propose(wanted), strict=True):
             request.draft = draft
-        chunks = [self.with_draft(chunk, cache) if chunk.num_logits else chunk for chunk in batch.chunks]
+        chunks = [
+            replace(self.with_draft(chunk, cache), pages=chunk.request.pages) if chunk.num_logits else chunk
+            for chunk in batch.chunks
+        ]  # `reserve` may have put the pages into a new list
         return Batch(chunks, batch.preempted)
 
     def wanted(self, request: Request, max_length: int) -> int:
