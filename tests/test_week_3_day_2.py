@@ -776,6 +776,25 @@ def test_task_3_many_equal_logits(impl):
 
 
 @task_3
+@pytest.mark.parametrize(
+    ("params", "count"),
+    [({}, 20_000), ({"top_k": 15_001}, 15_000), ({"top_p": 0.995}, 3_556), ({"min_p": 1e-7}, 20_000)],
+    ids=str,
+)
+def test_task_3_many_small_probabilities(impl, params, count):
+    """One token has nearly all, and 20,000 share the rest, of which `count` are kept: each has its part of the chances,
+    as small as it is."""
+    row = np.full(20_001, -15.0, np.float32)
+    row[0] = 0
+    chances = (0.5, 0.994, 0.996, 0.998, 0.9995)
+    small = np.exp(-15.0)  # 1 is the first one's weight
+    places = [(chance * (1 + count * small) - 1) / small for chance in chances]
+    expected = [int(max(place + 1, 0)) for place in places]
+    got = drawn(impl, np.repeat(row[None], 5, axis=0), chances, *[{"temperature": 1.0} | params] * 5)
+    assert np.abs(np.subtract(got, expected)).max() <= 1, f"expected {expected}, got {got}"
+
+
+@task_3
 def test_task_3_no_chance_for_the_impossible(impl):
     """A chance of 0 means the first token that may come: none that has probability 0, or that a filter leaves out."""
     logits = logits_of([0.0, 0.3, 0.7], [0.2, 0.3, 0.5], [0.2, 0.3, 0.5], [0.2, 0.3, 0.5])
