@@ -703,9 +703,10 @@ def test_task_3_a_budget(impl):
     """Tomorrow's: `order` says who comes first, and all chunks together have num_tokens tokens at most."""
     scheduler, (a, b, _, _) = new_scheduler(impl, Room(), 2, 1, 3, 4, max_running=4, budget=Backwards(5))
     batch = scheduler.schedule()
+    num_tokens = sum(len(list(chunk.tokens)) for chunk in batch.chunks)
+    assert batch.num_tokens == num_tokens, "`Batch.add` counts the tokens of a chunk"
     chunks = [("a", 0, [0, 1], 1), ("b", 0, [100], 1), ("c", 0, [200, 201], 0)]
     assert described(batch) == chunks, "who waits begins in the order of the queue"
-    assert batch.num_tokens == 5, "`Batch.add` counts the tokens"
     assert queues(scheduler) == ("abc", "d"), "nothing is left of the budget for d, so it does not begin"
     generate_token(a, b)
     scheduler.running[2].num_computed_tokens = 2
@@ -765,13 +766,14 @@ class Withdrawing:
 
 @task_3
 def test_task_3_what_a_withdrawn_chunk_leaves(impl):
-    """Its tokens are part of the budget again, for those that come later in the same step."""
+    """Its tokens are part of the budget again, for those that come later in the same step. The request that asked has
+    room for what it asked for, and no more."""
     room = Withdrawing("c", by="b")
-    scheduler, _ = new_scheduler(impl, Room(), 3, 2, 3, 1, max_running=4, budget=Backwards(5), preemption=room)
+    scheduler, _ = new_scheduler(impl, Room(), 3, 4, 3, 1, max_running=4, budget=Backwards(5), preemption=room)
     for _ in "abc":
         scheduler.begin()
     batch = scheduler.schedule()
-    assert described(batch) == [("b", 0, [100, 101], 1), ("a", 0, [0, 1, 2], 1)], "c had 3 of 5 tokens"
+    assert described(batch) == [("b", 0, [100, 101], 0), ("a", 0, [0, 1, 2], 1)], "c had 3 of 5 tokens"
     assert batch.num_tokens == 5
     assert list(batch.preempted) == ["c"]
 

@@ -826,6 +826,15 @@ def test_task_3_the_last_chance(impl):
 
 
 @task_3
+def test_task_3_a_list_of_numbers(impl):
+    """Python's own: they become a request's output, and a client gets them as JSON."""
+    settings = settings_of(impl, {"temperature": 1.0}, {"temperature": 1.0, "top_k": 2})
+    tokens = impl.serving.batch_sampler.sample_rows(logits_of(P, P), settings, np.array([0.3, 0.3]))
+    assert isinstance(tokens, list)
+    assert [type(token).__name__ for token in tokens] == ["int", "int"]
+
+
+@task_3
 def test_task_3_leaves_its_inputs_alone(impl):
     logits, chances = np.array(Inputs(8).normal(3, 20)).astype(np.float32), np.array([0.1, 0.5, 0.9])
     before = logits.copy(), chances.copy()
