@@ -715,6 +715,20 @@ def test_task_3_a_budget(impl):
 
 
 @task_3
+def test_task_3_the_last_token_of_the_budget(impl):
+    """It is used: by a running request as well as by one that begins."""
+    scheduler, (a, _, _) = new_scheduler(impl, Room(), 4, 3, 2, max_running=3, budget=Backwards(5))
+    assert described(scheduler.schedule()) == [("a", 0, [0, 1, 2, 3], 1), ("b", 0, [100], 0)]
+    generate_token(a)
+    scheduler.running[1].num_computed_tokens = 1
+    chunks = [("b", 1, [101, 102], 1), ("a", 4, [99], 1), ("c", 0, [200, 201], 1)]
+    assert described(scheduler.schedule()) == chunks
+    scheduler.running[0].num_computed_tokens = 0  # five tokens are pending again
+    chunks = [("c", 0, [200, 201], 1), ("b", 1, [101, 102], 1), ("a", 0, [0], 0)]
+    assert described(scheduler.schedule()) == chunks
+
+
+@task_3
 def test_task_3_whoever_gets_no_token_needs_no_room(impl):
     """It has no chunk, goes on running, and nobody is asked for room for it. Others need room for the tokens of their
     chunks, and for no more."""
