@@ -1,4 +1,4 @@
-"""One step, row by row: a prompt that has just come, beside two requests that generate."""
+"""One step, row by row: two requests generate, and a third one has just begun."""
 
 import mlx.core as mx
 
@@ -20,22 +20,22 @@ engine.step()
 engine.add(Request("c", tokenizer.encode("The dog saw a little")))
 
 batch = engine.plan()
-print("row   request   slot   position   sees keys   scored   token")
+print("row   request   slot   position   sees keys   logits   token")
 row = 0
 for chunk in batch.chunks:
-    slot = cache.slot(chunk.request.id)
+    (slot,) = chunk.pages
     for position, token in zip(range(chunk.start, chunk.end), chunk.tokens, strict=True):
-        scored = "yes" if position >= chunk.end - chunk.scored else ""
+        needed = "yes" if position >= chunk.end - chunk.num_logits else ""
         seen = f"0 to {position}"
-        print(f"{row:3}   {chunk.request.id:7}   {slot:4}   {position:8}   {seen:9}   {scored:6}   ", end="")
+        print(f"{row:3}   {chunk.request.id:7}   {slot:4}   {position:8}   {seen:9}   {needed:6}   ", end="")
         print(repr(tokenizer.decode([token])))
         row += 1
 
 logits = batch_logits(model, batch, cache)
-print(f"model.hidden: {row} x 1 tokens; model.logits: {sum(map(len, logits))} rows")
-for chunk, found in zip(batch.chunks, logits, strict=True):
+print(f"model.hidden: {row} x 1 tokens; model.logits: {len(logits)} rows")
+for chunk, found in zip(batch.chunks, logits, strict=True):  # each chunk has one row
     request = chunk.request
     alone = model(mx.array([request.tokens]))[:, -1]
     same = mx.allclose(found, alone, atol=1e-3).item()
     likeliest = tokenizer.decode([found.argmax().item()])
-    print(f"{request.id}: likeliest {likeliest!r}; the scores it gets alone: {same}")
+    print(f"{request.id}: likeliest {likeliest!r}; the logits it gets alone: {same}")

@@ -1,16 +1,29 @@
 """A whole run, step by step: four requests, two slots. Each line is a step: who is in it, with how many rows."""
 
+from collections.abc import Sequence
+
 import mlx.core as mx
 
 from tiny_llm.models import load
+from tiny_llm.serving.batch import Batch
 from tiny_llm.serving.batched_cache import BatchedKVCache
 from tiny_llm.serving.engine import Engine
-from tiny_llm.serving.request import Request, SamplingParams, TextStream
+from tiny_llm.serving.request import Request, TextStream
+from tiny_llm.serving.sampling_params import SamplingParams
 from tiny_llm.serving.scheduler import Scheduler
+
+
+class LastBatch:
+    """An observer of the engine that keeps what the last step computed."""
+
+    def on_step(self, engine: Engine, batch: Batch, touched: Sequence[Request]) -> None:
+        self.chunks = batch.chunks
+
 
 model, tokenizer = load("story", mx.float32)
 cache = BatchedKVCache(len(model.layers), num_slots=2, capacity=64)
-engine = Engine(model, Scheduler(cache, max_running=2))
+last = LastBatch()
+engine = Engine(model, Scheduler(cache, max_running=2), [last])
 
 ARRIVALS = {  # step -> name, prompt, how its tokens are chosen and what ends it
     0: [("a", "Once upon a time", SamplingParams(max_tokens=4))],
@@ -26,14 +39,13 @@ step = 0
 while engine.has_work or step in ARRIVALS:
     for id, prompt, params in ARRIVALS.get(step, []):
         engine.add(Request(id, tokenizer.encode(prompt), params, TextStream(tokenizer, params.stop)))
-    before = {request.id: request.tokens for request in engine.scheduler}
+    before = {request.id: len(request.output) for request in engine.scheduler}
     touched = engine.step()
     waiting = " ".join(request.id for request in engine.scheduler.waiting)
-    stored = {request.id: len(before[request.id]) for request in touched}
-    rows = ", ".join(f"{request.id} x {stored[request.id] if len(request.output) < 2 else 1}" for request in touched)
+    rows = ", ".join(f"{chunk.request.id} x {len(chunk.tokens)}" for chunk in last.chunks)
     got = []
     for request in touched:
-        new = tokenizer.decode(request.tokens[stored[request.id] :])
+        new = tokenizer.decode(request.output[before[request.id] :])
         got.append(f"{request.id} {new!r}" + (f" ({request.finish_reason})" if request.finish_reason else ""))
     print(f"{step:4}   {waiting:7}   {rows:22}   {'; '.join(got)}")
     step += 1

@@ -1,12 +1,14 @@
-"""Five prompts at once, each with settings of its own; and each beside what it gets alone."""
+"""Five prompts at once, each with settings of its own; and for each, whether it gets the same tokens alone."""
 
 import mlx.core as mx
 
 from tiny_llm.generate import generate
 from tiny_llm.models import load
 from tiny_llm.serving.batched_cache import BatchedKVCache
+from tiny_llm.serving.distributions import sampler_of
 from tiny_llm.serving.engine import Engine
-from tiny_llm.serving.request import Request, SamplingParams, TextStream
+from tiny_llm.serving.request import Request, TextStream
+from tiny_llm.serving.sampling_params import SamplingParams
 from tiny_llm.serving.scheduler import Scheduler
 
 PROMPTS = {
@@ -25,6 +27,6 @@ for prompt, params in PROMPTS.items():
 
 for request in engine.run():
     params, ends = request.params, model.config.eos_token_ids
-    alone = list(generate(model, request.prompt, params.sampler(), params.max_tokens, ends))[: len(request.output)]
+    alone = list(generate(model, request.prompt, sampler_of(params), params.max_tokens, ends))[: len(request.output)]
     print(f"{request.id}\n    {request.text.text.strip()}")
     print(f"    {len(request.output)} tokens, ended by {request.finish_reason}; as alone: {request.output == alone}")

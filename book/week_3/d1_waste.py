@@ -4,14 +4,15 @@ import random
 
 from tiny_llm.serving.batch import Batch
 from tiny_llm.serving.batched_cache import BatchedKVCache
-from tiny_llm.serving.request import Request, SamplingParams
+from tiny_llm.serving.request import Request
+from tiny_llm.serving.sampling_params import SamplingParams
 from tiny_llm.serving.scheduler import Scheduler
 
 SLOTS = 8
 
 
 class StaticScheduler(Scheduler):
-    """Requests begin only where nobody runs: a batch lasts until all of it are over."""
+    """Requests begin only while no request runs: a batch lasts until its last request is finished."""
 
     def schedule(self) -> Batch:
         self.may_begin = not self.running
@@ -42,6 +43,7 @@ def serve(scheduler: Scheduler, requests: list[Request]) -> tuple[int, int]:
         steps, rows = steps + 1, rows + batch.num_tokens
         for chunk in batch.chunks:
             chunk.request.add(0, eos_token_ids=(), max_length=1024)
+            scheduler.cache.commit(chunk.request, chunk.end)
             if chunk.request.finish_reason:
                 scheduler.remove(chunk.request)
     return steps, rows

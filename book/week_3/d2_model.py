@@ -15,11 +15,11 @@ from tiny_llm.config import ModelConfig
 from tiny_llm.costs import Cost, Machine, model_cost
 from tiny_llm.serving.batch import Batch
 from tiny_llm.serving.batched_cache import BatchedKVCache
-from tiny_llm.serving.chunked_scheduler import ChunkedScheduler
 from tiny_llm.serving.engine import Engine
 from tiny_llm.serving.latency import Recorder, percentile
-from tiny_llm.serving.request import Request, SamplingParams
-from tiny_llm.serving.scheduler import Scheduler
+from tiny_llm.serving.request import Request
+from tiny_llm.serving.sampling_params import SamplingParams
+from tiny_llm.serving.scheduler import Scheduler, TokenBudget
 from tiny_llm_models.untrained import QWEN3_0_6B
 
 CONFIG = ModelConfig.from_hf(QWEN3_0_6B)
@@ -29,12 +29,12 @@ MACHINES = {"1,100 GFLOP/s, 90 GB/s": CPU, "100 TFLOP/s, 1 TB/s": GPU}
 
 
 def step_cost(batch: Batch) -> Cost:
-    """All weights once; of each chunk its rows, its keys and values, and the output layer if it is scored."""
+    """All weights once; for each chunk its rows, its keys and values, and the output layer if it has logits."""
     operations, cached = 0.0, 0.0
     output = 2 * CONFIG.hidden_size * CONFIG.vocab_size
     for chunk in batch.chunks:
         cost = model_cost(CONFIG, len(chunk.tokens), chunk.end, bytes_per_weight=0)
-        operations += cost.operations - (0 if chunk.scored else output)
+        operations += cost.operations - (0 if chunk.num_logits else output)
         cached += cost.bytes
     weights = model_cost(CONFIG, 1, 1, BITS / 8).bytes - model_cost(CONFIG, 1, 1, 0).bytes
     return Cost(operations, weights + cached)
@@ -76,13 +76,10 @@ def simulate(
 ) -> Recorder:
     """Serve requests that come at these times, in order; all of them, or until one of them has a token.
 
-    token_budget: None is day 1's scheduler.
+    token_budget: None for none, as on day 1.
     """
     cache = BatchedKVCache(0, max_running, NoWeights.config.max_position_embeddings)
-    if token_budget is None:
-        scheduler = Scheduler(cache, max_running)
-    else:
-        scheduler = ChunkedScheduler(cache, max_running, token_budget)
+    scheduler = Scheduler(cache, max_running, TokenBudget(token_budget) if token_budget else None)
     clock = Clock(machine)
     recorder = Recorder(clock=lambda: clock.now)
     engine = Engine(NoWeights(), scheduler, [clock, recorder])

@@ -6,11 +6,11 @@ from tiny_llm.generate import generate
 from tiny_llm.models import load
 from tiny_llm.sampler import greedy
 from tiny_llm.serving.batched_cache import BatchedKVCache
-from tiny_llm.serving.chunked_scheduler import ChunkedScheduler
 from tiny_llm.serving.engine import Engine
 from tiny_llm.serving.latency import Recorder
-from tiny_llm.serving.request import Request, SamplingParams
-from tiny_llm.serving.scheduler import Scheduler
+from tiny_llm.serving.request import Request
+from tiny_llm.serving.sampling_params import SamplingParams
+from tiny_llm.serving.scheduler import Scheduler, TokenBudget
 
 model, tokenizer = load("story-draft", mx.float32)
 STORY = "Mia had a red key. She hid the key in the old box. Tom found a blue ball, and put the ball under the bed. "
@@ -44,7 +44,7 @@ def cache() -> BatchedKVCache:
 outputs = []
 for name, scheduler in (
     ("whole prompts", Scheduler(cache(), max_running=4)),
-    ("budget of 256", ChunkedScheduler(cache(), max_running=4, token_budget=256)),
+    ("budget of 256", Scheduler(cache(), max_running=4, budget=TokenBudget(256))),
 ):
     output, recorder = serve(scheduler)
     outputs.append(output)
