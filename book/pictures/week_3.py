@@ -5,42 +5,62 @@ from pathlib import Path
 
 import matplotlib.pyplot as plt
 from matplotlib.patches import FancyBboxPatch
-from style import BLUE, GREEN, GREY, ORANGE
+from style import BLUE, GREEN, GREY, ORANGE, PALE
 
 RESULTS = Path(__file__).parents[2] / "benches" / "results" / "serving.json"
+STAGES = {"RESERVE": (2.9, BLUE), "COMPUTE": (6.6, ORANGE), "COMMIT": (10.0, GREEN)}  # where, and in which colour
 BOXES = {  # place of the centre, width, colour
-    "Request": (0.0, 1.2, 1.5, GREY),
-    "Scheduler": (2.6, 1.2, 1.7, BLUE),
-    "Batch": (5.4, 1.2, 1.2, GREY),
-    "model": (7.7, 1.2, 1.4, ORANGE),
-    "sampler": (10.1, 1.2, 1.4, ORANGE),
-    "RequestCache": (5.4, -0.5, 2.2, GREEN),
+    "Request": (0.2, 1.2, 1.6, GREY),
+    "Scheduler": (2.9, 1.2, 1.8, BLUE),
+    "Batch": (4.9, 1.2, 1.1, GREY),
+    "model": (6.6, 1.2, 1.3, ORANGE),
+    "settle": (10.0, 1.2, 1.5, GREEN),
+    "RequestCache": (6.45, -0.55, 8.9, GREY),
 }
-ARROWS = [  # from, to, what goes along
-    ((0.75, 1.2), (1.75, 1.2), "add", (1.25, 1.36)),
-    ((3.45, 1.2), (4.8, 1.2), "schedule", (4.12, 1.36)),
-    ((6.0, 1.2), (7.0, 1.2), "T x 1", (6.5, 1.36)),
-    ((8.4, 1.2), (9.4, 1.2), "logits", (8.9, 1.36)),
-    ((2.9, 0.85), (4.4, -0.15), "open, extend, close", (2.2, 0.1)),
-    ((7.5, 0.85), (6.3, -0.15), "attend", (7.5, 0.1)),
+PARTS = [  # whose, the default that a day replaces, and those days
+    (2.9, "Budget", "2"),
+    (4.7, "Preemption", "3"),
+    (6.6, "make_layer", "4"),
+    (8.3, "Prefixes", "5"),
+    (10.0, "Decoding", "2, 6"),
+]
+ARROWS = [  # from, to, what goes along, where it is written
+    ((1.0, 1.2), (2.0, 1.2), "add", (1.5, 1.36)),
+    ((3.8, 1.2), (4.35, 1.2), "", (0, 0)),
+    ((5.45, 1.2), (5.95, 1.2), "", (0, 0)),
+    ((7.25, 1.2), (9.25, 1.2), "logits", (8.25, 1.36)),
+    ((2.9, 0.85), (2.9, -0.2), "open, reserve", (2.8, 0.2)),
+    ((6.6, 0.85), (6.6, -0.2), "step, attend", (6.5, 0.2)),
+    ((10.0, 0.85), (10.0, -0.2), "commit, close", (9.9, 0.2)),
 ]
 
 
 def engine() -> None:
-    """Who hands what to whom in one step."""
-    _, axes = plt.subplots(figsize=(9, 3.1))
+    """A step as one would draw it on a whiteboard: reserve, compute, commit; and the parts that later days replace."""
+    _, axes = plt.subplots(figsize=(9, 4.0))
     for name, (x, y, width, colour) in BOXES.items():
         box = FancyBboxPatch((x - width / 2, y - 0.32), width, 0.64, boxstyle="round,pad=0.03", facecolor="white")
         box.set(edgecolor=colour, linewidth=1.8)
         axes.add_patch(box)
         axes.text(x, y, name, ha="center", va="center", fontsize=10, family="monospace")
+    for name, (x, colour) in STAGES.items():
+        axes.text(x, 2.0, name, ha="center", va="center", fontsize=11, color=colour, weight="bold")
     for start, end, text, place in ARROWS:
         axes.annotate("", end, start, arrowprops={"arrowstyle": "->", "color": GREY, "linewidth": 1.4})
-        axes.text(*place, text, ha="center", va="bottom", fontsize=9, color="#444444")
-    bend = {"arrowstyle": "->", "color": GREY, "linewidth": 1.4, "connectionstyle": "arc3,rad=0.22"}
-    axes.annotate("", (0, 1.56), (10.1, 1.56), arrowprops=bend)
-    axes.text(5.05, 2.79, "Request.add", ha="center", va="bottom", fontsize=9, color="#444444")
-    axes.set(xlim=(-0.9, 11.0), ylim=(-0.95, 3.0), aspect="equal")
+        side = "right" if start[0] == end[0] else "center"
+        axes.text(*place, text, ha=side, va="bottom", fontsize=9, color="#444444")
+    for x, name, days in PARTS:
+        box = FancyBboxPatch((x - 0.72, -1.85), 1.44, 0.5, boxstyle="round,pad=0.02", facecolor="#f2f2f2")
+        box.set(edgecolor=PALE, linewidth=1)
+        axes.add_patch(box)
+        axes.text(x - 0.06, -1.6, name, ha="center", va="center", fontsize=8.5, family="monospace")
+        axes.text(x + 0.74, -1.32, days, ha="center", va="center", fontsize=8.5, color="white", weight="bold").set_bbox(
+            {"boxstyle": "round,pad=0.25", "facecolor": GREY, "edgecolor": "none"}
+        )
+    bend = {"arrowstyle": "->", "color": GREY, "linewidth": 1.4, "connectionstyle": "arc3,rad=0.2"}
+    axes.annotate("", (0.2, 1.56), (10.0, 1.56), arrowprops=bend)
+    axes.text(5.1, 2.75, "add, num_computed_tokens", ha="center", va="bottom", fontsize=9, color="#444444")
+    axes.set(xlim=(-0.8, 11.1), ylim=(-2.0, 3.1), aspect="equal")
     axes.axis("off")
 
 
