@@ -44,11 +44,11 @@ def steps() -> None:
 
 
 def rows() -> None:
-    """A step of two generated tokens and a chunk of three: what each row sees, and which are scored."""
+    """A step of two generated tokens and a chunk of three: what each row sees, and which need logits."""
     _, axes = plt.subplots(figsize=(7, 3.1))
-    chunks = [("a", 6, 1, True), ("b", 3, 1, True), ("c", 4, 3, False)]  # id, start, tokens, scored
+    chunks = [("a", 6, 1, True), ("b", 3, 1, True), ("c", 4, 3, False)]  # id, start, tokens, logits needed
     y = 0.0
-    for id, start, length, is_scored in chunks:
+    for id, start, length, needs_logits in chunks:
         for row in range(length):
             for x in range(start + length):
                 face, edge = (PALE_GREEN, GREEN) if x < start else (PALE_BLUE, BLUE)
@@ -57,7 +57,7 @@ def rows() -> None:
                     face, edge = "#eeeeee", PALE
                 axes.add_patch(Rectangle((x, y), 1, 0.8, facecolor=face, edgecolor=edge, linewidth=1, **hidden))
             axes.text(-0.3, y + 0.42, f"{id}, {start + row}", ha="right", va="center")
-            if is_scored and row == length - 1:
+            if needs_logits and row == length - 1:
                 axes.annotate(
                     "", (9.2, y + 0.4), (7.9, y + 0.4), arrowprops={"arrowstyle": "-|>", "color": BLUE, "lw": 1.6}
                 )
@@ -73,8 +73,8 @@ def chunk_seconds(machine: Machine, start: int, end: int, bits: float = 4.5) -> 
     cost = model_cost(CONFIG, end - start, end, 0)
     token = model_cost(CONFIG, 1, CONTEXT, 0)
     weights = model_cost(CONFIG, 1, 1, bits / 8).bytes - model_cost(CONFIG, 1, 1, 0).bytes
-    unscored = 0 if end == PROMPT else 2 * CONFIG.hidden_size * CONFIG.vocab_size
-    operations = cost.operations - unscored + RUNNING * token.operations
+    unneeded = 0 if end == PROMPT else 2 * CONFIG.hidden_size * CONFIG.vocab_size
+    operations = cost.operations - unneeded + RUNNING * token.operations
     return machine.seconds(Cost(operations, weights + cost.bytes + RUNNING * token.bytes))
 
 
