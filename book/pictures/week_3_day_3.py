@@ -9,8 +9,9 @@ from style import BLUE, GREEN, GREY, ORANGE, PINK
 
 from tiny_llm_ref.serving.page_pool import PagePool
 from tiny_llm_ref.serving.paged_cache import PagedKVCache
-from tiny_llm_ref.serving.preempting_scheduler import PreemptingScheduler
-from tiny_llm_ref.serving.request import Request, SamplingParams
+from tiny_llm_ref.serving.request import Request
+from tiny_llm_ref.serving.sampling_params import SamplingParams
+from tiny_llm_ref.serving.scheduler import PreemptNewest, Scheduler, TokenBudget
 
 COLOURS = {"a": BLUE, "b": ORANGE, "c": GREEN, "d": PINK}
 PALE = {"a": "#cfe3f0", "b": "#f6cfb0", "c": "#bfe6d9", "d": "#f1d5e4"}
@@ -93,7 +94,7 @@ def run() -> None:
     """Pages of each request, step by step, in a pool that is too small: crosses where one is preempted."""
     rng = random.Random(3)
     pool = PagePool(24, 4)
-    scheduler = PreemptingScheduler(PagedKVCache(0, pool), max_running=8, token_budget=32)
+    scheduler = Scheduler(PagedKVCache(0, pool), 8, TokenBudget(32), PreemptNewest())
     ids = [str(number) for number in range(8)]
     for id in ids:
         params = SamplingParams(max_tokens=rng.randint(15, 40))
@@ -105,12 +106,14 @@ def run() -> None:
         if not batch.chunks:
             break
         crosses += [(len(held), id) for id in batch.preempted]
-        held.append({id: len(table) for id, table in scheduler.cache.tables.items()})
+        held.append({request.id: len(request.pages) for request in scheduler.running})
         for chunk in batch.chunks:
-            if chunk.scored:
-                chunk.request.add(0, (), 1000)
-            if chunk.request.finish_reason is not None:
-                scheduler.remove(chunk.request)
+            request = chunk.request
+            if chunk.num_logits:
+                request.add(0, (), 1000)
+            scheduler.cache.commit(request, min(chunk.end, request.num_tokens - 1))
+            if request.finish_reason is not None:
+                scheduler.remove(request)
     _, axes = plt.subplots(figsize=(7.6, 3.4), layout="constrained")
     shades = [BLUE, ORANGE, GREEN, PINK, "#56b4e9", "#e69f00", "#7fbf7b", "#b07aa1"]
     bottom = [0] * len(held)

@@ -12,9 +12,11 @@ from style import BLUE, GREEN, GREY, ORANGE, PALE
 
 from tiny_llm_ref.serving.engine import Engine
 from tiny_llm_ref.serving.page_pool import PagePool
-from tiny_llm_ref.serving.preempting_scheduler import PreemptingScheduler
-from tiny_llm_ref.serving.prefix_cache import PrefixPagedKVCache
-from tiny_llm_ref.serving.request import Request, SamplingParams
+from tiny_llm_ref.serving.paged_cache import PagedKVCache
+from tiny_llm_ref.serving.prefix_cache import PrefixCache
+from tiny_llm_ref.serving.request import Request
+from tiny_llm_ref.serving.sampling_params import SamplingParams
+from tiny_llm_ref.serving.scheduler import PreemptNewest, Scheduler, TokenBudget
 
 RESULTS = sorted((Path(__file__).parents[2] / "benches" / "results").glob("prefix_cache*.json"))
 PALE_GREEN, PALE_BLUE, PALE_ORANGE, LIGHT = "#bfe6d9", "#cfe3f0", "#f6cfb0", "#f4f4f4"
@@ -72,23 +74,22 @@ def tree() -> None:
 
 
 def copy() -> None:
-    """A page that three hold, of which b has two positions; b writes: a copy, then a token."""
+    """A page that the tree and c hold, of which b knows two positions: b gets a copy, and writes a token into it."""
     _, axes = plt.subplots(figsize=(8.8, 3.5))
     known = [("15", PALE_GREEN), ("16", PALE_GREEN), ("17", PALE_GREEN), ("18", PALE_GREEN)]
     free = [("", "white")] * PAGE
     copied = [("15", PALE_BLUE), ("16", PALE_BLUE), ("17", LIGHT), ("18", LIGHT)]
     written = [*copied[:2], ("21", BLUE), copied[3]]
-    stages = [("", free, [GREEN, BLUE, ORANGE], []), ("extend", copied, [GREEN, ORANGE], [BLUE])]
-    stages.append(("step", written, [GREEN, ORANGE], [BLUE]))
-    for row, (name, new, theirs, own) in enumerate(stages):
+    stages = [("", free, []), ("open", copied, [BLUE]), ("step", written, [BLUE])]
+    for row, (name, new, own) in enumerate(stages):
         y = 2.0 * row
         axes.text(-0.5, y + 0.52, name, ha="right", va="center", family="monospace", fontsize=10)
         page(axes, 0, y, known)
-        holders(axes, 0, y, theirs)
+        holders(axes, 0, y, [GREEN, ORANGE])
         page(axes, 7, y, new, BLUE if own else PALE)
         holders(axes, 7, y, own)
-        for x, colour in ((1.93, ORANGE), ((2.07, 9, 10)[row], BLUE)):
-            axes.plot([x, x], [y - 0.12, y + 1.2], color=colour, lw=2)
+        x = (2, 9, 10)[row]
+        axes.plot([x, x], [y - 0.12, y + 1.2], color=BLUE, lw=2)
     arrow = {"arrowstyle": "-|>", "color": "black"}
     axes.annotate("", (6.85, 2.5), (4.15, 2.5), arrowprops=arrow)
     axes.set(xlim=(-2.6, 11.3), ylim=(5.5, -0.65), aspect="equal")
@@ -123,9 +124,9 @@ class Rows:
 
 def steps() -> None:
     """Eight requests at once, 700 tokens in common and 20 of their own: rows of each step, by request."""
-    rows = Rows()
-    cache = PrefixPagedKVCache(0, PagePool(400, 16))
-    engine = Engine(NoWeights(), PreemptingScheduler(cache, 8, 256), [rows])
+    rows, pool = Rows(), PagePool(400, 16)
+    cache = PagedKVCache(0, pool, PrefixCache(pool))
+    engine = Engine(NoWeights(), Scheduler(cache, 8, TokenBudget(256), PreemptNewest()), [rows])
     for i in range(8):
         engine.add(Request(f"{i}", [*range(700), *range(1000 * (i + 1), 1000 * (i + 1) + 20)], SamplingParams(4)))
     while engine.has_work:

@@ -9,6 +9,7 @@ from tiny_llm.models import load
 from tiny_llm.serving.batched_cache import BatchedKVCache
 from tiny_llm.serving.page_pool import PagePool
 from tiny_llm.serving.paged_cache import PagedKVCache
+from tiny_llm.serving.request import Request
 from tiny_llm_models.untrained import QWEN3_0_6B
 
 CONFIGS = {"story": load("story")[0].config, "Qwen3-0.6B": ModelConfig.from_hf(QWEN3_0_6B)}
@@ -37,8 +38,7 @@ def needed(lengths: list[int]) -> int:
     pool = PagePool(1_000)
     cache = PagedKVCache(0, pool)
     for number, length in enumerate(lengths):
-        cache.open(str(number), [])
-        cache.extend(str(number), [0] * length)
+        cache.open(Request(str(number), [0] * length))
     return pool.num_pages - pool.num_free
 
 

@@ -9,12 +9,11 @@ import sys
 
 from tiny_llm.serving.batch import Batch
 from tiny_llm.serving.batched_cache import BatchedKVCache
-from tiny_llm.serving.chunked_scheduler import ChunkedScheduler
 from tiny_llm.serving.page_pool import PagePool
 from tiny_llm.serving.paged_cache import PagedKVCache
-from tiny_llm.serving.preempting_scheduler import PreemptingScheduler
-from tiny_llm.serving.request import Request, SamplingParams
-from tiny_llm.serving.scheduler import Scheduler
+from tiny_llm.serving.request import Request
+from tiny_llm.serving.sampling_params import SamplingParams
+from tiny_llm.serving.scheduler import PreemptNewest, Scheduler, TokenBudget
 
 CONTEXT, POSITIONS, BUDGET = 2_048, 16_384, 512
 
@@ -44,10 +43,12 @@ class Counts:
         """What an engine does in a step, but for the model."""
         batch = scheduler.schedule()
         for chunk in batch.chunks:
-            if chunk.scored:
-                chunk.request.add(0, (), CONTEXT)
-            if chunk.request.finish_reason is not None:
-                scheduler.remove(chunk.request)
+            request = chunk.request
+            if chunk.num_logits:
+                request.add(0, (), CONTEXT)
+            scheduler.cache.commit(request, min(chunk.end, request.num_tokens - 1))
+            if request.finish_reason is not None:
+                scheduler.remove(request)
         self.steps += 1
         self.computed += batch.num_tokens
         self.preempted += len(batch.preempted)
@@ -56,12 +57,12 @@ class Counts:
 
 def in_slots(capacity: int) -> Counts:
     num_slots = POSITIONS // capacity
-    return Counts(ChunkedScheduler(BatchedKVCache(0, num_slots, capacity), num_slots, BUDGET))
+    return Counts(Scheduler(BatchedKVCache(0, num_slots, capacity), num_slots, TokenBudget(BUDGET)))
 
 
 def in_pages(num_pages: int, page_size: int) -> Counts:
     cache = PagedKVCache(0, PagePool(num_pages, page_size))
-    return Counts(PreemptingScheduler(cache, max_running=128, token_budget=BUDGET))
+    return Counts(Scheduler(cache, 128, TokenBudget(BUDGET), PreemptNewest()))
 
 
 def slots() -> None:

@@ -4,6 +4,7 @@ import random
 
 from tiny_llm.serving.page_pool import PagePool
 from tiny_llm.serving.paged_cache import PagedKVCache
+from tiny_llm.serving.request import Request
 
 BYTES = 2 * 28 * 8 * 128 * 2  # of a token of Qwen3-0.6B: keys and values, layers, H_kv, D, bfloat16
 
@@ -15,8 +16,7 @@ for page_size in (1, 4, 8, 16, 32, 64, 256, 2_048):
     pool = PagePool(100_000, page_size)
     cache = PagedKVCache(1, pool)
     for number, length in enumerate(lengths):
-        cache.open(str(number), [])
-        cache.extend(str(number), [0] * length)
+        cache.open(Request(str(number), [0] * length))
     held = pool.num_pages - pool.num_free
     unused = held * page_size - sum(lengths)
     row = f"{unused / len(lengths):20.1f}{unused / held / page_size:16.1%}{held:24,}"

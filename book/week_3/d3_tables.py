@@ -2,28 +2,38 @@
 
 from tiny_llm.serving.page_pool import PagePool
 from tiny_llm.serving.paged_cache import PagedKVCache
+from tiny_llm.serving.request import Request
 
-pool = PagePool(num_pages=12, page_size=4)
-cache = PagedKVCache(1, pool)
+cache = PagedKVCache(1, PagePool(num_pages=12, page_size=4))
+requests: dict[str, Request] = {}
 
 
 def show(what: str) -> None:
-    """Who has which page, and each request's table."""
-    owner = {page: id for id, table in cache.tables.items() for page in table}
-    row = " ".join(owner.get(page, ".") for page in range(pool.num_pages))
-    tables = "  ".join(f"{id} {cache.length(id):2} {table}" for id, table in cache.tables.items())
-    print(f"{what:10} {row}   {tables}")
+    """Who has which page; of each request, how many tokens are computed, and its pages."""
+    owner = {page: id for id, request in requests.items() for page in request.pages}
+    row = " ".join(owner.get(page, ".") for page in range(cache.pool.num_pages))
+    tables = "  ".join(f"{id} {request.num_computed_tokens:2} {request.pages}" for id, request in requests.items())
+    print(f"{what:16} {row}   {tables}")
 
 
-def come(id: str, length: int) -> None:
-    cache.open(id, [0] * length)
-    cache.extend(id, [0] * length)
+def come(id: str, count: int) -> None:
+    """A prompt, all of which is computed. No model runs here."""
+    requests[id] = request = Request(id, [0] * count)
+    cache.open(request)
+    cache.commit(request, count)
     show(f"{id} comes")
 
 
 def grow(id: str, count: int) -> None:
-    cache.extend(id, [0] * count)
+    """So many tokens more, which are computed, too."""
+    reserve(id, count)
+    requests[id].output += [0] * count
+    cache.commit(requests[id], requests[id].num_tokens)
     show(f"{id} + {count}")
+
+
+def reserve(id: str, count: int) -> bool:
+    return cache.reserve(requests[id], count)
 
 
 come("a", 6)
@@ -32,10 +42,13 @@ grow("a", 2)
 grow("a", 1)
 come("c", 3)
 grow("b", 5)
-cache.close("a")
+cache.close(requests.pop("a"))
 show("a leaves")
 grow("c", 10)
-cache.trim("b", 7)
-show("b - 7")
+reserve("b", 7)
+show("b reserves 7")
+requests["b"].output += [0]
+cache.commit(requests["b"], 15)
+show("b commits 1")
 come("d", 12)
-print(f"d + 9: {cache.missing('d', 9)} pages missing, {pool.num_free} free, room: {cache.can_extend('d', 9)}")
+print(f"room for 9 more of d: {reserve('d', 9)}; it has {requests['d'].pages}")

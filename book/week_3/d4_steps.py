@@ -5,11 +5,11 @@ import mlx.core as mx
 from tiny_llm.attention import scaled_dot_product_attention_grouped
 from tiny_llm.models import load
 from tiny_llm.serving.engine import Engine
-from tiny_llm.serving.kernel_pages import KernelPagedKVCache
 from tiny_llm.serving.page_pool import PagePool
-from tiny_llm.serving.paged_cache import PagedKVCache
-from tiny_llm.serving.preempting_scheduler import PreemptingScheduler
-from tiny_llm.serving.request import Request, SamplingParams
+from tiny_llm.serving.paged_cache import KernelPagedKVCacheLayer, PagedKVCache, PagedKVCacheLayer
+from tiny_llm.serving.request import Request
+from tiny_llm.serving.sampling_params import SamplingParams
+from tiny_llm.serving.scheduler import PreemptNewest, Scheduler, TokenBudget
 
 model, tokenizer = load("story", mx.float32)
 PROMPTS = {
@@ -20,14 +20,14 @@ PROMPTS = {
 SHOWN = (1, 3, 5)
 
 
-class Told(KernelPagedKVCache):
+class Told(PagedKVCache):
     """A cache that prints what some steps give to the kernel."""
 
     steps = 0
 
     def step(self, chunks):
         found = super().step(chunks)
-        tables, spans = found.layers[0].place.arrays
+        tables, spans = found.layers[0].rows.arrays
         self.steps += 1
         if self.steps in SHOWN:
             rows = spans[-1, 1].item()
@@ -49,14 +49,18 @@ def counted(*arguments):
 
 
 def served(cache) -> dict[str, list[int]]:
-    engine = Engine(model, PreemptingScheduler(cache, 4, token_budget=44), is_checked=True)
+    engine = Engine(model, Scheduler(cache, 4, TokenBudget(44), PreemptNewest()), is_checked=True)
     for id, prompt in PROMPTS.items():
         engine.add(Request(id, tokenizer.encode(prompt), SamplingParams(12)))
     return {request.id: request.output for request in engine.run()}
 
 
-cache = Told(len(model.layers), PagePool(16, page_size=8))
+def gathering(num_pages: int, page_size: int) -> PagedKVCacheLayer:
+    return PagedKVCacheLayer(num_pages, page_size, counted)
+
+
+cache = Told(len(model.layers), PagePool(16, page_size=8), make_layer=KernelPagedKVCacheLayer)
 texts = served(cache)
-gathered = served(PagedKVCache(len(model.layers), PagePool(16, page_size=8), counted))
+gathered = served(PagedKVCache(len(model.layers), PagePool(16, page_size=8), make_layer=gathering))
 print(f"calls of attention: {cache.steps * len(model.layers)}, with yesterday's cache {calls}")
 print(f"the same tokens: {texts == gathered}")

@@ -1,62 +1,64 @@
-"""Copy on write, step by step: what is in each page, and how many hold it. Pages of four positions, one layer."""
+"""A page that is known in part, step by step: what is in each page, and how many hold it. One layer."""
 
 import mlx.core as mx
 
 from tiny_llm.serving.batch import Chunk
 from tiny_llm.serving.page_pool import PagePool
-from tiny_llm.serving.prefix_cache import PrefixPagedKVCache
+from tiny_llm.serving.paged_cache import PagedKVCache, PagedKVCacheLayer
+from tiny_llm.serving.prefix_cache import PrefixCache
 from tiny_llm.serving.request import Request
 
-cache = PrefixPagedKVCache(1, PagePool(num_pages=4, page_size=4), attention=lambda query, *_: query)
-tokens: dict[str, list[int]] = {}
+
+def make_layer(num_pages: int, page_size: int) -> PagedKVCacheLayer:
+    return PagedKVCacheLayer(num_pages, page_size, attention=lambda query, *_: query)
+
+
+pool = PagePool(num_pages=4, page_size=4)
+cache = PagedKVCache(1, pool, PrefixCache(pool), make_layer)
+running: list[Request] = []
 
 
 def show(what: str) -> None:
     """The key at a position is its token here. A point: never written."""
     pages = []
-    for page in range(cache.pool.num_pages):
+    for page in range(pool.num_pages):
         keys = [0] * 4 if cache.layers[0].keys is None else cache.layers[0].keys[page].flatten().tolist()
-        holders = cache.pool.holders(page)
+        holders = pool.holders(page)
         pages.append("".join(f"{int(key) or '.':>3}" for key in keys) + (f" :{holders}" if holders else "   "))
-    tables = "  ".join(f"{id} {table}" for id, table in cache.tables.items())
-    print(f"{what:9}|{'|'.join(pages)}| {tables}".rstrip())
+    tables = "  ".join(f"{request.id} {request.num_computed_tokens} {request.pages}" for request in running)
+    print(f"{what:8}|{'|'.join(pages)}| {tables}".rstrip())
 
 
-def open_(id: str, prompt: list[int]) -> None:
-    cache.open(id, prompt)
-    tokens[id] = prompt[: cache.length(id)]
+def open_(id: str, prompt: list[int]) -> Request:
+    request = Request(id, prompt)
+    cache.open(request)
+    running.append(request)
     show(f"open {id}")
+    return request
 
 
-def extend(id: str, *new: int) -> None:
-    cache.extend(id, new)
-    tokens[id] = tokens[id] + list(new)
-    show(f"extend {id}")
-
-
-def step(id: str, start: int) -> None:
-    """Compute all positions from `start` on."""
-    chunk = Chunk(Request(id, tokens[id]), tokens[id][start:], start, 1)
+def step(request: Request) -> None:
+    """Compute all of its tokens that are not computed yet, and commit them."""
+    start = request.num_computed_tokens
+    chunk = Chunk(request, request.tokens[start:], start, 1, request.pages)
     rows = mx.array(chunk.tokens, mx.float32).reshape(-1, 1, 1, 1)
     cache.step([chunk]).layers[0].attend(rows, rows, rows)
-    show(f"step {id}")
+    cache.commit(request, chunk.end)
+    show(f"step {request.id}")
 
 
-def close(id: str) -> None:
-    cache.close(id)
-    show(f"close {id}")
+def close(request: Request) -> None:
+    cache.close(request)
+    running.remove(request)
+    show(f"close {request.id}")
 
 
-print("         |" + "|".join(f"    page {page}     "[:15] for page in range(4)) + "|")
-open_("a", [11, 12, 13, 14, 15, 16, 17, 18])
-extend("a", 11, 12, 13, 14, 15, 16, 17, 18)
-step("a", 0)
-extend("a", 19)
-step("a", 8)
-close("a")
-open_("b", [11, 12, 13, 14, 15, 16, 21])
-open_("c", [11, 12, 13, 14, 15, 16, 31, 32])
-extend("b", 21)
-step("b", 6)
-extend("c", 31, 32)
-step("c", 6)
+print("        |" + "|".join(f"    page {page}     "[:15] for page in range(4)) + "|")
+a = open_("a", [11, 12, 13, 14, 15, 16, 17, 18, 19])
+step(a)
+close(a)
+b = open_("b", [11, 12, 13, 14, 15, 16, 21])
+c = open_("c", [11, 12, 13, 14, 15, 16, 31, 32])
+step(b)
+step(c)
+close(c)

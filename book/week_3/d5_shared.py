@@ -6,9 +6,10 @@ from tiny_llm.models import load
 from tiny_llm.serving.engine import Engine
 from tiny_llm.serving.page_pool import PagePool
 from tiny_llm.serving.paged_cache import PagedKVCache
-from tiny_llm.serving.preempting_scheduler import PreemptingScheduler
-from tiny_llm.serving.prefix_cache import PrefixPagedKVCache
-from tiny_llm.serving.request import Request, SamplingParams
+from tiny_llm.serving.prefix_cache import PrefixCache
+from tiny_llm.serving.request import Request
+from tiny_llm.serving.sampling_params import SamplingParams
+from tiny_llm.serving.scheduler import PreemptNewest, Scheduler, TokenBudget
 
 model, tokenizer = load("story-draft", mx.float32)
 STORY = "Mia had a red key. She hid the key in the old box. Then Mia went to the river. Tom had a blue ball. "
@@ -19,12 +20,12 @@ QUESTIONS = ["Where is the key?", "Who had a ball?", "Where did Mia go?", "What 
 class Rows:
     """An observer that counts, of each request's prompt, the tokens that were computed."""
 
-    def __init__(self, cache):
-        self.cache, self.computed, self.steps, self.most = cache, {}, 0, 0
+    def __init__(self):
+        self.computed, self.steps, self.most = {}, 0, 0
 
     def on_step(self, engine, batch, touched):
         self.steps += 1
-        held = {page for table in self.cache.tables.values() for page in table}
+        held = {page for request in engine.scheduler.running for page in request.pages}
         self.most = max(self.most, len(held))
         for chunk in batch.chunks:
             count = max(min(chunk.end, len(chunk.request.prompt)) - chunk.start, 0)
@@ -34,11 +35,11 @@ class Rows:
         """Nobody does."""
 
 
-def serve(kind, is_together):
+def serve(name, is_together):
     """All eight at once, or each when the one before it is over."""
-    cache = kind(len(model.layers), PagePool(400, page_size=16))
-    rows = Rows(cache)
-    engine = Engine(model, PreemptingScheduler(cache, 8, token_budget=256), [rows])
+    pool, rows = PagePool(400, page_size=16), Rows()
+    cache = PagedKVCache(len(model.layers), pool, PrefixCache(pool) if name == "with the tree" else None)
+    engine = Engine(model, Scheduler(cache, 8, TokenBudget(256), PreemptNewest()), [rows])
     outputs = []
     for i in range(8):
         prompt = SYSTEM + tokenizer.encode(QUESTIONS[i % 4])
@@ -49,12 +50,12 @@ def serve(kind, is_together):
     while engine.has_work:
         engine.step()
     counts = "".join(f"{count:5}" for count in rows.computed.values())
-    print(f"{kind.__name__:19}{counts}{sum(rows.computed.values()):7,}{rows.steps:7}{rows.most:7}")
+    print(f"{name:19}{counts}{sum(rows.computed.values()):7,}{rows.steps:7}{rows.most:7}")
     return [request.output for request in outputs]
 
 
 found = []
 for is_together, title in ((False, "one after the other"), (True, "all at once")):
     print(f"{title:19}{'   '.join(f'r{i}' for i in range(8)):>40}    all  steps  pages")
-    found += [serve(kind, is_together) for kind in (PagedKVCache, PrefixPagedKVCache)]
+    found += [serve(name, is_together) for name in ("without the tree", "with the tree")]
 print(f"the same texts: {all(texts == found[0] for texts in found)}")

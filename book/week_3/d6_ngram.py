@@ -5,9 +5,11 @@ import mlx.core as mx
 from tiny_llm.models import load
 from tiny_llm.serving.batched_cache import BatchedKVCache
 from tiny_llm.serving.drafters import NGramDrafter, propose_by_ngram
-from tiny_llm.serving.request import Request, SamplingParams
+from tiny_llm.serving.engine import Engine
+from tiny_llm.serving.request import Request
+from tiny_llm.serving.sampling_params import SamplingParams
 from tiny_llm.serving.scheduler import Scheduler
-from tiny_llm.serving.speculative import SpeculativeEngine
+from tiny_llm.serving.speculative import Speculative
 
 for text in ("the cat saw the dog and the", "to be or not to be or", "one two three"):
     print(f"{text} ... {' '.join(propose_by_ngram(text.split(), 4)) or '(nothing)'}")
@@ -24,7 +26,7 @@ def chat(*turns: str) -> list[int]:
 def serve(name: str, prompt: list[int]) -> None:
     request = Request(name, prompt, SamplingParams(max_tokens=24))
     cache = BatchedKVCache(len(model.layers), num_slots=1, capacity=256)
-    engine = SpeculativeEngine(model, Scheduler(cache, 1), NGramDrafter(), num_drafts=6)
+    engine = Engine(model, Scheduler(cache, 1), decoding=Speculative(NGramDrafter(), num_drafts=6))
     engine.add(request)
     steps = 0
     while engine.has_work:

@@ -6,7 +6,7 @@ from fractions import Fraction
 import numpy as np
 
 from tiny_llm.serving.distributions import draw
-from tiny_llm.serving.drafters import Draft
+from tiny_llm.serving.request import Draft
 from tiny_llm.serving.speculative import accept
 
 p = [Fraction(n, 20) for n in (2, 8, 6, 4, 0)]  # the model's

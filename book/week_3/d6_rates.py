@@ -5,9 +5,11 @@ import mlx.core as mx
 from tiny_llm.models import load
 from tiny_llm.serving.batched_cache import BatchedKVCache
 from tiny_llm.serving.drafters import ModelDrafter
-from tiny_llm.serving.request import Request, SamplingParams
+from tiny_llm.serving.engine import Engine
+from tiny_llm.serving.request import Request
+from tiny_llm.serving.sampling_params import SamplingParams
 from tiny_llm.serving.scheduler import Scheduler
-from tiny_llm.serving.speculative import SpeculativeEngine
+from tiny_llm.serving.speculative import Speculative
 from tiny_llm_models.evaluation import held_out_stories
 
 REQUESTS, BEGINNING, NEW = 8, 40, 60
@@ -39,7 +41,7 @@ def slots(which):
 def serve(temperature: float, num_drafts: int) -> str:
     large, drafting = Counted(model), Counted(small)
     drafter = ModelDrafter(drafting, slots(small))
-    engine = SpeculativeEngine(large, Scheduler(slots(model), REQUESTS), drafter, num_drafts)
+    engine = Engine(large, Scheduler(slots(model), REQUESTS), decoding=Speculative(drafter, num_drafts))
     requests = [Request(str(i), prompt, SamplingParams(NEW, temperature, seed=i)) for i, prompt in enumerate(prompts)]
     for request in requests:
         engine.add(request)

@@ -5,9 +5,11 @@ import mlx.core as mx
 from tiny_llm.models import load
 from tiny_llm.serving.batched_cache import BatchedKVCache
 from tiny_llm.serving.drafters import ModelDrafter
-from tiny_llm.serving.request import Request, SamplingParams
+from tiny_llm.serving.engine import Engine
+from tiny_llm.serving.request import Request
+from tiny_llm.serving.sampling_params import SamplingParams
 from tiny_llm.serving.scheduler import Scheduler
-from tiny_llm.serving.speculative import SpeculativeEngine
+from tiny_llm.serving.speculative import Speculative
 
 model, tokenizer = load("story", mx.float32)
 small, _ = load("story-draft", mx.float32)
@@ -23,8 +25,8 @@ def slots(which):
 
 prompt = tokenizer.encode("Once upon a time, there was a girl named Mia.")
 request = Request("mia", prompt, SamplingParams(max_tokens=38, temperature=0.7, seed=3))
-cache, drafter = slots(model), ModelDrafter(small, slots(small))
-engine = SpeculativeEngine(model, Scheduler(cache, 1), drafter, num_drafts=4, is_checked=True)
+decoding = Speculative(ModelDrafter(small, slots(small)), num_drafts=4)
+engine = Engine(model, Scheduler(slots(model), 1), is_checked=True, decoding=decoding)
 engine.add(request)
 
 steps = 0
@@ -32,7 +34,7 @@ while engine.has_work:
     before, accepted = len(request.output), request.num_accepted
     engine.step()
     steps += 1
-    guesses = list(engine.drafts["mia"].tokens)
+    guesses = list(request.draft.tokens)
     right = request.num_accepted - accepted
     shown = [f"[{word(token)}]" for token in guesses[:right]] + [f"-{word(token)}-" for token in guesses[right:]]
     own = [word(token) for token in request.output[before + right :]]

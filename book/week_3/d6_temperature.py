@@ -9,7 +9,7 @@ import numpy as np
 
 from tiny_llm.models import load
 from tiny_llm.serving.distributions import probabilities
-from tiny_llm.serving.request import SamplingParams
+from tiny_llm.serving.sampling_params import SamplingParams
 from tiny_llm_models.evaluation import held_out_stories
 
 large, tokenizer = load("story", mx.float32)
