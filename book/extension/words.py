@@ -121,7 +121,7 @@ WORDS = {
 # Words in \text{...} of formulas: names stay as they are, other words get their Japanese.
 NAMES = {
     *("Attention", "MLP", "SiLU", "attention", "norm", "sigmoid", "softmax"),
-    *("base", "head", "hidden", "out", "page", r"page\_size", "parts", "row", "rows", "score", "slot", "sum"),
+    *("base", "head", "hidden", "out", "page", r"page\_size", "parts", "place", "row", "rows", "score", "sum"),
 }
 IN_FORMULAS = {
     "bandwidth": "帯域幅",
