@@ -32,7 +32,7 @@ def arrow(axes: Axes, start: tuple[float, float], end: tuple[float, float], colo
 
 
 def step() -> None:
-    """One step: four guesses of the small model, five rows of the large one, two accepted, two trimmed."""
+    """One step: four guesses of the small model, five rows of the large one, two accepted, two rejected."""
     _, axes = plt.subplots(figsize=(8.6, 4.6))
     guesses = ("d", "e", "f", "g")
     for x, token in enumerate("abc"):
