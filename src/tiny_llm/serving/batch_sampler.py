@@ -65,10 +65,11 @@ def sample_rows(logits: Logits, settings: Settings, chances: NDArray[np.float64]
     """Draw one token for each row, with the probabilities that a `make_sampler` with the row's settings draws it with.
 
     Sort a row's logits, the largest first; of equal logits, that of the smaller token comes first. Top-k, top-p and
-    min-p each keep a beginning of this list: top_k tokens; of these, as many as it takes for their probabilities to sum
-    to top_p or more; and those that are at least min_p times as likely as the first. Of the tokens that are kept, in
-    the order of the vocabulary, the drawn one is the first at which the sum of their probabilities, divided by that of
-    all of them, exceeds the row's chance. Sums are in float64, so that small probabilities count.
+    min-p each keep a beginning of this list: top_k tokens, where `apply_top_k` keeps more if logits are equal; of
+    these, as many as it takes for their probabilities to sum to top_p or more; and those that are at least min_p times
+    as likely as the first. Of the tokens that are kept, in the order of the vocabulary, the drawn one is the first at
+    which the sum of their probabilities, divided by that of all of them, exceeds the row's chance. Sums are in float64,
+    so that small probabilities count.
     first: at most so many of a row's largest logits are sorted, and then 16 times as many, until the others cannot be
     kept. So the tokens are the same for every `first`. A row that keeps all tokens is not sorted.
     Shapes: logits: N x V, chances: N, from 0 to less than 1 -> N tokens. No temperature is 0.
