@@ -13,7 +13,9 @@ Run find(const Step& step, const Request& request, int64_t head, int64_t positio
     // Chapter: Paged attention.
     // Test: ./course test w3d4.1
     // task w3d4.1 end
-    return {row, std::clamp(count, int64_t(1), end - position)};
+    // A run has one row at least, or the loops over runs would not end. Where `count` says none, this is row 0 of the
+    // pool, so that the result is wrong.
+    return count < 1 ? Run{0, 1} : Run{row, std::min(count, end - position)};
 }
 
 namespace {
