@@ -843,18 +843,18 @@ def open_tasks() -> set[Any]:
 
 
 async def ended(
-    impl: Any, client: Client, timeout: float | None, turns: int | None, error: str | None = None
+    impl: Any, client: Client, timeout: float | None, turns: int | None, error: Exception | None = None
 ) -> list[Any]:
     """What comes of some work that takes this many turns of the loop; what the work saw; how many tasks are left.
 
-    turns: None: the work never ends by itself.
+    turns: None: the work never ends by itself. error: what it raises at its end.
     """
 
     async def work() -> str:
         try:
             await (settle(turns) if turns is not None else asyncio.Event().wait())
             if error is not None:
-                raise ValueError(error)
+                raise error
             return "done"
         except asyncio.CancelledError:
             await settle(20)  # it has something to put in order
@@ -882,7 +882,11 @@ async def work_that_takes_a_while(impl: Any, timeout: float | None) -> list[Any]
 
 
 async def work_that_fails(impl: Any) -> list[Any]:
-    return await ended(impl, Client(), 5, 100, "expected something else")
+    return await ended(impl, Client(), 5, 100, ValueError("expected something else"))
+
+
+async def work_that_was_too_slow_itself(impl: Any, timeout: float | None) -> list[Any]:
+    return await ended(impl, Client(), timeout, 100, asyncio.TimeoutError("no answer from the disk"))
 
 
 async def client_that_left_before(impl: Any) -> list[Any]:
@@ -906,8 +910,8 @@ async def client_that_goes_on_sending(impl: Any) -> list[Any]:
     return await ended(impl, Client(*["request"] * 20), None, 100)
 
 
-async def time_that_is_over(impl: Any) -> list[Any]:
-    return await ended(impl, Client(), 0.02, None)
+async def time_that_is_over(impl: Any, timeout: float = 0.02) -> list[Any]:
+    return await ended(impl, Client(), timeout, None)
 
 
 async def cancelled(client: Client, coroutine: Coroutine[Any, Any, Any]) -> list[Any]:
@@ -1064,6 +1068,18 @@ async def slow_reader_out_of_time(impl: Any) -> list[Any]:
     log = list(client.log)
     client.takes_all.set()
     return [log, await waiting]
+
+
+async def time_over_at_the_start(impl: Any) -> dict[str, Any]:
+    """A client that takes nothing has no time left while the start of the response is being sent. It goes on if it is
+    offered something else."""
+    client = Client("request", takes=0)
+    waiting = asyncio.ensure_future(answered(impl, client, "one", timeout=0.1))
+    second = asyncio.ensure_future(client.offered(2))
+    await asyncio.wait([waiting, second], return_when=asyncio.FIRST_COMPLETED)
+    second.cancel()
+    client.takes_all.set()
+    return await waiting
 
 
 async def cancelled_reader(impl: Any) -> list[Any]:

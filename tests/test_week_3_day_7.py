@@ -302,6 +302,14 @@ def test_task_3_work_that_fails(impl):
 
 
 @task_3
+@pytest.mark.parametrize("timeout", [None, 20.0])
+def test_task_3_work_that_was_too_slow_itself(impl, timeout):
+    """A TimeoutError of the work is the work's: the time of the request is not over."""
+    seen = play(impl, scenes.work_that_was_too_slow_itself, timeout)
+    assert_seen(seen, ["TimeoutError no answer from the disk", ["work ended"], 0], "error, log, tasks that are left")
+
+
+@task_3
 def test_task_3_a_client_that_goes_on_sending(impl):
     """Only one kind of message says that it is gone."""
     seen = play(impl, scenes.client_that_goes_on_sending)
@@ -327,6 +335,13 @@ def test_task_3_time_is_over(impl):
     seen = play(impl, scenes.time_that_is_over)
     assert_seen(seen[0], {"ApiError 504": TOO_LONG["error"]}, "what was raised, and what a client is told of it")
     assert_seen(seen[1:], [["work ended"], 0], "log, tasks that are left")
+
+
+@task_3
+def test_task_3_no_time_at_all(impl):
+    """0 seconds are a limit, too."""
+    seen = play(impl, scenes.time_that_is_over, 0.0)
+    assert_seen(seen[::2], [{"ApiError 504": TOO_LONG["error"]}, 0], "what was raised, and tasks that are left")
 
 
 @task_3
@@ -444,6 +459,14 @@ def test_task_4_time_is_over(impl):
 @task_4
 def test_task_4_time_is_over_before_the_first(impl):
     seen = play(impl, scenes.time_over)
+    assert_seen([seen["raised"], seen["status"], seen["bodies"]], ["ApiError 504", [], []], "raised, sent")
+    assert_closed(seen)
+
+
+@task_4
+def test_task_4_time_is_over_before_the_start_went_out(impl):
+    """`send` was still waiting to send it: the client has no status yet, and gets that of the error."""
+    seen = play(impl, scenes.time_over_at_the_start)
     assert_seen([seen["raised"], seen["status"], seen["bodies"]], ["ApiError 504", [], []], "raised, sent")
     assert_closed(seen)
 

@@ -79,10 +79,10 @@ class EventStream:
     async def __call__(self, scope: Any, receive: Receive, send: Send) -> None:
         """Send each event, encoded, as soon as it comes.
 
-        The status, 200, goes out with the first event, or when there was none: an ApiError that is raised before it is
-        raised here, and the client gets its status. One that is raised later, also when the time is over, becomes the
-        last event, its body as JSON. When the client goes away, nothing more is sent. Whatever happens, `events` is
-        closed then, before anything else is sent, so that what it holds is free.
+        The status, 200, goes out with the first event, or when there was none. Before that, and while `send` still
+        waits to send it, an ApiError is raised here, and the client gets its status. One that is raised later, also
+        when the time is over, becomes the last event, its body as JSON. When the client goes away, nothing more is
+        sent. Whatever happens, `events` is closed then, before anything else is sent, so that what it holds is free.
 
         Task: w3d7.4
         """

@@ -89,10 +89,10 @@ class EventStream:
     async def __call__(self, scope: Any, receive: Receive, send: Send) -> None:
         """Send each event, encoded, as soon as it comes.
 
-        The status, 200, goes out with the first event, or when there was none: an ApiError that is raised before it is
-        raised here, and the client gets its status. One that is raised later, also when the time is over, becomes the
-        last event, its body as JSON. When the client goes away, nothing more is sent. Whatever happens, `events` is
-        closed then, before anything else is sent, so that what it holds is free.
+        The status, 200, goes out with the first event, or when there was none. Before that, and while `send` still
+        waits to send it, an ApiError is raised here, and the client gets its status. One that is raised later, also
+        when the time is over, becomes the last event, its body as JSON. When the client goes away, nothing more is
+        sent. Whatever happens, `events` is closed then, before anything else is sent, so that what it holds is free.
 
         Task: w3d7.4
         """
@@ -101,8 +101,8 @@ class EventStream:
         async def begin() -> None:
             nonlocal has_begun
             if not has_begun:
-                has_begun = True
                 await send({"type": "http.response.start", "status": 200, "headers": self.HEADERS})
+                has_begun = True
 
         async def send_all() -> None:
             async for event in self.events:
