@@ -563,6 +563,9 @@ def test_task_3_several_children(impl):
     assert tree.evict(1) == {b}
     assert tree.evict(1) == {d}, "the older parent has a child left"
     assert tree.evict(2) == {a, c}
+    tree = Tree(impl, b, c, d)
+    tree.tree.match(c)
+    assert tree.evict(3) == {b, d, c}, "one child is gone, and the other one is used later than its parent"
 
 
 @task_3
@@ -631,6 +634,19 @@ def test_task_3_what_was_looked_for_is_used(impl):
 
 
 @task_3
+def test_task_3_pages_that_somebody_else_has_by_now(impl):
+    """What was forgotten is the tree's no more: its page may belong to a request, or to another text."""
+    tree = Tree(impl, (1,) * 8, (2,) * 4, num_pages=3)
+    assert len(tree.evict(3)) == 3
+    names = tree.allocate(2)
+    assert tree.evict(3) == set(), "two pages are a request's, and one is free"
+    assert tree.holders(*names) == [1, 1]
+    tree.insert((3,) * 4)
+    assert tree.evict(3) == {(3,) * 4}
+    assert tree.holders(*names) == [1, 1]
+
+
+@task_3
 def test_task_3_a_long_text(impl):
     """Of 1,100 pages: deeper than functions may call themselves."""
     tree = Tree(impl, page_size=1, num_pages=1100)
@@ -691,13 +707,6 @@ def queries_alone(query, key, value, scale, mask):
     return query
 
 
-class Held:
-    """A request, as a cache sees it."""
-
-    def __init__(self, tokens):
-        self.tokens, self.pages, self.num_computed_tokens = list(tokens), [], 0
-
-
 class Served:
     """A cache with keys and values that tell which text they belong to, and the requests that it holds."""
 
@@ -716,25 +725,32 @@ class Served:
 
     def open(self, id, prompt):
         """A request comes. Returns how many of its positions are known; None: there is no room for it."""
-        request = Held(prompt)
+        module = self.serving.request
+        request = module.Request(id, list(prompt), module.SamplingParams(max_tokens=1000))
         if not self.cache.open(request):
             assert (list(request.pages), request.num_computed_tokens) == ([], 0), "it was refused, and has nothing"
             return None
         self.requests[id] = request
         return request.num_computed_tokens
 
-    def compute(self, *ids, count=None, commit=True):
-        """A step with all of these requests' pending tokens, or `count` of each. commit: or it fails afterwards."""
+    def say(self, id, *tokens):
+        """These are the next tokens of a request."""
+        for token in tokens:
+            self.requests[id].add(token, (), 1000)
+
+    def compute(self, *ids, count=None, guesses=(), commit=True):
+        """A step with all of these requests' pending tokens, or `count` of each, and guesses after them. commit: or it
+        fails afterwards."""
         chunks, rows = [], []
         for id in ids:
             request, start = self.requests[id], self.requests[id].num_computed_tokens
-            tokens = request.tokens[start:][:count]
+            known = list(request.tokens)
+            tokens = [*known[start:][:count], *guesses]
             assert self.cache.reserve(request, len(tokens)), f"there is room for {len(tokens)} more tokens of {id!r}"
             for page in request.pages[start // self.pool.page_size :]:
                 assert self.pool.holders(page) == 1, "a page that somebody else holds is about to be written"
-            of = self.serving.request.Request(id, request.tokens)
-            chunks.append(self.serving.batch.Chunk(of, tokens, start, 1, request.pages))
-            rows.append(codes(request.tokens[: start + len(tokens)], start))
+            chunks.append(self.serving.batch.Chunk(request, tokens, start, 1, request.pages))
+            rows.append(codes([*known[:start], *tokens], start))
         step, rows = self.cache.step(chunks), np.concatenate(rows)
         for number, layer in enumerate(step.layers):
             keys = mx.array(rows + number / 4)
@@ -752,7 +768,7 @@ class Served:
     def generate(self, id, *tokens):
         """One step for each of these tokens."""
         for token in tokens:
-            self.requests[id].tokens.append(token)
+            self.say(id, token)
             self.compute(id)
 
     def close(self, id):
@@ -770,7 +786,7 @@ class Served:
         self.check_stored()
 
     def check_counts(self):
-        self.cache.check_integrity(self.requests.values())
+        self.cache.check_integrity(list(self.requests.values()))
 
     def check_stored(self):
         """Each request finds the keys and values of its own text, and so does whoever finds a page of the tree."""
@@ -902,7 +918,8 @@ def test_task_4_no_copy_without_need(impl):
     """Not of whole pages: the next position begins a new one."""
     served = Served(impl)
     copied = []
-    served.cache.copy_page = lambda source, target: copied.append((source, target))
+    for layer in served.cache.layers:
+        layer.copy_page = lambda source, target: copied.append((source, target))
     served.begin("a", [*SYSTEM, 1])
     for id, prompt, known in (("b", [*SYSTEM, 5], 8), ("c", [*SYSTEM[:4], 1], 4), ("d", [50, 51], 0)):
         assert served.open(id, prompt) == known
@@ -977,11 +994,10 @@ def test_task_4_guesses_that_were_rejected(impl):
     served.begin("a", [*SYSTEM, 1])
     for guesses, accepted in (([2, 3, 4, 5, 6], 1), ([7, 7, 7], 0), ([8, 9, 8, 9], 4), ([1, 1, 1, 1, 1, 1], 2)):
         request = served.requests["a"]
-        before = list(request.tokens)
-        request.tokens = [*before, 50, *guesses]
-        served.compute("a", commit=False)
-        request.tokens = [*before, 50, *guesses[:accepted], 60]
-        served.cache.commit(request, len(before) + 1 + accepted)
+        served.say("a", 50)
+        served.compute("a", guesses=guesses, commit=False)
+        served.say("a", *guesses[:accepted], 60)
+        served.cache.commit(request, len(request.tokens) - 1)
         assert len(request.pages) == len(range(0, len(request.tokens), 4)), "pages beyond all tokens are given back"
         served.check()
     known = [text for text in served.known() if len(text) > 8]
@@ -996,7 +1012,7 @@ def test_task_4_what_the_tree_gives_up(impl):
     served.remember(*([i] * 4 + [9] for i in range(4)))
     served.open("a", [50] * 8)
     for count, known in ((0, [0, 1, 2, 3]), (4, [1, 2, 3]), (3, [2, 3]), (1, [2, 3]), (4, [3])):
-        served.requests["a"].tokens += [50] * count
+        served.say("a", *[50] * count)
         served.compute("a")
         assert [text[0] for text in served.known() if text[0] < 50] == known, "first tokens of the texts that are left"
         served.check()
@@ -1103,14 +1119,11 @@ def test_task_4_by_chance(impl, page_size, seed):
                 served.compute(id, count=int(random.randint(1, 13)))
         elif random.rand() < 0.75:
             request = served.requests[id]
-            before, more = list(request.tokens), random.randint(0, 2, random.randint(1, 6)).tolist()
-            request.tokens = before + more
-            if not served.cache.reserve(request, len(request.tokens) - request.num_computed_tokens):
-                request.tokens = before
+            guesses = random.randint(0, 2, random.randint(1, 6)).tolist()
+            if not served.cache.reserve(request, len(request.tokens) - request.num_computed_tokens + len(guesses)):
                 continue
-            served.compute(id, commit=False)
-            right = int(random.randint(1, len(more) + 1))
-            request.tokens = before + more[:right]
+            served.compute(id, guesses=guesses, commit=False)
+            served.say(id, *guesses[: random.randint(1, len(guesses) + 1)])
             if random.rand() < 0.8:  # or it fails
                 served.cache.commit(request, len(request.tokens) - 1)
         else:
