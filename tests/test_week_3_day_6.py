@@ -691,6 +691,17 @@ def test_task_4_with_draft(impl):
 
 
 @task_4
+def test_task_4_room_for_tokens_and_guesses(impl):
+    """The chunk's own tokens are not computed yet: they come first, and the guesses after them."""
+    request, cache = new_request(impl, prompt=[5] * 7), pages(impl, 8)
+    engine = speculative(impl, cache, Says(impl), request)
+    chunk = engine.scheduler.schedule().chunks[0]
+    request.draft = draft_of(impl, [6] * 9)
+    found = engine.decoding.with_draft(chunk, cache)
+    assert len(found.pages) == 4, "pages for 7 tokens and 9 guesses, 4 in a page"
+
+
+@task_4
 @pytest.mark.parametrize(("capacity", "has_room"), [(7, True), (6, False)], ids=["just enough", "one too few"])
 def test_task_4_room_in_a_slot(impl, capacity, has_room):
     """Where there is no room for all guesses, none is made."""
