@@ -544,6 +544,12 @@ def test_task_3_a_parent_in_its_turn(impl):
     a, b, c, d = (1,) * 4, (1,) * 8, (3,) * 4, (4,) * 4
     tree = Tree(impl, b, c, d)  # used in this order: a, b, c, d
     assert tree.evict(3) == {b, a, c}, "the child, then its parent, which is older than the others"
+
+
+@task_3
+def test_task_3_a_parent_that_was_used_since(impl):
+    """It takes its turn among the others: after those that were used before it."""
+    a, b, c, d = (1,) * 4, (1,) * 8, (3,) * 4, (4,) * 4
     tree = Tree(impl, b, c, d)
     tree.tree.match(a)  # b, c, d, a
     assert tree.evict(3) == {b, c, d}, "the parent was used since, and the others were not"
