@@ -463,6 +463,16 @@ def test_task_3_as_the_request_wants_it(impl, tmp_path, params):
 
 
 @task_3
+def test_task_3_random_numbers_of_the_request(impl, tmp_path):
+    """One for each guess: `accept` goes on with the next ones."""
+    drafter, model = drafter_of(impl, tmp_path)
+    request, naive = new_request(impl, temperature=1.0, seed=4), Naive(impl, model)
+    for _ in range(2):
+        assert_drafts(drafter, naive, [(request, 3)])
+    assert request.random.random() == naive.generators["a"].random(), "the next number of `request.random`"
+
+
+@task_3
 def test_task_3_all_requests_together(impl, tmp_path):
     """One pass for each guess, with a row for each request that is to have one; the last guess is not run."""
     drafter, model = drafter_of(impl, tmp_path)
