@@ -469,7 +469,8 @@ def test_task_3_random_numbers_of_the_request(impl, tmp_path):
     request, naive = new_request(impl, temperature=1.0, seed=4), Naive(impl, model)
     for _ in range(2):
         assert_drafts(drafter, naive, [(request, 3)])
-    assert request.random.random() == naive.generators["a"].random(), "the next number of `request.random`"
+    got, expected = request.random.random(), naive.generators["a"].random()
+    assert got == expected, "the next number of `request.random`"
 
 
 @task_3
