@@ -845,7 +845,8 @@ def open_tasks() -> set[Any]:
 async def ended(
     impl: Any, client: Client, timeout: float | None, turns: int | None, error: Exception | None = None
 ) -> list[Any]:
-    """What comes of some work that takes this many turns of the loop; what the work saw; how many tasks are left.
+    """What comes of some work that takes this many turns of the loop; what the work saw; how many tasks are left. Of an
+    ApiError also what a client is told, in lists: grading hands over no dict that is within something else.
 
     turns: None: the work never ends by itself. error: what it raises at its end.
     """
@@ -869,7 +870,8 @@ async def ended(
         raise
     except Exception as raised:
         came = f"{type(raised).__name__} {getattr(raised, 'status', '') or raised}".strip()
-        came = {came: raised.body["error"]} if hasattr(raised, "body") else came
+        if hasattr(raised, "body"):
+            came = [came, *([name, value] for name, value in sorted(raised.body["error"].items()))]
     return [came, list(client.log), len(open_tasks() - before)]
 
 
