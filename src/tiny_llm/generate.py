@@ -15,6 +15,7 @@ __all__ = [
     "StopStrings",
     "StreamingDetokenizer",
     "generate",
+    "generate_ahead",
     "generate_simple",
     "next_logits",
     "stream_text",
@@ -88,6 +89,34 @@ def generate(
     _check_prompt(prompt, max_tokens, model.config)
     raise NotImplementedError(
         "Week 2 Day 1 Task 3: generate is yours to write. Chapter: The KV cache. Test: ./course test w2d1.3"
+    )
+
+
+def generate_ahead(
+    model: CausalLM,
+    prompt: Sequence[int],
+    sampler: Sampler,
+    max_tokens: int = 256,
+    eos_token_ids: Collection[int] = (),
+    cache: Cache | None = None,
+) -> Iterator[int]:
+    """Yield the same tokens as `generate`, but submit the next step before reading a token.
+
+    A step is a call of `next_logits` and of the sampler, and computes one token. `mx.async_eval` submits it to MLX
+    and does not wait for the result. The next step takes the array with this token as it is, computed or not. So MLX
+    can compute the next step while Python reads a token and the caller prints it.
+    When token t is yielded, t + 1 steps have been submitted, but never more than `generate` takes for a text that no
+    end-of-sequence token ends. Reading a token waits for its own step only. An operation on the array, such as
+    `token[0]`, would be computed after the next step: read the array that you submitted.
+    When an end-of-sequence token is read, the step after it has been submitted for nothing, and the cache holds one
+    token more than after `generate`.
+    sampler: gets arrays as in `generate`, which may not be computed yet. Everything else is as in `generate`.
+
+    Task: w2d1.4
+    """
+    _check_prompt(prompt, max_tokens, model.config)
+    raise NotImplementedError(
+        "Week 2 Day 1 Task 4: generate_ahead is yours to write. Chapter: The KV cache. Test: ./course test w2d1.4"
     )
 
 

@@ -12,6 +12,7 @@ __all__ = ["has_cache", "needs_of_serving", "needs_of_text"]
 _LOOP = TaskId(1, 6, 1)  # the generation loop without a cache
 _SAMPLING = 7  # day of week 1
 _CACHE, _QUANTISED, _KERNELS = 1, 3, (4, 5, 6, 7)  # days of week 2
+_AHEAD = TaskId(2, 1, 4)  # asynchronous decoding: no command needs it
 _METAL = {  # tasks that no command needs: where their code is missing, the CPU's kernels run
     TaskId(2, day, task) for day, task in ((2, 5), (4, 4), (5, 4), (5, 5), (5, 6), (6, 3), (7, 4), (7, 5))
 } | {TaskId(3, 4, 3)}
@@ -21,7 +22,7 @@ _SAMPLING_AT_ONCE = TaskId(3, 2, 3)  # without it, requests are sampled one afte
 
 def has_cache(stubs: Iterable[Stub]) -> bool:
     """Whether text is generated with a KV cache, when these tasks are still open."""
-    return not any((stub.task.week, stub.task.day) == (2, _CACHE) for stub in stubs)
+    return not any((stub.task.week, stub.task.day) == (2, _CACHE) and stub.task != _AHEAD for stub in stubs)
 
 
 def needs_of_text(is_quantised: bool, layers: str, is_greedy: bool, is_cached: bool) -> set[TaskId]:
@@ -51,4 +52,4 @@ def _week_2(is_quantised: bool, layers: str, days: set[int]) -> list[Day]:
 
 
 def _tasks(days: list[Day]) -> set[TaskId]:
-    return {task.id for day in days for task in day.tasks} - _METAL - {_MEASURING, _SAMPLING_AT_ONCE}
+    return {task.id for day in days for task in day.tasks} - _METAL - {_AHEAD, _MEASURING, _SAMPLING_AT_ONCE}

@@ -15,6 +15,7 @@ __all__ = [
     "StopStrings",
     "StreamingDetokenizer",
     "generate",
+    "generate_ahead",
     "generate_simple",
     "next_logits",
     "stream_text",
@@ -101,6 +102,45 @@ def generate(
         new = [token]
         tokens = tokens + new
         yield token
+
+
+def generate_ahead(
+    model: CausalLM,
+    prompt: Sequence[int],
+    sampler: Sampler,
+    max_tokens: int = 256,
+    eos_token_ids: Collection[int] = (),
+    cache: Cache | None = None,
+) -> Iterator[int]:
+    """Yield the same tokens as `generate`, but submit the next step before reading a token.
+
+    A step is a call of `next_logits` and of the sampler, and computes one token. `mx.async_eval` submits it to MLX
+    and does not wait for the result. The next step takes the array with this token as it is, computed or not. So MLX
+    can compute the next step while Python reads a token and the caller prints it.
+    When token t is yielded, t + 1 steps have been submitted, but never more than `generate` takes for a text that no
+    end-of-sequence token ends. Reading a token waits for its own step only. An operation on the array, such as
+    `token[0]`, would be computed after the next step: read the array that you submitted.
+    When an end-of-sequence token is read, the step after it has been submitted for nothing, and the cache holds one
+    token more than after `generate`.
+    sampler: gets arrays as in `generate`, which may not be computed yet. Everything else is as in `generate`.
+
+    Task: w2d1.4
+    """
+    _check_prompt(prompt, max_tokens, model.config)
+    cache = KVCache(len(model.layers)) if cache is None else cache
+    tokens = new = mx.array([list(prompt)], mx.uint32)  # 1, L; samplers return uint32 too
+    steps = min(max_tokens, model.config.max_position_embeddings - len(prompt))
+    for step in range(steps + 1):
+        last = new
+        if step < steps:
+            new = sampler(next_logits(model, last, cache), tokens)[:, None]  # 1, 1
+            tokens = mx.concatenate([tokens, new], axis=1)
+            mx.async_eval(new, tokens)
+        if step > 0:
+            token = int(last.item())
+            if token in eos_token_ids:
+                return
+            yield token
 
 
 class StreamingDetokenizer:

@@ -179,7 +179,7 @@ def test_cards_list_every_day_with_its_hours(built: Path, language: str) -> None
 
 
 def test_hours_and_speeds_in_sentences(built: Path) -> None:
-    sentence = "About 50 hours, or 12 hours; 20½ hours for week 2, 1½ hours for a day. 51 tokens."
+    sentence = "About 50 hours, or 12 hours; 21 hours for week 2, 1½ hours for a day. 51 tokens."
     assert sentence in said(front(built, "en"))
 
 

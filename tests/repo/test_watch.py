@@ -65,7 +65,7 @@ def test_the_list_fits_on_the_screen(clone, rows):
     assert "Week 1  From matmul to text  0 solved, 0 skipped, 19 open\n" in screen
     assert "○ w2d5.6" in screen
     assert ("○ w2d1.1" in screen) == (rows == 60)
-    assert ("Day 1  The KV cache  (0 of 3 done)" in screen) == (rows < 60)
+    assert ("Day 1  The KV cache  (0 of 4 done)" in screen) == (rows < 60)
     assert "w1d1.1" not in screen
     terminal.send("l")
     screen = terminal.wait_for("w3d7.4")
