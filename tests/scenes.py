@@ -1,7 +1,8 @@
 """What happens around a server, played with the code under test: small scenes, each of which tells what was seen.
 
-An engine that is counted out by hand takes the place of the real one, and a list the client's. In grading a scene is
-played in the submission's process, which learns nothing of what is expected; what was seen is data.
+An engine that is counted out by hand takes the place of the real one, and a list the client's. `steps_ahead`, which
+needs no server, comes from `stalled`. In grading a scene is played in the submission's process, which learns nothing
+of what is expected; what was seen is data.
 """
 
 from __future__ import annotations
@@ -19,8 +20,9 @@ from types import SimpleNamespace
 from typing import Any, TypeAlias
 
 from hangs import HangError, Turns, Watch, blocked_loop, hang
+from stalled import steps_ahead
 
-__all__ = ["Jobs", "play", "settle"]
+__all__ = ["Jobs", "play", "settle", "steps_ahead"]
 
 Scene: TypeAlias = Callable[..., Coroutine[Any, Any, Any]]
 PATIENCE, SHORT_PATIENCE = 10.0, 1.0  # seconds; the second after a first hang, and for mistakes that are known

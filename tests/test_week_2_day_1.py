@@ -8,7 +8,9 @@ import mlx.core as mx
 import numpy as np
 import oracles
 import pytest
+import scenes
 from helpers import Inputs, array64, assert_close, assert_unchanged, over_dtypes
+from scenes import play
 from tokenizers import Tokenizer
 
 from tiny_llm_models import bundled
@@ -17,6 +19,7 @@ from tiny_llm_models.untrained import untrained_config, write_untrained
 task_1 = pytest.mark.task("w2d1.1")
 task_2 = pytest.mark.task("w2d1.2")
 task_3 = pytest.mark.task("w2d1.3")
+task_4 = pytest.mark.task("w2d1.4")
 
 # ----------------------------------------------------------------------------------- task 1: storing keys and values
 
@@ -675,5 +678,237 @@ def test_task_3_token_for_token_of_story(impl):
     model = impl.models.load_model(path, mx.float32)
     prompt = Tokenizer.from_file(str(path / "tokenizer.json")).encode("Mia had a red key. One day").ids
     loops = (impl.generate.generate, impl.generate.generate_simple)
+    got, expected = (list(loop(model, prompt, impl.sampler.greedy, 10)) for loop in loops)
+    assert got == expected
+
+
+# -------------------------------------------------------------------------------------- task 4: asynchronous decoding
+
+
+@task_4
+@pytest.mark.parametrize("prompt", [[7], [3, 1, 4], [0, 0, 0, 0, 22]], ids=str)
+def test_task_4_tokens(impl, prompt):
+    got = list(impl.generate.generate_ahead(SummingModel(impl), list(prompt), greedy, max_tokens=9))
+    assert got == continuation(prompt, 9)
+    assert all(isinstance(token, int) for token in got), "tokens are Python ints, as a tokenizer expects them"
+
+
+@task_4
+def test_task_4_one_step_ahead(impl):
+    """When token t comes, the model has been called t + 1 times, though never more often than there are tokens."""
+    model = SummingModel(impl)
+    tokens = impl.generate.generate_ahead(model, [3, 1, 4], greedy, max_tokens=4)
+    for number, steps in enumerate((2, 3, 4, 4), 1):
+        next(tokens)
+        called = len(model.inputs)
+        assert called == steps, f"calls of the model when token {number} of 4 comes: expected {steps}, got {called}"
+    assert next(tokens, None) is None
+    assert len(model.inputs) == 4, "the model is not called for a token that nobody gets"
+
+
+@task_4
+def test_task_4_waits_for_nothing_too_early(impl):
+    """Each step of the model stands still until the next one begins, and token t needs step t only."""
+    tokens, calls, in_vain = play(impl, scenes.steps_ahead, 3)
+    assert in_vain != [1], (
+        "step 1 was waited for before step 2 was submitted: `mx.async_eval` submits a step and returns, "
+        "and its token is read after the next step was submitted"
+    )
+    assert not in_vain, (
+        "token 1 came only after step 2 was computed: submit step 1, and read the array that was submitted, as it is"
+    )
+    assert tokens == [4, 5, 6]
+    assert calls == [2, 3, 3], f"calls of the model when each token came: expected [2, 3, 3], got {calls}"
+
+
+@task_4
+def test_task_4_nothing_happens_before_the_first_token_is_asked_for(impl):
+    model = SummingModel(impl)
+    cache = impl.kv_cache.KVCache(1)
+    tokens = impl.generate.generate_ahead(model, [3, 1, 4], greedy, 4, cache=cache)
+    called = len(model.inputs)
+    assert called == 0, f"the model was called {called} times before a token was asked for"
+    assert next(tokens) == continuation([3, 1, 4], 1)[0]
+
+
+@task_4
+def test_task_4_runs_the_model_on_each_token_once(impl):
+    """Prefill: the whole prompt, 1 x L. Decode: one new token, 1 x 1. The last one is not fed at all."""
+    model = SummingModel(impl)
+    new = list(impl.generate.generate_ahead(model, [3, 1, 4], greedy, max_tokens=4))
+    assert new == continuation([3, 1, 4], 4)
+    assert model.inputs == [[[3, 1, 4]], *([[token]] for token in new[:-1])]
+    assert model.scored == [(1, 1, 1)] * 4
+
+
+@task_4
+@pytest.mark.parametrize("max_tokens", [0, 1, 2, 5])
+def test_task_4_max_tokens(impl, max_tokens):
+    model = SummingModel(impl)
+    got = list(impl.generate.generate_ahead(model, [5], greedy, max_tokens=max_tokens))
+    assert got == continuation([5], max_tokens)
+    assert len(model.inputs) == max_tokens, "one step of the model for each token"
+
+
+@task_4
+@pytest.mark.parametrize("position", [0, 2, 7])
+def test_task_4_end_of_sequence(impl, position):
+    """It ends the text and is not part of it. When it is read, one step was submitted for nothing, and not two."""
+    tokens = continuation([3, 1], 8)
+    eos = tokens[position]
+    others = sorted(set(range(VOCAB)) - set(tokens))
+    for eos_token_ids in ((*others, eos), [eos, *others], {eos}):
+        model = SummingModel(impl)
+        got = list(impl.generate.generate_ahead(model, [3, 1], greedy, 20, eos_token_ids))
+        assert got == tokens[: tokens.index(eos)]
+        assert len(model.inputs) == len(got) + 2, "one step for each token, one for the end, and the one after it"
+
+
+@task_4
+@pytest.mark.parametrize("count", [1, 4])
+def test_task_4_the_last_token_ends_the_text(impl, count):
+    """Then no step is submitted for nothing."""
+    tokens = continuation([3, 1], count)
+    model = SummingModel(impl)
+    assert list(impl.generate.generate_ahead(model, [3, 1], greedy, count, tokens[-1:])) == tokens[:-1]
+    assert len(model.inputs) == count
+
+
+@task_4
+def test_task_4_zero_and_the_prompt_end_nothing(impl):
+    """0 is a token like any other, and a token of the prompt, such as the end of a turn, is no end of the new text."""
+    assert list(impl.generate.generate_ahead(SummingModel(impl), [22], greedy, 3)) == [0, 0, 0]
+    tokens = continuation([3, 1, 4], 5)
+    assert list(impl.generate.generate_ahead(SummingModel(impl), [3, 1, 4], greedy, 5, {1} - set(tokens))) == tokens
+
+
+@task_4
+def test_task_4_stops_at_the_end_of_the_context(impl):
+    """No step is submitted beyond it either."""
+    model = SummingModel(impl, context=8)
+    assert list(impl.generate.generate_ahead(model, [3, 1, 4], greedy, 100)) == continuation([3, 1, 4], 5)
+    assert len(model.inputs) == 5
+
+
+@task_4
+def test_task_4_what_the_sampler_gets(impl):
+    """What it gets from `generate`: arrays, logits of 1 x V and all tokens so far, 1 x L."""
+    seen, kinds = [], set()
+
+    def sampler(logits, tokens):
+        kinds.update({type(logits).__name__, type(tokens).__name__})
+        seen.append((np.array(logits).tolist(), np.array(tokens).tolist()))
+        return mx.array([2])
+
+    assert list(impl.generate.generate_ahead(SummingModel(impl), [3, 1], sampler, 3)) == [2, 2, 2]
+    assert kinds == {"array"}
+    logits = np.eye(VOCAB)
+    assert seen == [
+        ([logits[5].tolist()], [[3, 1]]),
+        ([logits[7].tolist()], [[3, 1, 2]]),
+        ([logits[9].tolist()], [[3, 1, 2, 2]]),
+    ]
+
+
+@task_4
+def test_task_4_fills_the_cache_that_is_given(impl):
+    """With the prompt and all new tokens but the last one. Without a cache each text has its own."""
+    cache = impl.kv_cache.KVCache(1, step=4)
+    model = SummingModel(impl)
+    assert list(impl.generate.generate_ahead(model, [3, 1, 4], greedy, 4, cache=cache)) == continuation([3, 1, 4], 4)
+    assert cache.offset == 6
+    stored = [3, 1, 4, *continuation([3, 1, 4], 3)]
+    assert_close(cache.layers[0].values[:, :, :6], np.reshape(stored, (1, 1, 6, 1)), tolerance=0)
+    for _ in range(2):
+        assert list(impl.generate.generate_ahead(model, [3, 1, 4], greedy, 4)) == continuation([3, 1, 4], 4)
+    assert cache.offset == 6
+
+
+@task_4
+def test_task_4_what_the_cache_holds_after_an_end(impl):
+    """The prompt, the tokens that came, and the end itself: the step after it was submitted before anybody read it."""
+    cache = impl.kv_cache.KVCache(1, step=4)
+    tokens = continuation([3, 1, 4], 3)
+    assert list(impl.generate.generate_ahead(SummingModel(impl), [3, 1, 4], greedy, 9, tokens[2:], cache)) == tokens[:2]
+    assert cache.offset == 6
+    assert_close(cache.layers[0].values[:, :, :6], np.reshape([3, 1, 4, *tokens], (1, 1, 6, 1)), tolerance=0)
+
+
+@task_4
+def test_task_4_any_cache_will_do(impl):
+    """One that only counts and, empty, is false. Only None asks for a new one."""
+
+    class Counting:
+        def __init__(self):
+            self.layers = [self]
+            self.offset = self.total = 0
+
+        def __len__(self):
+            return self.offset
+
+        def attend(self, query, key, value, scale=None):
+            sums = self.total + mx.cumsum(value, axis=2)
+            self.total = sums[:, :, -1:]
+            return sums / (self.offset + 1 + mx.arange(value.shape[2])[:, None])
+
+        def advance(self, length):
+            self.offset += length
+
+    cache = Counting()
+    got = list(impl.generate.generate_ahead(SummingModel(impl), [3, 1, 4], greedy, 5, cache=cache))
+    assert got == continuation([3, 1, 4], 5)
+    assert cache.offset == 7, f"the cache that was given holds {cache.offset} tokens instead of 7"
+
+
+@task_4
+def test_task_4_leaves_the_prompt_alone(impl):
+    prompt = [3, 1, 4]
+    list(impl.generate.generate_ahead(SummingModel(impl), prompt, greedy, 4))
+    assert prompt == [3, 1, 4]
+    got = list(impl.generate.generate_ahead(SummingModel(impl), tuple(prompt), greedy, 4))
+    assert got == continuation(prompt, 4), "a tuple is a sequence too"
+
+
+@task_4
+@pytest.mark.parametrize(
+    ("prompt", "max_tokens"),
+    [([1] * 8, 4), ([1] * 9, 4), ([3, VOCAB], 4), ([3, -1], 4), ([3, 1], -1), ([], 4)],
+    ids=["context full", "longer than the context", "id too large", "negative id", "negative max_tokens", "empty"],
+)
+def test_task_4_wrong_arguments(impl, prompt, max_tokens):
+    """A ValueError at the first token that is asked for. Keep the line of the stub that calls `_check_prompt`."""
+
+    def first_token(prompt, max_tokens):
+        return next(impl.generate.generate_ahead(SummingModel(impl, context=8), list(prompt), greedy, max_tokens), None)
+
+    first_token([3, 1], 4)  # a stub ends here
+    with pytest.raises((ValueError, AssertionError)):
+        first_token(prompt, max_tokens)
+
+
+@task_4
+@pytest.mark.parametrize("model_type", ["qwen2", "qwen3"])
+@pytest.mark.parametrize(
+    ("settings", "length", "count"),
+    [({"temperature": 0}, 253, 6), ({"temperature": 1.0, "repetition_penalty": 1.3, "seed": 4}, 20, 12)],
+    ids=["greedy, beyond 256 positions", "drawn"],
+)
+def test_task_4_token_for_token(impl, tmp_path, model_type, settings, length, count):
+    """As without a cache: the sampler's penalties see each token, and its draws come in the same order."""
+    model = untrained(impl, tmp_path, model_type)
+    prompt = np.array(Inputs(34).tokens(length, vocab_size=256)).tolist()
+    loops = (impl.generate.generate_ahead, impl.generate.generate_simple)
+    got, expected = (list(loop(model, prompt, impl.sampler.make_sampler(**settings), count)) for loop in loops)
+    assert got == expected
+    assert len(got) == count
+
+
+@task_4
+def test_task_4_token_for_token_of_story(impl):
+    """The bundled model, as `./course main` runs it."""
+    path = bundled("story")
+    model = impl.models.load_model(path, mx.float32)
+    prompt = Tokenizer.from_file(str(path / "tokenizer.json")).encode("Mia had a red key. One day").ids
+    loops = (impl.generate.generate_ahead, impl.generate.generate_simple)
     got, expected = (list(loop(model, prompt, impl.sampler.greedy, 10)) for loop in loops)
     assert got == expected

@@ -1,0 +1,131 @@
+"""A model whose steps stand still until they may go on, so that nobody needs a clock to see what waits for what."""
+
+from __future__ import annotations
+
+import io
+import threading
+import weakref
+from functools import cache
+from types import SimpleNamespace
+from typing import Any
+
+import mlx.core as mx
+import numpy as np
+
+from tiny_llm_models import bundled
+
+__all__ = ["steps_ahead"]
+
+READERS = 4  # threads with which MLX reads files
+LOOKS, PAUSE = 60, 0.02  # a step that waits in vain goes on after so many looks, seconds apart
+FILE = bundled("story") / "model.safetensors"
+
+
+class Gate(io.BytesIO):
+    """A file of one number, which keeps the thread that reads it until the gate is opened."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        np.save(self, np.zeros(1, np.float32))
+        self._size = self.tell()
+        self.seek(0)
+        self.is_reached, self.is_open = threading.Event(), threading.Event()
+        self.was_in_vain = False  # whether nobody opened it
+
+    def readinto(self, buffer: Any) -> int:
+        if self.tell() + len(buffer) >= self._size:  # the number itself, not the header
+            self.is_reached.set()
+            self.was_in_vain = not any(self.is_open.wait(PAUSE) for _ in range(LOOKS))
+        return super().readinto(buffer)
+
+    def read_by(self, stream: mx.Stream) -> None:
+        with mx.stream(stream):
+            mx.load(self, format="npy")
+
+
+class Stop:
+    """Keeps MLX from reading any file, until it is opened: all its threads wait at gates."""
+
+    def __init__(self) -> None:
+        self._gates = [Gate() for _ in range(READERS)]
+        for gate, stream in zip(self._gates, _streams(), strict=True):
+            threading.Thread(target=gate.read_by, args=[stream], daemon=True).start()
+        for gate in self._gates:
+            gate.is_reached.wait()
+
+    def open(self) -> None:
+        for gate in self._gates:
+            gate.is_open.set()
+
+    @property
+    def was_in_vain(self) -> bool:
+        return any(gate.was_in_vain for gate in self._gates)
+
+    def drop(self) -> None:
+        """Return once MLX's threads have dropped the files: they may not do so while Python ends."""
+        dropped = [threading.Event() for _ in self._gates]
+        for event in dropped:
+            weakref.finalize(self._gates.pop(), event.set)
+        for event in dropped:
+            event.wait(LOOKS * PAUSE)
+
+
+@cache
+def _streams() -> list[mx.Stream]:
+    return [mx.new_thread_unsafe_stream(mx.cpu) for _ in range(READERS)]
+
+
+class StallingModel:
+    """Its token t is followed by t + 1. A step needs a number from a file, which is not read until the next one begins.
+
+    Once a step was waited for in vain, no other stands still.
+    """
+
+    def __init__(self) -> None:
+        self.config = SimpleNamespace(max_position_embeddings=64, vocab_size=23, num_hidden_layers=1)
+        self.layers = [None]
+        self.num_steps = 0
+        self.in_vain: list[int] = []  # numbers of steps
+        self._stop: Stop | None = None
+
+    def __call__(self, tokens: mx.array, cache: Any) -> mx.array:
+        return self.logits(self.hidden(tokens, cache))
+
+    def hidden(self, tokens: mx.array, cache: Any) -> mx.array:
+        self.go_on()
+        self.num_steps += 1
+        self._stop = None if self.in_vain else Stop()
+        cache.advance(tokens.shape[1])
+        number = mx.load(str(FILE))["model.norm.weight"][0].astype(mx.float32)
+        return tokens[..., None] + 0 * number  # B, L, 1
+
+    def logits(self, hidden: mx.array) -> mx.array:
+        return (mx.arange(23) == hidden + 1).astype(mx.float32)  # B, L, V
+
+    def go_on(self) -> None:
+        """With the step that was begun last."""
+        if self._stop is not None:
+            self._stop.open()
+            if self._stop.was_in_vain:
+                self.in_vain.append(self.num_steps)
+            self._stop.drop()
+            self._stop = None
+
+
+async def steps_ahead(impl: Any, count: int) -> list[list[int]]:
+    """The tokens of `generate_ahead`, `count` of them; how many steps had begun when each came; and which steps were
+    waited for before the next one began, or although nothing needed them yet."""
+    found: list[int] = []
+    begun: list[int] = []
+    with mx.stream(mx.cpu):
+        model = StallingModel()
+        tokens = impl.generate.generate_ahead(model, [3], lambda logits, tokens: mx.argmax(logits, axis=-1), count)
+        try:
+            for _ in range(count):
+                if model.num_steps == count:
+                    model.go_on()  # no step follows the last one
+                found.append(next(tokens))
+                begun.append(model.num_steps)
+        finally:
+            model.go_on()
+    return [found, begun, model.in_vain]
