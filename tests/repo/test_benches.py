@@ -20,6 +20,7 @@ def device() -> None:
 @pytest.mark.parametrize(
     ("script", "printed"),
     [
+        ("ahead.py", "attention, growing"),
         ("one_token.py", "whole step"),
         ("story.py", "./course main --bits 4 --layers tuned"),
         ("quantisation.py", "bits"),
