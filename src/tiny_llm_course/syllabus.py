@@ -70,6 +70,7 @@ class Task:
     id: TaskId
     title: Text
     barred: tuple[str, ...]
+    contract: int = 1  # grows when the task asks for something else: code for a lower one may not solve it
 
 
 @dataclass(frozen=True)
@@ -167,6 +168,7 @@ def _week(entry: dict[str, Any]) -> Week:
 def _day(week: int, entry: dict[str, Any]) -> Day:
     number = entry["number"]
     tasks = tuple(
-        Task(TaskId(week, number, task["number"]), task["title"], tuple(task["barred"])) for task in entry["tasks"]
+        Task(TaskId(week, number, task["number"]), task["title"], tuple(task["barred"]), task.get("contract", 1))
+        for task in entry["tasks"]
     )
     return Day(week, number, entry["chapter"], tuple(entry["modules"]), tasks)

@@ -1,4 +1,4 @@
-"""What programs say of the repository: the stubs' generator, formatter, linter, type checker, compilers."""
+"""What programs say of the repository: the stubs' generator, contracts, formatter, linter, type checker, compilers."""
 
 import subprocess
 import sys
@@ -27,6 +27,11 @@ def check(*command):
 def test_stubs():
     """In a learner's fork this fails, as it should."""
     check("scripts/stubs.py", "--check")
+
+
+def test_contracts():
+    """In a learner's fork this says nothing: it looks at the reference."""
+    check("scripts/contracts.py", "--check")
 
 
 def test_format():
