@@ -117,9 +117,9 @@ def generate_ahead(
     A step is a call of `next_logits` and of the sampler, and computes one token. `mx.async_eval` submits it to MLX
     and does not wait for the result. The next step takes the array with this token as it is, computed or not. So MLX
     can compute the next step while Python reads a token and the caller prints it.
-    When token t is yielded, t + 1 steps have been submitted, but never more than `generate` takes for a text that no
-    end-of-sequence token ends. Reading a token waits for its own step only. An operation on the array, such as
-    `token[0]`, would be computed after the next step: read the array that you submitted.
+    When token t is yielded, steps 1 to t + 1 have been submitted, but no step for a token beyond max_tokens or beyond
+    the context. Reading a token waits for its own step only. An operation on the array, such as `token[0]`, would be
+    computed after the next step: read the array that you submitted.
     When an end-of-sequence token is read, the step after it has been submitted for nothing, and the cache holds one
     token more than after `generate`.
     sampler: gets arrays as in `generate`, which may not be computed yet. Everything else is as in `generate`.
