@@ -23,11 +23,12 @@ RESULTS = Path(__file__).resolve().parents[2] / "benches" / "results"
 
 
 class Bench(CourseDirective):
-    """```{bench} NAME``` : a kernel's ladder; `model`, `peers`, `profile`, `story`; or a table of week 3."""
+    """```{bench} NAME``` : a kernel's ladder; a name of the tables below; or a table of week 3."""
 
     def run(self) -> list[nodes.Node]:
         name = self.arguments[0]
-        tables = {"model": self.model, "peers": self.peers, "profile": self.profile, "story": self.story}
+        names = ("ahead", "compile", "model", "peers", "profile", "story")
+        tables = {each: getattr(self, each) for each in names}
         file, rows = self.of_week_3(*TABLES[name]) if name in TABLES else tables.get(name, self.kernel)()
         if not rows[1:]:
             raise self.error(f"benches/results/{file.name} has no {name!r}")
@@ -99,6 +100,23 @@ class Bench(CourseDirective):
         rows = [["", self.word("first_token"), "tok/s"]]
         for row in self.read(file)["rows"]:
             rows.append([f"`{row['command']}`", f"{1e3 * row['first']:.0f} ms", f"{row['speed']:,.0f}"])
+        return file, rows
+
+    def ahead(self) -> tuple[Path, list[list[str]]]:
+        """Of both loops, and of Python alone."""
+        file = RESULTS / "ahead.json"
+        rows = [[self.word("time_per_token"), "`generate`", "`generate_ahead`", self.word("building")]]
+        for row in self.read(file)["loops"]:
+            times = [f"{1e3 * row[of]:.2f} ms" for of in ("generate", "generate_ahead", "python")]
+            rows.append([self.word(row["model"]), *times])
+        return file, rows
+
+    def compile(self) -> tuple[Path, list[list[str]]]:
+        file = RESULTS / "ahead.json"
+        rows = [[self.word("time_per_call"), self.word("uncompiled"), "`mx.compile`", self.word("first_call")]]
+        for row in self.read(file)["functions"]:
+            times = [f"{1e6 * row[of]:,.0f} µs" for of in ("plain", "compiled")]
+            rows.append([self.word(row["function"]), *times, f"{row['first']:.1f} s"])
         return file, rows
 
 

@@ -116,6 +116,23 @@ WORDS = {
     "tokens_per_step": {"en": "tokens a step", "ja": "1 ステップのトークン数"},
     "without_guesses": {"en": "without guesses", "ja": "推測なし"},
     "with_guesses": {"en": "with four", "ja": "推測 4 個"},
+    "time_per_token": {"en": "time per token", "ja": "1 トークンの時間"},
+    "building": {"en": "Python builds a step", "ja": "Python がステップを組み立てる時間"},
+    "story, plain": {"en": "story, plain layers", "ja": "story、通常の層"},
+    "story, tuned": {"en": "story, 4 bits, tuned", "ja": "story、4 ビット、高速版"},
+    "qwen3-0.6b, tuned": {"en": "Qwen3-0.6B, 4 bits, tuned", "ja": "Qwen3-0.6B、4 ビット、高速版"},
+    "time_per_call": {"en": "time per call", "ja": "1 回の呼び出しの時間"},
+    "uncompiled": {"en": "as it is", "ja": "そのまま"},
+    "first_call": {"en": "first call, compiled", "ja": "コンパイル時の初回"},
+    "RMSNorm, 1 token": {"en": "RMSNorm, 1 token", "ja": "RMSNorm、1 トークン"},
+    "SwiGLU, 1 token": {"en": "SwiGLU, 1 token", "ja": "SwiGLU、1 トークン"},
+    "SwiGLU, 128 tokens": {"en": "SwiGLU, 128 tokens", "ja": "SwiGLU、128 トークン"},
+    "matrix product, 1 token": {"en": "matrix product, 1 token", "ja": "行列積、1 トークン"},
+    "attention, constant": {"en": "attention, 512 keys", "ja": "アテンション、キー 512 個"},
+    "attention, growing": {
+        "en": "attention, one key more each time",
+        "ja": "アテンション、毎回キーが 1 個増える",
+    },
 }
 
 # Words in \text{...} of formulas: names stay as they are, other words get their Japanese.

@@ -93,4 +93,26 @@ def copies() -> None:
     axes.set(xscale="log", yscale="log", xlim=(100, 40_960), ylim=(100, 2e9), xlabel="n")
 
 
-PICTURES = (steps, arrays, copies)
+def ahead() -> None:
+    """Who is busy when, in both loops: to build a step takes 1, to compute it 2, to read and print its token 0.6."""
+    end = 10.8
+    in_turns, overlapping = [], [("build", 0.0, 1.0, 1), ("build", 1.0, 1.0, 2)]
+    for n in range(1, 6):
+        start, ready = 3.6 * (n - 1), 2.0 * n + 1
+        in_turns += [("build", start, 1, n), ("compute", start + 1, 2, n), ("read", start + 3, 0.6, n)]
+        overlapping += [("compute", ready - 2, 2, n), ("read", ready, 0.6, n), ("build", ready + 0.6, 1, n + 2)]
+    _, panels = plt.subplots(2, 1, figsize=(9, 3.4), layout="constrained")
+    for axes, name, bars in zip(panels, ("generate", "generate_ahead"), (in_turns, overlapping), strict=True):
+        for kind, start, time, number in bars:
+            row, colour = {"build": (0, BLUE), "compute": (1, ORANGE), "read": (0, GREEN)}[kind]
+            shown = min(time, end - start)
+            if shown > 0.3:
+                axes.barh(row, shown, left=start, height=0.62, color=colour, edgecolor="white")
+                axes.text(start + shown / 2, row, str(number), ha="center", va="center", color="white", fontsize=9)
+        axes.set_title(name, family="monospace", fontsize=10, loc="left")
+        axes.set(xlim=(0, end), ylim=(1.5, -0.5), xticks=[], yticks=(0, 1), yticklabels=("Python", "MLX"))
+        axes.tick_params(length=0)
+        axes.spines[["left", "bottom"]].set_visible(False)
+
+
+PICTURES = (steps, arrays, copies, ahead)
