@@ -137,7 +137,7 @@ def generate_ahead(
             tokens = mx.concatenate([tokens, new], axis=1)
             mx.async_eval(new, tokens)
         if step > 0:
-            token = int(last.item())
+            token = int(last)
             if token in eos_token_ids:
                 return
             yield token
