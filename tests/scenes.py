@@ -1,7 +1,7 @@
 """What happens around a server, played with the code under test: small scenes, each of which tells what was seen.
 
-An engine that is counted out by hand takes the place of the real one, and a list the client's. `steps_ahead`, which
-needs no server, comes from `stalled`. In grading a scene is played in the submission's process, which learns nothing
+An engine that is counted out by hand takes the place of the real one, and a list the client's. `memory_of_a_token` and
+`steps_ahead`, of week 2, need no server. In grading a scene is played in the submission's process, which learns nothing
 of what is expected; what was seen is data.
 """
 
@@ -19,10 +19,11 @@ from queue import SimpleQueue
 from types import SimpleNamespace
 from typing import Any, TypeAlias
 
+import mlx.core as mx
 from hangs import HangError, Turns, Watch, blocked_loop, hang
 from stalled import steps_ahead
 
-__all__ = ["Jobs", "play", "settle", "steps_ahead"]
+__all__ = ["Jobs", "memory_of_a_token", "play", "settle", "steps_ahead"]
 
 Scene: TypeAlias = Callable[..., Coroutine[Any, Any, Any]]
 PATIENCE, SHORT_PATIENCE = 10.0, 1.0  # seconds; the second after a first hang, and for mistakes that are known
@@ -1090,3 +1091,22 @@ async def cancelled_reader(impl: Any) -> list[Any]:
     """The server ends, and cancels what it does."""
     client = Client("request")
     return await cancelled(client, answered(impl, client, "one", asyncio.Event()))
+
+
+# ---------------------------------------------------------------------------------------------- the cache of week 2
+
+
+async def memory_of_a_token(impl: Any) -> dict[str, Any]:
+    """The bytes that two more tokens need in a layer whose arrays have room, the size of one array, and the first
+    numbers that were stored."""
+    layer = impl.kv_cache.KVCacheLayer(step=8192)
+    prompt, new = mx.zeros((1, 1, 5, 32)), mx.arange(1.0, 3.0)[:, None] + mx.zeros((1, 1, 2, 32))
+    layer.store(prompt, prompt + 1)
+    layer.offset += 5
+    mx.eval(layer.keys, layer.values, new)
+    mx.reset_peak_memory()
+    before = mx.get_active_memory()
+    layer.store(new, new)
+    mx.eval(layer.keys, layer.values)
+    used = mx.get_peak_memory() - before
+    return {"bytes": used, "size": layer.keys.nbytes, "stored": layer.keys[0, 0, 5:7, 0].tolist()}
