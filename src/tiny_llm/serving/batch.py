@@ -10,11 +10,11 @@ __all__ = ["Batch", "Chunk"]
 
 @dataclass(frozen=True)
 class Chunk:
-    """Consecutive tokens of one request, at positions start to end. Computing them needs nothing else of the request.
+    """Consecutive tokens of one request, at positions start to end (exclusive), and all that is needed to compute them.
 
-    num_logits: the logits after so many of its last tokens are needed. None where more of the prompt is to come, one
-    otherwise, and one more for each token that was guessed.
-    pages: those of the request, with room for all positions up to end.
+    num_logits: how many of its rows, the last ones, need logits: 0 if the request has more pending tokens, otherwise 1,
+    and 1 more for each guessed token (day 6).
+    pages: the request's, with room for all positions before `end`.
     """
 
     request: Request
@@ -30,9 +30,10 @@ class Chunk:
 
 @dataclass
 class Batch:
-    """Chunks of different requests. preempted: the ids of requests that lost their pages to make room for it.
+    """The plan of one step: chunks of different requests.
 
-    num_tokens: of all chunks: T, the rows of the step.
+    preempted: the ids of the requests that lost their pages to make room for it (day 3). num_tokens: of all chunks
+    together: T, the rows of the step.
     """
 
     chunks: list[Chunk] = field(default_factory=list)

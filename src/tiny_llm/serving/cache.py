@@ -20,7 +20,8 @@ __all__ = ["RequestCache", "RowsLayer", "StepCache", "Stored"]
 class Stored(Protocol):
     """Tokens whose keys and values a cache holds: a `Request`, or a drafter's copy of one.
 
-    pages: where the cache holds them. num_computed_tokens: of how many tokens; what is reserved beyond does not count.
+    pages: where the cache holds them. num_computed_tokens: of how many tokens. What was reserved or written beyond that
+    does not count.
     """
 
     pages: list[int]
@@ -33,8 +34,8 @@ class Stored(Protocol):
 class RequestCache(Protocol):
     """Keys and values of requests that come and go.
 
-    A step reserves, computes and commits. What was reserved and not committed is written again by a later step, so a
-    step that fails leaves nothing to undo.
+    A step reserves, computes and commits. A later step writes again what was reserved but not committed, so a step that
+    fails leaves nothing to undo.
     capacity: how many positions one request can have at most, if it is alone.
     """
 
@@ -43,7 +44,8 @@ class RequestCache(Protocol):
     def open(self, stored: Stored) -> bool:
         """Reserve room for all tokens of one more request. False: there is none, and nothing has changed.
 
-        num_computed_tokens becomes the number of its first tokens that the cache knows already.
+        num_computed_tokens becomes the number of its first tokens that are computed already, for another request
+        (day 5); until then 0.
         """
 
     def reserve(self, stored: Stored, count: int) -> bool:
@@ -51,7 +53,8 @@ class RequestCache(Protocol):
         changed."""
 
     def commit(self, stored: Stored, num_computed_tokens: int) -> None:
-        """So many tokens are computed now. Room beyond all tokens of the request is free again."""
+        """Count the first num_computed_tokens tokens as computed. Room that no token of the request needs is free
+        again."""
 
     def close(self, stored: Stored) -> None:
         """A request leaves: all its room is free again."""
@@ -60,7 +63,7 @@ class RequestCache(Protocol):
         """What the model gets to compute these chunks, for which room is reserved: T rows of one token."""
 
     def check_integrity(self, held: Collection[Stored]) -> None:
-        """Raise AssertionError unless exactly these hold room, and as much as their computed tokens need."""
+        """Raise AssertionError unless exactly these hold room, each enough for its computed tokens."""
 
 
 class RowsLayer(Protocol):

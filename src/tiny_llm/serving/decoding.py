@@ -18,17 +18,18 @@ Chosen: TypeAlias = list[int] | Exception  # a request's next tokens, or why the
 
 
 class Decoding:
-    """Each request gets one token in a step, which its own sampler chooses. There are no guesses.
+    """Each request's own sampler chooses its next token. There are no guesses.
 
     `BatchSampler` (day 2) chooses for all requests at once, `Speculative` (day 6) adds guesses.
     """
 
     def draft(self, batch: Batch, cache: RequestCache, max_length: int) -> Batch:
-        """What the scheduler planned, with guesses added, for which the cache has room. max_length: the engine's."""
+        """The batch that the scheduler planned, with guesses added, for which room is reserved (day 6). Without
+        guesses, the batch itself. max_length: the engine's."""
         return batch
 
     def choose(self, chunks: Sequence[Chunk], logits: mx.array) -> list[Chosen]:
-        """For each chunk the next tokens of its request, none without logits; or the exception that keeps them from it.
+        """For each chunk the next tokens of its request, none if it has no logits; or the exception of its sampling.
 
         Shapes: logits: N x V, num_logits rows for each chunk.
         """

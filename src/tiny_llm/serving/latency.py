@@ -15,7 +15,7 @@ __all__ = ["Latencies", "Recorder", "StepRecord", "latencies", "percentile"]
 
 @dataclass(frozen=True)
 class Latencies:
-    """Of one request, in seconds.
+    """The waits of one request, in the unit of the clock.
 
     first: from its arrival to its first token. between: from each token to the next one.
     """
@@ -25,7 +25,7 @@ class Latencies:
 
 
 def latencies(arrival: float, token_times: Sequence[float]) -> Latencies:
-    """What a client waited that sent a request at `arrival`, and got its tokens at these times: one or more, in order.
+    """The waits of a request that arrived at `arrival` and got its tokens, one or more, at these times, in order.
 
     Task: w3d2.2
     """
@@ -52,7 +52,7 @@ def percentile(values: Sequence[float], percent: float) -> float:
 
 @dataclass(frozen=True)
 class StepRecord:
-    """A step that is over. time: when it was. tokens: of each request in it, how many were computed."""
+    """A step that is over. time: when it ended. tokens: how many were computed of each request in it."""
 
     time: float
     tokens: dict[str, int]
@@ -60,7 +60,7 @@ class StepRecord:
 
 @dataclass
 class Recorder:
-    """An observer that notes when a request came (`arrive`), and when each of its tokens was there."""
+    """An observer that notes when a request arrived (`arrive`), and when it got each of its tokens."""
 
     clock: Callable[[], float] = time.perf_counter
     arrivals: dict[str, float] = field(default_factory=dict)
@@ -68,7 +68,7 @@ class Recorder:
     steps: list[StepRecord] = field(default_factory=list)
 
     def arrive(self, request: Request) -> None:
-        """A request came now."""
+        """A request arrives now."""
         self.arrivals[request.id] = self.clock()
         self.token_times[request.id] = []
 
@@ -80,10 +80,10 @@ class Recorder:
             times += [now] * (len(request.output) - len(times))
 
     def on_abort(self, engine: Engine, request: Request) -> None:
-        """What there was of it stays recorded."""
+        """What was recorded of it stays."""
 
     def of(self, request: Request) -> Latencies:
-        """What was noted of a request that came by `arrive` and has a token."""
+        """The waits of a request that `arrive` was called with, and that has a token."""
         return latencies(self.arrivals[request.id], self.token_times[request.id])
 
 

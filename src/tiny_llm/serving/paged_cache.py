@@ -23,8 +23,8 @@ __all__ = ["KernelPagedKVCacheLayer", "PageRows", "PagedKVCache", "PagedKVCacheL
 class PageRows:
     """Where the rows of a step belong.
 
-    positions, pages, slots: of each row, T: its position, its page, and its place within the page. spans and tables: of
-    each chunk; a table lists the pages of its request, in the order of positions.
+    positions, pages, slots: one of each for every row, T: its position, its page, and its place in that page. spans and
+    tables: one of each for every chunk; a table lists the pages of its request, in the order of positions.
     """
 
     positions: mx.array
@@ -73,7 +73,7 @@ class PagedKVCacheLayer:
         )
 
     def gather(self, table: list[int], length: int) -> tuple[mx.array, mx.array]:
-        """The first `length` positions of a request, side by side: copies of what is in its pages.
+        """The keys and values of a request's first `length` positions, in their order: copies of what is in its pages.
 
         table: the request's pages, in the order of its positions; there may be more of them than `length` needs.
         Shapes: -> twice 1 x H_kv x length x D.
@@ -87,7 +87,7 @@ class PagedKVCacheLayer:
         )
 
     def copy_page(self, source: int, target: int) -> None:
-        """Write what is in one page over what is in another."""
+        """Overwrite page `target` with what is in page `source`."""
         for stored in (self.keys, self.values):
             if stored is not None:
                 page = mx.contiguous(stored[source])
@@ -122,17 +122,17 @@ class KernelPagedKVCacheLayer(PagedKVCacheLayer):
 
 
 class Prefixes:
-    """What is known of texts that were computed before, for whichever request. This one knows nothing of any text."""
+    """Keys and values that were computed before, for any request, and are remembered. This one remembers nothing."""
 
     def open(self, cache: "PagedKVCache", stored: Stored) -> bool:
-        """As `RequestCache.open`: share the pages that are known, and reserve all others."""
+        """As `RequestCache.open`: share the pages that are remembered, and reserve all others."""
         return cache.reserve(stored, len(stored.tokens))
 
     def keep(self, stored: Stored) -> None:
         """Remember what is computed of a request."""
 
     def evict(self, count: int) -> None:
-        """Give up `count` pages that no request holds, or as many as there are."""
+        """Forget, and so free, `count` pages that no request holds, or as many as there are."""
 
     def held(self) -> Sequence[int]:
         """The pages that are remembered. Each of them has one holder more."""
@@ -144,8 +144,8 @@ class PagedKVCache:
 
     A page has room for `pool.page_size` positions of one request, in every layer. A request's `pages` are in the order
     of its positions.
-    prefixes: what is known of texts that were computed before (day 5). make_layer: makes a layer for so many pages of
-    this size (day 4).
+    prefixes: remembers the pages of texts that were computed before (day 5). make_layer: makes a layer for a number of
+    pages and a page size (day 4).
     """
 
     def __init__(
@@ -164,11 +164,11 @@ class PagedKVCache:
         return self.prefixes.open(self, stored)
 
     def reserve(self, stored: Stored, count: int) -> bool:
-        """Take as many pages from the pool as `count` positions beyond the computed ones need, besides those that the
-        request has. They come after those.
+        """Reserve room for `count` positions beyond the computed ones: take the pages that the request lacks for them
+        from the pool, and append them to those that it has.
 
-        If fewer are free, `prefixes.evict` is asked for the others first. False if that is not enough: then the request
-        has what it had.
+        If fewer are free, `prefixes.evict` is asked for the difference first. False if that is not enough: then the
+        request has what it had.
 
         Task: w3d3.2
         """
@@ -179,8 +179,8 @@ class PagedKVCache:
         )
 
     def commit(self, stored: Stored, num_computed_tokens: int) -> None:
-        """So many tokens are computed now: `prefixes.keep` is told so. Pages that not even all tokens of the request
-        need, such as those of rejected guesses, are given back.
+        """Count the first num_computed_tokens tokens as computed, and tell `prefixes.keep`. Then give back the pages
+        that not even all tokens of the request need, such as those of rejected guesses.
 
         Task: w3d3.2
         """
@@ -191,7 +191,7 @@ class PagedKVCache:
         )
 
     def close(self, stored: Stored) -> None:
-        """Give back all pages of a request, which has none, and no computed tokens, afterwards.
+        """Give back all pages of a request. Afterwards it has no pages and no computed tokens.
 
         Task: w3d3.2
         """
@@ -202,7 +202,7 @@ class PagedKVCache:
         )
 
     def step(self, chunks: Sequence[Chunk]) -> StepCache:
-        """As `RequestCache` says: where each row belongs, and which pages each chunk's request has.
+        """As `RequestCache` says, with a `PageRows`: where each row belongs, and which pages each chunk's request has.
 
         Task: w3d3.3
         """
@@ -213,7 +213,7 @@ class PagedKVCache:
         )
 
     def copy_page(self, source: int, target: int) -> None:
-        """Write what is in one page over what is in another, in all layers."""
+        """Overwrite page `target` with what is in page `source`, in all layers."""
         for layer in self.layers:
             layer.copy_page(source, target)
 
@@ -225,5 +225,5 @@ class PagedKVCache:
         self.pool.check_integrity(self.held(held))
 
     def held(self, held: Collection[Stored]) -> Mapping[int, int]:
-        """How many hold each page: these requests, and what is remembered."""
+        """How many holders each page has: these requests, and `prefixes`."""
         return Counter(page for pages in (*(stored.pages for stored in held), self.prefixes.held()) for page in pages)

@@ -50,13 +50,13 @@ class TokenBudget(Budget):
 
 
 class Preemption:
-    """What happens where a running request finds no room. With this one, nobody gives way: it is for a cache in which
-    every running request finds room, as slots are."""
+    """What happens if a running request finds no room. With this one, an error: it is for a cache of slots, in which
+    every running request has room."""
 
     def make_room(self, scheduler: "Scheduler", request: Request, count: int, batch: Batch) -> bool:
-        """Reserve room for `count` more tokens of a running request. False: it has no chunk in this step.
+        """Reserve room for `count` more tokens of a running request. False: it gets no chunk in this step.
 
-        batch: what was planned of this step so far.
+        batch: what is planned of this step so far.
         """
         if not scheduler.cache.reserve(request, count):
             raise RuntimeError(f"no room for {count} more tokens of {request.id!r}, and nobody may be preempted")
@@ -64,7 +64,7 @@ class Preemption:
 
 
 class PreemptNewest(Preemption):
-    """Where there is no room, the newest running request gives way: it loses its pages, and waits for room again.
+    """If there is no room, the newest running request is preempted: it loses its pages, and waits for room again.
 
     Source: Kwon et al. 2023, "Efficient Memory Management for Large Language Model Serving with PagedAttention",
     section 4.5, arXiv:2309.06180.
@@ -73,8 +73,8 @@ class PreemptNewest(Preemption):
     def make_room(self, scheduler: "Scheduler", request: Request, count: int, batch: Batch) -> bool:
         """Reserve room for `count` more tokens of a request; while there is none, preempt the newest running request.
 
-        That may be the request itself, which then has no chunk in this step: False. False, too, for a request that
-        was preempted earlier in this step.
+        That may be the request itself, which then gets no chunk in this step: False. False, too, for a request that was
+        preempted earlier in this step.
 
         Task: w3d3.4
         """
@@ -85,10 +85,10 @@ class PreemptNewest(Preemption):
         )
 
     def preempt(self, scheduler: "Scheduler", request: Request, batch: Batch) -> None:
-        """Stop a running request: it leaves the cache, and is the first of those that wait, with the status WAITING.
+        """Stop a running request: it leaves the cache, and becomes the first that waits, with the status WAITING.
 
         It keeps prompt and output, which are computed anew once there is room. Its chunk, if it has one, is withdrawn
-        from the batch, and `batch.preempted` gets its id as the last one.
+        from the batch, and its id is appended to `batch.preempted`.
 
         Task: w3d3.4
         """
@@ -103,8 +103,8 @@ class Scheduler:
     """Requests wait in the order in which they came, and run as soon as there is room. A step serves all that run.
 
     waiting, running: the requests, the oldest first. max_running: how many may run at the same time.
-    budget: how many tokens a step may have, and who gets them first (day 2). preemption: what happens where a running
-    request finds no room (day 3).
+    budget: how many tokens a step may have, and which requests get them first (day 2). preemption: what happens if a
+    running request finds no room (day 3).
 
     Raises:
         ValueError: max_running is less than 1, or more than the budget has tokens: then a request that generates would
@@ -127,7 +127,7 @@ class Scheduler:
         self.running: list[Request] = []
 
     def add(self, request: Request) -> None:
-        """One more that waits."""
+        """One more request waits."""
         self.waiting.append(request)
 
     def remove(self, request: Request) -> None:
@@ -139,7 +139,7 @@ class Scheduler:
             self.waiting.remove(request)
 
     def find(self, id: str) -> Request | None:
-        """The request of this name, if it waits or runs."""
+        """The request with this id, if it waits or runs."""
         return next((request for request in self if request.id == id), None)
 
     def __iter__(self) -> Iterator[Request]:
@@ -150,8 +150,8 @@ class Scheduler:
     def begin(self) -> Request | None:
         """Let the oldest waiting request run, if there is one, if fewer than `max_running` run, and if there is room.
 
-        `cache.open` reserves room for all its tokens, or says that there is none. The request leaves the queue, is the
-        last of those that run, and has the status RUNNING. Returns it, or None where nothing changed.
+        `cache.open` reserves room for all its tokens, or says that there is none. The request moves from the front of
+        `waiting` to the end of `running`, and gets the status RUNNING. Returns it, or None if nothing changed.
 
         Task: w3d1.3
         """
@@ -165,9 +165,9 @@ class Scheduler:
         """Plan the next step, and reserve room for it.
 
         First a chunk for each running request, in the order that `budget.order` gives, of as many pending tokens as
-        `left` allows. `preemption.make_room` reserves room for a chunk; without room there is no chunk, and a request
-        that gets no token in this step needs no room. Then waiting requests `begin`, each with a chunk, while something
-        is left of the budget. None begins in a step that preempted a request.
+        `left` allows. `preemption.make_room` reserves room for a chunk; without room there is no chunk. It is not asked
+        on behalf of a request for which nothing is left. Then waiting requests `begin`, each with a chunk, while
+        something is left of the budget. None begins in a step that preempted a request.
 
         `take` makes a chunk. An empty batch: there is nothing to do.
 
@@ -184,7 +184,7 @@ class Scheduler:
         return self.budget.num_tokens - batch.num_tokens
 
     def take(self, request: Request, count: int) -> Chunk:
-        """A chunk of the next `count` pending tokens of a request. Its last token has logits if no token is left."""
+        """A chunk of the next `count` pending tokens of a request. Its last row needs logits if no other is pending."""
         start = request.num_computed_tokens
         tokens = request.tokens[start : start + count]
         return Chunk(request, tokens, start, int(count == request.num_pending), request.pages)

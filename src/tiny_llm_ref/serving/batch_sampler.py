@@ -38,12 +38,12 @@ class Settings:
         )
 
     def keeps_all(self, V: int) -> NDArray[np.bool_]:
-        """Of each row, whether no filter takes part: every token of V may be drawn."""
+        """For each row, whether it has no filter: each of the V tokens may be drawn."""
         keeps: NDArray[np.bool_] = ((self.top_k == 0) | (self.top_k >= V)) & (self.top_p >= 1) & (self.min_p == 0)
         return keeps
 
     def rows(self, which: NDArray[np.intp]) -> "Settings":
-        """Those of some rows."""
+        """The parameters of some rows."""
         return Settings(self.temperature[which], self.top_k[which], self.top_p[which], self.min_p[which])
 
 
@@ -64,14 +64,15 @@ def penalise(logits: Logits, penalties: Sequence[float], texts: Sequence[Sequenc
 def sample_rows(logits: Logits, settings: Settings, chances: NDArray[np.float64], first: int = _FIRST) -> list[int]:
     """Draw one token for each row, with the probabilities that a `make_sampler` with the row's settings draws it with.
 
-    Sort a row's logits, the largest first; of equal logits, that of the smaller token comes first. Top-k, top-p and
-    min-p each keep a beginning of this list: top_k tokens, where `apply_top_k` keeps more if logits are equal; of
-    these, as many as it takes for their probabilities to sum to top_p or more; and those that are at least min_p times
-    as likely as the first. Of the tokens that are kept, in the order of the vocabulary, the drawn one is the first at
-    which the sum of their probabilities, divided by that of all of them, exceeds the row's chance. Sums are in float64,
-    so that small probabilities count.
-    first: at most so many of a row's largest logits are sorted, and then 16 times as many, until the others cannot be
-    kept. So the tokens are the same for every `first`. A row that keeps all tokens is not sorted.
+    Sort a row's logits, the largest first; of equal logits, that of the smaller token comes first. Each filter keeps a
+    beginning of this list. Top-k keeps top_k tokens (`apply_top_k` keeps more if logits are equal). Top-p keeps as many
+    of these as it takes for their probabilities, which sum to 1 over the tokens that top-k keeps, to sum to top_p or
+    more. Min-p keeps those that are at least min_p times as likely as the first.
+    Go through the kept tokens in the order of the vocabulary: the drawn one is the first at which the running sum of
+    their probabilities, as a part of the sum over all kept tokens, exceeds the row's chance. Sums are in float64, so
+    that small probabilities count.
+    first: at most so many of a row's largest logits are sorted; then 16 times as many, and so on, until no other token
+    can be kept. So the tokens are the same for every `first`. A row that keeps all tokens is not sorted.
     Shapes: logits: N x V, chances: N, from 0 to less than 1 -> N tokens. No temperature is 0.
 
     Task: w3d2.3
@@ -93,7 +94,7 @@ def sample_rows(logits: Logits, settings: Settings, chances: NDArray[np.float64]
 
 
 def _weights(logits: Logits, settings: Settings, top: Logits | None = None) -> Logits:
-    """The probabilities of each row's tokens, but for a factor. top: the row's largest logit."""
+    """The probabilities of each row's tokens, except for a factor that they share. top: the row's largest logit."""
     top = logits.max(axis=-1, keepdims=True) if top is None else top
     with np.errstate(over="ignore"):  # two logits may be farther apart than a float32 can tell
         weights: Logits = np.exp((logits - top) / settings.temperature[:, None])
@@ -101,7 +102,7 @@ def _weights(logits: Logits, settings: Settings, top: Logits | None = None) -> L
 
 
 def _pick(sums: NDArray[np.float64], chances: NDArray[np.float64]) -> NDArray[np.intp]:
-    """Of each row, the first place at which the sum of weights exceeds its chance, as a part of the whole sum."""
+    """For each row, the first index at which the sum of weights, as a part of the whole sum, exceeds its chance."""
     places = (sums <= chances[:, None] * sums[:, -1:]).sum(axis=-1)
     last = (sums < sums[:, -1:]).sum(axis=-1)  # with a weight above 0
     found: NDArray[np.intp] = np.minimum(places, last)
@@ -109,7 +110,7 @@ def _pick(sums: NDArray[np.float64], chances: NDArray[np.float64]) -> NDArray[np
 
 
 class _Largest:
-    """What is kept among the `count` largest logits of each row. is_certain: of each row, whether that is all."""
+    """What is kept among the `count` largest logits of each row. is_certain: for each row, whether no other is kept."""
 
     def __init__(self, logits: Logits, settings: Settings, count: int):
         V = logits.shape[1]
@@ -152,7 +153,7 @@ def _likeliest(logits: Logits, count: int) -> NDArray[np.intp]:
 class BatchSampler(Decoding):
     """A `Decoding` that chooses one token for each request, for all of them at once.
 
-    A request draws with one number of its own generator for each token. So it gets the tokens that it gets alone.
+    A request draws each token with one number of its own generator. So it gets the tokens that it gets alone.
     """
 
     def choose(self, chunks: Sequence[Chunk], logits: mx.array) -> list[Chosen]:

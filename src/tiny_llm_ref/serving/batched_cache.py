@@ -1,4 +1,4 @@
-"""A cache with a slot for each running request: as many positions for each as the longest may need."""
+"""A cache with a slot for each running request: as many positions as the longest request may need."""
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ __all__ = ["BatchedKVCache", "BatchedKVCacheLayer", "SlotRows", "Span", "attend_
 
 @dataclass(frozen=True)
 class Span:
-    """Rows first to last of a step, which are one request's: its positions up to `length`, the last of them new."""
+    """Rows first to last (exclusive) of a step: one request's tokens, at the last of its `length` stored positions."""
 
     first: int
     last: int
@@ -31,7 +31,8 @@ class Span:
 
 @dataclass(frozen=True)
 class SlotRows:
-    """Where the rows of a step belong. slots, positions: of each row, T. spans and slot_of_span: of each chunk."""
+    """Where the rows of a step belong. slots, positions: one of each for every row, T. spans, slot_of_span: one of each
+    for every chunk."""
 
     slots: mx.array
     positions: mx.array

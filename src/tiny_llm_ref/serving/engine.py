@@ -17,7 +17,7 @@ __all__ = ["Engine", "Observer", "batch_logits"]
 
 
 class Observer(Protocol):
-    """Whoever wants to know what an engine does."""
+    """An object that the engine tells what it does."""
 
     def on_step(self, engine: "Engine", batch: Batch, touched: Sequence[Request]) -> None:
         """A step is over, which computed this batch; these requests got tokens, or are over."""
@@ -27,7 +27,7 @@ class Observer(Protocol):
 
 
 def batch_logits(model: CausalLM, batch: Batch, cache: RequestCache) -> mx.array:
-    """Run the model once on all tokens of a batch. Return the logits after those of its rows that need them.
+    """Run the model once on all tokens of a batch. Return the logits of the rows that need them.
 
     `cache.step` makes the cache that the model gets: each token is a row of its own, in the order of the chunks. The
     last num_logits rows of each chunk need logits.
@@ -46,7 +46,7 @@ class Engine:
     """Serves the requests of a scheduler with a model.
 
     Requests may be added and aborted between any two steps. observers: are told of each step and abort. is_checked:
-    after each step, look whether scheduler and cache are as they have to be. decoding: how tokens come from logits.
+    call `check_integrity` after each step. decoding: how tokens come from logits.
     """
 
     def __init__(
@@ -72,8 +72,8 @@ class Engine:
         """Take one more request, which the next steps serve.
 
         Raises:
-            ValueError: one with the same id is being served; this one is over; its prompt has an id outside of the
-                vocabulary, or leaves no room in the model's context or in the cache.
+            ValueError: one with the same id is being served; this one was served before; its prompt has an id outside
+                of the vocabulary, or leaves no room for output in the model's context or in the cache.
         """
         self._check_new(request)
         self.scheduler.add(request)
@@ -94,9 +94,9 @@ class Engine:
     def step(self) -> list[Request]:
         """Reserve, compute, commit: one batch. Returns the requests that got a token, or are over, in its order.
 
-        An exception that the model raises changes no request, and leaves nothing to undo: what was reserved is reserved
-        still, what was written will be written again, and nothing was committed. The next step tries again. A request
-        whose own sampling fails is over, with that error; all others go on.
+        If the model raises an exception, nothing was committed and there is nothing to undo: room stays reserved,
+        requests that began stay running, and the next step plans the same tokens again. A request whose own sampling
+        fails is over, with that error; all others go on.
         """
         batch = self.plan()
         logits = batch_logits(self.model, batch, self.scheduler.cache) if batch.chunks else mx.zeros((0, 0))
@@ -116,12 +116,12 @@ class Engine:
         """Commit a step: give each request that has logits its next tokens, and count what is computed of each request.
 
         `decoding.choose` gives one result for each chunk. `Request.add` takes its tokens one after the other, with the
-        model's eos_token_ids and this engine's max_length, until the request is over. Where the result is an exception,
-        or `add` raises one, the request is finished with "error" and that exception, and the others get what they would
+        model's eos_token_ids and this engine's max_length, until the request is over. If the result is an exception, or
+        `add` raises one, the request is finished with "error" and that exception, and the others get what they would
         get without it.
-        After that, `cache.commit` learns how many tokens of the request are computed: all up to chunk.end, but never
-        the newest. A request that is over leaves by `leave`. Returns the requests that have logits, in the order of the
-        batch.
+        After that, `cache.commit` learns how many tokens of the request are computed: all before chunk.end, but never
+        the newest, so num_tokens - 1 at most. A request that is over leaves by `leave`. Returns the requests that have
+        logits, in the order of the batch.
         Shapes: logits: N x V, num_logits rows for each chunk.
 
         Task: w3d1.4

@@ -11,9 +11,9 @@ class OutOfPagesError(RuntimeError):
 
 
 class PagePool:
-    """Counts who holds which page. What is in a page, others know.
+    """Counts the holders of each page, and knows nothing of what is in it.
 
-    num_pages: they are named 0 to num_pages - 1. page_size: positions in a page.
+    num_pages: the pages are numbered 0 to num_pages - 1. page_size: positions in a page.
     """
 
     def __init__(self, num_pages: int, page_size: int = 16):
@@ -28,11 +28,11 @@ class PagePool:
         return len(self._free)
 
     def holders(self, page: int) -> int:
-        """How many hold a page: 0 where it is free."""
+        """How many hold a page; 0: it is free."""
         return self._holders[page]
 
     def pages_for(self, length: int) -> int:
-        """How many pages so many positions need."""
+        """How many pages `length` positions need."""
         return -(-length // self.page_size)
 
     def allocate(self, count: int) -> list[int]:
@@ -54,8 +54,8 @@ class PagePool:
         """Each of these pages has one holder more. No page is listed twice.
 
         Raises:
-            ValueError: a page is free, so that there is nothing to share. `_check_held` below raises it; nothing has
-                changed then.
+            ValueError: a page is free, so there is nothing to share. `_check_held` below raises it; nothing has changed
+                then.
 
         Task: w3d3.1
         """
@@ -79,7 +79,7 @@ class PagePool:
                 self._free.append(page)
 
     def check_integrity(self, held: Mapping[int, int]) -> None:
-        """Raise AssertionError unless exactly these pages are held, by so many each, and all others are free once."""
+        """Raise AssertionError unless exactly these pages are held, each by so many, and all others are free once."""
         found = {page: count for page, count in enumerate(self._holders) if count}
         assert found == held, f"holders of pages: counted {found}, there are {dict(held)}"
         free = sorted(self._free)

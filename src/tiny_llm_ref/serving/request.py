@@ -17,7 +17,7 @@ FinishReason: TypeAlias = Literal["stop", "length", "abort", "error"]
 
 
 class Status(Enum):
-    """Where a request stands: not in the cache, in the cache, over."""
+    """A request waits for room in the cache, runs with room in the cache, or is over."""
 
     WAITING = "waiting"
     RUNNING = "running"
@@ -59,13 +59,13 @@ class Draft:
 class Request:
     """A prompt, the tokens generated for it, and all state that serving keeps of it.
 
-    id: a name that no other request has. prompt, output: token ids. text: turns the output into text; None if nobody
-    needs text. Generated tokens are the tokens of `output`, which excludes the token that ends it (`add`).
+    id: a name that no other request has. prompt, output: token ids; the output never contains an end token (`add`).
+    text: turns the output into text; None if nobody needs text.
     finish_reason: why the request is over: "stop" (an end came), "length" (it got all tokens it may have), "abort"
     (nobody wants it any more), "error" (`error` is the exception); None while it is not over.
     pages: the cache's pages that hold its keys and values, in the order of its positions. A slot is one long page.
-    num_computed_tokens: how many of its tokens have keys and values there. `Engine.settle` alone moves it forward.
-        Pages beyond it are reserved: the next step writes into them.
+    num_computed_tokens: how many of its first tokens are computed: their keys and values are in these pages.
+        `RequestCache.commit` moves it forward after a step. Room beyond it is reserved: the next step writes there.
     logprobs: of each token of the output, if `params.num_logprobs` asks for them.
     draft: tokens guessed for the step at hand, None without (day 6). num_drafted, num_accepted: how many tokens were
         guessed so far, and how many of them were right.
@@ -124,9 +124,9 @@ class Request:
         """Take the next token, which is one more of the output; or the end, and then the request is finished.
 
         It ends with "stop" at one of eos_token_ids, unless the request ignores them, or of its own stop_token_ids: that
-        token is in neither output nor text. It ends with "stop", too, where the text has come to a stop string: the
-        token that completed it is in the output. It ends with "length" where the output has max_tokens tokens, or
-        prompt and output together have max_length. Where there is more than one reason, "stop" counts.
+        token is in neither output nor text. It ends with "stop", too, if the text now contains a stop string: the token
+        that completed it is in the output. It ends with "length" if the output has max_tokens tokens, or if prompt and
+        output together have max_length. If there is more than one reason, "stop" counts.
 
         Task: w3d1.1
         """
