@@ -66,10 +66,10 @@ class Request:
     pages: the cache's pages that hold its keys and values, in the order of its positions. A slot is one long page.
     num_computed_tokens: how many of its first tokens are computed: their keys and values are in these pages.
         `RequestCache.commit` moves it forward after a step. Room beyond it is reserved: the next step writes there.
-    logprobs: of each token of the output, if `params.num_logprobs` asks for them.
-    draft: tokens guessed for the step at hand, None without (day 6). num_drafted, num_accepted: how many tokens were
-        guessed so far, and how many of them were right.
-    random: a generator of its own, for whoever draws tokens for it.
+    logprobs: of each chosen token, an end token included, if `params.num_logprobs` asks for them.
+    draft: tokens guessed for the step at hand; None: no guesses (day 6). num_drafted, num_accepted: how many tokens
+        were guessed so far, and how many of them were accepted.
+    random: the request's own generator, from which its tokens are drawn.
 
     Raises:
         ValueError: the prompt is empty, a parameter is out of range, or there are stop strings and no text to find
