@@ -44,8 +44,8 @@ class RequestCache(Protocol):
     def open(self, stored: Stored) -> bool:
         """Reserve room for all tokens of one more request. False: there is none, and nothing has changed.
 
-        num_computed_tokens becomes the number of its first tokens that are computed already, for another request
-        (day 5); until then 0.
+        num_computed_tokens becomes the number of its first tokens whose keys and values the cache has already (day 5);
+        until then 0.
         """
 
     def reserve(self, stored: Stored, count: int) -> bool:

@@ -24,8 +24,10 @@ class Decoding:
     """
 
     def draft(self, batch: Batch, cache: RequestCache, max_length: int) -> Batch:
-        """The batch that the scheduler planned, with guesses added, for which room is reserved (day 6). Without
-        guesses, the batch itself. max_length: the engine's."""
+        """The batch that the scheduler planned, with guesses added, for which room is reserved. This one adds none.
+
+        max_length: the engine's.
+        """
         return batch
 
     def choose(self, chunks: Sequence[Chunk], logits: mx.array) -> list[Chosen]:

@@ -69,7 +69,7 @@ class Request:
     logprobs: of each chosen token, an end token included, if `params.num_logprobs` asks for them.
     draft: tokens guessed for the step at hand; None: no guesses (day 6). num_drafted, num_accepted: how many tokens
         were guessed so far, and how many of them were accepted.
-    random: the request's own generator, from which its tokens are drawn.
+    random: a generator of its own, from which `BatchSampler` (day 2) and `Speculative` (day 6) draw.
 
     Raises:
         ValueError: the prompt is empty, a parameter is out of range, or there are stop strings and no text to find
