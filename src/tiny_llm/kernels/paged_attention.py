@@ -1,4 +1,4 @@
-"""Paged attention: the rows of many requests attend to keys and values where they lie, in the pages of a pool."""
+"""Paged attention: the rows of many requests attend to keys and values where they are, in the pages of a pool."""
 
 import math
 
@@ -35,10 +35,10 @@ def paged_attention(
     Query head h reads key/value head h // (H_q / H_kv). query, keys and values are of one float dtype, which is kept;
     the arithmetic is float32. tables and spans are int32.
     tables: row r lists the pages of request r in the order of its positions: page tables[r, i] holds positions
-        i * page_size up to, not including, (i + 1) * page_size. What is behind its last page is not looked at.
+        i * page_size up to, not including, (i + 1) * page_size. Entries after its last page are not looked at.
     spans: of each request first, last and length. Rows first to last (exclusive) are its newest positions, and `length`
-        positions are stored, these included: row i sees the first length - (last - 1 - i) of them. The spans follow
-        one another, and together are all T rows.
+        positions are stored, these included: row i of the step sees the first length - (last - 1 - i) of them. The
+        spans follow one another, and together are all T rows.
     scale: 1/sqrt(D) when None.
     Source: Kwon et al. 2023, "Efficient Memory Management for Large Language Model Serving with PagedAttention",
     section 4, arXiv:2309.06180.

@@ -20,18 +20,18 @@ class Drafter(Protocol):
     """Guesses for several requests at a time."""
 
     def propose(self, wanted: Sequence[tuple[Request, int]]) -> list[Draft]:
-        """For each request at most so many tokens that may follow all its tokens so far: none is allowed, too."""
+        """For each request, up to so many tokens that may follow all its tokens so far; it may be none."""
 
     def forget(self, request: Request) -> None:
         """A request is over."""
 
 
 def propose_by_ngram(tokens: Sequence[int], count: int, longest: int = 3) -> list[int]:
-    """What followed the last time that the text's last tokens stood in it before.
+    """Look up where the text's last tokens occurred before, and guess what followed them there.
 
-    First the last `longest` tokens are looked up, then one less, down to one. The latest place counts at which they
-    stand before the end; up to `count` tokens behind it are the guess. Nothing, if even the last token is new, or if
-    `count` is 0.
+    First the last `longest` tokens are looked up; if they are new, one token fewer, and so on, down to one. Of several
+    places before the end, the latest counts, even if it overlaps with the end. The guess is up to `count` tokens after
+    it: none if even the last token is new, or if `count` is 0.
     Source: Saxena 2023, "Prompt Lookup Decoding".
 
     Task: w3d6.2
@@ -60,7 +60,8 @@ class NGramDrafter:
 class _Copy:
     """What a drafter's cache holds of a request: a `Stored`.
 
-    tokens: those that the model has run on, its own guesses too. num_computed_tokens: how many of them are certain.
+    tokens: those that the drafter's model has run on, its own guesses too. num_computed_tokens: how many of them are
+    committed.
     """
 
     tokens: list[int] = field(default_factory=list)
@@ -81,10 +82,10 @@ class ModelDrafter:
     def propose(self, wanted: Sequence[tuple[Request, int]]) -> list[Draft]:
         """Up to so many tokens for each request, each drawn by the request's own parameters and `random`.
 
-        `take` gives the chunk from which a request's next guess comes: all its tokens that are not stored yet, later
-        the guess before. All requests together, in one pass of the model for each guess. The last guess is not run.
-        Where `take` finds no room, a request has the guesses that it has by then. `keep` is told of each chunk that
-        gave a guess.
+        `take` gives the chunk from which a request's next guess comes: at first all its tokens that the model has not
+        run on, later the guess before. One pass of the model gives a guess for all requests that want one more. The
+        model does not run on a request's last guess. If `take` returns None, a request has the guesses that it has by
+        then. Call `keep` for each chunk that gave a guess.
 
         Task: w3d6.3
         """
@@ -95,8 +96,8 @@ class ModelDrafter:
         )
 
     def take(self, request: Request, guesses: Sequence[int]) -> Chunk | None:
-        """A chunk of all that is not stored of a request's tokens and these guesses, with logits after the last. None:
-        for so many tokens the model has no context, or the cache no room."""
+        """A chunk of all of a request's tokens and these guesses that the model has not run on, with logits after the
+        last. None: the model's context is too short for them, or the cache has no room."""
         tokens = [*request.tokens, *guesses]
         copy = self._copy(request) if len(tokens) <= self.model.config.max_position_embeddings else None
         if copy is None:
@@ -123,7 +124,8 @@ class ModelDrafter:
         return self.copies[request]
 
     def _settle(self, copy: _Copy, tokens: Sequence[int]) -> None:
-        """Drop from a copy what the request does not have; all that is left, but the last token, is certain."""
+        """Keep and commit only the beginning that a copy has in common with the request, without the request's last
+        token: the model has to run on that one, for its logits."""
         stored = copy.num_computed_tokens
         while stored < min(len(copy.tokens), len(tokens) - 1) and copy.tokens[stored] == tokens[stored]:
             stored += 1

@@ -1,4 +1,4 @@
-"""A tree of pages by the tokens that are in them, and by all tokens before: what was computed once is found again."""
+"""A tree of pages. It finds a page by the tokens in it and by all tokens before."""
 
 from __future__ import annotations
 
@@ -57,9 +57,10 @@ class PrefixTree:
     def match(self, tokens: Sequence[int]) -> tuple[list[int], int]:
         """The pages of the longest known beginning of a text, in order, and how many positions of it they hold.
 
-        A whole page counts where it and all before it have exactly the text's tokens. Of those that could come next,
-        the one with the longest common beginning, of one token or more, is the last page: of it only those positions
-        count. Each node that is found is touched, parents first. No page gets a new holder.
+        First come whole pages: those that, like all pages before them, have exactly the text's tokens. Then comes one
+        page in part: of the children that could follow, the one with the longest beginning in common with the rest of
+        the text, if that is one token or more. Of this page, only the positions in common count.
+        Each node that is found is touched, parents first. No page gets a new holder.
 
         Task: w3d5.1
         """
@@ -70,13 +71,14 @@ class PrefixTree:
         )
 
     def insert(self, tokens: Sequence[int], pages: Sequence[int]) -> list[int]:
-        """Remember the whole pages of a text. Returns the pages that its holder is to use from now on.
+        """Remember the whole pages of a text. Returns the pages that their holder is to use from now on: as many as it
+        has.
 
-        tokens: from the text's beginning. pages: what its holder has, at least one for each page_size tokens; tokens
-        behind the last whole page are left out, and so are pages.
-        What is not known yet becomes a node, and its page has the tree as one more holder. What is known keeps its
-        page: where the holder has another one with the same tokens, that is released, and the tree's page is shared in
-        its place. Each node on the way is touched, parents first.
+        tokens: from the text's beginning; those after the last whole page are ignored. pages: what the holder has, in
+        order, at least one for each whole page; those after the last whole page are returned as they are.
+        A page of tokens that the tree does not know becomes a node, and the tree is one more holder of the page. If the
+        tree knows these tokens on another page, the holder shares the tree's page, and releases its own. Each node on
+        the way is touched, parents first.
 
         Task: w3d5.2
         """
@@ -107,7 +109,7 @@ class PrefixTree:
         )
 
     def check_integrity(self) -> None:
-        """Raise AssertionError unless each node stands where its tokens say, with a page of its own that is held."""
+        """Raise AssertionError unless each node is where its tokens say, with a page of its own that is held."""
         nodes = list(self.root)
         pages = [node.page for node in nodes]
         assert len(set(pages)) == len(pages), f"a page is in two nodes: {sorted(pages)}"

@@ -13,7 +13,7 @@ __all__ = ["PrefixCache"]
 class PrefixCache(Prefixes):
     """The `Prefixes` of a `PagedKVCache`: it finds pages by their tokens, while a request runs and after it is over.
 
-    Only what was committed is remembered, and only whole pages are. So no page that several hold is ever written.
+    Only what was committed is remembered, and only whole pages are. So no page with several holders is ever written.
     tree: what is known.
     """
 
@@ -46,10 +46,10 @@ class PrefixCache(Prefixes):
         return True
 
     def keep(self, stored: Stored) -> None:
-        """Put the whole pages of what is computed of a request into the tree, unless they are there, and let the
-        request have the pages that `insert` returns.
+        """Put a request's pages that are full of computed tokens into the tree, unless it knows them. The request then
+        has the pages that `insert` returns.
 
-        The last whole page tells: if the request is its only holder, the tree does not know it.
+        The last of these full pages tells: if the request is its only holder, the tree does not know it.
 
         Task: w3d5.4
         """
