@@ -1,4 +1,4 @@
-"""What requests have in common: pages of a text's beginning that was computed before, for whichever request."""
+"""Pages that requests share: beginnings of texts that were computed before, for any request."""
 
 from collections.abc import Sequence
 

@@ -50,7 +50,7 @@ class TextStream:
 
 @dataclass(frozen=True)
 class Draft:
-    """Tokens that may come next. probabilities: the row that each was drawn from, k x V; None: they were not drawn."""
+    """Guesses of the next tokens. probabilities: the row that each was drawn from, k x V; None: they are certain."""
 
     tokens: Sequence[int]
     probabilities: Probabilities | None = None
