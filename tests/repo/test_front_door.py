@@ -136,7 +136,7 @@ def test_a_plan_has_every_day_once_and_weeks_of_like_length(place: int, length: 
     days = [day for _, days in plan for day in days]
     assert days == [day for day in select_days(None, None) if day.week >= first]
     assert about(hours(days) / length) == each
-    assert all(0.7 * each <= hours(days) <= 1.4 * each for _, days in plan)
+    assert all(0.6 * each <= hours(days) <= 1.4 * each for _, days in plan)
 
 
 @pytest.fixture(scope="module")
@@ -179,7 +179,7 @@ def test_cards_list_every_day_with_its_hours(built: Path, language: str) -> None
 
 
 def test_hours_and_speeds_in_sentences(built: Path) -> None:
-    sentence = "About 50 hours, or 12 hours; 21 hours for week 2, 1½ hours for a day. 51 tokens."
+    sentence = "About 51 hours, or 12 hours; 21 hours for week 2, 1½ hours for a day. 51 tokens."
     assert sentence in said(front(built, "en"))
 
 
