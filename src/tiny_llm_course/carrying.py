@@ -10,7 +10,7 @@ from .splice import names_used, parts_of_source, put, scope_of, without
 from .task_code import names_in
 from .written import tasks_by_name
 
-__all__ = ["with_all", "with_arrived", "with_own"]
+__all__ = ["helpers_of", "with_all", "with_arrived", "with_own"]
 
 
 def with_all(target: str, source: str, names: Collection[str]) -> str:
@@ -47,7 +47,7 @@ def with_own(merged: str, yours: str, old: str, mine: list[str], left: Mapping[s
 def with_arrived(merged: str, arrived: Mapping[str, str]) -> str:
     """The merged text with what the tasks that came from another file need of it."""
     for source in dict.fromkeys(arrived.values()):
-        reached = _reached(source, [name for name, text in arrived.items() if text == source])
+        reached = helpers_of(source, [name for name, text in arrived.items() if text == source])
         while needed := [name for name in _needed(merged, source) if name in reached]:
             merged = with_all(merged, source, needed)
         merged = with_imports(merged, source, names_used(source, reached))
@@ -66,7 +66,7 @@ def _needed(target: str, source: str, excluded: Collection[str] = ()) -> list[st
     ]
 
 
-def _reached(source: str, names: list[str]) -> set[str]:
+def helpers_of(source: str, names: Collection[str]) -> set[str]:
     """These functions, and everything that they use of their module, directly or through others, except for tasks."""
     stop = {*tasks_by_name(source, "<string>")}
     found: set[str] = set()

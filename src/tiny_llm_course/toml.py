@@ -11,9 +11,14 @@ if sys.version_info >= (3, 11):
 else:
     import tomli as tomllib
 
-__all__ = ["read_toml"]
+__all__ = ["parse_toml", "read_toml"]
 
 
 def read_toml(path: Path) -> dict[str, Any]:
     """The file's content."""
-    return tomllib.loads(path.read_text(encoding="utf-8"))
+    return parse_toml(path.read_text(encoding="utf-8"))
+
+
+def parse_toml(text: str) -> dict[str, Any]:
+    """What this TOML says."""
+    return tomllib.loads(text)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import dropwhile
 from pathlib import Path
 from typing import Annotated
 
@@ -63,9 +64,9 @@ def _tried(workspace: Workspace, plan: Plan, words: Messages) -> Trouble | None:
     names = [path.relative_to(workspace.root).as_posix() for path in plan.files]
     if not any(name.startswith(CHECKED) for name in names):
         return None
-    if solved := solved_tasks(workspace):
+    if solved := [task for task in solved_tasks(workspace) if task not in plan.changed]:
         say(words("update_checking", count=len(solved)))
-    return trouble(workspace, plan.files)
+    return trouble(workspace, plan.files, solved, [*plan.changed, *plan.added])
 
 
 def _taken_back(found: Trouble, plan: Plan, has_new_packages: bool) -> CommandError:
@@ -93,14 +94,25 @@ def _write(plan: Plan, head: str, new: str, reopened: list[TaskId], words: Messa
         if changed or git.commit("HEAD") != head:
             raise CommandError("update_meanwhile", exit_code=1)
         files = dict(sorted(plan.files.items(), key=lambda item: _is_last(item[0], workspace)))
-        states: dict[TaskId, str | None] = dict.fromkeys(reopened)
-        progress = {workspace.progress.file: workspace.progress.changed(states)} if reopened else {}
+        changed = [task for task in plan.changed if workspace.progress.state(task)]
+        states: dict[TaskId, str | None] = dict.fromkeys([*reopened, *changed])
+        progress = {workspace.progress.file: workspace.progress.changed(states)} if states else {}
         reason = words.in_all("what_update", commit=new[:10])
-        with workspace.backups.writing(files | progress, reason) as copies:
+        with workspace.backups.writing(files | progress | _old_code(plan, workspace), reason) as copies:
             for path in plan.executable:
                 path.chmod(0o755)
             git.record([*files, *plan.unrecorded], new, copies)
         return copies
+
+
+def _old_code(plan: Plan, workspace: Workspace) -> dict[Path, bytes]:
+    """Files with what the learner wrote for tasks that ask for something else now."""
+    files: dict[Path, str] = {}
+    for old in plan.old:
+        comment = "#" if old.kept.suffix == ".py" else "//"
+        head = f"{comment} {old.task}, in {old.file.relative_to(workspace.root).as_posix()}\n\n"
+        files[old.kept] = (files[old.kept] + "\n\n" if old.kept in files else "") + head + old.code
+    return {path: text.encode() for path, text in files.items()}
 
 
 def _is_last(path: Path, workspace: Workspace) -> bool:
@@ -117,6 +129,7 @@ def _show(plan: Plan, workspace: Workspace, copies: Path, words: Messages) -> No
         return name(copies / "before" / name(moved_from.get(path, path)))
 
     show(words("update_done", count=len(plan.files)))
+    _show_changed(plan, workspace, words)
     for path in plan.merged:
         show("  " + words("update_merged", file=name(path)))
     for old, new in plan.moved:
@@ -127,6 +140,8 @@ def _show(plan: Plan, workspace: Workspace, copies: Path, words: Messages) -> No
         show("  " + words("update_kept", file=name(path)))
     for path in plan.dropped:
         show("  " + words("update_dropped", file=name(path), copy=copy(path)), fg="yellow")
+    for path in plan.outdated:
+        show("  " + words("update_outdated", file=name(path), copy=copy(path)), fg="yellow")
     for path in plan.edited:
         show("  " + words("update_edited", file=name(path), copy=copy(path)), fg="yellow")
     for path, lines in plan.replaced:
@@ -134,3 +149,27 @@ def _show(plan: Plan, workspace: Workspace, copies: Path, words: Messages) -> No
         show("  " + words("update_replaced", file=name(path), lines=place, copy=copy(path)), fg="yellow")
     for path, mine, theirs in plan.signatures:
         show("  " + words("update_signature", file=name(path), old=mine, new=theirs).strip("\n"), fg="yellow")
+
+
+def _show_changed(plan: Plan, workspace: Workspace, words: Messages) -> None:
+    """The tasks that ask for something else now, with what the learner wrote and what they ask for."""
+    for task in sorted({old.task for old in plan.old}):
+        mine = [old for old in plan.old if old.task == task]
+        files = ", ".join(dict.fromkeys(old.kept.relative_to(workspace.root).as_posix() for old in mine))
+        show("\n" + words("update_changed", task=task, file=files), fg="yellow")
+        for old in mine:
+            _show_code(words("update_yours", file=old.file.relative_to(workspace.root).as_posix()), old.code)
+        for path, code in {path: code for old in mine for path, code in old.new.items()}.items():
+            _show_code(words("update_now", file=path.relative_to(workspace.root).as_posix()), code)
+    if plan.old:
+        show()
+
+
+def _show_code(title: str, code: str) -> None:
+    show(f"  {title}")
+    for line in dropwhile(_is_import, code.splitlines()):
+        show(f"    {line}".rstrip(), dim=True)
+
+
+def _is_import(line: str) -> bool:
+    return not line or line.startswith(("import ", "from "))

@@ -11,7 +11,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -37,6 +37,11 @@ for module in pkgutil.walk_packages(tiny_llm.__path__, "tiny_llm.", onerror=lamb
         errors[module.name] = f"{type(error).__name__}: {error}"
 print(json.dumps(errors))
 """
+SOLVE = """
+import sys
+from tiny_llm_course.commands import app
+sys.exit(any([app(["solution", task, "--apply"], standalone_mode=False) for task in sys.argv[1:]]))
+"""
 
 
 @dataclass(frozen=True)
@@ -52,11 +57,18 @@ def solved_tasks(workspace: Workspace) -> list[TaskId]:
     return [task.id for task in tasks() if workspace.state(task.id) == SOLVED]
 
 
-def trouble(workspace: Workspace, files: Mapping[Path, bytes | None]) -> Trouble | None:
-    """What works now, and would not work with these files. None: nothing."""
-    solved = solved_tasks(workspace)
+def trouble(
+    workspace: Workspace, files: Mapping[Path, bytes | None], solved: Sequence[TaskId], open_: Sequence[TaskId] = ()
+) -> Trouble | None:
+    """What works now, and would not work with these files. None: nothing.
+
+    solved: the tasks whose tests are run. open_: tasks that are still to be written with these files. The copy has the
+    reference's code for them; where there is no reference, only tasks before them are tried.
+    """
     with _copy(workspace.root, files) as copy:
         errors = _import_errors(copy)
+        if open_ and not _solve(copy, open_):
+            solved = [task for task in solved if task < min(open_)]
         failed, told = _failures(copy, solved)
     if not errors and not failed:
         return None
@@ -66,6 +78,11 @@ def trouble(workspace: Workspace, files: Mapping[Path, bytes | None]) -> Trouble
     errors = {name: error for name, error in errors.items() if name not in before}
     failed = [task for task in failed if task not in failed_before]
     return Trouble(errors, failed, told) if errors or failed else None
+
+
+def _solve(copy: Path, chosen: Sequence[TaskId]) -> bool:
+    """Put the reference's code of these tasks into the copy. False: it has no reference."""
+    return _python(copy, "-c", SOLVE, *map(str, chosen)).returncode == 0
 
 
 @contextmanager

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from difflib import SequenceMatcher
 from pathlib import Path
 
+from .contracts import SYLLABUS, Changed, changed_contracts, new_tasks
 from .files import content_of
 from .git import Entry, Git
 from .imports import relative_module, relocated
@@ -15,15 +17,30 @@ from .lost_lines import Lines
 from .merging import Moves, merge, unix_ends
 from .moves import heirs, moved_tasks
 from .regions import SUFFIXES, is_native
+from .retired import code_of_task, retire
 from .source_text import decoded, encoded
-from .splice import SpliceError, UnfitError
-from .task_code import StubError
+from .splice import SpliceError, UnfitError, definitions
+from .syllabus import TaskId, day_of
+from .task_code import StubError, lines_of
 from .workspace import Workspace
 from .written import tasks_by_name, written
 
-__all__ = ["LEARNERS", "Plan", "plan_update"]
+__all__ = ["LEARNERS", "Old", "Plan", "plan_update"]
 
 LEARNERS = "src/tiny_llm/"
+OLD = ".tiny-llm/old"  # the folder for code of tasks whose contract changed
+
+
+@dataclass(frozen=True)
+class Old:
+    """A task that asks for something else now, in one of the learner's files: the file that keeps what they wrote, this
+    code, and what the newer course asks for, by file."""
+
+    task: TaskId
+    file: Path
+    kept: Path
+    code: str
+    new: Mapping[Path, str]
 
 
 @dataclass
@@ -35,7 +52,11 @@ class Plan:
     merged: list[Path] = field(default_factory=list)  # yours that get the newer stubs
     moved: list[tuple[Path, Path]] = field(default_factory=list)  # yours: old and new file
     carried: list[tuple[str, Path, Path]] = field(default_factory=list)  # a written task: name, old and new file
+    changed: Changed = field(default_factory=dict)  # tasks that ask for something else now: they are open again
+    added: list[TaskId] = field(default_factory=list)  # tasks that are new
+    old: list[Old] = field(default_factory=list)  # what you wrote for changed tasks
     kept: list[Path] = field(default_factory=list)  # yours that the course no longer has
+    outdated: list[Path] = field(default_factory=list)  # yours that the course has no more use for
     dropped: list[Path] = field(default_factory=list)  # yours whose tasks are all in other files now
     replaced: list[tuple[Path, Lines]] = field(default_factory=list)  # your lines that the course's lines replace
     signatures: list[tuple[Path, str, str]] = field(default_factory=list)  # your file, your signature, the new one
@@ -66,6 +87,10 @@ def plan_update(workspace: Workspace, git: Git, head: str, new: str) -> Plan:
     differing = {name for name in theirs.keys() | base.keys() if recorded.get(name) != theirs.get(name)}
     of_course = (workspace.root / name for name in sorted(differing) if not _is_learners(name))
     plan.unrecorded = [path for path in of_course if path not in plan.files]
+    known, newer = (files.get(SYLLABUS) for files in (base or recorded, theirs))
+    if known and newer:
+        syllabuses = [git.content(entry).decode() for entry in (known, newer)]
+        plan.changed, plan.added = changed_contracts(*syllabuses), new_tasks(*syllabuses)
     _Merges(plan, workspace, git, base, theirs).plan()
     return plan
 
@@ -94,25 +119,44 @@ class _Merges:
     ):
         self._plan = plan
         self._workspace = workspace
+        self._git, self._base = git, base
         entries = {name.removeprefix(LEARNERS): entry for name, entry in theirs.items() if _is_learners(name)}
         changed = [name for name, entry in entries.items() if base.get(LEARNERS + name) != entry]
         missing = [name for name in entries if not self._path(name).exists()]
-        self._new = {name: git.content(entries[name]).decode() for name in dict.fromkeys([*changed, *missing])}
-        stubs = {file.relative_to(workspace.package).as_posix() for file in workspace.all_files()}
+        days = [day_of(task) for task in plan.changed]
+        asked = [f"{module}{suffix}" for day in days for module in day.modules for suffix in SUFFIXES]
+        wanted = dict.fromkeys([*changed, *missing, *(name for name in asked if name in entries)])
+        self._new = {name: git.content(entries[name]).decode() for name in wanted}
+        of_course = {name.removeprefix(LEARNERS) for name in base if _is_learners(name)}
+        stubs = of_course or {file.relative_to(workspace.package).as_posix() for file in workspace.all_files()}
         self._gone = sorted(stubs - entries.keys())
         self._old = {name: self._stub(name) for name in sorted(stubs & {*self._new, *self._gone})}
         self._yours = {name: text for name in [*self._new, *self._gone] if (text := self._read(name)) is not None}
+        self._original = dict(self._yours)
+        self._helpers: dict[str, frozenset[str]] = {}  # by file: what only code of changed tasks needs
 
     def plan(self) -> None:
         if self._plan.refused:
             return
         try:
+            self._retire()
             moves = self._moves()
         except SpliceError as error:
             self._refuse(error, "")
             return
         for name, new in self._new.items():
             self._plan_one(name, new, moves.get(name, Moves()))
+
+    def _retire(self) -> None:
+        """Put stubs in place of what the learner wrote for contracts that have changed."""
+        for name in [name for name in self._yours if name in self._old]:
+            found = retire(self._yours[name], self._old[name], self._shown(name), self._plan.changed)
+            self._yours[name], self._helpers[name] = found.text, found.helpers
+            for task, code in found.code.items():
+                new = {self._path(other): code_of_task(text, task, other) for other, text in self._new.items()}
+                kept = self._workspace.root / OLD / f"{task}{Path(name).suffix}"
+                asked = {path: text for path, text in new.items() if text}
+                self._plan.old.append(Old(task, self._path(name), kept, code, asked))
 
     def _moves(self) -> dict[str, Moves]:
         """The tasks that moved, by file. A file that is gone first becomes its heir."""
@@ -148,6 +192,9 @@ class _Merges:
             elif self._is_untouched(name) or self._has_moved(name):
                 self._plan.dropped += [] if self._is_untouched(name) else [self._path(name)]
                 self._plan.put(self._path(name), None)
+            elif self._has_no_more_use(name):
+                self._plan.outdated.append(self._path(name))
+                self._plan.put(self._path(name), None)
             else:
                 self._plan.kept.append(self._path(name))
 
@@ -156,6 +203,14 @@ class _Merges:
         tasks = tasks_by_name(self._old[name], name)
         moved = {task for task, here, _ in moved_tasks(self._old, self._new) if here == name}
         return bool(moved) and {*written(self._yours[name], tasks, self._shown(name))} <= moved
+
+    def _has_no_more_use(self, name: str) -> bool:
+        """Whether nothing is left in it that was written for a task, or defined for anything else."""
+        if is_native(name):
+            return False
+        tasks = tasks_by_name(self._old[name], name)
+        own = {*definitions(self._yours[name])} - {*definitions(self._old[name])}
+        return own <= self._helpers.get(name, frozenset()) and not written(self._yours[name], tasks, self._shown(name))
 
     def _is_untouched(self, name: str) -> bool:
         return unix_ends(self._yours[name]) == unix_ends(self._old.get(name, ""))
@@ -173,11 +228,24 @@ class _Merges:
             self._refuse(error, name)
             return
         self._plan.signatures += [(path, *pair) for pair in merged.signatures]
-        self._plan.replaced += [(path, lines) for lines in merged.replaced]
+        self._plan.replaced += [(path, self._in_original(name, lines)) for lines in merged.replaced]
         content = encoded(merged.text, before or b"")
         if content != before:
             self._plan.put(path, content)
             self._plan.merged += [path] if name in self._yours else []
+
+    def _in_original(self, name: str, lines: Lines) -> Lines:
+        """Where these lines are in the learner's file, which has its own code of all tasks."""
+        mine, original = self._yours.get(name, ""), self._original.get(name, "")
+        if mine == original or not original:
+            return lines
+        blocks = SequenceMatcher(None, lines_of(mine), lines_of(original), autojunk=False).get_matching_blocks()
+        shifts = {block.a + i + 1: block.b - block.a for block in blocks for i in range(block.size)}
+        return replace(
+            lines,
+            first=lines.first + shifts.get(lines.first, 0),
+            last=lines.last + shifts.get(lines.last, 0),
+        )
 
     def _refuse(self, error: SpliceError, name: str) -> None:
         if isinstance(error, UnfitError):
@@ -187,6 +255,8 @@ class _Merges:
 
     def _stub(self, name: str) -> str:
         """The stub that the learner's file began as."""
+        if entry := self._base.get(LEARNERS + name):
+            return self._git.content(entry).decode()
         try:
             return self._workspace.stub(self._path(name))
         except (StubError, UnicodeDecodeError) as error:  # the reference was edited

@@ -442,7 +442,7 @@ MEANWHILE = """
 import tiny_llm_course.update as update
 from tiny_llm_course.workspace import ROOT
 
-def trouble(workspace, files):
+def trouble(workspace, *arguments):
     with (ROOT / "src/tiny_llm/attention.py").open("a") as file:
         file.write("# meanwhile")
 
