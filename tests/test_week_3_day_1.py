@@ -1,6 +1,5 @@
 """Week 3 Day 1: continuous batching."""
 
-from dataclasses import replace
 from types import SimpleNamespace
 from typing import NamedTuple
 
@@ -694,7 +693,7 @@ class Refusing:
     def make_room(self, scheduler, request, count, batch):
         self.asked.append((request.id, count, [chunk.request.id for chunk in batch.chunks]))
         if request.id in self.refused and self.preempts:
-            batch.preempted.append(request.id)
+            batch.preempted = [*batch.preempted, request.id]  # when code is graded, a list that is read is a copy
         return request.id not in self.refused
 
 
@@ -774,7 +773,7 @@ class Withdrawing:
     def make_room(self, scheduler, request, count, batch):
         if request.id == self.by:
             batch.withdraw(scheduler.find(self.whose))
-            batch.preempted.append(self.whose)
+            batch.preempted = [*batch.preempted, self.whose]
         return True
 
 
@@ -937,13 +936,17 @@ def logits_for(*tokens):
     return mx.array(3 * np.eye(VOCAB, dtype=np.float32)[list(tokens)])
 
 
+def with_tokens(impl, chunk, tokens, num_logits):
+    """The chunk with other tokens."""
+    return impl.serving.batch.Chunk(chunk.request, list(tokens), chunk.start, num_logits, list(chunk.pages))
+
+
 def parts(impl, batch, which):
     """The batch, in which the chunks of these requests are parts of their prompts: the last two tokens are left out,
     and there are no logits."""
-    serving = impl.serving.batch
-    return serving.Batch(
+    return impl.serving.batch.Batch(
         [
-            replace(chunk, tokens=chunk.tokens[:-2], num_logits=0) if chunk.request.id in which else chunk
+            with_tokens(impl, chunk, chunk.tokens[:-2], 0) if chunk.request.id in which else chunk
             for chunk in batch.chunks
         ]
     )
@@ -968,10 +971,10 @@ class Told:
 
 def with_guesses(impl, batch, **counts):
     """The batch with so many guesses after each request's chunk."""
-    chunks = [
-        replace(chunk, tokens=[*chunk.tokens, *[7] * counts[chunk.request.id]], num_logits=1 + counts[chunk.request.id])
-        for chunk in batch.chunks
-    ]
+    chunks = []
+    for chunk in batch.chunks:
+        count = counts[chunk.request.id]
+        chunks.append(with_tokens(impl, chunk, [*chunk.tokens, *[7] * count], 1 + count))
     return impl.serving.batch.Batch(chunks)
 
 

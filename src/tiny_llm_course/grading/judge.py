@@ -23,7 +23,7 @@ MEMORY = 2**32  # bytes
 PACKAGES = ("kernels", "serving")  # of the course's package
 MODULE = "tiny_llm_course.grading.worker"
 OF_MLX = ((mx.random, "seed"), (mx, "get_active_memory"), (mx, "get_peak_memory"), (mx, "reset_peak_memory"))
-HELPERS = ("barred.py", "hangs.py", "scenes.py")  # modules of the tests that a submission's process needs
+HELPERS = ("barred.py", "hangs.py", "scenes.py", "stalled.py")  # modules of the tests that a submission's process needs
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
