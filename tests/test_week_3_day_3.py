@@ -524,17 +524,17 @@ class Written:
     def store(self, places):
         """places: pairs of a page and a place within it."""
         key, value = rows(self.inputs, len(places))
-        pages, slots = (mx.array(list(numbers)) for numbers in zip(*places, strict=True))
-        self.layer.store(key, value, pages, slots)
+        numbers = (mx.array(list(each)) for each in zip(*places, strict=True))
+        self.layer.store(key, value, *numbers)
         for t, place in enumerate(places):
             self.places[place] = array64(key)[t, :, 0], array64(value)[t, :, 0]
 
     def check(self):
         """All that was written is in the arrays, each key and value in its place."""
         for array, of in ((self.layer.keys, 0), (self.layer.values, 1)):
-            pages, slots = (np.array(numbers) for numbers in zip(*self.places, strict=True))
+            pages, places = (mx.array(list(numbers)) for numbers in zip(*self.places, strict=True))
             expected = np.array([stored[of] for stored in self.places.values()])
-            assert_close(array[mx.array(pages), :, mx.array(slots)], expected, dtype=self.inputs.dtype, tolerance=0)
+            assert_close(array[pages, :, places], expected, dtype=self.inputs.dtype, tolerance=0)
 
     def check_gathered(self, table, length):
         places = [(table[position // self.page_size], position % self.page_size) for position in range(length)]
@@ -619,10 +619,10 @@ class Recorder:
     def __init__(self):
         self.seen = []
 
-    def attend(self, query, key, value, scale, place):
-        spans = [(span.first, span.last, span.length) for span in place.spans]
-        tables = [list(table) for table in place.tables]
-        self.seen.append((place.pages.tolist(), place.slots.tolist(), spans, tables, scale))
+    def attend(self, query, key, value, scale, where):
+        spans = [(span.first, span.last, span.length) for span in where.spans]
+        tables = [list(table) for table in where.tables]
+        self.seen.append((where.pages.tolist(), where.places.tolist(), spans, tables, scale))
         return query
 
 
@@ -664,16 +664,16 @@ def test_task_3_where_each_row_belongs(impl):
         step = cache.step(chunks)
         query = mx.zeros((sum(count for _, count in takes), 1, 1, 1))
         step.layers[0].attend(query, query, query, 0.5)
-        places, spans = [], []
+        expected, spans = [], []
         for id, count in takes:
             length = requests[id].num_computed_tokens
             table = list(requests[id].pages)
-            places += [(table[position // 3], position % 3) for position in range(length - count, length)]
+            expected += [(table[position // 3], position % 3) for position in range(length - count, length)]
             first = spans[-1][1] if spans else 0
             spans.append((first, first + count, length))
-        pages, slots, *rest = recorder.seen[0]
-        got = list(zip(pages, slots, strict=True))
-        assert got == places, f"pages and slots of the rows of step {number + 1}"
+        pages, places, *rest = recorder.seen[0]
+        got = list(zip(pages, places, strict=True))
+        assert got == expected, f"page and place of each row of step {number + 1}"
         assert rest == [spans, [list(requests[id].pages) for id, _ in takes], 0.5], "spans, tables and scale"
 
 

@@ -351,8 +351,8 @@ def test_task_2_behind_a_cache(impl):
     for count in (40, 1, 1, 5, 33, 10):
         rows = slice(start, start + count)
         positions = np.arange(start, start + count)
-        pages, slots = mx.array(table[0, positions // 10]), mx.array((positions % 10).astype(np.int32))
-        keys, values = store(keys, values, key[rows], value[rows], pages, slots)
+        pages, places = mx.array(table[0, positions // 10]), mx.array((positions % 10).astype(np.int32))
+        keys, values = store(keys, values, key[rows], value[rows], pages, places)
         start += count
         spans = mx.array([[0, count, start]], mx.int32)
         assert_close(attend(query[rows], keys, values, mx.array(table), spans), expected[rows])

@@ -796,22 +796,22 @@ class Served:
 
     def check_stored(self):
         """Each request finds the keys and values of its own text, and so does whoever finds a page of the tree."""
-        size, pages, slots, expected = self.pool.page_size, [], [], []
+        size, pages, places, expected = self.pool.page_size, [], [], []
         for request in self.requests.values():
             length, table = request.num_computed_tokens, list(request.pages)
             pages += [table[position // size] for position in range(length)]
-            slots += [position % size for position in range(length)]
+            places += [position % size for position in range(length)]
             expected.append(codes(request.tokens[:length]))
         for text, page in sorted(pages_of(self.tree).items()):
             pages += [page] * size
-            slots += range(size)
+            places += range(size)
             expected.append(codes(text, len(text) - size))
         if pages:
             keys = np.concatenate(expected)[:, :, 0]  # T, H_kv, 1
             keys = np.concatenate([keys + number / 4 for number in range(NUM_LAYERS)])
-            pages, slots = mx.array(pages), mx.array(slots)
+            pages, places = mx.array(pages), mx.array(places)
             for name, sign in (("keys", 1), ("values", -1)):
-                got = [getattr(layer, name)[pages, :, slots] for layer in self.cache.layers]
+                got = [getattr(layer, name)[pages, :, places] for layer in self.cache.layers]
                 assert_close(mx.concatenate(got), sign * keys, tolerance=0)
 
     def same(self, a, b):

@@ -37,10 +37,10 @@ def slots() -> None:
     for page in range(15):
         x, y = page % 5 * PAGE, 5.3 + 1.3 * (page // 5)
         id = next((id for id, table in tables.items() if page in table), None)
-        for slot in range(PAGE):
-            used = id is not None and tables[id].index(page) * PAGE + slot < lengths[id]
+        for place in range(PAGE):
+            used = id is not None and tables[id].index(page) * PAGE + place < lengths[id]
             face = PALE[id] if used else "#f4f4f4" if id else "white"
-            box(axes, x + slot, y, 1, face, COLOURS[id] if used else "#cccccc", linestyle="-" if id else ":")
+            box(axes, x + place, y, 1, face, COLOURS[id] if used else "#cccccc", linestyle="-" if id else ":")
         box(axes, x, y, PAGE, "none", COLOURS[id] if id else GREY, linestyle="-" if id else ":")
         if id:
             axes.text(x + 0.5, y + 0.5, id, ha="center", va="center", fontsize=9)
@@ -59,13 +59,13 @@ def tables() -> None:
         y = page * 1.12
         id, entry = owner.get(page, (None, 0))
         axes.text(pool_x - 0.25, y + 0.5, str(page), ha="right", va="center", fontsize=9, color=GREY)
-        for slot in range(PAGE):
-            position = entry * PAGE + slot
+        for place in range(PAGE):
+            position = entry * PAGE + place
             used = id is not None and position < lengths[id]
             style = {} if id else {"linestyle": ":"}
             box(
                 axes,
-                pool_x + width * slot,
+                pool_x + width * place,
                 y,
                 width,
                 PALE[id] if used else "white",
@@ -74,7 +74,7 @@ def tables() -> None:
             )
             if used:
                 axes.text(
-                    pool_x + width * (slot + 0.5), y + 0.52, f"{id}{position}", ha="center", va="center", fontsize=8
+                    pool_x + width * (place + 0.5), y + 0.52, f"{id}{position}", ha="center", va="center", fontsize=8
                 )
     y = 0.0
     for id, table in found.items():

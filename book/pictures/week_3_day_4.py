@@ -65,12 +65,12 @@ def find() -> None:
     for page in range(4):
         for head in range(heads):
             y = 0.3 + page * 1.55 + head * height
-            for slot in range(page_size):
-                row = (page * heads + head) * page_size + slot
-                position = table.index(page) * page_size + slot if page in table else length
-                found, used = (page, head, slot) == (0, 1, 2), position < length
+            for place in range(page_size):
+                row = (page * heads + head) * page_size + place
+                position = table.index(page) * page_size + place if page in table else length
+                found, used = (page, head, place) == (0, 1, 2), position < length
                 colour = ORANGE if found else BLUE if used else PALE
-                x = left + width * slot
+                x = left + width * place
                 box(axes, x, y, width, height, colour, zorder=3 if found else 1)
                 if used:
                     axes.text(

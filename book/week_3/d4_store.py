@@ -19,8 +19,8 @@ def fresh() -> mx.array:
 
 
 rows = mx.ones((T, H_kv, D))
-pages, slots = mx.array([5, 0, 7], mx.int32), mx.array([1, 15, 0], mx.int32)
-mx.eval(rows, pages, slots)
+pages, places = mx.array([5, 0, 7], mx.int32), mx.array([1, 15, 0], mx.int32)
+mx.eval(rows, pages, places)
 
 print(f"pages of {fresh().nbytes:,} bytes, {rows.nbytes:,} bytes to be stored")
 holders = {
@@ -36,7 +36,7 @@ for who, hold in holders.items():
     if holder is not None and "not yet" not in who:
         mx.eval(holder)
     before = address(keys)
-    keys, values = store_pages(keys, values, rows, rows, pages, slots)
+    keys, values = store_pages(keys, values, rows, rows, pages, places)
     mx.eval(keys, values)
     place = "in place" if address(keys) == before else "in a copy"
     seen = "" if holder is None else f", its sum is {holder.sum().item():g}"

@@ -154,16 +154,16 @@ class Operations:
             return
         rows = self.cache.step(chunks).layers[0].rows
         is_broken = self.random.rand() < 0.2
-        places = list(zip(rows.pages.tolist(), rows.slots.tolist(), strict=True))
+        places = list(zip(rows.pages.tolist(), rows.places.tolist(), strict=True))
         texts = [
             (request, end)
             for request, chunk in zip(chosen, chunks, strict=True)
             for end in range(chunk.start + 1, chunk.end + 1)
         ]
-        for (page, slot), (request, end) in zip(places, texts, strict=True):
+        for (page, place), (request, end) in zip(places, texts, strict=True):
             assert self.pool.holders(page) == 1, "a page is written that others hold, too"
             if not is_broken or self.random.rand() < 0.5:
-                self.written[page][slot] = code(tuple(request.tokens[:end]))
+                self.written[page][place] = code(tuple(request.tokens[:end]))
         if is_broken:
             self.done["failed"] += 1
             return

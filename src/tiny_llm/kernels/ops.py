@@ -93,9 +93,9 @@ def paged_attention(
 
 
 def store_pages(
-    keys: mx.array, values: mx.array, key: mx.array, value: mx.array, pages: mx.array, slots: mx.array
+    keys: mx.array, values: mx.array, key: mx.array, value: mx.array, pages: mx.array, places: mx.array
 ) -> tuple[mx.array, mx.array]:
     """Copies: of the arrays that are given nothing is changed."""
     keys, values = mx.array(keys), mx.array(values)
-    keys[pages, :, slots], values[pages, :, slots] = key, value
+    keys[pages, :, places], values[pages, :, places] = key, value
     return keys, values

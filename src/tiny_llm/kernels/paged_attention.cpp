@@ -151,9 +151,9 @@ KERNEL(attend_pages) {
     work.join_parts(requests);
 }
 
-// in: key, value, pages, slots; out: keys and values of all pages, in which the rows of key and value are stored.
+// in: key, value, pages, places; out: keys and values of all pages, in which the rows of key and value are stored.
 KERNEL(store_pages) {
-    const Array &pages = call.in[2], &slots = call.in[3];
+    const Array &pages = call.in[2], &places = call.in[3];
     const int64_t heads = call.out[0].shape[1], page_size = call.out[0].shape[2], D = call.out[0].last();
     for (int i = 0; i < 2; i++) {
         const StridedRows rows(call.in[i]);
@@ -161,10 +161,10 @@ KERNEL(store_pages) {
             T* stored = call.out[i].as<T>();
             for (int64_t t = 0; t < pages.size(); t++) {
                 const int64_t page = pages.as<int32_t>()[t * pages.strides[0]];
-                const int64_t slot = slots.as<int32_t>()[t * slots.strides[0]];
+                const int64_t place = places.as<int32_t>()[t * places.strides[0]];
                 for (int64_t head = 0; head < heads; head++)
                     std::copy_n(rows.at<T>(t * heads + head), D,
-                                stored + ((page * heads + head) * page_size + slot) * D);
+                                stored + ((page * heads + head) * page_size + place) * D);
             }
         });
     }

@@ -95,23 +95,23 @@ def paged_attention_metal(
 
 
 def store_pages(
-    keys: mx.array, values: mx.array, key: mx.array, value: mx.array, pages: mx.array, slots: mx.array
+    keys: mx.array, values: mx.array, key: mx.array, value: mx.array, pages: mx.array, places: mx.array
 ) -> tuple[mx.array, mx.array]:
-    """`keys` and `values` with row t's key and value at place slots[t] of page pages[t].
+    """`keys` and `values` with row t's key and value at place places[t] of page pages[t].
 
     Their memory is taken over, and nothing else in it is touched, if nobody else refers to them: assign the result to
     where they were. No two rows have the same place.
-    Shapes: keys and values: P x H_kv x page_size x D, key and value: T x H_kv x D, pages and slots: T, int32. All but
+    Shapes: keys and values: P x H_kv x page_size x D, key and value: T x H_kv x D, pages and places: T, int32. All but
     the last two are of one float dtype.
 
     Raises:
         ValueError: sizes or dtypes do not fit together, or there is no such page or place.
     """
-    _check_stored(keys, values, key, value, pages, slots)
+    _check_stored(keys, values, key, value, pages, places)
     run = None if uses_metal("paged_attention") else kernel("paged_attention", "store_pages")
     if run is None:
-        return ops.store_pages(keys, values, key, value, pages, slots)
-    stored, also = run([key, value, pages, slots], [], [], [keys, values])
+        return ops.store_pages(keys, values, key, value, pages, places)
+    stored, also = run([key, value, pages, places], [], [], [keys, values])
     return stored, also
 
 
@@ -166,16 +166,16 @@ def _check_tables(tables: np.ndarray, num_pages: int, needed: list[int]) -> None
 
 
 def _check_stored(
-    keys: mx.array, values: mx.array, key: mx.array, value: mx.array, pages: mx.array, slots: mx.array
+    keys: mx.array, values: mx.array, key: mx.array, value: mx.array, pages: mx.array, places: mx.array
 ) -> None:
     if key.ndim != 3 or keys.ndim != 4 or key.shape[1] != keys.shape[1]:
         raise ValueError(f"key: expected shape T x H_kv x D, for keys {keys.shape}, got {key.shape}")
     _check_pages(keys, values, key)
     if (value.shape, value.dtype) != (key.shape, key.dtype):
         raise ValueError(f"value: expected {key.shape} in {key.dtype}, as key, got {value.shape} in {value.dtype}")
-    for name, places, count in (("pages", pages, keys.shape[0]), ("slots", slots, keys.shape[2])):
-        if places.shape != key.shape[:1] or places.dtype != mx.int32:
-            raise ValueError(f"{name}: expected {len(key)} in int32, got {places.shape} in {places.dtype}")
-        numbers: list[int] = np.array(places, copy=False).tolist()
+    for name, chosen, count in (("pages", pages, keys.shape[0]), ("places", places, keys.shape[2])):
+        if chosen.shape != key.shape[:1] or chosen.dtype != mx.int32:
+            raise ValueError(f"{name}: expected {len(key)} in int32, got {chosen.shape} in {chosen.dtype}")
+        numbers: list[int] = np.array(chosen, copy=False).tolist()
         if numbers and not 0 <= min(numbers) <= max(numbers) < count:
             raise ValueError(f"{name}: expected 0 to {count - 1}, got {min(numbers)} to {max(numbers)}")

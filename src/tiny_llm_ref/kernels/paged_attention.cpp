@@ -9,9 +9,9 @@ namespace tiny_llm {
 Run find(const Step& step, const Request& request, int64_t head, int64_t position, int64_t end) {
     int64_t row = 0, count = 0;  // of the key; from it on to the end of its page
     // task w3d4.1 begin
-    const int64_t page = request.page(position / step.page_size), slot = position % step.page_size;
-    row = (page * step.kv_heads + head) * step.page_size + slot;
-    count = step.page_size - slot;
+    const int64_t page = request.page(position / step.page_size), place = position % step.page_size;
+    row = (page * step.kv_heads + head) * step.page_size + place;
+    count = step.page_size - place;
     // task w3d4.1 end
     // A run has one row at least, or the loops over runs would not end. Where `count` says none, this is row 0 of the
     // pool, so that the result is wrong.
@@ -159,9 +159,9 @@ KERNEL(attend_pages) {
     work.join_parts(requests);
 }
 
-// in: key, value, pages, slots; out: keys and values of all pages, in which the rows of key and value are stored.
+// in: key, value, pages, places; out: keys and values of all pages, in which the rows of key and value are stored.
 KERNEL(store_pages) {
-    const Array &pages = call.in[2], &slots = call.in[3];
+    const Array &pages = call.in[2], &places = call.in[3];
     const int64_t heads = call.out[0].shape[1], page_size = call.out[0].shape[2], D = call.out[0].last();
     for (int i = 0; i < 2; i++) {
         const StridedRows rows(call.in[i]);
@@ -169,10 +169,10 @@ KERNEL(store_pages) {
             T* stored = call.out[i].as<T>();
             for (int64_t t = 0; t < pages.size(); t++) {
                 const int64_t page = pages.as<int32_t>()[t * pages.strides[0]];
-                const int64_t slot = slots.as<int32_t>()[t * slots.strides[0]];
+                const int64_t place = places.as<int32_t>()[t * places.strides[0]];
                 for (int64_t head = 0; head < heads; head++)
                     std::copy_n(rows.at<T>(t * heads + head), D,
-                                stored + ((page * heads + head) * page_size + slot) * D);
+                                stored + ((page * heads + head) * page_size + place) * D);
             }
         });
     }

@@ -23,13 +23,13 @@ __all__ = ["KernelPagedKVCacheLayer", "PageRows", "PagedKVCache", "PagedKVCacheL
 class PageRows:
     """Where the rows of a step belong.
 
-    positions, pages, slots: one of each for every row, T: its position, its page, and its place in that page. spans and
-    tables: one of each for every chunk; a table lists the pages of its request, in the order of positions.
+    positions, pages, places: one of each for every row, T: its position, its page, and its place in that page.
+    spans, tables: one of each for every chunk; a table lists the pages of its request, in the order of positions.
     """
 
     positions: mx.array
     pages: mx.array
-    slots: mx.array
+    places: mx.array
     spans: Sequence[Span]
     tables: Sequence[Sequence[int]]
 
@@ -58,11 +58,11 @@ class PagedKVCacheLayer:
         self.values: mx.array | None = None
         self._attention = attention
 
-    def store(self, key: mx.array, value: mx.array, pages: mx.array, slots: mx.array) -> None:
-        """Write row t's key and value to place slots[t] of page pages[t], over what may be there.
+    def store(self, key: mx.array, value: mx.array, pages: mx.array, places: mx.array) -> None:
+        """Write row t's key and value to place places[t] of page pages[t], over what may be there.
 
         The first call makes the arrays, of the dtype that key and value have.
-        Shapes: key and value: T x H_kv x 1 x D, pages and slots: T, integers.
+        Shapes: key and value: T x H_kv x 1 x D, pages and places: T, integers.
 
         Task: w3d3.3
         """
@@ -70,8 +70,8 @@ class PagedKVCacheLayer:
             _, H_kv, _, D = key.shape
             shape = (self.num_pages, H_kv, self.page_size, D)
             self.keys, self.values = mx.zeros(shape, key.dtype), mx.zeros(shape, value.dtype)
-        self.keys[pages, :, slots] = key[:, :, 0]
-        self.values[pages, :, slots] = value[:, :, 0]
+        self.keys[pages, :, places] = key[:, :, 0]
+        self.values[pages, :, places] = value[:, :, 0]
 
     def gather(self, table: list[int], length: int) -> tuple[mx.array, mx.array]:
         """The keys and values of a request's first `length` positions, in their order: copies of what is in its pages.
@@ -98,7 +98,7 @@ class PagedKVCacheLayer:
 
     def attend(self, query: mx.array, key: mx.array, value: mx.array, scale: float | None, rows: PageRows) -> mx.array:
         """As `RowsLayer` says."""
-        self.store(key, value, rows.pages, rows.slots)
+        self.store(key, value, rows.pages, rows.places)
         stored = [self.gather(list(table), span.length) for span, table in zip(rows.spans, rows.tables, strict=True)]
         return attend_each(self._attention, query, stored, rows.spans, scale)
 
@@ -109,15 +109,15 @@ class KernelPagedKVCacheLayer(PagedKVCacheLayer):
     Where no kernels are built, MLX's operations do the same, and copy as much as a `PagedKVCacheLayer`.
     """
 
-    def store(self, key: mx.array, value: mx.array, pages: mx.array, slots: mx.array) -> None:
+    def store(self, key: mx.array, value: mx.array, pages: mx.array, places: mx.array) -> None:
         if self.keys is None or self.values is None:
             _, H_kv, _, D = key.shape
             shape = (self.num_pages, H_kv, self.page_size, D)
             self.keys, self.values = mx.zeros(shape, key.dtype), mx.zeros(shape, value.dtype)
-        self.keys, self.values = store_pages(self.keys, self.values, key.squeeze(2), value.squeeze(2), pages, slots)
+        self.keys, self.values = store_pages(self.keys, self.values, key.squeeze(2), value.squeeze(2), pages, places)
 
     def attend(self, query: mx.array, key: mx.array, value: mx.array, scale: float | None, rows: PageRows) -> mx.array:
-        self.store(key, value, rows.pages, rows.slots)
+        self.store(key, value, rows.pages, rows.places)
         assert self.keys is not None
         assert self.values is not None
         return paged_attention(query.squeeze(2), self.keys, self.values, *rows.arrays, scale)[:, :, None]
@@ -211,10 +211,10 @@ class PagedKVCache:
         size = self.pool.page_size
         positions = [position for chunk in chunks for position in range(chunk.start, chunk.end)]
         pages = [chunk.pages[i // size] for chunk in chunks for i in range(chunk.start, chunk.end)]
-        slots = [position % size for position in positions]
+        places = [position % size for position in positions]
         tables = [chunk.pages for chunk in chunks]
         return StepCache(
-            self.layers, PageRows(mx.array(positions), mx.array(pages), mx.array(slots), Span.of(chunks), tables)
+            self.layers, PageRows(mx.array(positions), mx.array(pages), mx.array(places), Span.of(chunks), tables)
         )
 
     def copy_page(self, source: int, target: int) -> None:
