@@ -66,7 +66,7 @@ class Engine:
     @property
     def has_work(self) -> bool:
         """Whether a request waits or runs."""
-        return any(True for _ in self.scheduler)
+        return bool(self.scheduler.running or self.scheduler.waiting)
 
     def add(self, request: Request) -> None:
         """Take one more request, which the next steps serve.

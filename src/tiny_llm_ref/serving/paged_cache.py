@@ -1,7 +1,7 @@
 """A cache in pages: each request holds as many as its tokens need, wherever they are."""
 
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -227,8 +227,5 @@ class PagedKVCache:
             needed = self.pool.pages_for(stored.num_computed_tokens)
             assert len(stored.pages) >= needed, f"{needed} pages are computed, and {len(stored.pages)} held"
             assert len(set(stored.pages)) == len(stored.pages), f"a page is listed twice: {stored.pages}"
-        self.pool.check_integrity(self.held(held))
-
-    def held(self, held: Collection[Stored]) -> Mapping[int, int]:
-        """How many holders each page has: these requests, and `prefixes`."""
-        return Counter(page for pages in (*(stored.pages for stored in held), self.prefixes.held()) for page in pages)
+        holders = [*(stored.pages for stored in held), self.prefixes.held()]
+        self.pool.check_integrity(Counter(page for pages in holders for page in pages))
