@@ -41,20 +41,27 @@ def biased(logits: Logits, requests: Sequence[Request]) -> Logits:
     return logits
 
 
-def note_logprobs(logits: Logits, requests: Sequence[Request], tokens: Sequence[int]) -> None:
+def note_logprobs(logits: Logits, requests: Sequence[Request], tokens: Sequence[int | None]) -> None:
     """Append to `request.logprobs` what the model thought of its next token, for each request that asks for it.
 
     These are the model's own log-probabilities: those before anything was changed.
-    Shapes: logits: N x V, N requests, N tokens.
+    Shapes: logits: N x V, N requests, N tokens; None: a request has no next token, and gets none noted.
     """
-    rows = [row for row, request in enumerate(requests) if request.params.num_logprobs is not None]
-    if not rows:
-        return
-    with np.errstate(over="ignore"):  # two logits may be farther apart than a float32 can tell
-        found = logits[rows] - logits[rows].max(axis=-1, keepdims=True)
-    found = np.maximum(found - np.log(np.exp(found).sum(axis=-1, keepdims=True)), _LEAST)
-    for row, logprobs in zip(rows, found, strict=True):
-        request = requests[row]
-        likeliest = np.argsort(-logprobs, kind="stable")[: request.params.num_logprobs].tolist()
-        top = [Logprob(token, float(logprobs[token])) for token in likeliest]
-        request.logprobs.append(Logprobs(Logprob(tokens[row], float(logprobs[tokens[row]])), top))
+    for row, request, token in zip(logits, requests, tokens, strict=True):
+        if token is None or request.params.num_logprobs is None:
+            continue
+        with np.errstate(over="ignore"):  # two logits may be farther apart than a float32 can tell
+            found = row - row.max()
+        found = np.maximum(found - np.log(np.exp(found).sum()), _LEAST)
+        top = [Logprob(each, float(found[each])) for each in _likeliest(found, request.params.num_logprobs)]
+        request.logprobs.append(Logprobs(Logprob(token, float(found[token])), top))
+
+
+def _likeliest(values: Logits, count: int) -> list[int]:
+    """The tokens of the `count` largest values, the largest first; of equal values, that of the smaller token."""
+    count = min(count, len(values))
+    if not count:
+        return []
+    tokens = np.flatnonzero(values >= np.partition(values, -count)[-count])
+    found: list[int] = tokens[np.argsort(-values[tokens], kind="stable")][:count].tolist()
+    return found
