@@ -26,9 +26,13 @@ from tiny_llm_ref.kernels.attention import flash_attention
 from tiny_llm_ref.models import build_model
 from tiny_llm_ref.optimise import optimise
 from tiny_llm_ref.quantize import QuantizedLinear
+from tiny_llm_ref.serving.batch import Chunk
+from tiny_llm_ref.serving.batch_sampler import BatchSampler
 from tiny_llm_ref.serving.batched_cache import BatchedKVCache
+from tiny_llm_ref.serving.decoding import Decoding
 from tiny_llm_ref.serving.distributions import sampler_of
 from tiny_llm_ref.serving.engine import Engine
+from tiny_llm_ref.serving.logprobs import note_logprobs
 from tiny_llm_ref.serving.page_pool import PagePool
 from tiny_llm_ref.serving.paged_cache import PagedKVCache, PagedKVCacheLayer
 from tiny_llm_ref.serving.request import Request, SamplingParams, Status, TextStream
@@ -418,3 +422,35 @@ def test_fast_kernels(system, make_fast, dtype, stated):
     chosen = np.take_along_axis(expected, got.argmax(axis=-1)[:, None], axis=-1)[:, 0]
     behind = (expected.max(axis=-1) - chosen) / np.sqrt((expected**2).mean())
     assert (behind < 6 * stated).all(), "another token may be chosen only where both are as good, but for the error"
+
+
+# ------------------------------------------------------------------------------------------- log-probabilities
+
+
+@pytest.mark.parametrize("damage", [math.nan, math.inf])
+def test_logits_that_are_not_finite_cost_their_own_request_only(damage: float) -> None:
+    """Row by row and all at once: it gets the error, and no log-probabilities, because no token was chosen."""
+    logits = np.random.default_rng(1).normal(size=(3, 100)).astype(np.float32)
+    logits[1, 5] = damage
+    seen = []
+    for decoding in (Decoding(), BatchSampler()):
+        params = [{"temperature": 0.0}, {"temperature": 1.0, "seed": 1}, {"temperature": 1.0, "seed": 2}]
+        requests = [request(f"r{i}", num_logprobs=3, **each) for i, each in enumerate(params)]
+        first, failed, last = decoding.choose([Chunk(each, [1], 0, 1) for each in requests], mx.array(logits))
+        assert isinstance(failed, FloatingPointError)
+        assert [len(each.logprobs) for each in requests] == [1, 0, 1]
+        seen.append((first, last, [each.logprobs for each in requests]))
+    assert seen[0] == seen[1]
+
+
+@pytest.mark.parametrize("count", [0, 1, 3, 20, 99, 100, 101])
+def test_the_likeliest_tokens_of_a_place(count: int) -> None:
+    """The likeliest first; of tokens that are equally likely, the smaller one."""
+    logits = np.random.default_rng(2).integers(-9, 9, (1, 100)).astype(np.float32)
+    one = request(num_logprobs=count)
+    note_logprobs(logits, [one], [7])
+    [noted] = one.logprobs
+    expected = sorted(range(100), key=lambda token: (-logits[0, token], token))[:count]
+    assert [each.token for each in noted.top] == expected
+    assert all(abs(math.log(np.exp(logits).sum()) + each.logprob - logits[0, each.token]) < 1e-5 for each in noted.top)
+    assert noted.chosen.token == 7

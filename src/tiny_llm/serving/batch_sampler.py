@@ -71,8 +71,8 @@ def sample_rows(logits: Logits, settings: Settings, chances: NDArray[np.float64]
     Go through the kept tokens in the order of the vocabulary: the drawn one is the first at which the running sum of
     their probabilities, as a part of the sum over all kept tokens, exceeds the row's chance. Sums are in float64, so
     that small probabilities count.
-    first: at most so many of a row's largest logits are sorted; then 16 times as many, and so on, until no other token
-    can be kept. So the tokens are the same for every `first`. A row that keeps all tokens is not sorted.
+    first: the filters look at so many of a row's largest logits first, and at all of them only if others may be kept as
+    well. So the tokens are the same for every `first`. A row that keeps all tokens is not sorted.
     Shapes: logits: N x V, chances: N, from 0 to less than 1 -> N tokens. No temperature is 0.
 
     Task: w3d2.3
@@ -96,16 +96,18 @@ class BatchSampler(Decoding):
     def next_tokens(self, requests: Sequence[Request], logits: Logits) -> list[Chosen]:
         """Shapes: logits: N x V, for N requests -> N."""
         changed = _penalised(biased(logits, requests), requests)
-        tokens = changed.argmax(axis=-1).tolist()
-        is_finite = [bool(np.isfinite(row).all()) for row in logits]
-        drawn = [i for i, request in enumerate(requests) if request.params.temperature > 0 and is_finite[i]]
+        tokens: list[int | None] = [  # None: there is none, because the model's logits are not finite
+            token if np.isfinite(row).all() else None
+            for token, row in zip(changed.argmax(axis=-1).tolist(), logits, strict=True)
+        ]
+        drawn = [i for i, token in enumerate(tokens) if token is not None and requests[i].params.temperature > 0]
         if drawn:
             settings = Settings.of([requests[i].params for i in drawn])
             chances = np.array([requests[i].random.random() for i in drawn])
             for i, token in zip(drawn, sample_rows(changed[drawn], settings, chances), strict=True):
                 tokens[i] = token
         note_logprobs(logits, requests, tokens)
-        return [[token] if is_finite[i] else _not_finite(logits[i]) for i, token in enumerate(tokens)]
+        return [[token] if token is not None else _not_finite(row) for token, row in zip(tokens, logits, strict=True)]
 
 
 def _penalised(logits: Logits, requests: Sequence[Request]) -> Logits:

@@ -71,83 +71,63 @@ def sample_rows(logits: Logits, settings: Settings, chances: NDArray[np.float64]
     Go through the kept tokens in the order of the vocabulary: the drawn one is the first at which the running sum of
     their probabilities, as a part of the sum over all kept tokens, exceeds the row's chance. Sums are in float64, so
     that small probabilities count.
-    first: at most so many of a row's largest logits are sorted; then 16 times as many, and so on, until no other token
-    can be kept. So the tokens are the same for every `first`. A row that keeps all tokens is not sorted.
+    first: the filters look at so many of a row's largest logits first, and at all of them only if others may be kept as
+    well. So the tokens are the same for every `first`. A row that keeps all tokens is not sorted.
     Shapes: logits: N x V, chances: N, from 0 to less than 1 -> N tokens. No temperature is 0.
 
     Task: w3d2.3
     """
-    V = logits.shape[1]
-    keeps_all = settings.keeps_all(V)
-    tokens = np.zeros(len(logits), np.int64)
-    if len(rows := np.flatnonzero(keeps_all)):
-        weights = _weights(logits[rows], settings.rows(rows))
-        tokens[rows] = _pick(np.cumsum(weights, axis=-1, dtype=np.float64), chances[rows])
-    rows = np.flatnonzero(~keeps_all)
-    while len(rows):
-        first = min(first, V)
-        largest = _Largest(logits[rows], settings.rows(rows), first)
-        tokens[rows] = largest.pick(chances[rows])
-        rows, first = rows[~largest.is_certain], 16 * first
-    found: list[int] = tokens.tolist()
-    return found
+    N, V = logits.shape
+    top = logits.max(axis=-1, keepdims=True)
+    least, count = np.full(N, -np.inf, logits.dtype), np.full(N, V)  # of what is kept: the smallest logit; how many
+    rows = np.flatnonzero(~settings.keeps_all(V))
+    for size in (min(first, V), V):
+        if len(rows):
+            least[rows], count[rows], is_certain = _cut(logits[rows], top[rows], settings.rows(rows), size)
+            rows = rows[~is_certain]
+    each = zip(logits, top, settings.temperature, least, count, chances, strict=True)
+    return [_draw(*row) for row in each]
 
 
-def _weights(logits: Logits, settings: Settings, top: Logits | None = None) -> Logits:
-    """The probabilities of each row's tokens, except for a factor that they share. top: the row's largest logit."""
-    top = logits.max(axis=-1, keepdims=True) if top is None else top
+def _weights(logits: Logits, top: Logits, temperature: NDArray[np.float32] | np.float32) -> Logits:
+    """Probabilities, except for a factor that all tokens of a row share. top: the row's largest logit."""
     with np.errstate(over="ignore"):  # two logits may be farther apart than a float32 can tell
-        weights: Logits = np.exp((logits - top) / settings.temperature[:, None])
+        weights: Logits = np.exp((logits - top) / temperature)
     return weights
 
 
-def _pick(sums: NDArray[np.float64], chances: NDArray[np.float64]) -> NDArray[np.intp]:
-    """For each row, the first index at which the sum of weights, as a part of the whole sum, exceeds its chance."""
-    places = (sums <= chances[:, None] * sums[:, -1:]).sum(axis=-1)
-    last = (sums < sums[:, -1:]).sum(axis=-1)  # with a weight above 0
-    found: NDArray[np.intp] = np.minimum(places, last)
-    return found
+def _cut(
+    logits: Logits, top: Logits, settings: Settings, size: int
+) -> tuple[Logits, NDArray[np.int64], NDArray[np.bool_]]:
+    """Where the filters cut each row, as far as its `size` largest logits tell: the smallest logit that is kept, how
+    many are kept, and whether this is certain whatever the others are."""
+    V, temperature = logits.shape[1], settings.temperature[:, None]
+    values = np.sort(np.partition(logits, V - size, axis=-1)[:, V - size :], axis=-1)[:, ::-1]
+    weights = _weights(values, top, temperature)
+    sums = np.cumsum(weights, axis=-1, dtype=np.float64)
+    limits = np.where(settings.top_k > 0, np.minimum(settings.top_k, V), V)
+    totals = np.take_along_axis(sums, np.minimum(limits, size)[:, None] - 1, axis=-1)  # of what top-k keeps
+    if len(rows := np.flatnonzero((limits == V) & (settings.top_p < 1))):
+        totals[rows, 0] = _weights(logits[rows], top[rows], temperature[rows]).sum(axis=-1, dtype=np.float64)
+    most = np.where(settings.top_p[:, None] < 1, settings.top_p[:, None] * totals, np.inf)
+    is_kept = np.arange(size) < limits[:, None]
+    is_kept &= sums - weights < most
+    is_kept &= weights >= settings.min_p[:, None]
+    count = is_kept.sum(axis=-1)
+    least = np.take_along_axis(values, count[:, None] - 1, axis=-1)[:, 0]
+    is_total_known = (limits == V) | (settings.top_p >= 1)
+    return least, count, (limits <= size) | ((count < size) & is_total_known)
 
 
-class _Largest:
-    """What is kept among the `count` largest logits of each row. is_certain: for each row, whether no other is kept."""
-
-    def __init__(self, logits: Logits, settings: Settings, count: int):
-        V = logits.shape[1]
-        self.tokens = _likeliest(logits, count)  # N, count
-        values = np.take_along_axis(logits, self.tokens, axis=-1)
-        self.weights = _weights(values, settings).astype(np.float64)
-        sums = np.cumsum(self.weights, axis=-1)
-        limits = np.where(settings.top_k > 0, np.minimum(settings.top_k, V), V)
-        totals = np.take_along_axis(sums, np.minimum(limits, count)[:, None] - 1, axis=-1)[:, 0]  # that top-k keeps
-        if len(rows := np.flatnonzero((limits == V) & (settings.top_p < 1))):
-            totals[rows] = _weights(logits[rows], settings.rows(rows), values[rows, :1]).sum(axis=-1, dtype=np.float64)
-        most = np.where(settings.top_p < 1, settings.top_p * totals, np.inf)
-        self.is_kept = np.arange(count) < limits[:, None]
-        self.is_kept &= sums - self.weights < most[:, None]
-        self.is_kept &= self.weights >= settings.min_p[:, None]
-        # Of logits that are equal to the last one, others may come first in a full sort.
-        above = (values > values[:, -1:]).sum(axis=-1)
-        is_limit_known = (limits <= count) | (limits == V) | (settings.top_p >= 1)
-        self.is_certain = (count == V) | (is_limit_known & (self.is_kept.sum(axis=-1) <= above))
-
-    def pick(self, chances: NDArray[np.float64]) -> NDArray[np.intp]:
-        """A token of each row."""
-        order = np.argsort(self.tokens, axis=-1)
-        weights = np.take_along_axis(np.where(self.is_kept, self.weights, 0), order, axis=-1)
-        places = _pick(np.cumsum(weights, axis=-1), chances)
-        tokens: NDArray[np.intp] = self.tokens[np.arange(len(order)), order[np.arange(len(order)), places]]
-        return tokens
-
-
-def _likeliest(logits: Logits, count: int) -> NDArray[np.intp]:
-    """The tokens of the `count` largest logits of each row, in order. Shapes: N x V -> N x count."""
-    V = logits.shape[1]
-    found = np.argpartition(logits, V - count, axis=-1)[:, V - count :] if count < V else np.arange(V)[None]
-    found = np.sort(np.broadcast_to(found, (len(logits), count)), axis=-1)
-    order = np.argsort(-np.take_along_axis(logits, found, axis=-1), axis=-1, kind="stable")
-    tokens: NDArray[np.intp] = np.take_along_axis(found, order, axis=-1)
-    return tokens
+def _draw(row: Logits, top: Logits, temperature: np.float32, least: np.float32, count: int, chance: float) -> int:
+    """The token of a chance, among the `count` largest logits of a row, of which `least` is the smallest."""
+    tokens = np.flatnonzero(row >= least)
+    if len(tokens) > count:  # several are equal to the smallest, and the first of these are kept
+        tokens = np.delete(tokens, np.flatnonzero(row[tokens] == least)[count - len(tokens) :])
+    weights = _weights(row[tokens], top, temperature)
+    sums = np.cumsum(weights, dtype=np.float64)
+    place = min(np.searchsorted(sums, chance * sums[-1], side="right"), np.searchsorted(sums, sums[-1]))
+    return int(tokens[place])
 
 
 class BatchSampler(Decoding):
@@ -164,16 +144,18 @@ class BatchSampler(Decoding):
     def next_tokens(self, requests: Sequence[Request], logits: Logits) -> list[Chosen]:
         """Shapes: logits: N x V, for N requests -> N."""
         changed = _penalised(biased(logits, requests), requests)
-        tokens = changed.argmax(axis=-1).tolist()
-        is_finite = [bool(np.isfinite(row).all()) for row in logits]
-        drawn = [i for i, request in enumerate(requests) if request.params.temperature > 0 and is_finite[i]]
+        tokens: list[int | None] = [  # None: there is none, because the model's logits are not finite
+            token if np.isfinite(row).all() else None
+            for token, row in zip(changed.argmax(axis=-1).tolist(), logits, strict=True)
+        ]
+        drawn = [i for i, token in enumerate(tokens) if token is not None and requests[i].params.temperature > 0]
         if drawn:
             settings = Settings.of([requests[i].params for i in drawn])
             chances = np.array([requests[i].random.random() for i in drawn])
             for i, token in zip(drawn, sample_rows(changed[drawn], settings, chances), strict=True):
                 tokens[i] = token
         note_logprobs(logits, requests, tokens)
-        return [[token] if is_finite[i] else _not_finite(logits[i]) for i, token in enumerate(tokens)]
+        return [[token] if token is not None else _not_finite(row) for token, row in zip(tokens, logits, strict=True)]
 
 
 def _penalised(logits: Logits, requests: Sequence[Request]) -> Logits:
