@@ -12,7 +12,7 @@ from .toml import parse_toml
 __all__ = ["SYLLABUS", "Changed", "changed_contracts", "new_tasks"]
 
 SYLLABUS = "src/tiny_llm_course/syllabus.toml"
-Changed: TypeAlias = Mapping[TaskId, Collection[str]]  # the functions of each task for which old code is still right
+Changed: TypeAlias = Mapping[TaskId, Collection[str]]  # by task: the functions of which old code is kept
 
 
 @dataclass(frozen=True)

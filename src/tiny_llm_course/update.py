@@ -56,8 +56,9 @@ def update(
         if found and not reopen:
             has_new_packages = git.files(head).get(PACKAGES) != git.files(new).get(PACKAGES)
             raise _taken_back(found, plan, has_new_packages)
-        copies = _write(plan, head, new, found.tasks if found else [], words)
-        _show(plan, workspace, copies, words)
+        opened = [task for task in plan.changed if workspace.progress.state(task)]
+        copies = _write(plan, head, new, [*opened, *(found.tasks if found else [])], words)
+        _show(plan, workspace, copies, opened, words)
 
 
 def _tried(workspace: Workspace, plan: Plan, words: Messages) -> Trouble | None:
@@ -94,9 +95,8 @@ def _write(plan: Plan, head: str, new: str, reopened: list[TaskId], words: Messa
         if changed or git.commit("HEAD") != head:
             raise CommandError("update_meanwhile", exit_code=1)
         files = dict(sorted(plan.files.items(), key=lambda item: _is_last(item[0], workspace)))
-        changed = [task for task in plan.changed if workspace.progress.state(task)]
-        states: dict[TaskId, str | None] = dict.fromkeys([*reopened, *changed])
-        progress = {workspace.progress.file: workspace.progress.changed(states)} if states else {}
+        states: dict[TaskId, str | None] = dict.fromkeys(reopened)
+        progress = {workspace.progress.file: workspace.progress.changed(states)} if reopened else {}
         reason = words.in_all("what_update", commit=new[:10])
         with workspace.backups.writing(files | progress | _old_code(plan, workspace), reason) as copies:
             for path in plan.executable:
@@ -119,7 +119,7 @@ def _is_last(path: Path, workspace: Workspace) -> bool:
     return path.relative_to(workspace.root).as_posix().startswith(LAST)
 
 
-def _show(plan: Plan, workspace: Workspace, copies: Path, words: Messages) -> None:
+def _show(plan: Plan, workspace: Workspace, copies: Path, opened: list[TaskId], words: Messages) -> None:
     def name(path: Path) -> str:
         return path.relative_to(workspace.root).as_posix()
 
@@ -130,6 +130,9 @@ def _show(plan: Plan, workspace: Workspace, copies: Path, words: Messages) -> No
 
     show(words("update_done", count=len(plan.files)))
     _show_changed(plan, workspace, words)
+    for task in opened:
+        if task not in {old.task for old in plan.old}:
+            show("  " + words("update_test_again", task=task), fg="yellow")
     for path in plan.merged:
         show("  " + words("update_merged", file=name(path)))
     for old, new in plan.moved:

@@ -7,13 +7,16 @@ from pathlib import Path
 
 import pytest
 
+from tiny_llm_course.contracts import SYLLABUS as SYLLABUS_FILE
 from tiny_llm_course.syllabus import select_task, tasks
+from tiny_llm_course.toml import read_toml
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.append(str(ROOT / "scripts"))
 
 from contracts import FILE, REFERENCE, contracts, problems, signature  # noqa: E402
 
+SYLLABUS = ROOT / SYLLABUS_FILE
 OLD = {"w1d1.1": {"contract": 1, "functions": {"f": "(x)", "g": "(y)"}}}
 
 
@@ -71,3 +74,17 @@ def test_every_task_is_written_down():
     assert found["w3d1.3"]["contract"] == select_task("w3d1.3").contract == 2
     assert "Scheduler.begin" in found["w3d1.3"]["functions"]
     assert found == contracts(REFERENCE, tasks())
+
+
+def test_functions_that_are_kept_exist():
+    functions = {task: found["functions"].keys() for task, found in contracts(REFERENCE, tasks()).items()}
+    entries = [
+        (f"w{week['number']}d{day['number']}.{task['number']}", task)
+        for week in read_toml(SYLLABUS)["weeks"]
+        for day in week["days"]
+        for task in day["tasks"]
+    ]
+    kept = {name: task["kept"] for name, task in entries if "kept" in task}
+    assert kept
+    assert all({*names} <= functions[name] for name, names in kept.items())
+    assert all(task.get("contract", 1) > 1 for name, task in entries if name in kept)

@@ -130,18 +130,22 @@ def course(tmp_path):
 
 
 def test_the_command(course, tmp_path):
-    """w1d4.2 asks for something else: w1d4.1, and what else the learner has in the file, stay."""
+    """w1d4.2 asks for something else, w1d7.4 for a little more. w1d4.1, and what else the learner has, stay."""
     git(tmp_path, "clone", "--quiet", str(course.root), "clone")
     clone = Clone(tmp_path / "clone")
     mlp = clone.solved("mlp.py", "w1d4.2").replace("class SwiGLU", "LIMIT = 3  # mine\n\n\nclass SwiGLU")
     clone.file("mlp.py").write_text(mlp)
     clone.file("layer_norm.py").write_text(clone.solved("layer_norm.py", "w1d4.1"))
     progress = clone.root / "progress.txt"
-    progress.write_text("w1d4.1 solved\nw1d4.2 solved\nw1d5.1 solved\n")
+    progress.write_text("w1d4.1 solved\nw1d4.2 solved\nw1d5.1 solved\nw1d7.4 skipped\n")
+    clone.file("sampler.py").write_text(clone.solved("sampler.py", "w1d7.4"))
     syllabus = course.root / "src/tiny_llm_course/syllabus.toml"
     title = 'title = { en = "SiLU and SwiGLU"'
     assert title in syllabus.read_text()
-    syllabus.write_text(syllabus.read_text().replace(title, f"contract = 2\n{title}"))
+    text = syllabus.read_text().replace(title, f"contract = 2\n{title}")
+    title = 'title = { en = "The whole sampler"'
+    assert title in text
+    syllabus.write_text(text.replace(title, f'contract = 2\nkept = ["make_sampler"]\n{title}'))
     commit(course, "newer")
     result = clone.run("update")
     assert result.returncode == 0, result.stdout + result.stderr
@@ -154,6 +158,10 @@ def test_the_command(course, tmp_path):
     assert body in kept.read_text()
     assert shown.index("what you wrote in src/tiny_llm/mlp.py:") < shown.index(body)
     assert shown.index(body) < shown.index("what the task asks for now, in src/tiny_llm/mlp.py:")
+    assert "w1d7.4 asks for a little more now, so it is open again. Your code for it was kept;" in " ".join(
+        shown.split()
+    )
+    assert clone.file("sampler.py").read_text() == clone.solved("sampler.py", "w1d7.4")
     after = clone.file("mlp.py").read_text()
     assert "LIMIT = 3  # mine" in after
     assert not written(after, tasks_by_name(after, "mlp.py"), "mlp.py")
@@ -257,7 +265,8 @@ def _decoded(content):
 
 def check_tasks(plan, files, after, is_week_3_solved):
     old = {(task.task, task.file.name): task.code for task in plan.old}
-    assert {task for task, _ in old} == (set(plan.changed) if is_week_3_solved else set())
+    code_is_kept = {TaskId(3, 7, 4)}  # asks for a little more
+    assert {task for task, _ in old} == (set(plan.changed) - code_is_kept if is_week_3_solved else set())
     for name, text in files.items():
         for function in written(text, tasks_by_name(text, name), name):
             tasks = tasks_by_name(text, name)[function]
