@@ -153,7 +153,8 @@ class _Merges:
             found = retire(self._yours[name], self._old[name], self._shown(name), self._plan.changed)
             self._yours[name], self._helpers[name] = found.text, found.helpers
             for task, code in found.code.items():
-                new = {self._path(other): code_of_task(text, task, other) for other, text in self._new.items()}
+                left = self._plan.changed[task]
+                new = {self._path(other): code_of_task(text, task, other, left) for other, text in self._new.items()}
                 kept = self._workspace.root / OLD / f"{task}{Path(name).suffix}"
                 asked = {path: text for path, text in new.items() if text}
                 self._plan.old.append(Old(task, self._path(name), kept, code, asked))

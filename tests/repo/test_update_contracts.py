@@ -114,6 +114,7 @@ def test_a_region_for_an_old_contract():
 
 def test_what_a_file_asks_for():
     assert code_of_task(STUB, FIRST, "a.py") == code_of(STUB, "h")
+    assert code_of_task(STUB, SECOND, "a.py", ["A.f"]) == "class A:\n" + code_of(STUB, "A.g")
     assert code_of_task(STUB, THIRD, "a.py") == code_of_task("int a;\n", FIRST, "a.cpp") == ""
 
 
