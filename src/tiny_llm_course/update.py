@@ -130,9 +130,8 @@ def _show(plan: Plan, workspace: Workspace, copies: Path, opened: list[TaskId], 
 
     show(words("update_done", count=len(plan.files)))
     _show_changed(plan, workspace, words)
-    for task in opened:
-        if task not in {old.task for old in plan.old}:
-            show("  " + words("update_test_again", task=task), fg="yellow")
+    for again in [task for task in opened if task not in {old.task for old in plan.old}]:
+        show("  " + words("update_test_again", task=again), fg="yellow")
     for path in plan.merged:
         show("  " + words("update_merged", file=name(path)))
     for old, new in plan.moved:
