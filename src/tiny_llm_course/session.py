@@ -39,6 +39,7 @@ if find_spec("tiny_llm_ref") is None:  # an instructor withheld it
 DEFAULT_IMPL = next(iter(PACKAGES))
 _OPTIONS = {"temperature": "--temp"}  # where they are not named as the argument is
 COURSE_SAMPLING = {"temperature": 0.7, "top_k": 0, "top_p": 1.0, "min_p": 0.0, "repetition_penalty": 1.0}
+FILTERS = {"top_k", "top_p", "min_p"}  # change nothing at temperature 0
 MAX_TOKENS, MAX_TOKENS_THINKING = 400, 4096  # where --max-tokens is left out
 
 
@@ -174,9 +175,11 @@ class Session:
             _sampler(sampler, COURSE_SAMPLING | settings.given)  # a stub says so before a model is loaded
             self._engine = Engine(settings.wanted)
             advised = {k: v for k, v in self._engine.sampling.items() if k not in settings.given}
-            self._sampler = _sampler(sampler, COURSE_SAMPLING | advised | settings.given)
+            sampling = COURSE_SAMPLING | advised | settings.given
+            self._sampler = _sampler(sampler, sampling)
         self._check_finite = import_module(f"{package}.finite").check_finite
-        self.sampling = _in_words(advised)
+        has_choice = sampling["temperature"] > 0
+        self.sampling = _in_words({k: v for k, v in advised.items() if has_choice or k not in FILTERS})
         self._tokenizer = self._engine.tokenizer
         self.thinking = import_module(f"{package}.thinking").Thinking(self._tokenizer)
         self.thinks = self._choose_thinking(settings.think)
