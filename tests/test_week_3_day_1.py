@@ -108,6 +108,14 @@ def test_task_1_its_own_ends(impl, ignore_eos):
 
 
 @task_1
+def test_task_1_an_end_of_the_model_that_it_names_itself(impl):
+    """`ignore_eos` ignores the model's ends, but not the one that is among the request's `stop_token_ids` as well."""
+    request = new_request(impl, with_text=True, stop_token_ids=[END], ignore_eos=True)
+    assert feed(request, [*b"a", 256, *b"b", END, *b"c"], eos_token_ids=(256, END)) == 4
+    assert ending(request) == ([*b"a", 256, *b"b"], "stop", "ab")
+
+
+@task_1
 def test_task_1_ignore_eos(impl):
     """The model's ends are tokens of the output then, and of the text."""
     request = new_request(impl, with_text=True, max_tokens=4, ignore_eos=True)
@@ -1040,6 +1048,23 @@ def test_task_4_what_the_cache_is_told(impl):
     told = {"a": [3], "b": [4, "closed"]}
     assert {id: ledger.told[id] for id in told} == told, "what `commit` got, and whether it was closed then"
     assert len(ledger.told["c"]) == 2, f"`commit` of a request whose end came, before it is closed: {ledger.told['c']}"
+    assert ledger.told["c"][-1] == "closed", f"`commit` comes before a request leaves: {ledger.told['c']}"
+
+
+@task_4
+def test_task_4_what_the_cache_is_told_of_a_last_step(impl):
+    """A request may be over before the last of its tokens: `commit` counts all but the newest. Or it may fail: `commit`
+    comes then, too, before the request leaves."""
+    ledger = Ledger()
+    engine = impl.serving.engine.Engine(Counting(), impl.serving.scheduler.Scheduler(ledger, 4))
+    for id, length in zip("abc", (3, 4, 6), strict=True):
+        engine.add(new_request(impl, id, [5] * length, max_tokens=2))
+    engine.decoding = Told({"a": [7, 2, 9], "b": [7, 8, 9], "c": LookupError("no token")})
+    batch = with_guesses(impl, engine.plan(), a=4, b=3, c=0)
+    engine.settle(batch, mx.zeros((10, VOCAB)))
+    assert ledger.told["a"] == [3, "closed"], "its prompt of 3 and one token, after which its end came"
+    assert ledger.told["b"] == [5, "closed"], "its prompt of 4 and two tokens, which is all that it may have"
+    assert len(ledger.told["c"]) == 2, f"`commit` of a request that failed, before it is closed: {ledger.told['c']}"
     assert ledger.told["c"][-1] == "closed", f"`commit` comes before a request leaves: {ledger.told['c']}"
 
 
