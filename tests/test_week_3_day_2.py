@@ -826,6 +826,13 @@ def test_task_3_the_last_chance(impl):
 
 
 @task_3
+def test_task_3_all_digits_of_a_chance(impl):
+    """A chance is a number in float64. In float32, both of these would be 0.5."""
+    got = drawn(impl, logits_of([0.5, 0.5], [0.5, 0.5]), [0.5 - 1e-9, 0.5 + 1e-9], *[{"temperature": 1.0}] * 2)
+    assert got == [0, 1]
+
+
+@task_3
 def test_task_3_a_list_of_numbers(impl):
     """Python's own: they become a request's output, and a client gets them as JSON."""
     settings = settings_of(impl, {"temperature": 1.0}, {"temperature": 1.0, "top_k": 2})
