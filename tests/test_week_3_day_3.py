@@ -573,6 +573,16 @@ def test_task_3_each_row_in_its_place(impl, dtype):
 
 
 @task_3
+@pytest.mark.parametrize("dtypes", [(mx.float32, mx.float16), (mx.bfloat16, mx.float32)], ids=str)
+def test_task_3_keys_and_values_each_in_their_dtype(impl, dtypes):
+    layer = new_layer(impl, 3, 2)
+    arrays = [array.astype(dtype) for array, dtype in zip(rows(Inputs(7), 3), dtypes, strict=True)]
+    layer.store(*arrays, mx.array([2, 2, 1]), mx.array([0, 1, 0]))
+    for got, array, dtype in zip(layer.gather([2, 1], 3), arrays, dtypes, strict=True):
+        assert_close(got, array64(array)[:, :, 0].swapaxes(0, 1)[None], dtype=dtype, tolerance=0)
+
+
+@task_3
 def test_task_3_over_what_was_there(impl):
     """A page is handed out again: the new owner writes over what the last one left."""
     written = Written(impl, Inputs(3), num_pages=3, page_size=2)
@@ -675,6 +685,17 @@ def test_task_3_where_each_row_belongs(impl):
         got = list(zip(pages, places, strict=True))
         assert got == expected, f"page and place of each row of step {number + 1}"
         assert rest == [spans, [list(requests[id].pages) for id, _ in takes], 0.5], "spans, tables and scale"
+
+
+@task_3
+def test_task_3_a_chunk_brings_its_pages_along(impl):
+    """They need not be those that its request has in another cache: a drafter has a cache of its own (day 6)."""
+    cache, request, recorder = paged(impl, 8, 3), held(impl, 6), Recorder()
+    request.pages, cache.layers = [1, 0], [recorder]
+    step = cache.step([impl.serving.batch.Chunk(request, (7,) * 4, 2, 1, [6, 2])])
+    query = mx.zeros((4, 1, 1, 1))
+    step.layers[0].attend(query, query, query, None)
+    assert recorder.seen == [([6, 2, 2, 2], [2, 0, 1, 2], [(0, 4, 6)], [[6, 2]], None)], "pages, places, spans, tables"
 
 
 @task_3
@@ -860,6 +881,19 @@ def test_task_4_preempt(impl):
     assert (plan.running, plan.waiting) == (["c"], ["a", "b", "d"])
     assert ([chunk.request.id for chunk in batch.chunks], batch.preempted) == (["c"], ["b", "a"])
     plan.scheduler.check_integrity()
+
+
+@task_4
+def test_task_4_nothing_else_of_a_preempted_request_changes(impl):
+    """Its next random number is the one that would have come, and what was noted of its output stays."""
+    plan = Plan(impl, 10, [5, 6])
+    plan.step()
+    a, b = plan.requests["a"], plan.requests["b"]
+    assert a.random.random() == b.random.random(), "both have the same seed"
+    b.logprobs = ["of its first token"]
+    plan.scheduler.preemption.preempt(plan.scheduler, b, plan.batch())
+    assert b.random.random() == a.random.random(), "the second random number of this seed"
+    assert (list(b.output), list(b.logprobs)) == ([7], ["of its first token"])
 
 
 @task_4
