@@ -478,6 +478,44 @@ def test_task_3_long(impl):
 
 
 @task_3
+def test_task_3_scores_in_float32(impl):
+    """bfloat16 has no 257: from 256 on, it counts in twos."""
+    pool = Pool(65, [2], [1], H_q=1, H_kv=1, D=64, page_size=2, dtype=mx.bfloat16, in_order=True)
+    keys, signs = np.full(pool.keys.shape, 4.0), np.array([1.0, -1.0])
+    keys[0, 0, 0, 63] = 5
+    pool.query, pool.keys = mx.ones_like(pool.query), mx.array(keys).astype(mx.bfloat16)
+    pool.values = mx.array(np.broadcast_to(signs[:, None], pool.values.shape)).astype(mx.bfloat16)
+    got = impl.kernels.paged_attention.paged_attention_metal(*pool.arrays, 1.0)
+    expected = np.full((1, 1, 64), (math.exp(257 - 256) - 1) / (math.exp(257 - 256) + 1))
+    assert_close(got, expected, dtype=mx.bfloat16, tolerance=5e-3)
+
+
+@task_3
+def test_task_3_weights_in_float32(impl):
+    """64 weights, each a little more than 1/64, against one of 1. In bfloat16 each would be 1/64, and the sum 0."""
+    pool = Pool(66, [65], [1], H_q=1, H_kv=1, D=64, page_size=65, dtype=mx.bfloat16, in_order=True)
+    score = -4.15625
+    keys, values = np.zeros(pool.keys.shape), np.ones(pool.values.shape)
+    keys[0, 0, 1:, 0], values[0, 0, 0] = score, -1
+    pool.query = mx.ones_like(pool.query)
+    pool.keys, pool.values = (mx.array(x).astype(mx.bfloat16) for x in (keys, values))
+    got = impl.kernels.paged_attention.paged_attention_metal(*pool.arrays, 1.0)
+    others = 64 * math.exp(score)
+    assert_close(got, np.full((1, 1, 64), (others - 1) / (others + 1)), dtype=mx.bfloat16, tolerance=2e-4)
+
+
+@task_3
+def test_task_3_far_below_zero(impl):
+    """However low all scores are, a lane without a key has a lower one: it changes neither maximum nor sum."""
+    pool = Pool(67, [40], [1], D=20)
+    query, keys = np.zeros(pool.query.shape), array64(pool.keys)
+    query[..., 0], keys[..., 0] = -100, 1000
+    pool.query, pool.keys = (mx.array(x.astype(np.float32)) for x in (query, keys))
+    means = pool.stored[0][1].mean(axis=1)  # of all values, H_kv x D: all scores are equal
+    assert_close(impl.kernels.paged_attention.paged_attention_metal(*pool.arrays), means.repeat(2, axis=0)[None])
+
+
+@task_3
 def test_task_3_table_without_more_room(impl):
     """Nothing behind the end of a table is read, also by lanes that have no key."""
     pool = Pool(59, [7, 45], [1, 2], D=20, page_size=1, width=45)
