@@ -129,7 +129,7 @@ def _python(yours: str, old: str, new: str, filename: str, moves: Moves) -> Merg
         return merged
 
     merged = _joined(three_way(listed, base, theirs), checked, filename)
-    merged = with_own(merged, yours, old, mine, moves.left)
+    merged = with_own(merged, yours, (old, new), mine, moves.left)
     merged = with_arrived(merged, moves.arrived)
     shown = merged if listed == text else with_exports(merged, yours)  # the learner's list, in another form
     kept = _kept(yours, merged, mine, moves.left)

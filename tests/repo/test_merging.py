@@ -236,6 +236,15 @@ def test_given_code_that_the_learner_uses_stays_though_the_course_has_it_no_more
     assert "def given(x: float)" not in merged(WRITTEN, new).text
 
 
+def test_given_code_goes_though_the_learner_and_the_course_use_its_name_for_something_else():
+    new = NEWER + "\n\nclass Pool:\n    pages: int = 8\n\n\ndef held(pool):\n    return pool.held()\n"
+    members = "    pages: int = 8\n    result: float = 0.0\n\n    def held(self):\n        return 0\n"
+    old, yours = (source + f"\n\nclass Pool:\n{members}" for source in (STUB, WRITTEN))
+    text = merge(yours, old, new, "sums.py").text
+    assert "Pool.pages" in definitions(text)
+    assert not {"Pool.result", "Pool.held"} & set(definitions(text))
+
+
 def test_own_definitions_stay_wherever_they_are():
     yours = WRITTEN.replace("class Mean", "LIMIT = 3\n\n\ndef helper():\n    return LIMIT\n\n\nclass Mean").replace(
         "    def value", "    def mine(self):\n        return self.x\n\n    def value"
