@@ -1,7 +1,7 @@
 """What happens around a server, played with the code under test: small scenes, each of which tells what was seen.
 
 An engine that is counted out by hand takes the place of the real one, and a list the client's. `memory_of_a_token` and
-`steps_ahead`, of week 2, need no server. In grading a scene is played in the submission's process, which learns nothing
+the steps, of week 2, need no server. In grading a scene is played in the submission's process, which learns nothing
 of what is expected; what was seen is data.
 """
 
@@ -21,9 +21,9 @@ from typing import Any, TypeAlias
 
 import mlx.core as mx
 from hangs import HangError, Turns, Watch, blocked_loop, hang
-from stalled import steps_ahead
+from stalled import steps_ahead, steps_submitted
 
-__all__ = ["Jobs", "memory_of_a_token", "play", "settle", "steps_ahead"]
+__all__ = ["Jobs", "memory_of_a_token", "play", "settle", "steps_ahead", "steps_submitted"]
 
 Scene: TypeAlias = Callable[..., Coroutine[Any, Any, Any]]
 PATIENCE, SHORT_PATIENCE = 10.0, 1.0  # seconds; the second after a first hang, and for mistakes that are known

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import io
 import threading
+import time
 import weakref
 from functools import cache
 from types import SimpleNamespace
@@ -14,7 +16,7 @@ import numpy as np
 
 from tiny_llm_models import bundled
 
-__all__ = ["steps_ahead"]
+__all__ = ["steps_ahead", "steps_submitted"]
 
 READERS = 4  # threads with which MLX reads files
 LOOKS, PAUSE = 60, 0.02  # a step that waits in vain goes on after so many looks, seconds apart
@@ -110,6 +112,41 @@ class StallingModel:
                 self.in_vain.append(self.num_steps)
             self._stop.drop()
             self._stop = None
+
+
+class HeavyModel(StallingModel):
+    """A step makes one large array, which stays, so that MLX's memory tells how many steps are computed."""
+
+    SIZE = 2**22  # float32 numbers, far more than anything else that comes or goes meanwhile
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._made: list[mx.array] = []
+        gc.collect()  # what earlier tests left
+        self._before = mx.get_active_memory()
+
+    def hidden(self, tokens: mx.array, cache: Any) -> mx.array:
+        self.num_steps += 1
+        cache.advance(tokens.shape[1])
+        self._made.append(tokens[..., None] + mx.zeros(self.SIZE))  # B, L, SIZE
+        return self._made[-1][..., :1]
+
+    def num_computed(self, expected: int) -> int:
+        """How many steps are computed, once there are so many, or after a while."""
+        for _ in range(LOOKS):
+            found = round((mx.get_active_memory() - self._before) / (4 * self.SIZE))
+            if found >= expected:
+                break
+            time.sleep(PAUSE)
+        return found
+
+
+async def steps_submitted(impl: Any, count: int) -> list[int]:
+    """How many steps MLX has computed when each of `count` tokens came, before anybody asks for the next."""
+    with mx.stream(mx.cpu):
+        model = HeavyModel()
+        tokens = impl.generate.generate_ahead(model, [3], lambda logits, tokens: mx.argmax(logits, axis=-1), count)
+        return [model.num_computed(min(number, count)) for number, _ in enumerate(tokens, 2)]
 
 
 async def steps_ahead(impl: Any, count: int) -> list[list[int]]:

@@ -714,6 +714,13 @@ def test_task_4_waits_for_nothing_too_early(impl):
 
 
 @task_4
+def test_task_4_the_last_step_is_submitted_too(impl):
+    """MLX computes each step before anybody reads its token."""
+    computed = play(impl, scenes.steps_submitted, 3)
+    assert computed == [2, 3, 3], f"steps that MLX computed by token 1, 2 and 3: expected [2, 3, 3], got {computed}"
+
+
+@task_4
 def test_task_4_nothing_happens_before_the_first_token_is_asked_for(impl):
     model = SummingModel(impl)
     cache = impl.kv_cache.KVCache(1)
