@@ -192,6 +192,15 @@ def test_task_1_what_is_found_is_used(impl):
 
 
 @task_1
+def test_task_1_what_was_only_compared_is_not_used(impl):
+    """Of several children that begin like the rest of the text, `match` touches the one that it finds."""
+    a, b, c, d = (1, 2, 9, 9), (1, 2, 3, 9), (1, 8, 8, 8), (5, 5, 5, 5)
+    planted = Planted(impl, a, b, c, d)
+    planted.tree.match((1, 2, 3, 4))
+    assert by_use(planted.tree) == [a, c, d, b], "texts by their last use"
+
+
+@task_1
 @pytest.mark.parametrize(("token", "other"), [(5, 5 + MODULUS), (0, MODULUS), (-1, -2)], ids=["5", "0", "-1"])
 def test_task_1_tokens_with_the_same_hash(impl, token, other):
     """They are other tokens. Whoever compares hashes only gives away somebody else's text."""
@@ -946,6 +955,19 @@ def test_task_4_answers_are_known_too(impl):
 
 
 @task_4
+def test_task_4_a_request_that_comes_back(impl):
+    """After a preemption, it finds its prompt and its output: 13 tokens were computed, on three whole pages."""
+    served = Served(impl)
+    served.begin("a", [1, 2, 3])
+    served.generate("a", *range(40, 50))
+    request = served.requests["a"]
+    served.cache.close(request)
+    assert served.cache.open(request)
+    assert request.num_computed_tokens == 12, "its own tokens that are known"
+    served.check()
+
+
+@task_4
 def test_task_4_found_while_it_runs(impl):
     """What a step computed can be found as soon as it is committed. What is computed twice is kept once."""
     served = Served(impl)
@@ -1039,6 +1061,24 @@ def test_task_4_no_room(impl):
         assert list(served.requests["b"].pages) == before
         served.check()
     assert served.open("a", list(range(20, 32))) == 0
+    served.compute("a")
+    served.check()
+
+
+@task_4
+def test_task_4_no_room_at_first(impl):
+    """A request that found no room asks again later: what counts is what the tree knows by then."""
+    served = Served(impl, num_pages=5)
+    served.remember([*SYSTEM, 1])
+    served.begin("b", [1] * 9)
+    module = served.serving.request
+    request = module.Request("a", [*SYSTEM, *range(20, 25)], module.SamplingParams(max_tokens=9))
+    assert not served.cache.open(request), "two pages are known, and no page is free"
+    served.tree.evict(2)
+    served.close("b")
+    assert served.cache.open(request), "by now there are pages"
+    assert request.num_computed_tokens == 0, "the tree has given up the pages that it found at first"
+    served.requests["a"] = request
     served.compute("a")
     served.check()
 
