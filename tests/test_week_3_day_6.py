@@ -1,6 +1,7 @@
 """Week 3 Day 6: speculative decoding."""
 
 import random
+from contextlib import suppress
 from types import SimpleNamespace
 
 import mlx.core as mx
@@ -216,6 +217,32 @@ def test_task_1_equal_but_for_rounding(impl, are_drawn):
     draft = draft_of(impl, [0], rows if are_drawn else None)
     got = impl.serving.speculative.accept(target, draft, Unlucky())
     assert list(got) in ([[0], [1], [0, 2]] if are_drawn else [[0], [0, 2]])
+
+
+@task_1
+@pytest.mark.parametrize("guess", [1, 2])
+def test_task_1_nearly_equal(impl, guess):
+    """However little p and q differ: a guess that is rejected is replaced by a token that is likelier in p."""
+    rows, target = np.array([[0, 0.5, 0.5]], np.float32), np.array([[0, 0.5, 0.5], [0, 1, 0]], np.float32)
+    target[0] += np.array([2, -1, -1], np.float32) * 2.0**-12
+    got = impl.serving.speculative.accept(target, draft_of(impl, [guess], rows), Unlucky())
+    assert list(got) == [0], "only token 0 is likelier in p than in q"
+
+
+class Lucky(Unlucky):
+    """A generator whose `random` gives 0, the smallest number."""
+
+    def random(self):
+        return 0.0
+
+
+@task_1
+@pytest.mark.parametrize("are_drawn", [True, False], ids=["drawn", "certain"])
+def test_task_1_a_guess_that_the_model_never_says(impl, are_drawn):
+    """Its p is 0, so it is accepted with probability 0, whatever the random number."""
+    target, rows = np.array([[0.0, 1.0], [1.0, 0.0]], np.float32), [[0.5, 0.5]] if are_drawn else None
+    got = impl.serving.speculative.accept(target, draft_of(impl, [0], rows), Lucky())
+    assert list(got) == [1], "the model's token in place of the guess"
 
 
 @task_1
@@ -565,6 +592,31 @@ def test_task_3_no_room_for_both(impl, tmp_path):
     assert found == [Naive(impl, model).guesses(a, 3)[0], []]
 
 
+class FailsOnce(Watched):
+    """A model whose first pass fails, before it has computed anything."""
+
+    has_failed = False
+
+    def hidden(self, tokens, cache):
+        if not self.has_failed:
+            self.has_failed = True
+            raise OSError("no such weights")
+        return super().hidden(tokens, cache)
+
+
+@task_3
+def test_task_3_a_pass_that_fails(impl, tmp_path):
+    """The model has not run on its tokens: the next pass has them again."""
+    drafter, model = drafter_of(impl, tmp_path)
+    drafter.model = FailsOnce(model.model)
+    request = new_request(impl, prompt=[5, 6, 7])
+    with suppress(OSError):
+        drafter.propose([(request, 2)])
+    drafter.model = model
+    (guesses,) = assert_drafts(drafter, Naive(impl, model), [(request, 2)])
+    assert model.passes == [[5, 6, 7], [guesses[0]]], "the tokens of each pass"
+
+
 @task_3
 def test_task_3_the_smaller_models_context(impl, tmp_path):
     """It may be shorter than the larger model's. What does not fit is not guessed."""
@@ -775,6 +827,18 @@ def test_task_4_counts(impl):
         found.append([(request.num_drafted, request.num_accepted) for request in requests])
     expected = [[(3, 2), (0, 0)], [(5, 4), (1, 1)], [(5, 4), (5, 1)], [(6, 4), (7, 2)]]
     assert found == expected, "guessed and accepted, of both requests, after each step"
+
+
+@task_4
+def test_task_4_counts_of_equal_tokens(impl):
+    """Guesses are counted by their places: one token may be guessed and accepted several times, and a guess that was
+    rejected in one place may be the model's token in another."""
+    request = new_request(impl)
+    engine = speculative(impl, slots(impl), Says(impl, a=[[7, 7, 7], [8, 9]]), request)
+    take_step(engine, logits_for(7, 7, 7, 7))
+    assert (request.num_drafted, request.num_accepted) == (3, 3)
+    take_step(engine, logits_for(9, 0, 0))
+    assert (request.num_drafted, request.num_accepted) == (5, 3)
 
 
 @task_4
