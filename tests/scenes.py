@@ -8,6 +8,7 @@ of what is expected; what was seen is data.
 from __future__ import annotations
 
 import asyncio
+import builtins
 import math
 import threading
 import time
@@ -512,13 +513,13 @@ async def after_a_pause(impl: Any) -> list[Any]:
     return await _served(impl, Steps(), body)
 
 
-async def failing_step(impl: Any) -> list[Any]:
-    """The last updates of two requests whose step fails, and of one that comes after."""
+async def failing_step(impl: Any, kind: str = "RuntimeError") -> list[Any]:
+    """The last updates of two requests whose step fails with this error, and of one that comes after."""
 
     async def body(served: Any) -> list[Any]:
         streams = await begun(impl, served, Work("a"), Work("b"))
         await engine.in_step()
-        engine.error = RuntimeError("no memory")
+        engine.error = vars(builtins)[kind]("no memory")
         engine.go_on()
         seen = [(await rest_of(stream))[-1] for stream in streams]
         return [*seen, (await answer_to(impl, served, Work("c")))[-1]]
@@ -541,6 +542,25 @@ async def stopped_with_work(impl: Any) -> list[Any]:
         seen = await rest_of(stream)
         await stopping
         return [seen, await job]
+
+    engine = Steps(is_paced=True)
+    return await _served(impl, engine, body)
+
+
+async def stopped_in_the_last_step(impl: Any) -> str:
+    """The answer of a job that comes after `stop`, while the last step is being computed."""
+
+    async def body(served: Any) -> str:
+        [stream] = await begun(impl, served, Work("a", 1))
+        await engine.in_step()
+        stopping = asyncio.ensure_future(served.stop())
+        await settle()
+        job = asyncio.ensure_future(served.call(lambda engine: "done"))
+        await settle()
+        engine.go_on()
+        await rest_of(stream)
+        await stopping
+        return await job
 
     engine = Steps(is_paced=True)
     return await _served(impl, engine, body)
@@ -639,6 +659,31 @@ async def open_for(impl: Any, max_requests: int, running: int, count: int | None
                 await stopping
 
     return await _served(impl, Steps(), body, max_requests)
+
+
+async def open_when_broken(impl: Any) -> str:
+    """The error of `check_open` when the engine's thread has failed."""
+    served = impl.serving.async_engine.AsyncEngine(Steps)
+    served.error = RuntimeError("no such thing")
+    try:
+        served.check_open()
+    except impl.serving.async_engine.EngineStoppedError as error:
+        return type(error).__name__
+    return "open"
+
+
+async def refused_again(impl: Any) -> list[Any]:
+    """The errors of two requests that come while another one runs where one may; then how many count."""
+
+    async def body(served: Any) -> list[Any]:
+        running = served.generate(lambda: Work("a", 10**9))
+        await running.__anext__()
+        seen = [await name_of(collected(served, Work(id))) for id in "bc"]
+        seen.append(served.num_requests)
+        await running.aclose()
+        return seen
+
+    return await _served(impl, Steps(), body, 1)
 
 
 async def refused(impl: Any) -> list[Any]:
@@ -846,7 +891,7 @@ def open_tasks() -> set[Any]:
 
 
 async def ended(
-    impl: Any, client: Client, timeout: float | None, turns: int | None, error: Exception | None = None
+    impl: Any, client: Client, timeout: float | None, turns: int | None, error: BaseException | None = None
 ) -> list[Any]:
     """What comes of some work that takes this many turns of the loop; what the work saw; how many tasks are left. Of an
     ApiError also what a client is told, in lists: grading hands over no dict that is within something else.
@@ -894,6 +939,15 @@ async def work_that_was_too_slow_itself(impl: Any, timeout: float | None) -> lis
     return await ended(impl, Client(), timeout, 100, asyncio.TimeoutError("no answer from the disk"))
 
 
+async def work_that_was_cancelled(impl: Any) -> str:
+    """What is raised when the work raises a CancelledError, although nobody cancelled `until_gone`."""
+    waiting = asyncio.ensure_future(ended(impl, Client(), None, 1, asyncio.CancelledError()))
+    (found,) = await asyncio.gather(waiting, return_exceptions=True)
+    if isinstance(found, NotImplementedError):
+        raise found
+    return type(found).__name__
+
+
 async def client_that_left_before(impl: Any) -> list[Any]:
     return await ended(impl, Client("request", "disconnect"), None, None)
 
@@ -913,6 +967,19 @@ async def client_that_leaves(impl: Any, timeout: float | None) -> list[Any]:
 
 async def client_that_goes_on_sending(impl: Any) -> list[Any]:
     return await ended(impl, Client(*["request"] * 20), None, 100)
+
+
+async def time_that_is_over_for_a_client_that_sends(impl: Any) -> list[Any]:
+    """It sends something far more often than the time limit, and leaves in the end."""
+
+    async def receive() -> dict[str, Any]:
+        await asyncio.sleep(0.02)
+        return await Client.receive(client)
+
+    client = Client(*["request"] * 25)
+    client.left.set()
+    client.receive = receive  # type: ignore[method-assign]
+    return await ended(impl, client, 0.1, None)
 
 
 async def time_that_is_over(impl: Any, timeout: float = 0.02) -> list[Any]:
@@ -960,13 +1027,16 @@ async def encoded(impl: Any, event: str) -> str:
 
 
 async def events_of(client: Client, *steps: Any) -> AsyncGenerator[str, None]:
-    """Events; a number is so many turns of the loop, an asyncio.Event is waited for, and errors are raised."""
+    """Events; an int is so many turns of the loop, a float so many seconds, an asyncio.Event is waited for, and errors
+    are raised."""
     try:
         for step in steps:
             if isinstance(step, Exception):
                 raise step
             if isinstance(step, int):
                 await settle(step)
+            elif isinstance(step, float):
+                await asyncio.sleep(step)
             elif isinstance(step, asyncio.Event):
                 await step.wait()
             else:
@@ -1034,6 +1104,12 @@ async def time_over(impl: Any, *before: str) -> dict[str, Any]:
     return await answered(impl, Client("request"), *before, asyncio.Event(), "never", timeout=0.1)
 
 
+async def time_over_although_events_come(impl: Any) -> dict[str, Any]:
+    """Each event comes in time; all of them together take far longer than the time limit."""
+    steps = [step for number in range(25) for step in (str(number), 0.02)]
+    return await answered(impl, Client("request"), *steps, timeout=0.1)
+
+
 async def time_enough(impl: Any) -> dict[str, Any]:
     return await answered(impl, Client("request"), "one", 100, "two", timeout=20)
 
@@ -1085,6 +1161,21 @@ async def time_over_at_the_start(impl: Any) -> dict[str, Any]:
     second.cancel()
     client.takes_all.set()
     return await waiting
+
+
+async def events_left_in_the_middle(impl: Any, how: str) -> list[str]:
+    """What happened until a response was over that was cancelled, or whose `send` failed, while it sent an event."""
+
+    async def send(message: dict[str, Any]) -> None:
+        if how == "send fails":
+            raise ConnectionResetError("no connection")
+        await client.send(message)
+
+    client = Client("request", takes=0)
+    events = events_of(client, "one", "two")  # kept, since Python closes what nobody holds
+    response = impl.serving.event_stream.EventStream(events)({"type": "http"}, client.receive, send)
+    await (name_of(response) if how == "send fails" else cancelled(client, response))
+    return list(client.log)
 
 
 async def cancelled_reader(impl: Any) -> list[Any]:

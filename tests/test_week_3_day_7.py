@@ -95,6 +95,12 @@ def test_task_1_a_loop_without_time(impl):
 
 
 @task_1
+def test_task_1_an_update_is_of_its_time(impl):
+    """It says what was new when it was published, even if the loop takes it later: the engine has gone on by then."""
+    assert_seen(play(impl, scenes.busy_loop)[1], THREE, "three updates for a loop without time")
+
+
+@task_1
 def test_task_1_a_request(impl):
     assert_seen(play(impl, scenes.one_request), THREE, "the updates of a request")
 
@@ -152,11 +158,26 @@ def test_task_1_a_step_that_fails(impl):
 
 
 @task_1
+@pytest.mark.parametrize("kind", ["ValueError", "OSError"])
+def test_task_1_a_step_that_fails_in_any_way(impl, kind):
+    seen = play(impl, scenes.failing_step, kind)
+    assert_seen(seen[:2], [([], "", "error", "no memory")] * 2, f"the last updates after a {kind}")
+    assert_seen(seen[2], THREE[-1], "the last update of the next request")
+
+
+@task_1
 def test_task_1_stop_ends_what_has_begun(impl):
     """Until no request is left, steps and jobs go on."""
     seen, answer = play(impl, scenes.stopped_with_work)
     assert_whole(seen, 4, "a request that is served when `stop` is called")
     assert_seen(answer, "done", "a job that comes after `stop`")
+
+
+@task_1
+def test_task_1_a_job_in_the_last_step(impl):
+    """All jobs that have come are done before the thread ends."""
+    answer = play(impl, scenes.stopped_in_the_last_step)
+    assert_seen(answer, "done", "a job that comes after `stop`, in the last step")
 
 
 @task_1
@@ -214,6 +235,19 @@ def test_task_2_no_more_after_stop(impl, running):
     """Also where there is no room: a client that comes again later would come in vain."""
     seen = play(impl, scenes.open_for, 3, running, None, True)
     assert_seen(seen, "EngineStoppedError", "`check_open` after `stop` was called")
+
+
+@task_2
+def test_task_2_no_more_when_broken(impl):
+    """The engine's thread has failed, and serves nobody any more."""
+    assert_seen(play(impl, scenes.open_when_broken), "EngineStoppedError", "`check_open` of a broken engine")
+
+
+@task_2
+def test_task_2_refused_again(impl):
+    """A request that was refused never counted, so it leaves no room for the next one."""
+    seen = play(impl, scenes.refused_again)
+    assert_seen(seen, ["QueueFullError", "QueueFullError", 1], "two requests without room, then `num_requests`")
 
 
 @task_2
@@ -311,6 +345,12 @@ def test_task_3_work_that_was_too_slow_itself(impl, timeout):
 
 
 @task_3
+def test_task_3_work_that_was_cancelled(impl):
+    """Somebody else may cancel what the work waits for: that is no result."""
+    assert_seen(play(impl, scenes.work_that_was_cancelled), "CancelledError", "what was raised")
+
+
+@task_3
 def test_task_3_a_client_that_goes_on_sending(impl):
     """Only one kind of message says that it is gone."""
     seen = play(impl, scenes.client_that_goes_on_sending)
@@ -336,6 +376,13 @@ def test_task_3_time_is_over(impl):
     seen = play(impl, scenes.time_that_is_over)
     assert_seen(seen[0], LATE, "what was raised, and what a client is told of it")
     assert_seen(seen[1:], [["work ended"], 0], "log, tasks that are left")
+
+
+@task_3
+def test_task_3_time_is_over_for_a_client_that_sends(impl):
+    """Its messages count for nothing: they give the work no more time."""
+    seen = play(impl, scenes.time_that_is_over_for_a_client_that_sends)
+    assert_seen(seen, [LATE, ["work ended"], 0], "what was raised, log, tasks that are left")
 
 
 @task_3
@@ -458,6 +505,16 @@ def test_task_4_time_is_over(impl):
 
 
 @task_4
+def test_task_4_time_is_over_although_events_come(impl):
+    """The time limit is for all of them together."""
+    seen = play(impl, scenes.time_over_although_events_come)
+    *events, error = "".join(seen["bodies"]).removesuffix("\n\n").split("\n\n")
+    assert_seen(parsed(error.removeprefix("data: ")), TOO_LONG, "the last event")
+    assert_sent(seen, [str(number) for number in range(len(events))], TOO_LONG)
+    assert_closed(seen)
+
+
+@task_4
 def test_task_4_time_is_over_before_the_first(impl):
     seen = play(impl, scenes.time_over)
     assert_seen([seen["raised"], seen["status"], seen["bodies"]], ["ApiError 504", [], []], "raised, sent")
@@ -519,3 +576,11 @@ def test_task_4_cancelled(impl):
     seen = play(impl, scenes.cancelled_reader)
     expected = ["CancelledError", "events closed", 0]
     assert_seen([seen[0], seen[1][-1], seen[2]], expected, "error, what came last, tasks that are left")
+
+
+@task_4
+@pytest.mark.parametrize("how", ["cancelled", "send fails"])
+def test_task_4_events_left_in_the_middle(impl, how):
+    """While an event is being sent, nothing but the response can close `events`."""
+    log = play(impl, scenes.events_left_in_the_middle, how)
+    assert_seen(log, ["asked for one", "events closed"], "what happened")
