@@ -109,13 +109,19 @@ def splice(target: str, source: str, names: list[str], filename: str) -> str:
     for name in names:
         if name in wanted:
             target = put(target, source, name, filename)
-    for name in names:
-        if name not in wanted and name in (parts := parts_of_source(target, filename)):
-            rest = without(target, parts[name])
-            if name.rpartition(".")[2] not in names_in(ast.parse(rest)):
-                target = rest
+    target = _without_unused(target, [name for name in names if name not in wanted], filename)
     check_fits(target, filename)
     return with_imports(target, source, names_used(source, [name for name in names if name in wanted]))
+
+
+def _without_unused(target: str, names: list[str], filename: str) -> str:
+    """The target without those of these definitions that nothing in it uses, or only others that go."""
+    for name in names:
+        if name in (parts := parts_of_source(target, filename)):
+            rest = without(target, parts[name])
+            if name.rpartition(".")[2] not in names_in(ast.parse(rest)):
+                return _without_unused(rest, names, filename)
+    return target
 
 
 def restore(target: str, source: str, names: list[str], filename: str) -> str:
