@@ -24,9 +24,9 @@ from typing import Any
 
 import mlx.core as mx
 
-from tiny_llm_course.bench.machine import about
 from tiny_llm_course.bench.models import random_model
-from tiny_llm_course.engine import Engine, Wanted
+from tiny_llm_course.generation.engine import Engine, Wanted
+from tiny_llm_course.native.machine import about
 from tiny_llm_ref.attention import scaled_dot_product_attention_grouped
 from tiny_llm_ref.basics import linear, silu
 from tiny_llm_ref.generate import generate, generate_ahead, next_logits

@@ -22,8 +22,8 @@ import mlx.nn as nn
 from mlx_lm import load
 from mlx_lm.generate import generate_step
 
-from tiny_llm_course.bench.machine import about
-from tiny_llm_course.engine import Engine, Wanted
+from tiny_llm_course.generation.engine import Engine, Wanted
+from tiny_llm_course.native.machine import about
 from tiny_llm_models import bundled
 from tiny_llm_ref.sampler import greedy
 

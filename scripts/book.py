@@ -21,8 +21,8 @@ from pathlib import Path
 from babel.messages import Catalog
 from babel.messages.pofile import read_po
 
-from tiny_llm_course.syllabus import select_days
-from tiny_llm_course.terminal import fitted
+from tiny_llm_course.tasks.syllabus import select_days
+from tiny_llm_course.ui.terminal import fitted
 
 ROOT = Path(__file__).resolve().parent.parent
 BOOK, BUILD = ROOT / "book", ROOT / "build" / "book"

@@ -7,8 +7,8 @@ import sys
 import tempfile
 from pathlib import Path
 
-from tiny_llm_course.regions import code_files, is_native
-from tiny_llm_course.stubs import make_stub
+from tiny_llm_course.tasks.regions import code_files, is_native
+from tiny_llm_course.tasks.stubs import make_stub
 
 ROOT = Path(__file__).resolve().parent.parent
 REFERENCE = ROOT / "src" / "tiny_llm_ref"

@@ -19,9 +19,9 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
-from tiny_llm_course.regions import code_files, is_native
-from tiny_llm_course.syllabus import Task, tasks
-from tiny_llm_course.task_code import Function, tasks_in
+from tiny_llm_course.tasks.regions import code_files, is_native
+from tiny_llm_course.tasks.syllabus import Task, tasks
+from tiny_llm_course.tasks.task_code import Function, tasks_in
 
 ROOT = Path(__file__).resolve().parents[1]
 FILE = ROOT / "scripts" / "contracts.json"

@@ -27,18 +27,18 @@ sys.path[:0] = [str(ROOT / "src"), str(ROOT / "tests" / "repo")]
 
 from learner import Clone  # noqa: E402
 
-from tiny_llm_course.build_ext import ensure_bridge  # noqa: E402
-from tiny_llm_course.carrying import with_all  # noqa: E402
 from tiny_llm_course.catalogue import Mistake, entry_of  # noqa: E402
-from tiny_llm_course.language import Messages  # noqa: E402
-from tiny_llm_course.mistaken import CatalogueError, compile_mistakes, mistaken_sources  # noqa: E402
-from tiny_llm_course.regions import is_native, regions, with_regions  # noqa: E402
-from tiny_llm_course.reported import read  # noqa: E402
-from tiny_llm_course.runner import Run, run_tests  # noqa: E402
-from tiny_llm_course.splice import SpliceError, code_of, definitions, regions_of, splice  # noqa: E402
-from tiny_llm_course.syllabus import TaskId, day_of  # noqa: E402
-from tiny_llm_course.task_code import StubError, task_parts  # noqa: E402
-from tiny_llm_course.unsolved import open_task  # noqa: E402
+from tiny_llm_course.native.kernel_files import ensure_bridge  # noqa: E402
+from tiny_llm_course.tasks.regions import is_native, regions, with_regions  # noqa: E402
+from tiny_llm_course.tasks.splice import SpliceError, code_of, definitions, regions_of, splice  # noqa: E402
+from tiny_llm_course.tasks.syllabus import TaskId, day_of  # noqa: E402
+from tiny_llm_course.tasks.task_code import StubError, task_parts  # noqa: E402
+from tiny_llm_course.tasks.unsolved import open_task  # noqa: E402
+from tiny_llm_course.testing.mutants import CatalogueError, compile_mistakes, mistaken_sources  # noqa: E402
+from tiny_llm_course.testing.pytest_process import Run, run_tests  # noqa: E402
+from tiny_llm_course.testing.reported import read  # noqa: E402
+from tiny_llm_course.ui.language import Messages  # noqa: E402
+from tiny_llm_course.update.carrying import with_all  # noqa: E402
 
 
 class Part(NamedTuple):

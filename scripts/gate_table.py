@@ -9,7 +9,7 @@ from fnmatch import fnmatchcase
 from functools import cache
 from pathlib import Path
 
-from tiny_llm_course.toml import read_toml
+from tiny_llm_course.tasks.toml import read_toml
 
 __all__ = ["ROOT", "Gate", "GateError", "all_gates", "changed_since", "gate_of", "listed", "select", "unit_of"]
 

@@ -18,11 +18,12 @@ import typer
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "src"))
 
-from tiny_llm_course.bench.machine import about  # noqa: E402
-from tiny_llm_course.engine import LAYERS, Wanted  # noqa: E402
-from tiny_llm_course.problems import CommandError, reporting, say  # noqa: E402
-from tiny_llm_course.session import Reply, Session, Settings  # noqa: E402
-from tiny_llm_course.text import Bits, Layers, MaxTokens  # noqa: E402
+from tiny_llm_course.generation.engine import LAYERS, Wanted  # noqa: E402
+from tiny_llm_course.generation.options import Bits, Layers, MaxTokens  # noqa: E402
+from tiny_llm_course.generation.session import Reply, Session, Settings  # noqa: E402
+from tiny_llm_course.learner.reporting import reporting  # noqa: E402
+from tiny_llm_course.native.machine import about  # noqa: E402
+from tiny_llm_course.ui.errors import CommandError, show_note  # noqa: E402
 
 GREEDY = {"temperature": 0.0, "top_k": 0, "top_p": 1.0, "min_p": 0.0, "repetition_penalty": 1.0, "seed": None}
 QUESTIONS = (
@@ -46,7 +47,7 @@ def main(
             raise CommandError("batch_no_folder", file=out)
         record = _record(Wanted("tiny_llm_ref", model, bits=bits, layers=layers), max_tokens)
         out.write_text(json.dumps(record, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
-        say(f"\nwrote {out}: please put its contents into an issue")
+        show_note(f"\nwrote {out}: please put its contents into an issue")
 
 
 def _record(wanted: Wanted, max_tokens: int | None) -> dict[str, Any]:
@@ -56,10 +57,10 @@ def _record(wanted: Wanted, max_tokens: int | None) -> dict[str, Any]:
     for think in (None, True):
         session = Session(Settings(wanted, max_tokens, [], GREEDY, think))
         for question in QUESTIONS:
-            say(f"\n> {question}{' (thinking)' if session.thinks else ''}")
+            show_note(f"\n> {question}{' (thinking)' if session.thinks else ''}")
             prompts.append(_encoded(session, question))
             replies.append(session.reply(prompts[-1]) if session.has_chat_template else session.write_on(prompts[-1]))
-            say(replies[-1].line)
+            show_note(replies[-1].line)
             runs.append({"question": question, "thinks": session.thinks, **_of_reply(replies[-1])})
         path, dtype, can_choose = session.path, session.dtype, session.thinking.can_choose
         del session
@@ -67,7 +68,7 @@ def _record(wanted: Wanted, max_tokens: int | None) -> dict[str, Any]:
         if not can_choose:
             break
     same = _same_in_mlx_lm(path, wanted.bits, dtype, prompts, replies)
-    say(f"\nmlx-lm agrees on {sum(same)} of {sum(run['tokens'] for run in runs)} tokens")
+    show_note(f"\nmlx-lm agrees on {sum(same)} of {sum(run['tokens'] for run in runs)} tokens")
     packages = ("mlx", "mlx-lm", "transformers", "tokenizers", "numpy")
     config = json.loads((path / "config.json").read_text(encoding="utf-8"))
     return {

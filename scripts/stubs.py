@@ -5,8 +5,8 @@ import os
 import sys
 from pathlib import Path
 
-from tiny_llm_course.stub_files import check_stubs, write_stubs
-from tiny_llm_course.task_code import StubError
+from tiny_llm_course.learner.stub_files import check_stubs, write_stubs
+from tiny_llm_course.tasks.task_code import StubError
 
 ROOT = Path(os.path.relpath(Path(__file__).resolve().parents[1]))
 

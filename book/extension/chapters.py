@@ -9,7 +9,7 @@ from docutils import nodes
 from sphinx.application import Sphinx
 from sphinx.transforms import SphinxTransform
 
-from tiny_llm_course.syllabus import Day, select_days
+from tiny_llm_course.tasks.syllabus import Day, select_days
 
 from .course import COURSE, generated
 from .front import time_of

@@ -17,9 +17,9 @@ from sphinx_design.shared import create_component
 
 import tiny_llm_course
 from tiny_llm_course.catalogue import Entry, entry_of
-from tiny_llm_course.regions import is_native
-from tiny_llm_course.syllabus import Day, SyllabusError, Task, Text, select_days, select_task
-from tiny_llm_course.workspace import Workspace
+from tiny_llm_course.learner.workspace import Workspace
+from tiny_llm_course.tasks.regions import is_native
+from tiny_llm_course.tasks.syllabus import Day, SyllabusError, Task, Text, select_days, select_task
 from tiny_llm_models import bundled
 from tiny_llm_models.training.card import tables
 

@@ -15,9 +15,9 @@ from docutils import nodes
 from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxRole
 
-from tiny_llm_course import address
-from tiny_llm_course.plan import CORE, PATHS, about, days_of, hours
-from tiny_llm_course.syllabus import Day, SyllabusError, Week, select_days, weeks
+from tiny_llm_course.learner import address
+from tiny_llm_course.tasks.plan import CORE, PATHS, about, days_of, hours
+from tiny_llm_course.tasks.syllabus import Day, SyllabusError, Week, select_days, weeks
 
 from .course import COURSE, CourseDirective, generated
 from .measured import RESULTS

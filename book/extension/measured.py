@@ -12,7 +12,7 @@ from docutils import nodes
 from sphinx.application import Sphinx
 
 from tiny_llm_course.bench.tables import rung_name, speed
-from tiny_llm_course.language import Messages
+from tiny_llm_course.ui.language import Messages
 
 from .course import CourseDirective, generated, inline
 from .measured_week_3 import TABLES

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeAlias
 
-from tiny_llm_course.regions import is_native, parts_of, regions
-from tiny_llm_course.splice import code_of
-from tiny_llm_course.syllabus import TaskId, day_of
-from tiny_llm_course.task_code import parse, tasks_in
-from tiny_llm_course.workspace import Workspace
+from tiny_llm_course.learner.workspace import Workspace
+from tiny_llm_course.tasks.regions import is_native, parts_of, regions
+from tiny_llm_course.tasks.splice import code_of
+from tiny_llm_course.tasks.syllabus import TaskId, day_of
+from tiny_llm_course.tasks.task_code import parse, tasks_in
 
 __all__ = ["Listing", "functions", "holds_tasks", "listings"]
 

@@ -5,7 +5,7 @@ import tempfile
 from contextlib import redirect_stdout
 from pathlib import Path
 
-from tiny_llm_course.language import LANGUAGES, Messages
+from tiny_llm_course.ui.language import LANGUAGES, Messages
 from tiny_llm_course.viz.kernel_call import call_in
 from tiny_llm_course.viz.kernel_drawing import draw_kernel
 

@@ -9,10 +9,9 @@ from typing import Any
 import typer
 
 from .commands import app
-from .language import Messages
-from .problems import reporting, say
-from .terminal import called
-from .workspace import settle
+from .learner.reporting import reporting
+from .learner.workspace import settle
+from .ui import Messages, called, show_note
 
 __all__ = ["app", "main"]
 
@@ -27,7 +26,7 @@ def main() -> None:
 def _show_warning(message: Warning | str, category: type[Warning], *_: Any, **__: Any) -> None:
     """What the course's packages warn of, in a line; others' warnings are for others."""
     if category is UserWarning:
-        say(Messages()("note", text=message))
+        show_note(Messages()("note", text=message))
 
 
 if __name__ == "__main__":

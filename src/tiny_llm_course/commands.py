@@ -17,62 +17,16 @@ from typing import Any
 
 import typer
 
-from .command_help import Command, Group
-from .install import install_command, missing
-from .problems import CommandError, reporting
-from .terminal import as_called
-from .workspace import IS_CLONE, ROOT, Workspace
+from .learner.install import install_command, missing
+from .learner.places import IS_CLONE, ROOT
+from .learner.reporting import reporting
+from .learner.workspace import Workspace
+from .ui import CommandError, as_called
+from .ui.command_help import Command, Group
+from .ui.command_table import ALL, ANYWHERE, FOR_INSTRUCTORS, FOR_LEARNERS, FOR_MAINTAINERS, NEED_SOLUTIONS, SHORT
 
-__all__ = ["ALL", "FOR_MAINTAINERS", "NEED_SOLUTIONS", "SHORT", "app", "names"]
+__all__ = ["app", "names"]
 
-FOR_LEARNERS = {  # module:function
-    "next": "lessons:next_task",
-    "test": "running:run",
-    "watch": "watch:watch",
-    "hint": "lessons:hint",
-    "progress": "lessons:progress",
-    "solution": "solutions:solution",
-    "reset": "solutions:reset",
-    "undo": "solutions:undo",
-    "update": "update:update",
-    "doctor": "doctor:doctor",
-    "report": "report:report",
-    "install": "install:install",
-    "main": "text:main",
-    "chat": "text:chat",
-    "batch": "batch:batch",
-    "serve": "serve:serve",
-    "build-ext": "build_ext:build_ext",
-    "bench": "bench.command:bench",
-    "roofline": "roofline:roofline",
-    "trace": "trace:trace",
-    "viz": "viz.commands:app",
-}
-FOR_INSTRUCTORS = {
-    "grade": "grading.commands:grade",
-    "grade-report": "grading.commands:grade_report",
-    "export": "export:export",
-}
-SHORT = {  # the words that a name stands for
-    "test-ref": ["test", "--impl", "ref"],
-    "bench-ref": ["bench", "--impl", "ref"],
-    "build-ext-ref": ["build-ext", "--impl", "ref"],
-}
-FOR_MAINTAINERS = {  # the script, and what `install` has to have installed for it
-    "stubs": ("scripts/stubs.py", None),
-    "book": ("scripts/book.py", "book"),
-    "check": ("scripts/check", "all"),
-}
-ANYWHERE = {  # what works without a clone, where the wheel was installed
-    *("doctor", "install", "main", "chat", "batch", "serve", "trace", "viz", "grade-report"),
-    *("build-ext", "build-ext-ref", "bench", "bench-ref", "roofline"),
-}
-ALL = [*FOR_LEARNERS, *SHORT, *FOR_INSTRUCTORS, *FOR_MAINTAINERS]
-NEED_SOLUTIONS = {  # what a student's copy does not have
-    *FOR_INSTRUCTORS,
-    *FOR_MAINTAINERS,
-    *(name for name, words in SHORT.items() if "ref" in words),
-}
 PASSES_ON = {"ignore_unknown_options": True, "allow_extra_args": True}  # arguments that are for another program
 
 

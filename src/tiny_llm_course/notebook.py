@@ -14,12 +14,14 @@ from textwrap import dedent, indent
 
 import typer
 
-from .asked import asked_task
-from .problems import CommandError, reporting
-from .source_text import decoded, encoded
-from .splice import SpliceError, splice
-from .syllabus import Task, day_of
-from .workspace import ROOT, SRC, Workspace, changing
+from .learner.asked import asked_task
+from .learner.places import ROOT, SRC
+from .learner.reporting import reporting
+from .learner.workspace import Workspace, changing
+from .tasks.source_text import decoded, encoded
+from .tasks.splice import SpliceError, splice
+from .tasks.syllabus import Task, day_of
+from .ui import CommandError
 
 __all__ = ["course", "write"]
 
@@ -46,16 +48,16 @@ def write(task: str, *functions: Callable[..., object]) -> None:
 
     A method is written as a function whose first parameter is `self`. `./course undo` takes it back.
     """
-    with suppress(typer.Exit), reporting() as say, changing("python") as workspace:
+    with suppress(typer.Exit), reporting() as words, changing("python") as workspace:
         chosen = asked_task(task)
         texts: dict[Path, str] = {}
         for function in functions:
             file, name = _place(workspace, chosen, function)
             before = texts[file] if file in texts else decoded(file.read_bytes())
             texts[file] = _spliced(before, function, name, file.relative_to(workspace.root).as_posix())
-        reason = say.in_all("what_notebook", task=chosen.id)
+        reason = words.in_all("what_notebook", task=chosen.id)
         workspace.backups.write({file: encoded(text, file.read_bytes()) for file, text in texts.items()}, reason)
-        print(say("wrote", files=", ".join(file.name for file in texts), what=say.of(reason)))
+        print(words("wrote", files=", ".join(file.name for file in texts), what=words.of(reason)))
 
 
 def _place(workspace: Workspace, task: Task, function: Callable[..., object]) -> tuple[Path, str]:

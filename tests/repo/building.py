@@ -9,7 +9,7 @@ from functools import cache
 
 from learner import Clone
 
-from tiny_llm_course import bridge
+from tiny_llm_course.native import bridge
 
 __all__ = [
     "COMPILER",

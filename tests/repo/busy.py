@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from tiny_llm_course.quiet import Counters
+from tiny_llm_course.bench.quiet import Counters
 
 __all__ = ["counters_of"]
 

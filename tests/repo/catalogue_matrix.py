@@ -13,12 +13,12 @@ from typing import Any
 
 import pytest
 
-from tiny_llm_course import diagnosis
 from tiny_llm_course.catalogue import entry_of
-from tiny_llm_course.mistaken import compile_mistakes
-from tiny_llm_course.packages import REFERENCE, Test, replay, task_of, test_of
-from tiny_llm_course.recording import Observation
-from tiny_llm_course.syllabus import TaskId
+from tiny_llm_course.tasks.syllabus import TaskId
+from tiny_llm_course.testing import diagnosis
+from tiny_llm_course.testing.mutants import compile_mistakes
+from tiny_llm_course.testing.observation import Observation
+from tiny_llm_course.testing.package_under_test import REFERENCE, Test, replay, task_of, test_of
 
 TESTS = pytest.StashKey[dict[TaskId, dict[str, Test]]]()
 

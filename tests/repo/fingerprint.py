@@ -14,26 +14,26 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from tiny_llm_course.regions import is_native
-from tiny_llm_course.syllabus import Day, parse_task_ids
-from tiny_llm_course.toml import read_toml
+from tiny_llm_course.tasks.regions import is_native
+from tiny_llm_course.tasks.syllabus import Day, parse_task_ids
+from tiny_llm_course.tasks.toml import read_toml
 
 __all__ = ["INERT", "digest", "digest_of_files", "is_input", "python_code"]
 
 INERT = {  # what is loaded or read with the tests: why it cannot change a verdict
-    "tiny_llm_course/advice": "explains errors",
-    "tiny_llm_course/reporter": "shows results, and measures time",
-    "tiny_llm_course/runner": "starts pytest",
-    "tiny_llm_course/pytest_process": "starts pytest",
+    "tiny_llm_course/testing/advice": "explains errors",
+    "tiny_llm_course/testing/pytest_plugin": "shows results, and measures time",
+    "tiny_llm_course/testing/pytest_process": "starts pytest",
+    "tiny_llm_course/testing/pytest_events": "starts pytest",
     "tiny_llm_course/grading/": "judges submissions",
-    "tiny_llm_course/workspace": "knows where a learner stands",
-    "tiny_llm_course/progress": "knows where a learner stands",
-    "tiny_llm_course/plan": "knows hours and paths",
-    "tiny_llm_course/files": "makes backups",
-    "tiny_llm_course/lock": "keeps commands apart",
-    "tiny_llm_course/stubs": "makes stubs, and no test of the reference meets one",
-    "tiny_llm_course/unsolved": "finds stubs",
-    "tiny_llm_course/messages.toml": "is prose",
+    "tiny_llm_course/learner/workspace": "knows where a learner stands",
+    "tiny_llm_course/learner/progress": "knows where a learner stands",
+    "tiny_llm_course/tasks/plan": "knows hours and paths",
+    "tiny_llm_course/learner/files": "makes backups",
+    "tiny_llm_course/learner/lock": "keeps commands apart",
+    "tiny_llm_course/tasks/stubs": "makes stubs, and no test of the reference meets one",
+    "tiny_llm_course/tasks/unsolved": "finds stubs",
+    "tiny_llm_course/ui/messages.toml": "is prose",
     "tiny_llm_course/catalogue/week_": "counts by its mistakes, without its prose",
     "tiny_llm_course/syllabus.toml": "counts by its bars, without its prose",
     "repo/fingerprint": "makes digests: with other code, there are other digests",

@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 from typing import TypeAlias
 
-from tiny_llm_course.regions import code_files, is_native, regions
-from tiny_llm_course.syllabus import Day, TaskId, parse_task_ids
+from tiny_llm_course.tasks.regions import code_files, is_native, regions
+from tiny_llm_course.tasks.syllabus import Day, TaskId, parse_task_ids
 
 __all__ = [
     "Sources",

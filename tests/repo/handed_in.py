@@ -9,7 +9,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from tiny_llm_course.stubs import make_stub
+from tiny_llm_course.tasks.stubs import make_stub
 
 __all__ = ["ENVIRONMENT", "FOLDER", "REFERENCE", "RIGHT", "ROOT", "at_call", "at_import", "grade", "package", "stub"]
 

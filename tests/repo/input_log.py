@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 from fingerprint import is_input
 
-from tiny_llm_course import mistaken
-from tiny_llm_course.packages import REFERENCE
+from tiny_llm_course.testing import mutants
+from tiny_llm_course.testing.package_under_test import REFERENCE
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -27,7 +27,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure() -> None:
-    mistaken._sources(REFERENCE)  # looks for a task in all files: reading them here keeps them out of the log
+    mutants._sources(REFERENCE)  # looks for a task in all files: reading them here keeps them out of the log
     sys.addaudithook(_note)
 
 

@@ -21,7 +21,7 @@ from pathlib import Path
 
 from trees import UNFINISHED, build_tree
 
-from tiny_llm_course.stubs import make_stub
+from tiny_llm_course.tasks.stubs import make_stub
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.append(str(ROOT / "scripts"))

@@ -26,18 +26,23 @@ from types import FrameType
 
 import typer
 
-from tiny_llm_course import update as updates
-from tiny_llm_course.lessons import hint, next_task
-from tiny_llm_course.progress import SKIPPED, SOLVED
-from tiny_llm_course.runner import Result, Run
-from tiny_llm_course.running import keep_progress
-from tiny_llm_course.solutions import reset, solution, undo
-from tiny_llm_course.syllabus import TaskId, select_days, tasks
-from tiny_llm_course.workspace import ROOT, Workspace, changing, settle
+from tiny_llm_course.learner.places import ROOT
+from tiny_llm_course.learner.progress import SKIPPED, SOLVED
+from tiny_llm_course.learner.progress_commands import hint, next_task
+from tiny_llm_course.learner.solution_commands import reset, solution, undo
+from tiny_llm_course.learner.workspace import Workspace, changing, settle
+from tiny_llm_course.tasks.syllabus import TaskId, select_days, tasks
+from tiny_llm_course.testing.pytest_process import Result, Run
+from tiny_llm_course.testing.test_command import keep_progress
+from tiny_llm_course.update import update_command as updates
 
 PACKAGE, NOTES, PROGRESS = ROOT / "src/tiny_llm", ROOT / ".tiny-llm", ROOT / "progress.txt"
 PUBLISHED = ROOT.parent / "published"
-WATCHED = ("tiny_llm_course/files.py", "tiny_llm_course/progress.py", "tiny_llm_course/git.py")  # where kills happen
+WATCHED = (
+    "tiny_llm_course/learner/files.py",
+    "tiny_llm_course/learner/progress.py",
+    "tiny_llm_course/learner/git.py",
+)  # where kills happen
 MOMENTS = 120  # of them, in most commands
 REPLACED = 6  # files that most commands replace
 FIRST = subprocess.check_output(["git", "rev-list", "--max-parents=0", "HEAD"], cwd=ROOT, text=True).strip()

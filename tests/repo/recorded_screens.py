@@ -45,22 +45,22 @@ def prepare(root: Path) -> None:
     """Put what is known in place of what takes long."""
     module = functools.partial(importlib.import_module, package="tiny_llm_course")
     os.execv = execute  # type: ignore[assignment]
-    models, runs = importlib.import_module("tiny_llm_ref.models"), module(".runner")
+    models, runs = importlib.import_module("tiny_llm_ref.models"), module(".testing.pytest_process")
     models.load = functools.cache(models.load)
     tests = Tests(runs.run_tests)
-    for name in (".running", ".watch", ".report"):
+    for name in (".testing.test_command", ".testing.watch_command", ".testing.report_command"):
         module(name).run_tests = tests
-    module(".watch")._Watch._happenings = lambda watch: iter("lhrq")
-    module(".chat")._read_line = itertools.cycle(SAID).__next__
+    module(".testing.watch_command")._Watch._happenings = lambda watch: iter("lhrq")
+    module(".generation.chat")._read_line = itertools.cycle(SAID).__next__
     ladder = json.loads((root / "benches/results/ladder.json").read_text(encoding="utf-8"))
     module(".bench.run").measure = lambda *arguments: measured(ladder)
     module(".bench.run").compile_for = lambda *arguments: None
-    module(".roofline").measure_speeds = speeds(ladder["limits"])
-    module(".serving_end").Ending.serve = ends_at_once
-    module(".grading.commands").grade_all = graded
+    module(".bench.roofline").measure_speeds = speeds(ladder["limits"])
+    module(".serve.serving_end").Ending.serve = ends_at_once
+    module(".grading.grade_commands").grade_all = graded
     for name in (".doctor", ".bridge"):
         module(name).subprocess = Programs()
-    module(".export")._commit = lambda folder: None
+    module(".grading.export")._commit = lambda folder: None
     module(".viz.output").Output.picture = lambda output, name, draw: output.file(name, b"")
 
 

@@ -6,10 +6,10 @@ import traceback
 
 import pytest
 
-from tiny_llm_course import advice
-from tiny_llm_course.language import LANGUAGES, Messages
-from tiny_llm_course.runner import run_tests
-from tiny_llm_course.syllabus import select_days
+from tiny_llm_course.tasks.syllabus import select_days
+from tiny_llm_course.testing import advice
+from tiny_llm_course.testing.pytest_process import run_tests
+from tiny_llm_course.ui.language import LANGUAGES, Messages
 
 HEAD = """\
 import mlx.core as mx
@@ -169,7 +169,7 @@ def test_advice_reaches_the_command(tmp_path):
     tests = tmp_path / "tests"
     tests.mkdir()
     (tests / "conftest.py").write_text(
-        "pytest_plugins = ['tiny_llm_course.reporter']\n"
+        "pytest_plugins = ['tiny_llm_course.testing.pytest_plugin']\n"
         "def pytest_addoption(parser): parser.addoption('--impl')\n"
         "def pytest_configure(config): config.addinivalue_line('markers', 'task(id)')\n"
     )

@@ -18,13 +18,13 @@ from typer.testing import CliRunner
 from waiting import until
 
 from tiny_llm_course.__main__ import app
-from tiny_llm_course.batch_input import KEYS, read_requests
-from tiny_llm_course.batch_results import Results
-from tiny_llm_course.engine import Wanted
-from tiny_llm_course.language import LANGUAGES, Messages, speaking
-from tiny_llm_course.problems import CommandError
-from tiny_llm_course.serving import Options, kinds_of
-from tiny_llm_course.syllabus import tasks
+from tiny_llm_course.generation.engine import Wanted
+from tiny_llm_course.serve.batch_input import KEYS, read_requests
+from tiny_llm_course.serve.batch_results import Results
+from tiny_llm_course.serve.serving import Options, kinds_of
+from tiny_llm_course.tasks.syllabus import tasks
+from tiny_llm_course.ui.errors import CommandError
+from tiny_llm_course.ui.language import LANGUAGES, Messages, speaking
 from tiny_llm_models.untrained import untrained_config, write_untrained
 from tiny_llm_ref import models
 from tiny_llm_ref.config import ModelConfig
@@ -42,7 +42,7 @@ ENVIRONMENT |= {"HF_HUB_OFFLINE": "1", "TERM": "dumb", "LC_ALL": "C.UTF-8", "TIN
 INTERRUPTED = """
 import os, signal
 from tiny_llm_course.__main__ import main
-from tiny_llm_course.batch_results import Results
+from tiny_llm_course.serve.batch_results import Results
 
 def add(self, result, add=Results.add):
     add(self, result)

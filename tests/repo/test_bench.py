@@ -11,18 +11,17 @@ from busy import counters_of
 from learner import Clone
 from typer.testing import CliRunner
 
-from tiny_llm_course import quiet
 from tiny_llm_course.__main__ import app
-from tiny_llm_course.bench import measuring, run
+from tiny_llm_course.bench import measuring, quiet, run
 from tiny_llm_course.bench.gpu import measure_gpu, table
-from tiny_llm_course.bench.kernels import CASES, Case, Rung
+from tiny_llm_course.bench.kernel_cases import CASES, Case, Rung
 from tiny_llm_course.bench.limits import OVER, SLOWER, Limits
-from tiny_llm_course.bench.machine import about
+from tiny_llm_course.bench.quiet import BUSY, Quiet
 from tiny_llm_course.bench.run import NAMES
 from tiny_llm_course.bench.tables import Tables, show_doubts
 from tiny_llm_course.bench.timing import LEAST, shortest
-from tiny_llm_course.language import Messages
-from tiny_llm_course.quiet import BUSY, Quiet
+from tiny_llm_course.native.machine import about
+from tiny_llm_course.ui.language import Messages
 
 
 @pytest.fixture

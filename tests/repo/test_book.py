@@ -22,7 +22,7 @@ from extension.search import split_query  # noqa: E402
 
 import book  # noqa: E402
 from tiny_llm_course.catalogue import entry_of  # noqa: E402
-from tiny_llm_course.syllabus import TaskId  # noqa: E402
+from tiny_llm_course.tasks.syllabus import TaskId  # noqa: E402
 
 pytestmark = pytest.mark.filterwarnings("ignore:'myst_parser")
 

@@ -12,7 +12,7 @@ import pytest
 from learner import Clone
 from trees import copy_modules
 
-from tiny_llm_course.syllabus import Day, select_days
+from tiny_llm_course.tasks.syllabus import Day, select_days
 
 ROOT = Path(__file__).parents[2]
 sys.path.append(str(ROOT / "scripts"))

@@ -6,9 +6,9 @@ import shutil
 import pytest
 from building import COMPILER, as_built, built, first_build, made, old_compiler, outdate, path_without, refused, script
 
-from tiny_llm_course import bridge
-from tiny_llm_course.language import Messages
-from tiny_llm_course.problems import CommandError
+from tiny_llm_course.native import bridge
+from tiny_llm_course.ui.errors import CommandError
+from tiny_llm_course.ui.language import Messages
 
 CURRENT = "The kernels' bridge to MLX is up to date.\n"
 OPEN = "to be written: softmax (w2d2.2, w2d2.3, w2d2.4)\nto be written: swiglu (w2d5.3)\n"

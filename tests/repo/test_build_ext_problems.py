@@ -12,9 +12,9 @@ import pytest
 from building import COMPILER, KEPT, as_built, built, made, outdate, refused, stopped_compiler
 from waiting import until
 
-from tiny_llm_course import bridge
-from tiny_llm_course.language import Messages
-from tiny_llm_course.problems import CommandError
+from tiny_llm_course.native import bridge
+from tiny_llm_course.ui.errors import CommandError
+from tiny_llm_course.ui.language import Messages
 from tiny_llm_ref.kernels.compiler import CompileError, compile_kernels
 
 

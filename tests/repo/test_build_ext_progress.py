@@ -12,13 +12,14 @@ from learner import Terminal
 from typer.testing import CliRunner
 from waiting import until
 
-from tiny_llm_course import build_ext, compiling, engine
 from tiny_llm_course.__main__ import app
-from tiny_llm_course.child import running
-from tiny_llm_course.compiling import Compiled, compile_files, compile_for
-from tiny_llm_course.engine import Engine, Wanted
-from tiny_llm_course.language import Messages
-from tiny_llm_course.serving import Options, Serving
+from tiny_llm_course.generation import engine
+from tiny_llm_course.generation.engine import Engine, Wanted
+from tiny_llm_course.native import compiling, kernel_files
+from tiny_llm_course.native.child import running
+from tiny_llm_course.native.compiling import Compiled, compile_files, compile_for
+from tiny_llm_course.serve.serving import Options, Serving
+from tiny_llm_course.ui.language import Messages
 from tiny_llm_ref.kernels import extension
 
 
@@ -63,8 +64,8 @@ def test_in_a_terminal_the_steps_of_the_bridge_are_counted(tmp_path):
     steps = "print('-- Detecting'); print('[2/14] Building bridge.o'); print('[14/14] Linking'); raise SystemExit(3)"
     code = f"""
 import sys, time
-from tiny_llm_course import bridge
-from tiny_llm_course.language import Messages
+from tiny_llm_course.native import bridge
+from tiny_llm_course.ui.language import Messages
 output = []
 code = bridge._run([sys.executable, "-c", {steps!r}], output, time.monotonic(), Messages("en"))
 print(code, output)
@@ -85,11 +86,11 @@ def test_the_time_of_a_build_is_that_of_all_of_it(monkeypatch):
     compiled = Compiled(Messages("en"))
     compiled.names, compiled.seconds = ["softmax.cpp"], 73.6
     clock = iter([1000.0, 1054.0, 1128.0])
-    monkeypatch.setattr(build_ext, "monotonic", clock.__next__)
-    monkeypatch.setattr(build_ext, "compile_files", lambda *arguments: compiled)
-    monkeypatch.setattr(build_ext.bridge, "is_current", lambda package: False)
-    monkeypatch.setattr(build_ext.bridge, "build", lambda packages, say, tell: None)
-    monkeypatch.setattr(build_ext, "_versions", lambda package: {"mlx": "1", "nanobind": "2", "python": "3"})
+    monkeypatch.setattr(kernel_files, "monotonic", clock.__next__)
+    monkeypatch.setattr(kernel_files, "compile_files", lambda *arguments: compiled)
+    monkeypatch.setattr(kernel_files.bridge, "is_current", lambda package: False)
+    monkeypatch.setattr(kernel_files.bridge, "build", lambda packages, say, tell: None)
+    monkeypatch.setattr(kernel_files, "_versions", lambda package: {"mlx": "1", "nanobind": "2", "python": "3"})
     run = CliRunner().invoke(app, ["build-ext", "--impl", "ref", "--lang", "en"])
     assert run.exit_code == 0, run.output
     assert run.stdout.startswith("Built in 54 s with nanobind 2")
@@ -134,7 +135,7 @@ def is_running(process):
 
 
 def test_a_process_that_does_not_mind_is_ended(monkeypatch):
-    monkeypatch.setattr("tiny_llm_course.child.GRACE", 0.1)
+    monkeypatch.setattr("tiny_llm_course.native.child.GRACE", 0.1)
     code = "import signal\nsignal.signal(signal.SIGINT, signal.SIG_IGN)\nprint('begun', flush=True)\nsignal.pause()"
     with running([sys.executable, "-c", code]) as child:
         assert next(line for line in child.lines() if line) == "begun"
@@ -142,7 +143,7 @@ def test_a_process_that_does_not_mind_is_ended(monkeypatch):
 
 
 def test_a_second_without_a_line_is_told(monkeypatch):
-    monkeypatch.setattr("tiny_llm_course.child.TICK", 0.01)
+    monkeypatch.setattr("tiny_llm_course.native.child.TICK", 0.01)
     with running([sys.executable, "-c", "import signal; signal.pause()"]) as child:
         assert next(child.lines()) is None
 

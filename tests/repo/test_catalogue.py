@@ -11,7 +11,7 @@ import pytest
 import verdicts
 
 from tiny_llm_course.catalogue import entry_of
-from tiny_llm_course.syllabus import day_of, select_days, tasks
+from tiny_llm_course.tasks.syllabus import day_of, select_days, tasks
 
 DAYS = {f"w{day.week}d{day.number}": day for day in select_days(None, None)}
 TASKS = [pytest.param(task, id=str(task.id)) for task in tasks()]

@@ -8,8 +8,9 @@ import pytest
 from learner import Clone
 from typer.testing import CliRunner
 
-from tiny_llm_course.commands import ALL, FOR_MAINTAINERS, NEED_SOLUTIONS, app
-from tiny_llm_course.toml import read_toml
+from tiny_llm_course.commands import app
+from tiny_llm_course.tasks.toml import read_toml
+from tiny_llm_course.ui.command_table import ALL, FOR_MAINTAINERS, NEED_SOLUTIONS
 
 ROOT = Path(__file__).resolve().parents[2]
 

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from tiny_llm_course.contracts import SYLLABUS as SYLLABUS_FILE
-from tiny_llm_course.syllabus import select_task, tasks
-from tiny_llm_course.toml import read_toml
+from tiny_llm_course.tasks.syllabus import select_task, tasks
+from tiny_llm_course.tasks.toml import read_toml
+from tiny_llm_course.update.contracts import SYLLABUS as SYLLABUS_FILE
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.append(str(ROOT / "scripts"))

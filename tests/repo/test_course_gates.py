@@ -13,7 +13,7 @@ import pytest
 import trees
 import verdicts
 
-from tiny_llm_course.syllabus import Day, TaskId, select_days
+from tiny_llm_course.tasks.syllabus import Day, TaskId, select_days
 
 REPOSITORY = Path(__file__).parents[2]
 REFERENCE = REPOSITORY / "src/tiny_llm_ref"

@@ -9,8 +9,8 @@ import pytest
 from building import old_compiler, path_without, script
 from learner import Clone
 
-from tiny_llm_course import bridge
-from tiny_llm_course.syllabus import tasks, weeks
+from tiny_llm_course.native import bridge
+from tiny_llm_course.tasks.syllabus import tasks, weeks
 
 
 @pytest.fixture(scope="module")

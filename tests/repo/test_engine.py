@@ -11,8 +11,8 @@ from mlx_lm.utils import load, quantize_model, save_model
 from typer.testing import CliRunner
 
 from tiny_llm_course.__main__ import app
-from tiny_llm_course.engine import Engine, Wanted
-from tiny_llm_course.problems import CommandError
+from tiny_llm_course.generation.engine import Engine, Wanted
+from tiny_llm_course.ui.errors import CommandError
 from tiny_llm_models import bundled
 from tiny_llm_ref.kernels import extension
 from tiny_llm_ref.optimise import KernelLinear

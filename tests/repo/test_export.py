@@ -10,9 +10,9 @@ import pytest
 from learner import Clone
 from trees import copy_modules
 
-from tiny_llm_course.regions import SUFFIXES, code_files
-from tiny_llm_course.syllabus import select_days
-from tiny_llm_course.toml import read_toml
+from tiny_llm_course.tasks.regions import SUFFIXES, code_files
+from tiny_llm_course.tasks.syllabus import select_days
+from tiny_llm_course.tasks.toml import read_toml
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -82,7 +82,7 @@ def test_kernels_have_what_they_need(student):
     needed = {"bridge.cpp", "fence.h", "kernel.h", "pool.h", "rows.h", "vector.h", "compiler.py", "extension.py"}
     assert names == {file.name for file in (ROOT / "src/tiny_llm_ref/kernels").iterdir() if file.suffix in SUFFIXES}
     assert names >= needed
-    assert (student.root / "src/tiny_llm_course/bridge.cmake").exists()
+    assert (student.root / "src/tiny_llm_course/native/bridge.cmake").exists()
     assert list(student.root.rglob("built")) == []
     project = (student.root / "pyproject.toml").read_text()
     assert "\nbuild-ext = " in project

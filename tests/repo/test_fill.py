@@ -15,14 +15,14 @@ from learner import ROOT, Clone
 
 import tiny_llm_ref.positional_encoding
 import tiny_llm_ref.quantize
-from tiny_llm_course.compare import Compared, compared
-from tiny_llm_course.engine import Wanted
-from tiny_llm_course.fill import merged
-from tiny_llm_course.language import Messages
-from tiny_llm_course.needs import needs_of_text
-from tiny_llm_course.regions import code_files, regions
-from tiny_llm_course.stubs import make_stub
-from tiny_llm_course.syllabus import tasks
+from tiny_llm_course.generation.compare import Compared, compared
+from tiny_llm_course.generation.engine import Wanted
+from tiny_llm_course.generation.fill import merged
+from tiny_llm_course.generation.needs import needs_of_text
+from tiny_llm_course.tasks.regions import code_files, regions
+from tiny_llm_course.tasks.stubs import make_stub
+from tiny_llm_course.tasks.syllabus import tasks
+from tiny_llm_course.ui.language import Messages
 from tiny_llm_ref import models
 from tiny_llm_ref.generate import generate
 from tiny_llm_ref.sampler import greedy
@@ -262,7 +262,7 @@ def test_what_is_needed_is_enough(layers: str, is_cached: bool, clone: Clone) ->
 
 
 def test_no_task_in_metal_is_needed_by_requests() -> None:
-    from tiny_llm_course.needs import needs_of_serving
+    from tiny_llm_course.generation.needs import needs_of_serving
 
     needed = needs_of_serving(True, "kernels", range(1, 8))
     assert not needed & METAL

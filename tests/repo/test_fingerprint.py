@@ -8,7 +8,7 @@ import pytest
 import verdicts
 from fingerprint import digest, digest_of_files, python_code
 
-from tiny_llm_course.syllabus import day_of, select_days, tasks
+from tiny_llm_course.tasks.syllabus import day_of, select_days, tasks
 
 ROOT = Path(__file__).resolve().parents[2]
 IGNORED = shutil.ignore_patterns("__pycache__", "built", "*.safetensors", "repo")
@@ -28,10 +28,10 @@ CODE = {  # a day, a file that it depends on, a text in it, and another text
     "a mistake's edit": (ATTENTION, CATALOGUE, r'edits = \[\["', 'edits = [[" '),
     "a mistake's id": (ATTENTION, CATALOGUE, 'id = "no-scale"', 'id = "without-scale"'),
     "a variant": (ATTENTION, "tests/repo/variants/week_1_day_1.toml", "'...ld,...sd->...ls'", "'...ls,...sd->...ld'"),
-    "replaying": (ATTENTION, "src/tiny_llm_course/packages.py", r"set\(True\)", "set(False)"),
-    "naming": (ATTENTION, "src/tiny_llm_course/diagnosis.py", "MAX_SECONDS = 5.0", "MAX_SECONDS = 6.0"),
-    "comparing": (ATTENTION, "src/tiny_llm_course/recording.py", "1e-6", "1e-3"),
-    "making mistakes": (ATTENTION, "src/tiny_llm_course/mistaken.py", r"if count != 1", "if count < 1"),
+    "replaying": (ATTENTION, "src/tiny_llm_course/testing/package_under_test.py", r"set\(True\)", "set(False)"),
+    "naming": (ATTENTION, "src/tiny_llm_course/testing/diagnosis.py", "MAX_SECONDS = 5.0", "MAX_SECONDS = 6.0"),
+    "comparing": (ATTENTION, "src/tiny_llm_course/testing/observation.py", "1e-6", "1e-3"),
+    "making mistakes": (ATTENTION, "src/tiny_llm_course/testing/mutants.py", r"if count != 1", "if count < 1"),
     "the matrix": (ATTENTION, "tests/repo/catalogue_matrix.py", "if run.failed else run", "if False else run"),
     "the syllabus's bars": (ATTENTION, "src/tiny_llm_course/syllabus.toml", r'modules = \["basics', 'modules = ["x'),
     "a version": (ATTENTION, "pdm.lock", r'(name = "numpy"\nversion = ")[\d.]+', r"\g<1>1.0"),
@@ -62,7 +62,11 @@ PROSE = {
     "a test's docstring": ("tests/test_week_1_day_1.py", r'    """(\w+)', r'    """So: \1'),
     "a helper's docstring": ("tests/helpers.py", "Seeded arrays", "Arrays with a seed"),
     "an oracle's comment": ("tests/oracles.py", "N x L x ", "B x L x "),
-    "the replay's docstring": ("src/tiny_llm_course/packages.py", "Run a test with", "This runs a test with"),
+    "the replay's docstring": (
+        "src/tiny_llm_course/testing/package_under_test.py",
+        "Run a test with",
+        "This runs a test with",
+    ),
     "a hint": (CATALOGUE, r"\[\[tasks.hints\]\]\nen = \"", r"\g<0>Well: "),
     "a Japanese hint": (CATALOGUE, r"\[\[tasks.hints\]\]\n(en = .*\n)ja = \"", r"\g<0>さて、"),
     "what was learned": (CATALOGUE, r"\[tasks.learned\]\nen = \"", r"\g<0>Well: "),
@@ -70,8 +74,12 @@ PROSE = {
     "a comment in TOML": (CATALOGUE, r"\A", "# Week 1, the first day\n"),
     "a title": ("src/tiny_llm_course/syllabus.toml", 'title = { en = "', 'title = { en = "So: '),
     "a chapter's name": ("src/tiny_llm_course/syllabus.toml", 'chapter = { en = "', 'chapter = { en = "So: '),
-    "a message": ("src/tiny_llm_course/messages.toml", r'en = "', 'en = "So: '),
-    "how results are shown": ("src/tiny_llm_course/reporter.py", "MAX_MESSAGE = 10_000", "MAX_MESSAGE = 9_000"),
+    "a message": ("src/tiny_llm_course/ui/messages.toml", r'en = "', 'en = "So: '),
+    "how results are shown": (
+        "src/tiny_llm_course/testing/pytest_plugin.py",
+        "MAX_MESSAGE = 10_000",
+        "MAX_MESSAGE = 9_000",
+    ),
     "a comment in C++": (f"{KERNELS}/kernel.h", "// of the first element", "// where the first element is"),
     "C++'s first line": (f"{KERNELS}/quantized_matvec.cpp", r"\A//", "// So:"),
     "a comment in Metal": (f"{KERNELS}/quantized_matvec.metal", "// in a row", "/* in one row */"),

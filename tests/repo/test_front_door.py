@@ -10,11 +10,11 @@ import pytest
 from learner import ROOT
 from test_book import LANGUAGES, build, build_pages, said, small_book
 
-from tiny_llm_course import address
-from tiny_llm_course.commands import ALL
-from tiny_llm_course.plan import CORE, about, days_of, hours
-from tiny_llm_course.syllabus import Day, select_days, weeks
-from tiny_llm_course.toml import read_toml
+from tiny_llm_course.learner import address
+from tiny_llm_course.tasks.plan import CORE, about, days_of, hours
+from tiny_llm_course.tasks.syllabus import Day, select_days, weeks
+from tiny_llm_course.tasks.toml import read_toml
+from tiny_llm_course.ui.command_table import ALL
 
 READMES = ("README.md", "README.ja.md")
 IDEA = "https://github.com/skyzh/tiny-llm"
@@ -83,7 +83,7 @@ def test_a_readme_tells_the_hours(name: str, whole: str, core: str) -> None:
 
 
 def test_credits() -> None:
-    for name in (*READMES, "book/preface.md", "book/index.md", "src/tiny_llm_course/handout/README.md"):
+    for name in (*READMES, "book/preface.md", "book/index.md", "src/tiny_llm_course/grading/handout/README.md"):
         assert IDEA in text_of(name), name
     assert IDEA in read_toml(ROOT / "pyproject.toml")["project"]["urls"].values()
 

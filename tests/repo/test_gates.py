@@ -5,7 +5,7 @@ import re
 import gates
 import pytest
 
-from tiny_llm_course.syllabus import Day, Task, TaskId
+from tiny_llm_course.tasks.syllabus import Day, Task, TaskId
 
 GOOD = {
     "basics.py": '''"""Basics."""

@@ -16,7 +16,7 @@ from waiting import until
 
 from tiny_llm_course.grading.formats import from_json
 from tiny_llm_course.grading.protection import protection
-from tiny_llm_course.runner import pytest_command
+from tiny_llm_course.testing.pytest_process import pytest_command
 
 HEAD = '"""RMSNorm."""\nimport mlx.core as mx\n'
 WORKER = "tiny_llm_course.grading.worker"

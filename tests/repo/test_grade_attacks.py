@@ -16,7 +16,7 @@ from waiting import until
 
 from tiny_llm_course.grading.protection import protection, told
 from tiny_llm_course.grading.sandbox import HIDDEN, NONE
-from tiny_llm_course.packages import REFERENCE
+from tiny_llm_course.testing.package_under_test import REFERENCE
 
 ROOT = Path(__file__).resolve().parents[2]
 SUBMITTED = {  # a file of the package, what makes it hostile, and the task whose tests run it

@@ -22,9 +22,9 @@ from tiny_llm_course.grading.formats import EACH, TOGETHER, from_json
 from tiny_llm_course.grading.grades import FAILED, SOLVED, UNSOLVED, Grade, TaskGrade
 from tiny_llm_course.grading.html_report import html_report
 from tiny_llm_course.grading.protection import protection, told
-from tiny_llm_course.language import Messages
-from tiny_llm_course.syllabus import TaskId
-from tiny_llm_course.terminal import signs
+from tiny_llm_course.tasks.syllabus import TaskId
+from tiny_llm_course.ui.language import Messages
+from tiny_llm_course.ui.terminal import signs
 
 DAY = ["--week", "1", "--day", "4"]
 CHECKS = {"gradescope": check_gradescope, "classroom": check_classroom, "exercism": check_exercism}

@@ -9,14 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from tiny_llm_course import bridge
 from tiny_llm_course.catalogue import entry_of
-from tiny_llm_course.grading import kernels
-from tiny_llm_course.grading.kernels import compile_submitted, is_taken
+from tiny_llm_course.grading import kernel_builds
+from tiny_llm_course.grading.kernel_builds import compile_submitted, is_taken
 from tiny_llm_course.grading.sandbox import NONE
-from tiny_llm_course.mistaken import compile_mistakes, mistaken_sources
-from tiny_llm_course.syllabus import TaskId
-from tiny_llm_course.workspace import Workspace
+from tiny_llm_course.learner.workspace import Workspace
+from tiny_llm_course.native import bridge
+from tiny_llm_course.tasks.syllabus import TaskId
+from tiny_llm_course.testing.mutants import compile_mistakes, mistaken_sources
 
 ROOT = Path(__file__).resolve().parents[2]
 REFERENCE = ROOT / "src" / "tiny_llm_ref"
@@ -119,8 +119,8 @@ def test_all_compilers_of_a_submission_share_its_seconds(package, monkeypatch):
         return name != "softmax.cpp"
 
     (package / "kernels" / "bomb.cpp").write_text("int x;\n")
-    monkeypatch.setattr(kernels, "_compile", compile_one)
-    monkeypatch.setattr(kernels, "monotonic", lambda: now)
+    monkeypatch.setattr(kernel_builds, "_compile", compile_one)
+    monkeypatch.setattr(kernel_builds, "monotonic", lambda: now)
     assert not compile_submitted(package, NONE, 2**32, 50, threading.Event())  # not each came to its end
     assert [*seconds_of.values()][:4] == [50, 30, 10, -10]
     assert "swiglu.cpp" in seconds_of
@@ -130,7 +130,7 @@ def test_all_compilers_of_a_submission_share_its_seconds(package, monkeypatch):
 def test_memory_of_the_compiler(package):
     for memory, count in ((2**26, 0), (2**32, 1)):
         bridge.built(package).mkdir(exist_ok=True)
-        kernels._compile(package, "swiglu.cpp", NONE, memory, 60, threading.Event())
+        kernel_builds._compile(package, "swiglu.cpp", NONE, memory, 60, threading.Event())
         assert len([*bridge.built(package).glob("swiglu-*.so")]) == count
 
 

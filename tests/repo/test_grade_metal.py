@@ -8,10 +8,10 @@ import pytest
 
 from tiny_llm_course.catalogue import entry_of
 from tiny_llm_course.grading.remote import RemoteError
-from tiny_llm_course.mistaken import mistaken_sources
-from tiny_llm_course.packages import REFERENCE
-from tiny_llm_course.recording import Observation
-from tiny_llm_course.syllabus import TaskId
+from tiny_llm_course.tasks.syllabus import TaskId
+from tiny_llm_course.testing.mutants import mistaken_sources
+from tiny_llm_course.testing.observation import Observation
+from tiny_llm_course.testing.package_under_test import REFERENCE
 from tiny_llm_ref.kernels.compiler import CompileError
 from tiny_llm_ref.kernels.extension import KernelError
 

@@ -18,9 +18,9 @@ from tiny_llm_course.grading.grades import FAILED, SOLVED, Grade, Limits, TaskGr
 from tiny_llm_course.grading.kept import DAYS, Kept
 from tiny_llm_course.grading.remote import GoneError
 from tiny_llm_course.grading.submissions import Submission
-from tiny_llm_course.reporter import _message
-from tiny_llm_course.runner import Result, Run
-from tiny_llm_course.syllabus import TaskId, select_days
+from tiny_llm_course.tasks.syllabus import TaskId, select_days
+from tiny_llm_course.testing.pytest_plugin import _message
+from tiny_llm_course.testing.pytest_process import Result, Run
 
 DAY = ["--week", "1", "--day", "4"]
 ANN = Submission("ann", {"layer_norm.py": b"x = 1\n"})

@@ -9,10 +9,12 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from tiny_llm_course import commands, install
-from tiny_llm_course.commands import ALL, ANYWHERE, app
-from tiny_llm_course.install import DEFAULT, GROUPS, WHAT, command_for, missing, options_of_pdm
-from tiny_llm_course.toml import read_toml
+from tiny_llm_course import commands
+from tiny_llm_course.commands import app
+from tiny_llm_course.learner import install
+from tiny_llm_course.learner.install import DEFAULT, GROUPS, WHAT, command_for, missing, options_of_pdm
+from tiny_llm_course.tasks.toml import read_toml
+from tiny_llm_course.ui.command_table import ALL, ANYWHERE
 
 ROOT = Path(__file__).resolve().parents[2]
 SETTINGS = read_toml(ROOT / "pyproject.toml")

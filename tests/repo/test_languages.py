@@ -13,19 +13,21 @@ import pytest
 from typer import Exit
 from typer.testing import CliRunner
 
-from tiny_llm_course.commands import FOR_INSTRUCTORS, FOR_LEARNERS, app
-from tiny_llm_course.language import LANGUAGES, Messages
-from tiny_llm_course.problems import CommandError, reporting
-from tiny_llm_course.toml import read_toml
+from tiny_llm_course.commands import app
+from tiny_llm_course.learner.reporting import reporting
+from tiny_llm_course.tasks.toml import read_toml
+from tiny_llm_course.ui.command_table import FOR_INSTRUCTORS, FOR_LEARNERS
+from tiny_llm_course.ui.errors import CommandError
+from tiny_llm_course.ui.language import LANGUAGES, Messages
 
 COURSE = Path(__file__).parents[2] / "src" / "tiny_llm_course"
 FILES = sorted(COURSE.rglob("*.py"))
-ERRORS, MESSAGES = (read_toml(COURSE / name) for name in ("errors.toml", "messages.toml"))
+ERRORS, MESSAGES = (read_toml(COURSE / "ui" / name) for name in ("errors.toml", "messages.toml"))
 JAPANESE = re.compile(r"[\u3040-\u30ff\u4e00-\u9fff]")
 ALIKE = {"doctor_python", "trace_softmax", "viz_page_not_a_number"}  # Japanese uses the English word
-WORDS = {"say", "words", "in_all", "Messages()"}  # how Messages are called
+WORDS = {"words", "in_all", "Messages()"}  # how Messages are called
 WITH_REASONS = ("bad_model", "grades_unreadable")  # of libraries, which speak English
-PRINTERS = {"say", "show", "echo", "print"}
+PRINTERS = {"show_note", "show", "echo", "print"}
 FOR_MAINTAINERS = ("stub", "grading/judge.py", "grading/worker.py")
 
 

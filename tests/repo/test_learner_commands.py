@@ -8,9 +8,9 @@ import pytest
 from learner import ROOT, Clone
 
 from tiny_llm_course.catalogue import entry_of
-from tiny_llm_course.next_steps import command_of
-from tiny_llm_course.regions import code_files
-from tiny_llm_course.syllabus import TaskId, tasks, weeks
+from tiny_llm_course.learner.next_steps import command_of
+from tiny_llm_course.tasks.regions import code_files
+from tiny_llm_course.tasks.syllabus import TaskId, tasks, weeks
 
 
 @pytest.fixture(scope="module")
@@ -383,10 +383,15 @@ def test_commands_that_only_talk_import_little(clone, command):
     code += "try: main()\nfinally: print(*sys.modules)"
     run = subprocess.run([sys.executable, "-c", code], cwd=clone.root, env=clone.environment, capture_output=True)
     modules = run.stdout.decode().splitlines()[-1].split()
-    assert "tiny_llm_course.lessons" in modules
+    assert "tiny_llm_course.learner.progress_commands" in modules
     slow = {"mlx", "mlx_lm", "numpy", "pytest", "rich", "starlette", "transformers", "watchfiles", "tiny_llm"}
     assert not slow & {module.partition(".")[0] for module in modules}
-    others = {"tiny_llm_course.running", "tiny_llm_course.serve", "tiny_llm_course.bench", "tiny_llm_course.grading"}
+    others = {
+        "tiny_llm_course.testing.test_command",
+        "tiny_llm_course.serve.serve_command",
+        "tiny_llm_course.bench",
+        "tiny_llm_course.grading",
+    }
     assert not others & set(modules), "modules of other commands"
 
 

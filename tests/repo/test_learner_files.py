@@ -13,12 +13,12 @@ from pathlib import Path
 import pytest
 from learner import Clone, commit, git
 
-import tiny_llm_course.files as files
-from tiny_llm_course.files import Backups
-from tiny_llm_course.problems import CommandError
-from tiny_llm_course.progress import Progress, without_change
-from tiny_llm_course.splice import UnfitError, splice
-from tiny_llm_course.syllabus import TaskId
+import tiny_llm_course.learner.files as files
+from tiny_llm_course.learner.files import Backups
+from tiny_llm_course.learner.progress import Progress, without_change
+from tiny_llm_course.tasks.splice import UnfitError, splice
+from tiny_llm_course.tasks.syllabus import TaskId
+from tiny_llm_course.ui.errors import CommandError
 
 REASON = {"en": "a change", "ja": "変更"}
 
@@ -297,14 +297,14 @@ def test_a_block_that_fails_takes_everything_back(course):
 KILLED = """
 import os, signal, sys
 from pathlib import Path
-from tiny_llm_course.files import Backups
+from tiny_llm_course.learner.files import Backups
 
 def killed(backups, act, moment):
     left = moment
 
     def profile(frame, event, argument):
         nonlocal left
-        if frame.f_code.co_filename.endswith("tiny_llm_course/files.py"):
+        if frame.f_code.co_filename.endswith("tiny_llm_course/learner/files.py"):
             left -= 1
             if not left:
                 os.kill(os.getpid(), signal.SIGKILL)
@@ -355,8 +355,8 @@ def test_every_moment_at_which_a_command_may_be_killed(course):
 
 REPLACED = """
 import os, signal
-from tiny_llm_course import files
-from tiny_llm_course.solutions import solution
+from tiny_llm_course.learner import files
+from tiny_llm_course.learner.solution_commands import solution
 
 replace = os.replace
 
@@ -388,13 +388,13 @@ def test_the_next_command_takes_back_what_was_interrupted(clone):
 
 HOLDING = """
 import sys
-from tiny_llm_course.workspace import changing
+from tiny_llm_course.learner.workspace import changing
 with changing("update"):
     print("held", flush=True)
     sys.stdin.readline()
 """
 IMPATIENT = """
-from tiny_llm_course import lock
+from tiny_llm_course.learner import lock
 lock.SILENCE, lock.PATIENCE = 0.0, float(PATIENCE)
 from tiny_llm_course.__main__ import main
 main()
@@ -449,7 +449,7 @@ def test_a_system_without_locks(clone, monkeypatch):
     def refuse(file, operation):
         raise OSError(errno.ENOLCK, "no locks")
 
-    from tiny_llm_course import lock
+    from tiny_llm_course.learner import lock
 
     monkeypatch.setattr(fcntl, "flock", refuse)
     with lock.locked(clone.root / ".tiny-llm/lock", "test"):

@@ -9,16 +9,16 @@ from collections import Counter
 import pytest
 from learner import ROOT
 
-from tiny_llm_course.imports import bound_names, relocated
-from tiny_llm_course.lost_lines import Lines
-from tiny_llm_course.merging import Merged, Moves, merge
-from tiny_llm_course.moves import heirs, moved_tasks
-from tiny_llm_course.regions import any_regions
-from tiny_llm_course.splice import SpliceError, code_of, definitions
-from tiny_llm_course.stubs import make_stub
-from tiny_llm_course.syllabus import TaskId
-from tiny_llm_course.task_code import StubError, task_parts
-from tiny_llm_course.written import tasks_by_name
+from tiny_llm_course.tasks.imports import bound_names, relocated
+from tiny_llm_course.tasks.regions import any_regions
+from tiny_llm_course.tasks.splice import SpliceError, code_of, definitions
+from tiny_llm_course.tasks.stubs import make_stub
+from tiny_llm_course.tasks.syllabus import TaskId
+from tiny_llm_course.tasks.task_code import StubError, task_parts
+from tiny_llm_course.update.lost_lines import Lines
+from tiny_llm_course.update.merging import Merged, Moves, merge
+from tiny_llm_course.update.moves import heirs, moved_tasks
+from tiny_llm_course.update.written import tasks_by_name
 
 STUB = '''\
 """Sums."""

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from metal_host import counting
-from tiny_llm_course.stubs import make_stub
+from tiny_llm_course.tasks.stubs import make_stub
 from tiny_llm_ref.kernels import (
     attention,
     metal,

@@ -12,12 +12,12 @@ import numpy as np
 import pytest
 from learner import Clone
 
-from tiny_llm_course import diagnosis, mistaken
 from tiny_llm_course.catalogue import entry_of
-from tiny_llm_course.diagnosis import Diagnosis
-from tiny_llm_course.recording import Observation
-from tiny_llm_course.syllabus import TaskId
-from tiny_llm_course.time_limit import TimedOut, leave_out_compiling, time_limit
+from tiny_llm_course.tasks.syllabus import TaskId
+from tiny_llm_course.testing import diagnosis, mutants
+from tiny_llm_course.testing.diagnosis import Diagnosis
+from tiny_llm_course.testing.observation import Observation
+from tiny_llm_course.testing.time_limit import TimedOut, leave_out_compiling, time_limit
 
 TESTS = ["one", "two", "three"]
 # What each mistake gives in each test; the right result is 0.
@@ -91,11 +91,11 @@ def test_what_is_done_in_time():
     may_end = threading.Event()
     if os.cpu_count() == 1:
         return
-    assert mistaken.done_in_time(lambda i: i and may_end.wait(), [0, 1], 0.5) == [0]
+    assert mutants.done_in_time(lambda i: i and may_end.wait(), [0, 1], 0.5) == [0]
     may_end.set()
-    assert mistaken.done_in_time(lambda i: 1 // i, [0, 1], 60) == [1], "what failed is not done"
+    assert mutants.done_in_time(lambda i: 1 // i, [0, 1], 60) == [1], "what failed is not done"
     with pytest.raises(ZeroDivisionError):
-        mistaken.done_in_time(lambda i: 1 // i, [0, 1], None)
+        mutants.done_in_time(lambda i: 1 // i, [0, 1], None)
 
 
 def test_the_clock_stands_while_a_compiler_runs():
@@ -147,7 +147,7 @@ def test_mistakes_are_compiled_ahead(tmp_path):
     clone = Clone.create(tmp_path)
     folder = clone.root / "src/tiny_llm_ref/kernels/built/mistakes"
     code = """
-from tiny_llm_course import ahead, syllabus
+from tiny_llm_course.testing import ahead; from tiny_llm_course.tasks import syllabus
 ahead.NICE = ()  # other tests leave little of the processors
 ahead.compile_ahead(syllabus.select_days("2", "2")[0], "test_task_2_softmax")
 """

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from learner import ROOT, Clone, run_python
 
-from tiny_llm_course.splice import code_of
+from tiny_llm_course.tasks.splice import code_of
 
 ENGLISH, JAPANESE = NOTEBOOKS = [ROOT / "notebooks" / f"week_1_day_1{suffix}.ipynb" for suffix in ("", ".ja")]
 SETUP, TASK_1, TASK_2, MODEL = range(4)

@@ -5,8 +5,8 @@ import subprocess
 import pytest
 from learner import Clone
 
-from tiny_llm_course.plan import ALL, CORE, about, days_of, hours
-from tiny_llm_course.syllabus import select_days
+from tiny_llm_course.tasks.plan import ALL, CORE, about, days_of, hours
+from tiny_llm_course.tasks.syllabus import select_days
 
 LEFT_OUT = "first:    ./course solution --path core fills in the earlier tasks that your path leaves out"
 

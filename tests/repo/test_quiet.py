@@ -7,8 +7,8 @@ import sys
 import pytest
 from busy import counters_of
 
-from tiny_llm_course import quiet
-from tiny_llm_course.quiet import AGAIN, AGAIN_IN_ALL, BUSY, MOST_SECONDS, Counters, Quiet, counters
+from tiny_llm_course.bench import quiet
+from tiny_llm_course.bench.quiet import AGAIN, AGAIN_IN_ALL, BUSY, MOST_SECONDS, Counters, Quiet, counters
 
 
 @pytest.fixture(autouse=True)

@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 from learner import Clone
 
-from tiny_llm_course.regions import regions, with_regions
-from tiny_llm_course.splice import SpliceError, splice
-from tiny_llm_course.stubs import make_stub
-from tiny_llm_course.syllabus import TaskId
-from tiny_llm_course.task_code import StubError
+from tiny_llm_course.tasks.regions import regions, with_regions
+from tiny_llm_course.tasks.splice import SpliceError, splice
+from tiny_llm_course.tasks.stubs import make_stub
+from tiny_llm_course.tasks.syllabus import TaskId
+from tiny_llm_course.tasks.task_code import StubError
 
 CPP = """\
 #include "scale.h"

@@ -5,10 +5,10 @@ from types import SimpleNamespace
 import pytest
 from learner import Clone
 
-from tiny_llm_course.language import Messages
-from tiny_llm_course.remarks import remarks, remarks_on, show_remarks
-from tiny_llm_course.syllabus import TaskId, day_of
-from tiny_llm_course.workspace import Workspace
+from tiny_llm_course.learner.workspace import Workspace
+from tiny_llm_course.tasks.syllabus import TaskId, day_of
+from tiny_llm_course.testing.remarks import remarks, remarks_on, show_remarks
+from tiny_llm_course.ui.language import Messages
 
 ONE_BY_ONE = """
     // with vectors: load and store
@@ -63,7 +63,7 @@ def test_what_was_not_checked_without_clang_is_said(capsys, monkeypatch, languag
     for clang, task in (("", "w2d4.4"), ("", "w2d4.1"), ("true", "w2d4.4")):
         monkeypatch.setenv("METAL_HOST_CLANG", clang)
         if clang:
-            monkeypatch.setattr("tiny_llm_course.remarks._has_clang", lambda: True)
+            monkeypatch.setattr("tiny_llm_course.testing.remarks._has_clang", lambda: True)
         show_remarks(SimpleNamespace(package="tiny_llm", collected=[TaskId.parse(task)], is_solved=lambda _: True), say)
         shown = " ".join(capsys.readouterr().out.split())
         assert (say("remark_spaces").split()[0] in shown) == (task == "w2d4.4" and not clang)

@@ -12,17 +12,17 @@ import pytest
 from learner import ROOT, Clone
 
 from tiny_llm_course.catalogue import Mistake
-from tiny_llm_course.language import Messages
-from tiny_llm_course.mistaken import mistaken_sources
-from tiny_llm_course.own_code import own_code
-from tiny_llm_course.problems import CommandError
-from tiny_llm_course.report import write_new
-from tiny_llm_course.reported import Reported, read, written
-from tiny_llm_course.runner import Result, Run
-from tiny_llm_course.running import offer_report
-from tiny_llm_course.syllabus import TaskId, select_task
-from tiny_llm_course.toml import read_toml
-from tiny_llm_course.workspace import Workspace
+from tiny_llm_course.learner.workspace import Workspace
+from tiny_llm_course.tasks.syllabus import TaskId, select_task
+from tiny_llm_course.tasks.toml import read_toml
+from tiny_llm_course.testing.mutants import mistaken_sources
+from tiny_llm_course.testing.own_code import own_code
+from tiny_llm_course.testing.pytest_process import Result, Run
+from tiny_llm_course.testing.report_command import write_new
+from tiny_llm_course.testing.reported import Reported, read, written
+from tiny_llm_course.testing.test_command import offer_report
+from tiny_llm_course.ui.errors import CommandError
+from tiny_llm_course.ui.language import Messages
 
 FUNCTION = "scaled_dot_product_attention_simple"
 SCALED = "query @ key.swapaxes(-2, -1) * scale"

@@ -8,9 +8,9 @@ import pytest
 from busy import counters_of
 from typer.testing import CliRunner
 
-from tiny_llm_course import quiet, roofline
 from tiny_llm_course.__main__ import app
-from tiny_llm_course.quiet import AGAIN
+from tiny_llm_course.bench import quiet, roofline
+from tiny_llm_course.bench.quiet import AGAIN
 from tiny_llm_ref.kernels.roofline import Speeds
 
 ROOFLINE = ("roofline", "--impl", "ref")

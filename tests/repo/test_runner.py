@@ -5,15 +5,15 @@ import threading
 
 import pytest
 
-from tiny_llm_course import runner
-from tiny_llm_course.language import Messages
-from tiny_llm_course.runner import Run, run_tests
-from tiny_llm_course.syllabus import TaskId, select_days
-from tiny_llm_course.task_lines import TaskLines
+from tiny_llm_course.tasks.syllabus import TaskId, select_days
+from tiny_llm_course.testing import pytest_process
+from tiny_llm_course.testing.pytest_process import Run, run_tests
+from tiny_llm_course.testing.task_lines import TaskLines
+from tiny_llm_course.ui.language import Messages
 
 DAYS = select_days("0", None)
 CONFTEST = """
-pytest_plugins = ["tiny_llm_course.reporter"]
+pytest_plugins = ["tiny_llm_course.testing.pytest_plugin"]
 def pytest_addoption(parser): parser.addoption("--impl")
 def pytest_configure(config): config.addinivalue_line("markers", "task(id)")
 """
@@ -123,7 +123,7 @@ def test_a_process_that_dies_fails_only_its_own_test(folder):
 
 
 def test_a_process_that_hangs_is_ended_alone(folder, monkeypatch):
-    monkeypatch.setattr(runner, "GRACE", 3)
+    monkeypatch.setattr(pytest_process, "GRACE", 3)
     add(folder, 1, 3, "hangs", "signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGALRM]); signal.pause()")
     run = run_tests(DAYS, "tiny_llm", [], tests=folder, time_limit=1, jobs=2)
     assert run.problem == "ended after 4 seconds without an answer: is there a loop that never ends?"

@@ -9,14 +9,14 @@ import pytest
 from building import COMPILER, script
 from learner import ROOT, Clone
 
-from tiny_llm_course.checked_build import build_checked
+from tiny_llm_course.native.checked_build import build_checked
 
 FAILED = """
 import sys
-from tiny_llm_course.language import Messages
-from tiny_llm_course.runner import Result, Run
-from tiny_llm_course.second_look import show_second_look
-from tiny_llm_course.syllabus import TaskId
+from tiny_llm_course.ui.language import Messages
+from tiny_llm_course.testing.pytest_process import Result, Run
+from tiny_llm_course.testing.second_look import show_second_look
+from tiny_llm_course.tasks.syllabus import TaskId
 
 task, test, language = sys.argv[1:]
 failures = [Result(name, TaskId.parse(task), "failed") for name in (test, "test_of_the_same_task")]
@@ -26,9 +26,9 @@ for failure in failures:
 PASSED = """
 import sys, tempfile
 from pathlib import Path
-from tiny_llm_course.runner import Result
-from tiny_llm_course.second_look import _run
-from tiny_llm_course.syllabus import TaskId
+from tiny_llm_course.testing.pytest_process import Result
+from tiny_llm_course.testing.second_look import _run
+from tiny_llm_course.tasks.syllabus import TaskId
 
 task, test, source = sys.argv[1:]
 with tempfile.TemporaryDirectory() as folder:

@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from tiny_llm_course import connections
-from tiny_llm_course.connections import MOST, OTHER_FILES, PAUSE, Rarely, Runner, most_connections
+from tiny_llm_course.serve import connections
+from tiny_llm_course.serve.connections import MOST, OTHER_FILES, PAUSE, Rarely, Runner, most_connections
 
 LONG = b"x" * (16 << 20)  # more than is sent while nobody reads
 HEAD = b"POST /%b HTTP/1.1\r\nHost: localhost\r\nContent-Length: 2\r\n\r\n"

@@ -15,7 +15,7 @@ import pytest
 from test_serve import Running, running
 from waiting import until
 
-from tiny_llm_course.serve import _listener
+from tiny_llm_course.serve.serve_command import _listener
 
 KEY = "a key"
 JSON_TYPE = ["-H", "Content-Type: application/json"]

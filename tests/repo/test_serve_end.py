@@ -13,20 +13,20 @@ from pathlib import Path
 import pytest
 from learner import Clone, Terminal
 
-from tiny_llm_course.language import LANGUAGES, Messages
-from tiny_llm_course.serving_end import DRAIN
+from tiny_llm_course.serve.serving_end import DRAIN
+from tiny_llm_course.ui.language import LANGUAGES, Messages
 
 SERVE = ["serve", "--port", "0", "--impl", "ref"]
 COMMAND = [sys.executable, "-m", "tiny_llm_course", *SERVE]
 PATIENCE = 600  # seconds: requests end by themselves on any machine
 PATIENT = f"""
-from tiny_llm_course import __main__ as command, serving_end as end
+from tiny_llm_course import __main__ as command; from tiny_llm_course.serve import serving_end as end
 end.DRAIN = end.CUT = {PATIENCE}
 command.main()
 """
 STUCK = """
 import sys, threading
-from tiny_llm_course import __main__ as command, serving_end as end
+from tiny_llm_course import __main__ as command; from tiny_llm_course.serve import serving_end as end
 from tiny_llm_ref.serving.engine import Engine
 
 def step(self, first=Engine.step):

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from test_serving import pages, small_model
 
-from tiny_llm_course.live import INTERVAL, WINDOW, Live
+from tiny_llm_course.serve.dashboard import INTERVAL, WINDOW, Dashboard
 from tiny_llm_ref.serving.engine import Engine
 from tiny_llm_ref.serving.metrics import Metrics
 from tiny_llm_ref.serving.request import Request, SamplingParams
@@ -21,7 +21,7 @@ class Watched:
 
     def __init__(self) -> None:
         self.now = 100.0
-        self.live, self.metrics = Live(clock=lambda: self.now), Metrics(clock=lambda: self.now)
+        self.live, self.metrics = Dashboard(clock=lambda: self.now), Metrics(clock=lambda: self.now)
         self.live.ended = self.metrics.ended
         scheduler = Scheduler(pages(2, 60, 4), 3, TokenBudget(8), PreemptNewest())
         self.engine = Engine(small_model(), scheduler, [self.metrics, self.live], is_checked=True)

@@ -21,7 +21,7 @@ import pytest
 from test_serve import Running, running
 from waiting import until
 
-from tiny_llm_course.language import Messages
+from tiny_llm_course.ui.language import Messages
 from tiny_llm_ref import models
 from tiny_llm_ref.generate import generate, stream_text
 from tiny_llm_ref.kv_cache import KVCache

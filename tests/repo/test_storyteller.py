@@ -20,7 +20,7 @@ from planted import planted_faults
 from typer.testing import CliRunner
 from verdicts import ALL
 
-from tiny_llm_course.toml import read_toml
+from tiny_llm_course.tasks.toml import read_toml
 from tiny_llm_models import check, storyteller
 from tiny_llm_models.storyteller import LANGUAGES, Lexicon, Story, Wish, lexicon, tell
 from tiny_llm_models.storyteller.__main__ import app as authors

@@ -14,8 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
-from tiny_llm_course.streaming import Lines, Plain, output
-from tiny_llm_course.wrapping import units
+from tiny_llm_course.generation.streaming import Lines, Plain, output
+from tiny_llm_course.ui.wrapping import units
 
 WORDS = st.text("abcdefgh.,!'-é", min_size=1, max_size=14)
 PROSE = st.lists(st.lists(WORDS, max_size=12).map(" ".join), max_size=4).map("\n".join)

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from tiny_llm_course.stub_files import check_stubs, write_stubs
-from tiny_llm_course.stubs import make_stub
-from tiny_llm_course.task_code import StubError
+from tiny_llm_course.learner.stub_files import check_stubs, write_stubs
+from tiny_llm_course.tasks.stubs import make_stub
+from tiny_llm_course.tasks.task_code import StubError
 
 SCRIPT = Path(__file__).parents[2] / "scripts" / "stubs.py"
 TASK = '"""Numbers."""\n\n\ndef f():\n    """The answer, é.\n\n    Task: w1d1.1\n    """\n    return 42\n'

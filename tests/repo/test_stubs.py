@@ -7,8 +7,8 @@ from textwrap import dedent, indent
 
 import pytest
 
-from tiny_llm_course.stubs import make_stub
-from tiny_llm_course.task_code import StubError
+from tiny_llm_course.tasks.stubs import make_stub
+from tiny_llm_course.tasks.task_code import StubError
 
 
 def module(text: str) -> str:

@@ -9,9 +9,9 @@ import pytest
 from rich.cells import cell_len
 
 from tiny_llm_course.catalogue import entry_of
-from tiny_llm_course.language import LANGUAGES, Messages
-from tiny_llm_course.syllabus import TaskId
-from tiny_llm_course.terminal import right, show, signs, table, table_row, wrapped
+from tiny_llm_course.tasks.syllabus import TaskId
+from tiny_llm_course.ui.language import LANGUAGES, Messages
+from tiny_llm_course.ui.terminal import right, show, signs, table, table_row, wrapped
 
 
 @pytest.fixture(autouse=True)

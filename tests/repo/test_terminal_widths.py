@@ -15,9 +15,9 @@ from recorded_screens import MARK
 from rich.cells import cell_len
 from rich.color import Color
 
-from tiny_llm_course.commands import ALL, FOR_MAINTAINERS
-from tiny_llm_course.language import LANGUAGES
-from tiny_llm_course.terminal import COLOURS
+from tiny_llm_course.ui.command_table import ALL, FOR_MAINTAINERS
+from tiny_llm_course.ui.language import LANGUAGES
+from tiny_llm_course.ui.terminal import COLOURS
 
 WIDTHS = (60, 80, 120)
 WIDE = 500  # columns: here nothing is broken

@@ -12,8 +12,8 @@ import pytest
 from learner import Clone
 from trees import build_tree
 
-from tiny_llm_course.regions import code_files
-from tiny_llm_course.syllabus import select_days, weeks
+from tiny_llm_course.tasks.regions import code_files
+from tiny_llm_course.tasks.syllabus import select_days, weeks
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -230,7 +230,7 @@ def test_the_reference_and_other_libraries_are_barred(tree, line):
 GIVEN = """
 import barred, mlx.core as mx
 barred.install("tiny_llm_ref")
-from tiny_llm_course.syllabus import TaskId
+from tiny_llm_course.tasks.syllabus import TaskId
 from tiny_llm_ref import weights
 parts = dict(zip(("a.weight", "a.scales", "a.biases"), mx.quantize(mx.ones((2, 64)))))
 body = "def read(): return weights.dequantize_weights(parts, {})['a.weight'].shape"

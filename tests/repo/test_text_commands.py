@@ -25,10 +25,10 @@ from waiting import until
 
 import tiny_llm_ref
 from tiny_llm_course.__main__ import app
-from tiny_llm_course.chat import Chat
-from tiny_llm_course.language import Messages
-from tiny_llm_course.stubs import make_stub
-from tiny_llm_course.text import DEFAULT_PROMPT, main
+from tiny_llm_course.generation.chat import Chat
+from tiny_llm_course.generation.text_commands import DEFAULT_PROMPT, main
+from tiny_llm_course.tasks.stubs import make_stub
+from tiny_llm_course.ui.language import Messages
 from tiny_llm_models.untrained import untrained_config, write_untrained
 from tiny_llm_ref import kv_cache, models
 from tiny_llm_ref.config import ModelConfig

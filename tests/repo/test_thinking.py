@@ -13,7 +13,7 @@ import pytest
 from test_text_commands import OVERHEAD, PROMPT, Reference, Terminal, as_line, call, checkpoint
 from thinking_checkpoint import ALWAYS, ANSWER, BY_ITSELF, COUNT, SWITCHED, THINKING, write_thinking
 
-from tiny_llm_course.terminal import COLOURS
+from tiny_llm_course.ui.terminal import COLOURS
 from tiny_llm_ref.models import load
 from tiny_llm_ref.thinking import Thinking
 

@@ -6,7 +6,7 @@ from learner import ROOT
 from typer.testing import CliRunner
 
 from tiny_llm_course.__main__ import app
-from tiny_llm_course.trace import Sizes, steps
+from tiny_llm_course.viz.trace import Sizes, steps
 from tiny_llm_ref import attention, basics
 from tiny_llm_ref.models import load_model
 

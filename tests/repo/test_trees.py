@@ -6,7 +6,7 @@ import pytest
 import trees
 from trees import Outcome
 
-from tiny_llm_course.syllabus import select_days
+from tiny_llm_course.tasks.syllabus import select_days
 
 DAYS = select_days("1", "1")
 MESSAGE = "Week 1 Day {} Task {}: f is yours to write."

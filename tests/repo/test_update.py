@@ -8,13 +8,13 @@ import sys
 import pytest
 from learner import GIT, Clone, commit, git
 
-from tiny_llm_course.conflict import abort_command
-from tiny_llm_course.git import Git, take_back_commit
-from tiny_llm_course.problems import CommandError
-from tiny_llm_course.regions import regions
-from tiny_llm_course.splice import code_of
-from tiny_llm_course.syllabus import TaskId
-from tiny_llm_course.update_plan import LEARNERS, Plan, _Merges
+from tiny_llm_course.learner.conflict import abort_command
+from tiny_llm_course.learner.git import Git, take_back_commit
+from tiny_llm_course.tasks.regions import regions
+from tiny_llm_course.tasks.splice import code_of
+from tiny_llm_course.tasks.syllabus import TaskId
+from tiny_llm_course.ui.errors import CommandError
+from tiny_llm_course.update.update_plan import LEARNERS, Plan, _Merges
 
 
 @pytest.fixture(scope="module")
@@ -439,8 +439,8 @@ def test_clones_without_the_courses_history(course, clone, tmp_path, kind):
 
 
 MEANWHILE = """
-import tiny_llm_course.update as update
-from tiny_llm_course.workspace import ROOT
+import tiny_llm_course.update.update_command as update
+from tiny_llm_course.learner.places import ROOT
 
 def trouble(workspace, *arguments):
     with (ROOT / "src/tiny_llm/attention.py").open("a") as file:
@@ -451,8 +451,8 @@ update.update()
 """
 KILLED = """
 import os, signal
-from tiny_llm_course.git import Git
-from tiny_llm_course.update import update
+from tiny_llm_course.learner.git import Git
+from tiny_llm_course.update.update_command import update
 
 run = Git.run
 

@@ -10,16 +10,16 @@ from pathlib import Path
 import pytest
 from learner import Clone, commit, git
 
-from tiny_llm_course.contracts import changed_contracts, new_tasks
-from tiny_llm_course.git import Git
-from tiny_llm_course.regions import any_regions, code_files, is_native
-from tiny_llm_course.retired import code_of_task, retire
-from tiny_llm_course.splice import code_of, parts_of_source, splice
-from tiny_llm_course.syllabus import TaskId
-from tiny_llm_course.update_check import IMPORTS
-from tiny_llm_course.update_plan import plan_update
-from tiny_llm_course.workspace import Workspace
-from tiny_llm_course.written import tasks_by_name, written
+from tiny_llm_course.learner.git import Git
+from tiny_llm_course.learner.workspace import Workspace
+from tiny_llm_course.tasks.regions import any_regions, code_files, is_native
+from tiny_llm_course.tasks.splice import code_of, parts_of_source, splice
+from tiny_llm_course.tasks.syllabus import TaskId
+from tiny_llm_course.update.contracts import changed_contracts, new_tasks
+from tiny_llm_course.update.retired import code_of_task, retire
+from tiny_llm_course.update.update_check import IMPORTS
+from tiny_llm_course.update.update_plan import plan_update
+from tiny_llm_course.update.written import tasks_by_name, written
 
 ROOT = Path(__file__).resolve().parents[2]
 BEFORE = "6efebad"  # the last course in which planning changed the cache of week 3's engine

@@ -3,7 +3,7 @@
 import pytest
 import verdicts
 
-from tiny_llm_course.syllabus import select_days
+from tiny_llm_course.tasks.syllabus import select_days
 
 DAY = select_days("1", "1")[0]
 GOOD = {"rejected by": ["test_task_1_a"], "same as": [], "named": "no-scale"}

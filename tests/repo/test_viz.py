@@ -21,17 +21,17 @@ from typer.testing import CliRunner
 
 import tiny_llm_ref
 from tiny_llm_course.commands import app as course
-from tiny_llm_course.install import install_command
-from tiny_llm_course.language import LANGUAGES, Messages
-from tiny_llm_course.out import OUT
-from tiny_llm_course.terminal import signs
+from tiny_llm_course.learner.install import install_command
+from tiny_llm_course.ui.language import LANGUAGES, Messages
+from tiny_llm_course.ui.out import OUT
+from tiny_llm_course.ui.terminal import signs
 from tiny_llm_course.viz import app
 from tiny_llm_course.viz.collecting import CollectingCache
 from tiny_llm_course.viz.drawing import FONT, drawable
 from tiny_llm_course.viz.labels import padded, shortened, token_bytes, token_labels
-from tiny_llm_course.viz.mask import masks_of
+from tiny_llm_course.viz.masks import masks_of
 from tiny_llm_course.viz.page import NOT_A_NUMBER, STEPS, attention_page
-from tiny_llm_course.viz.subject import Attention, Subject
+from tiny_llm_course.viz.probe import Attention, Probe
 from tiny_llm_models.untrained import untrained_config, write_untrained
 from tiny_llm_ref import models
 from tiny_llm_ref.config import ModelConfig
@@ -163,7 +163,7 @@ def test_attention(language: str, tmp_path: Path) -> None:
     assert f'<html lang="{language}">' in page
     data = data_of(page)
     assert (data["layer"], data["head"]) == (1, 2)
-    subject = Subject("story", "ref")
+    subject = Probe("story", "ref")
     tokens = subject.prompt(Messages(language)("viz_prompt"))
     expected = subject.weights(tokens)
     np.testing.assert_allclose(weights_in(page) / STEPS, expected, atol=0.5 / STEPS + 1e-6)
@@ -204,7 +204,7 @@ def test_weights_that_are_no_numbers() -> None:
 def test_japanese_is_drawn_with_glyphs() -> None:
     files = (ROOT / "src/tiny_llm_models/storyteller/japanese").glob("*.toml")
     stories = "".join(file.read_text(encoding="utf-8") for file in files)
-    messages = (ROOT / "src/tiny_llm_course/messages.toml").read_text(encoding="utf-8")
+    messages = (ROOT / "src/tiny_llm_course/ui/messages.toml").read_text(encoding="utf-8")
     shown = "".join(sorted({*stories, *messages.partition("[viz_prompt]")[2]} - {"\n"}))
     assert drawable(shown) == shown
     assert drawable("鰯␣⏎ 🦜") == "鰯␣⏎ <U+1F99C>"
@@ -259,7 +259,7 @@ def test_sampling(tmp_path: Path) -> None:
     settings = ["--temp", 0.5, "--top-k", 6, "--top-p", 0.9, "--min-p", 0.2]
     text = call("sampling", "--prompt", "Once", *settings, "--tokens", 4, "--out", tmp_path, "--lang", "en")
     assert_drawn(tmp_path / "sampling.png")
-    subject = Subject("story", "ref")
+    subject = Probe("story", "ref")
     logits = [subject.logits(subject.prompt("Once"))]
     logits.append(logits[-1] / 0.5)
     for step, value in ((apply_top_k, 6), (apply_top_p, 0.9), (apply_min_p, 0.2)):

@@ -13,7 +13,7 @@ from matplotlib.font_manager import FontProperties
 from matplotlib.textpath import TextPath
 from typer.testing import CliRunner, Result
 
-from tiny_llm_course.language import LANGUAGES
+from tiny_llm_course.ui.language import LANGUAGES
 from tiny_llm_course.viz import app
 from tiny_llm_course.viz.drawing import FONT
 from tiny_llm_course.viz.kernel_call import Call, call_in

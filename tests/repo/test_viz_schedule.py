@@ -16,10 +16,10 @@ import pytest
 from matplotlib.image import imread
 from typer.testing import CliRunner
 
-from tiny_llm_course.install import install_command
-from tiny_llm_course.language import LANGUAGES, Messages, speaking
-from tiny_llm_course.problems import CommandError
-from tiny_llm_course.run_record import RunRecorder
+from tiny_llm_course.learner.install import install_command
+from tiny_llm_course.serve.run_record import RunRecorder
+from tiny_llm_course.ui.errors import CommandError
+from tiny_llm_course.ui.language import LANGUAGES, Messages, speaking
 from tiny_llm_course.viz import app
 from tiny_llm_course.viz.schedule_page import schedule_page
 from tiny_llm_course.viz.schedule_run import read_run

@@ -6,7 +6,7 @@ import pytest
 from learner import Clone
 
 from tiny_llm_course.catalogue import entry_of
-from tiny_llm_course.syllabus import TaskId, tasks
+from tiny_llm_course.tasks.syllabus import TaskId, tasks
 
 
 @pytest.fixture

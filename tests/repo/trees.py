@@ -15,10 +15,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from tiny_llm_course.regions import BUILT, code_files
-from tiny_llm_course.stubs import make_stub
-from tiny_llm_course.syllabus import Day, TaskId
-from tiny_llm_course.unsolved import task_in_message
+from tiny_llm_course.tasks.regions import BUILT, code_files
+from tiny_llm_course.tasks.stubs import make_stub
+from tiny_llm_course.tasks.syllabus import Day, TaskId
+from tiny_llm_course.tasks.unsolved import task_in_message
 
 __all__ = [
     "QUICKER",

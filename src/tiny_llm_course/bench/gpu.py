@@ -12,11 +12,11 @@ from typing import Any, TypeAlias
 
 import mlx.core as mx
 
-from ..quiet import BUSY, Quiet
-from .kernels import Case, Rung, cases
+from .kernel_cases import Case, Rung, cases
 from .limits import OVER, SLOWER, Figures, Limits, is_over
 from .measuring import MODEL, Found, Step, before, kernel_rows, limited, model_rows, seconds_of
 from .models import Stage, make_stage, mlx_lm_stage
+from .quiet import BUSY, Quiet
 
 __all__ = ["measure_gpu", "table"]
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ..quiet import Quiet
-from .kernels import Case, Rung
+from .kernel_cases import Case, Rung
+from .quiet import Quiet
 
 __all__ = ["OVER", "SLOWER", "Figures", "Limits", "is_over"]
 

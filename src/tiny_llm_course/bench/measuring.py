@@ -9,11 +9,11 @@ from typing import Any, TypeAlias
 
 import mlx.core as mx
 
-from ..quiet import Quiet
-from ..roofline import measure_speeds
-from .kernels import Case, Device, Rung, cases
+from .kernel_cases import Case, Device, Rung, cases
 from .limits import Limits
 from .models import STAGES, Stage, make_stage
+from .quiet import Quiet
+from .roofline import measure_speeds
 from .timing import shortest
 
 __all__ = ["MODEL", "Found", "Row", "Step", "before", "kernel_rows", "limited", "measure", "model_rows", "seconds_of"]

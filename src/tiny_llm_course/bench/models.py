@@ -11,7 +11,7 @@ import mlx.core as mx
 
 from tiny_llm_models.untrained import QWEN3_0_6B, untrained_config
 
-from ..engine import is_written, open_stubs
+from ..generation.engine import is_written, open_stubs
 
 __all__ = ["STAGES", "Stage", "bundled_model", "make_stage", "mlx_lm_stage", "random_model"]
 

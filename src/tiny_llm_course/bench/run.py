@@ -10,19 +10,17 @@ from typing import Any
 
 import typer
 
-from ..build_ext import kernels_of
-from ..compiling import compile_for
-from ..files import write_whole
-from ..language import Messages
-from ..problems import say
-from ..quiet import AGAIN, Quiet, doubt_text
-from ..roofline import limit_name, number_of_threads
-from ..terminal import StatusLine, show
+from ..learner.files import write_whole
+from ..native.compiling import compile_for
+from ..native.kernel_files import kernels_of
+from ..native.machine import about
+from ..ui import Messages, StatusLine, show, show_note
 from .gpu import measure_gpu, table
-from .kernels import CASES
+from .kernel_cases import CASES
 from .limits import OVER, is_over
-from .machine import about
 from .measuring import MODEL, Found, Row, measure
+from .quiet import AGAIN, Quiet, doubt_text
+from .roofline import limit_name, number_of_threads
 from .tables import Tables, show_doubts
 
 __all__ = ["NAMES", "Run"]
@@ -83,13 +81,17 @@ class Run:
             self._status.clear()
             left = self._wanted[self._wanted.index(self._now) :] if self._now else self._wanted
             count = sum(len(self._found[name]) for name in ("kernels", MODEL))
-            say("\n" + self._words("bench_stopped", count=count, command=f"./course bench {self._arguments(left)}"))
+            show_note(
+                "\n" + self._words("bench_stopped", count=count, command=f"./course bench {self._arguments(left)}")
+            )
             raise typer.Exit(130) from None
         finally:
             self._status.clear()
             if self._save is not None:
                 self._write(self._save)
-                say(self._words("bench_wrote" if self._found["is_complete"] else "bench_wrote_part", file=self._save))
+                show_note(
+                    self._words("bench_wrote" if self._found["is_complete"] else "bench_wrote_part", file=self._save)
+                )
 
     def _kept(self, events: Found) -> Found:
         """The same, after it was noted and written."""
@@ -120,7 +122,7 @@ class Run:
         text = doubt_text(f"again_{doubt}", others, self._words)
         self._status.show(text)
         if not self._has_told and not self._status.can_show:
-            say(text)
+            show_note(text)
         self._has_told = True
 
     def _doubts(self) -> list[str]:

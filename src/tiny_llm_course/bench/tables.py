@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from ..language import Messages
-from ..quiet import doubt_text
-from ..syllabus import select_days, select_task
-from ..terminal import right, show, table_row, wrapped
+from ..tasks.syllabus import select_days, select_task
+from ..ui import Messages, right, show, table_row, wrapped
+from .quiet import doubt_text
 
 __all__ = ["Tables", "rung_name", "show_doubts", "speed"]
 

@@ -7,8 +7,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from ..syllabus import TaskId, Text
-from ..toml import read_toml
+from ..tasks.syllabus import TaskId, Text
+from ..tasks.toml import read_toml
 
 __all__ = ["Entry", "Mistake", "entry_of"]
 

@@ -7,9 +7,7 @@ import sys
 
 import typer
 
-from ..language import Messages
-from ..problems import os_reason, say
-from ..terminal import show
+from ..ui import Messages, os_reason, show, show_note
 from .formats import legend, table_line
 from .grades import Grade
 from .kept import Kept
@@ -63,11 +61,11 @@ class Board:
     def interrupt(self, words: Messages) -> None:
         self._clear()
         self._tell_problem(words)
-        say(words("grade_unfinished", done=len(self._done), count=len(self._submissions)))
+        show_note(words("grade_unfinished", done=len(self._done), count=len(self._submissions)))
 
     def _tell_problem(self, words: Messages) -> None:
         if problem := self._problem:
-            say(words("grade_not_kept", file=problem.filename, reason=os_reason(problem)), style="yellow")
+            show_note(words("grade_not_kept", file=problem.filename, reason=os_reason(problem)), style="yellow")
 
     @staticmethod
     def _clear() -> None:

@@ -9,8 +9,7 @@ from types import FrameType
 
 import typer
 
-from ..language import Messages
-from ..problems import say
+from ..ui import Messages, show_note
 
 __all__ = ["like_ctrl_c"]
 
@@ -37,7 +36,7 @@ def like_ctrl_c() -> Iterator[None]:
     except KeyboardInterrupt:
         if not came:
             raise
-        say("\n" + Messages()("interrupted"))
+        show_note("\n" + Messages()("interrupted"))
         raise typer.Exit(128 + came[0]) from None
     finally:
         for number, handler in before.items():

@@ -12,9 +12,8 @@ from itertools import groupby
 from typing import Any
 
 from ..catalogue import entry_of
-from ..language import Messages
-from ..syllabus import select_task
-from ..terminal import signs
+from ..tasks.syllabus import select_task
+from ..ui import Messages, signs
 from .grades import SOLVED, UNSOLVED, Grade, TaskGrade
 from .protection import told
 

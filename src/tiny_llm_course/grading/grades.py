@@ -14,13 +14,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ..build_ext import has_kernels
-from ..problems import CommandError
-from ..regions import code_files
-from ..runner import HIDDEN, Run, run_tests
-from ..syllabus import Day, Task, TaskId, select_task
-from ..workspace import ROOT, Workspace
-from .kernels import compile_submitted, is_taken
+from ..learner.places import ROOT
+from ..learner.workspace import Workspace
+from ..native.kernel_files import has_kernels
+from ..tasks.regions import code_files
+from ..tasks.syllabus import Day, Task, TaskId, select_task
+from ..testing.pytest_process import HIDDEN, Run, run_tests
+from ..ui import CommandError
+from .kernel_builds import compile_submitted, is_taken
 from .plain import plain, plain_name
 from .sandbox import NONE
 from .submissions import Submission

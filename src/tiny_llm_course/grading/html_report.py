@@ -6,8 +6,8 @@ from collections import Counter
 from html import escape
 
 from ..catalogue import entry_of
-from ..language import Messages
-from ..syllabus import TaskId, select_task
+from ..tasks.syllabus import TaskId, select_task
+from ..ui import Messages
 from .grades import SOLVED, Grade
 from .sandbox import NONE
 

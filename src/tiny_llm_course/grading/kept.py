@@ -14,9 +14,9 @@ from importlib.metadata import version
 from pathlib import Path
 from time import time
 
-from ..files import write_whole
-from ..syllabus import Day
-from ..workspace import ROOT, SRC
+from ..learner.files import write_whole
+from ..learner.places import ROOT, SRC
+from ..tasks.syllabus import Day
 from .grades import Grade, Limits
 from .submissions import Submission
 

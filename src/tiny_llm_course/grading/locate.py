@@ -6,7 +6,7 @@ import re
 from collections.abc import Collection, Iterable
 from functools import cache
 
-from ..syllabus import select_days
+from ..tasks.syllabus import select_days
 from .archives import RefusedError
 from .plain import plain_name
 

@@ -9,10 +9,9 @@ import sys
 from dataclasses import dataclass
 from functools import cache
 
-from ..bridge import system_command
-from ..language import Messages, Phrase, phrase
-from ..problems import CommandError
-from ..workspace import ROOT, SRC
+from ..learner.places import ROOT, SRC
+from ..native.bridge import system_command
+from ..ui import CommandError, Messages, Phrase, phrase
 from . import system_calls
 from .sandbox import BUBBLEWRAP, HIDDEN, NONE, PROGRAMS, SANDBOX_EXEC, wrapped
 

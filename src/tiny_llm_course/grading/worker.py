@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from tiny_llm_course.grading.sandbox import HIDDEN, NONE
-from tiny_llm_course.workspace import ROOT, SRC
+from tiny_llm_course.learner.places import ROOT, SRC
 
 
 def main() -> None:
@@ -30,7 +30,7 @@ def main() -> None:
     from tiny_llm_course.grading.metal import elsewhere
     from tiny_llm_course.grading.processes import limit
     from tiny_llm_course.grading.remote import Connection
-    from tiny_llm_course.syllabus import TaskId
+    from tiny_llm_course.tasks.syllabus import TaskId
 
     sys.path[:0] = [str(folder), str(helpers)]
     barred, scenes = map(importlib.import_module, ("barred", "scenes"))

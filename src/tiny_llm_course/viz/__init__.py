@@ -1,5 +1,5 @@
 """`tiny-llm viz`: pictures of what happens inside of a model."""
 
-from .commands import app
+from .viz_commands import app
 
 __all__ = ["app"]

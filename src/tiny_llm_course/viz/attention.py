@@ -7,13 +7,11 @@ import sys
 
 import numpy as np
 
-from ..language import phrase
-from ..problems import CommandError
-from ..terminal import show, signs, terminal_width
+from ..ui import CommandError, phrase, show, signs, terminal_width
 from .labels import padded, shortened, token_labels
 from .output import Output
 from .page import attention_page
-from .subject import Attention, Subject, given_or
+from .probe import Attention, Probe, given_or
 
 __all__ = ["show_attention"]
 
@@ -27,24 +25,24 @@ def show_attention(
     output: Output, model: str, impl: str, prompt: str | None, layer: int, head: int, draws_all: bool
 ) -> None:
     """Print where the tokens look in one head; draw it, or all heads; and write a page of all."""
-    say = output.say
-    text = given_or(say("viz_prompt"), prompt)
-    subject = Subject(model, impl)
+    words = output.words
+    text = given_or(words("viz_prompt"), prompt)
+    subject = Probe(model, impl)
     tokens = subject.prompt(text, LIMIT)
     _check("--layer", layer, subject.layers)
     _check("--head", head, subject.heads)
     pieces = subject.pieces(tokens)
     seen = Attention(subject.name, text, token_labels(pieces), pieces, subject.weights(tokens), layer, head)
-    show(say("viz_attention_text", model=seen.model, layer=layer, head=head), bold=True)
+    show(words("viz_attention_text", model=seen.model, layer=layer, head=head), bold=True)
     show(_text(seen) + "\n")
 
     def draw() -> bytes:
         from . import attention_drawing
 
-        return (attention_drawing.draw_all if draws_all else attention_drawing.draw_one)(seen, say)
+        return (attention_drawing.draw_all if draws_all else attention_drawing.draw_one)(seen, words)
 
     output.picture("attention-all.png" if draws_all else "attention.png", draw)
-    output.file("attention.html", attention_page(seen, say).encode())
+    output.file("attention.html", attention_page(seen, words).encode())
 
 
 def _check(option: str, value: int, count: int) -> None:

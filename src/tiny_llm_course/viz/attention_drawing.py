@@ -7,10 +7,11 @@ from typing import Any
 import numpy as np
 from matplotlib.colors import PowerNorm
 
-from ..language import Messages
+from ..ui import Messages
 from .drawing import ACCENT, PALE, drawable, picture
 from .labels import shortened
-from .subject import Array, Attention
+from .masks import Array
+from .probe import Attention
 
 __all__ = ["draw_all", "draw_one"]
 
@@ -20,19 +21,19 @@ PROMPT = 60
 NUMBERED = 12  # so few tokens leave room for numbers
 
 
-def draw_one(seen: Attention, say: Messages) -> bytes:
+def draw_one(seen: Attention, words: Messages) -> bytes:
     """A heat map of the chosen head: a row for each token that looks."""
     labels = [drawable(shortened(label, LABEL)) for label in seen.labels]
     L = len(labels)
     side = L * min(max(6 / L, 0.2), 0.6)
-    title = say("viz_attention_title", model=seen.model, layer=seen.layer, head=seen.head)
+    title = words("viz_attention_title", model=seen.model, layer=seen.layer, head=seen.head)
     with picture(max(side, 2.5) + 2.6, max(side, 2) + 1.8, title) as drawn:
         axes = drawn.figure.add_subplot()
         image = _show(axes, np.minimum(seen.chosen, 1))
         axes.set_xticks(range(L), labels, rotation=90)
         axes.set_yticks(range(L), labels)
-        axes.set_xlabel(say("viz_looked_at"))
-        axes.set_ylabel(say("viz_looks"))
+        axes.set_xlabel(words("viz_looked_at"))
+        axes.set_ylabel(words("viz_looks"))
         axes.tick_params(length=0)
         axes.set_xticks(np.arange(L + 1) - 0.5, minor=True)
         axes.set_yticks(np.arange(L + 1) - 0.5, minor=True)
@@ -40,11 +41,11 @@ def draw_one(seen: Attention, say: Messages) -> bytes:
         axes.tick_params(which="minor", length=0)
         if L <= NUMBERED:
             _write_numbers(axes, seen.chosen)
-        _add_scale(drawn.figure, image, axes, say)
+        _add_scale(drawn.figure, image, axes, words)
     return drawn.data
 
 
-def draw_all(seen: Attention, say: Messages) -> bytes:
+def draw_all(seen: Attention, words: Messages) -> bytes:
     """Every head as a small heat map: a row of maps for each layer."""
     layers, heads, L, _ = seen.weights.shape
     pitch = L + max(1, L // 12)  # with the gap between two maps
@@ -53,17 +54,17 @@ def draw_all(seen: Attention, say: Messages) -> bytes:
         for head, weights in enumerate(row):
             mosaic[layer * pitch : layer * pitch + L, head * pitch : head * pitch + L] = np.minimum(weights, 1)
     map_side = min(max(8 / heads, 0.8), 1.8)
-    title = f"{say('viz_all_title', model=seen.model)}\n{shortened(' '.join(seen.prompt.split()), PROMPT)}"
+    title = f"{words('viz_all_title', model=seen.model)}\n{shortened(' '.join(seen.prompt.split()), PROMPT)}"
     with picture(heads * map_side + 1.6, layers * map_side + 1.2, title) as drawn:
         axes = drawn.figure.add_subplot()
         image = _show(axes, mosaic[: L - pitch, : L - pitch])
         centres = (L - 1) / 2
-        axes.set_xticks(np.arange(heads) * pitch + centres, [say("viz_head", head=i) for i in range(heads)])
-        axes.set_yticks(np.arange(layers) * pitch + centres, [say("viz_layer", layer=i) for i in range(layers)])
+        axes.set_xticks(np.arange(heads) * pitch + centres, [words("viz_head", head=i) for i in range(heads)])
+        axes.set_yticks(np.arange(layers) * pitch + centres, [words("viz_layer", layer=i) for i in range(layers)])
         axes.xaxis.tick_top()
         axes.tick_params(length=0)
         axes.spines[:].set_visible(False)
-        _add_scale(drawn.figure, image, axes, say)
+        _add_scale(drawn.figure, image, axes, words)
     return drawn.data
 
 
@@ -89,8 +90,8 @@ def _write_numbers(axes: Any, weights: Array) -> None:
             )
 
 
-def _add_scale(figure: Any, image: Any, axes: Any, say: Messages) -> None:
+def _add_scale(figure: Any, image: Any, axes: Any, words: Messages) -> None:
     part = min(3 / figure.get_figheight(), 0.7)
-    scale = figure.colorbar(image, ax=axes, shrink=part, aspect=25, pad=0.02, ticks=TICKS, label=say("viz_weight"))
+    scale = figure.colorbar(image, ax=axes, shrink=part, aspect=25, pad=0.02, ticks=TICKS, label=words("viz_weight"))
     scale.ax.set_yticklabels([f"{tick:.0%}" for tick in TICKS])
     scale.outline.set_visible(False)

@@ -7,9 +7,7 @@ from pathlib import Path
 
 from metal_host import Counts, MetalKernelError
 
-from ..language import Messages, phrase
-from ..problems import CommandError
-from ..terminal import show, table
+from ..ui import CommandError, Messages, phrase, show, table
 from .kernel_call import Call, Sizes, call_in
 from .kernel_drawing import draw_kernel, title_of
 from .kernel_steps import Step, folded, steps_of
@@ -33,54 +31,54 @@ def show_kernel(output: Output, script: Path, number: int, threadgroup: str) -> 
     at = _position(threadgroup)
     show(f"$ python {script}", dim=True)  # what it prints comes now
     call, problem = call_in(script, number, at)
-    say = output.say
-    show("\n" + title_of(call, say), bold=True)
-    show(say("viz_kernel_call", number=number, calls=call.of) + "\n", dim=True)
-    show(_steps_text(steps_of(call), say))
+    words = output.words
+    show("\n" + title_of(call, words), bold=True)
+    show(words("viz_kernel_call", number=number, calls=call.of) + "\n", dim=True)
+    show(_steps_text(steps_of(call), words))
     if call.events.is_cut:
-        show(say("viz_kernel_limit", count=len(call.events)), fg="yellow")
+        show(words("viz_kernel_limit", count=len(call.events)), fg="yellow")
     if call.error:
-        show("\n" + _error_text(call, call.error, say), fg="red")
+        show("\n" + _error_text(call, call.error, words), fg="red")
     if call.counts:
-        show("\n" + _counts_text(call.counts, call.spaces, say))
+        show("\n" + _counts_text(call.counts, call.spaces, words))
     show()
-    output.file("kernel.svg", draw_kernel(call, say).encode())
+    output.file("kernel.svg", draw_kernel(call, words).encode())
     if problem:
         raise problem
 
 
-def _steps_text(steps: list[Step], say: Messages) -> str:
+def _steps_text(steps: list[Step], words: Messages) -> str:
     """How many threads read and wrote what in each step, and what they wait at."""
-    texts = [say("viz_kernel_steps")]
+    texts = [words("viz_kernel_steps")]
     for part in folded(list(enumerate(steps, 1)), MOST_STEPS, lambda _: False):
         if isinstance(part, list):
-            texts.append(f"   …  {say('viz_kernel_more_steps', count=len(part))}")
+            texts.append(f"   …  {words('viz_kernel_more_steps', count=len(part))}")
         else:
-            texts.append(f"{part[0]:4}  {say('viz_kernel_and').join(_step_texts(part[1], say))}")
-    return "\n".join(texts) if steps else say("viz_kernel_nothing")
+            texts.append(f"{part[0]:4}  {words('viz_kernel_and').join(_step_texts(part[1], words))}")
+    return "\n".join(texts) if steps else words("viz_kernel_nothing")
 
 
-def _step_texts(step: Step, say: Messages) -> list[str]:
+def _step_texts(step: Step, words: Messages) -> list[str]:
     threads: dict[str, set[int]] = {}
     for row in step.rows:
-        what = say(f"viz_kernel_row_{row.kind.replace(' ', '_')}", name=row.name)
+        what = words(f"viz_kernel_row_{row.kind.replace(' ', '_')}", name=row.name)
         threads.setdefault(what, set()).update(row.cells)
     for wait in step.waits:
         threads.setdefault(wait.name, set()).update(wait.threads)
     return [f"{what}: {len(those)}" for what, those in threads.items()]
 
 
-def _error_text(call: Call, error: MetalKernelError, say: Messages) -> str:
-    lines = [say("viz_kernel_cut"), str(error)]
+def _error_text(call: Call, error: MetalKernelError, words: Messages) -> str:
+    lines = [words("viz_kernel_cut"), str(error)]
     elsewhere = [party.threadgroup for party in error.parties if party.threadgroup != call.at]
     if elsewhere and len(elsewhere) == len(error.parties):
-        lines.append(say("viz_kernel_elsewhere", option=",".join(map(str, elsewhere[0]))))
+        lines.append(words("viz_kernel_elsewhere", option=",".join(map(str, elsewhere[0]))))
     return "\n".join(lines)
 
 
-def _counts_text(counts: Counts, spaces: Mapping[str, str], say: Messages) -> str:
+def _counts_text(counts: Counts, spaces: Mapping[str, str], words: Messages) -> str:
     """A table of all threadgroups' traffic, and how often they waited."""
-    head = ["", *(say(f"viz_kernel_{column}") for column in _COLUMNS)]
+    head = ["", *(words(f"viz_kernel_{column}") for column in _COLUMNS)]
     rows = []
     for group, hidden in ((counts.buffers, "conflicts"), (counts.variables, "lines")):
         for name, traffic in group.items():
@@ -88,7 +86,7 @@ def _counts_text(counts: Counts, spaces: Mapping[str, str], say: Messages) -> st
                 continue
             numbers = ["" if c == hidden else f"{getattr(traffic, c):,}" for c in _COLUMNS]
             rows.append([f"{name} ({spaces.get(name, 'threadgroup')})", *numbers])
-    said = say(
+    said = words(
         "viz_kernel_counts",
         threadgroups=counts.threadgroups,
         barriers=counts.barriers,

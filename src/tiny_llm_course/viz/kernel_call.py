@@ -17,8 +17,7 @@ import mlx.core as mx
 
 from metal_host import Counts, Event, KernelCall, MetalKernelError, Trace, counting, threadgroups_of, tracing, watching
 
-from ..language import Messages, phrase
-from ..problems import CommandError
+from ..ui import CommandError, Messages, phrase
 
 __all__ = ["Call", "Sizes", "call_in"]
 

@@ -10,7 +10,7 @@ from itertools import cycle, groupby
 
 from metal_host import Event
 
-from ..language import Messages
+from ..ui import Messages
 from .kernel_call import Call
 from .kernel_plan import MARGIN, SMALL, Column, Part, Plan
 from .kernel_steps import LANES, Row, Wait, index_text
@@ -24,17 +24,17 @@ ROW, BOX, LINE = 25.0, 18.0, 15.0
 _RACE = {"fill": "none", "stroke": RED, "stroke_width": 2.5, "stroke_linejoin": "round"}
 
 
-def title_of(call: Call, say: Messages) -> str:
-    return say("viz_kernel_title", name=call.name, at=call.at, threads=call.threads)
+def title_of(call: Call, words: Messages) -> str:
+    return words("viz_kernel_title", name=call.name, at=call.at, threads=call.threads)
 
 
-def draw_kernel(call: Call, say: Messages) -> str:
+def draw_kernel(call: Call, words: Messages) -> str:
     """SVG."""
-    drawing, title = _Drawing(Plan(call, say), say), title_of(call, say)
+    drawing, title = _Drawing(Plan(call, words), words), title_of(call, words)
     drawing.head(title)
     for number, step in enumerate(drawing.plan.steps):
         if isinstance(step, int):
-            drawing.note(say("viz_kernel_more_steps", count=step))
+            drawing.note(words("viz_kernel_more_steps", count=step))
         else:
             drawing.step(*step, is_banded=number % 2 == 0)
     drawing.race()
@@ -47,9 +47,9 @@ def draw_kernel(call: Call, say: Messages) -> str:
 class _Drawing:
     """Draws a plan from top to bottom."""
 
-    def __init__(self, plan: Plan, say: Messages):
+    def __init__(self, plan: Plan, words: Messages):
         self.plan = plan
-        self._call, self._say = plan.call, say
+        self._call, self._words = plan.call, words
         self._sheet = Sheet()
         self._y = MARGIN
         self._width = max(plan.right + MARGIN, 660.0)
@@ -68,13 +68,13 @@ class _Drawing:
         for number, group in groupby(self.plan.columns, key=lambda column: column.threads[0] // LANES):
             columns = list(group)
             left, right = columns[0].x - columns[0].width / 2 + 2, columns[-1].x + columns[-1].width / 2 - 2
-            name = self._say("viz_kernel_simdgroup", number=number)
+            name = self._words("viz_kernel_simdgroup", number=number)
             self._sheet.shape("path", d=f"M{left:.1f} {self._y + 12:.1f}v-4H{right:.1f}v4", fill="none", stroke=DIM)
             if len(columns) > 1 and text_width(name, SMALL) <= right - left:
                 self._sheet.text((left + right) / 2, self._y, name, SMALL, "middle", fill=DIM)
         self._y += 24
-        self._sheet.text(MARGIN, self._y, f"{self._say('viz_kernel_time')} ↓", SMALL, fill=DIM)
-        label = self._say("viz_kernel_threads")
+        self._sheet.text(MARGIN, self._y, f"{self._words('viz_kernel_time')} ↓", SMALL, fill=DIM)
+        label = self._words("viz_kernel_threads")
         self._sheet.text(self.plan.left - 6, self._y, label, SMALL, "end", fill=DIM)
         for column in self.plan.columns:
             text = str(column.threads[0]) if column.is_drawn else "…"
@@ -91,7 +91,7 @@ class _Drawing:
         place = None
         for part in parts:
             if isinstance(part, list):
-                self.note(self._say("viz_kernel_more_rows", count=len(part)))
+                self.note(self._words("viz_kernel_more_rows", count=len(part)))
                 place = None
                 continue
             self._describe(part, place)
@@ -196,7 +196,9 @@ class _Drawing:
             return
         named = {party.thread for party in self._call.error.parties if party.threadgroup == self._call.at}
         y = self._y + ROW / 2
-        self._sheet.text(self.plan.label_x + 12, y, self._say("viz_kernel_error"), SMALL, fill=RED, font_weight="bold")
+        self._sheet.text(
+            self.plan.label_x + 12, y, self._words("viz_kernel_error"), SMALL, fill=RED, font_weight="bold"
+        )
         for column in self.plan.columns:
             if column.is_drawn and column.threads[0] in named:
                 self._sheet.text(column.x, y, "×", 16, "middle", fill=RED, font_weight="bold")
@@ -204,7 +206,7 @@ class _Drawing:
 
     def legend(self) -> None:
         """What shapes and colours mean, in as many lines as they need."""
-        say, x = self._say, MARGIN
+        words, x = self._words, MARGIN
         self._y += 22
         for width, draw, text in self._samples():
             whole = width + 6 + text_width(text, SMALL)
@@ -215,17 +217,17 @@ class _Drawing:
             x += whole + 20
         self._y += 24
         hidden = sum(len(column.threads) for column in self.plan.columns if not column.is_drawn)
-        notes = [say("viz_kernel_elements")]
-        notes += [say("viz_kernel_more_threads", count=hidden, threads=self._call.threads)] if hidden else []
-        notes += [say("viz_kernel_nothing")] if not self._call.events else []
-        notes += [say("viz_kernel_limit", count=len(self._call.events))] if self._call.events.is_cut else []
+        notes = [words("viz_kernel_elements")]
+        notes += [words("viz_kernel_more_threads", count=hidden, threads=self._call.threads)] if hidden else []
+        notes += [words("viz_kernel_nothing")] if not self._call.events else []
+        notes += [words("viz_kernel_limit", count=len(self._call.events))] if self._call.events.is_cut else []
         for text in notes:
             self._sheet.text(MARGIN, self._y, text, SMALL, fill=DIM)
             self._y += LINE
 
     def _samples(self) -> list[tuple[float, Callable[[float], None], str]]:
         """Width, drawing and meaning of each sign that occurs."""
-        say, drawn = self._say, self.plan.shown()
+        words, drawn = self._words, self.plan.shown()
         rows = [line for line in drawn if isinstance(line, Row)]
         waits = [line for line in drawn if isinstance(line, Wait)]
         found: list[tuple[float, Callable[[float], None], str]] = []
@@ -237,12 +239,12 @@ class _Drawing:
         ):
             if any(r.kind.endswith("write") == is_write and (r.name in self._call.spaces) == is_device for r in rows):
                 draw = partial(self._sample, is_write=is_write, is_device=is_device)
-                found.append((30, draw, say(f"viz_kernel_legend_{meaning}")))
+                found.append((30, draw, words(f"viz_kernel_legend_{meaning}")))
         for is_barrier, meaning in ((True, "barrier"), (False, "operation")):
             if any(wait.is_barrier == is_barrier for wait in waits):
-                found.append((34, partial(self._sample_line, is_barrier), say(f"viz_kernel_legend_{meaning}")))
+                found.append((34, partial(self._sample_line, is_barrier), words(f"viz_kernel_legend_{meaning}")))
         if len(self._red) == 2:
-            found.append((30, self._sample_race, say("viz_kernel_legend_race")))
+            found.append((30, self._sample_race, words("viz_kernel_legend_race")))
         return found
 
     def _sample(self, x: float, is_write: bool, is_device: bool) -> None:
@@ -260,7 +262,7 @@ class _Drawing:
         if self._call.error is None:
             return
         self._y += 6
-        self._paragraph(self._say("viz_kernel_cut"), False)
+        self._paragraph(self._words("viz_kernel_cut"), False)
         self._y += 4
         for line in str(self._call.error).splitlines():
             self._paragraph(line, True)

@@ -9,7 +9,7 @@ from typing import TypeAlias
 
 from metal_host import Event
 
-from ..language import Messages
+from ..ui import Messages
 from .kernel_call import Call
 from .kernel_steps import LANES, Row, Step, Wait, folded, index_text, racing, steps_of
 from .labels import shortened
@@ -44,9 +44,9 @@ class Plan:
     steps: number, rows and waits of each step; or how many are left out.
     """
 
-    def __init__(self, call: Call, say: Messages):
+    def __init__(self, call: Call, words: Messages):
         self.call = call
-        self._say = say
+        self._words = words
         self.red = racing(call)
         self.steps: list[tuple[int, list[Part], list[Wait]] | int] = []
         for entry in folded(list(enumerate(steps_of(call), 1)), STEPS, lambda e: self._has_red(e[1].rows)):
@@ -70,7 +70,7 @@ class Plan:
         """What is done there."""
         if isinstance(line, Wait):
             return line.name
-        return self._say(f"viz_kernel_row_{line.kind.replace(' ', '_')}", name=line.name)
+        return self._words(f"viz_kernel_row_{line.kind.replace(' ', '_')}", name=line.name)
 
     def _parts(self, step: Step) -> tuple[list[Part], list[Wait]]:
         return folded(step.rows, ROWS, lambda row: self._has_red([row])), step.waits

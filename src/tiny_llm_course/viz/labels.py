@@ -7,7 +7,7 @@ from itertools import groupby
 
 from rich.cells import cell_len
 
-from ..terminal import left
+from ..ui import left
 
 __all__ = ["padded", "shortened", "token_bytes", "token_labels"]
 

@@ -4,21 +4,17 @@ from __future__ import annotations
 
 import sys
 from importlib import import_module
-from typing import TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
-from ..language import phrase
-from ..problems import CommandError
-from ..session import package_of
-from ..terminal import show, signs, terminal_width
+from ..learner.packages import package_of
+from ..ui import CommandError, phrase, show, signs, terminal_width
 from .labels import padded
+from .masks import Mask, masks_of
 from .output import Output
 
-__all__ = ["Mask", "masks_of", "show_mask"]
+__all__ = ["show_mask"]
 
-Mask: TypeAlias = NDArray[np.bool_]  # L x S: which keys each query sees
 
 MAX_KEYS, MAX_ROWS = 32, 8
 MAX_ROOM = 3 * (2 * MAX_KEYS + 5)  # columns that three masks take
@@ -33,27 +29,21 @@ def show_mask(output: Output, impl: str, queries: int, keys: int, lengths: str) 
         raise CommandError(
             "wrong_value", option="--queries", expected=phrase("viz_keys_of_queries", keys=keys), got=queries
         )
-    say = output.say
+    words = output.words
     causal = np.array(import_module(f"{package_of(impl)}.attention").causal_mask(queries, keys)) == 0  # L, S
-    title = say("viz_mask_title", queries=queries, keys=keys, first=keys - queries, last=keys - 1)
+    title = words("viz_mask_title", queries=queries, keys=keys, first=keys - queries, last=keys - 1)
     show(title, bold=True)
     for length in row_lengths:
-        show("\n" + say("viz_mask_length", length=length, keys=keys))
-        show(_text(masks_of(causal, length), [say(f"viz_mask_{name}") for name in ("causal", "padding", "both")]))
-    show("\n" + say("viz_mask_legend", seen=signs().full, hidden=signs().empty) + "\n", dim=True)
+        show("\n" + words("viz_mask_length", length=length, keys=keys))
+        show(_text(masks_of(causal, length), [words(f"viz_mask_{name}") for name in ("causal", "padding", "both")]))
+    show("\n" + words("viz_mask_legend", seen=signs().full, hidden=signs().empty) + "\n", dim=True)
 
     def draw() -> bytes:
         from .mask_drawing import draw_mask
 
-        return draw_mask(causal, row_lengths, title, say)
+        return draw_mask(causal, row_lengths, title, words)
 
     output.picture("mask.png", draw)
-
-
-def masks_of(causal: Mask, length: int) -> list[Mask]:
-    """Three masks of a row with so many words: no look ahead, no filling, neither."""
-    words = np.broadcast_to(np.arange(causal.shape[1]) < length, causal.shape)
-    return [causal, words, causal & words]
 
 
 def _text(masks: list[Mask], names: list[str]) -> str:

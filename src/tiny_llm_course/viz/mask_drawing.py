@@ -6,16 +6,16 @@ from typing import Any
 
 from matplotlib.colors import ListedColormap
 
-from ..language import Messages
+from ..ui import Messages
 from .drawing import BLUE, DIM, PALE, picture
-from .mask import Mask, masks_of
+from .masks import Mask, masks_of
 
 __all__ = ["draw_mask"]
 
 NUMBERED = 12  # so few keys leave room for what is added to the scores
 
 
-def draw_mask(causal: Mask, lengths: list[int], title: str, say: Messages) -> bytes:
+def draw_mask(causal: Mask, lengths: list[int], title: str, words: Messages) -> bytes:
     """A row of three masks for each length."""
     L, S = causal.shape
     cell = min(max(3 / S, 0.16), 0.42)
@@ -24,15 +24,15 @@ def draw_mask(causal: Mask, lengths: list[int], title: str, say: Messages) -> by
         grid = drawn.figure.subplots(len(lengths), 3, squeeze=False)
         for row, length in zip(grid, lengths, strict=True):
             names = (
-                say("viz_mask_causal"),
-                say("viz_mask_padding_of", length=length),
-                say("viz_mask_both"),
+                words("viz_mask_causal"),
+                words("viz_mask_padding_of", length=length),
+                words("viz_mask_both"),
             )
             for axes, mask, name in zip(row, masks_of(causal, length), names, strict=True):
                 _draw(axes, mask, name)
-            row[0].set_ylabel(say("viz_query_position"))
+            row[0].set_ylabel(words("viz_query_position"))
         for axes in grid[-1]:
-            axes.set_xlabel(say("viz_key_position"))
+            axes.set_xlabel(words("viz_key_position"))
     return drawn.data
 
 

@@ -7,10 +7,8 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from ..install import install_command
-from ..language import Messages
-from ..problems import CommandError, os_reason
-from ..terminal import show
+from ..learner.install import install_command
+from ..ui import CommandError, Messages, os_reason, show
 
 __all__ = ["Output"]
 
@@ -21,18 +19,18 @@ class Output:
     folder: is made if it is not there.
     """
 
-    def __init__(self, folder: Path, say: Messages):
+    def __init__(self, folder: Path, words: Messages):
         if isinstance(sys.stdout, io.TextIOWrapper):
             sys.stdout.reconfigure(errors="replace")
         self._folder = folder
-        self.say = say
+        self.words = words
 
     def picture(self, name: str, draw: Callable[[], bytes]) -> None:
         """Write what `draw` makes, or say how to install what it needs."""
         try:
             import matplotlib  # noqa: F401
         except ImportError:
-            show(self.say("viz_no_matplotlib", command=install_command("viz")), fg="yellow")
+            show(self.words("viz_no_matplotlib", command=install_command("viz")), fg="yellow")
             return
         self.file(name, draw())
 
@@ -43,4 +41,4 @@ class Output:
             path.write_bytes(content)
         except OSError as error:
             raise CommandError("viz_out_folder", folder=self._folder, reason=os_reason(error)) from None
-        show(self.say("viz_wrote", file=path))
+        show(self.words("viz_wrote", file=path))

@@ -11,8 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from ..language import Messages
-from .subject import Array, Attention
+from ..ui import Messages
+from .masks import Array
+from .probe import Attention
 
 __all__ = ["attention_page", "filled"]
 
@@ -23,7 +24,7 @@ _HOLES = {name: f"{{{name}}}" for name in ("layer", "head", "token")}  # which t
 _TEXTS = ("attention", "choose", "map", "maps", "name", "looks_at", "bytes", "position", "nothing", "not_a_number")
 
 
-def attention_page(seen: Attention, say: Messages) -> str:
+def attention_page(seen: Attention, words: Messages) -> str:
     """A page that shows every head's weights. It asks for nothing over the network."""
     data = {
         "model": seen.model,
@@ -35,9 +36,9 @@ def attention_page(seen: Attention, say: Messages) -> str:
         "head": seen.head,
         "steps": STEPS,
         "weights": b64encode(_as_bytes(seen.weights)).decode(),
-        "texts": {name: say(f"viz_page_{name}", **_HOLES) for name in _TEXTS},
+        "texts": {name: words(f"viz_page_{name}", **_HOLES) for name in _TEXTS},
     }
-    return filled("attention", say.language, say("viz_page_attention"), data)
+    return filled("attention", words.language, words("viz_page_attention"), data)
 
 
 def _as_bytes(weights: Array) -> bytes:

@@ -3,63 +3,32 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from importlib import import_module
 
 import mlx.core as mx
 import numpy as np
 
-from ..language import phrase
-from ..problems import CommandError
-from ..session import package_of
-from ..terminal import BAR, show, signs
+from ..learner.packages import package_of
+from ..ui import CommandError, phrase, show, signs
+from ..ui.terminal import BAR
 from .output import Output
-from .subject import Array
+from .rope_turns import Turns
 
-__all__ = ["Turns", "show_rope"]
+__all__ = ["show_rope"]
 
 MAX_DIMS, MAX_POSITIONS = 512, 4096
-
-
-@dataclass(frozen=True)
-class Turns:
-    """How far each pair is turned at each position. Shapes: cos and sin: positions x dims / 2."""
-
-    dims: int
-    base: float
-    cos: Array
-    sin: Array
-
-    @property
-    def scores(self) -> Array:
-        """Dot product of a query and a key that are the same before they are turned, by distance; 1 at distance 0.
-
-        Every pair of numbers counts the same: the mean of cos(distance * frequency). Shapes: -> positions.
-        """
-        scores = self.cos @ self.cos[0] + self.sin @ self.sin[0]
-        relative: Array = scores / scores[0]
-        return relative
-
-    def period(self, pair: int) -> float:
-        """After how many positions a pair has come round."""
-        return 2 * math.pi * math.pow(self.base, 2 * pair / self.dims)
-
-    @property
-    def title(self) -> dict[str, str]:
-        """What `viz_rope_title` is filled with."""
-        return {"dims": str(self.dims), "base": f"{self.base:,.10g}"}
 
 
 def show_rope(output: Output, impl: str, dims: int, base: float, positions: int) -> None:
     """Print how fast pairs turn and how a dot product falls with distance, and draw both."""
     _check(dims, base, positions)
-    say = output.say
+    words = output.words
     turns = _read_off(impl, dims, base, positions)
-    show(say("viz_rope_title", **turns.title), bold=True)
+    show(words("viz_rope_title", **turns.title), bold=True)
     last = dims // 2 - 1
     for pair in sorted({0, last // 4, last // 2, last * 3 // 4, last}):
-        show(say("viz_rope_pair", pair=f"{pair:3}", period=f"{turns.period(pair):>12,.1f}"))
-    show("\n" + say("viz_rope_scores"), bold=True)
+        show(words("viz_rope_pair", pair=f"{pair:3}", period=f"{turns.period(pair):>12,.1f}"))
+    show("\n" + words("viz_rope_scores"), bold=True)
     distances = sorted({0, positions - 1, *(2**i for i in range((positions - 1).bit_length()))})
     for distance in distances:
         score = float(turns.scores[distance])
@@ -69,7 +38,7 @@ def show_rope(output: Output, impl: str, dims: int, base: float, positions: int)
     def draw() -> bytes:
         from .rope_drawing import draw_rope
 
-        return draw_rope(turns, say)
+        return draw_rope(turns, words)
 
     output.picture("rope.png", draw)
 

@@ -9,32 +9,32 @@ from matplotlib import colormaps
 from matplotlib.colors import ListedColormap
 from matplotlib.ticker import MaxNLocator
 
-from ..language import Messages
+from ..ui import Messages
 from .drawing import ACCENT, BLUE, DIM, PALE, picture
-from .rope import Turns
+from .rope_turns import Turns
 
 __all__ = ["draw_rope"]
 
 HANDS = 9  # positions that a clock shows
 
 
-def draw_rope(turns: Turns, say: Messages) -> bytes:
+def draw_rope(turns: Turns, words: Messages) -> bytes:
     """Three rows: a clock for some pairs, a heat map of cosines, a curve of dot products."""
-    with picture(9, 9.5, say("viz_rope_title", **turns.title)) as drawn:
+    with picture(9, 9.5, words("viz_rope_title", **turns.title)) as drawn:
         rows = drawn.figure.subfigures(3, 1, height_ratios=(2.6, 4, 3))
-        _draw_clocks(rows[0], turns, say)
-        _draw_cosines(rows[1], turns, say)
-        _draw_scores(rows[2].add_subplot(), turns, say)
+        _draw_clocks(rows[0], turns, words)
+        _draw_cosines(rows[1], turns, words)
+        _draw_scores(rows[2].add_subplot(), turns, words)
     return drawn.data
 
 
-def _draw_clocks(figure: Any, turns: Turns, say: Messages) -> None:
+def _draw_clocks(figure: Any, turns: Turns, words: Messages) -> None:
     """Where the pair (1, 0) points at the first positions: darker at later ones."""
     n = turns.dims // 2
     pairs = sorted({0, n // 16, n // 8, n // 4, n - 1})  # many pairs hardly move
     hands = min(HANDS, len(turns.cos))
     colours = colormaps["viridis_r"]
-    figure.suptitle(say("viz_rope_clocks", last=hands - 1), fontsize=10)
+    figure.suptitle(words("viz_rope_clocks", last=hands - 1), fontsize=10)
     for axes, pair in zip(figure.subplots(1, len(pairs), squeeze=False)[0], pairs, strict=True):
         for position in range(hands):
             x, y = turns.cos[position, pair], turns.sin[position, pair]
@@ -44,28 +44,28 @@ def _draw_clocks(figure: Any, turns: Turns, say: Messages) -> None:
         axes.set_aspect("equal")
         axes.set(xlim=(-1.15, 1.15), ylim=(-1.15, 1.15), xticks=[], yticks=[])
         axes.spines[:].set_visible(True)
-        axes.set_xlabel(say("viz_rope_clock", pair=pair, period=f"{turns.period(pair):,.0f}"), fontsize=8.5)
+        axes.set_xlabel(words("viz_rope_clock", pair=pair, period=f"{turns.period(pair):,.0f}"), fontsize=8.5)
 
 
-def _draw_cosines(figure: Any, turns: Turns, say: Messages) -> None:
+def _draw_cosines(figure: Any, turns: Turns, words: Messages) -> None:
     axes = figure.add_subplot()
     colours = ListedColormap(colormaps["PuOr"](np.linspace(0.1, 0.9, 256)))  # without the darkest ends
     image = axes.imshow(turns.cos.T, cmap=colours, vmin=-1, vmax=1, aspect="auto", interpolation="nearest")
-    axes.set_title(say("viz_rope_cosines"))
-    axes.set_xlabel(say("viz_position"))
-    axes.set_ylabel(say("viz_pair"))
+    axes.set_title(words("viz_rope_cosines"))
+    axes.set_xlabel(words("viz_position"))
+    axes.set_ylabel(words("viz_pair"))
     axes.yaxis.set_major_locator(MaxNLocator(integer=True))
     scale = figure.colorbar(image, ax=axes, ticks=(-1, 0, 1), aspect=25, pad=0.02)
     scale.outline.set_visible(False)
 
 
-def _draw_scores(axes: Any, turns: Turns, say: Messages) -> None:
+def _draw_scores(axes: Any, turns: Turns, words: Messages) -> None:
     axes.axhline(0, color=DIM, linewidth=0.8)
     axes.plot(turns.scores, color=BLUE, linewidth=1.8)
     axes.plot(0, 1, "o", color=ACCENT, markersize=5)
     axes.grid(color=PALE, linewidth=0.8)
     axes.set_axisbelow(True)
     axes.set_xlim(0, len(turns.scores) - 1)
-    axes.set_title(say("viz_rope_scores"))
-    axes.set_xlabel(say("viz_distance"))
-    axes.set_ylabel(say("viz_score"))
+    axes.set_title(words("viz_rope_scores"))
+    axes.set_xlabel(words("viz_distance"))
+    axes.set_ylabel(words("viz_score"))

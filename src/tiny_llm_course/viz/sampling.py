@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable
-from dataclasses import dataclass
 from importlib import import_module
 from itertools import zip_longest
 from typing import Any
@@ -12,37 +11,19 @@ from typing import Any
 import mlx.core as mx
 import numpy as np
 
-from ..language import Messages, phrase
-from ..problems import CommandError
-from ..session import package_of
-from ..terminal import right, show, signs, terminal_width
+from ..learner.packages import package_of
+from ..ui import CommandError, Messages, phrase, right, show, signs, terminal_width
 from .labels import padded
 from .output import Output
-from .subject import Array, Subject, given_or
+from .probe import Probe, given_or
+from .sampling_steps import Step, percent
 
-__all__ = ["Step", "percent", "show_sampling"]
+__all__ = ["show_sampling"]
 
 LABEL = 14  # columns of a terminal
 COLUMN, NARROW = 13, 8  # the second where the terminal has no room for the first
 BAR = 20
 MAX_TOKENS = 40
-
-
-@dataclass(frozen=True)
-class Step:
-    """Probabilities of all tokens after a step. Shapes: probs: V."""
-
-    name: str
-    probs: Array
-
-    @property
-    def kept(self) -> int:
-        """How many tokens can still be drawn."""
-        return int((self.probs > 0).sum())
-
-    def shares(self, tokens: list[int]) -> list[float]:
-        """Of each of these tokens, and, at the end, of all others together."""
-        return [*self.probs[tokens].tolist(), float(np.delete(self.probs, tokens).sum())]
 
 
 def show_sampling(
@@ -53,30 +34,30 @@ def show_sampling(
         raise CommandError(
             "wrong_value", option="--tokens", expected=phrase("from_to", first=1, last=MAX_TOKENS), got=count
         )
-    say = output.say
-    text = given_or(say("viz_sampling_prompt"), prompt)
-    subject = Subject(model, impl, **sampling)
+    words = output.words
+    text = given_or(words("viz_sampling_prompt"), prompt)
+    subject = Probe(model, impl, **sampling)
     logits = subject.logits(subject.prompt(text))
-    steps = _steps(logits, import_module(f"{package_of(impl)}.sampler"), sampling, say)
+    steps = _steps(logits, import_module(f"{package_of(impl)}.sampler"), sampling, words)
     best = [int(token) for token in np.argsort(-steps[0].probs, kind="stable")[:count]]
     labels = [subject.label(token) for token in best]
-    title = say("viz_sampling_title", model=subject.name)
+    title = words("viz_sampling_title", model=subject.name)
     show(title, bold=True)
-    show(_text(steps, best, labels, say) + "\n")
+    show(_text(steps, best, labels, words) + "\n")
 
     def draw() -> bytes:
         from .sampling_drawing import draw_sampling
 
-        return draw_sampling(steps, best, labels, title, text, say)
+        return draw_sampling(steps, best, labels, title, text, words)
 
     output.picture("sampling.png", draw)
 
 
-def _steps(logits: mx.array, sampler: Any, sampling: dict[str, Any], say: Messages) -> list[Step]:
+def _steps(logits: mx.array, sampler: Any, sampling: dict[str, Any], words: Messages) -> list[Step]:
     """The model's own probabilities, then those after each step that does something, in `make_sampler`'s order."""
-    steps = [_step(say("viz_sampling_model"), logits)]
+    steps = [_step(words("viz_sampling_model"), logits)]
     temperature = sampling["temperature"]
-    name = say("viz_sampling_temp", temp=f"{temperature:g}")
+    name = words("viz_sampling_temp", temp=f"{temperature:g}")
     if temperature == 0:
         likeliest = mx.arange(logits.shape[-1]) == sampler.greedy(logits)[:, None]
         return [*steps, _step(name, mx.where(likeliest, 0.0, -mx.inf))]
@@ -94,9 +75,9 @@ def _step(name: str, logits: mx.array) -> Step:
     return Step(name, np.array(mx.softmax(logits, axis=-1, precise=True))[0])
 
 
-def _text(steps: list[Step], best: list[int], labels: list[str], say: Messages) -> str:
+def _text(steps: list[Step], best: list[int], labels: list[str], words: Messages) -> str:
     """A line for each token, a column for each step, and a bar for the last step."""
-    names = [*labels, say("viz_sampling_rest")]
+    names = [*labels, words("viz_sampling_rest")]
     columns = [step.shares(best) for step in steps]
     room = terminal_width(sys.stdout) - LABEL - 2 if sys.stdout.isatty() else COLUMN * len(steps) + BAR
     width = COLUMN if COLUMN * len(steps) + BAR <= room else NARROW
@@ -109,11 +90,4 @@ def _text(steps: list[Step], best: list[int], labels: list[str], say: Messages) 
     for name, *shares in zip(names, *columns, strict=True):
         bar = signs().full * round(max(0, min(BAR, room - width * len(steps))) * shares[-1])
         lines.append(f"{line(name, map(percent, shares))}  {bar}".rstrip())
-    return "\n".join([*lines, line(say("viz_sampling_kept"), (f"{step.kept:,}" for step in steps))])
-
-
-def percent(share: float) -> str:
-    """A probability, or a dash for 0."""
-    if share <= 0:
-        return "-"
-    return f"{share:.1%}" if share >= 0.0005 else "<0.1%"
+    return "\n".join([*lines, line(words("viz_sampling_kept"), (f"{step.kept:,}" for step in steps))])

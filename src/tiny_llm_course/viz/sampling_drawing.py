@@ -6,10 +6,10 @@ from typing import Any
 
 from matplotlib.ticker import PercentFormatter
 
-from ..language import Messages
+from ..ui import Messages
 from .drawing import BLUE, DIM, PALE, drawable, picture
 from .labels import shortened
-from .sampling import Step, percent
+from .sampling_steps import Step, percent
 
 __all__ = ["draw_sampling"]
 
@@ -18,10 +18,10 @@ PROMPT = 70
 
 
 def draw_sampling(
-    steps: list[Step], best: list[int], labels: list[str], title: str, prompt: str, say: Messages
+    steps: list[Step], best: list[int], labels: list[str], title: str, prompt: str, words: Messages
 ) -> bytes:
     """A panel for each step; behind its bars, pale, those of the step before."""
-    names = [*(drawable(shortened(label, LABEL)) for label in labels), say("viz_sampling_rest")]
+    names = [*(drawable(shortened(label, LABEL)) for label in labels), words("viz_sampling_rest")]
     end = drawable(shortened(" ".join(prompt.split())[::-1], PROMPT)[::-1])
     with picture(1.6 + 2.1 * len(steps), 1.5 + 0.27 * len(names), f"{title}\n{end}") as drawn:
         panels = drawn.figure.subplots(1, len(steps), sharey=True, sharex=True, squeeze=False)[0]
@@ -29,7 +29,7 @@ def draw_sampling(
         columns = [step.shares(best) for step in steps]
         for axes, step, shares in zip(panels, steps, columns, strict=True):
             _draw(axes, shares, before)
-            axes.set_title(f"{step.name}\n{say('viz_sampling_left', count=f'{step.kept:,}')}")
+            axes.set_title(f"{step.name}\n{words('viz_sampling_left', count=f'{step.kept:,}')}")
             before = shares
         panels[0].set_yticks(range(len(names)), names)
         panels[0].invert_yaxis()

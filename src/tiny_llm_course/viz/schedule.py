@@ -5,9 +5,7 @@ from __future__ import annotations
 from functools import partial
 from pathlib import Path
 
-from ..language import Messages, phrase
-from ..problems import CommandError
-from ..terminal import right, show, table_row
+from ..ui import CommandError, Messages, phrase, right, show, table_row
 from .output import Output
 from .schedule_page import schedule_page
 from .schedule_run import KINDS, Run, read_run
@@ -17,31 +15,31 @@ __all__ = ["show_schedule"]
 FORMATS = (".png", ".svg", ".html")
 
 
-def show_schedule(file: Path, out: Path, say: Messages) -> None:
+def show_schedule(file: Path, out: Path, words: Messages) -> None:
     """Print what a recorded run was like, and draw it. out: a file of one of FORMATS, or a folder for two of them."""
     if out.suffix and out.suffix not in FORMATS and not out.is_dir():
         raise CommandError(
             "wrong_value", option="--out", expected=phrase("viz_out_file", formats=", ".join(FORMATS)), got=str(out)
         )
     run = read_run(file)
-    show(run.title(say), bold=True)
-    show(_text(run, say) + "\n")
+    show(run.title(words), bold=True)
+    show(_text(run, words) + "\n")
     is_file = out.suffix in FORMATS and not out.is_dir()
-    output = Output(out.parent if is_file else out, say)
+    output = Output(out.parent if is_file else out, words)
     for name in (out.name,) if is_file else ("schedule.png", "schedule.html"):
         if name.endswith(".html"):
-            output.file(name, schedule_page(run, say).encode())
+            output.file(name, schedule_page(run, words).encode())
         else:
-            output.picture(name, partial(_draw, run, say, name[-3:]))
+            output.picture(name, partial(_draw, run, words, name[-3:]))
 
 
-def _draw(run: Run, say: Messages, format: str) -> bytes:
+def _draw(run: Run, words: Messages, format: str) -> bytes:
     from .schedule_drawing import draw_schedule
 
-    return draw_schedule(run, say, format)
+    return draw_schedule(run, words, format)
 
 
-def _text(run: Run, say: Messages) -> str:
+def _text(run: Run, words: Messages) -> str:
     """A table of numbers: how many steps, tokens and events there were."""
     tokens = {kind: sum(w.length for step in run.steps for w in step.work if w.kind == kind) for kind in KINDS}
     rows = [
@@ -57,4 +55,4 @@ def _text(run: Run, say: Messages) -> str:
     if run.pages is not None:
         most = max(step.pages_used or 0 for step in run.steps)
         rows.append(("viz_schedule_most_pages", f"{most:,} / {run.pages:,}"))
-    return "\n".join(table_row(say(key), right(value, 12)) for key, value in rows)
+    return "\n".join(table_row(words(key), right(value, 12)) for key, value in rows)

@@ -8,7 +8,7 @@ import numpy as np
 from matplotlib.patches import Patch
 from matplotlib.ticker import MaxNLocator
 
-from ..language import Messages
+from ..ui import Messages
 from .drawing import ACCENT, DIM, PALE, drawable, picture
 from .labels import shortened
 from .schedule_run import KINDS, Run
@@ -21,31 +21,31 @@ LANE, PANEL = 0.2, 0.9  # inches
 LABEL = 12  # columns of a terminal
 
 
-def draw_schedule(run: Run, say: Messages, format: str) -> bytes:
+def draw_schedule(run: Run, words: Messages, format: str) -> bytes:
     """PNG or SVG."""
     panels = 1 if run.pages is None else 2
     width = min(max(len(run.steps) * 0.12, 7.0), 16.0)
     lanes = min(max(run.lanes * LANE, 1.4), 20.0)
-    with picture(width + 0.8, lanes + panels * PANEL + 1.5, run.title(say), format) as drawn:
+    with picture(width + 0.8, lanes + panels * PANEL + 1.5, run.title(words), format) as drawn:
         axes = drawn.figure.subplots(1 + panels, 1, sharex=True, height_ratios=[lanes, *[PANEL] * panels])
-        _draw_lanes(axes[0], run, say, width / len(run.steps))
-        _draw_counts(axes[1], run, [("#7d8590", [step.waiting for step in run.steps])], say("viz_schedule_waiting"))
+        _draw_lanes(axes[0], run, words, width / len(run.steps))
+        _draw_counts(axes[1], run, [("#7d8590", [step.waiting for step in run.steps])], words("viz_schedule_waiting"))
         if run.pages is not None:
             used, kept = [step.pages_used or 0 for step in run.steps], [step.pages_kept for step in run.steps]
             both = [a + b for a, b in zip(used, kept, strict=True)]
-            _draw_counts(axes[2], run, [(KEPT, both), ("#00795a", used)], say("viz_schedule_pages"))
+            _draw_counts(axes[2], run, [(KEPT, both), ("#00795a", used)], words("viz_schedule_pages"))
             axes[2].axhline(run.pages, color=DIM, lw=0.8, ls="--")
             axes[2].set_ylim(0, run.pages * 1.08)
-        axes[-1].set_xlabel(say("viz_schedule_step"))
+        axes[-1].set_xlabel(words("viz_schedule_step"))
         axes[-1].set_xlim(0, len(run.steps))
         axes[-1].xaxis.set_major_locator(MaxNLocator(integer=True))
         drawn.figure.legend(
-            handles=_legend(run, say), loc="outside lower center", ncols=4, fontsize=8, frameon=False, labelcolor=DIM
+            handles=_legend(run, words), loc="outside lower center", ncols=4, fontsize=8, frameon=False, labelcolor=DIM
         )
     return drawn.data
 
 
-def _draw_lanes(axes: Any, run: Run, say: Messages, inches: float) -> None:
+def _draw_lanes(axes: Any, run: Run, words: Messages, inches: float) -> None:
     """inches: of a step."""
     for span in run.spans:
         axes.broken_barh([(span.first, span.last - span.first)], (span.lane - 0.42, 0.84), facecolors=PALE)
@@ -66,7 +66,7 @@ def _draw_lanes(axes: Any, run: Run, say: Messages, inches: float) -> None:
             x, y = zip(*places, strict=True)
             axes.plot(x, y, marker, ms=6, mew=1.8, color=colour, clip_on=False, zorder=5)
     axes.set_ylim(max(run.lanes, 1) - 0.5, -0.5)
-    axes.set_ylabel(say("viz_schedule_lanes"))
+    axes.set_ylabel(words("viz_schedule_lanes"))
     axes.yaxis.set_major_locator(MaxNLocator(integer=True, nbins=8))
 
 
@@ -94,21 +94,21 @@ def _draw_counts(axes: Any, run: Run, layers: list[tuple[str, list[int]]], label
     axes.yaxis.set_major_locator(MaxNLocator(integer=True, nbins=3))
 
 
-def _legend(run: Run, say: Messages) -> list[Any]:
+def _legend(run: Run, words: Messages) -> list[Any]:
     from matplotlib.lines import Line2D
 
     drawn = {work.kind for step in run.steps for work in step.work}
     found: list[Any] = [
-        Patch(color=COLOURS[kind], label=say(f"viz_schedule_{kind}")) for kind in KINDS if kind in drawn
+        Patch(color=COLOURS[kind], label=words(f"viz_schedule_{kind}")) for kind in KINDS if kind in drawn
     ]
-    found.append(Patch(color=PALE, label=say("viz_schedule_idle")))
+    found.append(Patch(color=PALE, label=words("viz_schedule_idle")))
     for name, (marker, colour) in _MARKS.items():
         if _places(run, name):
-            label = say(f"viz_schedule_{name}")
+            label = words(f"viz_schedule_{name}")
             found.append(Line2D([], [], marker=marker, color=colour, mew=1.8, ls="", label=label))
     if run.pages is not None:
-        found.append(Patch(color="#00795a", label=say("viz_schedule_used")))
+        found.append(Patch(color="#00795a", label=words("viz_schedule_used")))
         if any(step.pages_kept for step in run.steps):
-            found.append(Patch(color=KEPT, label=say("viz_schedule_kept")))
-        found.append(Line2D([], [], color=DIM, lw=0.8, ls="--", label=say("viz_schedule_all_pages")))
+            found.append(Patch(color=KEPT, label=words("viz_schedule_kept")))
+        found.append(Line2D([], [], color=DIM, lw=0.8, ls="--", label=words("viz_schedule_all_pages")))
     return found

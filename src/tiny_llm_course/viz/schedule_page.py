@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..language import Messages
+from ..ui import Messages
 from .page import filled
 from .schedule_run import KINDS, Place, Run, Step
 
@@ -48,12 +48,12 @@ _TEXTS = (
 )
 
 
-def schedule_page(run: Run, say: Messages) -> str:
+def schedule_page(run: Run, words: Messages) -> str:
     """It asks for nothing over the network."""
     ids = {id: number for number, id in enumerate(dict.fromkeys([*run.prompts, *_named(run)]))}
     data = {
         "about": run.about,
-        "title": run.title(say),
+        "title": run.title(words),
         "ids": list(ids),
         "prompts": [run.prompts.get(id, 0) for id in ids],
         "kinds": KINDS,
@@ -62,9 +62,9 @@ def schedule_page(run: Run, say: Messages) -> str:
         "steps": [_step(step, ids) for step in run.steps],
         "spans": [[ids[span.id], span.lane, span.first, span.last] for span in run.spans],
         "late": _places(run.late, ids),
-        "texts": {name: say(f"viz_schedule_{name}", **_HOLES) for name in _TEXTS},
+        "texts": {name: words(f"viz_schedule_{name}", **_HOLES) for name in _TEXTS},
     }
-    return filled("schedule", say.language, run.title(say), data)
+    return filled("schedule", words.language, run.title(words), data)
 
 
 def _named(run: Run) -> list[str]:

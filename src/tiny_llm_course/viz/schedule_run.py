@@ -9,9 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ..language import Messages, Phrase, phrase
-from ..problems import CommandError
-from ..run_record import FORMAT, VERSION
+from ..serve.run_record import FORMAT, VERSION
+from ..ui import CommandError, Messages, Phrase, phrase
 
 __all__ = ["KINDS", "Place", "Run", "Span", "Step", "Work", "read_run"]
 
@@ -82,8 +81,8 @@ class Run:
     late: list[Place]
     lanes: int
 
-    def title(self, say: Messages) -> str:
-        return say("viz_schedule_title", model=self.about["model"], cache=self.about["cache"])
+    def title(self, words: Messages) -> str:
+        return words("viz_schedule_title", model=self.about["model"], cache=self.about["cache"])
 
 
 def read_run(file: Path) -> Run:

@@ -1,0 +1,59 @@
+"""The command: measures, shows tables, writes a file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ..generation.engine import check_threads, set_threads
+from ..learner.packages import PACKAGES, package_of
+from ..learner.reporting import reporting
+from ..ui import CommandError, Lang, one_of
+
+__all__ = ["bench"]
+
+Impl = Annotated[str, typer.Option(metavar="|".join(PACKAGES), help="Whose kernels: yours, or the reference's.")]
+
+
+def bench(
+    impl: Impl = "mine",
+    kernels: Annotated[bool, typer.Option("--kernels/--no-kernels", help="Measure each kernel by itself.")] = True,
+    model: Annotated[bool, typer.Option("--model/--no-model", help="Measure a whole model, day by day.")] = True,
+    only: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME", help="Measure only this kernel, or `model`. May be given several times."),
+    ] = None,
+    smoke: Annotated[
+        bool, typer.Option("--smoke", help="Small sizes and few runs: seconds, to see that everything runs.")
+    ] = False,
+    threads: Annotated[
+        int | None, typer.Option(metavar="N", help="On how many threads. Default: TINY_LLM_THREADS, or all processors.")
+    ] = None,
+    device: Annotated[
+        str, typer.Option(metavar="cpu|gpu", help="Kernels in C++, or those in Metal, in a table to show to others.")
+    ] = "cpu",
+    save: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Write what was measured, as JSON, after each figure.")
+    ] = None,
+    lang: Lang = None,
+) -> None:
+    """Measure your kernels of week 2, beside MLX's operations and the course's fastest. Takes some minutes."""
+    with reporting(lang) as words:
+        package = package_of(impl)
+        if device not in ("cpu", "gpu"):
+            raise CommandError("wrong_value", option="--device", expected=one_of(("cpu", "gpu")), got=device)
+        if threads is not None:
+            check_threads(threads)
+        from .run import NAMES, Run  # here, so that other commands do not wait for MLX
+
+        if unknown := [name for name in only or () if name not in NAMES]:
+            raise CommandError("wrong_value", option="--only", expected=one_of(NAMES), got=unknown[0])
+        wanted = [name for name in NAMES if (model if name == "model" else kernels) and name in (only or NAMES)]
+        options = f"--impl {impl}" + " --smoke" * smoke + " --device gpu" * (device == "gpu")
+        if threads is not None:
+            set_threads(package, threads)
+            options += f" --threads {threads}"
+        run = Run(package, wanted, options, save, words)
+        (run.on_gpu if device == "gpu" else run.on_processor)(smoke)

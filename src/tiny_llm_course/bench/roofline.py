@@ -1,0 +1,143 @@
+"""`tiny-llm roofline`: what this machine can do at most, and where a model's prefill and decode stand."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from importlib import import_module
+from typing import Annotated, Any
+
+import typer
+
+from ..generation.options import Impl
+from ..learner.packages import DEFAULT_IMPL, PACKAGES, package_of
+from ..learner.reporting import reporting
+from ..native.compiling import compile_for
+from ..ui import CommandError, Lang, Messages, StatusLine, left, phrase, right, show, show_note, table_row, wrapped
+from ..ui.out import OUT, Out
+from ..ui.wrapping import columns
+from .quiet import Quiet, doubt_text
+from .roofline_points import BATCH, Point, points
+
+__all__ = ["limit_name", "measure_speeds", "number_of_threads", "roofline"]
+
+MEASURED = {  # what a package says that it measures: how it is told
+    "reading memory": "roofline_bandwidth",
+    "multiplying float32": "roofline_float32",
+    "multiplying bfloat16": "roofline_bfloat16",
+}
+
+
+def roofline(
+    model: Annotated[
+        str | None,
+        typer.Option(metavar="NAME_OR_PATH", help="Whose sizes. Default: those of Qwen3-0.6B; no weights are needed."),
+    ] = None,
+    bits: Annotated[float, typer.Option(metavar="N", help="Bits of a weight, its share of scales included.")] = 4.5,
+    impl: Impl = DEFAULT_IMPL,
+    out: Out = OUT,
+    lang: Lang = None,
+) -> None:
+    """Measure how fast this machine reads memory and multiplies, and what that means for a model."""
+    with reporting(lang) as words:
+        package = package_of(impl)
+        if bits <= 0:
+            raise CommandError("wrong_value", option="--bits", expected=phrase("above", least=0), got=bits)
+        costs, config = import_module(f"{package}.costs"), _config(package, model)
+        list(points(costs, config, costs.Machine(1, 1), bits / 8))  # a stub says so before anything is measured
+        speeds, doubt, others = _measure(PACKAGES[DEFAULT_IMPL], words)
+        peak = max(speeds.float32, speeds.bfloat16)
+        machine = costs.Machine(peak, speeds.bandwidth)
+        found = list(points(costs, config, machine, bits / 8))
+        _print(words, words("roofline_model", model=model or "Qwen3-0.6B", bits=f"{bits:g}"), speeds, machine, found)
+        if doubt:
+            show(wrapped(doubt_text(f"roofline_{doubt}", others, words)) + "\n", fg="yellow")
+
+        def draw() -> bytes:
+            from .roofline_drawing import draw_roofline
+
+            return draw_roofline(speeds, found, words)
+
+        from ..viz.output import Output
+
+        Output(out, words).picture("roofline.png", draw)
+
+
+def _measure(package: str, words: Messages) -> tuple[Any, str | None, float]:
+    """The machine's speeds, why they are in doubt, and how many processors other programs used then."""
+    status = StatusLine()
+
+    def tell(text: str) -> None:
+        status.show(text)
+        if not status.can_show:
+            show_note(text)
+
+    quiet = Quiet(number_of_threads(package), lambda doubt, others: tell(doubt_text(f"again_{doubt}", others, words)))
+    compile_for(package, ["roofline"], words)
+    try:
+        speeds, doubt = quiet.measure(
+            lambda: measure_speeds(package, lambda what: tell(words("roofline_status", what=limit_name(what, words)))),
+            lambda one, other: type(one)(*map(max, one, other)),
+        )
+    finally:
+        status.clear()
+    return speeds, doubt, quiet.most
+
+
+def limit_name(what: str, words: Messages) -> str:
+    """What a package's kernels.roofline says that it measures."""
+    return words(MEASURED[what]) if what in MEASURED else what
+
+
+def number_of_threads(package: str) -> int:
+    """On how many a package's kernels run.
+
+    Raises:
+        CommandError: no kernels are built.
+    """
+    try:
+        return int(import_module(f"{package}.kernels.extension").threads())
+    except RuntimeError as error:
+        raise CommandError("no_kernels", reason=error, exit_code=1) from None
+
+
+def measure_speeds(package: str, progress: Callable[[str], None] = lambda what: None) -> Any:
+    """How fast this machine is: what a package's kernels.roofline gives.
+
+    Raises:
+        CommandError: no kernels are built.
+    """
+    try:
+        return import_module(f"{package}.kernels.roofline").measure(progress)
+    except RuntimeError as error:
+        raise CommandError("no_kernels", reason=error, exit_code=1) from None
+
+
+def _config(package: str, model: str | None) -> Any:
+    config = import_module(f"{package}.config").ModelConfig
+    if model is None:
+        from tiny_llm_models.untrained import QWEN3_0_6B  # here, so that other commands do not wait for NumPy
+
+        return config.from_hf(QWEN3_0_6B)
+    try:
+        return config.from_pretrained(import_module(f"{package}.models").resolve(model))
+    except (OSError, ValueError) as error:
+        raise CommandError("bad_model", option="--model", reason=error, exit_code=1) from None
+
+
+def _print(words: Messages, of_model: str, speeds: Any, machine: Any, found: list[Point]) -> None:
+    show(words("roofline_machine", threads=speeds.threads), bold=True)
+    rows = [("roofline_bandwidth", f"{speeds.bandwidth / 1e9:.1f} GB/s")]
+    rows += [("roofline_float32", f"{speeds.float32 / 1e9:,.0f} GFLOP/s")]
+    rows += [("roofline_bfloat16", f"{speeds.bfloat16 / 1e9:,.0f} GFLOP/s")] * (speeds.bfloat16 > 0)
+    rows += [("roofline_ridge", f"{machine.ridge:.1f} FLOP/B")]
+    for key, value in rows:
+        show(table_row(words(key), right(value, 16)))
+    show("\n" + of_model, bold=True)
+    limits = {waits: words(f"roofline_{what}") for waits, what in ((True, "memory"), (False, "arithmetic"))}
+    longest = max(map(columns, limits.values()))
+    for point in found:
+        name = words(f"roofline_{point.name}", L=point.L, S=point.S - point.L, batch=BATCH)
+        limit = left(limits[point.waits_for_memory], longest)
+        speed = right(f"{point.tokens:,.0f} tok/s", 16)
+        show(table_row(name, speed, f"  {point.intensity:7.1f} FLOP/B   {limit}").rstrip())
+    show("\n" + wrapped(words("roofline_meaning")) + "\n")

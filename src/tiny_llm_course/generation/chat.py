@@ -1,0 +1,93 @@
+"""A conversation: what was said so far, and the lines that change it."""
+
+from __future__ import annotations
+
+import sys
+from contextlib import suppress
+from importlib import import_module
+from itertools import chain
+
+from ..ui import Messages, show_note
+from .session import Session
+
+__all__ = ["Chat"]
+
+PROMPT = "> "
+
+
+class Chat:
+    """Turns of question and answer, as many as the model's context holds."""
+
+    def __init__(self, session: Session, system: str | None, words: Messages):
+        self._session = session
+        self._system = system
+        self._words = words
+        self._turns: list[tuple[str, str]] = []
+
+    def run(self) -> None:
+        """Read a line, answer it, until the lines end or Ctrl-C is pressed between answers."""
+        if sys.stdin.isatty():
+            with suppress(ImportError):  # some Pythons are built without
+                import_module("readline")
+            show_note(self._words("chat_start"))
+        while True:
+            try:
+                line = _read_line()
+            except (EOFError, KeyboardInterrupt):
+                if sys.stdin.isatty():
+                    show_note()
+                return
+            if line.strip() == "/exit":
+                return
+            with suppress(KeyboardInterrupt):  # before or after an answer
+                self._take(line.strip())
+
+    def _take(self, line: str) -> None:
+        command, _, text = line.partition(" ")
+        if command == "/reset":
+            self._turns.clear()
+            show_note(self._words("chat_forgotten"))
+        elif command == "/system":
+            self._system = text.strip() or None
+            show_note(self._words("chat_system", text=self._system or self._words("chat_none")))
+        elif command == "/help":
+            show_note(self._words("chat_help"))
+        elif command.startswith("/"):
+            show_note(self._words("chat_unknown", command=command))
+        elif line:
+            self._answer(line)
+
+    def _answer(self, question: str) -> None:
+        prompt, turns = self._fit(question)
+        context = self._session.context
+        if len(prompt) >= context:
+            show_note(self._words("chat_too_long", count=len(prompt), context=context), style="red")
+            return
+        if forgotten := len(self._turns) - len(turns):
+            show_note(self._words("chat_full", context=context, forgotten=forgotten, count=len(self._turns)))
+        reply = self._session.reply(prompt)
+        self._turns = [*turns, (question, reply.text)]
+        is_after_echo = not reply.text or (
+            reply.interrupted and reply.text.endswith("\n")
+        )  # a line that begins with ^C
+        show_note(f"\n{reply.line}" if is_after_echo else reply.line)
+
+    def _fit(self, question: str) -> tuple[list[int], list[tuple[str, str]]]:
+        """The prompt's tokens, and as many of the last turns as leave the answer its room, a quarter at most."""
+        room = max(1, min(self._session.max_tokens, self._session.context // 4))
+        for start in range(len(self._turns) + 1):
+            turns = self._turns[start:]
+            prompt = self._session.encode_chat(self._system, [*chain.from_iterable(turns), question])
+            if len(prompt) + room <= self._session.context:
+                break
+        return prompt, turns
+
+
+def _read_line() -> str:
+    """A line of stdin, with line editing on a terminal. Raises EOFError at the end."""
+    if not sys.stdin.isatty():
+        return input()
+    if sys.stdout.isatty():
+        return input(PROMPT)
+    print(PROMPT, end="", file=sys.stderr, flush=True)  # `input` would write it to stdout, among the answers
+    return input()

@@ -1,0 +1,206 @@
+"""The model that a command runs: loaded, quantised and built of the layers that were asked for."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from ..learner.reporting import is_learners
+from ..native.compiling import compile_for
+from ..tasks.unsolved import Stub, unsolved
+from ..ui import CommandError, Messages, one_of, phrase, show_note
+from .needs import has_cache
+
+__all__ = ["BITS", "DTYPES", "LAYERS", "Engine", "Wanted", "check_threads", "is_written", "open_stubs", "set_threads"]
+
+BITS = (2, 4, 8)
+DTYPES = ("float32", "bfloat16", "float16")
+LAYERS = ("plain", "kernels", "tuned")
+MOST_THREADS = 256
+MOST_LETTERS = 1_000  # of what is told of a damaged model
+_ATTENTION = "attention"  # the kernel that the cache calls
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What is to run.
+
+    Raises:
+        CommandError: an option is none of those that there are.
+    """
+
+    package: str  # tiny_llm or tiny_llm_ref
+    model: str  # name or path
+    dtype: str | None = None
+    bits: int | None = None
+    layers: str = LAYERS[0]
+    threads: int | None = None  # of kernels
+    is_filled: bool = False  # whether the reference's code stands in place of stubs (fill.py)
+
+    def __post_init__(self) -> None:
+        if self.dtype not in (None, *DTYPES):
+            raise CommandError("wrong_value", option="--dtype", expected=one_of(DTYPES), got=self.dtype)
+        if self.bits not in (None, *BITS):
+            raise CommandError("wrong_value", option="--bits", expected=one_of(BITS), got=self.bits)
+        if self.layers not in LAYERS:
+            raise CommandError("wrong_value", option="--layers", expected=one_of(LAYERS), got=self.layers)
+        if self.threads is not None:
+            check_threads(self.threads)
+        if self.layers == "tuned" and self.dtype not in (None, "bfloat16"):
+            raise CommandError("wrong_value", option="--layers tuned", expected=phrase("tuned_dtype"), got=self.dtype)
+
+
+class Engine:
+    """A model, its tokenizer and the loop that generates. Raises a CommandError where there can be none.
+
+    option: the one that names the model. kernels: what else will be called, besides those of the layers, and is
+    therefore compiled now. path: of the checkpoint. sampling: the settings that it gives itself, by their names in
+    `make_sampler`. dtype: of what is computed.
+    """
+
+    def __init__(self, wanted: Wanted, option: str = "--model", kernels: Sequence[str] = ()):
+        self._wanted, self._option = wanted, option
+        self._open = [] if wanted.is_filled else open_stubs(wanted.package)
+        self._generation = self._module("generate")
+        self.model, self.tokenizer = self._load()
+        self.dtype = self.model.norm.weight.dtype
+        self._check_weights()
+        compile_for(wanted.package, [*self._kernels(), *kernels], Messages())
+        self._replace_layers()
+        if wanted.threads is not None and wanted.layers != LAYERS[0]:
+            set_threads(wanted.package, wanted.threads)
+
+    def tokens(self, prompt: Sequence[int], sampler: Any, max_tokens: int) -> Iterable[int]:
+        """New tokens, one at a time: with a KV cache, or by week 1's loop until week 2 day 1 is written."""
+        end = self.model.config.eos_token_ids
+        if self.has_cache:
+            found: Iterable[int] = self._generation.generate(self.model, prompt, sampler, max_tokens, end, self.cache())
+        else:
+            found = self._generation.generate_simple(self.model, prompt, sampler, max_tokens, end)
+        return found
+
+    @property
+    def has_cache(self) -> bool:
+        """Whether tokens are generated with a KV cache."""
+        return has_cache(self._open) and hasattr(self._generation, "generate")
+
+    def cache(self) -> Any:
+        """An empty KV cache, whose attention is a kernel if the layers are."""
+        return self._module("kv_cache").KVCache(len(self.model.layers), **self.attention())
+
+    def attention(self) -> dict[str, Any]:
+        """What a cache is made with so that its attention is a kernel, if the layers are and it is written."""
+        if self._wanted.layers == "plain" or not self._is_written(_ATTENTION):
+            return {}
+        return {"attention": self._module("kernels.attention").flash_attention}
+
+    def _kernels(self) -> list[str]:
+        """The files of kernels in C++ that the layers call. On a GPU, those in Metal take most of their places."""
+        import mlx.core as mx
+
+        given = ["packed", "block"] if self._wanted.layers == "tuned" else []
+        if self._wanted.layers == "plain" or mx.default_device().type != mx.DeviceType.cpu:
+            return given
+        names = [*self._module("optimise").KERNELS] if self._wanted.layers == "kernels" else []
+        return given + [name for name in [*names, _ATTENTION] if self._is_written(name)]
+
+    def _module(self, name: str) -> Any:
+        return import_module(f"{self._wanted.package}.{name}")
+
+    def _is_written(self, kernel: str) -> bool:
+        return is_written(kernel, self._open)
+
+    def _load(self) -> Any:
+        """Model and tokenizer. On the CPU the plain layers' dtype is float32: half precision is slower there."""
+        wanted, models = self._wanted, self._module("models")
+        if sys.stderr.isatty():
+            show_note(Messages()("engine_loading", model=wanted.model))
+        os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")  # no word of PyTorch, which is not needed
+        import mlx.core as mx
+
+        dtype = wanted.dtype
+        if dtype is None and wanted.layers != "tuned" and mx.default_device().type == mx.DeviceType.cpu:
+            dtype = "float32"
+        try:
+            self.path: Path = models.resolve(wanted.model)
+            self.sampling: dict[str, Any] = self._module("generation_config").sampling_defaults(self.path)
+            if self._is_packed(self.path):
+                return models.load_quantized(self.path)
+            model, tokenizer = models.load(self.path, dtype and getattr(mx, dtype))
+        except (OSError, ValueError) as error:
+            if is_learners(error):
+                raise
+            raise CommandError("bad_model", option=self._option, reason=_short(error), exit_code=1) from None
+        if wanted.bits is not None:
+            self._module("quantize").quantize_model(model, bits=wanted.bits)
+        return model, tokenizer
+
+    def _is_packed(self, path: Path) -> bool:
+        """Whether a quantised checkpoint's weights are to stay packed, as kernels want them."""
+        if self._wanted.bits is None and self._wanted.layers == "plain":
+            return False
+        quantization = self._module("config").ModelConfig.from_pretrained(path).quantization
+        if quantization and self._wanted.bits is not None:
+            raise CommandError("bits_packed", bits=quantization.get("bits", 4))
+        return bool(quantization)
+
+    def _check_weights(self) -> None:
+        is_quantised = isinstance(self.model.embed_tokens, self._module("quantize").QuantizedEmbedding)
+        if self._wanted.layers == "tuned" and not is_quantised:
+            raise CommandError("tuned_dense")
+
+    def _replace_layers(self) -> None:
+        if self._wanted.layers == "kernels":
+            optimise = self._module("optimise")
+            names = [name for name in optimise.KERNELS if self._is_written(name)]
+            self._report(names, [*optimise.KERNELS, _ATTENTION])
+            optimise.optimise(self.model, names)
+        if self._wanted.layers == "tuned":
+            try:
+                self._module("tuned").tune(self.model)
+            except ValueError as error:
+                raise CommandError("tuned_refused", reason=error, exit_code=1) from None
+            except RuntimeError as error:  # no kernels are built
+                raise CommandError("layers_failed", layers="tuned", reason=error, exit_code=1) from None
+
+    def _report(self, written: Collection[str], names: Collection[str]) -> None:
+        if missing := [name for name in names if not self._is_written(name)]:
+            show_note(Messages()("engine_plain", names=", ".join(missing)))
+
+
+def _short(error: Exception) -> str:
+    """What it says: names in a damaged checkpoint may be as long as the file."""
+    said = str(error)
+    return said if len(said) <= MOST_LETTERS else f"{said[:MOST_LETTERS]} …"
+
+
+def check_threads(count: int) -> None:
+    """Raise a CommandError if kernels cannot run on so many."""
+    if not 1 <= count <= MOST_THREADS:
+        raise CommandError(
+            "wrong_value", option="--threads", expected=phrase("from_to", first=1, last=MOST_THREADS), got=count
+        )
+
+
+def set_threads(package: str, count: int) -> None:
+    """On how many threads a package's kernels run. Raises a CommandError if none are built."""
+    try:
+        import_module(f"{package}.kernels.extension").set_threads(count)
+    except RuntimeError as error:
+        raise CommandError("threads_failed", reason=error, exit_code=1) from None
+
+
+def is_written(kernel: str, stubs: list[Stub]) -> bool:
+    """Whether none of a package's stubs is this kernel's. Its door does without a body in Metal."""
+    files = {stub.file for stub in stubs if stub.file.parent.name == "kernels" and stub.file.suffix != ".metal"}
+    return kernel not in {file.stem for file in files}
+
+
+def open_stubs(package: str) -> list[Stub]:
+    """What a learner has still to write; nothing of the reference."""
+    return [] if package == "tiny_llm_ref" else unsolved(Path(import_module(package).__file__ or "").parent)

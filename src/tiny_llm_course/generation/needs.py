@@ -1,0 +1,55 @@
+"""Which tasks' code a command runs: what it counts where some is missing, and what it names where some is filled in."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+
+from ..tasks.syllabus import Day, TaskId, select_days
+from ..tasks.unsolved import Stub
+
+__all__ = ["has_cache", "needs_of_serving", "needs_of_text"]
+
+_LOOP = TaskId(1, 6, 1)  # the generation loop without a cache
+_SAMPLING = 7  # day of week 1
+_CACHE, _QUANTISED, _KERNELS = 1, 3, (4, 5, 6, 7)  # days of week 2
+_AHEAD = TaskId(2, 1, 4)  # asynchronous decoding: no command needs it
+_METAL = {  # tasks that no command needs: where their code is missing, the CPU's kernels run
+    TaskId(2, day, task) for day, task in ((2, 5), (4, 4), (5, 4), (5, 5), (5, 6), (6, 3), (7, 4), (7, 5))
+} | {TaskId(3, 4, 3)}
+_MEASURING = TaskId(3, 2, 2)  # how long requests wait: tests and experiments measure it
+_SAMPLING_AT_ONCE = TaskId(3, 2, 3)  # without it, requests are sampled one after the other
+
+
+def has_cache(stubs: Iterable[Stub]) -> bool:
+    """Whether text is generated with a KV cache, when these tasks are still open."""
+    return not any((stub.task.week, stub.task.day) == (2, _CACHE) and stub.task != _AHEAD for stub in stubs)
+
+
+def needs_of_text(is_quantised: bool, layers: str, is_greedy: bool, is_cached: bool) -> set[TaskId]:
+    """Of `main` and `chat`.
+
+    is_greedy: whether the likeliest token is taken each time, which needs no sampler. is_cached: whether the loop has a
+    KV cache; without, it is that of week 1.
+    """
+    days = select_days("1", None)[: -1 if is_greedy else None]
+    week_2 = {_CACHE} if is_cached else set()
+    found = _tasks([*days, *_week_2(is_quantised, layers, week_2)])
+    return found - {_LOOP} if is_cached else found
+
+
+def needs_of_serving(is_quantised: bool, layers: str, days: Collection[int]) -> set[TaskId]:
+    """Of `batch` and `serve`. days: of week 3."""
+    week_3 = [day for day in select_days("3", None) if day.number in days]
+    return _tasks([*select_days("1", None), *_week_2(is_quantised, layers, set()), *week_3]) - {_LOOP}
+
+
+def _week_2(is_quantised: bool, layers: str, days: set[int]) -> list[Day]:
+    if is_quantised or layers != "plain":
+        days = days | {_QUANTISED}
+    if layers == "kernels":
+        days = days | {*_KERNELS}
+    return [day for day in select_days("2", None) if day.number in days]
+
+
+def _tasks(days: list[Day]) -> set[TaskId]:
+    return {task.id for day in days for task in day.tasks} - _METAL - {_AHEAD, _MEASURING, _SAMPLING_AT_ONCE}

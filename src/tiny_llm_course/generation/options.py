@@ -1,0 +1,159 @@
+"""The options of commands that run a model."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from tiny_llm_models import BUNDLED
+
+from ..learner.packages import PACKAGES
+from .engine import BITS, DTYPES, LAYERS
+from .params import COURSE_SAMPLING, MAX_TOKENS, MAX_TOKENS_THINKING
+
+__all__ = [
+    "DEFAULT_MODEL",
+    "Bits",
+    "Dtype",
+    "Impl",
+    "Layers",
+    "MaxTokens",
+    "MinP",
+    "Model",
+    "Prompt",
+    "Raw",
+    "RepetitionPenalty",
+    "Seed",
+    "Stop",
+    "System",
+    "Temp",
+    "Think",
+    "Threads",
+    "TopK",
+    "TopP",
+]
+
+DEFAULT_MODEL = "story"
+
+
+def _default(name: str) -> str:
+    """Of a setting of the sampler."""
+    return f"the checkpoint's (generation_config.json), or else {COURSE_SAMPLING[name]}."
+
+
+Model = Annotated[
+    str,
+    typer.Option(
+        metavar="NAME_OR_PATH",
+        help=f"A model that comes with the course ({', '.join(BUNDLED)}), a checkpoint directory, or a name on the "
+        "Hugging Face Hub such as Qwen/Qwen3-0.6B, downloaded on first use.",
+    ),
+]
+Prompt = Annotated[
+    str | None,
+    typer.Option(metavar="TEXT", help="What the model gets to read. Default: what is piped in, or else an example."),
+]
+Raw = Annotated[
+    bool | None,
+    typer.Option(
+        "--raw/--chat",
+        help="--raw: the model writes on where the prompt ends. --chat: it answers the prompt as a message. "
+        "Default: --chat if the checkpoint has a chat template.",
+    ),
+]
+System = Annotated[
+    str | None,
+    typer.Option(metavar="TEXT", help="Tells the model, before the conversation, how to answer. Default: nothing."),
+]
+MaxTokens = Annotated[
+    int | None,
+    typer.Option(
+        help=f"How many tokens to write at most, thinking included. 0 or more. Default: {MAX_TOKENS}, or "
+        f"{MAX_TOKENS_THINKING} if the model thinks."
+    ),
+]
+Think = Annotated[
+    bool | None,
+    typer.Option(
+        "--think/--no-think",
+        help="Let the model think before it answers, if its chat template can turn that on (Qwen3). The thinking goes "
+        "to stderr, dimmed on a terminal. Default: no thinking, unless the model always thinks.",
+    ),
+]
+Temp = Annotated[
+    float | None,
+    typer.Option(
+        help="How daring the choice of words is: 0 takes the likeliest token each time. 0 or more. Default: "
+        + _default("temperature")
+    ),
+]
+TopK = Annotated[
+    int | None,
+    typer.Option(
+        help="Choose among this many likeliest tokens. 0 or more; 0: among all. Default: " + _default("top_k")
+    ),
+]
+TopP = Annotated[
+    float | None,
+    typer.Option(
+        help="Choose among the likeliest tokens that together have this probability. Above 0, up to 1: all. Default: "
+        + _default("top_p")
+    ),
+]
+MinP = Annotated[
+    float | None,
+    typer.Option(
+        help="Choose among tokens at least this many times as likely as the likeliest. 0 (all) to 1. Default: "
+        + _default("min_p")
+    ),
+]
+RepetitionPenalty = Annotated[
+    float | None,
+    typer.Option(
+        help="Makes tokens that occurred less likely to come again. Above 0; 1 changes nothing. Default: "
+        + _default("repetition_penalty")
+    ),
+]
+Seed = Annotated[
+    int | None,
+    typer.Option(help="The same seed gives the same text again. 0 to 2**64 - 1. Default: a new one each time."),
+]
+Stop = Annotated[
+    list[str] | None,
+    typer.Option(metavar="TEXT", help="End before this text. May be given several times. Default: none."),
+]
+Impl = Annotated[
+    str, typer.Option(metavar="|".join(PACKAGES), help="Whose code runs: the reference, or yours in src/tiny_llm.")
+]
+Dtype = Annotated[
+    str | None,
+    typer.Option(
+        metavar="NAME",
+        help=f"Number format of the weights: {', '.join(DTYPES)}. Default: the checkpoint's own on a GPU; float32 on "
+        "the CPU, where half precision is slower and less exact.",
+    ),
+]
+Bits = Annotated[
+    int | None,
+    typer.Option(
+        metavar="|".join(map(str, BITS)),
+        help="Quantise the model's weights after loading, in groups of 64. Default: as the checkpoint has them.",
+    ),
+]
+Layers = Annotated[
+    str,
+    typer.Option(
+        metavar="|".join(LAYERS),
+        help="plain: week 1's layers. kernels: week 2's, as far as they are written. tuned: the course's fastest, for "
+        "4 bits. For the last two a quantised checkpoint's weights stay packed.",
+    ),
+]
+Threads = Annotated[
+    int | None,
+    typer.Option(
+        metavar="N",
+        help="On how many threads kernels run (--layers kernels, tuned). Default: TINY_LLM_THREADS, or one for each "
+        "processor.",
+    ),
+]

@@ -1,0 +1,50 @@
+"""What a model thinks before its answer, on stderr."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from ..ui import Messages
+from .streaming import Lines, Plain, output
+
+__all__ = ["ShownThinking"]
+
+
+class ShownThinking:
+    """Thinking, dimmed where stderr is a terminal, between two lines that say so.
+
+    It goes to stderr even on a terminal, since a program that reads stdout wants the answer. text: all of it.
+    """
+
+    def __init__(self) -> None:
+        self.text = ""
+        self._lines: Lines | Plain | None = None  # once there is something
+
+    def without(self, tokens: Iterable[int], thoughts: Any) -> Iterator[int]:
+        """Pass on the tokens of the answer, and show the text of the others."""
+        for token in tokens:
+            thought = thoughts.take(token)
+            if thought:
+                self.text += thought
+                self._show(thought)
+            elif thought is None:
+                self._finish(f"\n\n{Messages()('thinking_over')}\n")
+                yield token
+
+    def end(self) -> None:
+        """End the line in which the thinking stopped."""
+        self._finish("\n")
+
+    def _show(self, text: str) -> None:
+        if self._lines is None:
+            self._lines = output(sys.stderr, dim=True)
+            self._lines.add(f"{Messages()('thinking_begins')}\n")
+        self._lines.add(text)
+
+    def _finish(self, text: str) -> None:
+        if self._lines is not None:
+            self._lines.add(text)
+            self._lines.end()
+            self._lines = None

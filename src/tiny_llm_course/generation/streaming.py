@@ -1,0 +1,75 @@
+"""A model's text as it comes. On a terminal its lines end between words."""
+
+from __future__ import annotations
+
+from typing import Any, TextIO
+
+from ..ui import styled, terminal_width
+from ..ui.wrapping import columns, units
+
+__all__ = ["Lines", "Plain", "output"]
+
+_CONTROL = {code: "\ufffd" for code in [*range(32), *range(127, 160)] if chr(code) not in "\n\t"}
+
+
+class Plain:
+    """Text for a file or another program: what the model said, and nothing else."""
+
+    def __init__(self, out: TextIO):
+        self._out = out
+
+    def add(self, text: str) -> None:
+        print(text, end="", file=self._out, flush=True)
+
+    def end(self) -> None:
+        """After the last text, unless the user ended it."""
+
+
+class Lines:
+    """Text for a terminal, which is spared the control characters that a model may produce.
+
+    A word is shown when it is complete: only then is it known on which line it stands. Nothing that was shown is moved
+    later, so a terminal may change its width at any time. style: as `styled` takes it.
+    """
+
+    def __init__(self, out: TextIO, **style: Any):
+        self._out, self._style = out, style
+        self._held = ""  # a word of which more may come
+        self._column = 0
+
+    def add(self, text: str) -> None:
+        found = units(self._held + text.translate(_CONTROL))
+        self._held = found.pop() if found and found[-1] != "\n" else ""
+        self._show(found)
+
+    def end(self) -> None:
+        """After the last text, unless the user ended it."""
+        self._show([self._held])
+        self._held = ""
+
+    def _show(self, found: list[str]) -> None:
+        width = terminal_width(self._out)
+        text = "".join(self._placed(unit, width) for unit in found)
+        print(styled(text, out=self._out, **self._style), end="", file=self._out, flush=True)
+
+    def _placed(self, unit: str, width: int) -> str:
+        """A unit, on a line of its own if it does not fit any more."""
+        if unit == "\n":
+            self._column = 0
+            return unit
+        text = (" " * self._column + unit).expandtabs()[self._column :]
+        if self._column and self._column + columns(text) > width:
+            text = text.lstrip()
+            self._column = 0
+            start = "\n" if text else ""
+        else:
+            start = ""
+        self._column += columns(text)
+        if self._column > width:  # a word longer than a line, which the terminal breaks
+            self._column = (self._column - 1) % width + 1
+        return start + text
+
+
+def output(out: TextIO, **style: Any) -> Lines | Plain:
+    """What shows text on this stream. style: as `styled` takes it."""
+    return Lines(out, **style) if out.isatty() else Plain(out)

@@ -1,0 +1,214 @@
+"""The commands that make text: `tiny-llm main` and `tiny-llm chat`."""
+
+from __future__ import annotations
+
+import io
+import os
+import stat
+import sys
+from contextlib import nullcontext
+from typing import Annotated
+
+import typer
+
+from tiny_llm_models import BUNDLED
+
+from ..learner.packages import DEFAULT_IMPL, PACKAGES, package_of
+from ..learner.reporting import reporting
+from ..learner.workspace import Workspace
+from ..ui import CommandError, Lang, Messages, show_note
+from .chat import Chat
+from .engine import LAYERS, Wanted
+from .fill import Filled, fill_in
+from .options import (
+    DEFAULT_MODEL,
+    Bits,
+    Dtype,
+    Impl,
+    Layers,
+    MaxTokens,
+    MinP,
+    Model,
+    Prompt,
+    Raw,
+    RepetitionPenalty,
+    Seed,
+    Stop,
+    System,
+    Temp,
+    Think,
+    Threads,
+    TopK,
+    TopP,
+)
+from .session import Reply, Session, Settings
+
+__all__ = ["chat", "main"]
+
+DEFAULT_PROMPT = "Tell me a short story."
+
+
+Fill = Annotated[
+    bool,
+    typer.Option(
+        "--fill",
+        help="With --impl mine: the reference's code runs wherever yours is still to be written. Your files stay as "
+        "they are.",
+    ),
+]
+
+
+def main(
+    model: Model = DEFAULT_MODEL,
+    prompt: Prompt = None,
+    system: System = None,
+    think: Think = None,
+    max_tokens: MaxTokens = None,
+    temp: Temp = None,
+    top_k: TopK = None,
+    top_p: TopP = None,
+    min_p: MinP = None,
+    repetition_penalty: RepetitionPenalty = None,
+    seed: Seed = None,
+    stop: Stop = None,
+    impl: Impl = DEFAULT_IMPL,
+    raw: Raw = None,
+    dtype: Dtype = None,
+    bits: Bits = None,
+    layers: Layers = LAYERS[0],
+    threads: Threads = None,
+    fill: Fill = False,
+    lang: Lang = None,
+) -> None:
+    """Let a model write on from a prompt, or answer it. The text goes to stdout, all else to stderr."""
+    with reporting(lang):
+        _prepare_streams()
+        sampling = _sampling(temp, top_k, top_p, min_p, repetition_penalty, seed)
+        filled = _fill_in(impl) if fill else None
+        wanted = Wanted(package_of(impl), model, dtype, bits, layers, threads, fill)
+        settings = Settings(wanted, max_tokens, stop or [], sampling, think)
+        for option, given in (("--system", system), ("--think", think)):
+            if raw and given is not None:
+                raise CommandError("chat_of_raw", option=option)
+        text = _read_prompt(prompt)
+        with filled.explaining() if filled else nullcontext():
+            session = Session(settings)
+            prompt_tokens = _encode(session, text, system, raw)
+            chats = session.has_chat_template and not raw
+            reply = session.reply(prompt_tokens) if chats else session.write_on(prompt_tokens)
+        show_note(f"\n{reply.table}")
+        if session.sampling:
+            show_note(session.sampling)
+        if filled:
+            show_note(filled.told(settings.needs))
+        if reply.interrupted:
+            raise typer.Exit(130)
+        if impl == "mine":
+            _comment(session, settings, prompt_tokens, reply)
+
+
+def chat(
+    model: Model = DEFAULT_MODEL,
+    system: System = None,
+    think: Think = None,
+    max_tokens: MaxTokens = None,
+    temp: Temp = None,
+    top_k: TopK = None,
+    top_p: TopP = None,
+    min_p: MinP = None,
+    repetition_penalty: RepetitionPenalty = None,
+    seed: Seed = None,
+    stop: Stop = None,
+    impl: Impl = DEFAULT_IMPL,
+    dtype: Dtype = None,
+    bits: Bits = None,
+    layers: Layers = LAYERS[0],
+    threads: Threads = None,
+    fill: Fill = False,
+    lang: Lang = None,
+) -> None:
+    """Talk with a model. Each line of stdin is a message; /help lists what else can be typed."""
+    with reporting(lang) as words:
+        _prepare_streams()
+        sampling = _sampling(temp, top_k, top_p, min_p, repetition_penalty, seed)
+        filled = _fill_in(impl) if fill else None
+        wanted = Wanted(package_of(impl), model, dtype, bits, layers, threads, fill)
+        settings = Settings(wanted, max_tokens, stop or [], sampling, think)
+        with filled.explaining() if filled else nullcontext():
+            session = Session(settings)
+        if not session.has_chat_template:
+            raise CommandError("no_chat_template")
+        if session.sampling:
+            show_note(session.sampling)
+        if filled:
+            show_note(filled.told(settings.needs))
+        with filled.explaining() if filled else nullcontext():
+            Chat(session, system, words).run()
+
+
+def _fill_in(impl: str) -> Filled:
+    """What --fill asks for. Raises a CommandError where that cannot be."""
+    if impl != "mine":
+        raise CommandError("fill_not_mine", impl=impl)
+    return fill_in(Workspace(), Messages())
+
+
+def _comment(session: Session, settings: Settings, prompt: list[int], reply: Reply) -> None:
+    """Say of a learner's text whether the reference writes the same one, and of its speed whether that was expected."""
+    words, wanted = Messages(), settings.wanted
+    if "ref" in PACKAGES and settings.is_greedy and wanted.model in BUNDLED and wanted.layers == LAYERS[0]:
+        from .compare import compared  # here, since it imports MLX
+
+        found = compared(wanted, prompt, reply.tokens, session.ends_itself(reply))
+        show_note(found.told(words), style="green" if found.yours is None else "yellow")
+    if not session.has_cache and len(reply.tokens) > 1:
+        show_note(words("speed_without_cache"))
+
+
+def _sampling(
+    temp: float | None,
+    top_k: int | None,
+    top_p: float | None,
+    min_p: float | None,
+    repetition_penalty: float | None,
+    seed: int | None,
+) -> dict[str, float | int | None]:
+    """The arguments of `make_sampler`, as far as they were given."""
+    return {
+        "temperature": temp,
+        "top_k": top_k,
+        "top_p": top_p,
+        "min_p": min_p,
+        "repetition_penalty": repetition_penalty,
+        "seed": seed,
+    }
+
+
+def _prepare_streams() -> None:
+    """Piped text is UTF-8, whatever the locale; what stdout's encoding lacks is shown as a question mark."""
+    if isinstance(sys.stdin, io.TextIOWrapper):
+        sys.stdin.reconfigure(encoding="utf-8", errors="surrogateescape")
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="replace")
+
+
+def _read_prompt(prompt: str | None) -> str:
+    """--prompt, or stdin, or, where that is a terminal or /dev/null, the example."""
+    if prompt is None and stat.S_ISCHR(os.fstat(sys.stdin.fileno()).st_mode):
+        show_note(Messages()("prompt_example", prompt=DEFAULT_PROMPT))
+        return DEFAULT_PROMPT
+    text = sys.stdin.read().removesuffix("\n") if prompt is None else prompt
+    if not text:
+        raise CommandError("prompt_empty")
+    return text
+
+
+def _encode(session: Session, prompt: str, system: str | None, raw: bool | None) -> list[int]:
+    wants_chat = "--system" if system is not None else "--chat" if raw is False else None
+    if wants_chat and not session.has_chat_template:
+        raise CommandError("chat_needs_template", option=wants_chat)
+    chats = session.has_chat_template and not raw
+    tokens = session.encode_chat(system, [prompt]) if chats else session.encode(prompt)
+    if len(tokens) >= session.context:
+        raise CommandError("prompt_too_long", context=session.context, count=len(tokens))
+    return tokens

@@ -1,0 +1,162 @@
+"""`tiny-llm grade` and `grade-report`."""
+
+from __future__ import annotations
+
+import json
+import re
+from itertools import count
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ..learner.asked import asked_days
+from ..learner.files import write_whole
+from ..learner.reporting import reporting
+from ..learner.workspace import Workspace
+from ..native import bridge
+from ..native.kernel_files import has_kernels
+from ..native.machine import processors
+from ..ui import CommandError, Lang, Messages, one_of, os_reason, phrase, show, show_note
+from .board import Board
+from .ending import like_ctrl_c
+from .formats import EACH, TOGETHER, from_json
+from .grades import Grade, Limits, grade_all
+from .html_report import html_report
+from .kept import Kept
+from .protection import protection, told
+from .sandbox import NONE
+from .submissions import find_submissions
+
+__all__ = ["grade", "grade_report"]
+
+FORMATS = (*TOGETHER, *EACH)
+LONGEST = 200  # bytes of a file's name
+
+
+def grade(
+    paths: Annotated[list[Path], typer.Argument(metavar="PATH...", help="Submissions, or folders of submissions.")],
+    week: Annotated[str | None, typer.Option(metavar="N", help="Only this week. Default: all.")] = None,
+    day: Annotated[str | None, typer.Option(metavar="N", help="Only this day of the week. Default: all.")] = None,
+    form: Annotated[
+        str, typer.Option("--format", metavar="NAME", help=f"{', '.join(FORMATS)}. The last three: a file each.")
+    ] = "table",
+    out: Annotated[
+        Path | None, typer.Option(metavar="PATH", help="Where to write: a file, or a folder for a file each.")
+    ] = None,
+    hidden: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Folder with more tests, marked with tasks.")
+    ] = None,
+    jobs: Annotated[int, typer.Option(metavar="N", help="How many to grade at once. 0: one for each CPU.")] = 0,
+    patience: Annotated[float, typer.Option(metavar="S", help="Seconds that a test waits for one answer.")] = 10,
+    seconds: Annotated[float, typer.Option(metavar="S", help="Seconds for all tests of a submission.")] = 300,
+    memory: Annotated[int, typer.Option(metavar="MIB", help="Memory of a submission. Not enforced on macOS.")] = 4096,
+    fresh: Annotated[
+        bool, typer.Option("--fresh", help="Grade everything again, even if nothing has changed.")
+    ] = False,
+    untrusted: Annotated[bool, typer.Option("--untrusted", help="Refuse to grade without a sandbox.")] = False,
+    lang: Lang = None,
+) -> None:
+    """Grade submissions with the course's own tests: a point for each task of which all tests pass.
+
+    The code of a submission runs in a process of its own, which never sees a score.
+
+    A submission is a folder, a ZIP or tar archive, or a single file such as lee_attention.py.
+    Each gets a row. If there is no package tiny_llm in it, the row says what was found instead.
+
+    Finished grades are kept in .tiny-llm/grades. If you interrupt the command, run it again: it grades the rest.
+    It also grades a submission again if the submission, the tests or the course has changed.
+    """
+    with reporting(lang) as words, like_ctrl_c():
+        limits = Limits(patience, seconds, memory * 2**20, protection().sandbox)
+        _check(paths, form, out, hidden, jobs, limits)
+        if untrusted and limits.sandbox == NONE:
+            raise CommandError("grade_untrusted", reason=protection().reason, exit_code=1)
+        days = asked_days(week, day)
+        if has_kernels(days) and not bridge.is_current(Workspace().reference):
+            bridge.build([Workspace().reference], words, show_note)
+        submissions = find_submissions(paths, out)
+        kept = Kept(Workspace().root / ".tiny-llm" / "grades", days, hidden, limits)
+        taken_over = {} if fresh else kept.find(submissions)
+        if taken_over:
+            show_note(words("grade_taken_over", taken=len(taken_over), count=len(submissions)))
+        board = Board(submissions, kept, prints=form == "table" and out is None)
+        for grade in taken_over.values():
+            board.show(grade)
+        open_ = [submission for submission in submissions if submission.name not in taken_over]
+        try:
+            grade_all(open_, days, hidden, limits, jobs or processors(), board.add)
+        except KeyboardInterrupt:
+            board.interrupt(words)
+            raise
+        board.end(words)
+        if form != "table" or out:
+            show_note(told())
+        _write(board.grades, form, out, words)
+
+
+def _write(grades: list[Grade], form: str, out: Path | None, words: Messages) -> None:
+    if form in EACH:
+        assert out
+        for one, file in zip(grades, _file_names([grade.name for grade in grades]), strict=True):
+            content = json.dumps(EACH[form](one), indent=1, ensure_ascii=False)
+            write_whole(out / file, content.encode())
+        show_note(words("grade_wrote", count=len(grades), folder=out))
+    elif out:
+        write_whole(out, TOGETHER[form](grades).encode())
+        show_note(words("viz_wrote", file=out))
+    elif form != "table":
+        typer.echo(TOGETHER[form](grades).encode(), nl=False)  # UTF-8, whatever the locale
+
+
+def grade_report(
+    grades: Annotated[Path, typer.Argument(metavar="GRADES", help="What `grade --format json --out GRADES` wrote.")],
+    out: Annotated[Path, typer.Option(metavar="FILE", help="Where to write the page.")] = Path("report.html"),
+    lang: Lang = None,
+) -> None:
+    """Make one page of grades: tasks by students, and the most common mistakes. Beside it the same as CSV."""
+    with reporting(lang) as words:
+        try:
+            found = from_json(grades.read_text(encoding="utf-8"))
+        except (OSError, ValueError) as error:
+            reason = os_reason(error) if isinstance(error, OSError) else str(error)
+            raise CommandError("grades_unreadable", file=grades, reason=reason) from None
+        write_whole(out, html_report(found, words).encode())
+        write_whole(out.with_suffix(".csv"), TOGETHER["csv"](found).encode())
+        show(words("viz_wrote", file=f"{out}, {out.with_suffix('.csv')}"))
+
+
+def _check(paths: list[Path], form: str, out: Path | None, hidden: Path | None, jobs: int, limits: Limits) -> None:
+    for path in paths:
+        if not path.exists():
+            raise CommandError("no_such_path", path=path)
+    if form not in FORMATS:
+        raise CommandError("wrong_value", option="--format", expected=one_of(FORMATS), got=form)
+    if form in EACH and (out is None or out.is_file()):
+        raise CommandError("grade_folder", form=form)
+    if form in TOGETHER and out is not None and out.is_dir():
+        raise CommandError("grade_file", form=form, out=out)
+    if hidden is not None and not any(hidden.glob("*.py")):
+        raise CommandError("grade_hidden", folder=hidden)
+    if jobs < 0:
+        raise CommandError("wrong_value", option="--jobs", expected=phrase("at_least", least=0), got=jobs)
+    for option, limit in (
+        ("--patience", limits.patience),
+        ("--seconds", limits.seconds),
+        ("--memory", limits.memory // 2**20),
+    ):
+        if limit <= 0:
+            raise CommandError("wrong_value", option=option, expected=phrase("above", least=0), got=limit)
+
+
+def _file_names(names: list[str]) -> list[str]:
+    """A file for each grade, also where names differ only in what a file's name cannot hold."""
+    found: list[str] = []
+    taken: set[str] = set()
+    for name in names:
+        stem = re.sub(r"[^\w.()-]+", "_", name).lstrip(".") or "submission"
+        stem = stem.encode()[:LONGEST].decode(errors="ignore")
+        numbered = (f"{stem}.json" if number == 1 else f"{stem}-{number}.json" for number in count(1))
+        found.append(next(file for file in numbered if file.casefold() not in taken))
+        taken.add(found[-1].casefold())
+    return found

@@ -1,0 +1,48 @@
+"""The tasks and days that a command's arguments name."""
+
+from __future__ import annotations
+
+import re
+
+from ..tasks.syllabus import Day, SyllabusError, Task, select_days, select_task, tasks, weeks
+from ..ui import CommandError, Phrase, phrase
+
+__all__ = ["asked_day", "asked_days", "asked_task"]
+
+
+def asked_task(name: str) -> Task:
+    """The task with this id. Raises a CommandError if there is none."""
+    try:
+        return select_task(name)
+    except SyllabusError:
+        numbers = ".".join(re.findall(r"\d+", name))
+        meant = next((task.id for task in tasks() if numbers and task.id.numbers.startswith(numbers)), None)
+        if meant:
+            raise CommandError("task_misspelt", name=name, meant=meant) from None
+        raise CommandError("task_unknown", name=name, example=tasks()[0].id) from None
+
+
+def asked_day(name: str) -> Day | None:
+    """The day with this name, such as 1.2. None if that names no day. Raises a CommandError if there is no such day."""
+    match = re.fullmatch(r"(\d+)\.(\d+)", name)
+    return asked_days(match[1], match[2])[0] if match else None
+
+
+def asked_days(week: str | None, day: str | None) -> list[Day]:
+    """The days that --week and --day name: all, one week's, or one day. Raises a CommandError if there are none."""
+    try:
+        return select_days(week, day)
+    except SyllabusError:
+        if week is None:
+            raise CommandError("day_without_week", day=day, existing=_existing()) from None
+        if week not in {str(known.number) for known in weeks()}:
+            raise CommandError("week_unknown", week=week, existing=_existing()) from None
+        raise CommandError("day_unknown", week=week, day=day, existing=_existing()) from None
+
+
+def _existing() -> list[Phrase]:
+    """Every week and its days."""
+    return [
+        phrase("days_of_week", week=week.number, first=week.days[0].number, last=week.days[-1].number)
+        for week in weeks()
+    ]

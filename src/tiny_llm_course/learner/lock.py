@@ -1,0 +1,80 @@
+"""A lock for commands that change a learner's files: one at a time. It ends with its process."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import IO, TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from ..ui import Phrase
+
+__all__ = ["locked"]
+
+PATIENCE = 30.0  # seconds that a command waits: changing files takes a fraction of one
+SILENCE = 1.0  # seconds after which it names the other command
+PAUSE = 0.02
+
+
+@contextmanager
+def locked(file: Path, name: str) -> Iterator[None]:
+    """Hold the lock of this file during the block. Where the file system has no locks, do without.
+
+    name: of the command, for others that wait.
+
+    Raises:
+        CommandError: another process holds it, and does not end.
+    """
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        lock = file.open("a+b", buffering=0)
+    except OSError:  # read-only or full: the command's own writing will say so
+        yield
+        return
+    with lock:
+        _wait(lock)
+        with suppress(OSError):  # a full disk: only the name is missing
+            lock.truncate(0)
+            lock.write(f"{name} {os.getpid()}".encode())
+        yield
+
+
+def _wait(lock: IO[bytes]) -> None:
+    from ..ui import (
+        CommandError,
+        Messages,  # here, since tests load this module, and need no texts
+        show_note,
+    )
+
+    start, is_told = time.monotonic(), False
+    while not _taken(lock):
+        waited = time.monotonic() - start
+        if waited > PATIENCE:
+            raise CommandError("locked", other=_holder(lock), seconds=round(PATIENCE), exit_code=1)
+        if waited > SILENCE and not is_told:
+            is_told = True
+            show_note(Messages()("lock_waiting", other=_holder(lock)))
+        time.sleep(PAUSE)
+
+
+def _taken(lock: IO[bytes]) -> bool:
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError:  # a file system without locks
+        return True
+    return True
+
+
+def _holder(lock: IO[bytes]) -> Phrase:
+    """The command that holds the lock, and its process."""
+    from ..ui import phrase
+
+    lock.seek(0)
+    name, _, process = lock.read().decode(errors="replace").rpartition(" ")
+    return phrase("locked_by", name=name or "?", process=process or "?")

@@ -1,0 +1,25 @@
+"""The packages that `--impl` names: the learner's and the reference's."""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+
+from ..ui import CommandError, one_of
+
+__all__ = ["DEFAULT_IMPL", "PACKAGES", "package_of"]
+
+PACKAGES = {"ref": "tiny_llm_ref", "mine": "tiny_llm"}
+if find_spec("tiny_llm_ref") is None:  # an instructor withheld it
+    del PACKAGES["ref"]
+DEFAULT_IMPL = next(iter(PACKAGES))
+
+
+def package_of(impl: str) -> str:
+    """The package that --impl names.
+
+    Raises:
+        CommandError: it names none.
+    """
+    if impl not in PACKAGES:
+        raise CommandError("wrong_value", option="--impl", expected=one_of(PACKAGES), got=impl)
+    return PACKAGES[impl]

@@ -1,0 +1,95 @@
+"""What a learner has done: one line of text for each task, and one for the path, in a file that can be committed,
+edited or deleted."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from ..tasks.plan import ALL, PATHS
+from ..tasks.syllabus import TaskId
+from .files import write_whole
+
+__all__ = ["SKIPPED", "SOLVED", "Progress", "without_change"]
+
+SOLVED, SKIPPED = "solved", "skipped"
+
+_HEADER = """\
+# Your progress in tiny-llm: a task and its state, solved or skipped. Written by `tiny-llm test` and `solution`.
+# You may commit this file, edit it, or delete it to begin anew.
+"""
+_PATH = re.compile(r"path\s+(\w+)")
+
+
+class Progress:
+    """The file. Lines that it does not understand, such as tasks of a newer course, stay as they are."""
+
+    def __init__(self, file: Path):
+        self.file = file
+        self._lines = _decoded(file.read_bytes()) if file.exists() else []
+
+    def state(self, task: TaskId) -> str | None:
+        """SOLVED, SKIPPED or None, which is open."""
+        states = [match[1] for line in self._lines if (match := _entry(task).match(line))]
+        return states[-1] if states and states[-1] in (SOLVED, SKIPPED) else None
+
+    @property
+    def path(self) -> str:
+        """The path that the learner follows."""
+        chosen = [match[1] for line in self._lines if (match := _PATH.match(line))]
+        return chosen[-1] if chosen and chosen[-1] in PATHS else ALL
+
+    def follow(self, path: str) -> None:
+        """Remember a path: in the first line, so that it is not in the way when later lines are taken back."""
+        if path == self.path:
+            return
+        lines = [line for line in self._lines if not _PATH.match(line)]
+        self._lines = [f"path {path}", *lines] if path != ALL else lines
+        write_whole(self.file, self.changed({}))
+
+    def changed(self, states: dict[TaskId, str | None]) -> bytes:
+        """What the file should hold so that these tasks have these states."""
+        lines = [line for line in self._lines if not any(_entry(task).match(line) for task in states)]
+        lines = [line for line in lines if line not in _HEADER.splitlines()]
+        lines += [f"{task} {state}" for task, state in sorted(states.items()) if state]
+        return _encoded([*_HEADER.splitlines(), *filter(str.strip, lines)])
+
+    def set(self, states: dict[TaskId, str | None]) -> None:
+        """Change the states of some tasks; write the file if that changes anything."""
+        if any(self.state(task) != state for task, state in states.items()):
+            content = self.changed(states)
+            write_whole(self.file, content)
+            self._lines = _decoded(content)
+
+
+def _decoded(content: bytes) -> list[str]:
+    return content.decode("utf-8-sig", errors="surrogateescape").splitlines()
+
+
+def _encoded(lines: list[str]) -> bytes:
+    """The file with these lines. Bytes that are not UTF-8 stay."""
+    return "".join(f"{line}\n" for line in lines).encode(errors="surrogateescape")
+
+
+def without_change(now: bytes, after: bytes, before: bytes) -> bytes:
+    """The file as it is now, without the change from `before` to `after`. Lines that others changed since stay."""
+    is_now, was_after, was_before = (_lines_by_key(content) for content in (now, after, before))
+    for key in [*was_after, *was_before]:
+        if is_now.get(key) == was_after.get(key) != was_before.get(key):
+            is_now.pop(key, None)
+            is_now |= {key: was_before[key]} if key in was_before else {}
+    return _encoded(list(is_now.values()))
+
+
+def _lines_by_key(content: bytes) -> dict[str, str]:
+    """Each line by its task, other lines by themselves. Of two lines about a task, the later one counts."""
+    return {_key(line): line for line in _decoded(content)}
+
+
+def _key(line: str) -> str:
+    match = re.match(r"(w\d+d\d+\.\d+|path)\s", line)
+    return match[1] if match else line
+
+
+def _entry(task: TaskId) -> re.Pattern[str]:
+    return re.compile(rf"{re.escape(str(task))}\s+(\w+)")

@@ -1,0 +1,152 @@
+"""Turns what a command raises into lines for the person who called it, and an exit code."""
+
+from __future__ import annotations
+
+import os
+import sys
+import traceback
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
+from importlib.util import find_spec
+from pathlib import Path
+
+import typer
+
+from ..tasks.syllabus import TaskId, day_of, weeks
+from ..tasks.unsolved import Stub, task_in_message, unsolved
+from ..ui.errors import CommandError, one_of, os_reason, show_note
+from ..ui.language import LANGUAGES, Messages, phrase, speaking
+
+__all__ = ["UnfinishedError", "is_learners", "needing", "reporting"]
+
+
+class UnfinishedError(Exception):
+    """A command came to a stub."""
+
+    def __init__(self, stubs: list[Stub]):
+        super().__init__(stubs)
+        self.stubs = stubs  # all that the command needs, in the order of the course
+
+
+@contextmanager
+def needing(tasks: Collection[TaskId]) -> Iterator[None]:
+    """Where a stub raises its error: count the stubs of these tasks, which the command needs, and no others.
+
+    Raises:
+        UnfinishedError: there are some.
+    """
+    try:
+        yield
+    except NotImplementedError as error:
+        met = task_in_message(str(error))
+        stubs = [stub for stub in unsolved(_directory()) if stub.task in tasks or stub.task == met]
+        if met is None or not stubs:
+            raise
+        raise UnfinishedError(stubs) from error
+
+
+@contextmanager
+def reporting(language: str | None = None) -> Iterator[Messages]:
+    """Turn what a command raises into lines on stderr and an exit code.
+
+    Errors of `tiny_llm` are explained to the learner who wrote it; other programming errors go through.
+    language: what --lang says, in which the command and its errors are told. None: the locale's.
+    """
+    is_known = language in (None, *LANGUAGES)
+    with speaking(language if is_known else None) as words, _reported():
+        if not is_known:
+            raise CommandError("wrong_value", option="--lang", expected=one_of(LANGUAGES), got=language)
+        yield words
+
+
+@contextmanager
+def _reported() -> Iterator[None]:
+    try:
+        yield
+    except CommandError as problem:
+        show_note(Messages()("error", problem=problem), style="red")
+        raise typer.Exit(problem.exit_code) from None
+    except UnfinishedError as unfinished:
+        show_note(_open_tasks(unfinished.stubs), style="red")
+        raise typer.Exit(1) from None
+    except KeyboardInterrupt:
+        show_note("\n" + Messages()("interrupted"))
+        raise typer.Exit(130) from None
+    except FloatingPointError as error:  # a model's logits are not finite
+        cause = phrase("not_finite_mine") if _is_of_package(error) else phrase("not_finite")
+        show_note(Messages()("error", problem=cause), style="red")
+        raise typer.Exit(1) from None
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # for what is flushed at exit
+        raise typer.Exit(0) from None
+    except Exception as error:
+        if _is_of_package(error):
+            text = _explain(error)
+        elif isinstance(error, OSError) and error.filename:
+            text = Messages()("error", problem=phrase("os_problem", file=error.filename, reason=os_reason(error)))
+        else:
+            raise
+        show_note(text, style="red")
+        raise typer.Exit(1) from None
+
+
+def is_learners(error: Exception) -> bool:
+    """Whether an error was raised, or passed on by MLX, in a file of `tiny_llm` that the course has learners write."""
+    frames = _frames(error)
+    written = {module.rpartition("/")[2] for week in weeks() for day in week.days for module in day.modules}
+    return bool(frames) and Path(frames[-1].filename).stem in written
+
+
+def _explain(error: Exception) -> str:
+    met = task_in_message(str(error)) if isinstance(error, NotImplementedError) else None
+    if met and (stubs := [stub for stub in unsolved(_directory()) if 0 < stub.task.week <= met.week]):
+        return _open_tasks(stubs)  # nothing builds on week 0
+    if type(error).__name__ == "CompileError":
+        return str(error)
+    if isinstance(error, SyntaxError) and (problem := _conflict(error)):
+        return Messages()("error", problem=problem)
+    imports = isinstance(error, SyntaxError)  # whose traceback only says who imported the file
+    where = [] if imports else traceback.format_list(_frames(error)[-3:])
+    return "".join([Messages()("error_in_package") + "\n", *where, *traceback.format_exception_only(error)]).rstrip()
+
+
+def _conflict(error: SyntaxError) -> CommandError | None:
+    """The message, if the error comes from git's conflict markers."""
+    from .conflict import conflict_in  # here, since few commands need it
+    from .places import ROOT
+
+    return conflict_in(ROOT, Path(error.filename or ""))
+
+
+def _open_tasks(stubs: list[Stub]) -> str:
+    first, words = stubs[0], Messages()
+    return words(
+        "package_unfinished",
+        count=len({stub.task for stub in stubs}),
+        task=first.task,
+        week=first.task.week,
+        day=first.task.day,
+        chapter=words.of(day_of(first.task).chapter),
+        file=f"{os.path.relpath(first.file)}:{first.line}",
+        command=first.task.test_command,
+    )
+
+
+def _is_of_package(error: Exception) -> bool:
+    """Whether an error came through a file of `tiny_llm`, which may also not parse or not exist."""
+    unparsed = isinstance(error, SyntaxError) and Path(error.filename or "").is_relative_to(_directory())
+    absent = isinstance(error, ImportError) and str(error.name).startswith("tiny_llm.")
+    return unparsed or absent or bool(_frames(error))
+
+
+def _frames(error: Exception) -> list[traceback.FrameSummary]:
+    """The part of the traceback in files of `tiny_llm`."""
+    frames = traceback.extract_tb(error.__traceback__)
+    return [frame for frame in frames if Path(frame.filename).is_relative_to(_directory())]
+
+
+def _directory() -> Path:
+    spec = find_spec("tiny_llm")
+    assert spec is not None
+    assert spec.submodule_search_locations is not None
+    return Path(spec.submodule_search_locations[0])

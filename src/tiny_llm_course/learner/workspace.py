@@ -1,0 +1,217 @@
+"""A learner's clone of the course: where things are, and how far the learner got."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from ..tasks.plan import days_of
+from ..tasks.regions import SUFFIXES, code_files, is_native, parts_of, regions
+from ..tasks.stubs import make_stub
+from ..tasks.syllabus import Day, Task, TaskId, select_days, tasks
+from ..tasks.task_code import StubError, parse
+from ..tasks.unsolved import Stub, unsolved
+from .files import Backups, write_whole
+from .lock import locked
+from .places import ROOT, SRC
+from .progress import Progress, without_change
+
+__all__ = ["Place", "Workspace", "changing", "settle"]
+
+FIRST_WEEK = 1  # week 0 is a warm-up
+PRISTINE = Path(__file__).parents[1] / "pristine"  # the stubs, in a copy without solutions
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a task's code stands."""
+
+    file: Path
+    line: int
+
+
+class Workspace:
+    """The clone at `root`."""
+
+    def __init__(self, root: Path = ROOT):
+        self.root = root
+        source = SRC if root == ROOT else root / "src"
+        self.package, self.reference = source / "tiny_llm", source / "tiny_llm_ref"
+        self.progress = Progress(root / "progress.txt")
+        merges = {self.progress.file.name: without_change}
+        self.backups = Backups(root / ".tiny-llm" / "backups", root, merges, self._take_back_commit)
+
+    @property
+    def has_solutions(self) -> bool:
+        """Not in a copy that an instructor handed out without them."""
+        return (self.reference / "basics.py").is_file()
+
+    @cached_property
+    def stubs(self) -> dict[TaskId, Place]:
+        """The tasks of which code is still to be written, and where."""
+        files = {(day.week, day.number): self.files(day) for day in select_days(None, None)}
+
+        def rank(stub: Stub) -> tuple[TaskId, int, int]:
+            """The order of writing: a day's files as the syllabus lists them."""
+            of_day = files.get((stub.task.week, stub.task.day), [])
+            return stub.task, of_day.index(stub.file) if stub.file in of_day else len(of_day), stub.line
+
+        places: dict[TaskId, Place] = {}
+        for stub in sorted(unsolved(self.package), key=rank):
+            places.setdefault(stub.task, Place(stub.file, stub.line))
+        return places
+
+    def state(self, task: TaskId) -> str | None:
+        """SOLVED, SKIPPED, or None: open. A task whose stub stands there is open, whatever was solved before."""
+        return None if task in self.stubs else self.progress.state(task)
+
+    def open_tasks(self, path: str | None = None) -> list[Task]:
+        """Those on a path, or else on the learner's."""
+        return [task for task in _tasks_on(path or self.progress.path) if self.state(task.id) is None]
+
+    def left_out(self, path: str, until: Task) -> list[Task]:
+        """The open tasks before this one that a path leaves out. The warm-up is no part of any."""
+        on_path = _tasks_on(path)
+        between = (task for task in tasks() if task.id.week >= FIRST_WEEK and task.id < until.id)
+        return [task for task in between if task not in on_path and self.state(task.id) is None]
+
+    def next_task(self, path: str | None = None) -> Task | None:
+        """The first open task of the week in which the learner is, or of a later one, or else of an earlier one: on a
+        path, or else on the learner's.
+
+        The course begins with week 1. Week 0 is for those who have begun it, until they do a task of another week.
+        """
+        open_ = self.open_tasks(path)
+        week = max((task.id.week for task in tasks() if self.state(task.id)), default=FIRST_WEEK)
+        open_ = [task for task in open_ if task.id.week >= min(week, FIRST_WEEK)]
+        return next((task for task in open_ if task.id.week >= week), next(iter(open_), None))
+
+    @property
+    def is_untouched(self) -> bool:
+        """No task is solved or skipped."""
+        return not any(self.state(task.id) for task in tasks())
+
+    def place(self, day: Day, task: Task) -> Place:
+        """Where to write a task's code, or where it was written."""
+        if task.id in self.stubs:
+            return self.stubs[task.id]
+        for file in self.files(day):
+            source = file.read_text(encoding="utf-8-sig", errors="replace") if file.exists() else ""
+            for number, line in enumerate(source.splitlines(), start=1):
+                if line.strip().startswith(("Task: ", "// task ")) and str(task.id) in line:
+                    return Place(file, number)
+        return Place(self.files(day)[0], 1)
+
+    def files(self, day: Day) -> list[Path]:
+        """The learner's files in which a day is written."""
+        found = (sorted(self._originals.glob(f"{module}.*")) for module in day.modules)
+        return [self._yours(file) for files in found for file in files if file.suffix in SUFFIXES]
+
+    def all_files(self) -> list[Path]:
+        """All of the learner's files that have a stub."""
+        return [self._yours(file) for file in code_files(self._originals)]
+
+    def _yours(self, original: Path) -> Path:
+        return self.package / original.relative_to(self._originals)
+
+    @property
+    def _originals(self) -> Path:
+        return self.reference if self.has_solutions else PRISTINE
+
+    def broken(self, day: Day) -> str | None:
+        """What is wrong with a day's files: one is missing, or has a syntax error."""
+        from ..ui import Messages
+        from .conflict import conflict_in  # here, since tests load this module, and need no texts
+
+        for file in self.files(day):
+            name = file.relative_to(self.root).as_posix()
+            if not file.exists():
+                return Messages()("file_missing", file=name, task=day.tasks[0].id)
+            if problem := conflict_in(self.root, file):
+                return str(problem)
+            try:
+                (regions if is_native(file) else parse)(file.read_text(encoding="utf-8-sig", errors="replace"), name)
+            except StubError as error:
+                return f"SyntaxError: {error}"
+        return None
+
+    def solution(self, file: Path) -> str:
+        """The reference's version of a learner's file."""
+        return (self.reference / file.relative_to(self.package)).read_text(encoding="utf-8")
+
+    def stub(self, file: Path) -> str:
+        """A learner's file as it was in the beginning."""
+        if self.has_solutions:
+            return make_stub(self.solution(file), filename=file.name)
+        return (PRISTINE / file.relative_to(self.package)).read_text(encoding="utf-8")
+
+    def parts(self, day: Day, task: TaskId) -> dict[Path, list[str]]:
+        """The functions of a task, by file."""
+        sources = {file: self.solution(file) if self.has_solutions else self.stub(file) for file in self.files(day)}
+        found = {file: parts_of(source, file.name).get(task, []) for file, source in sources.items()}
+        return {file: names for file, names in found.items() if names}
+
+    @property
+    def notes(self) -> dict[str, Any]:
+        """What the course remembers between commands: hints given, and what the last test run found."""
+        try:
+            notes = json.loads(self._notes_file.read_text(encoding="utf-8"))
+        except (OSError, ValueError):
+            return {}
+        return notes if isinstance(notes, dict) else {}
+
+    def note(self, key: str, values: Mapping[TaskId, Any]) -> None:
+        """Remember something about tasks."""
+        notes = self.notes
+        about = notes.get(key)
+        new = {str(task): value for task, value in values.items()}
+        notes[key] = (about if isinstance(about, dict) else {}) | new
+        write_whole(self._notes_file, json.dumps(notes, indent=2).encode())
+
+    def noted(self, key: str, task: TaskId) -> Any:
+        """What was remembered of a task, or None."""
+        about = self.notes.get(key)
+        return about.get(str(task)) if isinstance(about, dict) else None
+
+    @property
+    def _notes_file(self) -> Path:
+        return self.root / ".tiny-llm" / "notes.json"
+
+    def _take_back_commit(self, copies: Path) -> None:
+        from .git import take_back_commit  # here, as only `update` makes commits
+
+        take_back_commit(self.root, copies)
+
+
+@contextmanager
+def changing(command: str) -> Iterator[Workspace]:
+    """The clone, for a command that changes the learner's files, progress or notes. Other such commands wait.
+
+    What a command did that was killed while it wrote is taken back first.
+    """
+    from ..ui import (
+        Messages,  # here, since tests load this module, and need no texts
+        show_note,
+    )
+
+    with locked(ROOT / ".tiny-llm" / "lock", f"./course {command}"):
+        if reason := Workspace().backups.take_back_interrupted():
+            words = Messages()
+            show_note(words("interrupted_command", what=words.of(reason)))
+        yield Workspace()
+
+
+def settle() -> None:
+    """Before a command runs: wait for a command that writes, or take back what a killed command wrote."""
+    if Workspace().backups.interrupted():
+        with changing("next"):
+            pass
+
+
+def _tasks_on(path: str) -> list[Task]:
+    return [task for day in days_of(path) for task in day.tasks]

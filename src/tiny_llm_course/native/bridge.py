@@ -1,0 +1,311 @@
+"""Builds the kernels' bridge to MLX (kernels/bridge.cpp), and sees that it works before anybody is told so.
+
+The bridge needs a compiler, Python's headers, CMake, and a nanobind whose ABI is that of MLX's wheel. With another one
+it builds, too, and fails at the first call.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import sysconfig
+import tempfile
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from importlib import metadata
+from pathlib import Path
+
+from ..learner.files import write_whole
+from ..learner.install import install_command
+from ..learner.places import ROOT
+from ..tasks.regions import BUILT
+from ..ui import CommandError, Messages, StatusLine
+from .child import running
+
+__all__ = [
+    "SOURCES",
+    "STAMP",
+    "build",
+    "built",
+    "compiler",
+    "compiler_problem",
+    "files",
+    "has_headers",
+    "is_built",
+    "is_current",
+    "system_command",
+    "tools",
+]
+
+SOURCES = ("bridge.cpp", "fence.h", "guard.h", "interrupt.h", "kernel.h", "pool.h")
+PACKAGES = ("nanobind", "cmake", "ninja")
+STAMP = "bridge.json"
+CMAKE = Path(__file__).with_name("bridge.cmake")
+LOG = Path(".tiny-llm") / "build-ext.log"
+COMPILERS = ("c++", "clang++", "g++")
+NINJA = re.compile(r"\[(\d+)/(\d+)\] ")  # what it begins a line with
+MOST = 300  # characters of an error
+STALE = 3600  # seconds after which a folder of a build is no longer that of one that runs
+
+CHECK = """
+import importlib.util, sys
+import mlx.core as mx
+spec = importlib.util.spec_from_file_location("_bridge", sys.argv[1])
+bridge = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(bridge)
+x = mx.arange(6.0).reshape(2, 3)
+assert bridge.copied(x).tolist() == x.tolist(), "a kernel of the bridge gave a wrong result"
+"""
+
+SYSTEMS = {  # what to type where, by what is missing
+    "compiler": {
+        "debian": "sudo apt install g++",
+        "fedora": "sudo dnf install gcc-c++",
+        "mac": "xcode-select --install",
+    },
+    "newer compiler": {
+        "debian": "sudo apt install g++-12 && export CXX=g++-12",
+        "fedora": "sudo dnf upgrade gcc-c++",
+        "mac": "softwareupdate --install --all",
+    },
+    "headers": {
+        "debian": "sudo apt install python{version}-dev",
+        "fedora": "sudo dnf install python3-devel",
+        "mac": "brew install python",
+    },
+    "bubblewrap": {"debian": "sudo apt install bubblewrap", "fedora": "sudo dnf install bubblewrap"},
+    "libseccomp.so.2": {"debian": "sudo apt install libseccomp2", "fedora": "sudo dnf install libseccomp"},
+}
+
+
+def built(package: Path) -> Path:
+    """Where what is compiled of a package lies."""
+    return package / "kernels" / BUILT
+
+
+def files(package: Path) -> list[Path]:
+    """A package's bridge and what it says of itself; the latter may be missing."""
+    return [*built(package).glob("_bridge.*"), built(package) / STAMP]
+
+
+def is_built(package: Path) -> bool:
+    """Whether a package has a bridge, fitting or not."""
+    return any(built(package).glob("_bridge.*"))
+
+
+def is_current(package: Path) -> bool:
+    """Whether its bridge was built from its files, for this Python and this MLX."""
+    try:
+        stamp = json.loads((built(package) / STAMP).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return False
+    return is_built(package) and stamp == _stamp(package, stamp.get("nanobind", ""))
+
+
+def build(packages: list[Path], words: Messages, tell: Callable[[str], None]) -> None:
+    """Make the bridge of each package current. What is done is told.
+
+    Raises:
+        CommandError: something is missing, or does not fit; what, and what to do.
+    """
+    for package in packages:
+        source = next((other for other in packages if is_current(other) and _same_sources(other, package)), None)
+        if source is None:
+            _check_tools(package, words)
+            tell(words("ext_building"))
+            _build(package, words)
+        elif source != package:
+            for file in files(source):
+                write_whole(built(package) / file.name, file.read_bytes())
+
+
+def compiler() -> str | None:
+    """The version of the C++ compiler, which kernels look for in the same way. None: there is none that answers."""
+    run = _compiler("--version")
+    return None if run is None or run.returncode else run.stdout.strip().partition("\n")[0]
+
+
+def compiler_problem(package: Path, words: Messages) -> tuple[str, str] | None:
+    """Why it cannot compile a package's kernels, and what to type."""
+    version, name = compiler(), os.environ.get("CXX")
+    if version is None:
+        missing = words("ext_wrong_cxx", name=name), "unset CXX"
+        return missing if name else (words("ext_no_compiler"), system_command("compiler"))
+    run = _compiler("-std=c++20", "-fsyntax-only", "-x", "c++", str(package / "kernels" / "kernel.h"))
+    if run is None or run.returncode == 0:
+        return None
+    error = _first_error(run.stderr)
+    return words("ext_old_compiler", version=version, error=error), system_command("newer compiler")
+
+
+def _compiler(*arguments: str) -> subprocess.CompletedProcess[str] | None:
+    """None: there is none."""
+    command = os.environ.get("CXX", "").split()
+    path = next((path for name in (command[:1] or COMPILERS) if (path := shutil.which(name))), None)
+    if path is None:
+        return None
+    environment = os.environ | {"LC_ALL": "C"}  # in English
+    full = [path, *command[1:], *arguments]
+    return subprocess.run(full, capture_output=True, text=True, errors="replace", env=environment)
+
+
+def tools() -> dict[str, str | None]:
+    """What the bridge is built with, by name: its version. None: it is missing."""
+    found: dict[str, str | None] = {}
+    for name in PACKAGES:
+        try:
+            found[name] = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            found[name] = "(system)" if shutil.which(name) else None
+    return found
+
+
+def has_headers() -> bool:
+    """Whether extensions of this Python can be compiled."""
+    return (Path(sysconfig.get_path("include")) / "Python.h").exists()
+
+
+def system_command(what: str) -> str:
+    """What to type on this system to install a compiler or Python's headers; on an unknown one, on any."""
+    commands = {key: text.format(version=_python_version()) for key, text in SYSTEMS[what].items()}
+    if sys.platform == "darwin":
+        return commands["mac"]
+    known = ""
+    with suppress(OSError):
+        known = Path("/etc/os-release").read_text(encoding="utf-8")
+    names = " ".join(re.findall(r'^ID(?:_LIKE)?="?([^"\n]*)', known, re.MULTILINE)).split()
+    family = {"debian": "debian", "ubuntu": "debian", "fedora": "fedora", "rhel": "fedora", "centos": "fedora"}
+    found = next((family[name] for name in names if name in family), None)
+    return commands[found] if found else f"{commands['debian']} (Debian, Ubuntu); {commands['fedora']} (Fedora)"
+
+
+def _build(package: Path, words: Messages) -> None:
+    folder = built(package)
+    folder.mkdir(exist_ok=True)
+    for left_over in folder.glob(".bridge-*"):
+        with suppress(FileNotFoundError):
+            if time.time() - left_over.stat().st_mtime > STALE:
+                shutil.rmtree(left_over, ignore_errors=True)
+    with tempfile.TemporaryDirectory(dir=folder, prefix=".bridge-") as name:
+        _run_cmake(package / "kernels", Path(name), words)
+        made = next(Path(name).glob("_bridge.*"))
+        _check_works(made, words)
+        for old in files(package):
+            old.unlink(missing_ok=True)
+        made.rename(folder / made.name)
+    write_whole(folder / STAMP, json.dumps(_stamp(package, metadata.version("nanobind"))).encode())
+
+
+def _check_tools(package: Path, words: Messages) -> None:
+    if bad := next((sign for sign in ';"' if sign in f"{package}{sys.prefix}"), None):
+        raise CommandError("ext_bad_folder", sign=bad, folder=package.parents[1], exit_code=1)
+    if problem := compiler_problem(package, words):
+        raise CommandError("ext_compiler", found=problem[0], command=problem[1], exit_code=1)
+    if missing := [name for name, version in tools().items() if version is None]:
+        raise CommandError("ext_no_packages", names=", ".join(missing), command=install_command("kernels"), exit_code=1)
+    if not has_headers():
+        raise CommandError("ext_no_headers", command=system_command("headers"), exit_code=1)
+
+
+def _run_cmake(source: Path, folder: Path, words: Messages) -> None:
+    shutil.copy(CMAKE, folder / "CMakeLists.txt")
+    tools = {name: _tool(name) for name in ("cmake", "ninja")}
+    options = [
+        f"-DKERNELS={source}",
+        f"-DPython_EXECUTABLE={sys.executable}",
+        f"-Dnanobind_DIR={_directory('nanobind', '--cmake_dir')}",
+        f"-DCMAKE_PREFIX_PATH={_directory('mlx', '--cmake-dir')}",
+        f"-DCMAKE_MAKE_PROGRAM={tools['ninja']}",
+    ]
+    output: list[str] = []
+    start = time.monotonic()
+    for command in (
+        [tools["cmake"], "-G", "Ninja", "-S", str(folder), "-B", str(folder), *options],
+        [tools["cmake"], "--build", str(folder)],
+    ):
+        if _run(command, output, start, words):
+            text = "\n".join(output)
+            write_whole(ROOT / LOG, text.encode())
+            raise CommandError("ext_failed", error=_first_error(text), log=LOG, exit_code=1)
+
+
+def _run(command: list[str], output: list[str], start: float, words: Messages) -> int | None:
+    """Run a program, add what it says to the output, and show in a terminal how far it is. Returns its exit code."""
+    status, step = StatusLine(), words("ext_configuring")
+    with running(command) as child:
+        try:
+            for line in itertools.chain([None], child.lines()):
+                if line is not None:
+                    output.append(line)
+                    if match := NINJA.match(line):
+                        step = words("ext_step", step=match[1], count=match[2])
+                status.show(f"{step} ({time.monotonic() - start:.0f} s)")
+        finally:
+            status.clear()
+    return child.returncode
+
+
+def _check_works(made: Path, words: Messages) -> None:
+    """In a fresh process, as it will be used."""
+    run = subprocess.run([sys.executable, "-c", CHECK, str(made)], capture_output=True, text=True)
+    if run.returncode == 0:
+        return
+    reason = (run.stderr.strip().splitlines() or [f"exit code {run.returncode}"])[-1]
+    mlx, nanobind, command = metadata.version("mlx"), metadata.version("nanobind"), install_command("kernels")
+    if any("TypeError" in line for line in run.stderr.splitlines()):
+        raise CommandError("ext_abi", mlx=mlx, nanobind=nanobind, command=command, exit_code=1)
+    raise CommandError("ext_does_not_work", mlx=mlx, nanobind=nanobind, reason=reason, command=command, exit_code=1)
+
+
+def _stamp(package: Path, nanobind: str) -> dict[str, str]:
+    """What a bridge was built from, and for. nanobind is needed only to build it."""
+    with suppress(metadata.PackageNotFoundError):
+        nanobind = metadata.version("nanobind")
+    return {
+        "mlx": metadata.version("mlx"),
+        "nanobind": nanobind,
+        "python": str(sysconfig.get_config_var("EXT_SUFFIX")),
+        "sources": _hash(package),
+    }
+
+
+def _hash(package: Path) -> str:
+    files = [CMAKE, *(package / "kernels" / name for name in SOURCES)]
+    return hashlib.sha256(b"\0".join(file.read_bytes().replace(b"\r\n", b"\n") for file in files)).hexdigest()
+
+
+def _same_sources(package: Path, other: Path) -> bool:
+    return package == other or _hash(package) == _hash(other)
+
+
+def _tool(name: str) -> str:
+    """The program of the virtual environment, or the system's."""
+    own = Path(sys.executable).parent / name
+    return str(own) if own.exists() else shutil.which(name) or name
+
+
+def _directory(module: str, option: str) -> str:
+    return subprocess.run([sys.executable, "-m", module, option], capture_output=True, text=True).stdout.strip()
+
+
+def _first_error(output: str) -> str:
+    """The compiler's, or else CMake's, which says in the lines below what it is about."""
+    lines = output.strip().splitlines() or ["no output"]
+    if of_compiler := next((line for line in lines if re.search(r"\berror: ", line)), ""):
+        return of_compiler.strip()
+    start = next((number for number, line in enumerate(lines, start=1) if line.startswith("CMake Error")), None)
+    if start is None:
+        return lines[-1]
+    about = itertools.takewhile(lambda line: not line or line.startswith(" "), lines[start:])
+    return " ".join(" ".join(about).split())[:MOST] or lines[start - 1]
+
+
+def _python_version() -> str:
+    return f"{sys.version_info.major}.{sys.version_info.minor}"

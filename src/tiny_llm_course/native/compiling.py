@@ -1,0 +1,175 @@
+"""Compiles files of kernels before a command needs them, as many at a time as there are processors, and says so."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Collection, Sequence
+from importlib import import_module
+from pathlib import Path
+from time import monotonic
+from typing import Any
+
+from ..ui import CommandError, Messages, StatusLine, phrase, show_note
+from .child import running
+
+__all__ = ["COMPILE", "Compiled", "compile_files", "compile_for"]
+
+COMPILE = """
+import json, os, signal, sys
+from concurrent.futures import ThreadPoolExecutor
+from importlib.util import module_from_spec, spec_from_file_location
+from pathlib import Path
+
+folder, names = Path(sys.argv[1]), sys.argv[2:]
+spec = spec_from_file_location("compiler", folder / "compiler.py")
+compiler = module_from_spec(spec)
+spec.loader.exec_module(compiler)
+may_start = False
+
+class Waits(Exception):
+    pass
+
+def look(event, arguments):
+    if event == "subprocess.Popen" and not may_start:
+        raise Waits
+
+def is_waiting(name):
+    try:
+        compiler.compile_kernels(folder / name)
+    except (Waits, compiler.CompileError):
+        return True
+    return False
+
+def tell(*event):
+    sys.stdout.write(json.dumps(event) + "\\n")
+    sys.stdout.flush()
+
+def make(name):
+    tell("begun", name)
+    try:
+        compiler.compile_kernels(folder / name)
+    except compiler.CompileError as error:
+        tell("ended", name, str(error))
+    else:
+        tell("ended", name, "")
+
+compiler.get_ready()
+sys.addaudithook(look)  # a compiler that must not start yet shows that there is something to compile
+waiting = [name for name in names if is_waiting(name)]
+size = lambda name: sum(file.stat().st_size for file in compiler.with_included(folder / name))
+waiting.sort(key=size, reverse=True)  # what takes longest begins first
+may_start = True
+tell("waiting", waiting)
+processors = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+pool = ThreadPoolExecutor(processors)
+try:
+    list(pool.map(make, waiting))
+except KeyboardInterrupt:
+    may_start = False
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    os.killpg(0, signal.SIGINT)  # for a compiler that began after the first one
+    raise
+finally:
+    pool.shutdown(cancel_futures=True)
+"""  # of a folder `kernels` the files that are named; nothing else of its package is run
+
+
+class Compiled:
+    """What was compiled, and meanwhile a line that says how far it is: the last of a terminal, or lines on stderr.
+
+    names: of the files that were not compiled before. problems: what is wrong with a file, by its name. seconds: how
+    long all of it took.
+    """
+
+    def __init__(self, words: Messages):
+        self.names: list[str] = []
+        self.problems: dict[str, str] = {}
+        self.seconds = 0.0
+        self._words, self._status, self._start = words, StatusLine(), monotonic()
+        self._begun: dict[str, float] = {}
+        self._ended: list[str] = []
+
+    def take(self, event: str, *values: Any) -> None:
+        """What the compiling process tells."""
+        if event == "waiting":
+            self.names = values[0]
+            if self.names:
+                self._line("compile_begin", count=len(self.names), names=_stems(self.names))
+        elif event == "begun":
+            self._begun[values[0]] = monotonic()
+        else:
+            self._end(*values)
+        self.show()
+
+    def show(self) -> None:
+        """Where a terminal shows it, how far it is."""
+        if running := [name for name in self._begun if name not in self._ended]:
+            numbers = {"done": len(self._ended), "count": len(self.names), "names": _stems(running)}
+            self._status.show(self._words("compile_status", seconds=f"{self._passed():.0f}", **numbers))
+
+    def finish(self) -> None:
+        self._status.clear()
+        self.seconds = self._passed()
+
+    def _end(self, name: str, problem: str) -> None:
+        self._ended.append(name)
+        if problem:
+            self.problems[name] = problem
+        key = "compile_failed" if problem else "compile_done"
+        seconds = f"{monotonic() - self._begun[name]:.1f}"
+        numbers = {"done": len(self._ended), "count": len(self.names)}
+        self._line(key, name=Path(name).stem, seconds=seconds, **numbers)
+
+    def _line(self, key: str, **values: object) -> None:
+        if not self._status.can_show:
+            show_note(self._words(key, **values))
+
+    def _passed(self) -> float:
+        return monotonic() - self._start
+
+
+def compile_files(folder: Path, names: Sequence[str], words: Messages) -> Compiled:
+    """Compile these files of a package's folder `kernels`, in a process of its own: the package knows how to.
+
+    Raises:
+        CommandError: that process failed.
+    """
+    compiled, output = Compiled(words), ""
+    if not names:
+        return compiled
+    with running([sys.executable, "-c", COMPILE, str(folder), *names]) as child:
+        try:
+            for line in child.lines():
+                if line is None:
+                    compiled.show()
+                elif line.startswith("["):
+                    compiled.take(*json.loads(line))
+                else:
+                    output = line.strip() or output
+        finally:
+            compiled.finish()
+    if child.returncode:
+        reason = output or phrase("exit_code", code=child.returncode)
+        raise CommandError("ext_kernels", folder=f"src/{folder.parent.name}/kernels", reason=reason, exit_code=1)
+    return compiled
+
+
+def compile_for(package: str, kernels: Collection[str], words: Messages) -> None:
+    """Compile these kernels, unless a package's kernels are off or have no bridge. Say nothing if all are compiled.
+
+    A kernel that does not compile raises its error when it is first called.
+    """
+    if not kernels:
+        return
+    extension = import_module(f"{package}.kernels.extension")
+    if extension.mode() == "off" or extension.bridge() is None:
+        return
+    folder = Path(extension.__file__ or "").parent
+    compiled = compile_files(folder, [f"{name}.cpp" for name in kernels], words)
+    if compiled.names and not compiled.problems:
+        show_note(words("compile_all", seconds=f"{compiled.seconds:.0f}"))
+
+
+def _stems(names: Collection[str]) -> str:
+    return ", ".join(Path(name).stem for name in names)

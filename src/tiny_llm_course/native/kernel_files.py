@@ -1,0 +1,72 @@
+"""`tiny-llm build-ext`: what kernels in C++ need to run: the bridge to MLX, and each kernel that is written."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from ..learner.places import SRC
+from ..learner.workspace import Workspace
+from ..tasks.regions import regions
+from ..tasks.syllabus import Day, TaskId
+from ..tasks.task_code import StubError
+from ..tasks.unsolved import open_task
+from ..ui import CommandError, Messages, show
+from . import bridge
+
+__all__ = ["Kernels", "ensure_bridge", "has_kernels", "kernels_of"]
+
+
+@dataclass(frozen=True)
+class Kernels:
+    """The files of kernels of a package."""
+
+    written: list[Path]  # all, or some of their tasks
+    open: dict[Path, list[TaskId]]  # tasks of which the stub still stands there
+    faulty: dict[Path, str]  # files whose markers are damaged, and how
+
+
+def ensure_bridge(package_name: str, days: list[Day], words: Messages) -> None:
+    """Before tests of kernels that are written: build the bridge, if it is not there and can be built."""
+    package = SRC / package_name
+    packages = with_reference(package)
+    if not has_kernels(days) or all(map(bridge.is_current, packages)):
+        return
+    names = {file.name for day in days for file in Workspace().files(day)}
+    if any(file.name in names for file in kernels_of(package).written):
+        try:
+            bridge.build(packages, words, show)
+        except CommandError as problem:  # the tests say the rest
+            show(str(problem), fg="yellow")
+
+
+def has_kernels(days: list[Day]) -> bool:
+    """Whether one of these days has a task in C++."""
+    return any(file.suffix == ".cpp" for day in days for file in Workspace().files(day))
+
+
+def kernels_of(package: Path) -> Kernels:
+    """What there is to compile, and what is still to be written."""
+    kernels = Kernels([], {}, {})
+    for file in sorted((package / "kernels").glob("*.cpp")):
+        if file.name in bridge.SOURCES:
+            continue
+        name = os.path.relpath(file)
+        try:
+            found = regions(file.read_text(encoding="utf-8", errors="replace"), name)
+        except StubError as error:
+            kernels.faulty[file] = str(error)
+            continue
+        open_ = [task for task, code in found.items() if open_task(code)]
+        if open_:
+            kernels.open[file] = open_
+        if len(open_) < len(found) or not found:
+            kernels.written.append(file)
+    return kernels
+
+
+def with_reference(package: Path) -> list[Path]:
+    """The reference's bridge is the same, and mistakes of learners are named by running it with a mistake in it."""
+    reference = Workspace().reference
+    return [package, reference] if Workspace().has_solutions and package != reference else [package]

@@ -1,0 +1,242 @@
+"""`tiny-llm batch`: a file of requests, served together; results in another file, as they come."""
+
+from __future__ import annotations
+
+import sys
+from collections import deque
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from time import perf_counter
+from typing import Annotated, Any
+
+import typer
+
+from ..generation.engine import LAYERS, Wanted
+from ..generation.options import DEFAULT_MODEL, Bits, Dtype, Impl, Layers, Model, Threads
+from ..learner.packages import DEFAULT_IMPL, package_of
+from ..learner.reporting import is_learners, reporting
+from ..ui import CommandError, Lang, Messages, progress_console, show_note
+from .batch_input import BatchRequest, read_requests
+from .batch_results import Results
+from .run_record import RunRecorder
+from .serving import Options, Serving
+from .serving_options import Cache, Check, Draft, MaxRunning, NumDrafts, Pages, PageSize, TokenBudget
+
+__all__ = ["batch"]
+
+MOST_EMPTY = 3  # steps without a token, one behind the other: more means that there will never be one
+
+_OF_ALL = (FloatingPointError, NotImplementedError)  # logits that are not finite; a stub
+
+
+def batch(
+    file: Annotated[
+        Path,
+        typer.Argument(
+            metavar="FILE.jsonl",
+            help='A request on each line: {"prompt": TEXT} is written on, {"messages": [{"role": "user", "content": '
+            'TEXT}]} is answered. Besides: "id", "max_tokens", "temperature", "top_k", "top_p", "min_p", '
+            '"repetition_penalty", "seed", "stop", "stop_token_ids", "ignore_eos". Default: 256 tokens, the likeliest.',
+        ),
+    ],
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Where results are added, each as soon as it is there. Requests that have one are skipped. Default: "
+            "FILE.out.jsonl next to the requests.",
+        ),
+    ] = None,
+    model: Model = DEFAULT_MODEL,
+    impl: Impl = DEFAULT_IMPL,
+    dtype: Dtype = None,
+    bits: Bits = None,
+    layers: Layers = LAYERS[0],
+    threads: Threads = None,
+    max_running: MaxRunning = 16,
+    token_budget: TokenBudget = 256,
+    cache: Cache = None,
+    pages: Pages = None,
+    page_size: PageSize = 16,
+    draft: Draft = None,
+    num_drafts: NumDrafts = 4,
+    check: Check = False,
+    record: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Write what each step did, for `viz schedule`. A former file is replaced."),
+    ] = None,
+    lang: Lang = None,
+) -> None:
+    """Serve a file of requests together, a result for each. After an interruption, it goes on where it was."""
+    with reporting(lang) as words:
+        wanted = Wanted(package_of(impl), model, dtype, bits, layers, threads)
+        options = Options(wanted, max_running, token_budget, cache, pages, page_size, check, draft, num_drafts)
+        requests = read_requests(file)
+        out = file.with_name(f"{file.name.removesuffix('.jsonl')}.out.jsonl") if out is None else out
+        _check_files(file, out, record)
+        with Results(out, [request.id for request in requests]) as results:
+            left = [request for request in requests if request.id not in results.done]
+            if len(left) < len(requests):
+                show_note(words("batch_goes_on", done=len(requests) - len(left), count=len(requests), file=out))
+            if left:
+                _serve(Serving(options, words), left, results, record, words, len(requests))
+            elif record:
+                show_note(words("batch_no_record", file=record))
+
+
+def _check_files(file: Path, out: Path, record: Path | None) -> None:
+    named = [path for path in (file, out, record) if path is not None]
+    if len({path.resolve() for path in named}) < len(named):
+        raise CommandError("batch_same_file")
+    for path in named[1:]:
+        if not path.parent.is_dir():
+            raise CommandError("batch_no_folder", file=path)
+
+
+def _serve(
+    serving: Serving,
+    requests: Sequence[BatchRequest],
+    results: Results,
+    record: Path | None,
+    words: Messages,
+    count: int,
+) -> None:
+    run = _Run(serving, results, words)
+    run.encode(requests)
+    recorder = RunRecorder(run.about(), lambda: len(run.queue)) if record else None
+    try:
+        with _board(len(requests), words) as show:
+            run.go([recorder] if recorder else [], show)
+    except KeyboardInterrupt:
+        show_note("\n" + words("batch_interrupted", done=len(results.done), count=count, file=results.path))
+        raise typer.Exit(130) from None
+    finally:
+        if recorder and record:
+            recorder.write(record)
+    said = words("batch_done", count=len(requests), tokens=run.tokens, seconds=f"{run.seconds:.1f}", speed=run.speed)
+    show_note(f"{said} {words('viz_wrote', file=results.path)}")
+    if results.num_errors:
+        show_note(words("batch_errors", count=results.num_errors), style="yellow")
+
+
+@dataclass
+class _Run:
+    """Requests on their way through an engine. queue: those that the engine does not know of yet, with their tokens."""
+
+    serving: Serving
+    results: Results
+    words: Messages
+    queue: deque[tuple[BatchRequest, list[int]]] = field(default_factory=deque)
+    ended: int = 0  # tokens of requests that are over
+    start: float = field(default_factory=perf_counter)
+    engine: Any = None
+    empty: int = 0  # steps without a token
+
+    def encode(self, requests: Sequence[BatchRequest]) -> None:
+        for request in requests:
+            try:
+                self.queue.append((request, self.serving.encode(request.prompt)))
+            except ValueError as error:
+                self._refuse(request, 0, error)
+
+    def about(self) -> dict[str, Any]:
+        options = self.serving.options
+        sizes = {"max_running": options.max_running, "token_budget": options.token_budget}
+        return {"model": options.wanted.model, "cache": self.serving.kind.name, **sizes}
+
+    def go(self, observers: Sequence[Any], show: Any) -> None:
+        """Until each request has a result. show: gets the state after each step."""
+        if not self.queue:
+            return
+        longest = max(len(tokens) + request.params.get("max_tokens", 256) for request, tokens in self.queue)
+        self.engine = self.serving.engine(longest, [*observers, self])
+        self.start = perf_counter()
+        while self.queue or self.engine.has_work:
+            self._feed()
+            for request in self.engine.step() if self.engine.has_work else []:
+                if request.finish_reason is not None:
+                    self._write(request)
+            show(self)
+
+    def on_step(self, engine: Any, batch: Any, touched: Sequence[Any]) -> None:
+        """As an observer: whether there is anything that goes on."""
+        self.empty = 0 if batch.chunks or batch.preempted else self.empty + 1
+        if self.empty > MOST_EMPTY:
+            raise CommandError("batch_stuck", waiting=len(engine.scheduler.waiting), exit_code=1)
+
+    def on_abort(self, engine: Any, request: Any) -> None:
+        """Nobody does that here."""
+
+    @property
+    def waiting(self) -> int:
+        return len(self.engine.scheduler.waiting) + len(self.queue)
+
+    @property
+    def tokens(self) -> int:
+        """That were generated so far."""
+        return self.ended + sum(len(request.output) for request in self.engine.scheduler) if self.engine else 0
+
+    @property
+    def seconds(self) -> float:
+        return perf_counter() - self.start
+
+    @property
+    def speed(self) -> str:
+        return f"{self.tokens / self.seconds:.1f} tok/s"
+
+    def _feed(self) -> None:
+        """Not all at once: whoever looks for a request in an engine looks at all of them."""
+        while self.queue and len(self.engine.scheduler.waiting) < 2 * self.serving.options.max_running:
+            asked, tokens = self.queue.popleft()
+            try:
+                is_chat = not isinstance(asked.prompt, str)
+                self.engine.add(self.serving.request(asked.id, tokens, asked.params, is_chat=is_chat))
+            except ValueError as error:
+                if is_learners(error):
+                    raise
+                self._refuse(asked, len(tokens), error)
+
+    def _refuse(self, asked: BatchRequest, length: int, error: ValueError) -> None:
+        self.results.add(_result(asked.id, "", "error", length, 0) | {"error": str(error)})
+
+    def _write(self, request: Any) -> None:
+        """A result; but what is wrong with the model or with a learner's own code is wrong for all requests, and is
+        shown."""
+        if isinstance(request.error, _OF_ALL) or (request.error is not None and is_learners(request.error)):
+            raise request.error
+        self.ended += len(request.output)
+        result = _result(request.id, request.text.text, request.finish_reason, len(request.prompt), len(request.output))
+        if thinking := "".join(each or "" for each in getattr(request.text, "thoughts", ())):
+            result["reasoning_content"] = thinking
+        if self.serving.options.draft is not None:
+            wrong = request.num_drafted - request.num_accepted
+            details = {"accepted_prediction_tokens": request.num_accepted, "rejected_prediction_tokens": wrong}
+            result["usage"]["completion_tokens_details"] = details
+        if request.error is not None:
+            result["error"] = f"{type(request.error).__name__}: {request.error}"
+        self.results.add(result)
+
+
+def _result(id: str, text: str, reason: str, prompt: int, output: int) -> dict[str, Any]:
+    usage = {"prompt_tokens": prompt, "completion_tokens": output, "total_tokens": prompt + output}
+    return {"id": id, "text": text, "finish_reason": reason, "usage": usage}
+
+
+@contextmanager
+def _board(count: int, words: Messages) -> Iterator[Any]:
+    """A bar on stderr, where that is a terminal, and what shows a run there."""
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+
+    columns = (BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[state]}", markup=False))
+    with Progress(*columns, console=progress_console(), disable=not sys.stderr.isatty(), transient=True) as progress:
+        bar = progress.add_task("", total=count, state="")
+
+        def show(run: _Run) -> None:
+            state = words(
+                "batch_state", speed=run.speed, running=len(run.engine.scheduler.running), waiting=run.waiting
+            )
+            progress.update(bar, completed=count - run.waiting - len(run.engine.scheduler.running), state=state)
+
+        yield show

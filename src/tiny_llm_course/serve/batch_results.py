@@ -1,0 +1,136 @@
+"""The results of `tiny-llm batch`: a file that grows by a line whenever a request is over, whatever may happen."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import signal
+import stat
+import threading
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from ..ui import CommandError, Messages, os_reason, show_note
+
+__all__ = ["Results"]
+
+_BEGINNING = b'{"id": "'  # of each line
+
+
+class Results:
+    """Results in a file, of which those that are there already count. Use it in `with`.
+
+    A line is in the file, and on the disk, before `add` returns. What was cut short by a crash, only the last line can
+    be, is cut off. done: the ids that have a result. num_errors: how many of them are errors.
+
+    Raises:
+        CommandError: the file is used by another `batch`, or holds anything else than results of these requests.
+    """
+
+    def __init__(self, path: Path, ids: Collection[str]):
+        self.path = path
+        self._is_new = not path.exists()
+        if not self._is_new and not stat.S_ISREG(path.stat().st_mode):
+            raise CommandError("batch_out_no_file", file=path)
+        self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o666)
+        self.done: set[str] = set()
+        self.num_errors = 0
+        try:
+            self._lock()
+            self._read(set(ids))
+        except BaseException:
+            os.close(self._descriptor)
+            raise
+
+    def add(self, result: Mapping[str, Any]) -> None:
+        """Write a result: {"id": ..., ...}."""
+        line = (json.dumps(result, ensure_ascii=False) + "\n").encode("utf-8", "replace")
+        with _uninterrupted():  # what is written counts
+            try:
+                while line:
+                    line = line[os.write(self._descriptor, line) :]
+                os.fsync(self._descriptor)
+            except OSError as error:
+                raise CommandError("batch_out_failed", file=self.path, reason=os_reason(error), exit_code=1) from None
+            self._note(result)
+
+    def __enter__(self) -> Results:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._is_new and not self.done:
+            self.path.unlink(missing_ok=True)
+        os.close(self._descriptor)
+
+    def _note(self, result: Mapping[str, Any]) -> None:
+        self.done.add(result["id"])
+        self.num_errors += "error" in result
+
+    def _lock(self) -> None:
+        try:
+            fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)  # the system ends it with the process
+        except BlockingIOError:
+            raise CommandError("batch_out_used", file=self.path, exit_code=1) from None
+        except OSError:  # a file system without locks
+            return
+
+    def _read(self, ids: set[str]) -> None:
+        whole, newline, half = self.path.read_bytes().rpartition(b"\n")
+        lines = whole.split(b"\n") if newline else []
+        for number, line in enumerate(lines, start=1):
+            self._take(number, line, ids)
+        if half and not _is_cut(half):
+            self._take(len(lines) + 1, half, ids)
+            os.write(self._descriptor, b"\n")
+        elif half:
+            os.ftruncate(self._descriptor, len(whole) + len(newline))
+            show_note(Messages()("batch_out_cut", file=self.path))
+
+    def _take(self, number: int, line: bytes, ids: set[str]) -> None:
+        result = _result(line)
+        if result is None:
+            raise CommandError("batch_out_no_results", file=self.path, line=number)
+        if result["id"] not in ids:
+            raise CommandError("batch_out_other", file=self.path, line=number, id=result["id"])
+        self._note(result)
+
+
+@contextmanager
+def _uninterrupted() -> Iterator[None]:
+    """Ctrl-C waits until the block is over."""
+    if threading.current_thread() is not threading.main_thread():  # which is the only one that it interrupts
+        yield
+        return
+    late: list[int] = []
+    before = signal.signal(signal.SIGINT, lambda number, frame: late.append(number))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+        for number in late[:1]:
+            signal.raise_signal(number)
+
+
+def _is_cut(half: bytes) -> bool:
+    """Whether it is the beginning of a line of ours, and not all of a line, of whomever."""
+    try:
+        json.loads(half)
+    except (ValueError, RecursionError):
+        return half[: len(_BEGINNING)] == _BEGINNING[: len(half)]
+    return False
+
+
+def _result(line: bytes) -> dict[str, Any] | None:
+    """A line's result; None if it is none."""
+    try:
+        found = json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+    is_result = isinstance(found, dict) and isinstance(found.get("id"), str) and {"text", "finish_reason"} <= {*found}
+    return found if is_result else None

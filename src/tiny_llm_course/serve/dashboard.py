@@ -1,0 +1,145 @@
+"""An engine while it works, for the page that `tiny-llm serve` shows: who runs, who waits, whose is which page."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections import deque
+from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
+from time import perf_counter
+from typing import Any
+
+__all__ = ["Dashboard"]
+
+INTERVAL = 0.1  # seconds between two looks: an engine makes hundreds of steps in a second, and a page needs ten of them
+MOST_EVENTS = 200  # in a second, of all readers together: with many readers, each sees fewer
+WINDOW = 2.0  # seconds of which the page shows the speed
+FREE, KEPT = -2, -1  # a page that nobody holds; that only the prefix tree holds
+
+
+class _Speed:
+    """Generated tokens per second: of the last WINDOW seconds, or since the step before the last if that is longer."""
+
+    def __init__(self) -> None:
+        self._seen: deque[tuple[float, int]] = deque()  # a moment, and how many tokens there were by then
+        self._is_idle = True
+
+    def note(self, now: float, tokens: int, is_idle: bool) -> None:
+        """is_idle: from now on, nothing is computed until the next call."""
+        if self._is_idle and self.at(now) == 0:
+            self._seen.clear()  # a long time without work is not a slow step
+        self._seen.append((now, tokens))
+        self._is_idle = is_idle
+
+    def at(self, now: float) -> float:
+        while len(self._seen) > 1 and now - self._seen[1][0] >= WINDOW:
+            self._seen.popleft()
+        if not self._seen or now == self._seen[0][0]:
+            return 0.0
+        (start, before), (_, tokens) = self._seen[0], self._seen[-1]
+        return (tokens - before) / (now - start)
+
+
+class Dashboard:
+    """An observer that counts, and looks at an engine when it is asked to, between two steps.
+
+    ended: what a `Metrics` remembers of requests that are over.
+    """
+
+    ended: Iterable[Any] = ()
+
+    def __init__(self, clock: Callable[[], float] = perf_counter) -> None:
+        self._clock, self._speed = clock, _Speed()
+        self._steps = self._preempted = self._ended = 0
+        self._chunks: dict[str, int] = {}  # of the last step: by request, how many tokens
+        self._num_readers = 0
+        self._looking: asyncio.Future[str] | None = None  # the last look, which all readers share, and when it began
+        self._looked = 0.0
+
+    def on_step(self, engine: Any, batch: Any, touched: Sequence[Any]) -> None:
+        self._steps += 1
+        self._preempted += len(batch.preempted)
+        self._chunks = {chunk.request.id: len(chunk.tokens) for chunk in batch.chunks}
+        self._ended += sum(len(request.output) for request in touched if request.finish_reason is not None)
+        self._note(engine)
+
+    def on_abort(self, engine: Any, request: Any) -> None:
+        self._ended += len(request.output)
+        self._note(engine)
+
+    def _note(self, engine: Any) -> None:
+        tokens = self._ended + sum(len(request.output) for request in engine.scheduler)
+        self._speed.note(self._clock(), tokens, is_idle=not engine.has_work)
+
+    def look(self, engine: Any) -> dict[str, Any]:
+        """What there is to see, in the engine's thread. rate: generated tokens per second."""
+        scheduler = engine.scheduler
+        return {
+            "steps": self._steps,
+            "preempted": self._preempted,
+            "rate": round(self._speed.at(self._clock()), 1),
+            "running": [self._about(request) for request in scheduler.running],
+            "waiting": [{"id": request.id, "prompt": len(request.prompt)} for request in scheduler.waiting],
+            "slots": scheduler.max_running,
+            "pages": _pages(scheduler),
+            "finished": [_finished(each) for each in self.ended],
+        }
+
+    def _about(self, request: Any) -> dict[str, Any]:
+        return {
+            "id": request.id,
+            "prompt": len(request.prompt),
+            "output": len(request.output),
+            "stored": request.num_computed_tokens,
+            "chunk": self._chunks.get(request.id, 0),
+            "drafted": request.num_drafted,
+            "accepted": request.num_accepted,
+        }
+
+    async def events(self, engine: Any) -> AsyncGenerator[str, None]:
+        """What there is to see, whenever it changes, as JSON, until the engine ends. engine: an `AsyncEngine`."""
+        before = ""
+        self._num_readers += 1
+        try:
+            while not engine.is_stopping:
+                found = await self._shared_look(engine)
+                if found != before:
+                    before = found
+                    yield found
+                await asyncio.sleep(max(INTERVAL, self._num_readers / MOST_EVENTS))
+        finally:
+            self._num_readers -= 1
+
+    async def _shared_look(self, engine: Any) -> str:
+        """Share a look that is in progress or began less than INTERVAL ago; otherwise begin a new one."""
+        now = self._clock()
+        if self._looking is None or (self._looking.done() and now - self._looked >= INTERVAL):
+            self._looking, self._looked = asyncio.ensure_future(self._as_json(engine)), now
+        return await asyncio.shield(self._looking)  # a reader who leaves does not end it for the others
+
+    async def _as_json(self, engine: Any) -> str:
+        return json.dumps(await engine.call(self.look))
+
+
+def _finished(ended: Any) -> dict[str, Any]:
+    rounded = {"first": _rounded(ended.first, 3), "rate": _rounded(ended.rate, 1)}
+    return {name: getattr(ended, name) for name in ("id", "prompt", "output", "reason")} | rounded
+
+
+def _rounded(value: float | None, digits: int) -> float | None:
+    return None if value is None else round(value, digits)
+
+
+def _pages(scheduler: Any) -> dict[str, Any] | None:
+    """Of a cache in pages: of each page the place of a running request that holds it, FREE or KEPT; and those that
+    several requests share."""
+    pool = getattr(scheduler.cache, "pool", None)
+    if pool is None:
+        return None
+    owners = [FREE if not pool.holders(page) else KEPT for page in range(pool.num_pages)]
+    shared = set()
+    for place, request in enumerate(scheduler.running):
+        for page in request.pages:
+            shared |= {page} if owners[page] >= 0 else set()
+            owners[page] = place
+    return {"size": pool.page_size, "owners": owners, "shared": sorted(shared)}

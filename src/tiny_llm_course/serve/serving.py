@@ -1,0 +1,253 @@
+"""What serves many requests at the same time: a loaded model, and week 3's cache, scheduler and engine."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
+from importlib import import_module
+from importlib.util import find_spec
+from typing import Any
+
+from ..generation.engine import Engine, Wanted, open_stubs
+from ..generation.needs import needs_of_serving
+from ..learner.reporting import needing
+from ..tasks.syllabus import TaskId
+from ..tasks.unsolved import Stub
+from ..ui import CommandError, Messages, one_of, phrase, show_note
+
+__all__ = ["KINDS", "NGRAM", "Kind", "Options", "Serving", "kinds_of", "missing"]
+
+NGRAM = "ngram"  # instead of a model's name
+SLOTS, BUDGET, PAGED_ATTENTION, PREFIXES, SPECULATION = 1, 2, 4, 5, 6  # the days
+MEMORY = 4  # a cache gets one part of so many of the machine's memory at most
+NUMBER = 4  # bytes of a number in the cache, at most
+SAMPLING = TaskId(3, 2, 3)  # batched
+_NOT_RUN = ("latency", "batch_sampler")  # files in which tasks of week 3 may wait: requests do without them
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A cache of week 3. days: of the week, those whose tasks it runs on."""
+
+    name: str
+    days: tuple[int, ...]
+
+
+KINDS = (  # in the order of the course
+    Kind("slots", (SLOTS,)),
+    Kind("pages", (1, 3)),
+    Kind("kernel-pages", (1, 3, PAGED_ATTENTION)),
+    Kind("prefix", (1, 3, PREFIXES)),
+    Kind("kernel-prefix", (1, 3, PAGED_ATTENTION, PREFIXES)),
+)
+
+
+@dataclass(frozen=True)
+class Options:
+    """How requests are served.
+
+    cache: of KINDS, or None for the furthest that is written. pages: None for as many as the requests need. draft: the
+    model that guesses, or NGRAM for guesses from the text itself, or None; num_drafts: how many a step checks at most.
+
+    Raises:
+        CommandError: an option is out of range.
+    """
+
+    wanted: Wanted
+    max_running: int = 16
+    token_budget: int = 256
+    cache: str | None = None
+    pages: int | None = None
+    page_size: int = 16
+    is_checked: bool = False
+    draft: str | None = None
+    num_drafts: int = 4
+
+    def __post_init__(self) -> None:
+        for name in ("max_running", "page_size", "pages", "num_drafts"):
+            value = getattr(self, name)
+            if value is not None and value < 1:
+                raise CommandError(
+                    "wrong_value",
+                    option=f"--{name.replace('_', '-')}",
+                    expected=phrase("at_least", least=1),
+                    got=value,
+                )
+        if self.token_budget < self.max_running:
+            raise CommandError("budget_too_small", least=self.max_running, got=self.token_budget)
+        known = [kind.name for kind in kinds_of(self.wanted.package)]
+        if self.cache not in (None, *known):
+            raise CommandError("wrong_value", option="--cache", expected=one_of(known), got=self.cache)
+        if self.cache == "slots" and self.pages is not None:
+            raise CommandError("pages_of_slots")
+
+
+class Serving:
+    """A loaded model, and what serves requests with it. Says on stderr what was chosen.
+
+    days: of week 3, whose tasks the command needs besides those of the cache.
+    context: how many tokens a request may have, prompt and output. kind: of the cache. sampling: what the checkpoint
+    advises.
+    """
+
+    def __init__(self, options: Options, words: Messages, days: Sequence[int] = ()):
+        self.options, self._words, self._days = options, words, days
+        self._package = options.wanted.package
+        self._open = open_stubs(self._package)
+        self.kind = self._choose()
+        self.need(days, "./course serve")
+        with needing(self.needs(self.kind.days)):
+            self._loaded = Engine(options.wanted, kernels=self._kernels())
+        self.model, self.tokenizer = self._loaded.model, self._loaded.tokenizer
+        self.context: int = self.model.config.max_position_embeddings
+        self.sampling = self._loaded.sampling
+
+    @cached_property
+    def _thinking(self) -> Any:
+        """Not of a server, which fills in the chat template in a process of its own."""
+        return import_module(f"{self._package}.thinking").Thinking(self.tokenizer)
+
+    def encode(self, prompt: str | Sequence[Mapping[str, str]]) -> list[int]:
+        """The tokens of a text as it is, or of messages that are to be answered. Thinking is off where it can be.
+
+        Raises:
+            ValueError: there are messages, and no chat template, or one that refuses them.
+        """
+        if isinstance(prompt, str):
+            return list(self.tokenizer.encode(prompt))
+        thinks = self._thinking.choose(None)
+        return list(self._module("chat_prompt").encode_chat(self.tokenizer, prompt, thinks=thinks))
+
+    def request(self, id: str, tokens: Sequence[int], params: Mapping[str, Any], *, is_chat: bool = False) -> Any:
+        """A request of the package. Raises a ValueError where its own checks do. params: of `SamplingParams`. is_chat:
+        its text is an answer, without what the model thinks."""
+        module = self._module("request")
+        settings = module.SamplingParams(**params)
+        if is_chat:
+            thoughts = self._thinking.thoughts(self._thinking.choose(None))
+            text = self._module("thinking_stream").ThinkingStream(self.tokenizer, thoughts, settings.stop)
+        else:
+            text = module.TextStream(self.tokenizer, settings.stop)
+        return module.Request(id, tokens, settings, text)
+
+    def engine(self, longest: int | None = None, observers: Sequence[Any] = ()) -> Any:
+        """A new engine with an empty cache. longest: how many tokens a request has at most, prompt and output."""
+        longest, options = min(longest or self.context, self.context), self.options
+        scheduler = self._scheduler(self._cache(self._loaded, longest))
+        return self._module("engine").Engine(
+            self.model, scheduler, observers, is_checked=options.is_checked, decoding=self._decoding(longest)
+        )
+
+    def _decoding(self, longest: int) -> Any:
+        """Requests of a step are sampled together once that is written; with guesses, where they are asked for."""
+        is_batched = not any(stub.task == SAMPLING for stub in self._open)
+        decoding = self._module("batch_sampler").BatchSampler() if is_batched else self._module("decoding").Decoding()
+        if self.options.draft is None:
+            return decoding
+        make = self._module("speculative").Speculative
+        return make(self._drafter(longest), self.options.num_drafts, decoding)
+
+    def _drafter(self, longest: int) -> Any:
+        module, draft = self._module("drafters"), self.options.draft
+        if draft == NGRAM:
+            return module.NGramDrafter()
+        loaded = Engine(replace(self.options.wanted, model=str(draft)), option="--draft")
+        size, expected = (model.config.vocab_size for model in (loaded.model, self.model))
+        if size != expected:
+            raise CommandError("draft_vocabulary", expected=expected, got=size, draft=draft)
+        return module.ModelDrafter(loaded.model, self._cache(loaded, longest))
+
+    def _module(self, name: str) -> Any:
+        return import_module(f"{self._package}.serving.{name}")
+
+    def need(self, days: Sequence[int], name: str) -> None:
+        """Raise CommandError if a task of these days of week 3 is open, which is needed for what is named."""
+        if missing(self._open, days):
+            needs = self.needs(days)
+            stubs = [stub for stub in self._open if stub.task in needs]
+            raise _open(name, stubs)
+
+    def needs(self, days: Sequence[int]) -> set[TaskId]:
+        """The tasks whose code requests need, with these days of week 3."""
+        wanted = self.options.wanted
+        speculation = (SPECULATION,) if self.options.draft is not None else ()
+        return needs_of_serving(wanted.bits is not None, wanted.layers, {*days, *self._days, *speculation})
+
+    def _choose(self) -> Kind:
+        """What was asked for, or the furthest cache that is written."""
+        kinds = kinds_of(self._package)
+        waiting = {kind: missing(self._open, kind.days) for kind in kinds}
+        written = [kind for kind in kinds if not waiting[kind]]
+        asked = [kind for kind in kinds if kind.name == self.options.cache] or written[-1:] or kinds[:1]
+        kind = asked[0]
+        self.need(kind.days, f"--cache {kind.name}")
+        if self.options.draft is not None:
+            self.need((SPECULATION,), "--draft")
+        if self.options.cache is None and kind is not kinds[-1]:
+            listed = ", ".join(f"{other.name} ({stub.task})" for other, stub in waiting.items() if stub)
+            show_note(self._words("serving_not_written", names=listed, name=kind.name))
+        return kind
+
+    def _kernels(self) -> list[str]:
+        """The files of kernels in C++ that requests call, besides the layers'."""
+        import mlx.core as mx
+
+        if mx.default_device().type != mx.DeviceType.cpu:
+            return []
+        return ["argmax", *["paged_attention"] * (PAGED_ATTENTION in self.kind.days)]
+
+    def _cache(self, loaded: Engine, longest: int) -> Any:
+        options, config, layers = self.options, loaded.model.config, len(loaded.model.layers)
+        position = 2 * layers * config.num_key_value_heads * config.head_dim * NUMBER  # bytes
+        room = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // MEMORY // position
+        if self.kind.name == "slots":
+            capacity = max(2, min(longest, room // options.max_running))
+            self._tell("slots", capacity < longest, count=options.max_running, size=capacity)
+            make = self._module("batched_cache").BatchedKVCache
+            return make(layers, options.max_running, capacity, **loaded.attention())
+        needed = -(-longest // options.page_size) * options.max_running
+        pages = options.pages or max(1, min(needed, room // options.page_size))
+        self._tell("pages", options.pages is None and pages < needed, count=pages, size=options.page_size)
+        pool, module = self._module("page_pool").PagePool(pages, options.page_size), self._module("paged_cache")
+        make_layer = partial(module.PagedKVCacheLayer, **loaded.attention())
+        if PAGED_ATTENTION in self.kind.days:
+            make_layer = module.KernelPagedKVCacheLayer
+        prefixes = self._module("prefix_cache").PrefixCache(pool) if PREFIXES in self.kind.days else None
+        return module.PagedKVCache(layers, pool, prefixes, make_layer)
+
+    def _tell(self, unit: str, is_cut: bool, count: int, size: int) -> None:
+        said = self._words(f"serving_{unit}", name=self.kind.name, count=count, size=size, positions=count * size)
+        show_note(said + (self._words("serving_memory", part=MEMORY) if is_cut else ""))
+
+    def _scheduler(self, cache: Any) -> Any:
+        options, module = self.options, self._module("scheduler")
+        preemption = None if self.kind.name == "slots" else module.PreemptNewest()
+        if stub := missing(self._open, (BUDGET,)):
+            show_note(self._words("serving_whole_prompts", task=stub.task))
+            return module.Scheduler(cache, options.max_running, preemption=preemption)
+        return module.Scheduler(cache, options.max_running, module.TokenBudget(options.token_budget), preemption)
+
+
+def kinds_of(package: str) -> list[Kind]:
+    """The caches that a package has, be they written or stubs."""
+    if find_spec(f"{package}.serving") is None:
+        raise CommandError("no_serving", package=package, exit_code=1)
+    return list(KINDS)
+
+
+def missing(stubs: Sequence[Stub], days: Sequence[int]) -> Stub | None:
+    """The first of these stubs that requests would meet on these days of week 3. Kernels do without bodies in Metal."""
+    needed = (stub for stub in stubs if stub.task.week == 3 and stub.task.day in days)
+    return next((stub for stub in needed if stub.file.suffix != ".metal" and stub.file.stem not in _NOT_RUN), None)
+
+
+def _open(name: str, stubs: Sequence[Stub]) -> CommandError:
+    """stubs: all that are needed for what is named."""
+    first, count = stubs[0], len({stub.task for stub in stubs})
+    file = f"{os.path.relpath(first.file)}:{first.line}"
+    command = first.task.test_command
+    return CommandError(
+        "serving_open", name=name, task=first.task, file=file, command=command, count=count, exit_code=1
+    )

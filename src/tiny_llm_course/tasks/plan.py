@@ -1,0 +1,45 @@
+"""How many hours the days take, and the paths through the course: `hours` and `core` in syllabus.toml.
+
+This is not a part of syllabus.py because the tests read that module, and no test depends on hours.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from .syllabus import Day, select_days
+from .toml import read_toml
+
+__all__ = ["ALL", "CORE", "PATHS", "about", "days_of", "hours"]
+
+ALL, CORE = "all", "core"
+PATHS = (CORE, ALL)
+
+
+def hours(days: Iterable[Day]) -> float:
+    """What these days take together."""
+    return sum(float(_entry(day)["hours"]) for day in days)
+
+
+def about(hours: float) -> int:
+    """Whole hours, to speak of."""
+    return int(hours + 0.5)
+
+
+def days_of(path: str) -> list[Day]:
+    """The days on a path, in order."""
+    return [day for day in select_days(None, None) if path == ALL or _entry(day).get("core", False)]
+
+
+def _entry(day: Day) -> dict[str, Any]:
+    return _entries()[day.week, day.number]
+
+
+@cache
+def _entries() -> dict[tuple[int, int], dict[str, Any]]:
+    """The days of syllabus.toml, by week and number."""
+    table = read_toml(Path(__file__).parents[1] / "syllabus.toml")
+    return {(week["number"], day["number"]): day for week in table["weeks"] for day in week["days"]}

@@ -1,0 +1,107 @@
+"""Compiles a day's known mistakes in the background, so that a learner's first failure can be compared with them.
+
+`compile_ahead` starts a process of low priority. It runs pytest with the hooks below, which compile for a few tests of
+the reference what naming a failure would compile. TINY_LLM_AHEAD=off asks for no such process.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import os
+import subprocess
+from pathlib import Path
+from typing import Any
+
+from ..catalogue import entry_of
+from ..learner.places import SRC
+from ..learner.workspace import Workspace
+from ..tasks.regions import BUILT, is_native
+from ..tasks.syllabus import Day
+from . import pytest_process  # not its `pytest_command`, which pytest would take for a hook
+
+__all__ = ["compile_ahead"]
+
+REFERENCE = SRC / "tiny_llm_ref"
+NICE = ("nice", "-n", "19")  # it gets what other programs leave of the processors
+TEST_LIMIT = 3600  # seconds for all mistakes of a task
+
+
+def compile_ahead(day: Day, test: str = "") -> None:
+    """Compile the known mistakes of a day's tasks in C++ and Metal, and return at once.
+
+    test: the name of one that failed: mistakes in Metal are compiled for what it calls. Empty: for what the first test
+    of each task calls. A process that does the same already goes on, and what it has finished is not begun again.
+    """
+    workspace = Workspace()
+    has_native = any(map(is_native, workspace.files(day)))
+    if not has_native or not workspace.has_solutions or os.environ.get("TINY_LLM_AHEAD") == "off":
+        return
+    key = hashlib.sha256(test.encode()).hexdigest()[:8]
+    note = REFERENCE / "kernels" / BUILT / "mistakes" / f"w{day.week}d{day.number}-{key}.ahead"
+    note.parent.mkdir(parents=True, exist_ok=True)
+    with note.open("a+b") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:  # it runs
+            return
+        file.seek(0)
+        if file.read() != _digest(day):
+            _start(day, test, file.fileno())  # which keeps the lock
+
+
+def _start(day: Day, test: str, note: int) -> None:
+    options = ["-p", "tiny_llm_course.testing.ahead", f"--note={note}", f"--ahead={test}", "-p", "no:cacheprovider"]
+    options.append(f"--time-limit={TEST_LIMIT}")
+    command = [*NICE, *pytest_process.pytest_command([pytest_process.TESTS / day.test_file], REFERENCE.name, options)]
+    quiet: dict[str, Any] = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.DEVNULL)
+    subprocess.Popen(command, pass_fds=[note], **quiet)  # a new session would have a share of its own, whatever is nice
+
+
+def _digest(day: Day) -> bytes:
+    """Of what the mistakes are made of."""
+    kernels = [file for file in sorted((REFERENCE / "kernels").iterdir()) if file.is_file()]
+    catalogue = Path(__file__).parents[1] / "catalogue" / f"week_{day.week}_day_{day.number}.toml"
+    digest = hashlib.sha256(os.environ.get("CXX", "").encode())
+    for file in [*kernels, catalogue, pytest_process.TESTS / day.test_file]:
+        digest.update(file.read_bytes())
+    return digest.hexdigest().encode()
+
+
+def pytest_addoption(parser: Any) -> None:
+    parser.addoption("--note", type=int, help="descriptor of the file that says what is done")
+    parser.addoption("--ahead", default="", help="name of a test; empty: the first of each task")
+
+
+def pytest_configure(config: Any) -> None:
+    os.setpgid(0, 0)  # Ctrl-C in the terminal is meant for others
+
+
+def pytest_collection_modifyitems(config: Any, items: list[Any]) -> None:
+    """Leave the tests that were asked for, or the first of each task in C++ or Metal."""
+    from .mutants import is_in_kernels
+    from .package_under_test import task_of
+
+    asked = config.getoption("--ahead")
+    first = {task: item for item in reversed(items) if (task := task_of(item)) and is_in_kernels(REFERENCE, task)}
+    items[:] = [item for item in items if item.name == asked] if asked else first.values()
+
+
+def pytest_runtest_teardown(item: Any) -> None:
+    from .package_under_test import ready, task_of, test_of
+
+    task = task_of(item)
+    assert task
+    mistakes = entry_of(task).mistakes
+    ready(task, mistakes[::-1], None, test_of(item))  # from the end: a learner's test may have begun at the start
+
+
+def pytest_sessionfinish(session: Any, exitstatus: int) -> None:
+    from ..tasks.syllabus import day_of
+    from .package_under_test import task_of
+
+    if exitstatus == 0:
+        task = task_of(session.items[0])
+        assert task
+        os.ftruncate(session.config.getoption("--note"), 0)
+        os.write(session.config.getoption("--note"), _digest(day_of(task)))

@@ -1,0 +1,61 @@
+"""`tiny-llm build-ext`: builds what kernels in C++ need, compiles the written ones, and a day's known mistakes."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from time import monotonic
+from typing import Annotated
+
+import typer
+
+from ..learner.packages import PACKAGES, package_of
+from ..learner.places import SRC
+from ..learner.reporting import reporting
+from ..native import bridge
+from ..native.compiling import compile_files
+from ..native.kernel_files import kernels_of, with_reference
+from ..tasks.syllabus import day_of
+from ..ui import Lang, show
+from .ahead import compile_ahead
+
+__all__ = ["build_ext"]
+
+
+def build_ext(
+    impl: Annotated[
+        str, typer.Option(metavar="|".join(PACKAGES), help="Whose kernels: the reference's, or yours in src/tiny_llm.")
+    ] = "mine",
+    lang: Lang = None,
+) -> None:
+    """Build what kernels in C++ need (once), and compile those that are written."""
+    with reporting(lang) as words:
+        package = SRC / package_of(impl)
+        start, packages = monotonic(), with_reference(package)
+        if is_current := all(map(bridge.is_current, packages)):
+            show(words("ext_current"))
+        else:
+            bridge.build(packages, words, show)
+            show(words("ext_built", seconds=f"{monotonic() - start:.0f}", **_versions(package)))
+        kernels = kernels_of(package)
+        compiled = compile_files(package / "kernels", [file.name for file in kernels.written], words)
+        if done := [file.stem for file in kernels.written if file.name not in compiled.problems]:
+            show(words("ext_compiled", names=", ".join(done)))
+        if compiled.names:
+            times = {"seconds": f"{compiled.seconds:.0f}", "total": f"{monotonic() - start:.0f}"}
+            show(words("ext_time" if is_current else "ext_total", **times))
+        for file, tasks in kernels.open.items():
+            show(words("ext_open", name=file.stem, tasks=", ".join(map(str, tasks))))
+        if kernels.open and impl == "mine":
+            compile_ahead(day_of(min(task for tasks in kernels.open.values() for task in tasks)))
+        problems = [*kernels.faulty.values(), *compiled.problems.values()]
+        for problem in problems:
+            show(problem, fg="red")
+        if problems:
+            raise typer.Exit(1)
+
+
+def _versions(package: Path) -> dict[str, str]:
+    stamp = json.loads((bridge.built(package) / bridge.STAMP).read_text(encoding="utf-8"))
+    return {"mlx": stamp["mlx"], "nanobind": stamp["nanobind"], "python": sys.version.split()[0]}

@@ -1,0 +1,84 @@
+"""Names a learner's mistake: the one in the catalogue with which the tests go as they went for the learner."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import takewhile
+from time import monotonic
+from typing import Generic, TypeVar
+
+from .observation import Observation
+
+__all__ = ["Diagnosis"]
+
+Test = TypeVar("Test")
+
+MAX_SECONDS = 5.0  # of replays of the first test that fails
+
+
+class Diagnosis(Generic[Test]):
+    """Of one task, fed with its tests in the order in which they ran.
+
+    replay: runs a test with a mistake instead of the learner's code, or with none. Nothing is replayed before a test
+        fails. If the test then fails without a mistake in the same way, the machine is at fault, and nothing is named.
+    ready: gets that first test, and returns the mistakes that can be replayed without a long wait for a compiler.
+    """
+
+    def __init__(
+        self,
+        mistakes: list[str],
+        replay: Callable[[Test, str | None], Observation],
+        ready: Callable[[Test], list[str]] | None = None,
+    ):
+        self._mistakes = mistakes
+        self._replay = replay
+        self._ready = ready or (lambda test: mistakes)
+        self._candidates: list[str] = []
+        self._left = 0
+        self._passed: list[tuple[Test, Observation]] = []
+        self._has_failed = False
+
+    def add(self, test: Test, seen: Observation) -> None:
+        """How a test went with the learner's code."""
+        if self._has_failed:
+            self._filter(test, seen)
+        elif seen.failed:
+            self._has_failed = True
+            self._begin(test, seen)
+            for earlier in self._passed:  # the learner passed it: a mistake that fails it is another one
+                self._filter(*earlier)
+        else:
+            self._passed.append((test, seen))
+
+    @property
+    def named(self) -> str | None:
+        """The mistake, if one and only one explains every test."""
+        return self._candidates[0] if len(self._candidates) == 1 else None
+
+    @property
+    def left(self) -> int:
+        """How many mistakes there was no time to try."""
+        return self._left
+
+    def _begin(self, test: Test, seen: Observation) -> None:
+        """Find the mistakes that explain the first failure."""
+        if is_mute(seen):
+            return
+        ready = self._ready(test)
+        if seen.equals(self._replay(test, None)):
+            return
+        end = monotonic() + MAX_SECONDS
+        tried = 0
+        for mistake in takewhile(lambda _: monotonic() < end, ready):
+            tried += 1
+            if seen.equals(self._replay(test, mistake)):
+                self._candidates.append(mistake)
+        self._left = len(self._mistakes) - tried
+
+    def _filter(self, test: Test, seen: Observation) -> None:
+        self._candidates = [mistake for mistake in self._candidates if seen.equals(self._replay(test, mistake))]
+
+
+def is_mute(seen: Observation) -> bool:
+    """Whether a test ended before the code under test did anything that could be compared."""
+    return type(seen.error).__name__ in ("CompileError", "TimedOut")

@@ -1,0 +1,216 @@
+"""The reference with a mistake of the catalogue in it, as a package that can be imported beside the others."""
+
+from __future__ import annotations
+
+import importlib.abc
+import importlib.machinery
+import os
+import sys
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor, wait
+from functools import cache
+from importlib import import_module
+from pathlib import Path
+from types import ModuleType
+from typing import TypeVar
+
+from ..catalogue import Mistake
+from ..learner.files import write_whole
+from ..tasks.regions import BUILT, code_files, is_native, regions, with_regions
+from ..tasks.splice import code_of
+from ..tasks.syllabus import TaskId
+from ..tasks.task_code import task_parts
+
+__all__ = [
+    "CatalogueError",
+    "compile_mistakes",
+    "done_in_time",
+    "is_in_kernels",
+    "is_in_metal",
+    "mistaken_package",
+    "mistaken_sources",
+]
+
+Each = TypeVar("Each")
+
+LOADERS = {
+    "kernels/extension.py": '''\
+"""Loads the kernels that the mistake changes, and the reference's."""
+
+from functools import cache
+from pathlib import Path
+
+from tiny_llm_ref.kernels import extension
+from tiny_llm_ref.kernels.extension import *  # noqa: F403
+
+
+@cache
+def kernel(file, name, *tasks):
+    if (changed := f"{file}.cpp") in {changed}:
+        source = Path({changed}[changed])
+        return extension.load(source, name, source.parent, {flags})
+    return extension.kernel(file, name)
+''',
+    "kernels/metal.py": '''\
+"""Reads the Metal that the mistake changes, and the reference's."""
+
+from pathlib import Path
+
+from tiny_llm_ref.kernels import metal as reference
+from tiny_llm_ref.kernels.metal import *  # noqa: F403
+
+
+def metal(file, name, inputs, outputs, *tasks, **options):
+    if (changed := f"{file}.metal") in {changed}:
+        return reference.MetalKernel(Path({changed}[changed]), name, inputs, outputs, **options)
+    return reference.metal(file, name, inputs, outputs, **options)
+''',
+}
+QUICKLY = ("-O1",)  # half the time of -O3
+
+
+class CatalogueError(Exception):
+    """Why a mistake cannot be made, in words for the catalogue's author."""
+
+
+def mistaken_sources(reference: Path, task: TaskId, mistake: Mistake) -> dict[str, str]:
+    """The files that a mistake changes, by path in the package: their new text.
+
+    Raises:
+        CatalogueError: what an edit replaces does not stand exactly once in the task's code.
+    """
+    parts = [(path, code, code) for path, code in _code(reference, task)]  # path, before, after
+    for old, new in mistake.edits:
+        count = sum(code.count(old) for _, _, code in parts)
+        if count != 1:
+            raise CatalogueError(
+                f"{task} {mistake.id}: expected {old!r} once in the task's code, found it {count} times"
+            )
+        parts = [(path, before, code.replace(old, new)) for path, before, code in parts]
+    changed: dict[str, str] = {}
+    for path, before, code in parts:
+        source = changed.get(path, _sources(reference)[path])
+        if code != before:
+            native = is_native(path)
+            changed[path] = with_regions(source, {task: code}, path) if native else source.replace(before, code)
+    return changed
+
+
+@cache
+def _sources(reference: Path) -> dict[str, str]:
+    return {file.relative_to(reference).as_posix(): file.read_text(encoding="utf-8") for file in code_files(reference)}
+
+
+@cache
+def _code(reference: Path, task: TaskId) -> list[tuple[str, str]]:
+    """The task's functions and helpers, and its regions: path and code."""
+    found: list[tuple[str, str]] = []
+    for path, source in _sources(reference).items():
+        if is_native(path):
+            found += [(path, code) for of, code in regions(source, path).items() if of == task]
+        else:
+            found += [(path, code_of(source, name)) for name in task_parts(source).get(task, [])]
+    return found
+
+
+def is_in_kernels(reference: Path, task: TaskId) -> bool:
+    """Whether a task is written in C++ or Metal."""
+    return any(is_native(path) for path, _ in _code(reference, task))
+
+
+def is_in_metal(reference: Path, task: TaskId) -> bool:
+    """Whether a task is written in Metal, which is compiled when it runs."""
+    return any(path.endswith(".metal") for path, _ in _code(reference, task))
+
+
+def compile_mistakes(
+    reference: Path, task: TaskId, mistakes: Sequence[Mistake], seconds: float | None = None
+) -> list[Mistake]:
+    """Compile what mistakes change in C++, several at once, and the reference itself, which they are compared with.
+
+    Returns the mistakes that were compiled in that time, or do not need it. What is compiled is kept.
+    """
+    sources = {path for path, _ in _code(reference, task) if path.endswith(".cpp")}
+    if not sources:
+        return list(mistakes)
+    compiler = import_module("tiny_llm_ref.kernels.compiler")
+
+    def make(mistake: Mistake | None) -> None:
+        if mistake is None:
+            for path in sources:
+                compiler.compile_kernels(reference / path)
+            return
+        for file in _native_files(reference, task, mistake).values():
+            if file.suffix == ".cpp":
+                compiler.compile_kernels(file, QUICKLY, file.parent)
+
+    return [mistake for mistake in done_in_time(make, [None, *mistakes], seconds) if mistake]
+
+
+def done_in_time(work: Callable[[Each], object], of: Sequence[Each], seconds: float | None) -> list[Each]:
+    """Do some work of each, on all processors. Returns those of which it is done after so many seconds.
+
+    What raises an error is not done. Without a limit the error is raised.
+    """
+    pool = ThreadPoolExecutor(os.cpu_count())
+    each_of = {pool.submit(work, each): each for each in of}
+    done, late = wait(each_of, seconds)
+    pool.shutdown(wait=not late, cancel_futures=True)
+    if seconds is None:
+        for future in done:
+            future.result()
+    return [each for future, each in each_of.items() if future in done and not future.exception()]
+
+
+def _native_files(reference: Path, task: TaskId, mistake: Mistake) -> dict[str, Path]:
+    """The files of C++ and Metal that a mistake changes, by name. They lie beside the reference's libraries."""
+    found = {}
+    for path, text in mistaken_sources(reference, task, mistake).items():
+        if is_native(path):
+            name = Path(path).name
+            file = reference / "kernels" / BUILT / "mistakes" / f"{task}_{mistake.id}_{name}"
+            if not file.exists() or file.read_text(encoding="utf-8") != text:
+                write_whole(file, text.encode())
+            found[name] = file
+    return found
+
+
+def mistaken_package(reference: Path, task: TaskId, mistake: Mistake) -> str:
+    """Make the package importable; return its name."""
+    name = f"mistaken_{task}_{mistake.id}".replace(".", "_").replace("-", "_")
+    if not any(isinstance(finder, _Finder) and finder.package == name for finder in sys.meta_path):
+        changed = mistaken_sources(reference, task, mistake)
+        native = {file_name: str(file) for file_name, file in _native_files(reference, task, mistake).items()}
+        for path, loader in LOADERS.items():
+            changed[path] = loader.replace("{changed}", repr(native)).replace("{flags}", repr(QUICKLY))
+        sys.meta_path.insert(0, _Finder(name, reference, changed))
+    return name
+
+
+class _Finder(importlib.abc.MetaPathFinder, importlib.abc.InspectLoader):
+    """Loads the modules of one package: from memory what was changed, else from the reference."""
+
+    def __init__(self, package: str, reference: Path, changed: dict[str, str]):
+        self.package = package
+        self._reference = reference
+        self._changed = changed
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> importlib.machinery.ModuleSpec | None:
+        if fullname.partition(".")[0] != self.package:
+            return None
+        return importlib.machinery.ModuleSpec(fullname, self, is_package=self.is_package(fullname))
+
+    def is_package(self, fullname: str) -> bool:
+        return fullname == self.package or (self._reference / fullname.partition(".")[2].replace(".", "/")).is_dir()
+
+    def get_source(self, fullname: str) -> str:
+        module = fullname.partition(".")[2].replace(".", "/")
+        path = f"{module}/__init__.py".lstrip("/") if self.is_package(fullname) else f"{module}.py"
+        if path in self._changed:
+            return self._changed[path]
+        try:
+            return (self._reference / path).read_text(encoding="utf-8")
+        except FileNotFoundError as error:
+            raise ImportError(f"no module {fullname}") from error

@@ -1,0 +1,46 @@
+"""What a learner wrote for a task: its functions, or its region, and what these need that the course does not have."""
+
+from __future__ import annotations
+
+import ast
+from textwrap import dedent
+
+from ..learner.workspace import Workspace
+from ..tasks.regions import is_native, regions
+from ..tasks.splice import code_of, definitions, excerpt
+from ..tasks.syllabus import TaskId, day_of
+from ..tasks.task_code import names_in, task_parts
+
+__all__ = ["own_code"]
+
+
+def own_code(workspace: Workspace, task: TaskId) -> dict[str, str]:
+    """By path in the package: a module of the task's functions, or a region with its markers. All files parse."""
+    found = {}
+    for file, names in workspace.parts(day_of(task), task).items():
+        path = file.relative_to(workspace.package).as_posix()
+        yours = file.read_text(encoding="utf-8-sig", errors="replace")
+        if is_native(path):
+            region = regions(yours, path).get(task, "")
+            found[path] = f"// task {task} begin\n{region}// task {task} end\n" if region else ""
+        else:
+            found[path] = excerpt(yours, _needed(yours, workspace.stub(file), task, names))
+    return {path: text for path, text in found.items() if text}
+
+
+def _needed(yours: str, stub: str, task: TaskId, names: list[str]) -> set[str]:
+    """The definitions of these names, given ones that were changed, and new ones that any of them uses."""
+    mine, given = definitions(yours), definitions(stub)
+    others = {name for of, parts in task_parts(stub).items() if of != task for name in parts}
+    changed = {
+        name
+        for name in set(mine) & set(given) - others
+        if not any(other.startswith(f"{name}.") for other in given) and code_of(yours, name) != code_of(stub, name)
+    }
+    found: set[str] = set()
+    reached = set(names) & set(mine) | changed
+    while reached:
+        found |= reached
+        used = set().union(*(names_in(ast.parse(dedent(code_of(yours, name)))) for name in reached))
+        reached = {name for name in mine if name not in given and name.rpartition(".")[2] in used} - found
+    return found

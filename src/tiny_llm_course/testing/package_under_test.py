@@ -1,0 +1,83 @@
+"""The package under test, and a test that is run once more with another."""
+
+from __future__ import annotations
+
+import importlib
+import traceback
+from collections.abc import Callable, Sequence
+from contextvars import ContextVar
+from types import ModuleType
+from typing import Any, TypeAlias
+
+import pytest
+
+from ..catalogue import Mistake
+from ..learner.places import ROOT
+from ..tasks.syllabus import TaskId
+from .mutants import compile_mistakes, done_in_time, is_in_metal, mistaken_package
+from .observation import Observation, observe
+
+__all__ = ["REFERENCE", "Package", "Test", "is_replayed", "ready", "replay", "task_of", "test_of"]
+
+Test: TypeAlias = tuple[Callable[..., Any], dict[str, Any]]  # function, arguments
+
+REFERENCE = ROOT / "src" / "tiny_llm_ref"
+
+_is_replayed: ContextVar[bool] = ContextVar("is_replayed", default=False)
+
+
+class Package:
+    """`package.attention` imports its module when a test first asks for it, `package.kernels.softmax` likewise.
+
+    So an error in one file fails the tests of that file alone.
+    """
+
+    def __init__(self, name: str):
+        self._name = name
+
+    def __getattr__(self, module: str) -> ModuleType | Package:
+        if module.startswith("__"):
+            raise AttributeError(module)
+        name = f"{self._name}.{module}"
+        try:
+            found = importlib.import_module(name)
+            return Package(name) if hasattr(found, "__path__") else found
+        except SyntaxError as error:  # its traceback only says who imported the file
+            pytest.fail("".join(traceback.format_exception_only(error)), pytrace=False)
+
+
+def task_of(item: pytest.Item) -> TaskId | None:
+    """The task that a test is marked with."""
+    mark = item.get_closest_marker("task")
+    return TaskId.parse(mark.args[0]) if mark else None
+
+
+def test_of(item: pytest.Function) -> Test:
+    """A test, to be kept beyond its run."""
+    return item.obj, {name: item.funcargs[name] for name in item._fixtureinfo.argnames if name in item.funcargs}
+
+
+def ready(task: TaskId, mistakes: Sequence[Mistake], seconds: float | None, test: Test) -> list[Mistake]:
+    """The mistakes with which a test can be run at once: compiled before, or within so many seconds.
+
+    Mistakes in Metal are compiled by running the test, because only its call says for which types.
+    """
+    if not is_in_metal(REFERENCE, task):
+        return compile_mistakes(REFERENCE, task, mistakes, seconds)
+    return done_in_time(lambda mistake: replay(test, task, mistake), mistakes, seconds)
+
+
+def replay(test: Test, task: TaskId, mistake: Mistake | None) -> Observation:
+    """Run a test with the reference, in which a mistake was made or none, as the package under test."""
+    function, arguments = test
+    name = mistaken_package(REFERENCE, task, mistake) if mistake else REFERENCE.name
+    token = _is_replayed.set(True)
+    try:
+        return observe(function, arguments | {"impl": Package(name)})
+    finally:
+        _is_replayed.reset(token)
+
+
+def is_replayed() -> bool:
+    """Whether what runs is a test that is run once more, in the same thread."""
+    return _is_replayed.get()

@@ -1,0 +1,222 @@
+"""Runs day tests in processes of their own, and says what became of each."""
+
+from __future__ import annotations
+
+import math
+import select
+import sys
+import threading
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from time import monotonic
+from typing import Any
+
+from ..learner.places import ROOT
+from ..tasks.syllabus import Day, TaskId
+from .advice import Advice
+from .pytest_events import PytestProcess
+
+__all__ = ["HIDDEN", "TIME_LIMIT", "Result", "Run", "files_of", "pytest_command", "run_tests"]
+
+TESTS = ROOT / "tests"
+HIDDEN = "test_hidden_"  # how the files of an instructor's own tests begin
+TIME_LIMIT = 30  # seconds a test, compiling aside; the slowest takes two on a slow machine
+GRACE = 5  # seconds beyond a test's own time limit, after which the process is killed
+COMPILING = 600  # seconds after which a compiler, or a process that starts, is taken for one that hangs
+WORST = ("crash", "hang", "changed")  # kinds of failures that are shown before others, in this order
+
+
+@dataclass(frozen=True)
+class Result:
+    """What became of a test."""
+
+    test: str
+    task: TaskId
+    outcome: str  # passed, failed, unsolved, skipped or not run
+    kind: str = ""  # of a failure: one of WORST, or another
+    hidden: bool = False  # an instructor's own test
+    message: str = ""
+    advice: Advice | None = None
+    doc: str = ""
+    printed: str = ""
+    frames: list[dict[str, Any]] = field(default_factory=list)
+    stub: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass
+class Run:
+    """The results of a run, as far as they are known."""
+
+    package: str = ""  # under test
+    results: list[Result] = field(default_factory=list)
+    collected: Counter[TaskId] = field(default_factory=Counter)  # tests of each task, chosen or not
+    chosen: Counter[TaskId] = field(default_factory=Counter)  # tests of each task that are run
+    begun: Counter[TaskId] = field(default_factory=Counter)  # of which so many were started,
+    finished: Counter[TaskId] = field(default_factory=Counter)  # and so many have a result
+    unmarked: list[str] = field(default_factory=list)  # an instructor's tests that belong to no task
+    lost: Counter[TaskId] = field(default_factory=Counter)  # tests that a process did not come to before it died
+    compiling: str = ""  # the file that a test waits for
+    named: dict[TaskId, str] = field(default_factory=dict)  # mistakes, by the catalogue's ids
+    left: dict[TaskId, tuple[int, int]] = field(
+        default_factory=dict
+    )  # known mistakes: for so many of so many there was no time
+    running: str = ""  # the test in which a process died or was killed
+    problem: str = ""  # why it was, or what pytest said if it did not get as far as the tests
+    interrupted: bool = False
+    is_collected: bool = False  # whether every process has said which tests it is going to run
+    seconds: float = 0.0
+
+    def take(self, event: dict[str, Any]) -> None:
+        """Add what a process says."""
+        match event:
+            case {"event": "collected", "tests": tests, "unmarked": unmarked}:
+                self.collected.update(_by_task(tests))
+                self.unmarked += unmarked
+            case {"event": "chosen", "tests": tests}:
+                self.chosen.update(_by_task(tests))
+            case {"event": "start", "about": {"task": task}}:
+                self.begun[TaskId.parse(task)] += 1
+            case {"event": "result", "task": task, **about}:
+                self._add(Result(task=TaskId.parse(task), **about))
+            case {"event": "compiling", "file": file}:
+                self.compiling = file
+            case {"event": "end", "named": named, "left": left}:
+                self.named |= _by_task(named)
+                self.left |= {task: (few, many) for task, (few, many) in _by_task(left).items() if few}
+
+    def end(self, process: PytestProcess, problem: str = "") -> None:
+        """End a process. If it did not end by itself, the test that was running has failed."""
+        problem, about = process.end(problem)
+        self.problem = self.problem or problem
+        self.running = self.running or process.running
+        left = Counter(_by_task(process.left or {}))
+        self.chosen.subtract(left)
+        if problem and about and not self.interrupted:
+            kind = "hang" if process.was_killed else "crash"
+            about["task"] = TaskId.parse(about["task"])
+            failed = Result(outcome="failed", kind=kind, message=problem, **about)
+            self.chosen[failed.task] += 1
+            left[failed.task] -= 1
+            self._add(failed)
+        self.lost.update(left)
+
+    def _add(self, result: Result) -> None:
+        self.results.append(result)
+        self.finished[result.task] += 1
+
+    @property
+    def failures(self) -> list[Result]:
+        """The worst first."""
+        rank = {kind: number for number, kind in enumerate(WORST)}
+        failed = [result for result in self.results if result.outcome == "failed"]
+        return sorted(failed, key=lambda result: rank.get(result.kind, len(WORST)))
+
+    @property
+    def num_not_run(self) -> int:
+        """How many tests were chosen and have no result of their own."""
+        return self.lost.total() + sum(result.outcome == "not run" for result in self.results)
+
+    def of(self, task: TaskId) -> list[Result]:
+        return [result for result in self.results if result.task == task]
+
+    def is_solved(self, task: TaskId) -> bool:
+        """Every test of the task was run, and passed."""
+        results = self.of(task)
+        count = self.collected[task]
+        return len(results) == count > 0 and all(result.outcome == "passed" for result in results)
+
+
+def _by_task(values: dict[str, Any]) -> dict[TaskId, Any]:
+    return {TaskId.parse(task): value for task, value in values.items()}
+
+
+def files_of(days: list[Day], tests: Path = TESTS) -> list[Path]:
+    """The files with the tests of some days, and then an instructor's own."""
+    return [*(tests / day.test_file for day in days), *sorted(tests.glob(f"{HIDDEN}*.py"))]
+
+
+def pytest_command(files: list[Path], package: str, arguments: list[str], tests: Path = TESTS) -> list[str]:
+    """The command that runs the tests in some files."""
+    root = tests.parent
+    options = ["-q", "--no-header", "--tb=short", f"--rootdir={root}", "-c", str(root / "pyproject.toml")]
+    options += ["-p", "no:hypothesispytest", "-p", "no:anyio"]  # a second of imports that no day test needs
+    return [sys.executable, "-m", "pytest", *options, f"--impl={package}", *arguments, *map(str, files)]
+
+
+def run_tests(
+    days: list[Day],
+    package: str,
+    arguments: list[str],
+    on_event: Callable[[Run], None] = lambda run: None,
+    time_limit: float = TIME_LIMIT,
+    tests: Path = TESTS,
+    deadline: float = math.inf,
+    stop: threading.Event | None = None,
+    jobs: int = 1,
+    folder: Path | None = None,
+) -> Run:
+    """Run tests in up to `jobs` processes, each with a share of the files.
+
+    on_event: gets the run so far, after each new event.
+    time_limit: seconds that a test may take, compiling aside.
+    deadline: seconds after which all processes are killed. Setting `stop` kills them at once.
+    folder: the one they run in. None: the current one.
+    """
+    run, start = Run(package), monotonic()
+    files = files_of(days, tests)
+    shares = [files[first::jobs] for first in range(min(jobs, len(files)))]
+    processes: list[PytestProcess] = []
+    try:
+        for share in shares:
+            command = [*pytest_command(share, package, arguments, tests), f"--time-limit={time_limit}"]
+            processes.append(PytestProcess(command, folder))
+        _listen(processes, run, on_event, time_limit + GRACE, start + deadline, stop)
+    except TimeoutError as error:
+        run.problem = str(error)
+    except KeyboardInterrupt:
+        run.problem, run.interrupted = "interrupted", True
+    finally:
+        for process in processes:
+            process.kill()
+        for process in processes:
+            run.end(process, run.problem or "ended")
+    if len(shares) > 1:  # in the order of one process
+        run.results.sort(key=lambda result: (result.hidden, result.task.week, result.task.day))
+    run.seconds = monotonic() - start
+    return run
+
+
+def _listen(
+    processes: list[PytestProcess],
+    run: Run,
+    on_event: Callable[[Run], None],
+    patience: float,
+    end: float,
+    stop: threading.Event | None,
+) -> None:
+    """Take what processes say, and end each that has said all; it leaves the list.
+
+    Raises:
+        TimeoutError: all are to be ended; says why.
+    """
+    while processes:
+        ready, _, _ = select.select([process.descriptor for process in processes], [], [], 0.5)
+        if monotonic() > end:
+            raise TimeoutError("ended because all tests together took too long")
+        if stop and stop.is_set():
+            raise TimeoutError("interrupted")
+        for process in list(processes):
+            events = process.events() if process.descriptor in ready else []
+            waits = process.is_compiling or process.left is None  # for a compiler, or for its imports
+            hangs = events == [] and monotonic() - process.heard > (COMPILING if waits else patience)
+            for event in events or []:
+                run.take(event)
+            if events is None or hangs or process.is_over:
+                processes.remove(process)
+                why = f"ended after {patience:g} seconds without an answer: is there a loop that never ends?"
+                run.end(process, why if hangs else "")
+            run.is_collected = all(process.left is not None for process in processes)
+            if events != [] or hangs:
+                on_event(run)

@@ -1,0 +1,107 @@
+"""`tiny-llm report`: a failure that nothing explains yet, in a file that you can attach to an issue."""
+
+from __future__ import annotations
+
+import platform
+import shutil
+import subprocess
+from collections.abc import Iterator
+from itertools import count
+from pathlib import Path
+
+import typer
+
+from ..learner.address import address
+from ..learner.packages import PACKAGES
+from ..learner.places import ROOT
+from ..learner.progress_commands import TaskArgument, chosen_task, show_next
+from ..learner.reporting import reporting
+from ..learner.workspace import Workspace
+from ..native import bridge
+from ..native.kernel_files import ensure_bridge
+from ..native.machine import about
+from ..tasks.syllabus import TaskId, day_of
+from ..ui import CommandError, Lang, Messages, Phrase, os_reason, phrase, show
+from ..ui.out import OUT, Out
+from .own_code import own_code
+from .pytest_process import Run, run_tests
+from .reported import SHOWN, SOURCES, written
+from .task_lines import TaskLines, open_task_of
+from .test_command import time_limit
+
+__all__ = ["report", "write_new"]
+
+
+def report(task: TaskArgument = None, out: Out = OUT, lang: Lang = None) -> None:
+    """Write your code of a task, how its tests fail, and versions into a file that you can attach to an issue."""
+    with reporting(lang) as words:
+        workspace = Workspace()
+        chosen = chosen_task(task, workspace)
+        if chosen is None:
+            show_next(workspace, words)
+            return
+        if problem := workspace.broken(day_of(chosen.id)):
+            raise CommandError("report_broken", problem=problem, exit_code=1)
+        code = own_code(workspace, chosen.id)
+        run = _tested(chosen.id, workspace, words)
+        if run.interrupted:
+            raise typer.Exit(130)
+        if run.failures or run.problem:
+            file = write_new(out, chosen.id, written(chosen, code, run, list(_versions())))
+            names = ", ".join(SOURCES + path for path in code)
+            shown = min(len(run.failures), SHOWN)
+            text = words("report_wrote", file=file, task=chosen.id, code=names, shown=shown, issue=_issue())
+            show("\n" + text.strip("\n"))
+            if chosen.id in run.named:
+                show("\n" + words("report_named", id=run.named[chosen.id], command=chosen.id.test_command))
+        elif stubs := [result for result in run.results if result.outcome == "unsolved"]:
+            raise CommandError("report_stub", stub=min(map(open_task_of, stubs)), exit_code=1)
+        else:
+            show("\n" + words("report_passed", task=chosen.id))
+
+
+def _tested(task: TaskId, workspace: Workspace, words: Messages) -> Run:
+    """All tests of the task, with a line for it, as `test` runs them."""
+    days, package = [day_of(task)], PACKAGES["mine"]
+    ensure_bridge(package, days, words)
+    lines = TaskLines(days, workspace, words)
+    run = run_tests(days, package, ["-k", f"test_task_{task.task}_"], lines.update, time_limit=time_limit())
+    lines.finish(run)
+    return run
+
+
+def write_new(folder: Path, task: TaskId, text: str) -> Path:
+    """Into a new file: a report that is there already stays."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        names = (f"report-{task}{f'-{number}' if number > 1 else ''}.md" for number in count(1))
+        file = next(folder / name for name in names if not (folder / name).exists())
+        file.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise CommandError("viz_out_folder", folder=folder, reason=os_reason(error)) from None
+    return file
+
+
+def _versions() -> Iterator[str]:
+    """What decides how a test goes, and names nobody."""
+    found = about("", "tiny-llm", "mlx", "numpy")
+    if commit := _commit():
+        yield f"course: commit {commit}"
+    yield ", ".join(f"{name} {number}" for name, number in found["versions"].items())
+    yield f"compiler: {bridge.compiler() or 'none'}"
+    yield f"machine: {found['machine']}"
+    yield f"system: {platform.platform()}"
+
+
+def _commit() -> str:
+    """The last one that changed the commands, which learners do not; nothing where there is no git."""
+    if shutil.which("git") is None:
+        return ""
+    command = ["git", "log", "-1", "--format=%h", "--", "src/tiny_llm_course"]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True).stdout.strip()
+
+
+def _issue() -> Phrase:
+    """Where the course takes reports: at the issues of the project's address, if it has one."""
+    url = address()
+    return phrase("report_issue_at", address=f"{url}/issues") if url else phrase("report_issue")

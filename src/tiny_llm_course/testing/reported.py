@@ -1,0 +1,122 @@
+"""A report: a task's code, how its tests went, and versions, in Markdown. It is written here, and read here again.
+
+It goes to people who do not know its author: it is in English, and names no folder outside of the course.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from ..learner.places import ROOT
+from ..tasks.regions import is_native
+from ..tasks.syllabus import Task, TaskId
+from .pytest_process import Result, Run
+
+__all__ = ["SHOWN", "SOURCES", "Reported", "read", "written"]
+
+EXPECTED = """
+## What did you expect?
+
+<!-- What should the code do? Why do you think that it does? A sentence here helps whoever reads this. -->"""
+SHOWN = 3  # failures; of the others only the names
+SOURCES = "src/tiny_llm/"
+OUTCOMES = {
+    "failed": "failed",
+    "passed": "passed",
+    "unsolved": "stopped at a stub",
+    "skipped": "were skipped",
+    "not run": "were not run",
+}
+HEADING = "\n## Code"
+CODE = re.compile(
+    rf"\n*### {SOURCES}(?P<path>\S+)\n\n(?P<fence>`{{3,}})\w+\n(?P<code>.*?)^(?P=fence)$", re.DOTALL | re.MULTILINE
+)
+FOLDERS = re.compile(r"(?<![\w.~/])(/[^\s/'\"`()<>]+)/(?:[^\s/'\"`()<>]+/)*")  # of an absolute path
+
+
+@dataclass(frozen=True)
+class Reported:
+    """What a report says of a solution."""
+
+    task: TaskId
+    code: dict[str, str]  # by path in the package: modules of the task's functions, or regions with their markers
+
+
+def written(task: Task, code: Mapping[str, str], run: Run, versions: Sequence[str]) -> str:
+    """The report of a run of the task's tests with this code."""
+    return "\n".join(
+        [
+            f"# {task.id} {task.title['en']}: {len(run.failures)} of {len(run.results)} tests fail\n",
+            f"- known mistake: {_named(task.id, run)}",
+            f"- to see it again: `{task.id.test_command}`",
+            *(f"- {version}" for version in versions),
+            EXPECTED,
+            HEADING,
+            *_code(code),
+            "\n## Failures",
+            *(["\nThe run ended early:\n", _fenced(_public(run.problem))] if run.problem else []),
+            *(_failure(failure) for failure in run.failures[:SHOWN]),
+            "\n## Tests",
+            *_tests(run.results),
+        ]
+    )
+
+
+def read(text: str) -> Reported:
+    """What a report says. Raises a ValueError if the text is none."""
+    match = re.search(r"^# (w\d+d\d+\.\d+) ", text, re.MULTILINE)
+    if match is None:
+        raise ValueError("expected a line such as `# w1d1.1 ...`, got none: this is no report")
+    code, rest = {}, text.partition(HEADING)[2]
+    while found := CODE.match(rest):
+        code[found["path"]], rest = found["code"], rest[found.end() :]
+    if not code:
+        raise ValueError(f"expected code below a line such as `### {SOURCES}attention.py`, got none")
+    return Reported(TaskId.parse(match[1]), code)
+
+
+def _named(task: TaskId, run: Run) -> str:
+    if task in run.left:
+        few, many = run.left[task]
+        return f"none was recognised so far; {many - few} of {many} were compared"
+    return run.named.get(task, "none was recognised")
+
+
+def _code(code: Mapping[str, str]) -> Iterator[str]:
+    for path, text in code.items():
+        yield f"\n### {SOURCES}{path}\n"
+        yield _fenced(_at_home(text), "cpp" if is_native(path) else "python")
+
+
+def _failure(failure: Result) -> str:
+    frames = [f"{frame['file']}:{frame['line']} ({frame['function']})\n    {frame['code']}" for frame in failure.frames]
+    said = _fenced(_public("\n".join([*frames[-3:], failure.message])))
+    return "\n\n".join(part for part in (f"\n### {failure.test}", failure.doc, said) if part)
+
+
+def _tests(results: Sequence[Result]) -> Iterator[str]:
+    for outcome, name in OUTCOMES.items():
+        if tests := [result.test for result in results if result.outcome == outcome]:
+            yield f"\n{len(tests)} {name}:\n"
+            yield _fenced("\n".join(tests))
+
+
+def _fenced(text: str, language: str = "") -> str:
+    """A block of code, between fences that are longer than any in it."""
+    fence = "`" * max(3, *(len(run) + 1 for run in re.findall("`+", text)), 0)
+    return f"{fence}{language}\n{text.rstrip()}\n{fence}"
+
+
+def _public(text: str) -> str:
+    """A message without this machine's folders: paths in the course are relative, of others the last part stays."""
+    return FOLDERS.sub(lambda path: "" if Path(path[1]).is_dir() else path[0], _at_home(text))
+
+
+def _at_home(text: str) -> str:
+    """Code without the names of the course's folder and of the home directory."""
+    text = text.replace(f"{ROOT}/", "")
+    home = Path.home()
+    return text.replace(str(home), "~") if home != Path(home.anchor) else text

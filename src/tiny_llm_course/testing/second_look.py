@@ -1,0 +1,165 @@
+"""After a failure in C++: the compiler's warnings, and what a checked run of the same test finds, as lines of text."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from ..learner.places import ROOT
+from ..native.checked_build import REQUEST, SECONDS, Warned, warnings_in
+from ..tasks.regions import region_lines
+from ..tasks.syllabus import TaskId, day_of
+from ..tasks.task_code import StubError
+from ..ui import Messages, StatusLine, show
+from .pytest_process import TESTS, Result, Run, files_of, pytest_command
+
+__all__ = ["Found", "second_look", "show_second_look"]
+
+PATIENCE = 60  # seconds that all of it may take; as a rule it takes three
+MOST_WARNINGS = 5
+PRECEDENCE = re.compile(r"[\w\])]\s*&(?!&)\s*[\w.\[\]]+\s*>>")
+
+
+@dataclass(frozen=True)
+class Found:
+    """What a checked run stopped at, or what it saw. kind: `look_KIND` in messages.toml. line: 0 if none is known."""
+
+    kind: str
+    line: int = 0
+    values: dict[str, Any] = field(default_factory=dict)
+
+
+def show_second_look(failure: Result, done: Run, words: Messages) -> bool:
+    """Show what a second look at a failed kernel in C++ finds, and return whether it finds anything.
+
+    There is one look for each task and run.
+    """
+    first = next((other for other in done.results if (other.task, other.outcome) == (failure.task, "failed")), None)
+    source = _source_of(failure.task, done.package)
+    if done.interrupted or failure is not first or failure.hidden or source is None or _does_not_compile(failure):
+        return False
+    status = StatusLine()
+    status.show(words("look_running"))
+    try:
+        warned, found = second_look(failure, done.package, source)
+    except StubError:  # its markers are damaged, which other messages are about
+        return False
+    finally:
+        status.clear()
+    _show_part("look_warnings", source, [(one.line, one.text) for one in warned[:MOST_WARNINGS]], words)
+    _show_part("look_checked", source, [(one.line, _told(one, words)) for one in found], words)
+    return bool(warned or found)
+
+
+def second_look(failure: Result, package: str, source: Path) -> tuple[list[Warned], list[Found]]:
+    """Run the test of a failure once more, with a checked build of a file of kernels: what the compiler warns about in
+    the tasks' regions, and what the run found. Nothing where this compiler cannot build it so.
+
+    Raises:
+        StubError: the file's markers are damaged.
+    """
+    text = source.read_text(encoding="utf-8", errors="replace")
+    region = region_lines(text, source.name)
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        events, stopped = _run(failure, package, source, folder)
+        warned = warnings_in(events.get("said", ""), source, region)
+        found = [_stopped_at(stopped, folder / "checked.so", source, region)] if stopped else list(_seen(events))
+    lines = text.splitlines()
+    found += [Found("precedence", line) for line in region if PRECEDENCE.search(lines[line - 1].partition("//")[0])]
+    return warned, found
+
+
+def _source_of(task: TaskId, package: str) -> Path | None:
+    """The file of C++ in which a task is written."""
+    folder = ROOT / "src" / package / "kernels"
+    marker = re.compile(rf"^\s*// task {re.escape(str(task))} begin", re.MULTILINE)
+    files = (file for file in sorted(folder.glob("*.cpp")))
+    return next((file for file in files if marker.search(file.read_text(encoding="utf-8", errors="replace"))), None)
+
+
+def _does_not_compile(failure: Result) -> bool:
+    return bool(re.match(r"\S+\.cpp(:\d+)?: |.* does not compile", failure.message))
+
+
+def _run(failure: Result, package: str, source: Path, folder: Path) -> tuple[dict[str, Any], list[str]]:
+    """What the process tells, by name, and the lines of what stopped a kernel in it."""
+    report = folder / "report"
+    test = f"{files_of([day_of(failure.task)])[0]}::{failure.test}"
+    command = pytest_command(
+        [Path(test)], package, ["-p", "tiny_llm_course.testing.checked_run", "-p", "no:cacheprovider"], TESTS
+    )
+    request = {"source": str(source), "package": package, "folder": str(folder), "report": str(report)}
+    environment = os.environ | {REQUEST: json.dumps(request)}
+    process = subprocess.Popen(
+        command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True
+    )
+    try:
+        process.wait(PATIENCE)
+    except subprocess.TimeoutExpired:
+        pass
+    finally:
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+    lines = report.read_text(encoding="utf-8", errors="replace").splitlines() if report.exists() else []
+    events: dict[str, Any] = {}
+    for line in lines:
+        events |= json.loads(line) if line.startswith("{") else {}
+    stopped = [line for line in lines if not line.startswith("{")]
+    return events, stopped if stopped[-1:] == ["end"] else []
+
+
+def _stopped_at(stopped: list[str], library: Path, source: Path, region: list[int]) -> Found:
+    """What checked.cpp wrote down, with the innermost line of the learner's that led there."""
+    from metal_host.places import lines_of  # here, since it imports MLX
+    from metal_host.toolchain import toolchain
+
+    codes = [line.removeprefix("code ") for line in stopped if line.startswith("code ")]
+    values: dict[str, Any] = dict(line.partition(" ")[::2] for line in stopped if not line.startswith(("code ", "end")))
+    places = lines_of(library, codes, {source.name: ""}, toolchain()) or []
+    lines = [place[1] for place in places if place]
+    line = next((line for line in lines if line in region), next(iter(lines), 0))
+    kind = values.pop("kind")
+    if kind == "outside":
+        kind = f"{values['access']}_{values['side']}"
+        values["at"] = int(values["size"]) + int(values["bytes"])
+    return Found(kind, line, values)
+
+
+def _seen(events: dict[str, Any]) -> Iterator[Found]:
+    """Of a run that nothing stopped."""
+    if events.get("unset"):
+        yield Found("unset")
+    if unwritten := events.get("unwritten"):
+        number, count, first = unwritten
+        yield Found("unwritten", 0, {"number": number, "count": count, "first": first})
+
+
+def _told(found: Found, words: Messages) -> str:
+    values = found.values | {"seconds": SECONDS}
+    if "memory" in values:
+        arrays = {"input": "in", "output": "out"}
+        name = arrays.get(values["memory"])
+        values["memory"] = f"`call.{name}[{values['number']}]`" if name else words("look_memory")
+    return words(f"look_{found.kind}", **values)
+
+
+def _show_part(title: str, source: Path, lines: list[tuple[int, str]], words: Messages) -> None:
+    if not lines:
+        return
+    code = source.read_text(encoding="utf-8", errors="replace").splitlines()
+    show(f"\n{words(title)}", fg="yellow", bold=True)
+    for line, text in lines:
+        show(f"  {os.path.relpath(source)}:{line}: {text}" if line else f"  {text}")
+        if line:
+            show(f"      {code[line - 1].strip()}")

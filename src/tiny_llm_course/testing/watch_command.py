@@ -1,0 +1,206 @@
+"""`tiny-llm watch`: tests the current task whenever a file is saved."""
+
+from __future__ import annotations
+
+import os
+import select
+import shutil
+import sys
+import termios
+import threading
+import tty
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from queue import Empty, SimpleQueue
+from time import monotonic
+
+from ..catalogue import entry_of
+from ..learner.conflict import conflict_in_package
+from ..learner.next_steps import show_finished
+from ..learner.packages import PACKAGES
+from ..learner.places import ROOT
+from ..learner.progress_commands import TaskArgument, chosen_task, progress_table, show_hint, show_next, week_list
+from ..learner.reporting import reporting
+from ..learner.workspace import Workspace, changing
+from ..native.kernel_files import ensure_bridge
+from ..tasks.regions import SUFFIXES
+from ..tasks.syllabus import Task, day_of
+from ..ui import CommandError, Lang, Messages, show, wrapped
+from .ahead import compile_ahead
+from .pytest_process import run_tests
+from .task_lines import TaskLines
+from .test_command import compile_rest, keep_progress, show_outcome, time_limit
+
+__all__ = ["watch"]
+
+FOOTER = 6  # rows below a list: what l shows, the keys, where events come from, empty ones
+POLL = 1.0  # seconds between looks at the files' times, for file systems that send no events
+
+
+def watch(task: TaskArgument = None, lang: Lang = None) -> None:
+    """Test the current task whenever a file is saved. Keys: n next, h hint, l list, r run, q quit."""
+    with reporting(lang) as words:
+        if not (sys.stdin.isatty() and sys.stdout.isatty()):
+            raise CommandError("watch_terminal")
+        workspace = Workspace()
+        chosen = chosen_task(task, workspace)
+        if chosen is None:
+            show_next(workspace, words)
+            return
+        with _keys():
+            _Watch(chosen, words).run()
+
+
+class _Watch:
+    """The loop: wait for a key or a saved file, answer on a fresh screen."""
+
+    def __init__(self, task: Task, words: Messages):
+        self._task = task
+        self._words = words
+        self._saved: SimpleQueue[None] = SimpleQueue()
+        self._stop = threading.Event()
+        self._folder = Workspace().package
+        self._tested: Task | None = None
+        self._is_listed = False  # whether the list of the current week is shown
+        self._times: dict[Path, tuple[int, int]] = {}  # of the files that were tested last
+
+    def run(self) -> None:
+        threading.Thread(target=_send_events, args=(self._folder, self._saved, self._stop), daemon=True).start()
+        try:
+            self._test()
+            for happened in self._happenings():
+                if happened == "q":
+                    return
+                self._answer(happened)
+        except KeyboardInterrupt:
+            return
+        finally:
+            self._stop.set()
+            show()
+
+    def _answer(self, happened: str) -> None:
+        workspace = Workspace()
+        match happened:
+            case "saved" | "r":
+                self._test()
+            case "n":
+                if self._task == self._tested:  # not if it was solved: then the next one waits already
+                    self._task = _after(self._task, workspace)
+                self._test()
+            case "h":
+                self._clear()
+                show_hint(self._task, True, self._words, self._words("watch_hint"))
+                self._footer()
+            case "l":
+                self._clear()
+                self._list(workspace)
+                self._footer()
+        self._is_listed = happened == "l" and not self._is_listed
+
+    def _list(self, workspace: Workspace) -> None:
+        """The current week as far as there is room, or everything, if that was shown already."""
+        if self._is_listed:
+            progress_table(workspace, self._words)
+        else:
+            week_list(workspace, self._task.id, shutil.get_terminal_size().lines - FOOTER, self._words)
+            show("\n" + self._words("watch_list"), dim=True)
+
+    def _test(self) -> None:
+        self._times, self._tested = _times(self._folder), self._task
+        self._clear()
+        show(self._words("watch_running", task=self._task.id), dim=True)
+        day, number = day_of(self._task.id), self._task.id.task
+        if problem := conflict_in_package(ROOT, self._folder):
+            show(str(problem), fg="red")
+            self._footer()
+            return
+        ensure_bridge(PACKAGES["mine"], [day], self._words)
+        compile_ahead(day)
+        done = run_tests([day], PACKAGES["mine"], ["-k", f"test_task_{number}_"], time_limit=time_limit())
+        with changing("watch") as workspace:
+            kept = keep_progress(workspace, done)
+        self._clear()
+        TaskLines([day], workspace, self._words).finish(done)
+        show_outcome(done, kept, False, self._words)
+        compile_rest(done)
+        if done.is_solved(self._task.id):
+            if self._task.id not in kept.solved:
+                show("\n" + wrapped(self._words.of(entry_of(self._task.id).learned)))
+            self._task = _after(self._task, workspace)
+            show()
+            show_finished(day, workspace, self._words)
+            show_next(workspace, self._words, self._task)
+        self._footer()
+
+    def _footer(self) -> None:
+        show()
+        show(self._words("watch_keys"), dim=True)
+        show(self._words("watch_events"), dim=True)
+
+    def _clear(self) -> None:
+        if os.environ.get("TERM", "dumb") != "dumb":
+            sys.stdout.write("\x1b[2J\x1b[H")
+        sys.stdout.flush()
+
+    def _happenings(self) -> Iterator[str]:
+        """Keys, and "saved" when the files are no longer what was tested."""
+        looked = 0.0
+        while True:
+            if select.select([sys.stdin], [], [], 0.1)[0]:
+                key = os.read(sys.stdin.fileno(), 1).decode(errors="replace")
+                yield key or "q"  # nothing to read: the terminal is gone
+            if _drain(self._saved) or monotonic() - looked > POLL:
+                looked = monotonic()
+                if _times(self._folder) != self._times:
+                    yield "saved"
+
+
+def _send_events(folder: Path, saved: SimpleQueue[None], stop: threading.Event) -> None:
+    """Put something into the queue for each event of the file system."""
+    from watchfiles import watch as events
+
+    try:
+        for _ in events(folder, stop_event=stop, debounce=100, step=20, rust_timeout=500, yield_on_timeout=False):
+            saved.put(None)
+    except OSError:  # no events here, such as too many watches: polling sees the files' times
+        return
+
+
+def _drain(queue: SimpleQueue[None]) -> bool:
+    found = False
+    while True:
+        try:
+            queue.get_nowait()
+        except Empty:
+            return found
+        found = True
+
+
+def _times(folder: Path) -> dict[Path, tuple[int, int]]:
+    found = {}
+    for file in folder.rglob("*"):
+        if file.suffix in SUFFIXES:
+            try:
+                status = file.stat()
+            except FileNotFoundError:  # an editor is just replacing it
+                continue
+            found[file] = status.st_mtime_ns, status.st_size
+    return found
+
+
+def _after(task: Task, workspace: Workspace) -> Task:
+    """The next open task after this one, or else the one that `next` names, or the same if all are done."""
+    later = (other for other in workspace.open_tasks() if other.id > task.id)
+    return next(later, None) or workspace.next_task() or task
+
+
+@contextmanager
+def _keys() -> Iterator[None]:
+    """Keys arrive one by one and are not shown; Ctrl-C still works. The terminal is left as it was."""
+    before = termios.tcgetattr(sys.stdin)
+    tty.setcbreak(sys.stdin)
+    try:
+        yield
+    finally:
+        termios.tcsetattr(sys.stdin, termios.TCSADRAIN, before)

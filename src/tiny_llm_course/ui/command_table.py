@@ -1,0 +1,54 @@
+"""The commands' names: which module has each, and where each of them can run. Nothing is imported here."""
+
+from __future__ import annotations
+
+__all__ = ["ALL", "ANYWHERE", "FOR_INSTRUCTORS", "FOR_LEARNERS", "FOR_MAINTAINERS", "NEED_SOLUTIONS", "SHORT"]
+
+FOR_LEARNERS = {  # module:function
+    "next": "learner.progress_commands:next_task",
+    "test": "testing.test_command:run",
+    "watch": "testing.watch_command:watch",
+    "hint": "learner.progress_commands:hint",
+    "progress": "learner.progress_commands:progress",
+    "solution": "learner.solution_commands:solution",
+    "reset": "learner.solution_commands:reset",
+    "undo": "learner.solution_commands:undo",
+    "update": "update.update_command:update",
+    "doctor": "native.doctor:doctor",
+    "report": "testing.report_command:report",
+    "install": "learner.install:install",
+    "main": "generation.text_commands:main",
+    "chat": "generation.text_commands:chat",
+    "batch": "serve.batch_command:batch",
+    "serve": "serve.serve_command:serve",
+    "build-ext": "testing.build_command:build_ext",
+    "bench": "bench.bench_command:bench",
+    "roofline": "bench.roofline:roofline",
+    "trace": "viz.trace:trace",
+    "viz": "viz.viz_commands:app",
+}
+FOR_INSTRUCTORS = {
+    "grade": "grading.grade_commands:grade",
+    "grade-report": "grading.grade_commands:grade_report",
+    "export": "grading.export:export",
+}
+SHORT = {  # the words that a name stands for
+    "test-ref": ["test", "--impl", "ref"],
+    "bench-ref": ["bench", "--impl", "ref"],
+    "build-ext-ref": ["build-ext", "--impl", "ref"],
+}
+FOR_MAINTAINERS = {  # the script, and what `install` has to have installed for it
+    "stubs": ("scripts/stubs.py", None),
+    "book": ("scripts/book.py", "book"),
+    "check": ("scripts/check", "all"),
+}
+ANYWHERE = {  # what works without a clone, where the wheel was installed
+    *("doctor", "install", "main", "chat", "batch", "serve", "trace", "viz", "grade-report"),
+    *("build-ext", "build-ext-ref", "bench", "bench-ref", "roofline"),
+}
+ALL = [*FOR_LEARNERS, *SHORT, *FOR_INSTRUCTORS, *FOR_MAINTAINERS]
+NEED_SOLUTIONS = {  # what a student's copy does not have
+    *FOR_INSTRUCTORS,
+    *FOR_MAINTAINERS,
+    *(name for name, words in SHORT.items() if "ref" in words),
+}

@@ -1,0 +1,60 @@
+"""What goes wrong in a command, in lines for the person who called it."""
+
+from __future__ import annotations
+
+import errno
+import socket
+from collections.abc import Iterable
+
+from .language import Messages, Phrase, phrase
+from .terminal import show
+
+__all__ = ["CommandError", "one_of", "os_reason", "show_note"]
+
+
+_REASONS = {  # the others are told as the system tells them
+    errno.ENOENT: phrase("os_absent"),
+    errno.EACCES: phrase("os_denied"),
+    errno.EPERM: phrase("os_denied"),
+    errno.EISDIR: phrase("os_folder"),
+    errno.ENOTDIR: phrase("os_no_folder"),
+    errno.EEXIST: phrase("os_exists"),
+    errno.ENOSPC: phrase("os_full"),
+    errno.EDQUOT: phrase("os_full"),
+    errno.EFBIG: phrase("os_too_large"),
+    errno.EROFS: phrase("os_read_only"),
+    errno.EADDRINUSE: phrase("os_port_used"),
+    errno.EADDRNOTAVAIL: phrase("os_address"),
+    socket.EAI_NONAME: phrase("os_host"),
+}
+
+
+class CommandError(Exception):
+    """What is wrong, what was expected, what to do: one line.
+
+    key: of errors.toml. values: what the text names; a Phrase is told in the text's language. exit_code: 2, the call is
+    at fault; 1, something else.
+    """
+
+    def __init__(self, key: str, /, exit_code: int = 2, **values: object):
+        super().__init__(key, values)
+        self.key, self.exit_code, self.values = key, exit_code, values
+
+    def __str__(self) -> str:
+        """In the language of the command that runs."""
+        return " ".join(Messages()(self.key, **self.values).split())
+
+
+def show_note(text: str = "", style: str = "dim") -> None:
+    """Print on stderr, which keeps stdout for what was asked for. style: a key of COLOURS."""
+    show(text, err=True, fg=style)
+
+
+def one_of(names: Iterable[object]) -> Phrase:
+    """What is expected: one of these."""
+    return phrase("one_of", names=", ".join(map(str, names)))
+
+
+def os_reason(error: OSError) -> Phrase | str:
+    """Why the system refused something."""
+    return _REASONS.get(error.errno or 0) or error.strerror or str(error)

@@ -1,0 +1,94 @@
+"""The language in which the course speaks to a learner, and the texts of its commands."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from ..tasks.syllabus import Text
+from ..tasks.toml import read_toml
+
+__all__ = ["LANGUAGES", "Lang", "Messages", "Phrase", "phrase", "speaking"]
+
+LANGUAGES = ("en", "ja")
+
+Lang = Annotated[
+    str | None,
+    typer.Option(
+        metavar="|".join(LANGUAGES), help="Language of hints and messages. Default: the locale's, or English."
+    ),
+]
+_asked_for: list[str] = []  # by --lang, of the commands that run now; for all threads, as a context variable is not
+
+
+@dataclass(frozen=True)
+class Phrase:
+    """A value of a message that is a text itself, in the language of the message; or, in a list, several. Made by
+    `phrase`."""
+
+    key: str
+    values: Mapping[str, Any]
+
+
+def phrase(key: str, /, **values: object) -> Phrase:
+    """A text of messages.toml or errors.toml as a part of another one."""
+    return Phrase(key, values)
+
+
+class Messages:
+    """The texts of messages.toml and errors.toml in one language.
+
+    language: a key of LANGUAGES. None: the one that the command was asked for with --lang, or else the locale's, as
+    LC_ALL, LC_MESSAGES or LANG name it, or English.
+    """
+
+    def __init__(self, language: str | None = None):
+        self.language = language or (_asked_for[-1] if _asked_for else _of_locale())
+
+    def __call__(self, key: str, /, **values: object) -> str:
+        return _texts()[key][self.language].format(**{name: self._told(value) for name, value in values.items()})
+
+    @staticmethod
+    def in_all(key: str, /, **values: object) -> Text:
+        """A message in every language, for when it is not known which one it will be read in."""
+        return {language: Messages(language)(key, **values) for language in LANGUAGES}
+
+    def of(self, text: Text) -> str:
+        """A text of the syllabus or the catalogue."""
+        return text[self.language].strip("\n")
+
+    def _told(self, value: object) -> object:
+        if isinstance(value, Phrase):
+            return self(value.key, **value.values)
+        return self("and").join(str(self._told(part)) for part in value) if isinstance(value, list) else value
+
+
+@contextmanager
+def speaking(language: str | None) -> Iterator[Messages]:
+    """Messages, which for as long as the block runs are in this language everywhere, if it is not None."""
+    if language is None:
+        yield Messages()
+        return
+    _asked_for.append(language)
+    try:
+        yield Messages()
+    finally:
+        _asked_for.pop()
+
+
+def _of_locale() -> str:
+    name = next((value for key in ("LC_ALL", "LC_MESSAGES", "LANG") if (value := os.environ.get(key))), "")
+    return "ja" if name.startswith("ja") else "en"
+
+
+@cache
+def _texts() -> dict[str, Text]:
+    folder = Path(__file__).parent
+    return read_toml(folder / "messages.toml") | read_toml(folder / "errors.toml")

@@ -1,0 +1,62 @@
+"""Finds the lines of a learner that a merge could not keep, by comparing the texts by position."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass, replace
+from difflib import SequenceMatcher
+
+from ..tasks.task_code import lines_of
+from .three_way import is_import
+
+__all__ = ["Lines", "lost_lines"]
+
+
+@dataclass(frozen=True)
+class Lines:
+    """Lines of the learner's file, counted from 1, that the merged file lacks or, where the learner took lines away,
+    between which it has lines of the course."""
+
+    first: int
+    last: int
+
+
+def lost_lines(yours: str, old: str, new: str, merged: str, kept: Collection[int] = ()) -> list[Lines]:
+    """What the learner changed in the stub and the merged file does not have. kept: lines, counted from 0, that it has
+    in another place."""
+    stub, own, result = (lines_of(text) for text in (old, yours, merged))
+    edits, later = _steps(stub, own), _steps(own, result)
+    mine = {i for step in edits for i in step.own}
+    gone = {i for step in later for i in step.old if own[i].strip() and not (is_import(own[i]) and own[i] in result)}
+    changed = {i for step in _steps(stub, lines_of(new)) for i in step.old if step.own}
+    back = set()  # the lines around what the learner took away, where the course's lines are again
+    for step in edits:
+        place = step.own.start
+        came = {result[i] for other in later if place in (*other.old, other.old.stop) for i in other.own} - {"\n"}
+        taken = {stub[i] for i in step.old}
+        if not step.own and came and (came & taken or changed & {*step.old}):
+            back |= {place - 1, place} & {*range(len(own))}
+    return _ranges((mine & gone).difference(kept) | back)
+
+
+@dataclass(frozen=True)
+class _Step:
+    """Lines of an older text in whose place a newer one has its own."""
+
+    old: range
+    own: range
+
+
+def _steps(old: list[str], new: list[str]) -> list[_Step]:
+    codes = SequenceMatcher(None, old, new, autojunk=False).get_opcodes()
+    return [_Step(range(a, b), range(c, d)) for kind, a, b, c, d in codes if kind != "equal"]
+
+
+def _ranges(indices: Collection[int]) -> list[Lines]:
+    found: list[Lines] = []
+    for line in sorted(index + 1 for index in indices):
+        if found and found[-1].last == line - 1:
+            found[-1] = replace(found[-1], last=line)
+        else:
+            found.append(Lines(line, line))
+    return found

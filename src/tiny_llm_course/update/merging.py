@@ -1,0 +1,236 @@
+"""Merges a newer stub into a learner's file: what the learner wrote stays, and what the course changed comes in.
+
+The third text of the merge is the stub that the learner began from. What the learner wrote for a task is first put into
+both stubs. So only the rest of the file can be in conflict: given code, and what the learner added to the file.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections import Counter
+from collections.abc import Callable, Collection, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+
+from ..tasks.regions import any_regions, is_native, with_regions
+from ..tasks.source_text import Indent, reindented, unit_of
+from ..tasks.splice import (
+    Part,
+    SpliceError,
+    UnfitError,
+    all_parts,
+    code_of,
+    parts_of_source,
+    put,
+    regions_of,
+    scope_of,
+    without,
+)
+from ..tasks.task_code import Function, StubError, first_line, lines_of, newline_of
+from ..tasks.unsolved import open_task
+from .carrying import with_all, with_arrived, with_own
+from .exports import with_exports, with_same_exports
+from .lost_lines import Lines, lost_lines
+from .signatures import changed_on_the_way, changed_signatures, own_signatures
+from .three_way import Conflict, three_way
+from .written import tasks_by_name, written
+
+__all__ = ["Merged", "Moves", "merge", "unix_ends"]
+
+
+@dataclass(frozen=True)
+class Moves:
+    """Tasks that changed their file.
+
+    arrived: those that the newer stub has here and the learner wrote in another file, which is the value. left: those
+    that the learner wrote here and the newer stub has in another file, with the module to import them from, such as
+    `.basics`. Tasks are named as `tasks_by_name` names them.
+    """
+
+    arrived: Mapping[str, str] = field(default_factory=dict)
+    left: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Merged:
+    """signatures: old and new, where a signature changed; the learner's function is kept with its own."""
+
+    text: str
+    signatures: list[tuple[str, str]] = field(default_factory=list)
+    replaced: list[Lines] = field(default_factory=list)
+
+
+def merge(yours: str, old: str, new: str, filename: str, moves: Moves = Moves()) -> Merged:
+    """The learner's file, with what changed between two stubs.
+
+    Raises:
+        SpliceError: the learner's file has a syntax error, or lacks markers of regions.
+        UnfitError: the changes do not fit together.
+    """
+    mine, before, after = (_with_end(unix_ends(text)) for text in (yours, old, new))
+    moves = replace(moves, arrived={name: unix_ends(source) for name, source in moves.arrived.items()})
+    if mine == before and not moves.arrived:
+        merged = Merged(after)
+    elif before == after and not moves.arrived:
+        merged = Merged(mine)
+    else:
+        merged = (_native if is_native(filename) else _python)(mine, before, after, filename, moves)
+    if newline_of(lines_of(yours)) == "\r\n":
+        merged = replace(merged, text=merged.text.replace("\n", "\r\n"))
+    return merged
+
+
+def unix_ends(text: str) -> str:
+    return text.replace("\r\n", "\n")
+
+
+def _with_end(text: str) -> str:
+    return text if text.endswith("\n") or not text else f"{text}\n"
+
+
+def _native(yours: str, old: str, new: str, filename: str, moves: Moves) -> Merged:
+    regions = {task: code for task, code in regions_of(yours, filename).items() if not open_task(code)}
+    for name, source in moves.arrived.items():
+        regions |= {task: code for task, code in any_regions(source, filename).items() if str(task) == name}
+    theirs = with_regions(new, regions, filename)
+    expected = any_regions(theirs, filename)
+
+    def checked(text: str) -> str:
+        found = any_regions(text, filename)
+        if found.keys() != expected.keys() or any(found[task] != regions[task] for task in regions.keys() & found):
+            raise UnfitError(filename)
+        return text
+
+    merged = _joined(three_way(yours, with_regions(old, regions, filename), theirs), checked, filename)
+    kept = {task: code for task, code in regions.items() if task in expected or str(task) in moves.left}
+    return Merged(merged, [], lost_lines(yours, with_regions(old, kept, filename), new, merged))
+
+
+def _python(yours: str, old: str, new: str, filename: str, moves: Moves) -> Merged:
+    parts_of_source(yours, filename)  # which raises a SpliceError that names the file
+    unit = unit_of(ast.parse(yours), yours)
+    old, new = (_with_unit(stub, unit) for stub in (old, new))
+    tasks = {*tasks_by_name(old, filename), *tasks_by_name(new, filename)}
+    mine = [name for name in written(yours, tasks, filename) if name not in moves.arrived]
+    changed = changed_signatures(yours, old, new, mine) | changed_on_the_way(new, moves.arrived)
+    whole = {*changed, *own_signatures(yours, old, mine)}
+    text = _without_namesakes(yours, old, new, tasks)
+    base = _with_written(with_all(old, text, mine), text, mine, whole)
+    theirs = _with_written(new, text, mine, whole)
+    for name, source in moves.arrived.items():
+        theirs = _with_written(theirs, source, [name], whole)
+    listed, base, theirs = with_same_exports(text, base, theirs)
+
+    def checked(merged: str) -> str:
+        merged = _once(merged, listed, theirs)
+        compile(merged, filename, "exec", dont_inherit=True)
+        if any(_code(merged, name) != _code(theirs, name) for name in mine if name in parts_of_source(theirs)):
+            raise UnfitError(filename)
+        return merged
+
+    merged = _joined(three_way(listed, base, theirs), checked, filename)
+    merged = with_own(merged, yours, (old, new), mine, moves.left)
+    merged = with_arrived(merged, moves.arrived)
+    shown = merged if listed == text else with_exports(merged, yours)  # the learner's list, in another form
+    kept = _kept(yours, merged, mine, moves.left)
+    return Merged(merged, list(changed.values()), lost_lines(yours, old, new, shown, kept))
+
+
+def _joined(parts: list[str | Conflict], checked: Callable[[str], str], filename: str) -> str:
+    """The merged text. Where both sides changed lines, it has both if the result can be used, and otherwise the
+    course's."""
+    for resolve in (Conflict.both, lambda conflict: None):
+        with suppress(SpliceError, StubError, SyntaxError):
+            return checked("".join(_resolved(part, resolve) for part in parts))
+    raise UnfitError(f"{filename}: what the course changed does not fit together with what this file has")
+
+
+def _resolved(part: str | Conflict, resolve: Callable[[Conflict], list[str] | None]) -> str:
+    if isinstance(part, str):
+        return part
+    both = resolve(part)
+    return "".join(part.theirs if both is None else both)
+
+
+def _once(merged: str, yours: str, theirs: str) -> str:
+    """The merged text without the old one of two definitions of a name: the learner moved it, the course changed it."""
+    allowed = {*_repeated(yours), *_repeated(theirs)}
+    after, mine = parts_of_source(theirs), parts_of_source(yours)
+    while names := [name for name in _repeated(merged) if name not in allowed]:
+        lines = lines_of(merged)
+        copies = {part: "".join(lines[part.start : part.end]) for name, part in all_parts(merged) if name == names[0]}
+        newer = code_of(theirs, names[0]) if names[0] in after else ""
+        older = code_of(yours, names[0]) if names[0] in mine else ""
+        stays = max(copies, key=lambda part: (copies[part] == newer, copies[part] != older))
+        merged = without(merged, next(part for part in copies if part is not stays))
+    return merged
+
+
+def _repeated(source: str) -> list[str]:
+    """The names that a module or class defines more than once, classes before what is in them."""
+    counts = Counter(name for name, _ in all_parts(source))
+    return [name for name, count in counts.items() if count > 1]
+
+
+def _kept(yours: str, merged: str, tasks: Collection[str], left: Collection[str]) -> set[int]:
+    """The lines of definitions that the merged file has unchanged, and of tasks' code, which it or another file has."""
+    lines, there = lines_of(yours), parts_of_source(merged)
+    found: set[int] = set()
+    for name, part in parts_of_source(yours).items():
+        if name in there and code_of(yours, name) == code_of(merged, name):
+            found |= {*range(part.start, part.end)}
+        elif name in tasks and (name in left or (name in there and _code(yours, name) == _code(merged, name))):
+            place = _body(part, lines) or slice(part.start, part.end)
+            found |= {*range(place.start, place.stop)}
+    return found
+
+
+def _with_unit(stub: str, unit: str) -> str:
+    return "".join(reindented(stub, Indent(), Indent(unit=unit)))
+
+
+def _without_namesakes(yours: str, old: str, new: str, tasks: Collection[str]) -> str:
+    """The learner's file without its own definitions of names that the course defines now."""
+    before, after = parts_of_source(old), parts_of_source(new)
+    names = [name for name in parts_of_source(yours) if name in after and name not in before and name not in tasks]
+    text = yours
+    for name in names:
+        if scope_of(name) not in names:
+            text = without(text, parts_of_source(text)[name])
+    return text
+
+
+def _with_written(stub: str, source: str, names: list[str], whole: Collection[str]) -> str:
+    """A stub with what the learner wrote: the body of each function, or all of it."""
+    for name in names:
+        if name not in (parts := parts_of_source(stub)):
+            continue
+        lines, own_lines = lines_of(stub), lines_of(source)
+        place, own = _body(parts[name], lines), _body(parts_of_source(source)[name], own_lines)
+        if name in whole or place is None or own is None:
+            stub = put(stub, source, name)
+        else:
+            lines[place] = own_lines[own]
+            stub = "".join(lines)
+    return stub
+
+
+def _body(part: Part, lines: list[str]) -> slice | None:
+    """The lines of a function after signature and docstring. None: they share a line with one of these."""
+    assert isinstance(part.node, Function)
+    first, *rest = part.node.body
+    if lines[first.lineno - 1][: first.col_offset].strip():
+        return None
+    if ast.get_docstring(part.node) is None:
+        start = first_line(first)
+        while lines[start - 1].lstrip()[:1] in ("", "#"):
+            start -= 1
+        return slice(start, part.end)
+    start = first.end_lineno or 0
+    return slice(start, part.end) if not rest or first_line(rest[0]) >= start else None
+
+
+def _code(source: str, name: str) -> list[str]:
+    """The lines of a function that the learner wrote."""
+    lines, part = lines_of(source), parts_of_source(source).get(name)
+    return lines[_body(part, lines) or slice(part.start, part.end)] if part else []

@@ -1,0 +1,48 @@
+"""Finds the tasks that a newer course has in another file. A task is known by its id and its function, not its path."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from pathlib import PurePosixPath
+from typing import TypeAlias
+
+from ..tasks.syllabus import TaskId
+from .written import tasks_by_name
+
+__all__ = ["heirs", "moved_tasks"]
+
+Stubs: TypeAlias = Mapping[str, str]  # by their paths in the package
+
+
+def moved_tasks(old: Stubs, new: Stubs) -> list[tuple[str, str, str]]:
+    """The functions and regions that are in another file now: name, old path, new path."""
+    before, after = _places(old), _places(new)
+    moved = [(key[1], before[key], after[key]) for key in before if key in after and before[key] != after[key]]
+    return list(dict.fromkeys(moved))
+
+
+def heirs(old: Stubs, new: Stubs) -> dict[str, str]:
+    """For each file that is gone, its heir: the file that has most of its tasks, or a new file of the same name."""
+    moved = moved_tasks(old, new)
+    found = {}
+    for path in old.keys() - new.keys():
+        counts = Counter(there for _, here, there in moved if here == path)
+        namesakes = [other for other in sorted(new.keys() - old.keys()) if _name(other) == _name(path)]
+        if heir := next(iter([*(other for other, _ in counts.most_common(1)), *namesakes]), None):
+            found[path] = heir
+    return found
+
+
+def _places(stubs: Stubs) -> dict[tuple[TaskId, str, str], str]:
+    """The path of each task, by its id, its name, and the kind of its file: a task may be in C++ and in Metal."""
+    return {
+        (task, name, PurePosixPath(path).suffix): path
+        for path, stub in stubs.items()
+        for name, tasks in tasks_by_name(stub, path).items()
+        for task in tasks
+    }
+
+
+def _name(path: str) -> str:
+    return PurePosixPath(path).name

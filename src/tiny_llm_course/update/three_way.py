@@ -1,0 +1,92 @@
+"""Merges three texts by lines, as git does, and resolves conflicts in which a side only added lines."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import tempfile
+from dataclasses import dataclass
+from difflib import SequenceMatcher
+from pathlib import Path
+
+from ..tasks.task_code import lines_of
+
+__all__ = ["Conflict", "is_import", "three_way"]
+
+MARKERS = "<|=>"  # begin the lines that git puts before, between and after the three versions of a conflict
+
+
+@dataclass(frozen=True)
+class Conflict:
+    """Lines that both sides changed."""
+
+    yours: list[str]
+    base: list[str]
+    theirs: list[str]
+
+    def both(self) -> list[str] | None:
+        """The lines of one side with those that the other side added. None: both did more than adding lines."""
+        for mine, other in ((self.yours, self.theirs), (self.theirs, self.yours)):
+            if (added := _added(self.base, mine)) is not None:
+                return _with(added, self.base, other)
+        return None
+
+
+def three_way(yours: str, base: str, theirs: str) -> list[str | Conflict]:
+    """The lines of a text with the changes of both sides, and the conflicts between them."""
+    texts = [text if text.endswith("\n") or not text else f"{text}\n" for text in (yours, base, theirs)]
+    size = 1 + max([6, *(len(run) for text in texts for run in re.findall(r"<+|\|+|=+|>+", text))])
+    first, *between, last = (mark * size for mark in MARKERS)
+    parts: list[str | Conflict] = []
+    sides: list[list[str]] = []
+    for line in lines_of(_merged(texts, size)):
+        if line.startswith(first):
+            sides = [[]]
+        elif line.startswith(tuple(between)):
+            sides.append([])
+        elif line.startswith(last):
+            parts.append(Conflict(*sides))
+            sides = []
+        elif sides:
+            sides[-1].append(line)
+        else:
+            parts.append(line)
+    assert not sides
+    return parts
+
+
+def _merged(texts: list[str], size: int) -> str:
+    """Git's merge of the three texts, with markers of this size around conflicts."""
+    with tempfile.TemporaryDirectory() as folder:
+        files = [Path(folder) / name for name in ("yours", "base", "theirs")]
+        for file, text in zip(files, texts, strict=True):
+            file.write_bytes(text.encode())
+        command = ["git", "merge-file", "-p", "-q", "--diff3", f"--marker-size={size}", *map(str, files)]
+        run = subprocess.run(command, capture_output=True)
+    assert run.returncode < 128, run.stderr.decode(errors="replace")
+    return run.stdout.decode()
+
+
+def _added(base: list[str], side: list[str]) -> dict[int, list[str]] | None:
+    """The lines that a side added, by the line of the base that follows them. None: it changed other lines, too."""
+    steps = SequenceMatcher(None, base, side, autojunk=False).get_opcodes()
+    if any(kind not in ("equal", "insert") for kind, *_ in steps):
+        return None
+    return {place: side[start:end] for kind, place, _, start, end in steps if kind == "insert"}
+
+
+def _with(added: dict[int, list[str]], base: list[str], side: list[str]) -> list[str]:
+    """A side with the lines that the other added, each after the line that it followed, or before a later one."""
+    blocks = SequenceMatcher(None, base, side, autojunk=False).get_matching_blocks()
+    place_of = {block.a + i: block.b + i for block in blocks for i in range(block.size)}
+    found = list(side)
+    for place, lines in sorted(added.items(), reverse=True):
+        later = (place_of[line] for line in range(place, len(base)) if line in place_of)
+        target = place_of[place - 1] + 1 if place - 1 in place_of else next(later, len(side)) if place else 0
+        found[target:target] = [line for line in lines if not (is_import(line) and line in side)]
+    return found
+
+
+def is_import(line: str) -> bool:
+    """Whether a line is an import at the top of a module."""
+    return line.startswith(("import ", "from "))

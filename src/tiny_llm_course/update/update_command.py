@@ -1,0 +1,176 @@
+"""`tiny-llm update`: brings a newer course into a clone with work in it."""
+
+from __future__ import annotations
+
+from itertools import dropwhile
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ..learner.conflict import conflict_in_package
+from ..learner.files import content_of
+from ..learner.git import Git
+from ..learner.reporting import reporting
+from ..learner.workspace import Workspace, changing
+from ..tasks.syllabus import TaskId
+from ..ui import CommandError, Lang, Messages, phrase, show, show_note
+from .update_check import Trouble, solved_tasks, trouble
+from .update_plan import Plan, plan_update
+
+__all__ = ["update"]
+
+CHECKED = ("src/", "tests/", "pyproject.toml")  # a change elsewhere cannot break anything
+PACKAGES = "pdm.lock"
+LAST = "src/tiny_llm_course/"  # is written last: until then, the old commands can take back an interrupted update
+
+
+def update(
+    source: Annotated[
+        str | None,
+        typer.Argument(metavar="[SOURCE]", help="A git remote, URL or clone of the newer course. Default: origin."),
+    ] = None,
+    branch: Annotated[str, typer.Option(metavar="NAME", help="Its branch or tag.")] = "HEAD",
+    reopen: Annotated[
+        bool,
+        typer.Option("--reopen", help="Bring it in even if tasks that you solved fail with it: they are open again."),
+    ] = False,
+    lang: Lang = None,
+) -> None:
+    """Bring in a newer course: your code is kept, new and changed stubs come in, undo takes it back."""
+    with reporting(lang) as words:
+        workspace = Workspace()
+        git = Git(workspace.root)
+        git.check_ready()
+        if problem := conflict_in_package(workspace.root, workspace.package):
+            raise problem
+        head, new = git.commit("HEAD"), git.fetch(source or "origin", branch)
+        if git.contains(head, new):
+            show(words("update_none"))
+            return
+        plan = plan_update(workspace, git, head, new)
+        if plan.refused:
+            raise CommandError("update_refused", reasons=plan.refused, exit_code=1)
+        found = _tried(workspace, plan, words)
+        if found and not reopen:
+            has_new_packages = git.files(head).get(PACKAGES) != git.files(new).get(PACKAGES)
+            raise _taken_back(found, plan, has_new_packages)
+        opened = [task for task in plan.changed if workspace.progress.state(task)]
+        copies = _write(plan, head, new, [*opened, *(found.tasks if found else [])], words)
+        _show(plan, workspace, copies, opened, words)
+
+
+def _tried(workspace: Workspace, plan: Plan, words: Messages) -> Trouble | None:
+    names = [path.relative_to(workspace.root).as_posix() for path in plan.files]
+    if not any(name.startswith(CHECKED) for name in names):
+        return None
+    if solved := [task for task in solved_tasks(workspace) if task not in plan.changed]:
+        show_note(words("update_checking", count=len(solved)))
+    return trouble(workspace, plan.files, solved, [*plan.changed, *plan.added])
+
+
+def _taken_back(found: Trouble, plan: Plan, has_new_packages: bool) -> CommandError:
+    """Print what the newer tests say. The error, which lists what the update would break."""
+    if found.told:
+        show(found.told.strip("\n") + "\n")
+    reasons = [phrase("update_breaks_import", name=name, error=error) for name, error in found.imports.items()]
+    if found.tasks:
+        reasons.append(phrase("update_breaks_tasks", tasks=", ".join(map(str, found.tasks))))
+    reasons += [phrase("update_breaks_signature", old=old, new=new) for _, old, new in plan.signatures]
+    if has_new_packages:
+        reasons.append(phrase("update_breaks_packages"))
+    return CommandError("update_taken_back", reasons=reasons, exit_code=1)
+
+
+def _write(plan: Plan, head: str, new: str, reopened: list[TaskId], words: Messages) -> Path:
+    """Write all files and make a commit, or nothing. Returns the folder of the copies.
+
+    Raises:
+        CommandError: a file was changed since the update was planned.
+    """
+    with changing("update") as workspace:
+        git = Git(workspace.root)
+        changed = [path for path, content in plan.seen.items() if content_of(path) != content]
+        if changed or git.commit("HEAD") != head:
+            raise CommandError("update_meanwhile", exit_code=1)
+        files = dict(sorted(plan.files.items(), key=lambda item: _is_last(item[0], workspace)))
+        states: dict[TaskId, str | None] = dict.fromkeys(reopened)
+        progress = {workspace.progress.file: workspace.progress.changed(states)} if reopened else {}
+        reason = words.in_all("what_update", commit=new[:10])
+        with workspace.backups.writing(files | progress | _old_code(plan, workspace), reason) as copies:
+            for path in plan.executable:
+                path.chmod(0o755)
+            git.record([*files, *plan.unrecorded], new, copies)
+        return copies
+
+
+def _old_code(plan: Plan, workspace: Workspace) -> dict[Path, bytes]:
+    """Files with what the learner wrote for tasks that ask for something else now."""
+    files: dict[Path, str] = {}
+    for old in plan.old:
+        comment = "#" if old.kept.suffix == ".py" else "//"
+        head = f"{comment} {old.task}, in {old.file.relative_to(workspace.root).as_posix()}\n\n"
+        files[old.kept] = (files[old.kept] + "\n\n" if old.kept in files else "") + head + old.code
+    return {path: text.encode() for path, text in files.items()}
+
+
+def _is_last(path: Path, workspace: Workspace) -> bool:
+    return path.relative_to(workspace.root).as_posix().startswith(LAST)
+
+
+def _show(plan: Plan, workspace: Workspace, copies: Path, opened: list[TaskId], words: Messages) -> None:
+    def name(path: Path) -> str:
+        return path.relative_to(workspace.root).as_posix()
+
+    moved_from = {new: old for old, new in plan.moved}
+
+    def copy(path: Path) -> str:
+        return name(copies / "before" / name(moved_from.get(path, path)))
+
+    show(words("update_done", count=len(plan.files)))
+    _show_changed(plan, workspace, words)
+    for again in [task for task in opened if task not in {old.task for old in plan.old}]:
+        show("  " + words("update_test_again", task=again), fg="yellow")
+    for path in plan.merged:
+        show("  " + words("update_merged", file=name(path)))
+    for old, new in plan.moved:
+        show("  " + words("update_moved", old=name(old), new=name(new)))
+    for task, old, new in plan.carried:
+        show("  " + words("update_carried", task=task, old=name(old), new=name(new)))
+    for path in plan.kept:
+        show("  " + words("update_kept", file=name(path)))
+    for path in plan.dropped:
+        show("  " + words("update_dropped", file=name(path), copy=copy(path)), fg="yellow")
+    for path in plan.outdated:
+        show("  " + words("update_outdated", file=name(path), copy=copy(path)), fg="yellow")
+    for path in plan.edited:
+        show("  " + words("update_edited", file=name(path), copy=copy(path)), fg="yellow")
+    for path, lines in plan.replaced:
+        place = f"{lines.first}" if lines.first == lines.last else f"{lines.first}-{lines.last}"
+        show("  " + words("update_replaced", file=name(path), lines=place, copy=copy(path)), fg="yellow")
+    for path, mine, theirs in plan.signatures:
+        show("  " + words("update_signature", file=name(path), old=mine, new=theirs).strip("\n"), fg="yellow")
+
+
+def _show_changed(plan: Plan, workspace: Workspace, words: Messages) -> None:
+    """The tasks that ask for something else now, with what the learner wrote and what they ask for."""
+    for task in sorted({old.task for old in plan.old}):
+        mine = [old for old in plan.old if old.task == task]
+        files = ", ".join(dict.fromkeys(old.kept.relative_to(workspace.root).as_posix() for old in mine))
+        show("\n" + words("update_changed", task=task, file=files), fg="yellow")
+        for old in mine:
+            _show_code(words("update_yours", file=old.file.relative_to(workspace.root).as_posix()), old.code)
+        for path, code in {path: code for old in mine for path, code in old.new.items()}.items():
+            _show_code(words("update_now", file=path.relative_to(workspace.root).as_posix()), code)
+    if plan.old:
+        show()
+
+
+def _show_code(title: str, code: str) -> None:
+    show(f"  {title}")
+    for line in dropwhile(_is_import, code.splitlines()):
+        show(f"    {line}".rstrip(), dim=True)
+
+
+def _is_import(line: str) -> bool:
+    return not line or line.startswith(("import ", "from "))

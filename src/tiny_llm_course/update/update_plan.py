@@ -1,0 +1,279 @@
+"""Plans an update: which files it writes, and where the learner's work in them goes."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from difflib import SequenceMatcher
+from pathlib import Path
+
+from ..learner.files import content_of
+from ..learner.git import Entry, Git
+from ..learner.workspace import Workspace
+from ..tasks.imports import relative_module, relocated
+from ..tasks.regions import SUFFIXES, is_native
+from ..tasks.source_text import decoded, encoded
+from ..tasks.splice import SpliceError, UnfitError, definitions
+from ..tasks.syllabus import TaskId, day_of
+from ..tasks.task_code import StubError, lines_of
+from ..ui import Phrase, phrase
+from .contracts import SYLLABUS, Changed, changed_contracts, new_tasks
+from .lost_lines import Lines
+from .merging import Moves, merge, unix_ends
+from .moves import heirs, moved_tasks
+from .retired import code_of_task, retire
+from .written import tasks_by_name, written
+
+__all__ = ["LEARNERS", "Old", "Plan", "plan_update"]
+
+LEARNERS = "src/tiny_llm/"
+OLD = ".tiny-llm/old"  # the folder for code of tasks whose contract changed
+
+
+@dataclass(frozen=True)
+class Old:
+    """A task that asks for something else now, in one of the learner's files: the file that keeps what they wrote, this
+    code, and what the newer course asks for, by file."""
+
+    task: TaskId
+    file: Path
+    kept: Path
+    code: str
+    new: Mapping[Path, str]
+
+
+@dataclass
+class Plan:
+    """What an update does. In comments, "yours" are the learner's files in src/tiny_llm."""
+
+    files: dict[Path, bytes | None] = field(default_factory=dict)  # None: it goes
+    seen: dict[Path, bytes | None] = field(default_factory=dict)  # the same files as they were
+    merged: list[Path] = field(default_factory=list)  # yours that get the newer stubs
+    moved: list[tuple[Path, Path]] = field(default_factory=list)  # yours: old and new file
+    carried: list[tuple[str, Path, Path]] = field(default_factory=list)  # a written task: name, old and new file
+    changed: Changed = field(default_factory=dict)  # tasks that ask for something else now: they are open again
+    added: list[TaskId] = field(default_factory=list)  # tasks that are new
+    old: list[Old] = field(default_factory=list)  # what you wrote for changed tasks
+    kept: list[Path] = field(default_factory=list)  # yours that the course no longer has
+    outdated: list[Path] = field(default_factory=list)  # yours that the course has no more use for
+    dropped: list[Path] = field(default_factory=list)  # yours whose tasks are all in other files now
+    replaced: list[tuple[Path, Lines]] = field(default_factory=list)  # your lines that the course's lines replace
+    signatures: list[tuple[Path, str, str]] = field(default_factory=list)  # your file, your signature, the new one
+    edited: list[Path] = field(default_factory=list)  # files of the course that the learner had changed
+    executable: list[Path] = field(default_factory=list)
+    unrecorded: list[Path] = field(default_factory=list)  # right already, but not in the clone's last commit
+    refused: list[Phrase] = field(default_factory=list)  # why a file cannot be merged
+
+    def put(self, path: Path, content: bytes | None) -> None:
+        self.seen[path] = content_of(path)
+        self.files[path] = content
+
+
+def plan_update(workspace: Workspace, git: Git, head: str, new: str) -> Plan:
+    """The plan of an update to the commit `new`. Nothing is written."""
+    plan = Plan()
+    common = git.base(head, new)
+    base, theirs = git.files(common) if common else {}, git.files(new)
+    recorded = git.files(head)
+    for name, entry in theirs.items():
+        if not _is_learners(name):
+            _plan_file(plan, workspace.root / name, entry, (base or recorded).get(name), git)
+    for name in base.keys() - theirs.keys():
+        path = workspace.root / name
+        if not _is_learners(name) and path.exists():
+            plan.edited += [] if base[name].holds(path.read_bytes()) else [path]
+            plan.put(path, None)
+    differing = {name for name in theirs.keys() | base.keys() if recorded.get(name) != theirs.get(name)}
+    of_course = (workspace.root / name for name in sorted(differing) if not _is_learners(name))
+    plan.unrecorded = [path for path in of_course if path not in plan.files]
+    known, newer = (files.get(SYLLABUS) for files in (base or recorded, theirs))
+    if known and newer:
+        syllabuses = [git.content(entry).decode() for entry in (known, newer)]
+        plan.changed, plan.added = changed_contracts(*syllabuses), new_tasks(*syllabuses)
+    _Merges(plan, workspace, git, base, theirs).plan()
+    return plan
+
+
+def _is_learners(name: str) -> bool:
+    return name.startswith(LEARNERS) and name.endswith(SUFFIXES)
+
+
+def _plan_file(plan: Plan, path: Path, entry: Entry, known: Entry | None, git: Git) -> None:
+    """A file of the course. known: as the course had it before."""
+    now = content_of(path)
+    if now is not None and entry.holds(now):
+        return
+    if now is not None and not (known and known.holds(now)):
+        plan.edited.append(path)
+    plan.put(path, git.content(entry))
+    if entry.is_executable:
+        plan.executable.append(path)
+
+
+class _Merges:
+    """The learner's files. Names are paths in the package."""
+
+    def __init__(
+        self, plan: Plan, workspace: Workspace, git: Git, base: Mapping[str, Entry], theirs: Mapping[str, Entry]
+    ):
+        self._plan = plan
+        self._workspace = workspace
+        self._git, self._base = git, base
+        entries = {name.removeprefix(LEARNERS): entry for name, entry in theirs.items() if _is_learners(name)}
+        changed = [name for name, entry in entries.items() if base.get(LEARNERS + name) != entry]
+        missing = [name for name in entries if not self._path(name).exists()]
+        days = [day_of(task) for task in plan.changed]
+        asked = [f"{module}{suffix}" for day in days for module in day.modules for suffix in SUFFIXES]
+        wanted = dict.fromkeys([*changed, *missing, *(name for name in asked if name in entries)])
+        self._new = {name: git.content(entries[name]).decode() for name in wanted}
+        of_course = {name.removeprefix(LEARNERS) for name in base if _is_learners(name)}
+        stubs = of_course or {file.relative_to(workspace.package).as_posix() for file in workspace.all_files()}
+        self._gone = sorted(stubs - entries.keys())
+        self._old = {name: self._stub(name) for name in sorted(stubs & {*self._new, *self._gone})}
+        self._yours = {name: text for name in [*self._new, *self._gone] if (text := self._read(name)) is not None}
+        self._original = dict(self._yours)
+        self._helpers: dict[str, frozenset[str]] = {}  # by file: what only code of changed tasks needs
+
+    def plan(self) -> None:
+        if self._plan.refused:
+            return
+        try:
+            self._retire()
+            moves = self._moves()
+        except SpliceError as error:
+            self._refuse(error, "")
+            return
+        for name, new in self._new.items():
+            self._plan_one(name, new, moves.get(name, Moves()))
+
+    def _retire(self) -> None:
+        """Put stubs in place of what the learner wrote for contracts that have changed."""
+        for name in [name for name in self._yours if name in self._old]:
+            found = retire(self._yours[name], self._old[name], self._shown(name), self._plan.changed)
+            self._yours[name], self._helpers[name] = found.text, found.helpers
+            for task, code in found.code.items():
+                left = self._plan.changed[task]
+                new = {self._path(other): code_of_task(text, task, other, left) for other, text in self._new.items()}
+                kept = self._workspace.root / OLD / f"{task}{Path(name).suffix}"
+                asked = {path: text for path, text in new.items() if text}
+                self._plan.old.append(Old(task, self._path(name), kept, code, asked))
+
+    def _moves(self) -> dict[str, Moves]:
+        """The tasks that moved, by file. A file that is gone first becomes its heir."""
+        self._inherit()
+        arrived: dict[str, dict[str, str]] = {}
+        left: dict[str, dict[str, str]] = {}
+        for name, here, there in moved_tasks(self._old, self._new):
+            if self._is_written(name, here):
+                if self._is_written(name, there):  # and each stays where it is
+                    continue
+                source = self._yours[here] if is_native(here) else relocated(self._yours[here], here, there)
+                arrived.setdefault(there, {})[name] = source
+                self._plan.carried.append((name, self._path(here), self._path(there)))
+            left.setdefault(here, {})[name] = relative_module(there, here)
+        return {name: Moves(arrived.get(name, {}), left.get(name, {})) for name in self._new}
+
+    def _is_written(self, task: str, name: str) -> bool:
+        return name in self._yours and task in written(self._yours[name], [task], self._shown(name))
+
+    def _inherit(self) -> None:
+        heir_of = heirs(self._old, self._new)
+        for name in self._gone:
+            if name not in self._yours:
+                continue
+            heir = heir_of.get(name)
+            if heir and heir not in self._yours:
+                written(self._yours[name], (), self._shown(name))  # which raises an error if it does not parse
+                for texts in (self._yours, self._old):
+                    texts[heir] = texts[name] if is_native(name) else relocated(texts[name], name, heir)
+                del self._old[name]
+                self._plan.moved.append((self._path(name), self._path(heir)))
+                self._plan.put(self._path(name), None)
+            elif self._is_untouched(name) or self._has_moved(name):
+                self._plan.dropped += [] if self._is_untouched(name) else [self._path(name)]
+                self._plan.put(self._path(name), None)
+            elif self._has_no_more_use(name):
+                self._plan.outdated.append(self._path(name))
+                self._plan.put(self._path(name), None)
+            else:
+                self._plan.kept.append(self._path(name))
+
+    def _has_moved(self, name: str) -> bool:
+        """Whether the newer course has every task that the learner wrote in this file."""
+        tasks = tasks_by_name(self._old[name], name)
+        moved = {task for task, here, _ in moved_tasks(self._old, self._new) if here == name}
+        return bool(moved) and {*written(self._yours[name], tasks, self._shown(name))} <= moved
+
+    def _has_no_more_use(self, name: str) -> bool:
+        """Whether nothing is left in it that was written for a task, or defined for anything else."""
+        if is_native(name):
+            return False
+        tasks = tasks_by_name(self._old[name], name)
+        own = {*definitions(self._yours[name])} - {*definitions(self._old[name])}
+        return own <= self._helpers.get(name, frozenset()) and not written(self._yours[name], tasks, self._shown(name))
+
+    def _is_untouched(self, name: str) -> bool:
+        return unix_ends(self._yours[name]) == unix_ends(self._old.get(name, ""))
+
+    def _plan_one(self, name: str, new: str, moves: Moves) -> None:
+        path = self._path(name)
+        before = content_of(path)
+        yours, old = self._yours.get(name, new), self._old.get(name, new)
+        if name not in self._old:  # the file is new to the course
+            self._plan.edited += [path] if yours != new else []
+            yours = new
+        try:
+            merged = merge(yours, old, new, self._shown(name), moves)
+        except SpliceError as error:
+            self._refuse(error, name)
+            return
+        self._plan.signatures += [(path, *pair) for pair in merged.signatures]
+        self._plan.replaced += [(path, self._in_original(name, lines)) for lines in merged.replaced]
+        content = encoded(merged.text, before or b"")
+        if content != before:
+            self._plan.put(path, content)
+            self._plan.merged += [path] if name in self._yours else []
+
+    def _in_original(self, name: str, lines: Lines) -> Lines:
+        """Where these lines are in the learner's file, which has its own code of all tasks."""
+        mine, original = self._yours.get(name, ""), self._original.get(name, "")
+        if mine == original or not original:
+            return lines
+        blocks = SequenceMatcher(None, lines_of(mine), lines_of(original), autojunk=False).get_matching_blocks()
+        shifts = {block.a + i + 1: block.b - block.a for block in blocks for i in range(block.size)}
+        return replace(
+            lines,
+            first=lines.first + shifts.get(lines.first, 0),
+            last=lines.last + shifts.get(lines.last, 0),
+        )
+
+    def _refuse(self, error: SpliceError, name: str) -> None:
+        if isinstance(error, UnfitError):
+            self._plan.refused.append(phrase("update_unfit", file=self._shown(name)))
+        else:
+            self._plan.refused.append(phrase("splice_unreadable", reason=error.__cause__ or error))
+
+    def _stub(self, name: str) -> str:
+        """The stub that the learner's file began as."""
+        if entry := self._base.get(LEARNERS + name):
+            return self._git.content(entry).decode()
+        try:
+            return self._workspace.stub(self._path(name))
+        except (StubError, UnicodeDecodeError) as error:  # the reference was edited
+            self._plan.refused.append(phrase("update_reference", reason=error))
+            return ""
+
+    def _read(self, name: str) -> str | None:
+        content = content_of(self._path(name))
+        try:
+            return None if content is None else decoded(content)
+        except UnicodeDecodeError as error:
+            self._plan.refused.append(phrase("not_utf8", file=self._shown(name), reason=error))
+            return None
+
+    def _path(self, name: str) -> Path:
+        return self._workspace.package / name
+
+    def _shown(self, name: str) -> str:
+        return os.path.relpath(self._path(name))

@@ -1,0 +1,124 @@
+"""The model that is looked at."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Any
+
+import mlx.core as mx
+import numpy as np
+
+from ..generation.engine import Wanted
+from ..generation.session import Session, Settings
+from ..learner.packages import package_of
+from ..ui import CommandError
+from .collecting import CollectingCache
+from .labels import token_bytes, token_labels
+from .masks import Array
+
+__all__ = ["Attention", "Probe", "given_or"]
+
+
+NAME = 40  # characters
+
+_GREEDY = {
+    "temperature": 0.0,
+    "top_k": 0,
+    "top_p": 1.0,
+    "min_p": 0.0,
+    "repetition_penalty": 1.0,
+    "seed": None,
+}
+
+
+def given_or(example: str, prompt: str | None) -> str:
+    """The prompt, if one was given."""
+    if prompt == "":
+        raise CommandError("prompt_empty")
+    return example if prompt is None else prompt
+
+
+@dataclass(frozen=True)
+class Attention:
+    """The weights of a model that read a text, and the head that is looked at first.
+
+    Shapes: weights: layers x H_q x L x L: a row for each token that looks, a column for each that is looked at.
+    """
+
+    model: str
+    prompt: str
+    labels: list[str]
+    pieces: list[bytes]
+    weights: Array
+    layer: int
+    head: int
+
+    @property
+    def chosen(self) -> Array:
+        """Shapes: L x L."""
+        chosen: Array = self.weights[self.layer, self.head]
+        return chosen
+
+
+class Probe(Session):
+    """A loaded model that is looked into, and its tokenizer.
+
+    sampling: arguments of `make_sampler`.
+
+    Raises:
+        CommandError: no such model or implementation, or an argument is out of range.
+    """
+
+    def __init__(self, model: str, impl: str, **sampling: Any):
+        self._package = package_of(impl)
+        super().__init__(Settings(Wanted(self._package, model), 0, [], _GREEDY | sampling))
+        self._model = self._engine.model
+        self.name = model if len(model) <= NAME else "…" + model[1 - NAME :]  # of a path its end
+        self.layers: int = self._model.config.num_hidden_layers
+        self.heads: int = self._model.config.num_attention_heads
+
+    def prompt(self, text: str, limit: int | None = None) -> list[int]:
+        """The tokens of a text that the model reads as it is.
+
+        limit: how many tokens can be shown. None: as many as the model can read.
+
+        Raises:
+            CommandError: the text is too long, or not UTF-8.
+        """
+        tokens = self.encode(text)
+        if len(tokens) > self.context:
+            raise CommandError("viz_prompt_tokens", limit=self.context, count=len(tokens))
+        if limit is not None and len(tokens) > limit:
+            raise CommandError("viz_prompt_page", limit=limit, count=len(tokens))
+        return tokens
+
+    def pieces(self, tokens: list[int]) -> list[bytes]:
+        """The bytes of each token."""
+        entries = self._tokenizer.convert_ids_to_tokens(tokens)
+        return [token_bytes(entry, token) for entry, token in zip(entries, tokens, strict=True)]
+
+    def label(self, token: int) -> str:
+        """What one token is called, by itself."""
+        return token_labels(self.pieces([token]))[0]
+
+    def weights(self, tokens: list[int]) -> Array:
+        """How much each token attends to each, in every layer and head.
+
+        Shapes: -> layers x H_q x L x L: a row for each token that looks, a column for each that is looked at.
+        """
+        plain = import_module(f"{self._package}.kv_cache").NoCache(len(self._model.layers))
+        cache = CollectingCache(plain)
+        mx.eval(self._model.hidden(mx.array([tokens]), cache))
+        return np.stack([np.array(layer.weights)[0] for layer in cache.layers])
+
+    def logits(self, tokens: list[int]) -> mx.array:
+        """The scores of the next token. Shapes: -> 1 x V.
+
+        Raises:
+            CommandError: some are not numbers.
+        """
+        logits: mx.array = self._model(mx.array([tokens]))[:, -1].astype(mx.float32)
+        if mx.isnan(logits).any():
+            raise CommandError("viz_nan", exit_code=1)
+        return logits

@@ -1,0 +1,39 @@
+"""How far RoPE turns each pair of numbers at each position."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from .masks import Array
+
+__all__ = ["Turns"]
+
+
+@dataclass(frozen=True)
+class Turns:
+    """How far each pair is turned at each position. Shapes: cos and sin: positions x dims / 2."""
+
+    dims: int
+    base: float
+    cos: Array
+    sin: Array
+
+    @property
+    def scores(self) -> Array:
+        """Dot product of a query and a key that are the same before they are turned, by distance; 1 at distance 0.
+
+        Every pair of numbers counts the same: the mean of cos(distance * frequency). Shapes: -> positions.
+        """
+        scores = self.cos @ self.cos[0] + self.sin @ self.sin[0]
+        relative: Array = scores / scores[0]
+        return relative
+
+    def period(self, pair: int) -> float:
+        """After how many positions a pair has come round."""
+        return 2 * math.pi * math.pow(self.base, 2 * pair / self.dims)
+
+    @property
+    def title(self) -> dict[str, str]:
+        """What `viz_rope_title` is filled with."""
+        return {"dims": str(self.dims), "base": f"{self.base:,.10g}"}

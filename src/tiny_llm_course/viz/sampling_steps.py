@@ -1,0 +1,35 @@
+"""The probabilities of the next token after each step of the sampler."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from .masks import Array
+
+__all__ = ["Step", "percent"]
+
+
+@dataclass(frozen=True)
+class Step:
+    """Probabilities of all tokens after a step. Shapes: probs: V."""
+
+    name: str
+    probs: Array
+
+    @property
+    def kept(self) -> int:
+        """How many tokens can still be drawn."""
+        return int((self.probs > 0).sum())
+
+    def shares(self, tokens: list[int]) -> list[float]:
+        """Of each of these tokens, and, at the end, of all others together."""
+        return [*self.probs[tokens].tolist(), float(np.delete(self.probs, tokens).sum())]
+
+
+def percent(share: float) -> str:
+    """A probability, or a dash for 0."""
+    if share <= 0:
+        return "-"
+    return f"{share:.1%}" if share >= 0.0005 else "<0.1%"
