@@ -15,10 +15,11 @@ from waiting import until
 from tiny_llm_course.__main__ import app
 from tiny_llm_course.generation import engine
 from tiny_llm_course.generation.engine import Engine, Wanted
-from tiny_llm_course.native import compiling, kernel_files
+from tiny_llm_course.native import compiling
 from tiny_llm_course.native.child import running
 from tiny_llm_course.native.compiling import Compiled, compile_files, compile_for
 from tiny_llm_course.serve.serving import Options, Serving
+from tiny_llm_course.testing import build_command
 from tiny_llm_course.ui.language import Messages
 from tiny_llm_ref.kernels import extension
 
@@ -65,6 +66,7 @@ def test_in_a_terminal_the_steps_of_the_bridge_are_counted(tmp_path):
     code = f"""
 import sys, time
 from tiny_llm_course.native import bridge
+from tiny_llm_course.testing import build_command
 from tiny_llm_course.ui.language import Messages
 output = []
 code = bridge._run([sys.executable, "-c", {steps!r}], output, time.monotonic(), Messages("en"))
@@ -86,11 +88,11 @@ def test_the_time_of_a_build_is_that_of_all_of_it(monkeypatch):
     compiled = Compiled(Messages("en"))
     compiled.names, compiled.seconds = ["softmax.cpp"], 73.6
     clock = iter([1000.0, 1054.0, 1128.0])
-    monkeypatch.setattr(kernel_files, "monotonic", clock.__next__)
-    monkeypatch.setattr(kernel_files, "compile_files", lambda *arguments: compiled)
-    monkeypatch.setattr(kernel_files.bridge, "is_current", lambda package: False)
-    monkeypatch.setattr(kernel_files.bridge, "build", lambda packages, say, tell: None)
-    monkeypatch.setattr(kernel_files, "_versions", lambda package: {"mlx": "1", "nanobind": "2", "python": "3"})
+    monkeypatch.setattr(build_command, "monotonic", clock.__next__)
+    monkeypatch.setattr(build_command, "compile_files", lambda *arguments: compiled)
+    monkeypatch.setattr(build_command.bridge, "is_current", lambda package: False)
+    monkeypatch.setattr(build_command.bridge, "build", lambda packages, say, tell: None)
+    monkeypatch.setattr(build_command, "_versions", lambda package: {"mlx": "1", "nanobind": "2", "python": "3"})
     run = CliRunner().invoke(app, ["build-ext", "--impl", "ref", "--lang", "en"])
     assert run.exit_code == 0, run.output
     assert run.stdout.startswith("Built in 54 s with nanobind 2")

@@ -25,13 +25,13 @@ from tiny_llm_course.learner.install import install_command
 from tiny_llm_course.ui.language import LANGUAGES, Messages
 from tiny_llm_course.ui.out import OUT
 from tiny_llm_course.ui.terminal import signs
-from tiny_llm_course.viz import app
 from tiny_llm_course.viz.collecting import CollectingCache
 from tiny_llm_course.viz.drawing import FONT, drawable
 from tiny_llm_course.viz.labels import padded, shortened, token_bytes, token_labels
 from tiny_llm_course.viz.masks import masks_of
 from tiny_llm_course.viz.page import NOT_A_NUMBER, STEPS, attention_page
 from tiny_llm_course.viz.probe import Attention, Probe
+from tiny_llm_course.viz.viz_commands import app
 from tiny_llm_models.untrained import untrained_config, write_untrained
 from tiny_llm_ref import models
 from tiny_llm_ref.config import ModelConfig
@@ -344,7 +344,7 @@ def test_a_learners_attention_is_shown_as_it_is(checkpoint: Path, tmp_path: Path
     shutil.copytree(Path(tiny_llm_ref.__file__).parent, package, ignore=shutil.ignore_patterns("__pycache__"))
     attention = (package / "attention.py").read_text()
     (package / "attention.py").write_text(attention.replace("mx.arange(S) <= query_positions", "query_positions >= 0"))
-    code = "from tiny_llm_course.viz import app; app()"
+    code = "from tiny_llm_course.viz.viz_commands import app; app()"
     options = ["--impl", "mine", "--model", str(checkpoint), "--prompt", "abc", "--out", str(tmp_path)]
     run = subprocess.run([sys.executable, "-c", code, "attention", *options], env={"PYTHONPATH": str(tmp_path)})
     assert run.returncode == 0
@@ -352,5 +352,5 @@ def test_a_learners_attention_is_shown_as_it_is(checkpoint: Path, tmp_path: Path
 
 
 def test_other_commands_do_not_wait_for_it() -> None:
-    code = "import sys, tiny_llm_course.viz; print(sorted({'matplotlib', 'mlx', 'numpy'} & set(sys.modules)))"
+    code = "import sys, tiny_llm_course.viz.viz_commands; print(sorted({'matplotlib', 'mlx', 'numpy'} & set(sys.modules)))"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout == "[]\n"

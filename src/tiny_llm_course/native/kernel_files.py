@@ -1,4 +1,4 @@
-"""`tiny-llm build-ext`: what kernels in C++ need to run: the bridge to MLX, and each kernel that is written."""
+"""Which kernels in C++ a package has: those that are written, those still open, and the bridge that they need."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ..tasks.unsolved import open_task
 from ..ui import CommandError, Messages, show
 from . import bridge
 
-__all__ = ["Kernels", "ensure_bridge", "has_kernels", "kernels_of"]
+__all__ = ["Kernels", "ensure_bridge", "has_kernels", "kernels_of", "with_reference"]
 
 
 @dataclass(frozen=True)
