@@ -1,5 +1,6 @@
 """`tiny-llm update`: a newer course comes into a clone with work in it, with real git repositories."""
 
+import re
 import shutil
 import signal
 import subprocess
@@ -179,6 +180,23 @@ def test_undo_takes_it_back(course, clone):
     assert state(clone) == before
     assert git(clone.root, "status", "--short", "--untracked-files=no") == " M src/tiny_llm/layer_norm.py\n"
     assert "The course was updated" in clone.run("update").stdout, "it can be done again"
+
+
+def test_modules_of_the_course_that_moved(course, clone):
+    """`update` and `undo` finish after they replaced the files that hold their own code and texts."""
+    before = state(clone)
+    package = course.root / "src/tiny_llm_course"
+    for old, new in (("learner", "pupil"), ("ui", "face")):
+        (package / old).rename(package / new)
+        for file in package.rglob("*.py"):
+            file.write_text(re.sub(rf'(?<=[."]){old}(?=[. ])', new, file.read_text()))
+    publish(course)
+    result = clone.run("update")
+    assert result.returncode == 0, result.stderr
+    assert (clone.root / "src/tiny_llm_course/pupil/git.py").exists()
+    result = clone.run("undo")
+    assert result.returncode == 0, result.stderr
+    assert state(clone) == before
 
 
 def test_what_the_learner_changed_in_the_course_itself_is_kept_in_a_backup(course, clone):

@@ -352,5 +352,7 @@ def test_a_learners_attention_is_shown_as_it_is(checkpoint: Path, tmp_path: Path
 
 
 def test_other_commands_do_not_wait_for_it() -> None:
-    code = "import sys, tiny_llm_course.viz.viz_commands; print(sorted({'matplotlib', 'mlx', 'numpy'} & set(sys.modules)))"
+    code = (
+        "import sys, tiny_llm_course.viz.viz_commands; print(sorted({'matplotlib', 'mlx', 'numpy'} & set(sys.modules)))"
+    )
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout == "[]\n"

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -199,6 +200,8 @@ def changing(command: str) -> Iterator[Workspace]:
         show_note,
     )
 
+    Messages.load()  # now, and so is git: `update` and `undo` replace the course's own files, these two among them
+    import_module(".git", __package__)
     with locked(ROOT / ".tiny-llm" / "lock", f"./course {command}"):
         if reason := Workspace().backups.take_back_interrupted():
             words = Messages()

@@ -56,6 +56,11 @@ class Messages:
         return _texts()[key][self.language].format(**{name: self._told(value) for name, value in values.items()})
 
     @staticmethod
+    def load() -> None:
+        """Read all texts now, for a command that is about to replace the files that hold them."""
+        _texts()
+
+    @staticmethod
     def in_all(key: str, /, **values: object) -> Text:
         """A message in every language, for when it is not known which one it will be read in."""
         return {language: Messages(language)(key, **values) for language in LANGUAGES}
