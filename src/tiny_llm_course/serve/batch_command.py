@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,6 +20,7 @@ from ..learner.reporting import is_learners, reporting
 from ..ui import CommandError, Lang, Messages, progress_console, show_note
 from .batch_input import BatchRequest, read_requests
 from .batch_results import Results
+from .engine_protocols import Batch, Engine, Observer, Request
 from .run_record import RunRecorder
 from .serving import Options, Serving
 from .serving_options import Cache, Check, Draft, MaxRunning, NumDrafts, Pages, PageSize, TokenBudget
@@ -146,7 +147,7 @@ class _Run:
         sizes = {"max_running": options.max_running, "token_budget": options.token_budget}
         return {"model": options.wanted.model, "cache": self.serving.kind.name, **sizes}
 
-    def go(self, observers: Sequence[Any], show: Any) -> None:
+    def go(self, observers: Sequence[Observer], show: Callable[[_Run], None]) -> None:
         """Until each request has a result. show: gets the state after each step."""
         if not self.queue:
             return
@@ -160,13 +161,13 @@ class _Run:
                     self._write(request)
             show(self)
 
-    def on_step(self, engine: Any, batch: Any, touched: Sequence[Any]) -> None:
+    def on_step(self, engine: Engine, batch: Batch, touched: Sequence[Request]) -> None:
         """As an observer: whether there is anything that goes on."""
         self.empty = 0 if batch.chunks or batch.preempted else self.empty + 1
         if self.empty > MOST_EMPTY:
             raise CommandError("batch_stuck", waiting=len(engine.scheduler.waiting), exit_code=1)
 
-    def on_abort(self, engine: Any, request: Any) -> None:
+    def on_abort(self, engine: Engine, request: Request) -> None:
         """Nobody does that here."""
 
     @property
@@ -225,7 +226,7 @@ def _result(id: str, text: str, reason: str, prompt: int, output: int) -> dict[s
 
 
 @contextmanager
-def _board(count: int, words: Messages) -> Iterator[Any]:
+def _board(count: int, words: Messages) -> Iterator[Callable[[_Run], None]]:
     """A bar on stderr, where that is a terminal, and what shows a run there."""
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 

@@ -9,6 +9,8 @@ from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
 from time import perf_counter
 from typing import Any
 
+from .engine_protocols import AsyncEngine, Batch, EndedRequest, Engine, Request, Scheduler
+
 __all__ = ["Dashboard"]
 
 INTERVAL = 0.1  # seconds between two looks: an engine makes hundreds of steps in a second, and a page needs ten of them
@@ -46,7 +48,7 @@ class Dashboard:
     ended: what a `Metrics` remembers of requests that are over.
     """
 
-    ended: Iterable[Any] = ()
+    ended: Iterable[EndedRequest] = ()
 
     def __init__(self, clock: Callable[[], float] = perf_counter) -> None:
         self._clock, self._speed = clock, _Speed()
@@ -56,22 +58,22 @@ class Dashboard:
         self._looking: asyncio.Future[str] | None = None  # the last look, which all readers share, and when it began
         self._looked = 0.0
 
-    def on_step(self, engine: Any, batch: Any, touched: Sequence[Any]) -> None:
+    def on_step(self, engine: Engine, batch: Batch, touched: Sequence[Request]) -> None:
         self._steps += 1
         self._preempted += len(batch.preempted)
         self._chunks = {chunk.request.id: len(chunk.tokens) for chunk in batch.chunks}
         self._ended += sum(len(request.output) for request in touched if request.finish_reason is not None)
         self._note(engine)
 
-    def on_abort(self, engine: Any, request: Any) -> None:
+    def on_abort(self, engine: Engine, request: Request) -> None:
         self._ended += len(request.output)
         self._note(engine)
 
-    def _note(self, engine: Any) -> None:
+    def _note(self, engine: Engine) -> None:
         tokens = self._ended + sum(len(request.output) for request in engine.scheduler)
         self._speed.note(self._clock(), tokens, is_idle=not engine.has_work)
 
-    def look(self, engine: Any) -> dict[str, Any]:
+    def look(self, engine: Engine) -> dict[str, Any]:
         """What there is to see, in the engine's thread. rate: generated tokens per second."""
         scheduler = engine.scheduler
         return {
@@ -85,7 +87,7 @@ class Dashboard:
             "finished": [_finished(each) for each in self.ended],
         }
 
-    def _about(self, request: Any) -> dict[str, Any]:
+    def _about(self, request: Request) -> dict[str, Any]:
         return {
             "id": request.id,
             "prompt": len(request.prompt),
@@ -96,7 +98,7 @@ class Dashboard:
             "accepted": request.num_accepted,
         }
 
-    async def events(self, engine: Any) -> AsyncGenerator[str, None]:
+    async def events(self, engine: AsyncEngine) -> AsyncGenerator[str, None]:
         """What there is to see, whenever it changes, as JSON, until the engine ends. engine: an `AsyncEngine`."""
         before = ""
         self._num_readers += 1
@@ -110,18 +112,18 @@ class Dashboard:
         finally:
             self._num_readers -= 1
 
-    async def _shared_look(self, engine: Any) -> str:
+    async def _shared_look(self, engine: AsyncEngine) -> str:
         """Share a look that is in progress or began less than INTERVAL ago; otherwise begin a new one."""
         now = self._clock()
         if self._looking is None or (self._looking.done() and now - self._looked >= INTERVAL):
             self._looking, self._looked = asyncio.ensure_future(self._as_json(engine)), now
         return await asyncio.shield(self._looking)  # a reader who leaves does not end it for the others
 
-    async def _as_json(self, engine: Any) -> str:
+    async def _as_json(self, engine: AsyncEngine) -> str:
         return json.dumps(await engine.call(self.look))
 
 
-def _finished(ended: Any) -> dict[str, Any]:
+def _finished(ended: EndedRequest) -> dict[str, Any]:
     rounded = {"first": _rounded(ended.first, 3), "rate": _rounded(ended.rate, 1)}
     return {name: getattr(ended, name) for name in ("id", "prompt", "output", "reason")} | rounded
 
@@ -130,7 +132,7 @@ def _rounded(value: float | None, digits: int) -> float | None:
     return None if value is None else round(value, digits)
 
 
-def _pages(scheduler: Any) -> dict[str, Any] | None:
+def _pages(scheduler: Scheduler) -> dict[str, Any] | None:
     """Of a cache in pages: of each page the place of a running request that holds it, FREE or KEPT; and those that
     several requests share."""
     pool = getattr(scheduler.cache, "pool", None)

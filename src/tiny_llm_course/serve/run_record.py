@@ -9,6 +9,8 @@ from pathlib import Path
 from time import perf_counter
 from typing import Any
 
+from .engine_protocols import Batch, Engine, Request
+
 __all__ = ["FORMAT", "VERSION", "RunRecorder"]
 
 FORMAT = "tiny-llm run"
@@ -36,7 +38,7 @@ class RunRecorder:
         self._steps: list[dict[str, Any]] = []
         self._aborted: list[dict[str, Any]] = []
 
-    def on_step(self, engine: Any, batch: Any, touched: Sequence[Any]) -> None:
+    def on_step(self, engine: Engine, batch: Batch, touched: Sequence[Request]) -> None:
         for chunk in batch.chunks:
             self._requests.setdefault(chunk.request.id, {"prompt": len(chunk.request.prompt)})
         chunks = [
@@ -58,10 +60,10 @@ class RunRecorder:
             step |= {"pages_used": used, "pages_kept": pool.num_pages - pool.num_free - used}
         self._steps.append(step)
 
-    def on_abort(self, engine: Any, request: Any) -> None:
+    def on_abort(self, engine: Engine, request: Request) -> None:
         self._aborted.append({"id": request.id, "time": self._now(), "step": len(self._steps)})
 
-    def _new_tokens(self, touched: Sequence[Any]) -> int:
+    def _new_tokens(self, touched: Sequence[Request]) -> int:
         """How many tokens a step generated. Chunks do not tell: an output's last token and wrong guesses differ."""
         before = sum(self._generated.get(request.id, 0) for request in touched)
         self._generated |= {request.id: len(request.output) for request in touched}

@@ -22,6 +22,7 @@ from ..learner.packages import DEFAULT_IMPL, package_of
 from ..learner.reporting import reporting
 from ..ui import CommandError, Lang, Messages, os_reason, phrase, show_note
 from .dashboard import Dashboard
+from .engine_protocols import AsyncEngine, Engine
 from .serving import Options, Serving
 from .serving_end import DRAIN, Ending
 from .serving_options import Cache, Check, Draft, MaxRunning, NumDrafts, Pages, PageSize, TokenBudget
@@ -136,7 +137,7 @@ class _Service:
         self._options, self._words = options, words
         self._host, self._listener, self._max_waiting = host, listener, max_waiting
         self._address = ipaddress.ip_address(listener.getsockname()[0])
-        self._serving: Any = None
+        self._serving: Serving | None = None  # once the engine's thread has made it
         self._live = Dashboard()
 
     async def run(self, limits: dict[str, Any]) -> None:
@@ -144,12 +145,13 @@ class _Service:
         options = self._options
         metrics = self._module("metrics").Metrics()
         most = options.max_running + self._max_waiting
-        engine = self._module("async_engine").AsyncEngine(lambda: self._make_engine(metrics), most)
+        engine: AsyncEngine = self._module("async_engine").AsyncEngine(lambda: self._make_engine(metrics), most)
         await engine.start()
         try:
             max_length = await engine.call(lambda engine: engine.max_length)
             server = self._module("server")
             name = Path(options.wanted.model).name if Path(options.wanted.model).is_dir() else options.wanted.model
+            assert self._serving is not None
             sampling = self._serving.sampling
             if sampling:
                 settings = ", ".join(f"{setting} {value}" for setting, value in sampling.items())
@@ -167,16 +169,16 @@ class _Service:
             raise engine.error
         ending.tell()
 
-    def _make_engine(self, metrics: Any) -> Any:
+    def _make_engine(self, metrics: Any) -> Engine:
         """In the engine's thread, which is the only one that may use what it makes."""
-        self._serving = Serving(self._options, self._words, days=(SERVER,))
+        serving = self._serving = Serving(self._options, self._words, days=(SERVER,))
         self._live.ended = metrics.ended
-        return self._serving.engine(observers=[metrics, self._live])
+        return serving.engine(observers=[metrics, self._live])
 
     def _module(self, name: str) -> Any:
         return import_module(f"{self._options.wanted.package}.serving.{name}")
 
-    def _routes(self, server: Any, engine: Any) -> list[Any]:
+    def _routes(self, server: Any, engine: AsyncEngine) -> list[Any]:
         """The page that shows the engine at work, and what it shows."""
         from starlette.responses import HTMLResponse
         from starlette.routing import Route
@@ -193,7 +195,7 @@ class _Service:
 
         return [Route("/", page), Route("/live", server.guarded(live))]
 
-    async def _listen(self, server: Any, routes: list[Any], name: str, engine: Any) -> Ending:
+    async def _listen(self, server: Any, routes: list[Any], name: str, engine: AsyncEngine) -> Ending:
         from .connections import Runner
 
         runner = Runner(server.app(routes))

@@ -16,6 +16,8 @@ from ..learner.reporting import needing
 from ..tasks.syllabus import TaskId
 from ..tasks.unsolved import Stub
 from ..ui import CommandError, Messages, one_of, phrase, show_note
+from .engine_protocols import Engine as ServingEngine
+from .engine_protocols import Observer
 
 __all__ = ["KINDS", "NGRAM", "Kind", "Options", "Serving", "kinds_of", "missing"]
 
@@ -132,13 +134,14 @@ class Serving:
             text = module.TextStream(self.tokenizer, settings.stop)
         return module.Request(id, tokens, settings, text)
 
-    def engine(self, longest: int | None = None, observers: Sequence[Any] = ()) -> Any:
+    def engine(self, longest: int | None = None, observers: Sequence[Observer] = ()) -> ServingEngine:
         """A new engine with an empty cache. longest: how many tokens a request has at most, prompt and output."""
         longest, options = min(longest or self.context, self.context), self.options
         scheduler = self._scheduler(self._cache(self._loaded, longest))
-        return self._module("engine").Engine(
+        made: ServingEngine = self._module("engine").Engine(
             self.model, scheduler, observers, is_checked=options.is_checked, decoding=self._decoding(longest)
         )
+        return made
 
     def _decoding(self, longest: int) -> Any:
         """Requests of a step are sampled together once that is written; with guesses, where they are asked for."""

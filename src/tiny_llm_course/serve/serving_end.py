@@ -12,6 +12,7 @@ from queue import Empty, SimpleQueue
 from typing import Any
 
 from ..ui import Messages, show_note
+from .engine_protocols import AsyncEngine
 
 __all__ = ["DRAIN", "Ending"]
 
@@ -26,7 +27,7 @@ class Ending:
     runner: a `uvicorn.Server` that does not run yet. engine: an `AsyncEngine`. Signals are handled from now on.
     """
 
-    def __init__(self, runner: Any, engine: Any, words: Messages):
+    def __init__(self, runner: Any, engine: AsyncEngine, words: Messages):
         self._runner, self._engine, self._words = runner, engine, words
         self._loop = asyncio.get_running_loop()
         self._stops: list[asyncio.Task[None]] = []  # somebody has to hold them

@@ -1,0 +1,145 @@
+"""The objects of the package under test that commands serve requests with: only the parts that commands read or call.
+
+The package may be the reference or a learner's, so commands name these protocols instead of its classes. Where the
+reference is installed, mypy checks that its classes fit.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Collection, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+
+__all__ = ["AsyncEngine", "Batch", "Chunk", "EndedRequest", "Engine", "Observer", "Request", "RequestText", "Scheduler"]
+
+T = TypeVar("T")
+
+
+class RequestText(Protocol):
+    """The text of an output."""
+
+    @property
+    def text(self) -> str: ...
+
+
+class Request(Protocol):
+    """A request, from its arrival until it is over."""
+
+    @property
+    def id(self) -> str: ...
+    @property
+    def prompt(self) -> Sequence[int]: ...
+    @property
+    def output(self) -> Sequence[int]: ...
+    @property
+    def pages(self) -> Sequence[int]: ...
+    @property
+    def num_computed_tokens(self) -> int: ...
+    @property
+    def num_drafted(self) -> int: ...
+    @property
+    def num_accepted(self) -> int: ...
+    @property
+    def finish_reason(self) -> str | None: ...
+    @property
+    def error(self) -> Exception | None: ...
+
+
+class Chunk(Protocol):
+    """The tokens of one request that a step computes."""
+
+    @property
+    def request(self) -> Request: ...
+    @property
+    def tokens(self) -> Sequence[int]: ...
+    @property
+    def start(self) -> int: ...
+    @property
+    def num_logits(self) -> int: ...
+
+
+class Batch(Protocol):
+    """What a step computes."""
+
+    @property
+    def chunks(self) -> Sequence[Chunk]: ...
+    @property
+    def preempted(self) -> Sequence[str]: ...
+
+
+class Scheduler(Protocol):
+    """The requests of an engine. Iterating gives all of them."""
+
+    @property
+    def running(self) -> Sequence[Request]: ...
+    @property
+    def waiting(self) -> Collection[Request]: ...
+    @property
+    def max_running(self) -> int: ...
+    @property
+    def cache(self) -> object: ...
+    def __iter__(self) -> Iterator[Request]: ...
+
+
+class Engine(Protocol):
+    """What runs steps."""
+
+    @property
+    def scheduler(self) -> Scheduler: ...
+    @property
+    def max_length(self) -> int: ...
+    @property
+    def has_work(self) -> bool: ...
+    def add(self, request: Any, /) -> None: ...
+    def step(self) -> Sequence[Request]: ...
+
+
+class Observer(Protocol):
+    """What an engine tells about each step."""
+
+    def on_step(self, engine: Any, batch: Any, touched: Any) -> None: ...
+    def on_abort(self, engine: Any, request: Any) -> None: ...
+
+
+class EndedRequest(Protocol):
+    """What is remembered of a request that is over. first: seconds to its first token; rate: tokens per second."""
+
+    @property
+    def id(self) -> str: ...
+    @property
+    def prompt(self) -> int: ...
+    @property
+    def output(self) -> int: ...
+    @property
+    def reason(self) -> str: ...
+    @property
+    def first(self) -> float | None: ...
+    @property
+    def rate(self) -> float | None: ...
+
+
+class AsyncEngine(Protocol):
+    """An engine in a thread of its own."""
+
+    @property
+    def broken(self) -> asyncio.Event: ...
+    @property
+    def error(self) -> Exception | None: ...
+    @property
+    def is_stopping(self) -> bool: ...
+    @property
+    def num_requests(self) -> int: ...
+    @property
+    def num_aborted(self) -> int: ...
+    async def start(self) -> None: ...
+    async def stop(self, timeout: float | None = None) -> None: ...
+    async def call(self, function: Callable[[Any], T], /) -> T: ...
+
+
+if TYPE_CHECKING:
+    from tiny_llm_ref.serving import async_engine, engine, metrics
+
+    def _reference_fits(
+        one: engine.Engine, other: async_engine.AsyncEngine, ended: metrics.Ended
+    ) -> tuple[Engine, AsyncEngine, EndedRequest]:
+        return one, other, ended
