@@ -12,6 +12,7 @@ import mlx.core as mx
 from tiny_llm_models.untrained import QWEN3_0_6B, untrained_config
 
 from ..generation.engine import is_written, open_stubs
+from ..generation.package_protocols import Model, Tokenizer
 
 __all__ = ["STAGES", "Stage", "bundled_model", "make_stage", "mlx_lm_stage", "random_model"]
 
@@ -41,7 +42,7 @@ class Stage:
     decode: Callable[[mx.array, Any], mx.array]
 
 
-def random_model(package: str, is_small: bool, is_quantised: bool = True) -> Any:
+def random_model(package: str, is_small: bool, is_quantised: bool = True) -> Model:
     """Qwen3-0.6B with random weights of 4 bits in groups of 64, or the same numbers dense in bfloat16."""
     module = {name: import_module(f"{package}.{name}") for name in ("config", "weights", "models")}
     sizes = SMALL if is_small else QWEN3_0_6B
@@ -60,10 +61,11 @@ def random_model(package: str, is_small: bool, is_quantised: bool = True) -> Any
         else:
             found[name] = mx.dequantize(packed, scales, scales * -7.5, 64, 4)
         mx.eval(found)
-    return module["models"].build_model(config, found)
+    model: Model = module["models"].build_model(config, found)
+    return model
 
 
-def bundled_model(package: str, name: str) -> tuple[Any, Any]:
+def bundled_model(package: str, name: str) -> tuple[Model, Tokenizer]:
     """A model that comes with the course, in 4 bits and with tuned kernels; its tokenizer."""
     model, tokenizer = import_module(f"{package}.models").load(name)
     import_module(f"{package}.quantize").quantize_model(model)
@@ -109,7 +111,7 @@ def mlx_lm_stage(is_small: bool) -> Stage:
     return Stage(prefill, decode)
 
 
-def _without_cache(model: Any) -> Stage:
+def _without_cache(model: Model) -> Stage:
     def prefill(tokens: mx.array) -> tuple[mx.array, mx.array]:
         return model(tokens)[:, -1], tokens
 
@@ -119,7 +121,7 @@ def _without_cache(model: Any) -> Stage:
     return Stage(prefill, decode)
 
 
-def _with_cache(package: str, model: Any, has_flash: bool = False) -> Stage:
+def _with_cache(package: str, model: Model, has_flash: bool = False) -> Stage:
     next_logits = import_module(f"{package}.generate").next_logits
     KVCache = import_module(f"{package}.kv_cache").KVCache
     options = {"attention": import_module(f"{package}.kernels.attention").flash_attention} if has_flash else {}

@@ -6,7 +6,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from importlib import import_module
 from itertools import islice
-from typing import Any
 
 import mlx.core as mx
 import numpy as np
@@ -14,6 +13,7 @@ from numpy.typing import NDArray
 
 from ..ui import Messages
 from .engine import Engine, Wanted
+from .package_protocols import Model
 
 __all__ = ["Compared", "compared"]
 
@@ -54,7 +54,7 @@ def compared(wanted: Wanted, prompt: Sequence[int], tokens: Sequence[int], has_e
     return Compared(len(tokens))
 
 
-def _logits(model: Any, tokens: list[int], count: int) -> NDArray[np.float32]:
+def _logits(model: Model, tokens: list[int], count: int) -> NDArray[np.float32]:
     """Those of the last `count` positions. Shapes: -> count x V."""
     cache = import_module(f"{REFERENCE}.kv_cache").NoCache(len(model.layers))
     hidden = model.hidden(mx.array([tokens]), cache)[:, -count:]

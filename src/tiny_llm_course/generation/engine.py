@@ -15,6 +15,7 @@ from ..native.compiling import compile_for
 from ..tasks.unsolved import Stub, unsolved
 from ..ui import CommandError, Messages, one_of, phrase, show_note
 from .needs import has_cache
+from .package_protocols import Model, Sampler, Tokenizer
 
 __all__ = ["BITS", "DTYPES", "LAYERS", "Engine", "Wanted", "check_threads", "is_written", "open_stubs", "set_threads"]
 
@@ -75,7 +76,7 @@ class Engine:
         if wanted.threads is not None and wanted.layers != LAYERS[0]:
             set_threads(wanted.package, wanted.threads)
 
-    def tokens(self, prompt: Sequence[int], sampler: Any, max_tokens: int) -> Iterable[int]:
+    def tokens(self, prompt: Sequence[int], sampler: Sampler, max_tokens: int) -> Iterable[int]:
         """New tokens, one at a time: with a KV cache, or by week 1's loop until week 2 day 1 is written."""
         end = self.model.config.eos_token_ids
         if self.has_cache:
@@ -115,7 +116,7 @@ class Engine:
     def _is_written(self, kernel: str) -> bool:
         return is_written(kernel, self._open)
 
-    def _load(self) -> Any:
+    def _load(self) -> tuple[Model, Tokenizer]:
         """Model and tokenizer. On the CPU the plain layers' dtype is float32: half precision is slower there."""
         wanted, models = self._wanted, self._module("models")
         if sys.stderr.isatty():
@@ -130,7 +131,8 @@ class Engine:
             self.path: Path = models.resolve(wanted.model)
             self.sampling: dict[str, Any] = self._module("generation_config").sampling_defaults(self.path)
             if self._is_packed(self.path):
-                return models.load_quantized(self.path)
+                packed: tuple[Model, Tokenizer] = models.load_quantized(self.path)
+                return packed
             model, tokenizer = models.load(self.path, dtype and getattr(mx, dtype))
         except (OSError, ValueError) as error:
             if is_learners(error):

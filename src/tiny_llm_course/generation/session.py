@@ -8,16 +8,20 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from importlib import import_module
 from time import perf_counter
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..learner.reporting import needing
 from ..tasks.syllabus import TaskId
 from ..ui import CommandError, Messages, left, phrase
 from .engine import Engine, Wanted, open_stubs
 from .needs import has_cache, needs_of_text
+from .package_protocols import Sampler, Thinking, Thoughts
 from .params import COURSE_SAMPLING, MAX_TOKENS, MAX_TOKENS_THINKING, PARAMS
 from .shown_thinking import ShownThinking
 from .streaming import output
+
+if TYPE_CHECKING:
+    import mlx.core as mx
 
 __all__ = [
     "Reply",
@@ -78,7 +82,7 @@ class Reply:
 
     prompt_tokens: int
     max_tokens: int
-    thoughts: Any = None  # what tells the thinking from the answer; None: nothing does
+    thoughts: Thoughts | None = None  # what tells the thinking from the answer; None: nothing does
     text: str = ""  # of the answer
     thinking: str = ""
     ended: str = ""  # why
@@ -156,7 +160,7 @@ class Session:
         has_choice = sampling["temperature"] > 0
         self.sampling = _in_words({k: v for k, v in advised.items() if has_choice or k not in FILTERS})
         self._tokenizer = self._engine.tokenizer
-        self.thinking = import_module(f"{package}.thinking").Thinking(self._tokenizer)
+        self.thinking: Thinking = import_module(f"{package}.thinking").Thinking(self._tokenizer)
         self.thinks = self._choose_thinking(settings.think)
         self.context: int = self._engine.model.config.max_position_embeddings
         self.max_tokens = self._most(MAX_TOKENS_THINKING if self.thinks else MAX_TOKENS)
@@ -207,7 +211,7 @@ class Session:
                 print(flush=True)
         return reply
 
-    def _checked_sampler(self, logits: Any, tokens: Any) -> Any:
+    def _checked_sampler(self, logits: mx.array, tokens: mx.array) -> mx.array:
         """Raises FloatingPointError where there is nothing to choose from."""
         self._check_finite(logits)
         return self._sampler(logits, tokens)
@@ -257,9 +261,10 @@ def _in_words(sampling: dict[str, Any]) -> str:
     return Messages()("reply_sampling", settings=settings) if settings else ""
 
 
-def _sampler(module: Any, sampling: dict[str, Any]) -> Any:
+def _sampler(module: Any, sampling: dict[str, Any]) -> Sampler:
     """The package's sampler; greedy where that is the same, so that day 6 runs before day 7 is written."""
-    return module.greedy if _is_greedy(sampling) else module.make_sampler(**sampling)
+    made: Sampler = module.greedy if _is_greedy(sampling) else module.make_sampler(**sampling)
+    return made
 
 
 def _is_greedy(sampling: dict[str, Any]) -> bool:

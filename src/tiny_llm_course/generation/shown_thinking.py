@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Iterator
-from typing import Any
 
 from ..ui import Messages
+from .package_protocols import Thoughts
 from .streaming import Lines, Plain, output
 
 __all__ = ["ShownThinking"]
@@ -22,7 +22,7 @@ class ShownThinking:
         self.text = ""
         self._lines: Lines | Plain | None = None  # once there is something
 
-    def without(self, tokens: Iterable[int], thoughts: Any) -> Iterator[int]:
+    def without(self, tokens: Iterable[int], thoughts: Thoughts) -> Iterator[int]:
         """Pass on the tokens of the answer, and show the text of the others."""
         for token in tokens:
             thought = thoughts.take(token)
