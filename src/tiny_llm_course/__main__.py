@@ -24,7 +24,7 @@ def main() -> None:
 
 
 def _show_warning(message: Warning | str, category: type[Warning], *_: Any, **__: Any) -> None:
-    """What the course's packages warn of, in a line; others' warnings are for others."""
+    """Show a warning of the course's packages in one line, and no warning of other packages."""
     if category is UserWarning:
         show_note(Messages()("note", text=message))
 

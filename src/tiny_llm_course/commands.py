@@ -81,7 +81,7 @@ def _all() -> None:
 
 
 def _command(name: str, found: Any, panel: str | None, add_help_option: bool = True) -> Any:
-    """What Typer makes of a function, or of a group of commands."""
+    """Make Typer's command of a function, or of a group of commands."""
     if not isinstance(found, typer.Typer):
         function, found = found, typer.Typer(add_completion=False)
         settings = PASSES_ON if name == "test" or not add_help_option else None

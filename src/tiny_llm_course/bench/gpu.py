@@ -77,7 +77,7 @@ def _limits(is_small: bool) -> Figures:
 
 
 def table(events: Found, machine: dict[str, Any]) -> Iterator[str]:
-    """What is measured, in Markdown: each line as soon as it is complete."""
+    """Yield the measurements in Markdown, each line as soon as it is complete."""
     found: dict[str, Any] = {}
     doubts: set[str] = set()
     for name, group in groupby(_noted(events, doubts), key=_part):
@@ -150,7 +150,7 @@ def _microseconds(row: Row | None) -> str:
 
 
 def _missing(found: dict[str, Any]) -> list[str]:
-    """What was not measured, and why."""
+    """List what was not measured, and why."""
     lines = []
     if found["limits"] is None:
         lines.append(

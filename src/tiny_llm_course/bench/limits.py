@@ -33,7 +33,7 @@ class Limits:
         self.best = _larger(self.best, found)
 
     def share(self, case: Case, rung: Rung, seconds: float) -> float | None:
-        """How near a rung comes to what it runs against: 1 is the limit."""
+        """Return how near a rung comes to its limit: 1 is the limit."""
         arithmetic = max(rate for name, rate in self.best.items() if name != "bandwidth")
         least = {"bandwidth": case.bytes / self.best["bandwidth"], "arithmetic": case.operations / arithmetic}
         return least[rung.limit] / seconds if rung.limit else None
@@ -49,7 +49,7 @@ class Limits:
 
 
 def is_over(share: float | None) -> bool:
-    """Whether a share of the limit is shown as more than 100 %."""
+    """Tell whether a share of the limit is shown as more than 100 %."""
     return share is not None and round(100 * share) > 100
 
 

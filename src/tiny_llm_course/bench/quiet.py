@@ -88,7 +88,7 @@ class Quiet:
 
 
 def doubt_text(key: str, others: float, words: Messages) -> str:
-    """What is said of a doubt, with how many processors other programs used."""
+    """Return the sentence about a doubt, which says how many processors other programs used."""
     return words(key, others=f"{others:.1f}", processors=processors())
 
 

@@ -84,12 +84,12 @@ def _measure(package: str, words: Messages) -> tuple[Any, str | None, float]:
 
 
 def limit_name(what: str, words: Messages) -> str:
-    """What a package's kernels.roofline says that it measures."""
+    """Return the name, in the reader's language, of what a package's kernels.roofline measures."""
     return words(MEASURED[what]) if what in MEASURED else what
 
 
 def number_of_threads(package: str) -> int:
-    """On how many a package's kernels run.
+    """Return on how many threads a package's kernels run.
 
     Raises:
         CommandError: no kernels are built.
@@ -101,7 +101,7 @@ def number_of_threads(package: str) -> int:
 
 
 def measure_speeds(package: str, progress: Callable[[str], None] = lambda what: None) -> Any:
-    """How fast this machine is: what a package's kernels.roofline gives.
+    """Measure how fast this machine is, with a package's kernels.roofline.
 
     Raises:
         CommandError: no kernels are built.

@@ -132,7 +132,7 @@ class Run:
         return [doubt for doubt in dict.fromkeys(found) if doubt]
 
     def _arguments(self, names: Sequence[str]) -> str:
-        """Of a command that measures these names."""
+        """Return the arguments of a command that measures these names."""
         chosen = "" if list(names) == NAMES else "".join(f" --only {name}" for name in names)
         return self._options + chosen
 

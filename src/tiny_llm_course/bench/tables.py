@@ -41,7 +41,7 @@ class Tables:
             show_stage(value, self._words)
 
     def finish(self) -> None:
-        """What follows from all rows."""
+        """Show what follows from all rows."""
         if self._stages:
             show_standing(self._stages, self._words)
 
@@ -85,7 +85,7 @@ def show_stage(row: Row, words: Messages) -> None:
 
 
 def show_standing(rows: list[Row], words: Messages) -> None:
-    """On which rung a learner stands."""
+    """Show which rung a learner has reached."""
     days = [row for row in rows if row["stage"] != "tuned"]
     written = next((i for i, row in enumerate(days) if row["decode"] is None), len(days))
     stands = words("bench_rung", rung=written, count=len(days))
@@ -95,7 +95,7 @@ def show_standing(rows: list[Row], words: Messages) -> None:
 
 
 def show_doubts(doubts: Iterable[str], others: float, words: Messages) -> None:
-    """Why figures have a mark."""
+    """Show why some figures have a mark."""
     for doubt in doubts:
         show("\n" + wrapped(f"? {doubt_text(f'doubt_{doubt}', others, words)}"), fg="yellow")
 
@@ -105,7 +105,7 @@ def _mark(doubt: str | None) -> str:
 
 
 def rung_name(rung: str, words: Messages) -> str:
-    """What a rung is called: a task's or day's title."""
+    """Return the name of a rung: a task's or a day's title."""
     if rung in ("twin", "mlx", "tuned", "week 1"):
         return words(f"bench_{rung.replace(' ', '_')}")
     if "." in rung:

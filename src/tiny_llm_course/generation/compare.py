@@ -1,4 +1,5 @@
-"""Whether a learner's greedy text is the reference's: token for token, by one pass of the reference over the text."""
+"""Compares a learner's greedy text with the reference's, token for token, by one pass of the reference over the
+text."""
 
 from __future__ import annotations
 

@@ -87,7 +87,7 @@ class Engine:
 
     @property
     def has_cache(self) -> bool:
-        """Whether tokens are generated with a KV cache."""
+        """Tell whether tokens are generated with a KV cache."""
         return has_cache(self._open) and hasattr(self._generation, "generate")
 
     def cache(self) -> Any:
@@ -143,7 +143,7 @@ class Engine:
         return model, tokenizer
 
     def _is_packed(self, path: Path) -> bool:
-        """Whether a quantised checkpoint's weights are to stay packed, as kernels want them."""
+        """Tell whether a quantised checkpoint's weights stay packed, as kernels need them."""
         if self._wanted.bits is None and self._wanted.layers == "plain":
             return False
         quantization = self._module("config").ModelConfig.from_pretrained(path).quantization
@@ -176,7 +176,7 @@ class Engine:
 
 
 def _short(error: Exception) -> str:
-    """What it says: names in a damaged checkpoint may be as long as the file."""
+    """Return the error's text, cut short: names in a damaged checkpoint may be as long as the file."""
     said = str(error)
     return said if len(said) <= MOST_LETTERS else f"{said[:MOST_LETTERS]} …"
 
@@ -190,7 +190,7 @@ def check_threads(count: int) -> None:
 
 
 def set_threads(package: str, count: int) -> None:
-    """On how many threads a package's kernels run. Raises a CommandError if none are built."""
+    """Set on how many threads a package's kernels run. Raises a CommandError if none are built."""
     try:
         import_module(f"{package}.kernels.extension").set_threads(count)
     except RuntimeError as error:
@@ -198,11 +198,12 @@ def set_threads(package: str, count: int) -> None:
 
 
 def is_written(kernel: str, stubs: list[Stub]) -> bool:
-    """Whether none of a package's stubs is this kernel's. Its door does without a body in Metal."""
+    """Tell whether none of a package's stubs belongs to this kernel. A stub in Metal does not count: the CPU's kernel
+    runs instead."""
     files = {stub.file for stub in stubs if stub.file.parent.name == "kernels" and stub.file.suffix != ".metal"}
     return kernel not in {file.stem for file in files}
 
 
 def open_stubs(package: str) -> list[Stub]:
-    """What a learner has still to write; nothing of the reference."""
+    """Return the stubs that a learner still has to write. The reference has none."""
     return [] if package == "tiny_llm_ref" else unsolved(Path(import_module(package).__file__ or "").parent)

@@ -1,4 +1,4 @@
-"""Which tasks' code a command runs: what it counts where some is missing, and what it names where some is filled in."""
+"""Knows which tasks' code a command runs: the tasks that it counts as missing, or names as filled in."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ _SAMPLING_AT_ONCE = TaskId(3, 2, 3)  # without it, requests are sampled one afte
 
 
 def has_cache(stubs: Iterable[Stub]) -> bool:
-    """Whether text is generated with a KV cache, when these tasks are still open."""
+    """Tell whether text is generated with a KV cache while these tasks are still open."""
     return not any((stub.task.week, stub.task.day) == (2, _CACHE) and stub.task != _AHEAD for stub in stubs)
 
 
 def needs_of_text(is_quantised: bool, layers: str, is_greedy: bool, is_cached: bool) -> set[TaskId]:
-    """Of `main` and `chat`.
+    """Return the tasks whose code `main` and `chat` run.
 
     is_greedy: whether the likeliest token is taken each time, which needs no sampler. is_cached: whether the loop has a
     KV cache; without, it is that of week 1.
@@ -38,7 +38,7 @@ def needs_of_text(is_quantised: bool, layers: str, is_greedy: bool, is_cached: b
 
 
 def needs_of_serving(is_quantised: bool, layers: str, days: Collection[int]) -> set[TaskId]:
-    """Of `batch` and `serve`. days: of week 3."""
+    """Return the tasks whose code `batch` and `serve` run. days: of week 3."""
     week_3 = [day for day in select_days("3", None) if day.number in days]
     return _tasks([*select_days("1", None), *_week_2(is_quantised, layers, set()), *week_3]) - {_LOOP}
 

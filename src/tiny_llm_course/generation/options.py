@@ -1,4 +1,4 @@
-"""The options of commands that run a model."""
+"""Options of the commands that run a model."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ DEFAULT_MODEL = "story"
 
 
 def _default(name: str) -> str:
-    """Of a setting of the sampler."""
+    """Return the help text about the default of a sampler's setting."""
     return f"the checkpoint's (generation_config.json), or else {COURSE_SAMPLING[name]}."
 
 

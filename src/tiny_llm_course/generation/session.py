@@ -60,12 +60,12 @@ class Settings:
 
     @property
     def given(self) -> dict[str, Any]:
-        """What of the sampling was given."""
+        """Return the sampling settings that were given."""
         return {name: value for name, value in self.sampling.items() if value is not None}
 
     @property
     def is_greedy(self) -> bool:
-        """Whether the likeliest token is taken each time, unless the checkpoint advises otherwise."""
+        """Tell whether the likeliest token is taken each time, unless the checkpoint advises otherwise."""
         return _is_greedy(COURSE_SAMPLING | self.given)
 
     @cached_property
@@ -130,12 +130,12 @@ class Reply:
 
     @property
     def _num_thinking(self) -> int:
-        """How many tokens of it there were."""
+        """Return how many tokens the thinking has."""
         return self.thoughts.count if self.thoughts else 0
 
     @property
     def _speed(self) -> str:
-        """Of the tokens after the first, which alone waits for the prompt."""
+        """Return the speed of the tokens after the first, which alone waits for the prompt."""
         return _speed(len(self.times) - 1, self.times[-1] - self.times[0]) if self.times else ""
 
 
@@ -218,11 +218,11 @@ class Session:
 
     @property
     def has_cache(self) -> bool:
-        """Whether tokens are generated with a KV cache."""
+        """Tell whether tokens are generated with a KV cache."""
         return self._engine.has_cache
 
     def ends_itself(self, reply: Reply) -> bool:
-        """Whether the model ended its text."""
+        """Tell whether the model ended its text."""
         length = len(reply.tokens)
         return reply.exhausted and length < reply.max_tokens and reply.prompt_tokens + length < self.context
 
@@ -248,7 +248,7 @@ class Session:
         return words("reply_end")
 
     def _advice(self, reply: Reply, more: str) -> str:
-        """What to do if there is no answer yet."""
+        """Return advice for a reply that has no answer yet."""
         if reply.thoughts is None or not reply.thoughts.is_open:
             return ""
         words = Messages()
@@ -281,7 +281,7 @@ def _speed(tokens: int, seconds: float) -> str:
 
 
 def _peak_memory() -> float:
-    """Of this process's arrays, in megabytes."""
+    """Return the peak memory of this process's arrays, in megabytes."""
     import mlx.core as mx
 
     return mx.get_peak_memory() / 1e6

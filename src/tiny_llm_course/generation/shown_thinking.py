@@ -1,4 +1,4 @@
-"""What a model thinks before its answer, on stderr."""
+"""Shows on stderr what a model thinks before it answers."""
 
 from __future__ import annotations
 

@@ -71,5 +71,5 @@ class Lines:
 
 
 def output(out: TextIO, **style: Any) -> Lines | Plain:
-    """What shows text on this stream. style: as `styled` takes it."""
+    """Return what shows text on this stream. style: as `styled` takes it."""
     return Lines(out, **style) if out.isatty() else Plain(out)

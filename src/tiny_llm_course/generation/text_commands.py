@@ -147,7 +147,7 @@ def chat(
 
 
 def _fill_in(impl: str) -> Filled:
-    """What --fill asks for. Raises a CommandError where that cannot be."""
+    """Fill in a learner's stubs, as --fill asks. Raises a CommandError where that is impossible."""
     if impl != "mine":
         raise CommandError("fill_not_mine", impl=impl)
     return fill_in(Workspace(), Messages())

@@ -230,7 +230,8 @@ class Backups:
             write_whole(path, content)
 
     def _without(self, copies: Path, name: str) -> bytes | None:
-        """What a file holds now, without what the command of these copies changed in it. None: it goes."""
+        """Return what a file holds now, without the changes that the command of these copies made. None: the file is
+        removed."""
         now, before, after = (content_of(file) for file in self._versions(copies, name))
         if now is None or now == after:
             return before
@@ -274,7 +275,7 @@ def _record(copies: Path) -> dict[str, Any]:
 
 
 def content_of(path: Path) -> bytes | None:
-    """What a file holds. None: it is not there."""
+    """Return what a file holds. None: there is no such file."""
     return path.read_bytes() if path.is_file() else None
 
 

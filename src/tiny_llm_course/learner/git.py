@@ -28,7 +28,7 @@ class Entry:
     is_executable: bool
 
     def holds(self, content: bytes) -> bool:
-        """Whether this is the file's content, which git may have checked out with CRLF."""
+        """Tell whether this is the file's content, which git may have checked out with CRLF."""
         return self.blob in (self._hash(content), self._hash(content.replace(b"\r\n", b"\n")))
 
     def _hash(self, content: bytes) -> str:
@@ -64,7 +64,7 @@ class Git:
         return run.stdout.strip() or None
 
     def files(self, commit: str) -> dict[str, Entry]:
-        """By path."""
+        """Return the files of a commit, by path."""
         rows = [row.partition("\t") for row in self.run("ls-tree", "-r", "-z", commit).decode().split("\0") if row]
         entries = {path: meta.split() for meta, _, path in rows}
         return {path: Entry(blob, mode == "100755") for path, (mode, kind, blob) in entries.items() if kind == "blob"}
@@ -98,7 +98,7 @@ class Git:
             self.run("reset", "--quiet", "--", *names)
 
     def run(self, *arguments: str, **environment: str) -> bytes:
-        """What git prints. Raises a CommandError with what it says when it fails."""
+        """Run git and returns what it prints. Raises a CommandError with git's message if git fails."""
         run = subprocess.run(["git", *arguments], cwd=self._root, capture_output=True, env=os.environ | environment)
         if run.returncode:
             command = next(part for part in arguments if part != "-c" and "=" not in part)

@@ -57,7 +57,7 @@ def install(
 
 
 def install_command(what: str) -> str:
-    """What to type for packages that are missing."""
+    """Return the command that installs missing packages."""
     return f"./course install {what}"
 
 
@@ -68,7 +68,7 @@ def missing(what: str) -> list[str]:
 
 
 def command_for(parts: list[str], environment: Path = Path(sys.prefix), is_clone: bool = IS_CLONE) -> list[str]:
-    """What installs extras and dependency groups, with the tool that made this environment."""
+    """Return the command that installs extras and dependency groups, with the tool that made this environment."""
     settings = environment / "pyvenv.cfg"
     has_uv = settings.exists() and "\nuv = " in settings.read_text(encoding="utf-8")
     if is_clone and has_uv:

@@ -1,4 +1,5 @@
-"""What to do after a task is solved: run what a finished day or week made possible, and go on to the next task."""
+"""Shows what to do after a task is solved: run what a finished day or week made possible, and go on to the next
+task."""
 
 from __future__ import annotations
 
@@ -25,7 +26,7 @@ def command_of(day: Day) -> str:
 
 
 def show_finished(day: Day, workspace: Workspace, words: Messages) -> None:
-    """What the learner can do now that all of a day is done, and after its week, if that is done too."""
+    """Show what the learner can do now that a whole day is done, and a whole week if that is done too."""
     if any(workspace.state(task.id) is None for task in day.tasks):
         return
     show(words("day_finished", week=day.week, day=day.number, command=command_of(day)))

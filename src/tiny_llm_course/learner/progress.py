@@ -48,7 +48,7 @@ class Progress:
         write_whole(self.file, self.changed({}))
 
     def changed(self, states: dict[TaskId, str | None]) -> bytes:
-        """What the file should hold so that these tasks have these states."""
+        """Return what the file should hold so that these tasks have these states."""
         lines = [line for line in self._lines if not any(_entry(task).match(line) for task in states)]
         lines = [line for line in lines if line not in _HEADER.splitlines()]
         lines += [f"{task} {state}" for task, state in sorted(states.items()) if state]

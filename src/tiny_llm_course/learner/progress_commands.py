@@ -68,7 +68,7 @@ def progress(lang: Lang = None) -> None:
 
 
 def progress_table(workspace: Workspace, words: Messages) -> None:
-    """All weeks, days and tasks, and how far the learner got."""
+    """Show all weeks, days and tasks, and how far the learner got."""
     for week in weeks():
         _show_week(week, workspace, words)
     if (path := workspace.progress.path) != ALL:
@@ -107,7 +107,7 @@ def _unfolded(week: Week, number: int, rows: int, words: Messages) -> list[Day]:
 
 
 def _rows(text: str) -> int:
-    """Of the terminal, which breaks long lines."""
+    """Return how many rows of the terminal a text takes, since the terminal breaks long lines."""
     from rich.cells import cell_len  # here, so that commands that only talk start sooner
 
     return max(1, -(-cell_len(text) // shutil.get_terminal_size().columns))
@@ -153,7 +153,7 @@ def chosen_task(text: str | None, workspace: Workspace) -> Task | None:
 
 
 def show_next(workspace: Workspace, words: Messages, task: Task | None = None) -> None:
-    """What to do next, in a few lines: this task, or the first open one."""
+    """Show what to do next, in a few lines: this task, or the first open one."""
     if task is None or workspace.state(task.id) is not None:
         task = workspace.next_task()
     if task is None:
@@ -181,7 +181,8 @@ def show_next(workspace: Workspace, words: Messages, task: Task | None = None) -
 
 
 def show_left_out(workspace: Workspace, task: Task, words: Messages) -> None:
-    """What fills in the days before a task that the learner's path leaves out, if any of them is open."""
+    """Show the command that fills in the days before a task that the learner's path leaves out, if one of them is
+    open."""
     path = workspace.progress.path
     if left_out := workspace.left_out(path, task):
         show(words("next_left_out", path=path, count=len(left_out)))
@@ -194,7 +195,7 @@ def show_end(workspace: Workspace, words: Messages) -> None:
 
 
 def _show_diagnosis(workspace: Workspace, task: TaskId, words: Messages) -> None:
-    """What the last test run named, unless the task was solved since."""
+    """Show the mistake that the last test run named, unless the task was solved since."""
     mistake = entry_of(task).mistake(workspace.noted("diagnosed", task))
     if mistake and workspace.state(task) != SOLVED:
         show(words("hint_diagnosed"), bold=True)
@@ -202,7 +203,7 @@ def _show_diagnosis(workspace: Workspace, task: TaskId, words: Messages) -> None
 
 
 def _counts(week: Week, workspace: Workspace) -> tuple[int, int, int]:
-    """How many tasks are solved, skipped and open."""
+    """Count the tasks that are solved, skipped and open."""
     states = [workspace.state(task.id) for day in week.days for task in day.tasks]
     solved, skipped = states.count(SOLVED), states.count(SKIPPED)
     return solved, skipped, len(states) - solved - skipped

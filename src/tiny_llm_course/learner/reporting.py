@@ -30,7 +30,8 @@ class UnfinishedError(Exception):
 
 @contextmanager
 def needing(tasks: Collection[TaskId]) -> Iterator[None]:
-    """Where a stub raises its error: count the stubs of these tasks, which the command needs, and no others.
+    """Turn a stub's error into an UnfinishedError, which counts the stubs of these tasks only: those that the command
+    needs.
 
     Raises:
         UnfinishedError: there are some.
@@ -91,7 +92,7 @@ def _reported() -> Iterator[None]:
 
 
 def is_learners(error: Exception) -> bool:
-    """Whether an error was raised, or passed on by MLX, in a file of `tiny_llm` that the course has learners write."""
+    """Tell whether an error was raised, or passed on by MLX, in a file of `tiny_llm` that learners write."""
     frames = _frames(error)
     written = {module.rpartition("/")[2] for week in weeks() for day in week.days for module in day.modules}
     return bool(frames) and Path(frames[-1].filename).stem in written
@@ -133,7 +134,7 @@ def _open_tasks(stubs: list[Stub]) -> str:
 
 
 def _is_of_package(error: Exception) -> bool:
-    """Whether an error came through a file of `tiny_llm`, which may also not parse or not exist."""
+    """Tell whether an error came through a file of `tiny_llm`, which may also not parse or not exist."""
     unparsed = isinstance(error, SyntaxError) and Path(error.filename or "").is_relative_to(_directory())
     absent = isinstance(error, ImportError) and str(error.name).startswith("tiny_llm.")
     return unparsed or absent or bool(_frames(error))

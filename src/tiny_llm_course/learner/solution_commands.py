@@ -111,7 +111,7 @@ def _fill_in_day(day: Day, workspace: Workspace, words: Messages) -> None:
 
 
 def _fill_in_path(path: str, workspace: Workspace, words: Messages) -> None:
-    """What a path leaves out before its next task."""
+    """Fill in what a path leaves out before its next task."""
     if path != CORE:
         raise CommandError("wrong_value", option="--path", expected=one_of([CORE]), got=path)
     if not workspace.has_solutions:
@@ -160,7 +160,7 @@ def _spliced(workspace: Workspace, file: Path, source: str, names: list[str], be
 
 
 def _explained(error: SpliceError, file: Path, names: list[str], before: str) -> CommandError:
-    """Why a file was left alone: it does not parse, or does not have what is to be replaced."""
+    """Explain why a file was left alone: it does not parse, or lacks the code that would be replaced."""
     name = os.path.relpath(file)
     if problem := conflict_in(ROOT, file):
         return problem

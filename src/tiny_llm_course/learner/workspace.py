@@ -1,4 +1,4 @@
-"""A learner's clone of the course: where things are, and how far the learner got."""
+"""A learner's clone of the course: its files, and how far the learner got."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class Workspace:
 
     @property
     def has_solutions(self) -> bool:
-        """Not in a copy that an instructor handed out without them."""
+        """Tell whether this copy has the solutions. An instructor can hand out one without them."""
         return (self.reference / "basics.py").is_file()
 
     @cached_property
@@ -98,7 +98,7 @@ class Workspace:
         return not any(self.state(task.id) for task in tasks())
 
     def place(self, day: Day, task: Task) -> Place:
-        """Where to write a task's code, or where it was written."""
+        """Return the place of a task's code, be it written or not."""
         if task.id in self.stubs:
             return self.stubs[task.id]
         for file in self.files(day):
@@ -114,7 +114,7 @@ class Workspace:
         return [self._yours(file) for files in found for file in files if file.suffix in SUFFIXES]
 
     def all_files(self) -> list[Path]:
-        """All of the learner's files that have a stub."""
+        """Return all of the learner's files that have a stub."""
         return [self._yours(file) for file in code_files(self._originals)]
 
     def _yours(self, original: Path) -> Path:
@@ -125,7 +125,7 @@ class Workspace:
         return self.reference if self.has_solutions else PRISTINE
 
     def broken(self, day: Day) -> str | None:
-        """What is wrong with a day's files: one is missing, or has a syntax error."""
+        """Return what is wrong with a day's files: one is missing, or has a syntax error."""
         from ..ui import Messages
         from .conflict import conflict_in  # here, since tests load this module, and need no texts
 
@@ -159,7 +159,7 @@ class Workspace:
 
     @property
     def notes(self) -> dict[str, Any]:
-        """What the course remembers between commands: hints given, and what the last test run found."""
+        """Return what the course remembers between commands: hints given, and the result of the last test run."""
         try:
             notes = json.loads(self._notes_file.read_text(encoding="utf-8"))
         except (OSError, ValueError):
@@ -175,7 +175,7 @@ class Workspace:
         write_whole(self._notes_file, json.dumps(notes, indent=2).encode())
 
     def noted(self, key: str, task: TaskId) -> Any:
-        """What was remembered of a task, or None."""
+        """Return what was remembered of a task, or None."""
         about = self.notes.get(key)
         return about.get(str(task)) if isinstance(about, dict) else None
 

@@ -86,7 +86,7 @@ SYSTEMS = {  # what to type where, by what is missing
 
 
 def built(package: Path) -> Path:
-    """Where what is compiled of a package lies."""
+    """Return the folder for what is compiled of a package."""
     return package / "kernels" / BUILT
 
 
@@ -96,12 +96,12 @@ def files(package: Path) -> list[Path]:
 
 
 def is_built(package: Path) -> bool:
-    """Whether a package has a bridge, fitting or not."""
+    """Tell whether a package has a bridge, be it current or outdated."""
     return any(built(package).glob("_bridge.*"))
 
 
 def is_current(package: Path) -> bool:
-    """Whether its bridge was built from its files, for this Python and this MLX."""
+    """Tell whether a package's bridge was built from its files, for this Python and this MLX."""
     try:
         stamp = json.loads((built(package) / STAMP).read_text(encoding="utf-8"))
     except (OSError, ValueError):
@@ -133,7 +133,7 @@ def compiler() -> str | None:
 
 
 def compiler_problem(package: Path, words: Messages) -> tuple[str, str] | None:
-    """Why it cannot compile a package's kernels, and what to type."""
+    """Return why the compiler cannot compile a package's kernels, and the command that mends it."""
     version, name = compiler(), os.environ.get("CXX")
     if version is None:
         missing = words("ext_wrong_cxx", name=name), "unset CXX"
@@ -168,7 +168,7 @@ def tools() -> dict[str, str | None]:
 
 
 def has_headers() -> bool:
-    """Whether extensions of this Python can be compiled."""
+    """Tell whether extensions of this Python can be compiled."""
     return (Path(sysconfig.get_path("include")) / "Python.h").exists()
 
 
@@ -253,7 +253,7 @@ def _run(command: list[str], output: list[str], start: float, words: Messages) -
 
 
 def _check_works(made: Path, words: Messages) -> None:
-    """In a fresh process, as it will be used."""
+    """Check in a fresh process that the bridge works, as it will be used."""
     run = subprocess.run([sys.executable, "-c", CHECK, str(made)], capture_output=True, text=True)
     if run.returncode == 0:
         return
@@ -265,7 +265,7 @@ def _check_works(made: Path, words: Messages) -> None:
 
 
 def _stamp(package: Path, nanobind: str) -> dict[str, str]:
-    """What a bridge was built from, and for. nanobind is needed only to build it."""
+    """Return what a bridge was built from and for. nanobind is needed only to build it."""
     with suppress(metadata.PackageNotFoundError):
         nanobind = metadata.version("nanobind")
     return {

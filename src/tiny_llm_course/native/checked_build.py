@@ -80,7 +80,7 @@ def build_checked(source: Path, headers: Path, folder: Path) -> tuple[Path, str]
 
 
 def can_name_lines() -> bool:
-    """Whether a tool here knows which line of a program an address belongs to."""
+    """Tell whether a tool on this machine can find the line of a program that an address belongs to."""
     return any(map(shutil.which, ("xcrun", "addr2line", "llvm-addr2line")))
 
 

@@ -91,7 +91,7 @@ class Compiled:
         self._ended: list[str] = []
 
     def take(self, event: str, *values: Any) -> None:
-        """What the compiling process tells."""
+        """Note what the compiling process tells."""
         if event == "waiting":
             self.names = values[0]
             if self.names:
@@ -103,7 +103,7 @@ class Compiled:
         self.show()
 
     def show(self) -> None:
-        """Where a terminal shows it, how far it is."""
+        """Show on a terminal how far the compilation is."""
         if running := [name for name in self._begun if name not in self._ended]:
             numbers = {"done": len(self._ended), "count": len(self.names), "names": _stems(running)}
             self._status.show(self._words("compile_status", seconds=f"{self._passed():.0f}", **numbers))

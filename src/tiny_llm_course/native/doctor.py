@@ -138,7 +138,7 @@ def _packages() -> Check:
 
 
 def _mlx(words: Messages) -> Check:
-    """In a process of its own, since a broken installation may take Python down."""
+    """Check MLX in a process of its own, since a broken installation may end Python."""
     try:
         run = subprocess.run([sys.executable, "-c", MLX], capture_output=True, text=True, timeout=120)
     except subprocess.TimeoutExpired:
@@ -159,7 +159,7 @@ def _compiler(words: Messages) -> Check:
 
 
 def _build_tools(words: Messages) -> Check:
-    """What the bridge is built with."""
+    """Check the tools that build the bridge."""
     found = bridge.tools()
     missing = [name for name, version in found.items() if version is None]
     text = ", ".join(f"{name} {version}" for name, version in found.items() if version)
@@ -183,7 +183,7 @@ def _bridge(words: Messages) -> Check:
 
 
 def _checked(words: Messages) -> Check:
-    """Whether a kernel that fails a test can be run once more with checks."""
+    """Check whether a kernel that fails a test can be run once more with checks."""
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "kernel.cpp"
         file.write_text('#include "kernel.h"\nKERNEL(checked) { call.out[0].as<float>()[0] = 0; }\n', encoding="utf-8")
@@ -198,7 +198,7 @@ def _checked(words: Messages) -> Check:
 
 
 def _spaces(words: Messages) -> Check:
-    """Which compiler looks at the address spaces of pointers in Metal."""
+    """Check which compiler looks at the address spaces of pointers in Metal."""
     run = subprocess.run([sys.executable, "-c", CLANG], capture_output=True, text=True)  # as it imports MLX
     if not (version := run.stdout.strip()):
         return Check("spaces", WARNING, words("doctor_spaces_none"))
@@ -218,7 +218,7 @@ def _memory(words: Messages) -> Check:
 
 
 def _cache(words: Messages) -> Check:
-    """Where checkpoints from the Hub are kept. None are needed: a model comes with the course."""
+    """Show where checkpoints from the Hub are kept. None are needed: a model comes with the course."""
     home = Path(os.environ.get("HF_HOME") or Path.home() / ".cache" / "huggingface")
     hub = Path(os.environ.get("HF_HUB_CACHE") or home / "hub")
     models = sorted(hub.glob("models--*")) if hub.is_dir() else []
@@ -260,7 +260,7 @@ def _gone(workspace: Workspace) -> Iterator[str]:
 
 
 def _days(works: bool, kernels: bool) -> dict[str, bool]:
-    """Which days can be done on this machine. kernels: whether those in C++ can be built, or are."""
+    """Return which days can be done on this machine. kernels: whether those in C++ are built or can be."""
     return {
         _name(day): (kernels if has_kernels([day]) else works) and (ROOT / "tests" / day.test_file).exists()
         for day in select_days(None, None)

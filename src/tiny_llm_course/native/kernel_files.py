@@ -1,4 +1,4 @@
-"""Which kernels in C++ a package has: those that are written, those still open, and the bridge that they need."""
+"""Finds a package's kernels in C++, written and open, and builds the bridge that they need."""
 
 from __future__ import annotations
 
@@ -42,12 +42,12 @@ def ensure_bridge(package_name: str, days: list[Day], words: Messages) -> None:
 
 
 def has_kernels(days: list[Day]) -> bool:
-    """Whether one of these days has a task in C++."""
+    """Tell whether one of these days has a task in C++."""
     return any(file.suffix == ".cpp" for day in days for file in Workspace().files(day))
 
 
 def kernels_of(package: Path) -> Kernels:
-    """What there is to compile, and what is still to be written."""
+    """Find the kernels to compile, and those that are still to be written."""
     kernels = Kernels([], {}, {})
     for file in sorted((package / "kernels").glob("*.cpp")):
         if file.name in bridge.SOURCES:
@@ -67,6 +67,7 @@ def kernels_of(package: Path) -> Kernels:
 
 
 def with_reference(package: Path) -> list[Path]:
-    """The reference's bridge is the same, and mistakes of learners are named by running it with a mistake in it."""
+    """Return the package and the reference, which needs a bridge too: a learner's mistake is named by running the
+    reference with mistakes in it."""
     reference = Workspace().reference
     return [package, reference] if Workspace().has_solutions and package != reference else [package]

@@ -1,4 +1,4 @@
-"""What a measurement was made on."""
+"""Describes the machine that a measurement was made on."""
 
 from __future__ import annotations
 
@@ -44,5 +44,5 @@ def _processor() -> str:
 
 
 def processors() -> int:
-    """How many processors this process may use."""
+    """Return how many processors this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -148,7 +148,7 @@ class _Run:
         return {"model": options.wanted.model, "cache": self.serving.kind.name, **sizes}
 
     def go(self, observers: Sequence[Observer], show: Callable[[_Run], None]) -> None:
-        """Until each request has a result. show: gets the state after each step."""
+        """Run until each request has a result. show: gets the state after each step."""
         if not self.queue:
             return
         longest = max(len(tokens) + request.params.get("max_tokens", 256) for request, tokens in self.queue)
@@ -162,13 +162,13 @@ class _Run:
             show(self)
 
     def on_step(self, engine: Engine, batch: Batch, touched: Sequence[Request]) -> None:
-        """As an observer: whether there is anything that goes on."""
+        """Raise a CommandError after too many steps in which nothing happened."""
         self.empty = 0 if batch.chunks or batch.preempted else self.empty + 1
         if self.empty > MOST_EMPTY:
             raise CommandError("batch_stuck", waiting=len(engine.scheduler.waiting), exit_code=1)
 
     def on_abort(self, engine: Engine, request: Request) -> None:
-        """Nobody does that here."""
+        """Do nothing: `batch` aborts no request."""
 
     @property
     def waiting(self) -> int:
@@ -176,7 +176,7 @@ class _Run:
 
     @property
     def tokens(self) -> int:
-        """That were generated so far."""
+        """Return how many tokens were generated so far."""
         return self.ended + sum(len(request.output) for request in self.engine.scheduler) if self.engine else 0
 
     @property
@@ -188,7 +188,7 @@ class _Run:
         return f"{self.tokens / self.seconds:.1f} tok/s"
 
     def _feed(self) -> None:
-        """Not all at once: whoever looks for a request in an engine looks at all of them."""
+        """Add some requests to the engine, not all at once: the engine searches all that it has."""
         while self.queue and len(self.engine.scheduler.waiting) < 2 * self.serving.options.max_running:
             asked, tokens = self.queue.popleft()
             try:

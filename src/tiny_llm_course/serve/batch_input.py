@@ -37,7 +37,8 @@ KEYS = {
 
 
 def read_requests(file: Path) -> list[BatchRequest]:
-    """All requests of a file. Raises a CommandError that names the file, the line and the key of the first mistake."""
+    """Read all requests of a file. Raises a CommandError that names the file, the line and the key of the first
+    mistake."""
     lines = file.read_bytes().removeprefix(b"\xef\xbb\xbf").split(b"\n")
     if lines[-1] == b"":
         del lines[-1]

@@ -29,7 +29,7 @@ PAUSE = 60.0  # seconds between two lines of the log that say the same
 
 
 def most_connections() -> int:
-    """How many connections there may be, so that the process never runs out of files."""
+    """Return how many connections there may be, so that the process never runs out of files."""
     limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return MOST if limit == resource.RLIM_INFINITY else max(1, min(MOST, limit - OTHER_FILES))
 

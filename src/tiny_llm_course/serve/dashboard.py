@@ -1,4 +1,5 @@
-"""An engine while it works, for the page that `tiny-llm serve` shows: who runs, who waits, whose is which page."""
+"""Describes a working engine for the page that `tiny-llm serve` shows: the requests that run or wait, and the owner of
+each page."""
 
 from __future__ import annotations
 
@@ -43,7 +44,7 @@ class _Speed:
 
 
 class Dashboard:
-    """An observer that counts, and looks at an engine when it is asked to, between two steps.
+    """An observer that counts tokens, and describes an engine between two steps when it is asked to.
 
     ended: what a `Metrics` remembers of requests that are over.
     """
@@ -74,7 +75,7 @@ class Dashboard:
         self._speed.note(self._clock(), tokens, is_idle=not engine.has_work)
 
     def look(self, engine: Engine) -> dict[str, Any]:
-        """What there is to see, in the engine's thread. rate: generated tokens per second."""
+        """Return what the page shows. Runs in the engine's thread. rate: generated tokens per second."""
         scheduler = engine.scheduler
         return {
             "steps": self._steps,
@@ -99,7 +100,7 @@ class Dashboard:
         }
 
     async def events(self, engine: AsyncEngine) -> AsyncGenerator[str, None]:
-        """What there is to see, whenever it changes, as JSON, until the engine ends. engine: an `AsyncEngine`."""
+        """Yield what the page shows as JSON, whenever it changes, until the engine ends."""
         before = ""
         self._num_readers += 1
         try:

@@ -1,4 +1,4 @@
-"""What an engine did, step by step, as a file that `tiny-llm viz schedule` draws."""
+"""Records what an engine did, step by step, in a file that `tiny-llm viz schedule` draws."""
 
 from __future__ import annotations
 
@@ -64,13 +64,14 @@ class RunRecorder:
         self._aborted.append({"id": request.id, "time": self._now(), "step": len(self._steps)})
 
     def _new_tokens(self, touched: Sequence[Request]) -> int:
-        """How many tokens a step generated. Chunks do not tell: an output's last token and wrong guesses differ."""
+        """Count the tokens that a step generated. Chunks do not tell: an output's last token and wrong guesses
+        differ."""
         before = sum(self._generated.get(request.id, 0) for request in touched)
         self._generated |= {request.id: len(request.output) for request in touched}
         return sum(self._generated[request.id] for request in touched) - before
 
     def data(self) -> dict[str, Any]:
-        """What the file holds: so far."""
+        """Return what the file holds so far."""
         return {
             "format": FORMAT,
             "version": VERSION,
@@ -82,7 +83,7 @@ class RunRecorder:
         }
 
     def write(self, path: Path) -> None:
-        """All of it, or nothing: a file of that name is replaced when the new one is complete."""
+        """Write the whole file or nothing: a file of that name is replaced when the new one is complete."""
         new = path.with_name(f".{path.name}.{os.getpid()}")
         try:
             new.write_text(json.dumps(self.data(), ensure_ascii=False) + "\n", encoding="utf-8")

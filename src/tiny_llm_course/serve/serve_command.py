@@ -121,7 +121,7 @@ def _url(address: ipaddress.IPv4Address | ipaddress.IPv6Address, port: int) -> s
 
 
 def _own_parts(page: str) -> list[str]:
-    """Of a content security policy: that this script and this style may be used, and no others."""
+    """Return the parts of a content security policy that allow this script and this style, and no others."""
     found = []
     for tag in ("script", "style"):
         for part in re.findall(rf"<{tag}>(.*?)</{tag}>", page, re.DOTALL):
@@ -141,7 +141,7 @@ class _Service:
         self._live = Dashboard()
 
     async def run(self, limits: dict[str, Any]) -> None:
-        """Until somebody ends it."""
+        """Serve until a signal ends the server."""
         options = self._options
         metrics = self._module("metrics").Metrics()
         most = options.max_running + self._max_waiting
@@ -170,7 +170,7 @@ class _Service:
         ending.tell()
 
     def _make_engine(self, metrics: Any) -> Engine:
-        """In the engine's thread, which is the only one that may use what it makes."""
+        """Make the engine in its own thread, the only one that may use it."""
         serving = self._serving = Serving(self._options, self._words, days=(SERVER,))
         self._live.ended = metrics.ended
         return serving.engine(observers=[metrics, self._live])

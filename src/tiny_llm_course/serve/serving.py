@@ -1,4 +1,4 @@
-"""What serves many requests at the same time: a loaded model, and week 3's cache, scheduler and engine."""
+"""Serves many requests at the same time, with a loaded model and week 3's cache, scheduler and engine."""
 
 from __future__ import annotations
 
@@ -108,7 +108,8 @@ class Serving:
 
     @cached_property
     def _thinking(self) -> Any:
-        """Not of a server, which fills in the chat template in a process of its own."""
+        """Return how the checkpoint thinks. The server does not use it: it fills in the chat template in a process of
+        its own."""
         return import_module(f"{self._package}.thinking").Thinking(self.tokenizer)
 
     def encode(self, prompt: str | Sequence[Mapping[str, str]]) -> list[int]:
@@ -179,7 +180,7 @@ class Serving:
         return needs_of_serving(wanted.bits is not None, wanted.layers, {*days, *self._days, *speculation})
 
     def _choose(self) -> Kind:
-        """What was asked for, or the furthest cache that is written."""
+        """Choose the cache that was asked for, or the furthest one that is written."""
         kinds = kinds_of(self._package)
         waiting = {kind: missing(self._open, kind.days) for kind in kinds}
         written = [kind for kind in kinds if not waiting[kind]]

@@ -1,4 +1,4 @@
-"""How `tiny-llm serve` ends: a signal lets the running requests finish, and a second one cuts them off."""
+"""Ends `tiny-llm serve`: a signal lets the running requests finish, and a second one cuts them off."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Ending:
         threading.Thread(target=self._watch, name="signals", daemon=True).start()
 
     async def serve(self, listener: Any) -> None:
-        """Until the end."""
+        """Serve until the server ends."""
         watching = asyncio.ensure_future(self._end_if_broken())
         await self._runner.serve(sockets=[listener])
         watching.cancel()
@@ -55,7 +55,7 @@ class Ending:
         show_note(self._words("serve_answered" if self._num_running and not cut else "serve_stopped"))
 
     def _watch(self) -> None:
-        """In a thread of its own, which answers signals even while the loop is busy."""
+        """Answer signals in a thread of its own, even while the loop is busy."""
         self._next_signal()
         self._num_running = self._engine.num_requests
         if self._num_running:

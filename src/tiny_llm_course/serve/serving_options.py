@@ -1,4 +1,4 @@
-"""What `tiny-llm batch` and `tiny-llm serve` both ask for."""
+"""Options of both `tiny-llm batch` and `tiny-llm serve`."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ PATHS = (CORE, ALL)
 
 
 def hours(days: Iterable[Day]) -> float:
-    """What these days take together."""
+    """Add up the hours of these days."""
     return sum(float(_entry(day)["hours"]) for day in days)
 
 

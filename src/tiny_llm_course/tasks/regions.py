@@ -27,7 +27,7 @@ BUILT = "built"
 
 
 def is_native(filename: str | PurePath) -> bool:
-    """Whether the tasks in a file are regions, not functions."""
+    """Tell whether the tasks in a file are regions, not functions."""
     return PurePath(filename).suffix in NATIVE
 
 

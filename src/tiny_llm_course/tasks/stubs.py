@@ -62,7 +62,7 @@ def make_stub(
 
 
 def _with_comments(source: str, is_solved: Callable[[TaskId], bool], filename: str) -> str:
-    """In place of each unsolved region: what is to be written there."""
+    """Put a comment into each unsolved region that says what to write there."""
     comments = {
         task: "".join(f"{indent_of(code)}// {line.strip()}\n" for line in _error(task, "what belongs here"))
         for task, code in regions(source, filename).items()

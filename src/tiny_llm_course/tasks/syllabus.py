@@ -104,13 +104,13 @@ def parse_task_ids(docstring: str | None) -> tuple[TaskId, ...]:
 
 @cache
 def weeks() -> tuple[Week, ...]:
-    """All weeks, in order."""
+    """Return all weeks, in order."""
     table = read_toml(Path(__file__).parents[1] / "syllabus.toml")
     return tuple(_week(entry) for entry in table["weeks"])
 
 
 def tasks() -> list[Task]:
-    """All tasks, in order."""
+    """Return all tasks, in order."""
     return [task for week in weeks() for day in week.days for task in day.tasks]
 
 

@@ -1,4 +1,4 @@
-"""Which code of a module belongs to which task: its functions, and the private helpers that only tasks use."""
+"""Finds the code of each task in a module: its functions, and the private helpers that only tasks use."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ Scope: TypeAlias = ast.Module | ast.ClassDef
 
 
 class StubError(Exception):
-    """Why stubs cannot be made or written, in words for whoever asked for them."""
+    """An error that says why stubs cannot be made or written."""
 
 
 def parse(source: str, filename: str) -> ast.Module:
@@ -210,7 +210,7 @@ def lines_of(source: str) -> list[str]:
 
 
 def newline_of(lines: list[str]) -> str:
-    """How a text ends its lines."""
+    """Return how a text ends its lines."""
     return "\r\n" if lines and lines[0].endswith("\r\n") else "\n"
 
 

@@ -20,5 +20,5 @@ def read_toml(path: Path) -> dict[str, Any]:
 
 
 def parse_toml(text: str) -> dict[str, Any]:
-    """What this TOML says."""
+    """Parse TOML."""
     return tomllib.loads(text)

@@ -1,4 +1,4 @@
-"""Which tasks of a package are still stubs, read from its source: nothing is imported or run."""
+"""Finds the tasks of a package that are still stubs. Reads its source only: nothing is imported or run."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def unsolved(package: Path) -> list[Stub]:
 
 
 def is_stub(function: ast.AST) -> bool:
-    """Whether code is still to be written in a function."""
+    """Tell whether code is still to be written in a function."""
     return any(True for _ in _messages(function))
 
 

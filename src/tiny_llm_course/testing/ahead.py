@@ -59,7 +59,7 @@ def _start(day: Day, test: str, note: int) -> None:
 
 
 def _digest(day: Day) -> bytes:
-    """Of what the mistakes are made of."""
+    """Return a digest of the files that mistakes are made of."""
     kernels = [file for file in sorted((REFERENCE / "kernels").iterdir()) if file.is_file()]
     catalogue = Path(__file__).parents[1] / "catalogue" / f"week_{day.week}_day_{day.number}.toml"
     digest = hashlib.sha256(os.environ.get("CXX", "").encode())

@@ -39,7 +39,7 @@ class Diagnosis(Generic[Test]):
         self._has_failed = False
 
     def add(self, test: Test, seen: Observation) -> None:
-        """How a test went with the learner's code."""
+        """Add how a test went with the learner's code."""
         if self._has_failed:
             self._filter(test, seen)
         elif seen.failed:
@@ -57,7 +57,7 @@ class Diagnosis(Generic[Test]):
 
     @property
     def left(self) -> int:
-        """How many mistakes there was no time to try."""
+        """Return how many mistakes there was no time to try."""
         return self._left
 
     def _begin(self, test: Test, seen: Observation) -> None:
@@ -80,5 +80,5 @@ class Diagnosis(Generic[Test]):
 
 
 def is_mute(seen: Observation) -> bool:
-    """Whether a test ended before the code under test did anything that could be compared."""
+    """Tell whether a test ended before the code under test did anything that can be compared."""
     return type(seen.error).__name__ in ("CompileError", "TimedOut")

@@ -1,4 +1,5 @@
-"""The reference with a mistake of the catalogue in it, as a package that can be imported beside the others."""
+"""Mutants: copies of the reference with one mistake of the catalogue, each a package that can be imported next to the
+others."""
 
 from __future__ import annotations
 
@@ -114,12 +115,12 @@ def _code(reference: Path, task: TaskId) -> list[tuple[str, str]]:
 
 
 def is_in_kernels(reference: Path, task: TaskId) -> bool:
-    """Whether a task is written in C++ or Metal."""
+    """Tell whether a task is written in C++ or Metal."""
     return any(is_native(path) for path, _ in _code(reference, task))
 
 
 def is_in_metal(reference: Path, task: TaskId) -> bool:
-    """Whether a task is written in Metal, which is compiled when it runs."""
+    """Tell whether a task is written in Metal, which is compiled when it runs."""
     return any(path.endswith(".metal") for path, _ in _code(reference, task))
 
 

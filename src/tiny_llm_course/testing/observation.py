@@ -30,7 +30,7 @@ class Observation:
         return self.error is not None
 
     def equals(self, other: Observation) -> bool:
-        """Whether both runs compared the same, within the tests' tolerances, and ended in the same way."""
+        """Tell whether both runs compared the same values, within the tests' tolerances, and ended in the same way."""
         if len(self.values) != len(other.values) or self._ending != other._ending:
             return False
         return all(_equal(a, b) for a, b in zip(self.values, other.values, strict=True))

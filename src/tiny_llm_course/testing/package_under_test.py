@@ -79,5 +79,5 @@ def replay(test: Test, task: TaskId, mistake: Mistake | None) -> Observation:
 
 
 def is_replayed() -> bool:
-    """Whether what runs is a test that is run once more, in the same thread."""
+    """Tell whether the test that runs in this thread is a replay."""
     return _is_replayed.get()

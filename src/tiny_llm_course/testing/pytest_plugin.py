@@ -196,7 +196,7 @@ def _is_hidden(item: pytest.Item) -> bool:
 
 
 def _hung(error: TimedOut, package: str) -> Hung:
-    """In words, with the line that was running."""
+    """Describe a test that hung, with the line that was running."""
     frames = _frames(error, package)
     loop = f"does the loop in `{frames[-1]['function']}` end?" if frames else "is there a loop that does not end?"
     text = f"the test was ended after {error}: {loop} (A slow machine may need more time: TINY_LLM_TIME_LIMIT=90)"
@@ -209,12 +209,12 @@ _OUTCOMES: dict[type | None, str] = {Unsolved: "unsolved", NotRun: "not run"}
 
 
 def _kind(error: BaseException) -> str:
-    """Of a failure, what makes it worse than wrong numbers."""
+    """Return what makes a failure worse than wrong numbers."""
     return "hang" if isinstance(error, Hung) else "changed" if isinstance(error, ChangedArgumentError) else ""
 
 
 def _message(error: BaseException) -> str:
-    """What went wrong, in the test's words, a compiler's or Python's."""
+    """Return what went wrong, in the words of the test, the compiler or Python."""
     is_told = isinstance(error, AssertionError | Failed) or _is_of_kernels(error)
     text = str(error) if is_told else "".join(traceback.format_exception_only(error)).strip()
     return text if len(text) <= MAX_MESSAGE else f"{text[:MAX_MESSAGE]} ... ({len(text)} characters)"
@@ -235,10 +235,10 @@ def _frames(error: BaseException, package: str) -> list[dict[str, Any]]:
 
 
 def _is_of_kernels(error: BaseException) -> bool:
-    """Whether a kernel does not compile, or did what none may do."""
+    """Tell whether a kernel does not compile, or did something that no kernel may do."""
     return type(error).__name__ in ("CompileError", "KernelError")
 
 
 def _no_debugger(*_: Any, **__: Any) -> None:
-    """Instead of a prompt that nobody would see."""
+    """Fail the test that starts a debugger, whose prompt would be invisible."""
     raise RuntimeError("breakpoint() stops here only with -s at the end of the test command")

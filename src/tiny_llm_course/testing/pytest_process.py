@@ -115,7 +115,7 @@ class Run:
 
     @property
     def num_not_run(self) -> int:
-        """How many tests were chosen and have no result of their own."""
+        """Count the tests that were chosen and have no result of their own."""
         return self.lost.total() + sum(result.outcome == "not run" for result in self.results)
 
     def of(self, task: TaskId) -> list[Result]:

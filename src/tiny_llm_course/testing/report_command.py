@@ -61,7 +61,7 @@ def report(task: TaskArgument = None, out: Out = OUT, lang: Lang = None) -> None
 
 
 def _tested(task: TaskId, workspace: Workspace, words: Messages) -> Run:
-    """All tests of the task, with a line for it, as `test` runs them."""
+    """Run all tests of the task as `test` does, and shows a line for it."""
     days, package = [day_of(task)], PACKAGES["mine"]
     ensure_bridge(package, days, words)
     lines = TaskLines(days, workspace, words)
@@ -83,7 +83,7 @@ def write_new(folder: Path, task: TaskId, text: str) -> Path:
 
 
 def _versions() -> Iterator[str]:
-    """What decides how a test goes, and names nobody."""
+    """Return the versions that can decide how a test goes. None of them names a person."""
     found = about("", "tiny-llm", "mlx", "numpy")
     if commit := _commit():
         yield f"course: commit {commit}"

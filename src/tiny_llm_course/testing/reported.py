@@ -66,7 +66,7 @@ def written(task: Task, code: Mapping[str, str], run: Run, versions: Sequence[st
 
 
 def read(text: str) -> Reported:
-    """What a report says. Raises a ValueError if the text is none."""
+    """Read a report. Raises a ValueError if the text is not a report."""
     match = re.search(r"^# (w\d+d\d+\.\d+) ", text, re.MULTILINE)
     if match is None:
         raise ValueError("expected a line such as `# w1d1.1 ...`, got none: this is no report")

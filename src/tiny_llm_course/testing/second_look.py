@@ -137,7 +137,7 @@ def _stopped_at(stopped: list[str], library: Path, source: Path, region: list[in
 
 
 def _seen(events: dict[str, Any]) -> Iterator[Found]:
-    """Of a run that nothing stopped."""
+    """Return the findings of a run that nothing stopped."""
     if events.get("unset"):
         yield Found("unset")
     if unwritten := events.get("unwritten"):

@@ -90,7 +90,7 @@ def _chosen(arguments: list[str], week: str | None, day: str | None) -> tuple[li
 
 
 def _chooses_only(arguments: list[str]) -> bool:
-    """Whether the arguments for pytest only say which tests are run."""
+    """Tell whether the arguments for pytest only choose tests."""
     return not arguments or (arguments[0] == "-k" and len(arguments) == 2)
 
 
@@ -239,7 +239,7 @@ def offer_report(done: Run, words: Messages) -> None:
 
 
 def show_failure(failure: Result, done: Run, words: Messages) -> bool:
-    """What a test expected, what it got, where, and the mistake that explains it, if it is a known one.
+    """Show what a test expected, what it got, where, and the mistake that explains it, if it is a known one.
 
     Returns whether anything explains it: that mistake, advice, or a second look.
     """
@@ -265,7 +265,7 @@ def show_failure(failure: Result, done: Run, words: Messages) -> bool:
 
 
 def _show_stub(stub: Result, stubs: dict[TaskId, Place], words: Messages) -> None:
-    """Where code is still to be written."""
+    """Show where code is still to be written."""
     task = open_task_of(stub)
     show(f"NotImplementedError: {stub.stub['message'].partition('. ')[0]}.", fg="yellow")
     found = stubs.get(task) or Place(Path(stub.stub["file"]), stub.stub["line"])  # of a kernel, a Python file raised it

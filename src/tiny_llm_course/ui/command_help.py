@@ -1,4 +1,4 @@
-"""What `--help` and wrong calls show: in colours that can be read, and in lines that a terminal has room for."""
+"""Shows `--help` and wrong calls in readable colours, and in lines that fit into the terminal."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ STYLES = {
 
 
 def set_colours(out: TextIO) -> None:
-    """For what Typer writes from now on, which is for this stream."""
+    """Set the colours that Typer writes to this stream from now on."""
     from typer import rich_utils  # here, so that commands start sooner
 
     rich_utils.COLOR_SYSTEM = rich_colours(out)
@@ -63,7 +63,7 @@ class _Coloured:
 
 
 class Command(_Coloured, TyperCommand):
-    """One command."""
+    """A single command."""
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
         width = terminal_width(sys.stdout)
@@ -74,11 +74,11 @@ class Command(_Coloured, TyperCommand):
 
 
 class Group(_Coloured, TyperGroup):
-    """Several."""
+    """A group of commands."""
 
 
 def _plain(command: TyperCommand, ctx: Any, width: int) -> str:
-    """What Rich would put into a table."""
+    """Return as plain lines what Rich would put into a table."""
     records = [record for parameter in command.get_params(ctx) if (record := parameter.get_help_record(ctx))]
     names = min(max(columns(name) for name, _ in records), width // 2)
     prose = [*command.get_usage(ctx).splitlines(), "", *(command.help or "").splitlines(), "", "Options:"]

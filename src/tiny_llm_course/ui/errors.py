@@ -1,4 +1,4 @@
-"""What goes wrong in a command, in lines for the person who called it."""
+"""Errors of commands, and notes on stderr, in the language of the person who called the command."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class CommandError(Exception):
         self.key, self.exit_code, self.values = key, exit_code, values
 
     def __str__(self) -> str:
-        """In the language of the command that runs."""
+        """Return the text in the language of the command that runs."""
         return " ".join(Messages()(self.key, **self.values).split())
 
 
@@ -51,10 +51,10 @@ def show_note(text: str = "", style: str = "dim") -> None:
 
 
 def one_of(names: Iterable[object]) -> Phrase:
-    """What is expected: one of these."""
+    """Say that one of these is expected."""
     return phrase("one_of", names=", ".join(map(str, names)))
 
 
 def os_reason(error: OSError) -> Phrase | str:
-    """Why the system refused something."""
+    """Return why the system refused something."""
     return _REASONS.get(error.errno or 0) or error.strerror or str(error)

@@ -1,4 +1,4 @@
-"""Where commands write files for which you name no place."""
+"""The folder for files that commands write when you name no place."""
 
 from __future__ import annotations
 

@@ -105,7 +105,7 @@ def terminal_width(out: TextIO) -> int:
 
 
 def _hang(line: str, width: int) -> int:
-    """How far in a line goes on that is too long."""
+    """Return the indentation with which a line that is too long goes on."""
     indent = len(line) - len(line.lstrip(" "))
     if (first := SECOND_COLUMN.match(line)) and columns(first[0]) <= width / 2:
         return columns(first[0])
@@ -236,7 +236,7 @@ def _blanks(text: str, width: int) -> str:
 
 
 def bar(solved: int, skipped: int, count: int) -> str:
-    """How much of a whole is done."""
+    """Draw how much of a whole is done."""
     a, b = round(BAR * solved / count), round(BAR * (solved + skipped) / count)
     return signs().full * a + signs().half * (b - a) + signs().empty * (BAR - b)
 

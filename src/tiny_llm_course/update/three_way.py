@@ -88,5 +88,5 @@ def _with(added: dict[int, list[str]], base: list[str], side: list[str]) -> list
 
 
 def is_import(line: str) -> bool:
-    """Whether a line is an import at the top of a module."""
+    """Tell whether a line is an import at the top of a module."""
     return line.startswith(("import ", "from "))

@@ -60,7 +60,7 @@ def solved_tasks(workspace: Workspace) -> list[TaskId]:
 def trouble(
     workspace: Workspace, files: Mapping[Path, bytes | None], solved: Sequence[TaskId], open_: Sequence[TaskId] = ()
 ) -> Trouble | None:
-    """What works now, and would not work with these files. None: nothing.
+    """Find what works now and would not work with these files. None: nothing.
 
     solved: the tasks whose tests are run. open_: tasks that are still to be written with these files. The copy has the
     reference's code for them; where there is no reference, only tasks before them are tried.

@@ -200,7 +200,7 @@ class _Merges:
                 self._plan.kept.append(self._path(name))
 
     def _has_moved(self, name: str) -> bool:
-        """Whether the newer course has every task that the learner wrote in this file."""
+        """Tell whether the newer course has every task that the learner wrote in this file."""
         tasks = tasks_by_name(self._old[name], name)
         moved = {task for task, here, _ in moved_tasks(self._old, self._new) if here == name}
         return bool(moved) and {*written(self._yours[name], tasks, self._shown(name))} <= moved

@@ -49,6 +49,6 @@ def _tasks_in(
 
 
 def _is_untouched(function: Function) -> bool:
-    """Whether its first statement after the checks is the stub's error."""
+    """Tell whether a function's first statement after the checks is the stub's error."""
     start = (ast.get_docstring(function) is not None) + len(leading_checks(function))
     return is_stub(ast.Module(function.body[start : start + 1], []))

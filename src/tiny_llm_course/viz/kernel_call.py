@@ -64,7 +64,7 @@ class Call:
         return lines[line - 1].strip() if 0 < line <= len(lines) else ""
 
     def elements(self, event: Event) -> range:
-        """Of its buffer or variable."""
+        """Return the elements of the buffer or variable."""
         return range(event.offset // event.item, (event.offset + event.size - 1) // event.item + 1)
 
 

@@ -67,7 +67,7 @@ class Plan:
         return shortened(self.call.line(line.file, line.line), SOURCE)
 
     def label(self, line: Row | Wait) -> str:
-        """What is done there."""
+        """Return the label of a row: what the threads do in it."""
         if isinstance(line, Wait):
             return line.name
         return self._words(f"viz_kernel_row_{line.kind.replace(' ', '_')}", name=line.name)

@@ -47,7 +47,7 @@ class Wait:
 
     @property
     def is_barrier(self) -> bool:
-        """Of the whole threadgroup."""
+        """Tell whether the step ends at a barrier of the whole threadgroup."""
         return self.name == BARRIER
 
 

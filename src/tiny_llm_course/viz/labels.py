@@ -1,4 +1,4 @@
-"""What tokens are called in pictures: their text, made visible."""
+"""Labels of tokens in pictures: their text, made visible."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where pictures go, and what is said of them."""
+"""Writes pictures, and says where they are."""
 
 from __future__ import annotations
 

@@ -99,7 +99,7 @@ class Probe(Session):
         return [token_bytes(entry, token) for entry, token in zip(entries, tokens, strict=True)]
 
     def label(self, token: int) -> str:
-        """What one token is called, by itself."""
+        """Return the label of one token, by itself."""
         return token_labels(self.pieces([token]))[0]
 
     def weights(self, tokens: list[int]) -> Array:

@@ -44,7 +44,7 @@ def show_rope(output: Output, impl: str, dims: int, base: float, positions: int)
 
 
 def _read_off(impl: str, dims: int, base: float, positions: int) -> Turns:
-    """What the package's RoPE makes of pairs (1, 0): (cos, sin)."""
+    """Read off how far the package's RoPE turns each pair: it makes (cos, sin) of (1, 0)."""
     rope = import_module(f"{package_of(impl)}.positional_encoding").RoPE(dims, positions, base)
     pairs = mx.repeat(mx.array([1.0, 0.0]), dims // 2)  # in halves, as checkpoints have them
     turned = np.array(rope(mx.broadcast_to(pairs, (1, positions, 1, dims))))[0, :, 0]  # positions, dims

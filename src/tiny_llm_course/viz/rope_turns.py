@@ -35,5 +35,5 @@ class Turns:
 
     @property
     def title(self) -> dict[str, str]:
-        """What `viz_rope_title` is filled with."""
+        """Return the values that fill in `viz_rope_title`."""
         return {"dims": str(self.dims), "base": f"{self.base:,.10g}"}

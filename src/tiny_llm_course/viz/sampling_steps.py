@@ -20,11 +20,11 @@ class Step:
 
     @property
     def kept(self) -> int:
-        """How many tokens can still be drawn."""
+        """Count the tokens that can still be drawn."""
         return int((self.probs > 0).sum())
 
     def shares(self, tokens: list[int]) -> list[float]:
-        """Of each of these tokens, and, at the end, of all others together."""
+        """Return the probability of each of these tokens and, at the end, of all others together."""
         return [*self.probs[tokens].tolist(), float(np.delete(self.probs, tokens).sum())]
 
 

@@ -40,7 +40,7 @@ class Sheet:
         self._shapes.append(f"<text {place} {style}{told}>{escape(text, quote=False)}</text>")
 
     def svg(self, width: float, height: float, title: str) -> str:
-        """All of it, on white."""
+        """Return the whole picture, on white."""
         size = f'viewBox="0 0 {width:.0f} {height:.0f}" width="{width:.0f}" height="{height:.0f}"'
         lines = [
             f'<svg xmlns="http://www.w3.org/2000/svg" {size}>',

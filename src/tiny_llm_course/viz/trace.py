@@ -157,6 +157,6 @@ def _cells(step: Step, dtype: str, written: Callable[[int], str]) -> list[str]:
 
 
 def _rounded(number: int) -> str:
-    """To three digits, for a narrow terminal."""
+    """Round to three digits, for a narrow terminal."""
     power = min(len(f"{number:,}".split(",")) - 1, len(UNITS) - 1)
     return f"{number / 1000**power:.3g} {UNITS[power]}".rstrip()
