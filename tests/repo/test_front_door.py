@@ -103,6 +103,13 @@ def test_every_command_is_explained() -> None:
     assert named == {*ALL, "python"}
 
 
+@pytest.mark.parametrize("name", READMES)
+def test_a_readme_names_commands_that_exist(name: str) -> None:
+    named = set(re.findall(r"`(?:\./course|pdm run) ([a-z][\w-]+)", text_of(name)))
+    assert len(named) > 5
+    assert named <= {*ALL, "python"}
+
+
 def test_what_is_where_exists() -> None:
     _, *sections = text_of("book/layout.md").split("\n## ")
     for section, folder in zip(sections, (ROOT, ROOT / "src/tiny_llm"), strict=True):
