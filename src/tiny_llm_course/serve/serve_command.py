@@ -138,7 +138,7 @@ class _Service:
         self._host, self._listener, self._max_waiting = host, listener, max_waiting
         self._address = ipaddress.ip_address(listener.getsockname()[0])
         self._serving: Serving | None = None  # once the engine's thread has made it
-        self._live = Dashboard()
+        self._dashboard = Dashboard()
 
     async def run(self, limits: dict[str, Any]) -> None:
         """Serve until a signal ends the server."""
@@ -172,8 +172,8 @@ class _Service:
     def _make_engine(self, metrics: Any) -> Engine:
         """Make the engine in its own thread, the only one that may use it."""
         serving = self._serving = Serving(self._options, self._words, days=(SERVER,))
-        self._live.ended = metrics.ended
-        return serving.engine(observers=[metrics, self._live])
+        self._dashboard.ended = metrics.ended
+        return serving.engine(observers=[metrics, self._dashboard])
 
     def _module(self, name: str) -> Any:
         return import_module(f"{self._options.wanted.package}.serving.{name}")
@@ -191,7 +191,7 @@ class _Service:
             return HTMLResponse(text, headers={"Content-Security-Policy": policy, "X-Content-Type-Options": "nosniff"})
 
         async def live(request: Any) -> Any:
-            return self._module("event_stream").EventStream(self._live.events(engine))
+            return self._module("event_stream").EventStream(self._dashboard.events(engine))
 
         return [Route("/", page), Route("/live", server.guarded(live))]
 

@@ -27,12 +27,12 @@ def show_attention(
     """Print where the tokens look in one head; draw it, or all heads; and write a page of all."""
     words = output.words
     text = given_or(words("viz_prompt"), prompt)
-    subject = Probe(model, impl)
-    tokens = subject.prompt(text, LIMIT)
-    _check("--layer", layer, subject.layers)
-    _check("--head", head, subject.heads)
-    pieces = subject.pieces(tokens)
-    seen = Attention(subject.name, text, token_labels(pieces), pieces, subject.weights(tokens), layer, head)
+    probe = Probe(model, impl)
+    tokens = probe.prompt(text, LIMIT)
+    _check("--layer", layer, probe.layers)
+    _check("--head", head, probe.heads)
+    pieces = probe.pieces(tokens)
+    seen = Attention(probe.name, text, token_labels(pieces), pieces, probe.weights(tokens), layer, head)
     show(words("viz_attention_text", model=seen.model, layer=layer, head=head), bold=True)
     show(_text(seen) + "\n")
 

@@ -36,12 +36,12 @@ def show_sampling(
         )
     words = output.words
     text = given_or(words("viz_sampling_prompt"), prompt)
-    subject = Probe(model, impl, **sampling)
-    logits = subject.logits(subject.prompt(text))
+    probe = Probe(model, impl, **sampling)
+    logits = probe.logits(probe.prompt(text))
     steps = _steps(logits, import_module(f"{package_of(impl)}.sampler"), sampling, words)
     best = [int(token) for token in np.argsort(-steps[0].probs, kind="stable")[:count]]
-    labels = [subject.label(token) for token in best]
-    title = words("viz_sampling_title", model=subject.name)
+    labels = [probe.label(token) for token in best]
+    title = words("viz_sampling_title", model=probe.name)
     show(title, bold=True)
     show(_text(steps, best, labels, words) + "\n")
 
