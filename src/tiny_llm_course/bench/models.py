@@ -1,4 +1,4 @@
-"""A whole model's ladder: week 1's, and what each day of week 2 changes in it."""
+"""The stages of a whole model that `bench` measures: week 1's model, and what each day of week 2 changes in it."""
 
 from __future__ import annotations
 
@@ -32,10 +32,11 @@ KERNELS = {4: ["quantized_matvec"], 5: ["rms_norm", "rope", "swiglu"], 6: ["quan
 
 @dataclass(frozen=True)
 class Stage:
-    """A model as it is after a day.
+    """A model as it is after a day of the course.
 
-    prefill: reads a prompt (1 x L) into an empty cache and gives the next token's logits and the cache; decode: reads
-    one token more. Without a cache decode gets all tokens.
+    prefill: reads a prompt (1 x L) into an empty cache; returns the next token's logits and the cache.
+    decode: reads one more token with that cache, and returns its logits; the cache stays as it was.
+    Week 1 has no cache: the prompt takes its place, and decode computes all tokens again.
     """
 
     prefill: Callable[[mx.array], tuple[mx.array, Any]]
@@ -43,7 +44,7 @@ class Stage:
 
 
 def random_model(package: str, is_small: bool, is_quantised: bool = True) -> Model:
-    """Qwen3-0.6B with random weights of 4 bits in groups of 64, or the same numbers dense in bfloat16."""
+    """Build Qwen3-0.6B, or a small Qwen3, with random weights: 4 bits in groups of 64, or the same in bfloat16."""
     module = {name: import_module(f"{package}.{name}") for name in ("config", "weights", "models")}
     sizes = SMALL if is_small else QWEN3_0_6B
     config = module["config"].ModelConfig.from_hf(sizes | {"quantization": QUANTIZATION if is_quantised else None})
@@ -66,7 +67,7 @@ def random_model(package: str, is_small: bool, is_quantised: bool = True) -> Mod
 
 
 def bundled_model(package: str, name: str) -> tuple[Model, Tokenizer]:
-    """A model that comes with the course, in 4 bits and with tuned kernels; its tokenizer."""
+    """Load a model that comes with the course, quantised to 4 bits, with tuned kernels. Return it and its tokenizer."""
     model, tokenizer = import_module(f"{package}.models").load(name)
     import_module(f"{package}.quantize").quantize_model(model)
     import_module(f"{package}.tuned").tune(model)
@@ -74,7 +75,7 @@ def bundled_model(package: str, name: str) -> tuple[Model, Tokenizer]:
 
 
 def make_stage(package: str, is_small: bool, name: str) -> Stage:
-    """The model as it is at this stage. Raises NotImplementedError if what it needs is still to be written."""
+    """Build the stage of this name, one of STAGES. Raises NotImplementedError if code that it needs is a stub."""
     if name in ("week 1", "w2d1"):
         model = random_model(package, is_small, is_quantised=False)
         return _without_cache(model) if name == "week 1" else _with_cache(package, model)
@@ -88,7 +89,7 @@ def make_stage(package: str, is_small: bool, name: str) -> Stage:
 
 
 def mlx_lm_stage(is_small: bool) -> Stage:
-    """mlx-lm's model of the same sizes, quantised in the same way. Raises ImportError where there is no mlx-lm."""
+    """Build mlx-lm's model of the same sizes, quantised alike. Raises ImportError if mlx-lm is not installed."""
     import mlx.nn
     from mlx_lm.models.cache import make_prompt_cache, trim_prompt_cache
     from mlx_lm.models.qwen3 import Model, ModelArgs

@@ -1,5 +1,4 @@
-"""Compares a learner's greedy text with the reference's, token for token, by one pass of the reference over the
-text."""
+"""Compares a learner's greedy text with the reference's, token by token: the reference reads the text in one pass."""
 
 from __future__ import annotations
 
@@ -19,14 +18,17 @@ from .package_protocols import Model
 __all__ = ["Compared", "compared"]
 
 REFERENCE = "tiny_llm_ref"
-SHOWN = 10  # tokens of each text behind the first difference
-CLOSE = 0.01  # logits that differ by less: rounding decides which token is chosen
+SHOWN = 10  # tokens of each text, from the first difference on
+CLOSE = 0.01  # where two logits differ by less, rounding decides between them
 
 
 @dataclass(frozen=True)
 class Compared:
-    """count: tokens that are the same. yours, theirs: how the texts go on there, "" if one ends; None if they do not
-    differ."""
+    """How two texts compare.
+
+    count: how many tokens are the same before the first difference. yours, theirs: the texts from there on, "" if one
+    ends there; None if they do not differ.
+    """
 
     count: int
     yours: str | None = None
@@ -41,9 +43,9 @@ class Compared:
 
 
 def compared(wanted: Wanted, prompt: Sequence[int], tokens: Sequence[int], has_ended: bool) -> Compared:
-    """Compare new tokens with those that the reference chooses after the same ones.
+    """Compare each new token with the one that the reference chooses after the same text.
 
-    has_ended: whether the loop ended because the model ended its text.
+    has_ended: whether generation stopped because the model chose an end-of-sequence token.
     """
     engine = Engine(replace(wanted, package=REFERENCE, is_filled=False))
     ends = list(engine.model.config.eos_token_ids)
@@ -56,7 +58,7 @@ def compared(wanted: Wanted, prompt: Sequence[int], tokens: Sequence[int], has_e
 
 
 def _logits(model: Model, tokens: list[int], count: int) -> NDArray[np.float32]:
-    """Those of the last `count` positions. Shapes: -> count x V."""
+    """Return the logits at the last `count` positions. Shapes: -> count x V."""
     cache = import_module(f"{REFERENCE}.kv_cache").NoCache(len(model.layers))
     hidden = model.hidden(mx.array([tokens]), cache)[:, -count:]
     return np.array(model.logits(hidden)[0].astype(mx.float32))

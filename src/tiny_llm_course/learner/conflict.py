@@ -12,7 +12,7 @@ from ..ui import CommandError
 __all__ = ["abort_command", "conflict_in", "conflict_in_package"]
 
 MARKERS = re.compile(rb"^<<<<<<< .*\n(?s:.*?)^=======\r?\n(?s:.*?)^>>>>>>> ", re.MULTILINE)
-UNFINISHED = {  # git has this file during a merge or a rebase; this command takes it back
+UNFINISHED = {  # what .git holds during a merge or a rebase: the command that aborts it
     "MERGE_HEAD": "git merge --abort",
     "rebase-merge": "git rebase --abort",
     "rebase-apply": "git rebase --abort",
@@ -21,12 +21,12 @@ UNFINISHED = {  # git has this file during a merge or a rebase; this command tak
 
 
 def conflict_in_package(root: Path, package: Path) -> CommandError | None:
-    """The message about the first conflict in the learner's files, or None."""
+    """Return the error about the first conflict in the learner's files, or None."""
     return next((problem for file in code_files(package) if (problem := conflict_in(root, file))), None)
 
 
 def conflict_in(root: Path, file: Path) -> CommandError | None:
-    """The message about the conflict in this file, or None."""
+    """Return the error about the first conflict in this file, or None."""
     source = file.read_bytes() if file.is_file() else b""
     if b"<<<<<<< " not in source or not (match := MARKERS.search(source)):
         return None
@@ -38,12 +38,12 @@ def conflict_in(root: Path, file: Path) -> CommandError | None:
 
 
 def abort_command(root: Path) -> str | None:
-    """The command that takes back a merge or a rebase that is in progress."""
+    """Return the command that aborts the merge, rebase or cherry-pick in progress; None if there is none."""
     return next((command for name, command in UNFINISHED.items() if (_git_folder(root) / name).exists()), None)
 
 
 def _git_folder(root: Path) -> Path:
-    """`.git`, or the folder that this file names in a second working tree."""
+    """Return the folder `.git`, or, in a linked worktree, the folder that the file `.git` names."""
     git = root / ".git"
     text = git.read_text(encoding="utf-8") if git.is_file() else ""
     return root / text.removeprefix("gitdir:").strip() if text else git

@@ -1,4 +1,4 @@
-"""A process that takes long: its lines as they come, and no process left behind when the command is interrupted."""
+"""Runs a long process: yields its lines as they come, and leaves no process behind when the command is interrupted."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from contextlib import contextmanager, suppress
 
 __all__ = ["Child", "running"]
 
-TICK = 1.0  # seconds
+TICK = 1.0  # seconds without a line, after which `lines` yields None
 GRACE = 5.0  # seconds in which an interrupted process can clean up
 
 
 class Child:
     """A running process, whose stdout and stderr are one text.
 
-    returncode: None until all lines were read.
+    returncode: None until `lines` has yielded every line.
     """
 
     def __init__(self, command: Sequence[str], environment: Mapping[str, str] | None):
@@ -41,7 +41,7 @@ class Child:
         return self._process.returncode
 
     def lines(self) -> Iterator[str | None]:
-        """Each line as soon as it is there, and None for each second without one."""
+        """Yield each line as soon as it is there, and None after each second without one."""
         while True:
             try:
                 line = self._lines.get(timeout=TICK)
@@ -54,7 +54,7 @@ class Child:
             yield line.rstrip("\n")
 
     def end(self) -> None:
-        """Interrupt the process, and all that it started, unless it has ended."""
+        """Interrupt the process and all that it started; kill them if it does not end in GRACE seconds."""
         for sent in (signal.SIGINT, signal.SIGKILL):
             if self._process.poll() is not None:
                 return
@@ -73,7 +73,7 @@ class Child:
 
 @contextmanager
 def running(command: Sequence[str], environment: Mapping[str, str] | None = None) -> Iterator[Child]:
-    """Start a process. When the block ends, by Ctrl-C too, so does the process."""
+    """Start a process, and end it when the block ends, also by Ctrl-C."""
     child = Child(command, environment)
     try:
         yield child

@@ -1,4 +1,4 @@
-"""The results of `tiny-llm batch`: a file that grows by a line whenever a request is over, whatever may happen."""
+"""The results of `tiny-llm batch`: a file that gets a line when a request is over, and keeps it through a crash."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ from ..ui import CommandError, Messages, os_reason, show_note
 
 __all__ = ["Results"]
 
-_BEGINNING = b'{"id": "'  # of each line
+_BEGINNING = b'{"id": "'  # how each line begins
 
 
 class Results:
-    """Results in a file, of which those that are there already count. Use it in `with`.
+    """The results in a file, with those that an earlier run has written. Use it in `with`.
 
-    A line is in the file, and on the disk, before `add` returns. What was cut short by a crash, only the last line can
-    be, is cut off. done: the ids that have a result. num_errors: how many of them are errors.
+    A line is in the file, and on the disk, before `add` returns. A crash can leave only the last line incomplete; such
+    a line is removed. done: the ids that have a result. num_errors: how many of them are errors.
 
     Raises:
-        CommandError: the file is used by another `batch`, or holds anything else than results of these requests.
+        CommandError: another `batch` uses the file, or the file holds anything but results of these requests.
     """
 
     def __init__(self, path: Path, ids: Collection[str]):
@@ -47,9 +47,9 @@ class Results:
             raise
 
     def add(self, result: Mapping[str, Any]) -> None:
-        """Write a result: {"id": ..., ...}."""
+        """Write a result. Its first key has to be "id": `_is_cut` recognises a line by its beginning."""
         line = (json.dumps(result, ensure_ascii=False) + "\n").encode("utf-8", "replace")
-        with _uninterrupted():  # what is written counts
+        with _uninterrupted():  # between writing and noting
             try:
                 while line:
                     line = line[os.write(self._descriptor, line) :]
@@ -74,7 +74,7 @@ class Results:
 
     def _lock(self) -> None:
         try:
-            fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)  # the system ends it with the process
+            fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)  # the system releases it when the process ends
         except BlockingIOError:
             raise CommandError("batch_out_used", file=self.path, exit_code=1) from None
         except OSError:  # a file system without locks
@@ -104,7 +104,7 @@ class Results:
 @contextmanager
 def _uninterrupted() -> Iterator[None]:
     """Ctrl-C waits until the block is over."""
-    if threading.current_thread() is not threading.main_thread():  # which is the only one that it interrupts
+    if threading.current_thread() is not threading.main_thread():  # Ctrl-C interrupts the main thread only
         yield
         return
     late: list[int] = []
@@ -118,7 +118,7 @@ def _uninterrupted() -> Iterator[None]:
 
 
 def _is_cut(half: bytes) -> bool:
-    """Whether it is the beginning of a line of ours, and not all of a line, of whomever."""
+    """Tell whether this is an incomplete line of ours: not valid JSON, but with the beginning of a result."""
     try:
         json.loads(half)
     except (ValueError, RecursionError):
@@ -127,7 +127,7 @@ def _is_cut(half: bytes) -> bool:
 
 
 def _result(line: bytes) -> dict[str, Any] | None:
-    """A line's result; None if it is none."""
+    """Return the result on a line; None if the line is not a result."""
     try:
         found = json.loads(line)
     except (ValueError, RecursionError):

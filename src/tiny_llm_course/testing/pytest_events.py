@@ -1,4 +1,4 @@
-"""A pytest in a process of its own, and the events that it writes into a pipe."""
+"""Runs pytest in a process of its own, and reads the events that it writes into a pipe."""
 
 from __future__ import annotations
 
@@ -23,25 +23,25 @@ _MEANING = {
     ),
     "SIGFPE": ": an integer was divided by zero",
 }
-_EXIT = 5  # seconds from the last event to the end of the process
+_EXIT = 5  # seconds that the process gets to end after its last event
 _USUAL = (0, 1, 5)  # exit codes: all tests passed, some failed, there were none
 
 
 class PytestProcess:
     """A running pytest.
 
-    command: its words, to which the option that names the pipe is added. folder: the one it runs in, from which Python
-    imports before all others. None: the current one.
+    command: the command line, to which the option `--events` is added. folder: the working directory, which Python
+    searches first for imports; None: the current one.
     """
 
     def __init__(self, command: list[str], folder: Path | None = None):
         self.descriptor, write = os.pipe()
         self.heard = monotonic()  # when the last event came
-        self.left: Counter[str] | None = None  # how many tests of each task it has still to run, once it knows
+        self.left: Counter[str] | None = None  # tests still to run, by task; None until pytest has chosen them
         self.running = ""  # the test that is running
         self.is_compiling = False  # whether it waits for a compiler
-        self.is_over = False  # all its tests are, and it has told what they found
-        self.was_killed = False  # because it was to be ended
+        self.is_over = False  # all tests are over, and their results have arrived
+        self.was_killed = False  # `end` got a reason to kill it
         self._about: dict[str, Any] | None = None
         self._pending = b""
         self._output = tempfile.TemporaryFile()  # noqa: SIM115 (`end` closes it)
@@ -58,7 +58,7 @@ class PytestProcess:
             os.close(write)
 
     def events(self) -> list[dict[str, Any]] | None:
-        """The events that came since the last call, at least one byte of them. None: the process wrote its last."""
+        """Wait for something to read; return the events that are complete. None: the process has closed the pipe."""
         data = os.read(self.descriptor, 65536)
         if not data:
             return None
@@ -81,17 +81,17 @@ class PytestProcess:
         return events
 
     def kill(self) -> None:
-        """End the process and all that it started."""
+        """Kill the process and all that it started."""
         with suppress(ProcessLookupError):
             os.killpg(self._process.pid, signal.SIGKILL)
 
     def end(self, problem: str) -> tuple[str, dict[str, Any] | None]:
-        """Wait for the end, and leave nothing behind that the process started.
+        """End the process and all that it started.
 
-        problem: why it is to be ended now. Empty: it wrote its last event, and has a moment to end by itself. If all
-        tests are over, it may need longer: threads that never end keep Python from ending.
+        problem: why to kill it now. Empty: it has written its last event, and gets a few seconds to end by itself. A
+        process that does not is no problem once all tests are over: threads that never end keep Python from ending.
 
-        Returns what went wrong, empty if nothing did, and what is known about the test that was running, if one was.
+        Return what went wrong (empty: nothing), and what is known about the test that was running (None: none was).
         """
         self.was_killed = bool(problem)
         has_ended = False

@@ -1,4 +1,4 @@
-"""`tiny-llm test`: the tests of a week, a day or a task: a line for each task, and the first thing to mend."""
+"""`tiny-llm test`: runs the tests of a week, a day or a task, and shows a line for each task and the first failure."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ __all__ = [
     "time_limit",
 ]
 
-A_LINE = re.compile(r'\.(py|cpp|h|metal)(:|", line )\d')  # of a file, in a message
+A_LINE = re.compile(r'\.(py|cpp|h|metal)(:|", line )\d')  # a file and a line number, in a message
 NONE_CHOSEN = 5  # pytest's exit code
 MAX_PROCESSES = 8  # each needs about a quarter of a gigabyte
 
@@ -79,7 +79,10 @@ def run(
 
 
 def _chosen(arguments: list[str], week: str | None, day: str | None) -> tuple[list[Day], list[str]]:
-    """The days to test, and the arguments for pytest. The first argument may name a task, or a day: w1d2 or 1.2."""
+    """Return the days to test and the arguments for pytest.
+
+    The first argument may name a task (w1d2.1) or a day (w1d2 or 1.2).
+    """
     name = arguments[0].lower() if arguments else ""
     if found := asked_day(re.sub(r"^w(\d+)d(\d+)$", r"\1.\2", name)):
         return [found], arguments[1:]
@@ -95,10 +98,10 @@ def _chooses_only(arguments: list[str]) -> bool:
 
 
 def time_limit() -> float:
-    """Seconds that a test may take: the environment's TINY_LLM_TIME_LIMIT, or the default.
+    """Return how many seconds a test may take: TINY_LLM_TIME_LIMIT from the environment, or the default.
 
     Raises:
-        CommandError: it is no number above 0.
+        CommandError: TINY_LLM_TIME_LIMIT is not a number above 0.
     """
     text = os.environ.get("TINY_LLM_TIME_LIMIT") or str(TIME_LIMIT)
     with suppress(ValueError):
@@ -108,7 +111,7 @@ def time_limit() -> float:
 
 
 def _pytest(days: list[Day], package: str, arguments: list[str]) -> int:
-    """Its exit code. In a subprocess, so that no error in a learner's file reaches this command."""
+    """Run pytest in a subprocess, so that no error in a learner's file reaches this command. Return its exit code."""
     arguments = [f"--time-limit={time_limit()}", *arguments]
     process = subprocess.Popen(pytest_command(files_of(days), package, arguments))
     while True:
@@ -119,6 +122,7 @@ def _pytest(days: list[Day], package: str, arguments: list[str]) -> int:
 
 
 def _summarised(days: list[Day], package: str, arguments: list[str], every: bool, words: Messages) -> int:
+    """Run the tests, show what became of them, and return the exit code."""
     is_mine = package == PACKAGES["mine"]
     lines = TaskLines(days, Workspace() if is_mine else None, words)
     if is_mine and len(days) == 1:
@@ -144,7 +148,7 @@ def _summarised(days: list[Day], package: str, arguments: list[str], every: bool
 
 
 def compile_rest(done: Run) -> None:
-    """Compile in the background the known mistakes for which there was no time, for the test that failed first."""
+    """Compile in the background the known mistakes that there was no time to try on each task's first failure."""
     for task in done.left:
         failed = next(result.test for result in done.of(task) if result.outcome == "failed")
         compile_ahead(day_of(task), failed)
@@ -165,21 +169,21 @@ def _nothing_chosen(days: list[Day], arguments: list[str]) -> CommandError:
 
 @dataclass
 class Kept:
-    """What a run means for the progress."""
+    """What a run changes in the learner's progress."""
 
-    solved: list[TaskId] = field(default_factory=list)  # and were not before
-    skipped: list[TaskId] = field(default_factory=list)  # though their tests passed
-    stubs: dict[TaskId, Place] = field(default_factory=dict)  # tasks of which code is still to be written, and where
+    solved: list[TaskId] = field(default_factory=list)  # by this run, and not before
+    skipped: list[TaskId] = field(default_factory=list)  # still marked as skipped, though their tests passed
+    stubs: dict[TaskId, Place] = field(default_factory=dict)  # where each unfinished task's first stub is
 
 
 def _kept(done: Run) -> tuple[Workspace, Kept]:
-    """Note what a run means for the progress. The workspace, and what was noted."""
+    """Record a run in the learner's progress. Return the workspace, and what the run changed."""
     with changing("test") as workspace:
         return workspace, keep_progress(workspace, done)
 
 
 def keep_progress(workspace: Workspace, done: Run) -> Kept:
-    """Note which tasks are solved and what was diagnosed."""
+    """Record which tasks are solved and which mistakes were named."""
     states: dict[TaskId, str | None] = {}
     kept = Kept(stubs=workspace.stubs)
     diagnosed: dict[TaskId, str | None] = {}
@@ -200,7 +204,7 @@ def keep_progress(workspace: Workspace, done: Run) -> Kept:
 
 
 def show_outcome(done: Run, kept: Kept, every: bool, words: Messages) -> bool:
-    """The first failure or stub, or what was learned. Whether a failure was explained."""
+    """Show the first failure or stub, and what was learned. Return whether a failure was explained."""
     failures, is_explained = done.failures, False
     stubs = [result for result in done.results if result.outcome == "unsolved"]
     if done.problem and all(failure.message != done.problem for failure in failures):
@@ -232,7 +236,7 @@ def show_outcome(done: Run, kept: Kept, every: bool, words: Messages) -> bool:
 
 
 def offer_report(done: Run, words: Messages) -> None:
-    """After a first failure that names neither a known mistake nor a line: what to do about it."""
+    """Offer `report` if the first failure names neither a known mistake nor a line of code."""
     first = next(iter(done.failures), None)
     if first and not (first.task in (done.named | done.left) or first.frames or A_LINE.search(first.message)):
         show(words("report_offer", task=first.task), dim=True)
@@ -268,6 +272,6 @@ def _show_stub(stub: Result, stubs: dict[TaskId, Place], words: Messages) -> Non
     """Show where code is still to be written."""
     task = open_task_of(stub)
     show(f"NotImplementedError: {stub.stub['message'].partition('. ')[0]}.", fg="yellow")
-    found = stubs.get(task) or Place(Path(stub.stub["file"]), stub.stub["line"])  # of a kernel, a Python file raised it
+    found = stubs.get(task) or Place(Path(stub.stub["file"]), stub.stub["line"])  # a Python file raises a kernel's stub
     place = f"{os.path.relpath(found.file)}:{found.line}"
     show(words("run_stub", place=place, task=task, command=task.test_command).strip("\n"))

@@ -1,4 +1,4 @@
-"""Arrays that are drawn: the masks of a row in a batch, causal, padding, and both."""
+"""The masks of one row of a batch (causal, padding, and both), and the types of arrays that pictures show."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Mask: TypeAlias = NDArray[np.bool_]  # L x S: which keys each query sees
 
 
 def masks_of(causal: Mask, length: int) -> list[Mask]:
-    """Three masks of a row with so many words: no look ahead, no filling, neither."""
+    """Return three masks of a row with `length` tokens before the padding: causal, padding, and both."""
     words = np.broadcast_to(np.arange(causal.shape[1]) < length, causal.shape)
     return [causal, words, causal & words]
 

@@ -44,9 +44,9 @@ def show_rope(output: Output, impl: str, dims: int, base: float, positions: int)
 
 
 def _read_off(impl: str, dims: int, base: float, positions: int) -> Turns:
-    """Read off how far the package's RoPE turns each pair: it makes (cos, sin) of (1, 0)."""
+    """Find how far the package's RoPE turns each pair: it turns (1, 0) into (cos, sin)."""
     rope = import_module(f"{package_of(impl)}.positional_encoding").RoPE(dims, positions, base)
-    pairs = mx.repeat(mx.array([1.0, 0.0]), dims // 2)  # in halves, as checkpoints have them
+    pairs = mx.repeat(mx.array([1.0, 0.0]), dims // 2)  # all first numbers, then all second ones, as in checkpoints
     turned = np.array(rope(mx.broadcast_to(pairs, (1, positions, 1, dims))))[0, :, 0]  # positions, dims
     return Turns(dims, base, turned[:, : dims // 2], turned[:, dims // 2 :])
 

@@ -1,4 +1,4 @@
-"""A recorded run as one page in one file, to look around in."""
+"""A recorded run as an interactive page in one HTML file."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from .schedule_run import KINDS, Place, Run, Step
 
 __all__ = ["schedule_page"]
 
+# Placeholders that stay in the texts, because the page's script fills them in
 _HOLES = {name: f"{{{name}}}" for name in ("number", "start", "end", "count", "first", "last", "used", "kept", "free")}
 _TEXTS = (
     "prefill",
@@ -49,7 +50,7 @@ _TEXTS = (
 
 
 def schedule_page(run: Run, words: Messages) -> str:
-    """It asks for nothing over the network."""
+    """Return the page of a recorded run. The page asks for nothing over the network."""
     ids = {id: number for number, id in enumerate(dict.fromkeys([*run.prompts, *_named(run)]))}
     data = {
         "about": run.about,
@@ -68,7 +69,7 @@ def schedule_page(run: Run, words: Messages) -> str:
 
 
 def _named(run: Run) -> list[str]:
-    """Who is named, though no step computed anything for it."""
+    """List the requests that were preempted, finished or aborted: a step may have computed nothing for them."""
     places = [p for step in run.steps for p in (*step.preempted, *step.finished, *step.aborted)] + run.late
     return [place.id for place in places]
 
