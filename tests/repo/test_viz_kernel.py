@@ -14,10 +14,10 @@ from matplotlib.textpath import TextPath
 from typer.testing import CliRunner, Result
 
 from tiny_llm_course.ui.language import LANGUAGES
-from tiny_llm_course.viz import app
 from tiny_llm_course.viz.drawing import FONT
 from tiny_llm_course.viz.kernel_call import Call, call_in
 from tiny_llm_course.viz.kernel_steps import folded, index_text, racing, steps_of
+from tiny_llm_course.viz.viz_commands import app
 
 ROOT = Path(__file__).parents[2]
 SUM = ROOT / "book" / "week_2" / "gpu_sum.py"

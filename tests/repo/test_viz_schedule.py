@@ -20,9 +20,9 @@ from tiny_llm_course.learner.install import install_command
 from tiny_llm_course.serve.run_record import RunRecorder
 from tiny_llm_course.ui.errors import CommandError
 from tiny_llm_course.ui.language import LANGUAGES, Messages, speaking
-from tiny_llm_course.viz import app
 from tiny_llm_course.viz.schedule_page import schedule_page
 from tiny_llm_course.viz.schedule_run import read_run
+from tiny_llm_course.viz.viz_commands import app
 from tiny_llm_models.untrained import untrained_config, write_untrained
 from tiny_llm_ref import models
 from tiny_llm_ref.config import ModelConfig
