@@ -22,7 +22,7 @@ WARNINGS = [
 
 def main() -> int:
     files = [file for file in code_files(REFERENCE) if is_native(file)]
-    runtime = [ROOT / "src" / "tiny_llm_course" / "checked.cpp"]
+    runtime = [ROOT / "src" / "tiny_llm_course" / "native" / "checked.cpp"]
     runtime += [file for part in ("include", "runtime") for file in (METAL_HOST / part).rglob("*.*")]
     formatted = subprocess.run(
         [str(Path(sys.executable).with_name("clang-format")), "--dry-run", "--Werror", *map(str, [*files, *runtime])]
