@@ -143,24 +143,6 @@ def test_streams_and_reports(checkpoint: Path) -> None:
     assert_statistics(stderr, LENGTH, 30, "--max-tokens reached")
 
 
-@pytest.mark.parametrize(
-    ("options", "said"),
-    [
-        ([], "temperature 0.9, min_p 0.2, repetition_penalty 1.1"),
-        (["--temp", 0], "repetition_penalty 1.1"),  # min-p has no effect
-        (["--temp", 0, "--repetition-penalty", 1], None),
-    ],
-)
-def test_the_part_of_the_checkpoint_in_sampling_is_named(checkpoint, tmp_path, options, said):
-    copy = tmp_path / "copy"
-    shutil.copytree(checkpoint, copy)
-    advice = {"do_sample": True, "temperature": 0.9, "min_p": 0.2, "repetition_penalty": 1.1}
-    known = json.loads((copy / "generation_config.json").read_text())
-    (copy / "generation_config.json").write_text(json.dumps(known | advice))
-    _, _, stderr = call("main", "--model", copy, "--raw", "--prompt", PROMPT, "--max-tokens", 1, *options)
-    assert re.findall(r"^sampling +(.*), as the checkpoint", stderr, re.MULTILINE) == ([said] if said else [])
-
-
 def test_ascii_only_output(checkpoint: Path, reference: Reference) -> None:
     expected = reference.sample(temperature=0.7, seed=8).text(PROMPT, 30)
     options = ["--raw", "--prompt", PROMPT, "--max-tokens", 30, "--seed", 8]

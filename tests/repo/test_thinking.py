@@ -206,7 +206,8 @@ def advised(checkpoint: Path, tmp_path_factory: pytest.TempPathFactory) -> Calla
         (QWEN3, [], {"temperature": 0.6, "top_k": 20, "top_p": 0.95}, "temperature 0.6, top_k 20, top_p 0.95"),
         (QWEN3, ["--temp", 1.5], {"temperature": 1.5, "top_k": 20, "top_p": 0.95}, "top_k 20, top_p 0.95"),
         (QWEN3, ["--temp", 0.9, "--top-k", 0, "--top-p", 1], {"temperature": 0.9}, ""),
-        (QWEN3 | {"do_sample": False}, [], {"temperature": 0}, "temperature 0.0, top_k 20, top_p 0.95"),
+        (QWEN3 | {"do_sample": False}, [], {"temperature": 0}, "temperature 0.0"),
+        (QWEN3, ["--temp", 0], {"temperature": 0}, ""),  # top-k and top-p have no effect
         ({"repetition_penalty": 1.4}, [], {"temperature": 0.7, "repetition_penalty": 1.4}, "repetition_penalty 1.4"),
         ({}, [], {"temperature": 0.7}, ""),
     ],
