@@ -539,11 +539,12 @@ async def failing_step(impl: Any, kind: str = "RuntimeError") -> list[Any]:
     return await _served(impl, engine, body)
 
 
-async def stopped_with_work(impl: Any) -> list[Any]:
-    """Updates of a request that is being served when `stop` is called, and the answer of a job that comes later."""
+async def stopped_with_work(impl: Any, steps: int = 4) -> list[Any]:
+    """Updates of a request of so many steps, the first of which is computed when `stop` is called, and the answer of a
+    job that comes after the call."""
 
     async def body(served: Any) -> list[Any]:
-        [stream] = await begun(impl, served, Work("a", 4))
+        [stream] = await begun(impl, served, Work("a", steps))
         await engine.in_step()
         stopping = asyncio.ensure_future(served.stop())
         await settle()
@@ -553,25 +554,6 @@ async def stopped_with_work(impl: Any) -> list[Any]:
         seen = await rest_of(stream)
         await stopping
         return [seen, await job]
-
-    engine = Steps(is_paced=True)
-    return await _served(impl, engine, body)
-
-
-async def stopped_in_the_last_step(impl: Any) -> str:
-    """The answer of a job that comes after `stop`, while the last step is being computed."""
-
-    async def body(served: Any) -> str:
-        [stream] = await begun(impl, served, Work("a", 1))
-        await engine.in_step()
-        stopping = asyncio.ensure_future(served.stop())
-        await settle()
-        job = asyncio.ensure_future(served.call(lambda engine: "done"))
-        await settle()
-        engine.go_on()
-        await rest_of(stream)
-        await stopping
-        return await job
 
     engine = Steps(is_paced=True)
     return await _served(impl, engine, body)

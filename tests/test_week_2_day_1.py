@@ -458,12 +458,126 @@ def greedy(logits, tokens):
     return mx.argmax(logits, axis=-1)
 
 
+# what `generate` (task 3) and `generate_ahead` (task 4) have in common
+
+
+def assert_tokens(impl, loop, prompt):
+    """The loop yields what the model says, as Python ints."""
+    got = list(loop(SummingModel(impl), list(prompt), greedy, max_tokens=9))
+    assert got == continuation(prompt, 9)
+    assert all(isinstance(token, int) for token in got), "tokens are Python ints, as a tokenizer expects them"
+
+
+def assert_runs_once(impl, loop):
+    """The loop feeds each token once."""
+    model = SummingModel(impl)
+    new = list(loop(model, [3, 1, 4], greedy, max_tokens=4))
+    assert new == continuation([3, 1, 4], 4)
+    assert model.inputs == [[[3, 1, 4]], *([[token]] for token in new[:-1])]
+    assert model.scored == [(1, 1, 1)] * 4
+
+
+def assert_max_tokens(impl, loop, max_tokens):
+    """The loop yields `max_tokens` tokens and runs one step for each."""
+    model = SummingModel(impl)
+    assert list(loop(model, [5], greedy, max_tokens=max_tokens)) == continuation([5], max_tokens)
+    assert len(model.inputs) == max_tokens, "one step of the model for each token"
+
+
+def assert_only_new_ends_count(impl, loop):
+    """Neither 0 nor a token of the prompt ends the text."""
+    assert list(loop(SummingModel(impl), [22], greedy, 3)) == [0, 0, 0]
+    tokens = continuation([3, 1, 4], 5)
+    assert list(loop(SummingModel(impl), [3, 1, 4], greedy, 5, {1} - set(tokens))) == tokens
+
+
+def assert_fills_the_cache(impl, loop):
+    """The loop fills a cache that it is given, and otherwise one of its own."""
+    cache = impl.kv_cache.KVCache(1, step=4)
+    model = SummingModel(impl)
+    assert list(loop(model, [3, 1, 4], greedy, 4, cache=cache)) == continuation([3, 1, 4], 4)
+    assert cache.offset == 6
+    stored = [3, 1, 4, *continuation([3, 1, 4], 3)]
+    assert_close(cache.layers[0].values[:, :, :6], np.reshape(stored, (1, 1, 6, 1)), tolerance=0)
+    for _ in range(2):
+        assert list(loop(model, [3, 1, 4], greedy, 4)) == continuation([3, 1, 4], 4)
+    assert cache.offset == 6
+
+
+def assert_leaves_the_prompt_alone(impl, loop):
+    """The loop changes no prompt, and takes a tuple."""
+    prompt = [3, 1, 4]
+    list(loop(SummingModel(impl), prompt, greedy, 4))
+    assert prompt == [3, 1, 4]
+    got = list(loop(SummingModel(impl), tuple(prompt), greedy, 4))
+    assert got == continuation(prompt, 4), "a tuple is a sequence too"
+
+
+def assert_refuses(impl, loop, prompt, max_tokens):
+    """The loop raises a ValueError when its first token is asked for."""
+
+    def first_token(prompt, max_tokens):
+        return next(loop(SummingModel(impl, context=8), list(prompt), greedy, max_tokens), None)
+
+    first_token([3, 1], 4)  # a stub ends here
+    with pytest.raises((ValueError, AssertionError)):
+        first_token(prompt, max_tokens)
+
+
+def assert_same_tokens(impl, loop, model, settings, length, count):
+    """The loop yields the tokens of `generate_simple`."""
+    prompt = np.array(Inputs(33).tokens(length, vocab_size=256)).tolist()
+    loops = (loop, impl.generate.generate_simple)
+    got, expected = (list(loop(model, prompt, impl.sampler.make_sampler(**settings), count)) for loop in loops)
+    assert got == expected
+    assert len(got) == count
+
+
+def assert_same_tokens_of_story(impl, loop):
+    """The loop yields the tokens of `generate_simple` with the bundled model."""
+    path = bundled("story")
+    model = impl.models.load_model(path, mx.float32)
+    prompt = Tokenizer.from_file(str(path / "tokenizer.json")).encode("Mia had a red key. One day").ids
+    got, expected = (
+        list(loop(model, prompt, impl.sampler.greedy, 10)) for loop in (loop, impl.generate.generate_simple)
+    )
+    assert got == expected
+
+
+WRONG_ARGUMENTS = {
+    "context full": ([1] * 8, 4),
+    "longer than the context": ([1] * 9, 4),
+    "id too large": ([3, VOCAB], 4),
+    "negative id": ([3, -1], 4),
+    "negative max_tokens": ([3, 1], -1),
+    "empty": ([], 4),
+}
+SETTINGS = {  # of the sampler; lengths of prompt and output
+    "greedy, beyond 256 positions": ({"temperature": 0}, 253, 6),
+    "drawn": ({"temperature": 1.0, "repetition_penalty": 1.3, "seed": 4}, 20, 12),
+}
+
+
+class Counting:
+    """A cache that only counts, and has no name, no `trim`, no arrays."""
+
+    def __init__(self):
+        self.layers = [self]
+        self.offset = self.total = 0
+
+    def attend(self, query, key, value, scale=None):
+        sums = self.total + mx.cumsum(value, axis=2)
+        self.total = sums[:, :, -1:]
+        return sums / (self.offset + 1 + mx.arange(value.shape[2])[:, None])
+
+    def advance(self, length):
+        self.offset += length
+
+
 @task_3
 @pytest.mark.parametrize("prompt", [[7], [3, 1, 4], [0, 0, 0, 0, 22]], ids=str)
 def test_task_3_tokens(impl, prompt):
-    got = list(impl.generate.generate(SummingModel(impl), list(prompt), greedy, max_tokens=9))
-    assert got == continuation(prompt, 9)
-    assert all(isinstance(token, int) for token in got), "tokens are Python ints, as a tokenizer expects them"
+    assert_tokens(impl, impl.generate.generate, prompt)
 
 
 @task_3
@@ -494,11 +608,7 @@ def test_task_3_scores_the_last_position_only(impl, B, L):
 @task_3
 def test_task_3_runs_the_model_on_each_token_once(impl):
     """Prefill: the whole prompt, 1 x L. Decode: one new token, 1 x 1. The last one is not fed at all."""
-    model = SummingModel(impl)
-    new = list(impl.generate.generate(model, [3, 1, 4], greedy, max_tokens=4))
-    assert new == continuation([3, 1, 4], 4)
-    assert model.inputs == [[[3, 1, 4]], *([[token]] for token in new[:-1])]
-    assert model.scored == [(1, 1, 1)] * 4
+    assert_runs_once(impl, impl.generate.generate)
 
 
 @task_3
@@ -512,9 +622,7 @@ def test_task_3_yields_each_token_before_the_next_step(impl):
 @task_3
 @pytest.mark.parametrize("max_tokens", [0, 1, 5])
 def test_task_3_max_tokens(impl, max_tokens):
-    model = SummingModel(impl)
-    assert list(impl.generate.generate(model, [5], greedy, max_tokens=max_tokens)) == continuation([5], max_tokens)
-    assert len(model.inputs) == max_tokens, "one step of the model for each token"
+    assert_max_tokens(impl, impl.generate.generate, max_tokens)
 
 
 @task_3
@@ -534,9 +642,7 @@ def test_task_3_end_of_sequence(impl, position):
 @task_3
 def test_task_3_zero_and_the_prompt_end_nothing(impl):
     """0 is a token like any other, and a token of the prompt, such as the end of a turn, is no end of the new text."""
-    assert list(impl.generate.generate(SummingModel(impl), [22], greedy, 3)) == [0, 0, 0]
-    tokens = continuation([3, 1, 4], 5)
-    assert list(impl.generate.generate(SummingModel(impl), [3, 1, 4], greedy, 5, {1} - set(tokens))) == tokens
+    assert_only_new_ends_count(impl, impl.generate.generate)
 
 
 @task_3
@@ -566,34 +672,12 @@ def test_task_3_what_the_sampler_gets(impl):
 @task_3
 def test_task_3_fills_the_cache_that_is_given(impl):
     """With the prompt and all new tokens but the last one. Without a cache each text has its own."""
-    cache = impl.kv_cache.KVCache(1, step=4)
-    model = SummingModel(impl)
-    assert list(impl.generate.generate(model, [3, 1, 4], greedy, 4, cache=cache)) == continuation([3, 1, 4], 4)
-    assert cache.offset == 6
-    stored = [3, 1, 4, *continuation([3, 1, 4], 3)]
-    assert_close(cache.layers[0].values[:, :, :6], np.reshape(stored, (1, 1, 6, 1)), tolerance=0)
-    for _ in range(2):
-        assert list(impl.generate.generate(model, [3, 1, 4], greedy, 4)) == continuation([3, 1, 4], 4)
-    assert cache.offset == 6
+    assert_fills_the_cache(impl, impl.generate.generate)
 
 
 @task_3
 def test_task_3_any_cache_will_do(impl):
     """One that only counts, and has no name, no `trim`, no arrays."""
-
-    class Counting:
-        def __init__(self):
-            self.layers = [self]
-            self.offset = self.total = 0
-
-        def attend(self, query, key, value, scale=None):
-            sums = self.total + mx.cumsum(value, axis=2)
-            self.total = sums[:, :, -1:]
-            return sums / (self.offset + 1 + mx.arange(value.shape[2])[:, None])
-
-        def advance(self, length):
-            self.offset += length
-
     cache = Counting()
     got = list(impl.generate.generate(SummingModel(impl), [3, 1, 4], greedy, 5, cache=cache))
     assert got == continuation([3, 1, 4], 5)
@@ -622,56 +706,28 @@ def test_task_3_a_cache_that_is_false_while_empty(impl):
 
 @task_3
 def test_task_3_leaves_the_prompt_alone(impl):
-    prompt = [3, 1, 4]
-    list(impl.generate.generate(SummingModel(impl), prompt, greedy, 4))
-    assert prompt == [3, 1, 4]
-    got = list(impl.generate.generate(SummingModel(impl), tuple(prompt), greedy, 4))
-    assert got == continuation(prompt, 4), "a tuple is a sequence too"
+    assert_leaves_the_prompt_alone(impl, impl.generate.generate)
 
 
 @task_3
-@pytest.mark.parametrize(
-    ("prompt", "max_tokens"),
-    [([1] * 8, 4), ([1] * 9, 4), ([3, VOCAB], 4), ([3, -1], 4), ([3, 1], -1), ([], 4)],
-    ids=["context full", "longer than the context", "id too large", "negative id", "negative max_tokens", "empty"],
-)
+@pytest.mark.parametrize(("prompt", "max_tokens"), WRONG_ARGUMENTS.values(), ids=WRONG_ARGUMENTS)
 def test_task_3_wrong_arguments(impl, prompt, max_tokens):
     """A ValueError at the first token that is asked for. Keep the line of the stub that calls `_check_prompt`."""
-
-    def first_token(prompt, max_tokens):
-        return next(impl.generate.generate(SummingModel(impl, context=8), list(prompt), greedy, max_tokens), None)
-
-    first_token([3, 1], 4)  # a stub ends here
-    with pytest.raises((ValueError, AssertionError)):
-        first_token(prompt, max_tokens)
+    assert_refuses(impl, impl.generate.generate, prompt, max_tokens)
 
 
 @task_3
 @pytest.mark.parametrize("model_type", ["qwen2", "qwen3"])
-@pytest.mark.parametrize(
-    ("settings", "length", "count"),
-    [({"temperature": 0}, 253, 6), ({"temperature": 1.0, "repetition_penalty": 1.3, "seed": 4}, 20, 12)],
-    ids=["greedy, beyond 256 positions", "drawn"],
-)
+@pytest.mark.parametrize(("settings", "length", "count"), SETTINGS.values(), ids=SETTINGS)
 def test_task_3_token_for_token(impl, tmp_path, model_type, settings, length, count):
     """As without a cache."""
-    model = untrained(impl, tmp_path, model_type)
-    prompt = np.array(Inputs(33).tokens(length, vocab_size=256)).tolist()
-    loops = (impl.generate.generate, impl.generate.generate_simple)
-    got, expected = (list(loop(model, prompt, impl.sampler.make_sampler(**settings), count)) for loop in loops)
-    assert got == expected
-    assert len(got) == count
+    assert_same_tokens(impl, impl.generate.generate, untrained(impl, tmp_path, model_type), settings, length, count)
 
 
 @task_3
 def test_task_3_token_for_token_of_story(impl):
     """The bundled model, as `./course main` runs it."""
-    path = bundled("story")
-    model = impl.models.load_model(path, mx.float32)
-    prompt = Tokenizer.from_file(str(path / "tokenizer.json")).encode("Mia had a red key. One day").ids
-    loops = (impl.generate.generate, impl.generate.generate_simple)
-    got, expected = (list(loop(model, prompt, impl.sampler.greedy, 10)) for loop in loops)
-    assert got == expected
+    assert_same_tokens_of_story(impl, impl.generate.generate)
 
 
 # -------------------------------------------------------------------------------------- task 4: asynchronous decoding
@@ -680,9 +736,7 @@ def test_task_3_token_for_token_of_story(impl):
 @task_4
 @pytest.mark.parametrize("prompt", [[7], [3, 1, 4], [0, 0, 0, 0, 22]], ids=str)
 def test_task_4_tokens(impl, prompt):
-    got = list(impl.generate.generate_ahead(SummingModel(impl), list(prompt), greedy, max_tokens=9))
-    assert got == continuation(prompt, 9)
-    assert all(isinstance(token, int) for token in got), "tokens are Python ints, as a tokenizer expects them"
+    assert_tokens(impl, impl.generate.generate_ahead, prompt)
 
 
 @task_4
@@ -733,20 +787,13 @@ def test_task_4_nothing_happens_before_the_first_token_is_asked_for(impl):
 @task_4
 def test_task_4_runs_the_model_on_each_token_once(impl):
     """Prefill: the whole prompt, 1 x L. Decode: one new token, 1 x 1. The last one is not fed at all."""
-    model = SummingModel(impl)
-    new = list(impl.generate.generate_ahead(model, [3, 1, 4], greedy, max_tokens=4))
-    assert new == continuation([3, 1, 4], 4)
-    assert model.inputs == [[[3, 1, 4]], *([[token]] for token in new[:-1])]
-    assert model.scored == [(1, 1, 1)] * 4
+    assert_runs_once(impl, impl.generate.generate_ahead)
 
 
 @task_4
 @pytest.mark.parametrize("max_tokens", [0, 1, 2, 5])
 def test_task_4_max_tokens(impl, max_tokens):
-    model = SummingModel(impl)
-    got = list(impl.generate.generate_ahead(model, [5], greedy, max_tokens=max_tokens))
-    assert got == continuation([5], max_tokens)
-    assert len(model.inputs) == max_tokens, "one step of the model for each token"
+    assert_max_tokens(impl, impl.generate.generate_ahead, max_tokens)
 
 
 @task_4
@@ -776,9 +823,7 @@ def test_task_4_the_last_token_ends_the_text(impl, count):
 @task_4
 def test_task_4_zero_and_the_prompt_end_nothing(impl):
     """0 is a token like any other, and a token of the prompt, such as the end of a turn, is no end of the new text."""
-    assert list(impl.generate.generate_ahead(SummingModel(impl), [22], greedy, 3)) == [0, 0, 0]
-    tokens = continuation([3, 1, 4], 5)
-    assert list(impl.generate.generate_ahead(SummingModel(impl), [3, 1, 4], greedy, 5, {1} - set(tokens))) == tokens
+    assert_only_new_ends_count(impl, impl.generate.generate_ahead)
 
 
 @task_4
@@ -812,15 +857,7 @@ def test_task_4_what_the_sampler_gets(impl):
 @task_4
 def test_task_4_fills_the_cache_that_is_given(impl):
     """With the prompt and all new tokens but the last one. Without a cache each text has its own."""
-    cache = impl.kv_cache.KVCache(1, step=4)
-    model = SummingModel(impl)
-    assert list(impl.generate.generate_ahead(model, [3, 1, 4], greedy, 4, cache=cache)) == continuation([3, 1, 4], 4)
-    assert cache.offset == 6
-    stored = [3, 1, 4, *continuation([3, 1, 4], 3)]
-    assert_close(cache.layers[0].values[:, :, :6], np.reshape(stored, (1, 1, 6, 1)), tolerance=0)
-    for _ in range(2):
-        assert list(impl.generate.generate_ahead(model, [3, 1, 4], greedy, 4)) == continuation([3, 1, 4], 4)
-    assert cache.offset == 6
+    assert_fills_the_cache(impl, impl.generate.generate_ahead)
 
 
 @task_4
@@ -837,23 +874,11 @@ def test_task_4_what_the_cache_holds_after_an_end(impl):
 def test_task_4_any_cache_will_do(impl):
     """One that only counts and, empty, is false. Only None asks for a new one."""
 
-    class Counting:
-        def __init__(self):
-            self.layers = [self]
-            self.offset = self.total = 0
-
+    class CountingAndSized(Counting):
         def __len__(self):
             return self.offset
 
-        def attend(self, query, key, value, scale=None):
-            sums = self.total + mx.cumsum(value, axis=2)
-            self.total = sums[:, :, -1:]
-            return sums / (self.offset + 1 + mx.arange(value.shape[2])[:, None])
-
-        def advance(self, length):
-            self.offset += length
-
-    cache = Counting()
+    cache = CountingAndSized()
     got = list(impl.generate.generate_ahead(SummingModel(impl), [3, 1, 4], greedy, 5, cache=cache))
     assert got == continuation([3, 1, 4], 5)
     assert cache.offset == 7, f"the cache that was given holds {cache.offset} tokens instead of 7"
@@ -861,53 +886,27 @@ def test_task_4_any_cache_will_do(impl):
 
 @task_4
 def test_task_4_leaves_the_prompt_alone(impl):
-    prompt = [3, 1, 4]
-    list(impl.generate.generate_ahead(SummingModel(impl), prompt, greedy, 4))
-    assert prompt == [3, 1, 4]
-    got = list(impl.generate.generate_ahead(SummingModel(impl), tuple(prompt), greedy, 4))
-    assert got == continuation(prompt, 4), "a tuple is a sequence too"
+    assert_leaves_the_prompt_alone(impl, impl.generate.generate_ahead)
 
 
 @task_4
-@pytest.mark.parametrize(
-    ("prompt", "max_tokens"),
-    [([1] * 8, 4), ([1] * 9, 4), ([3, VOCAB], 4), ([3, -1], 4), ([3, 1], -1), ([], 4)],
-    ids=["context full", "longer than the context", "id too large", "negative id", "negative max_tokens", "empty"],
-)
+@pytest.mark.parametrize(("prompt", "max_tokens"), WRONG_ARGUMENTS.values(), ids=WRONG_ARGUMENTS)
 def test_task_4_wrong_arguments(impl, prompt, max_tokens):
     """A ValueError at the first token that is asked for. Keep the line of the stub that calls `_check_prompt`."""
-
-    def first_token(prompt, max_tokens):
-        return next(impl.generate.generate_ahead(SummingModel(impl, context=8), list(prompt), greedy, max_tokens), None)
-
-    first_token([3, 1], 4)  # a stub ends here
-    with pytest.raises((ValueError, AssertionError)):
-        first_token(prompt, max_tokens)
+    assert_refuses(impl, impl.generate.generate_ahead, prompt, max_tokens)
 
 
 @task_4
 @pytest.mark.parametrize("model_type", ["qwen2", "qwen3"])
-@pytest.mark.parametrize(
-    ("settings", "length", "count"),
-    [({"temperature": 0}, 253, 6), ({"temperature": 1.0, "repetition_penalty": 1.3, "seed": 4}, 20, 12)],
-    ids=["greedy, beyond 256 positions", "drawn"],
-)
+@pytest.mark.parametrize(("settings", "length", "count"), SETTINGS.values(), ids=SETTINGS)
 def test_task_4_token_for_token(impl, tmp_path, model_type, settings, length, count):
     """As without a cache: the sampler's penalties see each token, and its draws come in the same order."""
-    model = untrained(impl, tmp_path, model_type)
-    prompt = np.array(Inputs(34).tokens(length, vocab_size=256)).tolist()
-    loops = (impl.generate.generate_ahead, impl.generate.generate_simple)
-    got, expected = (list(loop(model, prompt, impl.sampler.make_sampler(**settings), count)) for loop in loops)
-    assert got == expected
-    assert len(got) == count
+    assert_same_tokens(
+        impl, impl.generate.generate_ahead, untrained(impl, tmp_path, model_type), settings, length, count
+    )
 
 
 @task_4
 def test_task_4_token_for_token_of_story(impl):
     """The bundled model, as `./course main` runs it."""
-    path = bundled("story")
-    model = impl.models.load_model(path, mx.float32)
-    prompt = Tokenizer.from_file(str(path / "tokenizer.json")).encode("Mia had a red key. One day").ids
-    loops = (impl.generate.generate_ahead, impl.generate.generate_simple)
-    got, expected = (list(loop(model, prompt, impl.sampler.greedy, 10)) for loop in loops)
-    assert got == expected
+    assert_same_tokens_of_story(impl, impl.generate.generate_ahead)

@@ -176,7 +176,7 @@ def test_task_1_stop_ends_what_has_begun(impl):
 @task_1
 def test_task_1_a_job_in_the_last_step(impl):
     """All jobs that have come are done before the thread ends."""
-    answer = play(impl, scenes.stopped_in_the_last_step)
+    _, answer = play(impl, scenes.stopped_with_work, 1)
     assert_seen(answer, "done", "a job that comes after `stop`, in the last step")
 
 
