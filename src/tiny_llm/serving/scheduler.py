@@ -167,7 +167,7 @@ class Scheduler:
         First a chunk for each running request, in the order that `budget.order` gives, of as many pending tokens as
         `left` allows. `preemption.make_room` reserves room for a chunk; without room there is no chunk. It is not asked
         on behalf of a request for which nothing is left. Then waiting requests `begin`, each with a chunk, while
-        something is left of the budget. None begins in a step that preempted a request.
+        something is left of the budget. No request begins in a step that preempted one.
 
         `take` makes a chunk. An empty batch: there is nothing to do.
 

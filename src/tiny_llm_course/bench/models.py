@@ -67,7 +67,7 @@ def random_model(package: str, is_small: bool, is_quantised: bool = True) -> Mod
 
 
 def bundled_model(package: str, name: str) -> tuple[Model, Tokenizer]:
-    """Load a model that comes with the course, quantised to 4 bits, with tuned kernels. Return it and its tokenizer."""
+    """Load a model that comes with the course, quantised to 4 bits, with tuned kernels. Return model and tokenizer."""
     model, tokenizer = import_module(f"{package}.models").load(name)
     import_module(f"{package}.quantize").quantize_model(model)
     import_module(f"{package}.tuned").tune(model)
