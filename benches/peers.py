@@ -111,8 +111,8 @@ def ours(options: argparse.Namespace) -> dict[str, float]:
     import mlx.core as mx
 
     from tiny_llm_course.bench.models import random_model
+    from tiny_llm_native import compiler
     from tiny_llm_ref.generate import next_logits
-    from tiny_llm_ref.kernels import compiler
     from tiny_llm_ref.kernels.attention import flash_attention
     from tiny_llm_ref.kv_cache import KVCache
     from tiny_llm_ref.tuned import tune

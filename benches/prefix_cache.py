@@ -26,8 +26,8 @@ import numpy as np
 
 from tiny_llm_course.bench.models import bundled_model, random_model
 from tiny_llm_course.native.machine import about
+from tiny_llm_native.extension import set_threads
 from tiny_llm_ref.kernels.attention import flash_attention
-from tiny_llm_ref.kernels.extension import set_threads
 from tiny_llm_ref.serving.batch import Batch
 from tiny_llm_ref.serving.engine import Engine
 from tiny_llm_ref.serving.latency import Recorder

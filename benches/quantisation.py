@@ -22,15 +22,15 @@ import mlx.core as mx
 import numpy as np
 from tokenizers import Tokenizer
 
+from tiny_llm_given.config import ModelConfig
+from tiny_llm_given.weights import load_weights
 from tiny_llm_models import bundled, evaluation
 from tiny_llm_models.storyteller import LANGUAGES
 from tiny_llm_ref.basics import Linear
-from tiny_llm_ref.config import ModelConfig
 from tiny_llm_ref.embedding import Embedding
 from tiny_llm_ref.models import build_model
 from tiny_llm_ref.quantize import dequantize, quantize
 from tiny_llm_ref.qwen2 import CausalLM
-from tiny_llm_ref.weights import load_weights
 
 RESULTS = Path(__file__).parent / "results" / "quantisation.json"
 PARTS = ("embed_tokens", "self_attn", "mlp")  # as the names of their weights have it

@@ -27,7 +27,7 @@ from tiny_llm_course.bench.models import bundled_model, random_model
 from tiny_llm_course.bench.timing import shortest
 from tiny_llm_course.native.machine import about
 from tiny_llm_models import evaluation
-from tiny_llm_ref.kernels.extension import set_threads
+from tiny_llm_native.extension import set_threads
 from tiny_llm_ref.serving.batch import Batch, Chunk
 from tiny_llm_ref.serving.drafters import Drafter, ModelDrafter, NGramDrafter
 from tiny_llm_ref.serving.engine import Engine, batch_logits

@@ -19,11 +19,11 @@ sys.path.insert(0, str(ROOT / "tests"))
 
 from activations import record  # noqa: E402
 
+from tiny_llm_given.config import ModelConfig  # noqa: E402
+from tiny_llm_given.weights import expected_shapes  # noqa: E402
 from tiny_llm_models.untrained import untrained_config, write_untrained  # noqa: E402
-from tiny_llm_ref.config import ModelConfig  # noqa: E402
 from tiny_llm_ref.kv_cache import NoCache  # noqa: E402
 from tiny_llm_ref.models import load_model  # noqa: E402
-from tiny_llm_ref.weights import expected_shapes  # noqa: E402
 
 SEED = 5
 TOKENS = [[3, 1, 4, 1, 5], [200, 100, 50, 25, 12]]

@@ -73,7 +73,7 @@ def pytest_configure(config: Any) -> None:
     if file := os.environ.get("RECORDED_CALLS"):
         import numpy as np
 
-        from tiny_llm_ref.kernels import extension
+        from tiny_llm_native import extension
 
         load, seen = extension.load, set[Any]()
         out = open(file, "ab")  # noqa: SIM115  to the end of the process

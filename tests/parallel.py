@@ -15,7 +15,7 @@ __all__ = ["assert_shared", "guarded", "interrupted", "parts_of", "threads"]
 @contextmanager
 def threads(impl: Any, count: int) -> Iterator[None]:
     """Kernels use this many threads."""
-    extension = impl.kernels.extension
+    extension = impl.native.extension
     before = extension.threads()
     extension.set_threads(count)
     try:
@@ -26,9 +26,9 @@ def threads(impl: Any, count: int) -> Iterator[None]:
 
 def parts_of(impl: Any, run: Callable[[], object]) -> int:
     """In how many parts kernels that `run` calls hand their work to several threads."""
-    before = impl.kernels.extension.shared_parts()
+    before = impl.native.extension.shared_parts()
     run()
-    return int(impl.kernels.extension.shared_parts() - before)
+    return int(impl.native.extension.shared_parts() - before)
 
 
 def assert_shared(impl: Any, run: Callable[[], object]) -> None:
@@ -44,7 +44,7 @@ def assert_shared(impl: Any, run: Callable[[], object]) -> None:
 @contextmanager
 def interrupted(impl: Any) -> Iterator[None]:
     """The first part of a kernel's work is stopped in its middle until all others are done."""
-    extension = impl.kernels.extension
+    extension = impl.native.extension
     extension.interrupt_parts(True)
     try:
         yield
@@ -55,7 +55,7 @@ def interrupted(impl: Any) -> Iterator[None]:
 @contextmanager
 def guarded(impl: Any) -> Iterator[None]:
     """A kernel that reads past the end of an input raises an error, even if it makes no use of what it reads."""
-    extension = impl.kernels.extension
+    extension = impl.native.extension
     extension.guard_inputs(True)
     try:
         yield

@@ -1063,7 +1063,7 @@ async def answered(impl: Any, client: Client, *steps: Any, timeout: float | None
 
 
 def api_error(impl: Any, status: int = 429) -> Exception:
-    return impl.serving.api_error.ApiError(status, "expected fewer", code="some_code")
+    return impl.given.serving.api_error.ApiError(status, "expected fewer", code="some_code")
 
 
 async def some_events(impl: Any, *events: str) -> dict[str, Any]:

@@ -104,7 +104,7 @@ class Projections:
 
 def attention_config(impl, model_type):
     sizes = {"hidden_size": HIDDEN, "num_attention_heads": H_Q, "num_key_value_heads": H_KV, "head_dim": HEAD_DIM}
-    return impl.config.ModelConfig.from_hf(untrained_config(model_type, **sizes))
+    return impl.given.config.ModelConfig.from_hf(untrained_config(model_type, **sizes))
 
 
 def qwen2_attention(impl, inputs):
@@ -296,7 +296,7 @@ def spy_model(impl, log, lm_head=None, dtype=mx.float32):
     weight = Inputs(93, dtype).normal(11, 6)
     embedding = impl.embedding.Embedding(11, 6, weight)
     sizes = {"vocab_size": 11, "hidden_size": 6, "num_hidden_layers": 2, "tie_word_embeddings": lm_head is None}
-    config = impl.config.ModelConfig.from_hf(untrained_config(**sizes))
+    config = impl.given.config.ModelConfig.from_hf(untrained_config(**sizes))
     return impl.qwen2.CausalLM(config, embedding, [block(2), block(3)], shift(0.5), lm_head), weight
 
 
@@ -347,7 +347,7 @@ def load_recorded(impl, path, folder):
     """The learner's model on the checkpoint of a recording, through the ordinary way of loading."""
     recording = np.load(path)
     config = json.loads(str(recording["config"]))
-    shapes = impl.weights.expected_shapes(impl.config.ModelConfig.from_hf(config))
+    shapes = impl.given.weights.expected_shapes(impl.given.config.ModelConfig.from_hf(config))
     write_untrained(folder, config, shapes, int(recording["seed"]))
     return impl.models.load_model(folder), recording
 

@@ -72,7 +72,7 @@ def naive(config, L, S, bytes_per_weight=2):
 
 
 def cost_of(impl, config, *lengths, **options):
-    return impl.costs.model_cost(impl.config.ModelConfig.from_hf(config), *lengths, **options)
+    return impl.costs.model_cost(impl.given.config.ModelConfig.from_hf(config), *lengths, **options)
 
 
 def assert_costs(got, expected):
@@ -130,7 +130,7 @@ def test_task_1_table_is_read_once(impl, tied):
 @pytest.mark.parametrize("name", ["story", "story-qwen2"])
 def test_task_1_bytes_of_a_checkpoint(impl, name):
     """What a pass reads is what its matrices occupy in the file (an embedding of its own left out), and the cache."""
-    config = impl.config.ModelConfig.from_pretrained(bundled(name))
+    config = impl.given.config.ModelConfig.from_pretrained(bundled(name))
     arrays = mx.load(str(bundled(name) / "model.safetensors"))
     if not config.tie_word_embeddings:
         del arrays["model.embed_tokens.weight"]

@@ -434,7 +434,7 @@ def matrices(weights):
 
 def weights_of(impl, config, group_size=64, bits=4, dtype=mx.float32):
     """Weights whose levels are clear, and the same dense after quantising, as far as MLX gives them back."""
-    drawn = random_weights(impl.weights.expected_shapes(impl.config.ModelConfig.from_hf(config)), seed=4)
+    drawn = random_weights(impl.given.weights.expected_shapes(impl.given.config.ModelConfig.from_hf(config)), seed=4)
     weights = {name: mx.array(weight).astype(dtype) for name, weight in drawn.items()}
     rounded = dict(weights)
     for i, name in enumerate(matrices(weights)):
@@ -447,7 +447,7 @@ def weights_of(impl, config, group_size=64, bits=4, dtype=mx.float32):
 
 
 def built(impl, config, weights):
-    return impl.models.build_model(impl.config.ModelConfig.from_hf(config), weights)
+    return impl.models.build_model(impl.given.config.ModelConfig.from_hf(config), weights)
 
 
 def layers_of(model, config):

@@ -468,7 +468,7 @@ def test_task_2_any_steps(impl):
 
 def untrained(impl, folder, model_type="qwen3"):
     config = untrained_config(model_type)
-    shapes = impl.weights.expected_shapes(impl.config.ModelConfig.from_hf(config))
+    shapes = impl.given.weights.expected_shapes(impl.given.config.ModelConfig.from_hf(config))
     write_untrained(folder, config, shapes, seed=3)
     return impl.models.load_model(folder)
 

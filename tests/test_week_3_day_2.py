@@ -378,7 +378,7 @@ def test_task_1_any_traffic(impl, seed):
 
 def untrained(impl, folder):
     config = untrained_config(num_hidden_layers=2)
-    shapes = impl.weights.expected_shapes(impl.config.ModelConfig.from_hf(config))
+    shapes = impl.given.weights.expected_shapes(impl.given.config.ModelConfig.from_hf(config))
     write_untrained(folder, config, shapes, seed=3)
     return impl.models.load_model(folder)
 

@@ -739,7 +739,7 @@ def test_task_3_each_attends_to_its_own(impl, page_size, scale):
 
 def new_model(impl, folder):
     config = untrained_config("qwen3", num_hidden_layers=2)
-    shapes = impl.weights.expected_shapes(impl.config.ModelConfig.from_hf(config))
+    shapes = impl.given.weights.expected_shapes(impl.given.config.ModelConfig.from_hf(config))
     write_untrained(folder, config, shapes, seed=3)
     return impl.models.load_model(folder)
 

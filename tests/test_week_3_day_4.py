@@ -364,7 +364,7 @@ def test_task_2_behind_a_cache(impl):
 def untrained(impl, folder):
     """A small model with random weights, in float32."""
     config = untrained_config("qwen3", num_hidden_layers=2)
-    shapes = impl.weights.expected_shapes(impl.config.ModelConfig.from_hf(config))
+    shapes = impl.given.weights.expected_shapes(impl.given.config.ModelConfig.from_hf(config))
     write_untrained(folder, config, shapes, seed=3)
     return impl.models.load_model(folder)
 

@@ -1181,7 +1181,7 @@ def test_task_4_by_chance(impl, page_size, seed):
 
 def new_model(impl, folder):
     config = untrained_config("qwen3", num_hidden_layers=2)
-    shapes = impl.weights.expected_shapes(impl.config.ModelConfig.from_hf(config))
+    shapes = impl.given.weights.expected_shapes(impl.given.config.ModelConfig.from_hf(config))
     write_untrained(folder, config, shapes, seed=3)
     return impl.models.load_model(folder)
 

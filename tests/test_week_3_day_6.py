@@ -373,7 +373,7 @@ def test_task_2_leaves_the_text_alone(impl):
 
 def untrained(impl, folder, seed=3, layers=1, **changes):
     config = untrained_config(num_hidden_layers=layers, **changes)
-    shapes = impl.weights.expected_shapes(impl.config.ModelConfig.from_hf(config))
+    shapes = impl.given.weights.expected_shapes(impl.given.config.ModelConfig.from_hf(config))
     write_untrained(folder, config, shapes, seed=seed)
     return impl.models.load_model(folder)
 

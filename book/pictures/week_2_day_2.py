@@ -7,8 +7,8 @@ from matplotlib.patches import FancyArrowPatch, FancyBboxPatch, Rectangle
 from matplotlib.ticker import FuncFormatter
 from style import BLUE, GREEN, GREY, ORANGE, PALE
 
+from tiny_llm_given.config import ModelConfig
 from tiny_llm_models.untrained import QWEN3_0_6B
-from tiny_llm_ref.config import ModelConfig
 from tiny_llm_ref.costs import Cost, Machine, model_cost
 
 MACHINE = Machine(peak=1100e9, bandwidth=90e9)

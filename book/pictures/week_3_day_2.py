@@ -9,8 +9,8 @@ from matplotlib.axes import Axes
 from matplotlib.patches import Rectangle
 from style import BLUE, GREEN, GREY, ORANGE, PALE
 
+from tiny_llm_given.config import ModelConfig
 from tiny_llm_models.untrained import QWEN3_0_6B
-from tiny_llm_ref.config import ModelConfig
 from tiny_llm_ref.costs import Cost, Machine, model_cost
 
 PALE_GREEN, PALE_BLUE, PALE_ORANGE = "#bfe6d9", "#cfe3f0", "#f6cfb0"

@@ -2,9 +2,9 @@
 
 import math
 
-from tiny_llm.config import ModelConfig
 from tiny_llm.models import resolve
-from tiny_llm.weights import expected_shapes
+from tiny_llm_given.config import ModelConfig
+from tiny_llm_given.weights import expected_shapes
 
 config = ModelConfig.from_pretrained(resolve("story"))
 layers = config.num_hidden_layers

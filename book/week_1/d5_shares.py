@@ -2,9 +2,9 @@
 
 import math
 
-from tiny_llm.config import ModelConfig
 from tiny_llm.models import resolve
-from tiny_llm.weights import expected_shapes
+from tiny_llm_given.config import ModelConfig
+from tiny_llm_given.weights import expected_shapes
 
 
 def sizes(kind: str, V: int, E: int, I: int, layers: int, H_q: int, H_kv: int, D: int, tied: bool) -> ModelConfig:

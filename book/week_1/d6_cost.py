@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass
 
-from tiny_llm.config import ModelConfig
 from tiny_llm.models import resolve
+from tiny_llm_given.config import ModelConfig
 
 
 @dataclass

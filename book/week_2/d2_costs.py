@@ -1,8 +1,8 @@
 """Operations, bytes and their ratio, of passes over two models: what `model_cost` of task 1 says."""
 
-from tiny_llm.config import ModelConfig
 from tiny_llm.costs import model_cost
 from tiny_llm.models import resolve
+from tiny_llm_given.config import ModelConfig
 from tiny_llm_models.untrained import QWEN3_0_6B
 
 MODELS = {"story": ModelConfig.from_pretrained(resolve("story")), "Qwen3-0.6B": ModelConfig.from_hf(QWEN3_0_6B)}

@@ -1,7 +1,7 @@
 """The most that a machine of 90 GB/s and 1,100 GFLOP/s can do with Qwen3-0.6B, and what it waits for."""
 
-from tiny_llm.config import ModelConfig
 from tiny_llm.costs import Cost, Machine, model_cost
+from tiny_llm_given.config import ModelConfig
 from tiny_llm_models.untrained import QWEN3_0_6B
 
 CONFIG = ModelConfig.from_hf(QWEN3_0_6B)

@@ -3,8 +3,8 @@
 import mlx.core as mx
 import numpy as np
 
-from tiny_llm.kernels.extension import set_threads, shared_parts
 from tiny_llm.kernels.softmax import softmax, softmax_scalar, softmax_vector
+from tiny_llm_native.extension import set_threads, shared_parts
 
 KERNELS = (softmax_scalar, softmax_vector, softmax)
 set_threads(2)

@@ -2,9 +2,9 @@
 
 import mlx.core as mx
 
-from tiny_llm.kernels.extension import set_threads, shared_parts
 from tiny_llm.kernels.quantized_matvec import quantized_matvec
 from tiny_llm.quantize import quantize
+from tiny_llm_native.extension import set_threads, shared_parts
 
 MATRICES = {
     "story: q, o": (256, 256),

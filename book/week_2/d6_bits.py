@@ -2,10 +2,10 @@
 
 import mlx.core as mx
 
-from tiny_llm.kernels.extension import set_threads
 from tiny_llm.kernels.quantized_matmul import quantized_matmul
 from tiny_llm.kernels.quantized_matvec import quantized_matvec
 from tiny_llm.quantize import quantize
+from tiny_llm_native.extension import set_threads
 
 mx.random.seed(6)
 w = quantize(mx.random.normal((100, 1024)))

@@ -1,7 +1,7 @@
 """Attention of a causal prompt in one layer of Qwen3-0.6B: operations and bytes, with all scores and in blocks."""
 
-from tiny_llm.config import ModelConfig
 from tiny_llm.costs import Cost
+from tiny_llm_given.config import ModelConfig
 from tiny_llm_models.untrained import QWEN3_0_6B
 
 CONFIG = ModelConfig.from_hf(QWEN3_0_6B)

@@ -3,7 +3,7 @@
 import mlx.core as mx
 
 from tiny_llm.kernels.attention import attention_online, flash_attention
-from tiny_llm.kernels.extension import set_threads
+from tiny_llm_native.extension import set_threads
 
 H_q, H_kv, D = 4, 2, 64
 

@@ -1,7 +1,7 @@
 """What a step reads with B requests in it, in 16-bit numbers: all weights once, and of each request its own cache."""
 
-from tiny_llm.config import ModelConfig
 from tiny_llm.costs import model_cost
+from tiny_llm_given.config import ModelConfig
 from tiny_llm_models.untrained import QWEN3_0_6B
 
 config = ModelConfig.from_hf(QWEN3_0_6B)

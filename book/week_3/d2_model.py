@@ -11,7 +11,6 @@ from types import SimpleNamespace
 
 import mlx.core as mx
 
-from tiny_llm.config import ModelConfig
 from tiny_llm.costs import Cost, Machine, model_cost
 from tiny_llm.serving.batch import Batch
 from tiny_llm.serving.batched_cache import BatchedKVCache
@@ -20,6 +19,7 @@ from tiny_llm.serving.latency import Recorder, percentile
 from tiny_llm.serving.request import Request
 from tiny_llm.serving.sampling_params import SamplingParams
 from tiny_llm.serving.scheduler import Scheduler, TokenBudget
+from tiny_llm_given.config import ModelConfig
 from tiny_llm_models.untrained import QWEN3_0_6B
 
 CONFIG = ModelConfig.from_hf(QWEN3_0_6B)

@@ -4,12 +4,12 @@ import random
 
 import mlx.core as mx
 
-from tiny_llm.config import ModelConfig
 from tiny_llm.models import load
 from tiny_llm.serving.batched_cache import BatchedKVCache
 from tiny_llm.serving.page_pool import PagePool
 from tiny_llm.serving.paged_cache import PagedKVCache
 from tiny_llm.serving.request import Request
+from tiny_llm_given.config import ModelConfig
 from tiny_llm_models.untrained import QWEN3_0_6B
 
 CONFIGS = {"story": load("story")[0].config, "Qwen3-0.6B": ModelConfig.from_hf(QWEN3_0_6B)}

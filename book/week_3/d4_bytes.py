@@ -3,9 +3,9 @@
 import mlx.core as mx
 import numpy as np
 
-from tiny_llm.config import ModelConfig
 from tiny_llm.serving.page_pool import PagePool
 from tiny_llm.serving.paged_cache import PagedKVCache
+from tiny_llm_given.config import ModelConfig
 from tiny_llm_models.untrained import QWEN3_0_6B
 
 PAGE_SIZE, REQUESTS, LENGTH = 16, 16, 500

@@ -4,8 +4,8 @@ import mlx.core as mx
 import numpy as np
 
 from tiny_llm.attention import scaled_dot_product_attention_grouped
-from tiny_llm.kernels.extension import set_threads
 from tiny_llm.kernels.paged_attention import paged_attention
+from tiny_llm_native.extension import set_threads
 
 H_q, H_kv, D, LENGTH = 4, 2, 64, 1000
 rng = np.random.default_rng(0)

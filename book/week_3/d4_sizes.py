@@ -1,6 +1,6 @@
 """What page size means for a kernel: how often it looks a page up, and how much it reads in one go."""
 
-from tiny_llm.config import ModelConfig
+from tiny_llm_given.config import ModelConfig
 from tiny_llm_models.untrained import QWEN3_0_6B
 
 LENGTH, PART = 1000, 256

@@ -1,7 +1,7 @@
 """What a step costs that checks k guesses of each request: bytes, operations, and how many of these for each byte."""
 
-from tiny_llm.config import ModelConfig
 from tiny_llm.costs import model_cost
+from tiny_llm_given.config import ModelConfig
 from tiny_llm_models.untrained import QWEN3_0_6B
 
 config = ModelConfig.from_hf(QWEN3_0_6B)

@@ -2,8 +2,8 @@
 
 import asyncio
 
-from tiny_llm.serving.api_error import ApiError
 from tiny_llm.serving.event_stream import EventStream
+from tiny_llm_given.serving.api_error import ApiError
 
 
 async def events(*parts):

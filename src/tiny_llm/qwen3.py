@@ -2,7 +2,8 @@
 
 import mlx.core as mx
 
-from .config import ModelConfig
+from tiny_llm_given.config import ModelConfig
+
 from .layer_norm import RMSNorm
 from .positional_encoding import RoPE
 from .qwen2 import Layer, Qwen2Attention

@@ -8,9 +8,10 @@ from typing import Any
 
 import mlx.core as mx
 
-from .config import ModelConfig
-from .kernels.block import after_attention, before_attention, embed, norm_matmul
-from .kernels.packed import ROWS, can_pack, pack
+from tiny_llm_given.config import ModelConfig
+from tiny_llm_native.block import after_attention, before_attention, embed, norm_matmul
+from tiny_llm_native.packed import ROWS, can_pack, pack
+
 from .kv_cache import LayerCache
 from .quantize import QuantizedEmbedding, QuantizedLinear
 from .qwen2 import CausalLM

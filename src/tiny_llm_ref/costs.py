@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from .config import ModelConfig
+from tiny_llm_given.config import ModelConfig
 
 __all__ = ["Cost", "Machine", "model_cost"]
 

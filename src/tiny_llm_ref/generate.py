@@ -5,7 +5,8 @@ from typing import Protocol, TypeAlias
 
 import mlx.core as mx
 
-from .config import ModelConfig
+from tiny_llm_given.config import ModelConfig
+
 from .kv_cache import Cache, KVCache
 from .qwen2 import CausalLM
 

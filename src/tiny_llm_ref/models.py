@@ -6,20 +6,20 @@ from typing import Any
 
 import mlx.core as mx
 
+from tiny_llm_given.config import ModelConfig
+from tiny_llm_given.formats import check_file, check_folder
+from tiny_llm_given.tokenizer import load_tokenizer
+from tiny_llm_given.weights import layer_quantization, load_quantized_weights, load_weights
 from tiny_llm_models import BUNDLED, bundled
 
 from .basics import Linear
-from .config import ModelConfig
 from .embedding import Embedding
-from .formats import check_file, check_folder
 from .layer_norm import RMSNorm
 from .mlp import SwiGLU
 from .positional_encoding import RoPE
 from .quantize import QuantizedEmbedding, QuantizedLinear
 from .qwen2 import CausalLM, Qwen2Attention, TransformerBlock
 from .qwen3 import Qwen3Attention
-from .tokenizer import load_tokenizer
-from .weights import layer_quantization, load_quantized_weights, load_weights
 
 __all__ = ["build_model", "load", "load_model", "load_quantized", "load_quantized_model", "resolve"]
 

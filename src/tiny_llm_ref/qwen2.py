@@ -5,7 +5,8 @@ from typing import TypeAlias
 
 import mlx.core as mx
 
-from .config import ModelConfig
+from tiny_llm_given.config import ModelConfig
+
 from .embedding import Embedding
 from .kv_cache import Cache, LayerCache, NoCache
 from .layer_norm import RMSNorm

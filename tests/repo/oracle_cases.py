@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
+from tiny_llm_given.config import ModelConfig
+from tiny_llm_given.weights import expected_shapes
 from tiny_llm_models.untrained import random_weights, untrained_config, write_untrained
-from tiny_llm_ref.config import ModelConfig
-from tiny_llm_ref.weights import expected_shapes
 
 TOLERANCE = 1e-4  # of a score, absolute, in float32
 MARGIN = 1e-2  # between the best and the second best score of each greedy step: far above any machine's rounding

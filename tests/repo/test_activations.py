@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 from activations import first_divergence, record
 
+from tiny_llm_given.config import ModelConfig
+from tiny_llm_given.weights import expected_shapes
 from tiny_llm_models.untrained import write_untrained
-from tiny_llm_ref.config import ModelConfig
 from tiny_llm_ref.kv_cache import NoCache
 from tiny_llm_ref.models import load_model
-from tiny_llm_ref.weights import expected_shapes
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "scripts"))

@@ -10,9 +10,10 @@ import mlx_lm.utils
 import pytest
 from oracle_cases import CASES, GRID, MARGIN, PROMPT, TEXT, TOLERANCE, Case, random_tokens
 
+from tiny_llm_given.config import ModelConfig
+from tiny_llm_given.weights import expected_shapes, load_weights
 from tiny_llm_models.untrained import untrained_config
 from tiny_llm_ref.attention import scaled_dot_product_attention_grouped as attention
-from tiny_llm_ref.config import ModelConfig
 from tiny_llm_ref.generate import generate_simple
 from tiny_llm_ref.kv_cache import NoCache
 from tiny_llm_ref.layer_norm import RMSNorm
@@ -20,7 +21,6 @@ from tiny_llm_ref.models import load, load_model
 from tiny_llm_ref.positional_encoding import RoPE
 from tiny_llm_ref.qwen2 import CausalLM
 from tiny_llm_ref.sampler import greedy
-from tiny_llm_ref.weights import expected_shapes, load_weights
 
 Model = Callable[[mx.array], mx.array]
 

@@ -8,13 +8,14 @@ import sys
 import mlx.core as mx
 import pytest
 
+from tiny_llm_given.config import ModelConfig
+from tiny_llm_given.weights import expected_shapes
 from tiny_llm_models.untrained import untrained_config, write_untrained
+from tiny_llm_native import extension
 from tiny_llm_ref.attention import SimpleMultiHeadAttention, causal_mask, scaled_dot_product_attention_grouped
-from tiny_llm_ref.config import ModelConfig
 from tiny_llm_ref.costs import model_cost
 from tiny_llm_ref.embedding import Embedding
 from tiny_llm_ref.generate import StopStrings, generate_simple
-from tiny_llm_ref.kernels import extension
 from tiny_llm_ref.kernels.attention import attention_online, flash_attention
 from tiny_llm_ref.kernels.quantized_matmul import matmul_tile, quantized_matmul, tile_shape
 from tiny_llm_ref.kernels.quantized_matvec import quantized_matvec, quantized_matvec_scalar, quantized_matvec_vector
@@ -28,7 +29,6 @@ from tiny_llm_ref.models import load_model
 from tiny_llm_ref.positional_encoding import RoPE
 from tiny_llm_ref.quantize import dequantize, quantize
 from tiny_llm_ref.sampler import greedy, make_sampler
-from tiny_llm_ref.weights import expected_shapes
 
 E4 = mx.zeros((4, 4))
 ROPE = RoPE(4, seq_len=10)
@@ -263,7 +263,7 @@ def test_fused_kernels_and_tiles(call, message):
 
 def test_the_roofline_has_no_twin():
     """Its numbers are those of kernels, or there are none."""
-    code = "from tiny_llm_ref.kernels import roofline; roofline.measure()"
+    code = "from tiny_llm_native import roofline; roofline.measure()"
     environment = os.environ | {"TINY_LLM_KERNELS": "off"}
     run = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True)
     assert "KernelError: " in run.stderr.splitlines()[-1]

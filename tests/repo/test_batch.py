@@ -25,14 +25,14 @@ from tiny_llm_course.serve.serving import Options, kinds_of
 from tiny_llm_course.tasks.syllabus import tasks
 from tiny_llm_course.ui.errors import CommandError
 from tiny_llm_course.ui.language import LANGUAGES, Messages, speaking
+from tiny_llm_given.config import ModelConfig
+from tiny_llm_given.weights import expected_shapes
 from tiny_llm_models.untrained import untrained_config, write_untrained
 from tiny_llm_ref import models
-from tiny_llm_ref.config import ModelConfig
 from tiny_llm_ref.generate import generate, stream_text
 from tiny_llm_ref.sampler import make_sampler
 from tiny_llm_ref.serving.distributions import sampler_of
 from tiny_llm_ref.serving.request import SamplingParams
-from tiny_llm_ref.weights import expected_shapes
 
 COMMAND = [sys.executable, "-m", "tiny_llm_course", "batch"]
 CACHES = [kind.name for kind in kinds_of("tiny_llm_ref")]

@@ -51,9 +51,9 @@ def test_what_was_built_for_something_else_is_built_again(clone, stamp):
 
 
 def test_changed_sources_are_built_again_and_others_are_not(clone):
-    (clone.root / "src/tiny_llm/kernels/rows.h").write_text("// of a kernel\n")
+    (clone.root / "src/tiny_llm_native/rows.h").write_text("// of a kernel\n")
     assert clone.run("build-ext", PATH="/nowhere").stdout.startswith(CURRENT)
-    with (clone.root / "src/tiny_llm/kernels/pool.h").open("a") as file:
+    with (clone.root / "src/tiny_llm_native/pool.h").open("a") as file:
         file.write("// newer\n")
     assert "kernels need a C++ compiler" in refused(clone.run("build-ext", PATH="/nowhere"))
 

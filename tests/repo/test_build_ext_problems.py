@@ -15,7 +15,7 @@ from waiting import until
 from tiny_llm_course.native import bridge
 from tiny_llm_course.ui.errors import CommandError
 from tiny_llm_course.ui.language import Messages
-from tiny_llm_ref.kernels.compiler import CompileError, compile_kernels
+from tiny_llm_native.compiler import CompileError, compile_kernels
 
 
 @pytest.fixture

@@ -21,7 +21,7 @@ from tiny_llm_course.native.compiling import Compiled, compile_files, compile_fo
 from tiny_llm_course.serve.serving import Options, Serving
 from tiny_llm_course.testing import build_command
 from tiny_llm_course.ui.language import Messages
-from tiny_llm_ref.kernels import extension
+from tiny_llm_native import extension
 
 
 @pytest.fixture

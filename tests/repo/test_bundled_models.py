@@ -14,6 +14,7 @@ import verdicts
 from oracle_cases import TEXT
 from tokenizers import Tokenizer
 
+from tiny_llm_given.weights import load_weights
 from tiny_llm_models import BUNDLED, bundled
 from tiny_llm_models.evaluation import exact_matches, exams
 from tiny_llm_models.storyteller import LANGUAGES
@@ -22,7 +23,6 @@ from tiny_llm_ref.kv_cache import KVCache
 from tiny_llm_ref.models import load, resolve
 from tiny_llm_ref.qwen2 import CausalLM
 from tiny_llm_ref.sampler import greedy
-from tiny_llm_ref.weights import load_weights
 
 FILES = {
     *("config.json", "generation_config.json", "tokenizer.json", "tokenizer_config.json", "model.safetensors"),

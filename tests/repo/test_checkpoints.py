@@ -17,13 +17,13 @@ import pytest
 from oracle_cases import TOLERANCE, Case, random_tokens
 from safetensors.numpy import load_file, save_file
 
+from tiny_llm_given.config import ModelConfig
+from tiny_llm_given.generation_config import sampling_defaults
+from tiny_llm_given.weights import load_quantized_weights
 from tiny_llm_models.untrained import untrained_config
-from tiny_llm_ref.config import ModelConfig
-from tiny_llm_ref.generation_config import sampling_defaults
 from tiny_llm_ref.models import load, load_model, load_quantized, load_quantized_model, resolve
 from tiny_llm_ref.quantize import QuantizedEmbedding, QuantizedLinear
 from tiny_llm_ref.qwen2 import CausalLM
-from tiny_llm_ref.weights import load_quantized_weights
 
 CASE = Case(untrained_config(), seed=0)
 INDEX, WEIGHTS = "model.safetensors.index.json", "model.safetensors"
@@ -586,7 +586,7 @@ def test_path_may_be_given_in_any_form(folder: Path, monkeypatch: pytest.MonkeyP
 
 HUB = """
 import sys, time
-from tiny_llm_ref.generation_config import sampling_defaults
+from tiny_llm_given.generation_config import sampling_defaults
 from tiny_llm_ref.models import load, resolve
 start = time.monotonic()
 try:

@@ -14,7 +14,7 @@ from tiny_llm_course.__main__ import app
 from tiny_llm_course.generation.engine import Engine, Wanted
 from tiny_llm_course.ui.errors import CommandError
 from tiny_llm_models import bundled
-from tiny_llm_ref.kernels import extension
+from tiny_llm_native import extension
 from tiny_llm_ref.optimise import KernelLinear
 from tiny_llm_ref.quantize import QuantizedEmbedding, QuantizedLinear
 from tiny_llm_ref.sampler import greedy

@@ -13,6 +13,8 @@ import numpy as np
 import pytest
 from tokenizers import Tokenizer
 
+from tiny_llm_given.config import ModelConfig
+from tiny_llm_given.weights import expected_shapes
 from tiny_llm_models import bundled
 from tiny_llm_models.evaluation import (
     KINDS,
@@ -29,9 +31,7 @@ from tiny_llm_models.storyteller import LANGUAGES, lexicon
 from tiny_llm_models.storyteller.reading import read
 from tiny_llm_models.storyteller.strange import held_out
 from tiny_llm_models.untrained import untrained_config, write_untrained
-from tiny_llm_ref.config import ModelConfig
 from tiny_llm_ref.models import load_model
-from tiny_llm_ref.weights import expected_shapes
 
 CASES = [(language, length) for language in LANGUAGES for length in LENGTHS]
 

@@ -6,10 +6,11 @@ import mlx.core as mx
 import numpy as np
 import pytest
 
+from tiny_llm_given.config import ModelConfig
+from tiny_llm_given.weights import expected_shapes
 from tiny_llm_models import bundled
 from tiny_llm_models.untrained import random_weights, untrained_config
 from tiny_llm_ref.basics import Linear
-from tiny_llm_ref.config import ModelConfig
 from tiny_llm_ref.embedding import Embedding
 from tiny_llm_ref.kernels.attention import flash_attention
 from tiny_llm_ref.kv_cache import KVCache
@@ -17,7 +18,6 @@ from tiny_llm_ref.models import build_model, load_model
 from tiny_llm_ref.optimise import KERNELS, optimise
 from tiny_llm_ref.quantize import QuantizedEmbedding, QuantizedLinear, quantize_model
 from tiny_llm_ref.tuned import tune
-from tiny_llm_ref.weights import expected_shapes
 
 TOKENS = mx.array(np.random.RandomState(0).randint(0, 256, (1, 50)))
 WIDE = {"hidden_size": 192, "intermediate_size": 320, "num_attention_heads": 6, "num_key_value_heads": 2}

@@ -12,8 +12,8 @@ from tiny_llm_course.tasks.syllabus import TaskId
 from tiny_llm_course.testing.mutants import mistaken_sources
 from tiny_llm_course.testing.observation import Observation
 from tiny_llm_course.testing.package_under_test import REFERENCE
-from tiny_llm_ref.kernels.compiler import CompileError
-from tiny_llm_ref.kernels.extension import KernelError
+from tiny_llm_native.compiler import CompileError
+from tiny_llm_native.extension import KernelError
 
 TASK = TaskId.parse("w2d4.4")
 NAME = "kernels/quantized_matvec.metal"

@@ -14,7 +14,8 @@ ROOT = Path(__file__).resolve().parents[2]
 START = """
 import os, sys, threading, time
 import numpy as np, mlx.core as mx
-from tiny_llm_ref.kernels import extension, softmax
+from tiny_llm_native import extension
+from tiny_llm_ref.kernels import softmax
 x = mx.array(np.random.RandomState(0).standard_normal((512, 333)).astype(np.float32))
 expected = np.array(mx.softmax(x, axis=-1))
 def works(*streams):
@@ -54,7 +55,7 @@ def kernels(tmp_path):
 def double(kernels, body, more="", **environment):
     """Run a kernel with this body in a process of its own."""
     (kernels / "twice.cpp").write_text(FILE.replace("BODY", body))
-    code = "import mlx.core as mx\nfrom tiny_llm.kernels import extension\nx = mx.arange(5.0)\n"
+    code = "import mlx.core as mx\nfrom tiny_llm_native import extension\nx = mx.arange(5.0)\n"
     code += "run = extension.kernel('twice', 'double_it')\nprint(run and run([x], [(x.shape, x.dtype)])[0].tolist())\n"
     return python(code + more, PYTHONPATH=str(kernels.parents[1]), **environment)
 
@@ -105,7 +106,7 @@ def test_other_processes_want_the_processors_too():
 
 def test_eight_processes_compile_the_same_file(kernels):
     (kernels / "twice.cpp").write_text(FILE.replace("BODY", RIGHT))
-    code = "import mlx.core as mx\nfrom tiny_llm.kernels import extension\nx = mx.arange(5.0)\n"
+    code = "import mlx.core as mx\nfrom tiny_llm_native import extension\nx = mx.arange(5.0)\n"
     code += "print(extension.kernel('twice', 'double_it')([x], [(x.shape, x.dtype)])[0].tolist())"
     environment = os.environ | {"PYTHONPATH": str(kernels.parents[1])}
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
@@ -159,7 +160,7 @@ def test_a_watched_kernel_writes_where_it_may_not(kernels, body, said):
 def test_guarded_inputs_end_where_nobodys_memory_begins(kernels, body, said):
     """What is read there may be without consequence. Another fault ends the program as ever."""
     kernels.joinpath("twice.cpp").write_text(FILE.replace("BODY", body))
-    code = "import mlx.core as mx\nfrom tiny_llm.kernels import extension\nx = mx.arange(5.0)\n"
+    code = "import mlx.core as mx\nfrom tiny_llm_native import extension\nx = mx.arange(5.0)\n"
     code += "run = extension.kernel('twice', 'double_it')\nextension.guard_inputs(True)\n"
     code += "print(run([x], [(x.shape, x.dtype)])[0].tolist())\n"
     path = {"PYTHONPATH": str(kernels.parents[1]), "PYTHONFAULTHANDLER": "1"}
@@ -182,7 +183,7 @@ KERNEL(add_to_both) {  // changed: two arrays; in: what is added; out: their sum
 """
 CHANGED_CODE = """
 import mlx.core as mx, numpy as np
-from tiny_llm.kernels import extension
+from tiny_llm_native import extension
 run = extension.kernel("changed", "add_to_both")
 place = lambda x: np.array(x, copy=False).__array_interface__["data"][0]
 def step(a, b, x):
@@ -252,7 +253,7 @@ KERNEL(double_it) {
 """
 PARTS_CODE = """
 import mlx.core as mx
-from tiny_llm.kernels import extension
+from tiny_llm_native import extension
 run, x = extension.kernel("twice", "double_it"), mx.arange(30000.0)
 extension.interrupt_parts(True)
 print(*(mx.array_equal(run([x], [(x.shape, x.dtype)])[0], 2 * x).item() for _ in range(20)))

@@ -10,10 +10,11 @@ import pytest
 
 from metal_host import counting
 from tiny_llm_course.tasks.stubs import make_stub
+from tiny_llm_native import metal, ops
+from tiny_llm_native.compiler import CompileError
+from tiny_llm_native.extension import KernelError
 from tiny_llm_ref.kernels import (
     attention,
-    metal,
-    ops,
     paged_attention,
     quantized_matmul,
     quantized_matvec,
@@ -22,8 +23,6 @@ from tiny_llm_ref.kernels import (
     softmax,
     swiglu,
 )
-from tiny_llm_ref.kernels.compiler import CompileError
-from tiny_llm_ref.kernels.extension import KernelError
 
 REFERENCE = Path(metal.__file__).parent
 TEXT = """\

@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 from tiny_llm_course.__main__ import app
 from tiny_llm_course.bench import quiet, roofline
 from tiny_llm_course.bench.quiet import AGAIN
-from tiny_llm_ref.kernels.roofline import Speeds
+from tiny_llm_native.roofline import Speeds
 
 ROOFLINE = ("roofline", "--impl", "ref")
 

@@ -21,11 +21,11 @@ import openai
 import pytest
 from waiting import until
 
+from tiny_llm_given.serving.chat_prompt import encode_chat
 from tiny_llm_ref import models
 from tiny_llm_ref.generate import generate, stream_text
 from tiny_llm_ref.kv_cache import KVCache
 from tiny_llm_ref.sampler import make_sampler
-from tiny_llm_ref.serving.chat_prompt import encode_chat
 
 QUESTION = [{"role": "user", "content": "Tell me a short story."}]
 PICTURE = {"type": "image_url", "image_url": {"url": "data:,"}}

@@ -20,19 +20,19 @@ from tokenizers.models import BPE
 from transformers import PreTrainedTokenizerFast
 from waiting import until
 
+from tiny_llm_given.chat_template import ChatTemplate
+from tiny_llm_given.serving.api_error import ApiError
+from tiny_llm_given.serving.chat_prompt import ChatPrompt, encode_chat
+from tiny_llm_given.serving.parsing import parse
+from tiny_llm_given.serving.retry_after import RetryAfter
+from tiny_llm_given.serving.room import Room, TooLongError
 from tiny_llm_models.untrained import byte_tokenizer
 from tiny_llm_ref import models
-from tiny_llm_ref.chat_template import ChatTemplate
 from tiny_llm_ref.generate import StopStrings
 from tiny_llm_ref.serving import server as server_module
-from tiny_llm_ref.serving.api_error import ApiError
-from tiny_llm_ref.serving.chat_prompt import ChatPrompt, encode_chat
 from tiny_llm_ref.serving.event_stream import ClientGoneError
-from tiny_llm_ref.serving.parsing import parse
 from tiny_llm_ref.serving.prompts import Prompts
 from tiny_llm_ref.serving.protocol import ChatRequest, CompletionRequest
-from tiny_llm_ref.serving.retry_after import RetryAfter
-from tiny_llm_ref.serving.room import Room, TooLongError
 from tiny_llm_ref.serving.server import Limits, ServedModel, Server
 
 COMPLETION = {"model": "story", "prompt": "Once"}

@@ -12,10 +12,10 @@ import pytest
 from test_serve import Running, running
 from thinking_checkpoint import ALWAYS, ANSWER, COUNT, THINKING, write_thinking
 
+from tiny_llm_given.config import ModelConfig
+from tiny_llm_given.weights import expected_shapes
 from tiny_llm_models.hf_format import write_json
 from tiny_llm_models.untrained import untrained_config, write_untrained
-from tiny_llm_ref.config import ModelConfig
-from tiny_llm_ref.weights import expected_shapes
 
 QUESTION = [{"role": "user", "content": "2+2?"}]
 ON: dict[str, Any] = {"extra_body": {"chat_template_kwargs": {"enable_thinking": True}}}

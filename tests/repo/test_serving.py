@@ -18,9 +18,10 @@ from hypothesis import strategies as st
 from test_fast_models import GENEROUS, TUNED, dense, error, quantised
 from tokenizers import Tokenizer
 
+from tiny_llm_given.config import ModelConfig
+from tiny_llm_given.weights import expected_shapes
 from tiny_llm_models import bundled
 from tiny_llm_models.untrained import random_weights, untrained_config
-from tiny_llm_ref.config import ModelConfig
 from tiny_llm_ref.generate import generate, stream_text
 from tiny_llm_ref.kernels.attention import flash_attention
 from tiny_llm_ref.models import build_model
@@ -38,7 +39,6 @@ from tiny_llm_ref.serving.paged_cache import PagedKVCache, PagedKVCacheLayer
 from tiny_llm_ref.serving.request import Request, SamplingParams, Status, TextStream
 from tiny_llm_ref.serving.scheduler import PreemptNewest, Scheduler, TokenBudget
 from tiny_llm_ref.tuned import tune
-from tiny_llm_ref.weights import expected_shapes
 
 CAPACITY = 24  # positions of a slot, or of as few pages as can serve anybody
 MAX_RUNNING = 3

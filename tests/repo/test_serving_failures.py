@@ -16,8 +16,9 @@ from typing import Any
 import mlx.core as mx
 import pytest
 
+from tiny_llm_given.config import ModelConfig
+from tiny_llm_given.weights import expected_shapes
 from tiny_llm_models.untrained import random_weights, untrained_config
-from tiny_llm_ref.config import ModelConfig
 from tiny_llm_ref.generate import generate
 from tiny_llm_ref.models import build_model
 from tiny_llm_ref.serving.batch_sampler import BatchSampler
@@ -32,7 +33,6 @@ from tiny_llm_ref.serving.prefix_cache import PrefixCache
 from tiny_llm_ref.serving.request import Request, SamplingParams
 from tiny_llm_ref.serving.scheduler import PreemptNewest, Scheduler, TokenBudget
 from tiny_llm_ref.serving.speculative import Speculative
-from tiny_llm_ref.weights import expected_shapes
 
 SERVING = Path(__file__).parents[2] / "src/tiny_llm_ref/serving"
 RUNS = 200

@@ -6,9 +6,10 @@ import mlx.core as mx
 import numpy as np
 import pytest
 
+from tiny_llm_given.config import ModelConfig
+from tiny_llm_given.weights import expected_shapes
 from tiny_llm_models import bundled
 from tiny_llm_models.untrained import untrained_config, write_untrained
-from tiny_llm_ref.config import ModelConfig
 from tiny_llm_ref.generate import generate
 from tiny_llm_ref.models import load_model
 from tiny_llm_ref.serving.distributions import sampler_of
@@ -17,7 +18,6 @@ from tiny_llm_ref.serving.page_pool import PagePool
 from tiny_llm_ref.serving.paged_cache import PagedKVCache
 from tiny_llm_ref.serving.request import Request, SamplingParams
 from tiny_llm_ref.serving.scheduler import PreemptNewest, Scheduler, TokenBudget
-from tiny_llm_ref.weights import expected_shapes
 
 
 class Held:

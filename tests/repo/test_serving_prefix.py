@@ -11,8 +11,9 @@ import mlx.core as mx
 import numpy as np
 import pytest
 
+from tiny_llm_given.config import ModelConfig
+from tiny_llm_given.weights import expected_shapes
 from tiny_llm_models.untrained import random_weights, untrained_config
-from tiny_llm_ref.config import ModelConfig
 from tiny_llm_ref.generate import generate
 from tiny_llm_ref.models import build_model
 from tiny_llm_ref.serving.batch import Chunk
@@ -26,7 +27,6 @@ from tiny_llm_ref.serving.prefix_tree import PrefixTree, common
 from tiny_llm_ref.serving.request import Request, SamplingParams
 from tiny_llm_ref.serving.scheduler import PreemptNewest, Scheduler, TokenBudget
 from tiny_llm_ref.serving.speculative import Speculative
-from tiny_llm_ref.weights import expected_shapes
 
 MODULUS = 2**61 - 1  # ints that differ by it have the same hash, and so have tuples of them
 ALPHABET = (1, 2, 1 + MODULUS, 2 + MODULUS)

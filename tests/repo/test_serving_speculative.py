@@ -9,8 +9,9 @@ import mlx.core as mx
 import numpy as np
 import pytest
 
+from tiny_llm_given.config import ModelConfig
+from tiny_llm_given.weights import expected_shapes
 from tiny_llm_models.untrained import random_weights, untrained_config
-from tiny_llm_ref.config import ModelConfig
 from tiny_llm_ref.generate import generate, next_logits
 from tiny_llm_ref.kv_cache import KVCache
 from tiny_llm_ref.models import build_model
@@ -25,7 +26,6 @@ from tiny_llm_ref.serving.prefix_cache import PrefixCache
 from tiny_llm_ref.serving.request import Request, SamplingParams
 from tiny_llm_ref.serving.scheduler import PreemptNewest, Scheduler, TokenBudget
 from tiny_llm_ref.serving.speculative import Speculative, accept
-from tiny_llm_ref.weights import expected_shapes
 
 RIGHT, WRONG = 4.5, 8.0  # standard deviations: right code is below the one, the mistakes that are tried above the other
 

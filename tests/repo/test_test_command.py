@@ -231,7 +231,7 @@ GIVEN = """
 import barred, mlx.core as mx
 barred.install("tiny_llm_ref")
 from tiny_llm_course.tasks.syllabus import TaskId
-from tiny_llm_ref import weights
+from tiny_llm_given import weights
 parts = dict(zip(("a.weight", "a.scales", "a.biases"), mx.quantize(mx.ones((2, 64)))))
 body = "def read(): return weights.dequantize_weights(parts, {})['a.weight'].shape"
 body += "\\ndef call(): return mx.dequantize(*parts.values()).shape"

@@ -29,12 +29,12 @@ from tiny_llm_course.generation.chat import Chat
 from tiny_llm_course.generation.text_commands import DEFAULT_PROMPT, main
 from tiny_llm_course.tasks.stubs import make_stub
 from tiny_llm_course.ui.language import Messages
+from tiny_llm_given.config import ModelConfig
+from tiny_llm_given.weights import expected_shapes
 from tiny_llm_models.untrained import untrained_config, write_untrained
 from tiny_llm_ref import kv_cache, models
-from tiny_llm_ref.config import ModelConfig
 from tiny_llm_ref.generate import generate_simple, stream_text
 from tiny_llm_ref.sampler import greedy, make_sampler
-from tiny_llm_ref.weights import expected_shapes
 
 COMMAND = [sys.executable, "-m", "tiny_llm_course"]
 IN_TERMINAL = [  # runs its arguments; ^C in the terminal that is their stdin becomes their SIGINT

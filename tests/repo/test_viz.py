@@ -32,13 +32,13 @@ from tiny_llm_course.viz.masks import masks_of
 from tiny_llm_course.viz.page import NOT_A_NUMBER, STEPS, attention_page
 from tiny_llm_course.viz.probe import Attention, Probe
 from tiny_llm_course.viz.viz_commands import app
+from tiny_llm_given.config import ModelConfig
+from tiny_llm_given.weights import expected_shapes
 from tiny_llm_models.untrained import untrained_config, write_untrained
 from tiny_llm_ref import models
-from tiny_llm_ref.config import ModelConfig
 from tiny_llm_ref.foundations import scaled_dot_product_attention
 from tiny_llm_ref.kv_cache import NoCache
 from tiny_llm_ref.sampler import apply_min_p, apply_top_k, apply_top_p
-from tiny_llm_ref.weights import expected_shapes
 
 ROOT = Path(__file__).parents[2]
 NASTY = "\"</script><!--'<b>{{data}}$x$ 鰯と🦜。\n"

@@ -23,15 +23,15 @@ from tiny_llm_course.ui.language import LANGUAGES, Messages, speaking
 from tiny_llm_course.viz.schedule_page import schedule_page
 from tiny_llm_course.viz.schedule_run import read_run
 from tiny_llm_course.viz.viz_commands import app
+from tiny_llm_given.config import ModelConfig
+from tiny_llm_given.weights import expected_shapes
 from tiny_llm_models.untrained import untrained_config, write_untrained
 from tiny_llm_ref import models
-from tiny_llm_ref.config import ModelConfig
 from tiny_llm_ref.serving.engine import Engine
 from tiny_llm_ref.serving.page_pool import PagePool
 from tiny_llm_ref.serving.paged_cache import PagedKVCache
 from tiny_llm_ref.serving.request import Request, SamplingParams
 from tiny_llm_ref.serving.scheduler import PreemptNewest, Scheduler, TokenBudget
-from tiny_llm_ref.weights import expected_shapes
 
 NASTY = "\"</script><!--'<b>{{data}}$x$ 鰯と🦜。\n"
 EN = Messages("en")

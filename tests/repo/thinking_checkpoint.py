@@ -9,10 +9,10 @@ import numpy as np
 from safetensors.numpy import save_file
 from tokenizers import AddedToken
 
+from tiny_llm_given.config import ModelConfig
+from tiny_llm_given.weights import expected_shapes
 from tiny_llm_models.hf_format import TURN_END, write_json
 from tiny_llm_models.untrained import byte_tokenizer, untrained_config
-from tiny_llm_ref.config import ModelConfig
-from tiny_llm_ref.weights import expected_shapes
 
 __all__ = ["ALWAYS", "ANSWER", "BY_ITSELF", "COUNT", "SWITCHED", "THINKING", "write_thinking"]
 

@@ -15,6 +15,8 @@ import torch
 from tokenizers import Tokenizer
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
+from tiny_llm_given.config import ModelConfig
+from tiny_llm_given.weights import load_weights
 from tiny_llm_models import BUNDLED
 from tiny_llm_models.evaluation import Exam, chat_prompt, exams
 from tiny_llm_models.hf_format import END
@@ -31,8 +33,6 @@ from tiny_llm_models.training.muon import orthogonal
 from tiny_llm_models.training.recipes import RECIPES, SMOKE, SMOKE_STAGES
 from tiny_llm_models.training.sampling import GREEDY, Sampler, Settings
 from tiny_llm_models.training.trainer import Part, Trainer
-from tiny_llm_ref.config import ModelConfig
-from tiny_llm_ref.weights import load_weights
 
 PIPELINE = [sys.executable, "-m", "tiny_llm_models.training"]
 KILLED = """

@@ -2,9 +2,9 @@
 
 import mlx.core as mx
 
-from . import ops
-from .extension import kernel
-from .metal import metal, uses_metal
+from tiny_llm_native import ops
+from tiny_llm_native.extension import kernel
+from tiny_llm_native.metal import metal, uses_metal
 
 __all__ = ["swiglu", "swiglu_metal"]
 

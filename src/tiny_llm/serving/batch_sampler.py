@@ -7,7 +7,8 @@ import mlx.core as mx
 import numpy as np
 from numpy.typing import NDArray
 
-from ..finite import check_finite
+from tiny_llm_given.finite import check_finite
+
 from .batch import Chunk
 from .decoding import Chosen, Decoding
 from .logprobs import Logits, biased, note_logprobs, rows_of

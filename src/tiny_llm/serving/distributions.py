@@ -7,9 +7,10 @@ import mlx.core as mx
 import numpy as np
 from numpy.typing import NDArray
 
-from ..finite import check_finite
+from tiny_llm_given.finite import check_finite
+from tiny_llm_native.argmax import argmax
+
 from ..generate import Sampler
-from ..kernels.argmax import argmax
 from ..sampler import apply_min_p, apply_repetition_penalty, apply_top_k, apply_top_p, greedy, make_sampler
 from .sampling_params import SamplingParams
 

@@ -9,7 +9,8 @@ from typing import Any
 
 from pydantic.json_schema import GenerateJsonSchema, models_json_schema
 
-from .api_error import ApiError
+from tiny_llm_given.serving.api_error import ApiError
+
 from .protocol import ChatRequest, CompletionRequest
 from .responses import Answer, ChatAnswer, CompletionAnswer, Piece, Usage
 

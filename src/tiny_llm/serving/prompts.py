@@ -6,10 +6,11 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 
-from ..chat_template import ChatTemplate
+from tiny_llm_given.chat_template import ChatTemplate
+from tiny_llm_given.serving.chat_prompt import ChatPrompt
+from tiny_llm_given.serving.room import Room
+
 from ..thinking import Thinking
-from .chat_prompt import ChatPrompt
-from .room import Room
 
 __all__ = ["Prompts"]
 

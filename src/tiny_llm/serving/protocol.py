@@ -16,8 +16,8 @@ from pydantic import (
     model_validator,
 )
 
-from .defaults import HarmlessDefaults
-from .messages import (
+from tiny_llm_given.serving.defaults import HarmlessDefaults
+from tiny_llm_given.serving.messages import (
     MOST_ITEMS,
     MOST_NAMES,
     ChatTemplateKwargs,
@@ -29,6 +29,7 @@ from .messages import (
     Text,
     encodable,
 )
+
 from .sampling_params import SamplingParams
 
 __all__ = [

@@ -17,23 +17,24 @@ from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp
 
-from ..generation_config import Sampling
+from tiny_llm_given.generation_config import Sampling
+from tiny_llm_given.serving.api_error import ApiError
+from tiny_llm_given.serving.hosts import LocalHosts
+from tiny_llm_given.serving.parsing import parse
+from tiny_llm_given.serving.retry_after import RetryAfter
+from tiny_llm_given.serving.room import TooLongError
+
 from ..thinking import Thoughts
-from .api_error import ApiError
 from .async_engine import AsyncEngine, EngineStoppedError, QueueFullError, Update
 from .choices import Choice
 from .event_stream import EventStream, merged, until_gone
 from .handlers import HANDLERS, refusal
-from .hosts import LocalHosts
 from .metrics import Metrics
 from .openapi import describe, index
-from .parsing import parse
 from .prompts import Prompts
 from .protocol import ChatRequest, CompletionRequest, GenerationRequest
 from .request import Request
 from .responses import Answer, ChatAnswer, CompletionAnswer, Piece, Usage
-from .retry_after import RetryAfter
-from .room import TooLongError
 
 __all__ = ["Limits", "ServedModel", "Server"]
 

@@ -256,11 +256,11 @@ CASES: list[tuple[str, Callable[[str, Size], Case]]] = [  # with the kernel's na
 
 def _modules(package: str, kernel: str) -> tuple[Any, Any]:
     """The twins, and the kernel's door."""
-    return import_module(f"{package}.kernels.ops"), import_module(f"{package}.kernels.{kernel}")
+    return import_module("tiny_llm_native.ops"), import_module(f"{package}.kernels.{kernel}")
 
 
 def _packed(package: str) -> Any:
-    return import_module(f"{package}.kernels.packed")
+    return import_module("tiny_llm_native.packed")
 
 
 def _normal(*shape: int, dtype: mx.Dtype = mx.bfloat16) -> mx.array:

@@ -95,7 +95,7 @@ def number_of_threads(package: str) -> int:
         CommandError: no kernels are built.
     """
     try:
-        return int(import_module(f"{package}.kernels.extension").threads())
+        return int(import_module("tiny_llm_native.extension").threads())
     except RuntimeError as error:
         raise CommandError("no_kernels", reason=error, exit_code=1) from None
 
@@ -107,13 +107,13 @@ def measure_speeds(package: str, progress: Callable[[str], None] = lambda what: 
         CommandError: no kernels are built.
     """
     try:
-        return import_module(f"{package}.kernels.roofline").measure(progress)
+        return import_module("tiny_llm_native.roofline").measure(progress)
     except RuntimeError as error:
         raise CommandError("no_kernels", reason=error, exit_code=1) from None
 
 
 def _config(package: str, model: str | None) -> Any:
-    config = import_module(f"{package}.config").ModelConfig
+    config = import_module("tiny_llm_given.config").ModelConfig
     if model is None:
         from tiny_llm_models.untrained import QWEN3_0_6B  # here, so that other commands do not wait for NumPy
 

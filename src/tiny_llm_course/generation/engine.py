@@ -192,7 +192,7 @@ def check_threads(count: int) -> None:
 def set_threads(package: str, count: int) -> None:
     """Set on how many threads a package's kernels run. Raises a CommandError if none are built."""
     try:
-        import_module(f"{package}.kernels.extension").set_threads(count)
+        import_module("tiny_llm_native.extension").set_threads(count)
     except RuntimeError as error:
         raise CommandError("threads_failed", reason=error, exit_code=1) from None
 

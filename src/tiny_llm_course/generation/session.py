@@ -156,7 +156,7 @@ class Session:
             advised = {k: v for k, v in self._engine.sampling.items() if k not in settings.given}
             sampling = COURSE_SAMPLING | advised | settings.given
             self._sampler = _sampler(sampler, sampling)
-        self._check_finite = import_module(f"{package}.finite").check_finite
+        self._check_finite = import_module("tiny_llm_given.finite").check_finite
         has_choice = sampling["temperature"] > 0
         self.sampling = _in_words({k: v for k, v in advised.items() if has_choice or k not in FILTERS})
         self._tokenizer = self._engine.tokenizer

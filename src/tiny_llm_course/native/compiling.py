@@ -162,7 +162,7 @@ def compile_for(package: str, kernels: Collection[str], words: Messages) -> None
     """
     if not kernels:
         return
-    extension = import_module(f"{package}.kernels.extension")
+    extension = import_module("tiny_llm_native.extension")
     if extension.mode() == "off" or extension.bridge() is None:
         return
     folder = Path(extension.__file__ or "").parent

@@ -132,7 +132,7 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Generator[None, Any, Any]
 
 def _look(item: pytest.Function, request: dict[str, Any], report: int) -> None:
     source, folder = Path(request["source"]), Path(request["folder"])
-    extension = import_module(f"{request['package']}.kernels.extension")
+    extension = import_module("tiny_llm_native.extension")
     library, said = build_checked(source, source.parent, folder)
     _tell(report, said=said)
     arguments = {name: item.funcargs[name] for name in item._fixtureinfo.argnames if name in item.funcargs}

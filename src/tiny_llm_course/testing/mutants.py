@@ -41,8 +41,8 @@ LOADERS = {
 from functools import cache
 from pathlib import Path
 
-from tiny_llm_ref.kernels import extension
-from tiny_llm_ref.kernels.extension import *  # noqa: F403
+from tiny_llm_native import extension
+from tiny_llm_native.extension import *  # noqa: F403
 
 
 @cache
@@ -57,8 +57,8 @@ def kernel(file, name, *tasks):
 
 from pathlib import Path
 
-from tiny_llm_ref.kernels import metal as reference
-from tiny_llm_ref.kernels.metal import *  # noqa: F403
+from tiny_llm_native import metal as reference
+from tiny_llm_native.metal import *  # noqa: F403
 
 
 def metal(file, name, inputs, outputs, *tasks, **options):
@@ -134,7 +134,7 @@ def compile_mistakes(
     sources = {path for path, _ in _code(reference, task) if path.endswith(".cpp")}
     if not sources:
         return list(mistakes)
-    compiler = import_module("tiny_llm_ref.kernels.compiler")
+    compiler = import_module("tiny_llm_native.compiler")
 
     def make(mistake: Mistake | None) -> None:
         if mistake is None:

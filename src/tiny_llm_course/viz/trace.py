@@ -120,7 +120,7 @@ def _of(model: str, batch: int, seq: int) -> Sizes:
     package = PACKAGES[DEFAULT_IMPL]
     try:
         path = import_module(f"{package}.models").resolve(model)
-        config = import_module(f"{package}.config").ModelConfig.from_pretrained(path)
+        config = import_module("tiny_llm_given.config").ModelConfig.from_pretrained(path)
     except (OSError, ValueError) as error:
         raise CommandError("bad_model", option="--model", reason=error, exit_code=1) from None
     heads = config.num_attention_heads, config.num_key_value_heads, config.head_dim

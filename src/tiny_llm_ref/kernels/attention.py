@@ -4,9 +4,9 @@ import math
 
 import mlx.core as mx
 
-from . import ops
-from .extension import kernel
-from .metal import MetalKernel, metal, uses_metal
+from tiny_llm_native import ops
+from tiny_llm_native.extension import kernel
+from tiny_llm_native.metal import MetalKernel, metal, uses_metal
 
 __all__ = ["attention_online", "flash_attention", "flash_attention_metal"]
 

@@ -4,9 +4,10 @@ prompt."""
 import mlx.core as mx
 import numpy as np
 
-from . import ops
-from .extension import kernel
-from .metal import uses_metal
+from tiny_llm_native import ops
+from tiny_llm_native.extension import kernel
+from tiny_llm_native.metal import uses_metal
+
 from .quantized_matvec import check_product, product_metal
 
 __all__ = ["matmul_tile", "quantized_matmul", "quantized_matmul_metal", "tile_shape"]

@@ -5,9 +5,9 @@ import math
 
 import mlx.core as mx
 
-from . import ops
-from .extension import kernel
-from .metal import metal, uses_metal
+from tiny_llm_native import ops
+from tiny_llm_native.extension import kernel
+from tiny_llm_native.metal import metal, uses_metal
 
 __all__ = [
     "check_product",

@@ -6,7 +6,8 @@ from typing import TypeAlias
 
 import mlx.core as mx
 
-from ..finite import check_finite
+from tiny_llm_given.finite import check_finite
+
 from .batch import Batch, Chunk
 from .cache import RequestCache
 from .logprobs import biased, note_logprobs, rows_of

@@ -15,7 +15,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Muta
 from contextlib import aclosing
 from typing import Any, TypeAlias, TypeVar
 
-from .api_error import ApiError
+from tiny_llm_given.serving.api_error import ApiError
 
 __all__ = ["ClientGoneError", "EventStream", "Receive", "Send", "merged", "until_gone"]
 

@@ -8,7 +8,8 @@ from starlette.requests import ClientDisconnect
 from starlette.requests import Request as HttpRequest
 from starlette.responses import JSONResponse, Response
 
-from .api_error import ApiError
+from tiny_llm_given.serving.api_error import ApiError
+
 from .async_engine import EngineStoppedError, QueueFullError
 from .event_stream import ClientGoneError
 
