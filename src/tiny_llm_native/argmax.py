@@ -1,10 +1,14 @@
 """The likeliest token: where the largest number of each row stands. Given."""
 
+from pathlib import Path
+
 import mlx.core as mx
 
 from .extension import bridge, kernel
 
 __all__ = ["argmax"]
+
+_FILE = Path(__file__).parent / "argmax.cpp"
 
 
 def argmax(x: mx.array) -> mx.array:
@@ -15,7 +19,7 @@ def argmax(x: mx.array) -> mx.array:
     Shapes: x: N.. x V, V at least 1 -> N.., of int32.
     """
     is_built = mx.default_device().type == mx.cpu and bridge() is not None
-    run = kernel("argmax", "argmax") if is_built else None
+    run = kernel(_FILE, "argmax") if is_built else None
     if run is None:
         return mx.argmax(x, axis=-1).astype(mx.int32)
     return run([x], [(x.shape[:-1], mx.int32)])[0]

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from functools import cache
+from pathlib import Path
 
 import mlx.core as mx
 
@@ -9,6 +10,8 @@ from .extension import Kernel, kernel_without_twin
 from .packed import GROUP, ROWS
 
 __all__ = ["after_attention", "before_attention", "embed", "norm_matmul"]
+
+_FILE = Path(__file__).parent / "block.cpp"
 
 
 def before_attention(
@@ -75,4 +78,4 @@ def _nothing() -> mx.array:
 
 
 def _kernel(name: str) -> Kernel:
-    return kernel_without_twin("block", name)
+    return kernel_without_twin(_FILE, name)

@@ -17,8 +17,8 @@ from pathlib import Path
 
 __all__ = ["BUILT", "CompileError", "compile_kernels", "get_ready", "with_included"]
 
-_HERE = Path(__file__).parent
-BUILT = _HERE / "built"  # the bridge and the compiled kernels; nothing else
+_HERE = Path(__file__).parent  # of the headers
+BUILT = "built"  # the folder, next to a file of kernels, of what was compiled of it
 _FLAGS = ("-std=c++20", "-O3", "-fno-math-errno", "-fno-trapping-math", "-ffp-contract=fast", "-shared", "-fPIC")
 _HEADERS = {  # names that GCC takes for misspelt ones of ours, or that Clang knows no header for
     "algorithm": ("clamp", "copy", "copy_n", "fill", "fill_n", "max", "max_element", "min", "min_element", "sort"),
@@ -35,10 +35,10 @@ class CompileError(RuntimeError):
     """A kernel's file does not compile: the first errors, with file and line."""
 
 
-def compile_kernels(source: Path, flags: Sequence[str] = (), built: Path = BUILT) -> Path:
-    """The library of a file of kernels, compiled into the folder `built` if that was not done before.
+def compile_kernels(source: Path, flags: Sequence[str] = (), built: Path | None = None) -> Path:
+    """The library of a file of kernels, compiled into a folder if that was not done before.
 
-    flags: further ones of the compiler.
+    flags: further ones of the compiler. built: the folder; None: the one next to the file.
 
     Raises:
         CompileError: there is no compiler, or it finds an error.
@@ -46,6 +46,7 @@ def compile_kernels(source: Path, flags: Sequence[str] = (), built: Path = BUILT
     compiler = os.environ.get("CXX") or shutil.which("c++") or shutil.which("clang++") or shutil.which("g++")
     if not compiler:
         raise CompileError("no C++ compiler: looked for c++, clang++ and g++. How to get one: ./course doctor")
+    built = built or source.parent / BUILT
     command = [*compiler.split(), *_FLAGS, *_of_this_machine(), *flags]
     library = built / f"{source.stem}-{_fingerprint(source, command)}.so"
     if not library.exists():
@@ -122,17 +123,18 @@ def _processor() -> bytes:
 
 
 def _fingerprint(source: Path, command: Sequence[str]) -> str:
-    parts = [" ".join(command).encode(), _processor(), *(file.read_bytes() for file in with_included(source))]
+    parts = [" ".join(command).encode(), _processor(), *(file.read_bytes() for file in with_included(source, command))]
     return hashlib.sha256(b"\0".join(parts)).hexdigest()[:16]
 
 
-def with_included(source: Path) -> list[Path]:
-    """A file, and those of this folder that it includes."""
+def with_included(source: Path, command: Sequence[str] = ()) -> list[Path]:
+    """A file, and those that it includes from its own folder, from this one, and from a command's `-I` folders."""
+    folders = [_HERE, *(Path(word.removeprefix("-I")) for word in command if word.startswith("-I"))]
     found = [source]
     for file in found:  # which grows
-        included = re.findall(r'(?m)^#include "(.+)"', file.read_text(encoding="utf-8", errors="replace"))
-        files = [_HERE / name for name in included]
-        found += [file for file in files if file.is_file() and file not in found]
+        for name in re.findall(r'(?m)^#include "(.+)"', file.read_text(encoding="utf-8", errors="replace")):
+            place = next((place for folder in (file.parent, *folders) if (place := folder / name).is_file()), source)
+            found += [place] if place not in found else []
     return found
 
 

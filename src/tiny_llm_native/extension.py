@@ -42,6 +42,7 @@ __all__ = [
 _HERE = Path(__file__).parent
 _MODES = ("", "off", "watched")
 _MOST_THREADS = 256
+_BUILD = "./course build-ext"
 
 _Output: TypeAlias = tuple[Sequence[int], mx.Dtype]
 _Stamp: TypeAlias = tuple[int, int]  # of a file: when it was written, and its size
@@ -89,8 +90,8 @@ class Kernel:
 
 
 @cache
-def kernel(file: str, name: str, *tasks: str) -> Kernel | None:
-    """The function `name` of file.cpp; None where no bridge was built, which is said once.
+def kernel(source: Path, name: str, *tasks: str) -> Kernel | None:
+    """The function `name` of a file of C++; None where no bridge was built, which is said once.
 
     tasks: whose regions in the file, or in one that it includes, have to be written for this function.
 
@@ -102,14 +103,13 @@ def kernel(file: str, name: str, *tasks: str) -> Kernel | None:
         CompileError: the file does not compile.
         KernelError: there is no bridge, and kernels are to be watched.
     """
-    source = _HERE / f"{file}.cpp"
     for task in tasks:
         for part in with_included(source):
             check_written(part, task)
     if mode() == "off":
         return None
     if bridge() is None:
-        problem = f"{_why_not()}: {_build_command()}"
+        problem = f"{_why_not()}: {_BUILD}"
         if mode() == "watched":
             raise KernelError(problem)
         _warn(f"{problem} (until then MLX's own operations do the kernels' work)")
@@ -117,19 +117,19 @@ def kernel(file: str, name: str, *tasks: str) -> Kernel | None:
     return load(source, name)
 
 
-def kernel_without_twin(file: str, name: str) -> Kernel:
+def kernel_without_twin(source: Path, name: str) -> Kernel:
     """As `kernel`. Raises KernelError where that gives None."""
     if mode() == "off" or bridge() is None:
-        raise KernelError(f"{_why_not()}: {_build_command()}")
-    found = kernel(file, name)
+        raise KernelError(f"{_why_not()}: {_BUILD}")
+    found = kernel(source, name)
     assert found is not None
     return found
 
 
-def load(source: Path, name: str, built: Path = BUILT, flags: tuple[str, ...] = ()) -> Kernel:
-    """The function `name` of a file, whose library is, or will be, in the folder `built`."""
+def load(source: Path, name: str, flags: tuple[str, ...] = (), built: Path | None = None) -> Kernel:
+    """The function `name` of a file, whose library is, or will be, in a folder: None means the one next to the file."""
     status = source.stat()
-    library = _library(source, (status.st_mtime_ns, status.st_size), built, flags)
+    library = _library(source, (status.st_mtime_ns, status.st_size), flags, built)
     if isinstance(library, CompileError):
         raise library
     module = _bridge()
@@ -180,9 +180,7 @@ def guard_inputs(is_on: bool) -> None:
     what it reads."""
     module = _bridge()
     if not hasattr(module, "guard"):
-        raise KernelError(
-            f"the kernels' bridge to MLX is older than the kernels; to build it again: {_build_command()}"
-        )
+        raise KernelError(f"the kernels' bridge to MLX is older than the kernels; to build it again: {_BUILD}")
     module.guard(is_on)
 
 
@@ -214,7 +212,7 @@ def _stub(source: Path, task: str) -> str | None:
 
 
 @cache
-def _library(source: Path, stamp: _Stamp, built: Path, flags: tuple[str, ...]) -> Path | CompileError:
+def _library(source: Path, stamp: _Stamp, flags: tuple[str, ...], built: Path | None) -> Path | CompileError:
     """Also what does not compile is compiled once, not for every test of it."""
     try:
         return compile_kernels(source, flags, built)
@@ -225,19 +223,19 @@ def _library(source: Path, stamp: _Stamp, built: Path, flags: tuple[str, ...]) -
 def _bridge() -> ModuleType:
     module = bridge()
     if module is None:
-        raise KernelError(f"{_why_not()}: {_build_command()}")
+        raise KernelError(f"{_why_not()}: {_BUILD}")
     return module
 
 
 def _bridge_file() -> Path | None:
-    files = (BUILT / f"_bridge{suffix}" for suffix in EXTENSION_SUFFIXES)
+    files = (_HERE / BUILT / f"_bridge{suffix}" for suffix in EXTENSION_SUFFIXES)
     return next((file for file in files if file.is_file()), None)
 
 
 def _built_for() -> str | None:
     """The version of MLX for which the bridge was built."""
     try:
-        return str(json.loads((BUILT / "bridge.json").read_text(encoding="utf-8"))["mlx"])
+        return str(json.loads((_HERE / BUILT / "bridge.json").read_text(encoding="utf-8"))["mlx"])
     except (OSError, ValueError, KeyError):
         return None
 
@@ -254,16 +252,14 @@ def _why_not() -> str:
     return f"the kernels' bridge was built for MLX {_built_for()}, and this is {_mlx_version()}; to build it again"
 
 
-def _build_command() -> str:
-    return "./course build-ext" + ("-ref" if __package__.startswith("tiny_llm_ref") else "")
-
-
 @cache
 def _warn(text: str) -> None:
-    """Once, in the name of whoever called the door that asked for a kernel: the first outside of this folder."""
+    """Once, in the name of whoever called the door that asked for a kernel: the first outside of the door's folder."""
     frame, level = sys._getframe(1), 2
-    while frame.f_back is not None and Path(frame.f_code.co_filename).parent == _HERE:
-        frame, level = frame.f_back, level + 1
+    for folder in (_HERE, None):
+        folder = folder or Path(frame.f_code.co_filename).parent
+        while frame.f_back is not None and Path(frame.f_code.co_filename).parent == folder:
+            frame, level = frame.f_back, level + 1
     warnings.warn(text, stacklevel=level)
 
 

@@ -21,7 +21,6 @@ from .extension import KernelError, check_written, is_written, mode
 
 __all__ = ["MetalKernel", "metal", "uses_metal"]
 
-_HERE = Path(__file__).parent
 _FEW = 8  # elements: an input that has fewer lies in the constant address space
 _SECTION = r"^KERNEL\((\w+)\) *\{(.*?)^\}"
 
@@ -83,9 +82,9 @@ class MetalKernel:
 
 
 def metal(
-    file: str, name: str, inputs: Sequence[str], outputs: Sequence[str], *tasks: str, contiguous: bool = True
+    source: Path, name: str, inputs: Sequence[str], outputs: Sequence[str], *tasks: str, contiguous: bool = True
 ) -> MetalKernel:
-    """The section `name` of file.metal; it is read again when the file has changed.
+    """The section `name` of a file of Metal; it is read again when the file has changed.
 
     inputs, outputs: what the body calls them. tasks: whose regions in the file have to be written for this section.
     contiguous: as for MetalKernel.
@@ -94,7 +93,6 @@ def metal(
         NotImplementedError: one is still to be written.
         CompileError: the file has no such section.
     """
-    source = _HERE / f"{file}.metal"
     return _metal(source, _stamp(source), name, tuple(inputs), tuple(outputs), tasks, contiguous)
 
 
@@ -113,15 +111,14 @@ def _metal(
     return MetalKernel(source, name, inputs, outputs, contiguous)
 
 
-def uses_metal(file: str, *tasks: str) -> bool:
-    """Whether a door that has several bodies takes the one in file.metal: there is a GPU, it is the default device, and
-    all of the tasks are written.
+def uses_metal(source: Path, *tasks: str) -> bool:
+    """Whether a door that has several bodies takes the one in a file of Metal: there is a GPU, which is the default
+    device, and all of the tasks are written.
 
     With TINY_LLM_KERNELS=off or watched it does not: then it is the CPU's body, or its twin, that is asked for.
     """
     if not mx.metal.is_available() or mx.default_device().type != mx.gpu or mode():
         return False
-    source = _HERE / f"{file}.metal"
     return _all_written(source, _stamp(source), tasks)
 
 

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import mlx.core as mx
@@ -11,6 +12,7 @@ from .extension import threads as number_of_threads
 
 __all__ = ["Speeds", "measure"]
 
+_FILE = Path(__file__).parent / "roofline.cpp"
 _FLOATS = 64 * 1024 * 1024  # 256 MiB: more than any cache holds
 _ROUNDS = 2_000_000
 _REPEATS = 20  # of which the fastest counts: whatever else the machine does can only slow it down
@@ -60,4 +62,4 @@ def _fastest(work: Callable[[], list[mx.array]]) -> float:
 
 
 def _kernel(name: str) -> Kernel:
-    return kernel_without_twin("roofline", name)
+    return kernel_without_twin(_FILE, name)

@@ -86,7 +86,7 @@ def given_limits(monkeypatch):
     """The limits are given, so that no test waits until they are measured."""
     rates = {"bandwidth": 1e18, "float32": 1e18, "bfloat16": 0.0, "threads": 2}
     speeds = type("Speeds", (), {"threads": 2, "_asdict": lambda self: rates})
-    monkeypatch.setattr(measuring, "measure_speeds", lambda package, progress: speeds())
+    monkeypatch.setattr(measuring, "measure_speeds", lambda progress: speeds())
 
 
 @pytest.fixture
@@ -208,7 +208,7 @@ def test_shares_are_measured_near_their_limit(monkeypatch, given_limits):
 def busy(monkeypatch, given_limits):
     """Another program uses one and a half processors of two, all the time."""
     monkeypatch.setattr(quiet, "processors", lambda: 2)
-    monkeypatch.setattr(run, "number_of_threads", lambda package: 2)
+    monkeypatch.setattr(run, "number_of_threads", lambda: 2)
     monkeypatch.setattr(quiet, "counters", counters_of(repeat(1.5)).__next__)
     monkeypatch.setenv("TINY_LLM_KERNELS", "")
 

@@ -28,14 +28,14 @@ def run(monkeypatch, tmp_path):
     def run_with(others, language="en"):
         speeds = iter([Speeds(1e9, 3e11, 0, 2), Speeds(2e9, 1e11, 0, 2), Speeds(1e9, 1e11, 0, 2)])
 
-        def measure_speeds(package, progress):
+        def measure_speeds(progress):
             progress("reading memory")
             progress("multiplying float32")
             return next(speeds)
 
         monkeypatch.setattr(quiet, "processors", lambda: 2)
         monkeypatch.setattr(quiet, "counters", counters_of(others).__next__)
-        monkeypatch.setattr(roofline, "number_of_threads", lambda package: 2)
+        monkeypatch.setattr(roofline, "number_of_threads", lambda: 2)
         monkeypatch.setattr(roofline, "measure_speeds", measure_speeds)
         done = CliRunner().invoke(app, [*ROOFLINE, "--out", str(tmp_path), "--lang", language])
         assert done.exit_code == 0, done.output

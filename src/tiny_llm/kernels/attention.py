@@ -1,6 +1,7 @@
 """FlashAttention: attention whose L x S scores are never in memory as a whole, on the CPU and on a GPU."""
 
 import math
+from pathlib import Path
 
 import mlx.core as mx
 
@@ -10,6 +11,8 @@ from tiny_llm_native.metal import MetalKernel, metal, uses_metal
 
 __all__ = ["attention_online", "flash_attention", "flash_attention_metal"]
 
+_HERE = Path(__file__).parent
+_CPP, _METAL = _HERE / "attention.cpp", _HERE / "attention.metal"
 _FEW = 32  # queries: with more of them, blocks of queries are the better way
 _BLOCK_TASK, _PART_TASK = "w2d7.4", "w2d7.5"  # in Metal, to which the rest belongs, too
 _FEW_IN_METAL = 8
@@ -69,12 +72,12 @@ def flash_attention(
     Raises:
         ValueError: as `attention_online`.
     """
-    if uses_metal("attention", _PART_TASK if query.shape[-2] <= _FEW_IN_METAL else _BLOCK_TASK):
+    if uses_metal(_METAL, _PART_TASK if query.shape[-2] <= _FEW_IN_METAL else _BLOCK_TASK):
         return flash_attention_metal(query, key, value, scale, mask)
     _check_inputs(query, key, value, mask)
     scale = 1 / math.sqrt(query.shape[-1]) if scale is None else scale
     few = query.shape[-2] <= _FEW
-    run = kernel("attention", "attend_parts", "w2d7.3") if few else kernel("attention", "attend_blocks", "w2d7.2")
+    run = kernel(_CPP, "attend_parts", "w2d7.3") if few else kernel(_CPP, "attend_blocks", "w2d7.2")
     if run is None or isinstance(mask, mx.array):
         return ops.attention(query, key, value, scale, mask)
     return run([query, key, value], [(query.shape, query.dtype)], [scale, mask is not None])[0]
@@ -96,9 +99,9 @@ def flash_attention_metal(
     _check_inputs(query, key, value, mask)
     few = query.shape[-2] <= _FEW_IN_METAL
     run = (
-        metal("attention", "attend_part", _INPUTS, _FOUND, _PART_TASK, contiguous=False)
+        metal(_METAL, "attend_part", _INPUTS, _FOUND, _PART_TASK, contiguous=False)
         if few
-        else metal("attention", "attend_blocks", [*_INPUTS, "group"], ["out"], _BLOCK_TASK, contiguous=False)
+        else metal(_METAL, "attend_blocks", [*_INPUTS, "group"], ["out"], _BLOCK_TASK, contiguous=False)
     )
     scale = 1 / math.sqrt(query.shape[-1]) if scale is None else scale
     if query.size == 0 or isinstance(mask, mx.array) or query.shape[-1] > _LARGEST:
@@ -125,7 +128,7 @@ def _attend_parts(run: MetalKernel, inputs: list[mx.array]) -> mx.array:
     found = [((heads * L, parts, *last), mx.float32) for last in ((), (), (D,))]
     grid, threads = (32 * parts, rows, kv_heads), (32, min(rows, _ROWS), 1)
     of_parts = run(inputs, found, grid, threads, [("T", query.dtype), ("D", D)])
-    join = metal("attention", "join_parts", _FOUND, ["out"])
+    join = metal(_METAL, "join_parts", _FOUND, ["out"])
     out = [((heads * L, D), query.dtype)]
     return join(of_parts, out, (D, heads * L, 1), (min(D, 32), 1, 1), [("T", query.dtype)])[0]
 

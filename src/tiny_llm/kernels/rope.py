@@ -2,6 +2,7 @@
 
 import math
 from functools import cache
+from pathlib import Path
 
 import mlx.core as mx
 import numpy as np
@@ -12,6 +13,8 @@ from tiny_llm_native.metal import metal, uses_metal
 
 __all__ = ["rope", "rope_metal"]
 
+_HERE = Path(__file__).parent
+_CPP, _METAL = _HERE / "rope.cpp", _HERE / "rope.metal"
 _METAL_TASK = "w2d5.5"
 _HEADS = 4  # for a thread
 
@@ -29,10 +32,10 @@ def rope(x: mx.array, offset: int | mx.array, base: float, traditional: bool = F
         ValueError: x is not B x L x H x D with D even, or not of a float dtype; offsets are not integers, one for each
             row.
     """
-    if uses_metal("rope", _METAL_TASK):
+    if uses_metal(_METAL, _METAL_TASK):
         return rope_metal(x, offset, base, traditional)
     offsets = _offsets(x, offset)
-    run = kernel("rope", "rope", "w2d5.2")
+    run = kernel(_CPP, "rope", "w2d5.2")
     if run is None:
         return ops.rope(x, offsets, base, traditional)
     return run([x, offsets], [(x.shape, x.dtype)], [base, traditional])[0]
@@ -41,7 +44,7 @@ def rope(x: mx.array, offset: int | mx.array, base: float, traditional: bool = F
 def rope_metal(x: mx.array, offset: int | mx.array, base: float, traditional: bool = False) -> mx.array:
     """A pair of a few heads by a thread, on a GPU, or by metal_host where there is none. Otherwise as `rope`."""
     offsets = _offsets(x, offset)
-    run = metal("rope", "rope", ["x", "offsets", "frequency", "traditional"], ["out"], _METAL_TASK)
+    run = metal(_METAL, "rope", ["x", "offsets", "frequency", "traditional"], ["out"], _METAL_TASK)
     if x.size == 0:
         return x
     B, L, H, D = x.shape

@@ -1,5 +1,7 @@
 """SwiGLU's product in one pass over memory, on the CPU and on a GPU."""
 
+from pathlib import Path
+
 import mlx.core as mx
 
 from tiny_llm_native import ops
@@ -8,6 +10,8 @@ from tiny_llm_native.metal import metal, uses_metal
 
 __all__ = ["swiglu", "swiglu_metal"]
 
+_HERE = Path(__file__).parent
+_CPP, _METAL = _HERE / "swiglu.cpp", _HERE / "swiglu.metal"
 _METAL_TASK = "w2d5.6"
 
 
@@ -21,10 +25,10 @@ def swiglu(gate: mx.array, up: mx.array) -> mx.array:
     Raises:
         ValueError: gate and up differ in shape or dtype, have no axis, or are not of a float dtype.
     """
-    if uses_metal("swiglu", _METAL_TASK):
+    if uses_metal(_METAL, _METAL_TASK):
         return swiglu_metal(gate, up)
     _check_alike(gate, up)
-    run = kernel("swiglu", "swiglu", "w2d5.3")
+    run = kernel(_CPP, "swiglu", "w2d5.3")
     return ops.swiglu(gate, up) if run is None else run([gate, up], [(gate.shape, gate.dtype)])[0]
 
 
@@ -34,7 +38,7 @@ def swiglu_metal(gate: mx.array, up: mx.array) -> mx.array:
     Otherwise as `swiglu`.
     """
     _check_alike(gate, up)
-    run = metal("swiglu", "swiglu", ["gate", "up"], ["out"], _METAL_TASK)
+    run = metal(_METAL, "swiglu", ["gate", "up"], ["out"], _METAL_TASK)
     n = gate.size
     if n == 0:
         return gate

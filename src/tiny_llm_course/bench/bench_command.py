@@ -53,7 +53,7 @@ def bench(
         wanted = [name for name in NAMES if (model if name == "model" else kernels) and name in (only or NAMES)]
         options = f"--impl {impl}" + " --smoke" * smoke + " --device gpu" * (device == "gpu")
         if threads is not None:
-            set_threads(package, threads)
+            set_threads(threads)
             options += f" --threads {threads}"
         run = Run(package, wanted, options, save, words)
         (run.on_gpu if device == "gpu" else run.on_processor)(smoke)

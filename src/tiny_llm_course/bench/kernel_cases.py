@@ -12,6 +12,9 @@ from typing import Any, Literal, TypeAlias
 
 import mlx.core as mx
 
+from tiny_llm_native import ops
+from tiny_llm_native.packed import pack, packed_matmul
+
 __all__ = ["CASES", "Case", "Device", "Rung", "cases"]
 
 Limit: TypeAlias = Literal["bandwidth", "arithmetic"]
@@ -59,7 +62,7 @@ def cases(package: str, is_small: bool, names: Collection[str]) -> Iterator[Case
 
 
 def _softmax(package: str, size: Size) -> Case:
-    ops, door = _modules(package, "softmax")
+    door = _door(package, "softmax")
     x = _normal(size["H_q"] * size["L"], size["S"], dtype=mx.float32)
     return Case(
         "softmax",
@@ -75,9 +78,9 @@ def _softmax(package: str, size: Size) -> Case:
 
 
 def _matvec(package: str, size: Size) -> Case:
-    ops, door = _modules(package, "quantized_matvec")
+    door = _door(package, "quantized_matvec")
     x, weights = _normal(1, size["E"]), [_weight(size["I"], size["E"]) for _ in range(size["copies"])]
-    packed = _panels(package, weights)
+    packed = _panels(weights)
 
     def each(product: Callable[..., mx.array]) -> Callable[[], Any]:
         return lambda: [product(x, *weight, 64, 4) for weight in weights]
@@ -92,7 +95,7 @@ def _matvec(package: str, size: Size) -> Case:
             Rung("w2d4.2", each(door.quantized_matvec_vector), "bandwidth"),
             Rung("w2d4.3", each(door.quantized_matvec), "bandwidth"),
             Rung("w2d4.4", each(door.quantized_matvec_metal), "bandwidth", "gpu"),
-            Rung("tuned", lambda: [_packed(package).packed_matmul(x, panels) for panels in packed()], "bandwidth"),
+            Rung("tuned", lambda: [packed_matmul(x, panels) for panels in packed()], "bandwidth"),
         ],
         times=len(weights),
         bytes=sum(array.nbytes for array in weights[0]),
@@ -100,7 +103,7 @@ def _matvec(package: str, size: Size) -> Case:
 
 
 def _rms_norm(package: str, size: Size) -> Case:
-    ops, door = _modules(package, "rms_norm")
+    door = _door(package, "rms_norm")
     x, residual, weight = _normal(size["L"], size["E"]), _normal(size["L"], size["E"]), _normal(size["E"])
 
     def mlx() -> list[mx.array]:
@@ -120,7 +123,7 @@ def _rms_norm(package: str, size: Size) -> Case:
 
 
 def _rope(package: str, size: Size) -> Case:
-    ops, door = _modules(package, "rope")
+    door = _door(package, "rope")
     x = _normal(1, size["L"], size["H_q"], size["D"])
 
     def mlx() -> mx.array:
@@ -139,7 +142,7 @@ def _rope(package: str, size: Size) -> Case:
 
 
 def _swiglu(package: str, size: Size) -> Case:
-    ops, door = _modules(package, "swiglu")
+    door = _door(package, "swiglu")
     gate, up = _normal(size["L"], size["I"]), _normal(size["L"], size["I"])
     return Case(
         "swiglu",
@@ -154,9 +157,9 @@ def _swiglu(package: str, size: Size) -> Case:
 
 
 def _matmul(package: str, size: Size) -> Case:
-    ops, door = _modules(package, "quantized_matmul")
+    door = _door(package, "quantized_matmul")
     x, weight = _normal(size["L"], size["E"]), _weight(size["I"], size["E"])
-    packed = _panels(package, [weight])
+    packed = _panels([weight])
     return Case(
         "quantized_matmul",
         f"{size['L']} x {size['E']}, {size['I']} x {size['E']}",
@@ -165,14 +168,14 @@ def _matmul(package: str, size: Size) -> Case:
             Rung("mlx", lambda: _mlx_product(x, *weight, 64, 4), "arithmetic", device=None),
             Rung("w2d6.2", lambda: door.quantized_matmul(x, *weight, 64, 4), "arithmetic"),
             Rung("w2d6.3", lambda: door.quantized_matmul_metal(x, *weight, 64, 4), "arithmetic", "gpu"),
-            Rung("tuned", lambda: _packed(package).packed_matmul(x, packed()[0]), "arithmetic"),
+            Rung("tuned", lambda: packed_matmul(x, packed()[0]), "arithmetic"),
         ],
         operations=2 * size["L"] * size["E"] * size["I"],
     )
 
 
 def _attention_of_a_prompt(package: str, size: Size) -> Case:
-    ops, door, mlx = *_modules(package, "attention"), mx.fast.scaled_dot_product_attention
+    door, mlx = _door(package, "attention"), mx.fast.scaled_dot_product_attention
     L, scale = size["L"], size["D"] ** -0.5
     q = _normal(1, size["H_q"], L, size["D"])
     k, v = (_normal(1, size["H_kv"], L, size["D"]) for _ in range(2))
@@ -191,7 +194,7 @@ def _attention_of_a_prompt(package: str, size: Size) -> Case:
 
 
 def _attention_of_a_token(package: str, size: Size) -> Case:
-    ops, door, mlx = *_modules(package, "attention"), mx.fast.scaled_dot_product_attention
+    door, mlx = _door(package, "attention"), mx.fast.scaled_dot_product_attention
     S, scale = size["S"], size["D"] ** -0.5
     q = _normal(1, size["H_q"], 1, size["D"])
     stored = [[_normal(1, size["H_kv"], S, size["D"]) for _ in range(2)] for _ in range(size["copies"])]
@@ -215,7 +218,7 @@ def _attention_of_a_token(package: str, size: Size) -> Case:
 
 
 def _attention_in_pages(package: str, size: Size) -> Case:
-    ops, door = _modules(package, "paged_attention")
+    door = _door(package, "paged_attention")
     requests, page_size, S, scale = 16, 16, size["L"], size["D"] ** -0.5
     width = S // page_size
     q = _normal(requests, size["H_q"], size["D"])
@@ -254,13 +257,8 @@ CASES: list[tuple[str, Callable[[str, Size], Case]]] = [  # with the kernel's na
 ]
 
 
-def _modules(package: str, kernel: str) -> tuple[Any, Any]:
-    """The twins, and the kernel's door."""
-    return import_module("tiny_llm_native.ops"), import_module(f"{package}.kernels.{kernel}")
-
-
-def _packed(package: str) -> Any:
-    return import_module("tiny_llm_native.packed")
+def _door(package: str, kernel: str) -> Any:
+    return import_module(f"{package}.kernels.{kernel}")
 
 
 def _normal(*shape: int, dtype: mx.Dtype = mx.bfloat16) -> mx.array:
@@ -277,13 +275,13 @@ def _weight(rows: int, columns: int) -> tuple[mx.array, mx.array, mx.array]:
     return packed, scales, scales * -7.5
 
 
-def _panels(package: str, weights: list[tuple[mx.array, mx.array, mx.array]]) -> Callable[[], list[mx.array]]:
+def _panels(weights: list[tuple[mx.array, mx.array, mx.array]]) -> Callable[[], list[mx.array]]:
     """The weights for the given products, packed when they are first needed."""
     found: list[mx.array] = []
 
     def get() -> list[mx.array]:
         if not found:
-            found.extend(_packed(package).pack(*weight) for weight in weights)
+            found.extend(pack(*weight) for weight in weights)
             mx.eval(found)
         return found
 

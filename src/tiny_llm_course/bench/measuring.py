@@ -39,7 +39,7 @@ def measure(package: str, is_small: bool, names: Collection[str], step: Step, qu
 
     def speeds() -> dict[str, float]:
         nonlocal threads
-        found = measure_speeds(package, lambda what: step("", what))
+        found = measure_speeds(lambda what: step("", what))
         threads = found.threads
         return {name: rate for name, rate in found._asdict().items() if name != "threads"}
 

@@ -9,6 +9,8 @@ from typing import Any, cast
 
 import mlx.core as mx
 
+from tiny_llm_given.config import ModelConfig
+from tiny_llm_given.weights import expected_shapes
 from tiny_llm_models.untrained import QWEN3_0_6B, untrained_config
 
 from ..generation.engine import is_written, open_stubs
@@ -45,12 +47,11 @@ class Stage:
 
 def random_model(package: str, is_small: bool, is_quantised: bool = True) -> Model:
     """Build Qwen3-0.6B, or a small Qwen3, with random weights: 4 bits in groups of 64, or the same in bfloat16."""
-    module = {name: import_module(f"{package}.{name}") for name in ("config", "weights", "models")}
     sizes = SMALL if is_small else QWEN3_0_6B
-    config = module["config"].ModelConfig.from_hf(sizes | {"quantization": QUANTIZATION if is_quantised else None})
+    config = ModelConfig.from_hf(sizes | {"quantization": QUANTIZATION if is_quantised else None})
     mx.random.seed(0)
     found: dict[str, mx.array] = {}
-    for name, shape in module["weights"].expected_shapes(config).items():
+    for name, shape in expected_shapes(config).items():
         if len(shape) == 1:
             found[name] = mx.ones(shape, mx.bfloat16)
             continue
@@ -62,7 +63,7 @@ def random_model(package: str, is_small: bool, is_quantised: bool = True) -> Mod
         else:
             found[name] = mx.dequantize(packed, scales, scales * -7.5, 64, 4)
         mx.eval(found)
-    model: Model = module["models"].build_model(config, found)
+    model: Model = import_module(f"{package}.models").build_model(config, found)
     return model
 
 

@@ -20,7 +20,7 @@ from .roofline_points import BATCH, Point, points
 
 __all__ = ["limit_name", "measure_speeds", "number_of_threads", "roofline"]
 
-MEASURED = {  # what a package says that it measures: how it is told
+MEASURED = {  # what tiny_llm_native.roofline says that it measures: how it is told
     "reading memory": "roofline_bandwidth",
     "multiplying float32": "roofline_float32",
     "multiplying bfloat16": "roofline_bfloat16",
@@ -71,11 +71,11 @@ def _measure(package: str, words: Messages) -> tuple[Any, str | None, float]:
         if not status.can_show:
             show_note(text)
 
-    quiet = Quiet(number_of_threads(package), lambda doubt, others: tell(doubt_text(f"again_{doubt}", others, words)))
+    quiet = Quiet(number_of_threads(), lambda doubt, others: tell(doubt_text(f"again_{doubt}", others, words)))
     compile_for(package, ["roofline"], words)
     try:
         speeds, doubt = quiet.measure(
-            lambda: measure_speeds(package, lambda what: tell(words("roofline_status", what=limit_name(what, words)))),
+            lambda: measure_speeds(lambda what: tell(words("roofline_status", what=limit_name(what, words)))),
             lambda one, other: type(one)(*map(max, one, other)),
         )
     finally:
@@ -84,12 +84,12 @@ def _measure(package: str, words: Messages) -> tuple[Any, str | None, float]:
 
 
 def limit_name(what: str, words: Messages) -> str:
-    """Return the name, in the reader's language, of what a package's kernels.roofline measures."""
+    """Return the name, in the reader's language, of what tiny_llm_native.roofline measures."""
     return words(MEASURED[what]) if what in MEASURED else what
 
 
-def number_of_threads(package: str) -> int:
-    """Return on how many threads a package's kernels run.
+def number_of_threads() -> int:
+    """Return on how many threads kernels run.
 
     Raises:
         CommandError: no kernels are built.
@@ -100,8 +100,8 @@ def number_of_threads(package: str) -> int:
         raise CommandError("no_kernels", reason=error, exit_code=1) from None
 
 
-def measure_speeds(package: str, progress: Callable[[str], None] = lambda what: None) -> Any:
-    """Measure how fast this machine is, with a package's kernels.roofline.
+def measure_speeds(progress: Callable[[str], None] = lambda what: None) -> Any:
+    """Measure how fast this machine is, with tiny_llm_native.roofline.
 
     Raises:
         CommandError: no kernels are built.

@@ -45,7 +45,7 @@ class Run:
 
     def on_processor(self, is_small: bool) -> None:
         """Measure kernels in C++."""
-        threads = number_of_threads(self._package)
+        threads = number_of_threads()
         quiet, tables = Quiet(threads, self._tell_doubt, 0 if is_small else AGAIN), Tables(self._words)
         self._compile()
 

@@ -74,7 +74,7 @@ class Engine:
         compile_for(wanted.package, [*self._kernels(), *kernels], Messages())
         self._replace_layers()
         if wanted.threads is not None and wanted.layers != LAYERS[0]:
-            set_threads(wanted.package, wanted.threads)
+            set_threads(wanted.threads)
 
     def tokens(self, prompt: Sequence[int], sampler: Sampler, max_tokens: int) -> Iterable[int]:
         """New tokens, one at a time: with a KV cache, or by week 1's loop until week 2 day 1 is written."""
@@ -129,7 +129,9 @@ class Engine:
             dtype = "float32"
         try:
             self.path: Path = models.resolve(wanted.model)
-            self.sampling: dict[str, Any] = self._module("generation_config").sampling_defaults(self.path)
+            self.sampling: dict[str, Any] = import_module("tiny_llm_given.generation_config").sampling_defaults(
+                self.path
+            )
             if self._is_packed(self.path):
                 packed: tuple[Model, Tokenizer] = models.load_quantized(self.path)
                 return packed
@@ -146,7 +148,7 @@ class Engine:
         """Tell whether a quantised checkpoint's weights stay packed, as kernels need them."""
         if self._wanted.bits is None and self._wanted.layers == "plain":
             return False
-        quantization = self._module("config").ModelConfig.from_pretrained(path).quantization
+        quantization = import_module("tiny_llm_given.config").ModelConfig.from_pretrained(path).quantization
         if quantization and self._wanted.bits is not None:
             raise CommandError("bits_packed", bits=quantization.get("bits", 4))
         return bool(quantization)
@@ -189,8 +191,8 @@ def check_threads(count: int) -> None:
         )
 
 
-def set_threads(package: str, count: int) -> None:
-    """Set on how many threads a package's kernels run. Raises a CommandError if none are built."""
+def set_threads(count: int) -> None:
+    """Set on how many threads kernels run. Raises a CommandError if none are built."""
     try:
         import_module("tiny_llm_native.extension").set_threads(count)
     except RuntimeError as error:

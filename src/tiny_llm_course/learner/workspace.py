@@ -43,6 +43,7 @@ class Workspace:
         self.root = root
         source = SRC if root == ROOT else root / "src"
         self.package, self.reference = source / "tiny_llm", source / "tiny_llm_ref"
+        self.native = source / "tiny_llm_native"  # what runs the kernels of both
         self.progress = Progress(root / "progress.txt")
         merges = {self.progress.file.name: without_change}
         self.backups = Backups(root / ".tiny-llm" / "backups", root, merges, self._take_back_commit)

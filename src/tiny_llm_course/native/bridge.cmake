@@ -1,4 +1,4 @@
-# How bridge.py builds kernels/bridge.cpp, in a folder of its own. KERNELS: where the source stands.
+# How bridge.py builds tiny_llm_native/bridge.cpp, in a folder of its own. KERNELS: where the source is.
 cmake_minimum_required(VERSION 3.25)
 project(tiny_llm_bridge LANGUAGES CXX)
 set(CMAKE_CXX_STANDARD 20)

@@ -1,4 +1,4 @@
-"""Builds the kernels' bridge to MLX (kernels/bridge.cpp), and sees that it works before anybody is told so.
+"""Builds the kernels' bridge to MLX (tiny_llm_native/bridge.cpp), and sees that it works before anybody is told so.
 
 The bridge needs a compiler, Python's headers, CMake, and a nanobind whose ABI is that of MLX's wheel. With another one
 it builds, too, and fails at the first call.
@@ -36,7 +36,6 @@ __all__ = [
     "built",
     "compiler",
     "compiler_problem",
-    "files",
     "has_headers",
     "is_built",
     "is_current",
@@ -85,45 +84,35 @@ SYSTEMS = {  # what to type where, by what is missing
 }
 
 
-def built(package: Path) -> Path:
-    """Return the folder for what is compiled of a package."""
-    return package / "kernels" / BUILT
+def built(folder: Path) -> Path:
+    """Return the folder for what is compiled of the files in a folder."""
+    return folder / BUILT
 
 
-def files(package: Path) -> list[Path]:
-    """A package's bridge and what it says of itself; the latter may be missing."""
-    return [*built(package).glob("_bridge.*"), built(package) / STAMP]
+def is_built(native: Path) -> bool:
+    """Tell whether there is a bridge, be it current or outdated. native: the folder of tiny_llm_native."""
+    return any(built(native).glob("_bridge.*"))
 
 
-def is_built(package: Path) -> bool:
-    """Tell whether a package has a bridge, be it current or outdated."""
-    return any(built(package).glob("_bridge.*"))
-
-
-def is_current(package: Path) -> bool:
-    """Tell whether a package's bridge was built from its files, for this Python and this MLX."""
+def is_current(native: Path) -> bool:
+    """Tell whether the bridge was built from these files, for this Python and this MLX."""
     try:
-        stamp = json.loads((built(package) / STAMP).read_text(encoding="utf-8"))
+        stamp = json.loads((built(native) / STAMP).read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return False
-    return is_built(package) and stamp == _stamp(package, stamp.get("nanobind", ""))
+    return is_built(native) and stamp == _stamp(native, stamp.get("nanobind", ""))
 
 
-def build(packages: list[Path], words: Messages, tell: Callable[[str], None]) -> None:
-    """Make the bridge of each package current. What is done is told.
+def build(native: Path, words: Messages, tell: Callable[[str], None]) -> None:
+    """Make the bridge current. What is done is told.
 
     Raises:
         CommandError: something is missing, or does not fit; what, and what to do.
     """
-    for package in packages:
-        source = next((other for other in packages if is_current(other) and _same_sources(other, package)), None)
-        if source is None:
-            _check_tools(package, words)
-            tell(words("ext_building"))
-            _build(package, words)
-        elif source != package:
-            for file in files(source):
-                write_whole(built(package) / file.name, file.read_bytes())
+    if not is_current(native):
+        _check_tools(native, words)
+        tell(words("ext_building"))
+        _build(native, words)
 
 
 def compiler() -> str | None:
@@ -132,13 +121,13 @@ def compiler() -> str | None:
     return None if run is None or run.returncode else run.stdout.strip().partition("\n")[0]
 
 
-def compiler_problem(package: Path, words: Messages) -> tuple[str, str] | None:
-    """Return why the compiler cannot compile a package's kernels, and the command that mends it."""
+def compiler_problem(native: Path, words: Messages) -> tuple[str, str] | None:
+    """Return why the compiler cannot compile kernels, and the command that mends it."""
     version, name = compiler(), os.environ.get("CXX")
     if version is None:
         missing = words("ext_wrong_cxx", name=name), "unset CXX"
         return missing if name else (words("ext_no_compiler"), system_command("compiler"))
-    run = _compiler("-std=c++20", "-fsyntax-only", "-x", "c++", str(package / "kernels" / "kernel.h"))
+    run = _compiler("-std=c++20", "-fsyntax-only", "-x", "c++", str(native / "kernel.h"))
     if run is None or run.returncode == 0:
         return None
     error = _first_error(run.stderr)
@@ -186,27 +175,27 @@ def system_command(what: str) -> str:
     return commands[found] if found else f"{commands['debian']} (Debian, Ubuntu); {commands['fedora']} (Fedora)"
 
 
-def _build(package: Path, words: Messages) -> None:
-    folder = built(package)
+def _build(native: Path, words: Messages) -> None:
+    folder = built(native)
     folder.mkdir(exist_ok=True)
     for left_over in folder.glob(".bridge-*"):
         with suppress(FileNotFoundError):
             if time.time() - left_over.stat().st_mtime > STALE:
                 shutil.rmtree(left_over, ignore_errors=True)
     with tempfile.TemporaryDirectory(dir=folder, prefix=".bridge-") as name:
-        _run_cmake(package / "kernels", Path(name), words)
+        _run_cmake(native, Path(name), words)
         made = next(Path(name).glob("_bridge.*"))
         _check_works(made, words)
-        for old in files(package):
+        for old in [*folder.glob("_bridge.*"), folder / STAMP]:
             old.unlink(missing_ok=True)
         made.rename(folder / made.name)
-    write_whole(folder / STAMP, json.dumps(_stamp(package, metadata.version("nanobind"))).encode())
+    write_whole(folder / STAMP, json.dumps(_stamp(native, metadata.version("nanobind"))).encode())
 
 
-def _check_tools(package: Path, words: Messages) -> None:
-    if bad := next((sign for sign in ';"' if sign in f"{package}{sys.prefix}"), None):
-        raise CommandError("ext_bad_folder", sign=bad, folder=package.parents[1], exit_code=1)
-    if problem := compiler_problem(package, words):
+def _check_tools(native: Path, words: Messages) -> None:
+    if bad := next((sign for sign in ';"' if sign in f"{native}{sys.prefix}"), None):
+        raise CommandError("ext_bad_folder", sign=bad, folder=native.parents[1], exit_code=1)
+    if problem := compiler_problem(native, words):
         raise CommandError("ext_compiler", found=problem[0], command=problem[1], exit_code=1)
     if missing := [name for name, version in tools().items() if version is None]:
         raise CommandError("ext_no_packages", names=", ".join(missing), command=install_command("kernels"), exit_code=1)
@@ -264,7 +253,7 @@ def _check_works(made: Path, words: Messages) -> None:
     raise CommandError("ext_does_not_work", mlx=mlx, nanobind=nanobind, reason=reason, command=command, exit_code=1)
 
 
-def _stamp(package: Path, nanobind: str) -> dict[str, str]:
+def _stamp(native: Path, nanobind: str) -> dict[str, str]:
     """Return what a bridge was built from and for. nanobind is needed only to build it."""
     with suppress(metadata.PackageNotFoundError):
         nanobind = metadata.version("nanobind")
@@ -272,17 +261,13 @@ def _stamp(package: Path, nanobind: str) -> dict[str, str]:
         "mlx": metadata.version("mlx"),
         "nanobind": nanobind,
         "python": str(sysconfig.get_config_var("EXT_SUFFIX")),
-        "sources": _hash(package),
+        "sources": _hash(native),
     }
 
 
-def _hash(package: Path) -> str:
-    files = [CMAKE, *(package / "kernels" / name for name in SOURCES)]
+def _hash(native: Path) -> str:
+    files = [CMAKE, *(native / name for name in SOURCES)]
     return hashlib.sha256(b"\0".join(file.read_bytes().replace(b"\r\n", b"\n") for file in files)).hexdigest()
-
-
-def _same_sources(package: Path, other: Path) -> bool:
-    return package == other or _hash(package) == _hash(other)
 
 
 def _tool(name: str) -> str:

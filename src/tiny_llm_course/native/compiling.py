@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from collections.abc import Collection, Sequence
 from importlib import import_module
@@ -10,10 +11,13 @@ from pathlib import Path
 from time import monotonic
 from typing import Any
 
+from ..learner.places import SRC
 from ..ui import CommandError, Messages, StatusLine, phrase, show_note
 from .child import running
 
-__all__ = ["COMPILE", "Compiled", "compile_files", "compile_for"]
+__all__ = ["COMPILE", "COMPILER", "Compiled", "compile_files", "compile_for"]
+
+COMPILER = SRC / "tiny_llm_native" / "compiler.py"
 
 COMPILE = """
 import json, os, signal, sys
@@ -21,8 +25,8 @@ from concurrent.futures import ThreadPoolExecutor
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 
-folder, names = Path(sys.argv[1]), sys.argv[2:]
-spec = spec_from_file_location("compiler", folder / "compiler.py")
+names = sys.argv[2:]
+spec = spec_from_file_location("compiler", sys.argv[1])
 compiler = module_from_spec(spec)
 spec.loader.exec_module(compiler)
 may_start = False
@@ -36,7 +40,7 @@ def look(event, arguments):
 
 def is_waiting(name):
     try:
-        compiler.compile_kernels(folder / name)
+        compiler.compile_kernels(Path(name))
     except (Waits, compiler.CompileError):
         return True
     return False
@@ -48,7 +52,7 @@ def tell(*event):
 def make(name):
     tell("begun", name)
     try:
-        compiler.compile_kernels(folder / name)
+        compiler.compile_kernels(Path(name))
     except compiler.CompileError as error:
         tell("ended", name, str(error))
     else:
@@ -57,7 +61,7 @@ def make(name):
 compiler.get_ready()
 sys.addaudithook(look)  # a compiler that must not start yet shows that there is something to compile
 waiting = [name for name in names if is_waiting(name)]
-size = lambda name: sum(file.stat().st_size for file in compiler.with_included(folder / name))
+size = lambda name: sum(file.stat().st_size for file in compiler.with_included(Path(name)))
 waiting.sort(key=size, reverse=True)  # what takes longest begins first
 may_start = True
 tell("waiting", waiting)
@@ -72,14 +76,14 @@ except KeyboardInterrupt:
     raise
 finally:
     pool.shutdown(cancel_futures=True)
-"""  # of a folder `kernels` the files that are named; nothing else of its package is run
+"""  # by this compiler.py, the files that are named; nothing else of a package is run
 
 
 class Compiled:
     """What was compiled, and meanwhile a line that says how far it is: the last of a terminal, or lines on stderr.
 
-    names: of the files that were not compiled before. problems: what is wrong with a file, by its name. seconds: how
-    long all of it took.
+    names: the paths of the files that were not compiled before. problems: what is wrong with a file, by its path.
+    seconds: how long all of it took.
     """
 
     def __init__(self, words: Messages):
@@ -129,16 +133,16 @@ class Compiled:
         return monotonic() - self._start
 
 
-def compile_files(folder: Path, names: Sequence[str], words: Messages) -> Compiled:
-    """Compile these files of a package's folder `kernels`, in a process of its own: the package knows how to.
+def compile_files(files: Sequence[Path], words: Messages) -> Compiled:
+    """Compile these files of kernels, in a process of its own.
 
     Raises:
         CommandError: that process failed.
     """
     compiled, output = Compiled(words), ""
-    if not names:
+    if not files:
         return compiled
-    with running([sys.executable, "-c", COMPILE, str(folder), *names]) as child:
+    with running([sys.executable, "-c", COMPILE, str(COMPILER), *map(str, files)]) as child:
         try:
             for line in child.lines():
                 if line is None:
@@ -151,12 +155,13 @@ def compile_files(folder: Path, names: Sequence[str], words: Messages) -> Compil
             compiled.finish()
     if child.returncode:
         reason = output or phrase("exit_code", code=child.returncode)
-        raise CommandError("ext_kernels", folder=f"src/{folder.parent.name}/kernels", reason=reason, exit_code=1)
+        raise CommandError("ext_kernels", folder=os.path.relpath(files[0].parent), reason=reason, exit_code=1)
     return compiled
 
 
 def compile_for(package: str, kernels: Collection[str], words: Messages) -> None:
-    """Compile these kernels, unless a package's kernels are off or have no bridge. Say nothing if all are compiled.
+    """Compile these kernels of a package, or of those that both share, unless kernels are off or have no bridge. Say
+    nothing if all are compiled.
 
     A kernel that does not compile raises its error when it is first called.
     """
@@ -165,8 +170,9 @@ def compile_for(package: str, kernels: Collection[str], words: Messages) -> None
     extension = import_module("tiny_llm_native.extension")
     if extension.mode() == "off" or extension.bridge() is None:
         return
-    folder = Path(extension.__file__ or "").parent
-    compiled = compile_files(folder, [f"{name}.cpp" for name in kernels], words)
+    own = Path(import_module(package).__file__ or "").parent / "kernels"
+    places = [(own / f"{name}.cpp", COMPILER.with_name(f"{name}.cpp")) for name in kernels]
+    compiled = compile_files([place if place.exists() else shared for place, shared in places], words)
     if compiled.names and not compiled.problems:
         show_note(words("compile_all", seconds=f"{compiled.seconds:.0f}"))
 

@@ -153,7 +153,7 @@ def _mlx(words: Messages) -> Check:
 
 
 def _compiler(words: Messages) -> Check:
-    if problem := bridge.compiler_problem(Workspace().package, words):
+    if problem := bridge.compiler_problem(Workspace().native, words):
         return Check("compiler", WARNING, *problem)
     return Check("compiler", OK, bridge.compiler() or "")
 
@@ -172,12 +172,12 @@ def _build_tools(words: Messages) -> Check:
 
 def _bridge(words: Messages) -> Check:
     """The kernels' bridge to MLX, and how many kernels are written."""
-    package = Workspace().package
-    if not bridge.is_built(package):
+    native = Workspace().native
+    if not bridge.is_built(native):
         return Check("bridge", WARNING, words("doctor_not_built"), "./course build-ext")
-    if not bridge.is_current(package):
+    if not bridge.is_current(native):
         return Check("bridge", WARNING, words("doctor_outdated"), "./course build-ext")
-    kernels = kernels_of(package)
+    kernels = kernels_of(Workspace().package)
     names = ", ".join(file.stem for file in kernels.written) or words("doctor_none")
     return Check("bridge", OK, words("doctor_built", mlx=metadata.version("mlx"), names=names))
 
@@ -188,7 +188,7 @@ def _checked(words: Messages) -> Check:
         file = Path(folder) / "kernel.cpp"
         file.write_text('#include "kernel.h"\nKERNEL(checked) { call.out[0].as<float>()[0] = 0; }\n', encoding="utf-8")
         try:
-            build_checked(file, Workspace().package / "kernels", Path(folder))
+            build_checked(file, Workspace().native, Path(folder))
         except BuildError as error:
             reason = (str(error).splitlines() or [""])[0]
             return Check("checks", WARNING, words("doctor_checks_none", reason=reason))

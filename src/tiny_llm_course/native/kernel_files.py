@@ -15,7 +15,7 @@ from ..tasks.unsolved import open_task
 from ..ui import CommandError, Messages, show
 from . import bridge
 
-__all__ = ["Kernels", "ensure_bridge", "has_kernels", "kernels_of", "with_reference"]
+__all__ = ["Kernels", "ensure_bridge", "has_kernels", "kernels_of"]
 
 
 @dataclass(frozen=True)
@@ -29,14 +29,13 @@ class Kernels:
 
 def ensure_bridge(package_name: str, days: list[Day], words: Messages) -> None:
     """Before tests of kernels that are written: build the bridge, if it is not there and can be built."""
-    package = SRC / package_name
-    packages = with_reference(package)
-    if not has_kernels(days) or all(map(bridge.is_current, packages)):
+    native = Workspace().native
+    if not has_kernels(days) or bridge.is_current(native):
         return
     names = {file.name for day in days for file in Workspace().files(day)}
-    if any(file.name in names for file in kernels_of(package).written):
+    if any(file.name in names for file in kernels_of(SRC / package_name).written):
         try:
-            bridge.build(packages, words, show)
+            bridge.build(native, words, show)
         except CommandError as problem:  # the tests say the rest
             show(str(problem), fg="yellow")
 
@@ -47,9 +46,10 @@ def has_kernels(days: list[Day]) -> bool:
 
 
 def kernels_of(package: Path) -> Kernels:
-    """Find the kernels to compile, and those that are still to be written."""
+    """Find the kernels to compile, of a package and of what both packages share, and those still to be written."""
     kernels = Kernels([], {}, {})
-    for file in sorted((package / "kernels").glob("*.cpp")):
+    files = [*(package / "kernels").glob("*.cpp"), *Workspace().native.glob("*.cpp")]
+    for file in sorted(files, key=lambda file: file.name):
         if file.name in bridge.SOURCES:
             continue
         name = os.path.relpath(file)
@@ -64,10 +64,3 @@ def kernels_of(package: Path) -> Kernels:
         if len(open_) < len(found) or not found:
             kernels.written.append(file)
     return kernels
-
-
-def with_reference(package: Path) -> list[Path]:
-    """Return the package and the reference, which needs a bridge too: a learner's mistake is named by running the
-    reference with mistakes in it."""
-    reference = Workspace().reference
-    return [package, reference] if Workspace().has_solutions and package != reference else [package]

@@ -13,9 +13,10 @@ import typer
 from ..learner.packages import PACKAGES, package_of
 from ..learner.places import SRC
 from ..learner.reporting import reporting
+from ..learner.workspace import Workspace
 from ..native import bridge
 from ..native.compiling import compile_files
-from ..native.kernel_files import kernels_of, with_reference
+from ..native.kernel_files import kernels_of
 from ..tasks.syllabus import day_of
 from ..ui import Lang, show
 from .ahead import compile_ahead
@@ -31,16 +32,15 @@ def build_ext(
 ) -> None:
     """Build what kernels in C++ need (once), and compile those that are written."""
     with reporting(lang) as words:
-        package = SRC / package_of(impl)
-        start, packages = monotonic(), with_reference(package)
-        if is_current := all(map(bridge.is_current, packages)):
+        start, native = monotonic(), Workspace().native
+        if is_current := bridge.is_current(native):
             show(words("ext_current"))
         else:
-            bridge.build(packages, words, show)
-            show(words("ext_built", seconds=f"{monotonic() - start:.0f}", **_versions(package)))
-        kernels = kernels_of(package)
-        compiled = compile_files(package / "kernels", [file.name for file in kernels.written], words)
-        if done := [file.stem for file in kernels.written if file.name not in compiled.problems]:
+            bridge.build(native, words, show)
+            show(words("ext_built", seconds=f"{monotonic() - start:.0f}", **_versions(native)))
+        kernels = kernels_of(SRC / package_of(impl))
+        compiled = compile_files(kernels.written, words)
+        if done := [file.stem for file in kernels.written if str(file) not in compiled.problems]:
             show(words("ext_compiled", names=", ".join(done)))
         if compiled.names:
             times = {"seconds": f"{compiled.seconds:.0f}", "total": f"{monotonic() - start:.0f}"}
@@ -56,6 +56,6 @@ def build_ext(
             raise typer.Exit(1)
 
 
-def _versions(package: Path) -> dict[str, str]:
-    stamp = json.loads((bridge.built(package) / bridge.STAMP).read_text(encoding="utf-8"))
+def _versions(native: Path) -> dict[str, str]:
+    stamp = json.loads((bridge.built(native) / bridge.STAMP).read_text(encoding="utf-8"))
     return {"mlx": stamp["mlx"], "nanobind": stamp["nanobind"], "python": sys.version.split()[0]}

@@ -133,7 +133,8 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Generator[None, Any, Any]
 def _look(item: pytest.Function, request: dict[str, Any], report: int) -> None:
     source, folder = Path(request["source"]), Path(request["folder"])
     extension = import_module("tiny_llm_native.extension")
-    library, said = build_checked(source, source.parent, folder)
+    native = Path(extension.__file__ or "").parent
+    library, said = build_checked(source, native, folder)
     _tell(report, said=said)
     arguments = {name: item.funcargs[name] for name in item._fixtureinfo.argnames if name in item.funcargs}
     kernels: list[CheckedKernel] = []
@@ -155,7 +156,7 @@ def _look(item: pytest.Function, request: dict[str, Any], report: int) -> None:
             with _loading(extension, source, kernel):
                 return _passes(item.obj, arguments)
 
-        zero, pattern = build_set(source, source.parent, folder)
+        zero, pattern = build_set(source, native, folder)
         _tell(report, unset=passes_with(zero) and not passes_with(pattern))
 
 

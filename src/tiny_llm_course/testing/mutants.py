@@ -10,10 +10,9 @@ import sys
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from functools import cache
-from importlib import import_module
 from pathlib import Path
 from types import ModuleType
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from ..catalogue import Mistake
 from ..learner.files import write_whole
@@ -34,40 +33,7 @@ __all__ = [
 
 Each = TypeVar("Each")
 
-LOADERS = {
-    "kernels/extension.py": '''\
-"""Loads the kernels that the mistake changes, and the reference's."""
-
-from functools import cache
-from pathlib import Path
-
-from tiny_llm_native import extension
-from tiny_llm_native.extension import *  # noqa: F403
-
-
-@cache
-def kernel(file, name, *tasks):
-    if (changed := f"{file}.cpp") in {changed}:
-        source = Path({changed}[changed])
-        return extension.load(source, name, source.parent, {flags})
-    return extension.kernel(file, name)
-''',
-    "kernels/metal.py": '''\
-"""Reads the Metal that the mistake changes, and the reference's."""
-
-from pathlib import Path
-
-from tiny_llm_native import metal as reference
-from tiny_llm_native.metal import *  # noqa: F403
-
-
-def metal(file, name, inputs, outputs, *tasks, **options):
-    if (changed := f"{file}.metal") in {changed}:
-        return reference.MetalKernel(Path({changed}[changed]), name, inputs, outputs, **options)
-    return reference.metal(file, name, inputs, outputs, **options)
-''',
-}
-QUICKLY = ("-O1",)  # half the time of -O3
+QUICK = "-O1"  # half the time of -O3
 
 
 class CatalogueError(Exception):
@@ -134,7 +100,7 @@ def compile_mistakes(
     sources = {path for path, _ in _code(reference, task) if path.endswith(".cpp")}
     if not sources:
         return list(mistakes)
-    compiler = import_module("tiny_llm_native.compiler")
+    from tiny_llm_native import compiler  # here, since most mistakes are in Python
 
     def make(mistake: Mistake | None) -> None:
         if mistake is None:
@@ -143,7 +109,7 @@ def compile_mistakes(
             return
         for file in _native_files(reference, task, mistake).values():
             if file.suffix == ".cpp":
-                compiler.compile_kernels(file, QUICKLY, file.parent)
+                compiler.compile_kernels(file, _flags(reference), file.parent)
 
     return [mistake for mistake in done_in_time(make, [None, *mistakes], seconds) if mistake]
 
@@ -181,37 +147,70 @@ def mistaken_package(reference: Path, task: TaskId, mistake: Mistake) -> str:
     name = f"mistaken_{task}_{mistake.id}".replace(".", "_").replace("-", "_")
     if not any(isinstance(finder, _Finder) and finder.package == name for finder in sys.meta_path):
         changed = mistaken_sources(reference, task, mistake)
-        native = {file_name: str(file) for file_name, file in _native_files(reference, task, mistake).items()}
-        for path, loader in LOADERS.items():
-            changed[path] = loader.replace("{changed}", repr(native)).replace("{flags}", repr(QUICKLY))
-        sys.meta_path.insert(0, _Finder(name, reference, changed))
+        native = _native_files(reference, task, mistake)
+        sys.meta_path.insert(0, _Finder(name, reference, changed, native))
     return name
 
 
 class _Finder(importlib.abc.MetaPathFinder, importlib.abc.InspectLoader):
-    """Loads the modules of one package: from memory what was changed, else from the reference."""
+    """Loads the modules of one package: from memory what was changed, else from the reference.
 
-    def __init__(self, package: str, reference: Path, changed: dict[str, str]):
+    native: the files of C++ and Metal that were changed, by name. A module that runs kernels runs these instead.
+    """
+
+    def __init__(self, package: str, reference: Path, changed: dict[str, str], native: dict[str, Path]):
         self.package = package
         self._reference = reference
         self._changed = changed
+        self._native = native
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> importlib.machinery.ModuleSpec | None:
         if fullname.partition(".")[0] != self.package:
             return None
-        return importlib.machinery.ModuleSpec(fullname, self, is_package=self.is_package(fullname))
+        place = str(self._reference / self._path(fullname))
+        spec = importlib.machinery.ModuleSpec(fullname, self, origin=place, is_package=self.is_package(fullname))
+        spec.has_location = True  # by which the module finds its kernels
+        return spec
 
     def is_package(self, fullname: str) -> bool:
         return fullname == self.package or (self._reference / fullname.partition(".")[2].replace(".", "/")).is_dir()
 
     def get_source(self, fullname: str) -> str:
-        module = fullname.partition(".")[2].replace(".", "/")
-        path = f"{module}/__init__.py".lstrip("/") if self.is_package(fullname) else f"{module}.py"
+        path = self._path(fullname)
         if path in self._changed:
             return self._changed[path]
         try:
             return (self._reference / path).read_text(encoding="utf-8")
         except FileNotFoundError as error:
             raise ImportError(f"no module {fullname}") from error
+
+    def exec_module(self, module: ModuleType) -> None:
+        super().exec_module(module)
+        for name, load in {"kernel": self._kernel, "metal": self._metal}.items():
+            if self._native and hasattr(module, name):
+                setattr(module, name, load)
+
+    def _path(self, fullname: str) -> str:
+        module = fullname.partition(".")[2].replace(".", "/")
+        return f"{module}/__init__.py".lstrip("/") if self.is_package(fullname) else f"{module}.py"
+
+    def _kernel(self, source: Path, name: str, *tasks: str) -> Any:
+        from tiny_llm_native import extension
+
+        if changed := self._native.get(source.name):
+            return extension.load(changed, name, _flags(self._reference), changed.parent)
+        return extension.kernel(source, name, *tasks)
+
+    def _metal(self, source: Path, name: str, inputs: Any, outputs: Any, *tasks: str, **options: bool) -> Any:
+        from tiny_llm_native import metal
+
+        if changed := self._native.get(source.name):
+            return metal.MetalKernel(changed, name, inputs, outputs, **options)
+        return metal.metal(source, name, inputs, outputs, *tasks, **options)
+
+
+def _flags(reference: Path) -> tuple[str, ...]:
+    """Of the compiler, for a changed file, which lies in another folder than what it includes."""
+    return QUICK, f"-I{reference / 'kernels'}"

@@ -1,6 +1,7 @@
 """Paged attention: the rows of many requests attend to keys and values where they are, in the pages of a pool."""
 
 import math
+from pathlib import Path
 
 import mlx.core as mx
 import numpy as np
@@ -11,6 +12,8 @@ from tiny_llm_native.metal import metal, uses_metal
 
 __all__ = ["paged_attention", "paged_attention_metal", "store_pages"]
 
+_HERE = Path(__file__).parent
+_CPP, _METAL, _JOIN = _HERE / "paged_attention.cpp", _HERE / "paged_attention.metal", _HERE / "attention.metal"
 _FEW = 32  # rows of a request: with more of them, they are taken in blocks
 _LARGEST = 256  # numbers in a head, in Metal
 _PART = 64  # keys for a simdgroup
@@ -47,7 +50,7 @@ def paged_attention(
         ValueError: sizes or dtypes do not fit together; spans do not follow one another, or are longer than their
             table; a table names a page that does not exist.
     """
-    if uses_metal("paged_attention", "w3d4.3"):
+    if uses_metal(_METAL, "w3d4.3"):
         return paged_attention_metal(query, keys, values, tables, spans, scale)
     _check_arrays(query, keys, values, tables, spans)
     rows = [last - first for first, last, _ in _check_places(query, keys, tables, spans)]
@@ -55,7 +58,7 @@ def paged_attention(
     tasks = ["w3d4.1"]
     tasks += ["w2d7.2"] if max(rows, default=0) > _FEW else []  # blocks of queries are those of flash_attention
     tasks += ["w3d4.2"] if min(rows, default=0) <= _FEW else []
-    run = kernel("paged_attention", "attend_pages", *tasks)
+    run = kernel(_CPP, "attend_pages", *tasks)
     if run is None:
         return ops.paged_attention(query, keys, values, tables, spans, scale)
     return run([query, keys, values, tables, spans], [(query.shape, query.dtype)], [scale, _FEW])[0]
@@ -74,7 +77,7 @@ def paged_attention_metal(
 
     For heads of more than 256 numbers, MLX's own operations do the work.
     """
-    run = metal("paged_attention", "attend_part", _INPUTS, _FOUND, "w3d4.3")
+    run = metal(_METAL, "attend_part", _INPUTS, _FOUND, "w3d4.3")
     _check_arrays(query, keys, values, tables, spans)
     places = _check_places(query, keys, tables, spans)
     scale = 1 / math.sqrt(query.shape[-1]) if scale is None else scale
@@ -89,7 +92,7 @@ def paged_attention_metal(
     inputs = [query, keys, values, tables, mx.array(rows, mx.int32), mx.array(scale, mx.float32)]
     grid, threads = (32 * parts, H_q, T), (32, min(H_q, _ROWS), 1)
     of_parts = run(inputs, found, grid, threads, [("T", query.dtype), ("D", D)])
-    join = metal("attention", "join_parts", _FOUND, ["out"])
+    join = metal(_JOIN, "join_parts", _FOUND, ["out"])
     out, grid, threads = [((T * H_q, D), query.dtype)], (D, T * H_q, 1), (min(D, 32), 1, 1)
     return join(of_parts, out, grid, threads, [("T", query.dtype)])[0].reshape(query.shape)
 
@@ -108,7 +111,7 @@ def store_pages(
         ValueError: sizes or dtypes do not fit together, or there is no such page or place.
     """
     _check_stored(keys, values, key, value, pages, places)
-    run = None if uses_metal("paged_attention") else kernel("paged_attention", "store_pages")
+    run = None if uses_metal(_METAL) else kernel(_CPP, "store_pages")
     if run is None:
         return ops.store_pages(keys, values, key, value, pages, places)
     stored, also = run([key, value, pages, places], [], [], [keys, values])

@@ -1,6 +1,8 @@
 """Many vectors times a quantised matrix, a tile at a time, on the CPU and on a GPU: what a model computes for a
 prompt."""
 
+from pathlib import Path
+
 import mlx.core as mx
 import numpy as np
 
@@ -12,13 +14,15 @@ from .quantized_matvec import check_product, product_metal
 
 __all__ = ["matmul_tile", "quantized_matmul", "quantized_matmul_metal", "tile_shape"]
 
+_HERE = Path(__file__).parent
+_CPP, _METAL = _HERE / "quantized_matmul.cpp", _HERE / "quantized_matmul.metal"
 _METAL_TASK = "w2d6.3"
 _TILE, _THREADS = 32, 128  # rows of x and of W for a threadgroup in Metal, and its threads
 
 
 def tile_shape() -> tuple[int, int]:
     """Rows of x and rows of W in a tile: M_TILE and N_TILE, which depend on the processor's registers."""
-    run = kernel("quantized_matmul", "tile_shape", "w2d6.1")
+    run = kernel(_CPP, "tile_shape", "w2d6.1")
     if run is None:
         return 8, 32
     M_TILE, N_TILE = (int(size) for size in np.array(run([], [((2,), mx.int32)])[0]))
@@ -34,7 +38,7 @@ def matmul_tile(x: mx.array, w: mx.array) -> mx.array:
         ValueError: a shape or dtype is not as above.
     """
     _check_tile(x, w)
-    run = kernel("quantized_matmul", "matmul_tile", "w2d6.1")
+    run = kernel(_CPP, "matmul_tile", "w2d6.1")
     return x.T @ w if run is None else run([mx.contiguous(x), mx.contiguous(w)], [(tile_shape(), mx.float32)])[0]
 
 
@@ -51,10 +55,10 @@ def quantized_matmul(
     Raises:
         ValueError: a shape or dtype is not as above, or no such bits or group_size.
     """
-    if uses_metal("quantized_matmul", _METAL_TASK):
+    if uses_metal(_METAL, _METAL_TASK):
         return quantized_matmul_metal(x, packed, scales, biases, group_size, bits)
     check_product(x, packed, scales, biases, group_size, bits)
-    run = kernel("quantized_matmul", "quantized_matmul", "w2d6.1", "w2d6.2")
+    run = kernel(_CPP, "quantized_matmul", "w2d6.1", "w2d6.2")
     if run is None:
         return ops.quantized_matmul(x, packed, scales, biases, group_size, bits)
     shape = (*x.shape[:-1], packed.shape[0])
@@ -72,7 +76,7 @@ def quantized_matmul_metal(
     Otherwise as `quantized_matmul`.
     """
     tile = (_TILE, _TILE)
-    return product_metal("quantized_matmul", _METAL_TASK, x, packed, scales, biases, group_size, bits, tile, _THREADS)
+    return product_metal(_METAL, _METAL_TASK, x, packed, scales, biases, group_size, bits, tile, _THREADS)
 
 
 def _check_tile(x: mx.array, w: mx.array) -> None:

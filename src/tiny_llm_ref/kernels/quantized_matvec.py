@@ -2,6 +2,7 @@
 each new token."""
 
 import math
+from pathlib import Path
 
 import mlx.core as mx
 
@@ -18,6 +19,8 @@ __all__ = [
     "quantized_matvec_vector",
 ]
 
+_HERE = Path(__file__).parent
+_CPP, _METAL = _HERE / "quantized_matvec.cpp", _HERE / "quantized_matvec.metal"
 _METAL_TASK = "w2d4.4"
 _ROWS, _SIMDGROUPS = 4, 2  # rows of W for a simdgroup, simdgroups of a threadgroup
 
@@ -52,7 +55,7 @@ def quantized_matvec(
     Made for few rows of x: each is computed by itself. `quantized_matmul` is faster from about eight rows on.
     Where the default device is a GPU, `quantized_matvec_metal`, once that is written.
     """
-    if uses_metal("quantized_matvec", _METAL_TASK):
+    if uses_metal(_METAL, _METAL_TASK):
         return quantized_matvec_metal(x, packed, scales, biases, group_size, bits)
     return _run(x, packed, scales, biases, group_size, bits, "quantized_matvec", "w2d4.2", "w2d4.3")
 
@@ -65,13 +68,11 @@ def quantized_matvec_metal(
     Otherwise as `quantized_matvec_scalar`.
     """
     tile = (1, _ROWS * _SIMDGROUPS)
-    return product_metal(
-        "quantized_matvec", _METAL_TASK, x, packed, scales, biases, group_size, bits, tile, 32 * _SIMDGROUPS
-    )
+    return product_metal(_METAL, _METAL_TASK, x, packed, scales, biases, group_size, bits, tile, 32 * _SIMDGROUPS)
 
 
 def product_metal(
-    name: str,
+    source: Path,
     task: str,
     x: mx.array,
     packed: mx.array,
@@ -82,9 +83,10 @@ def product_metal(
     tile: tuple[int, int],
     threads: int,
 ) -> mx.array:
-    """A product by the Metal of a file and section `name`. tile: rows of x and of W for a threadgroup of `threads`."""
+    """A product by the section of a file of Metal that has the file's name. tile: rows of x and of W for a threadgroup
+    of `threads`."""
     check_product(x, packed, scales, biases, group_size, bits)
-    run = metal(name, name, ["x", "packed", "scales", "biases", "O"], ["out"], task)
+    run = metal(source, source.stem, ["x", "packed", "scales", "biases", "O"], ["out"], task)
     M, O = math.prod(x.shape[:-1]), packed.shape[0]
     if x.size == 0 or packed.size == 0:
         return mx.zeros((*x.shape[:-1], O), x.dtype)
@@ -105,7 +107,7 @@ def _run(
     *tasks: str,
 ) -> mx.array:
     check_product(x, packed, scales, biases, group_size, bits)
-    run = kernel("quantized_matvec", name, *tasks)
+    run = kernel(_CPP, name, *tasks)
     if run is None:
         return ops.quantized_matmul(x, packed, scales, biases, group_size, bits)
     shape = (*x.shape[:-1], packed.shape[0])

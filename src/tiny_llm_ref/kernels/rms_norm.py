@@ -1,6 +1,7 @@
 """RMSNorm in one pass over memory, alone and with the residual sum before it, on the CPU and on a GPU."""
 
 import math
+from pathlib import Path
 
 import mlx.core as mx
 
@@ -10,6 +11,8 @@ from tiny_llm_native.metal import metal, uses_metal
 
 __all__ = ["add_rms_norm", "add_rms_norm_metal", "rms_norm", "rms_norm_metal"]
 
+_HERE = Path(__file__).parent
+_CPP, _METAL = _HERE / "rms_norm.cpp", _HERE / "rms_norm.metal"
 _TASK, _METAL_TASK = "w2d5.1", "w2d5.4"
 
 
@@ -23,10 +26,10 @@ def rms_norm(x: mx.array, weight: mx.array, eps: float) -> mx.array:
     Raises:
         ValueError: weight is not of shape E, or the dtypes are not one float dtype.
     """
-    if uses_metal("rms_norm", _METAL_TASK):
+    if uses_metal(_METAL, _METAL_TASK):
         return rms_norm_metal(x, weight, eps)
     _check_weight(x, weight)
-    run = kernel("rms_norm", "rms_norm", _TASK)
+    run = kernel(_CPP, "rms_norm", _TASK)
     return ops.rms_norm(x, weight, eps) if run is None else run([x, weight], [(x.shape, x.dtype)], [eps])[0]
 
 
@@ -40,11 +43,11 @@ def add_rms_norm(x: mx.array, residual: mx.array, weight: mx.array, eps: float) 
     Raises:
         ValueError: x and residual differ in shape or dtype; else as `rms_norm`.
     """
-    if uses_metal("rms_norm", _METAL_TASK):
+    if uses_metal(_METAL, _METAL_TASK):
         return add_rms_norm_metal(x, residual, weight, eps)
     _check_alike("residual", residual, x)
     _check_weight(x, weight)
-    run = kernel("rms_norm", "add_rms_norm", _TASK)
+    run = kernel(_CPP, "add_rms_norm", _TASK)
     if run is None:
         return ops.add_rms_norm(x, residual, weight, eps)
     total, normed = run([x, residual, weight], [(x.shape, x.dtype)] * 2, [eps])
@@ -68,7 +71,7 @@ def add_rms_norm_metal(x: mx.array, residual: mx.array, weight: mx.array, eps: f
 def _run_metal(
     name: str, arrays: dict[str, mx.array], weight: mx.array, eps: float, outputs: list[str]
 ) -> list[mx.array]:
-    run = metal("rms_norm", name, [*arrays, "weight", "eps"], outputs, _METAL_TASK)
+    run = metal(_METAL, name, [*arrays, "weight", "eps"], outputs, _METAL_TASK)
     shape, n = arrays["x"].shape, weight.size
     rows = math.prod(shape[:-1])
     if rows * n == 0:

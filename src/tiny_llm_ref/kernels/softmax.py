@@ -1,5 +1,7 @@
 """Softmax along the last axis: the first kernel, in three steps of speed on the CPU, and on a GPU."""
 
+from pathlib import Path
+
 import mlx.core as mx
 
 from tiny_llm_native import ops
@@ -8,6 +10,8 @@ from tiny_llm_native.metal import metal, uses_metal
 
 __all__ = ["softmax", "softmax_metal", "softmax_scalar", "softmax_vector"]
 
+_HERE = Path(__file__).parent
+_CPP, _METAL = _HERE / "softmax.cpp", _HERE / "softmax.metal"
 _METAL_TASK = "w2d2.5"
 
 
@@ -32,7 +36,7 @@ def softmax(x: mx.array) -> mx.array:
 
     Where the default device is a GPU, `softmax_metal`, once that is written.
     """
-    if uses_metal("softmax", _METAL_TASK):
+    if uses_metal(_METAL, _METAL_TASK):
         return softmax_metal(x)
     return _run(x, "softmax", "w2d2.3", "w2d2.4")
 
@@ -40,7 +44,7 @@ def softmax(x: mx.array) -> mx.array:
 def softmax_metal(x: mx.array) -> mx.array:
     """A row by a threadgroup, on a GPU, or by metal_host where there is none. Otherwise as `softmax_scalar`."""
     _check_rows(x)
-    run = metal("softmax", "softmax", ["x"], ["out"], _METAL_TASK)
+    run = metal(_METAL, "softmax", ["x"], ["out"], _METAL_TASK)
     if x.size == 0:
         return x
     n = x.shape[-1]
@@ -51,7 +55,7 @@ def softmax_metal(x: mx.array) -> mx.array:
 
 def _run(x: mx.array, name: str, *tasks: str) -> mx.array:
     _check_rows(x)
-    run = kernel("softmax", name, *tasks)
+    run = kernel(_CPP, name, *tasks)
     return ops.softmax(x) if run is None else run([mx.contiguous(x)], [(x.shape, x.dtype)])[0]
 
 
