@@ -2,7 +2,7 @@
 
 Each op is replaced, before that package is imported, by one that looks at who calls. Calls from anywhere else, such
 as MLX's own layers and the tests' oracles, go through. For a call in a module in which nothing is to be written, such
-as the one that reads checkpoints, counts who called that module.
+as one of tiny_llm_native, counts who called that module.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from typing import Any
 
 import mlx.nn  # noqa: F401  so that its modules are there to be patched
 
+from tiny_llm_course.learner.places import SHARED
 from tiny_llm_course.tasks.syllabus import Task, TaskId, select_days, select_task, tasks
 
 __all__ = ["BarredError", "during", "install"]
@@ -110,10 +111,15 @@ def _check_import(name: str, caller: dict[str, Any]) -> None:
 
 
 def _behind_given(frame: FrameType) -> FrameType:
-    """The first caller that is not a module of the package in which nothing is to be written."""
-    while _is_tested(frame.f_globals) and frame.f_globals["__name__"].partition(".")[2] not in WRITTEN and frame.f_back:
+    """The first caller that is not a module in which nothing is to be written, of the package or of a shared one."""
+    while _is_given(str(frame.f_globals.get("__name__"))) and frame.f_back:
         frame = frame.f_back
     return frame
+
+
+def _is_given(name: str) -> bool:
+    package, _, module = name.partition(".")
+    return package in SHARED.values() or (package == _package and module not in WRITTEN)
 
 
 def _is_tested(caller: dict[str, Any]) -> bool:

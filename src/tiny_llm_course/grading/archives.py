@@ -28,7 +28,7 @@ MAX_UNPACKED = 2**28  # bytes, of an archive within another, or of a compressed 
 CHUNK = 2**16  # bytes that are read at once
 NOT_HANDED_IN = {  # folders of other programs, and of the course itself
     *("__pycache__", "__MACOSX", "node_modules", "site-packages", "venv", "env"),
-    *("tiny_llm_ref", "tiny_llm_course", "tiny_llm_models", "metal_host"),
+    *("tiny_llm_ref", "tiny_llm_course", "tiny_llm_given", "tiny_llm_models", "tiny_llm_native", "metal_host"),
 }
 SUFFIXES = (".zip", ".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tbz2", ".tar.xz", ".txz")
 KINDS = {

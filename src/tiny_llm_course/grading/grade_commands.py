@@ -73,8 +73,8 @@ def grade(
         if untrusted and limits.sandbox == NONE:
             raise CommandError("grade_untrusted", reason=protection().reason, exit_code=1)
         days = asked_days(week, day)
-        if has_kernels(days) and not bridge.is_current(Workspace().reference):
-            bridge.build([Workspace().reference], words, show_note)
+        if has_kernels(days) and not bridge.is_current(Workspace().native):
+            bridge.build(Workspace().native, words, show_note)
         submissions = find_submissions(paths, out)
         kept = Kept(Workspace().root / ".tiny-llm" / "grades", days, hidden, limits)
         taken_over = {} if fresh else kept.find(submissions)

@@ -22,7 +22,9 @@ from .submissions import Submission
 
 __all__ = ["Kept"]
 
-PACKAGES = ("tiny_llm_course", "tiny_llm_ref", "tiny_llm_models", "metal_host")  # on which grades depend
+PACKAGES = (  # on which grades depend
+    *("tiny_llm_course", "tiny_llm_given", "tiny_llm_models", "tiny_llm_native", "tiny_llm_ref", "metal_host"),
+)
 NO_PART = {"repo", "train", "__pycache__", "built"}  # folders on which no grade depends
 LIBRARIES = ("mlx", "numpy", "pytest")
 DAYS = 60  # after the last use, a grade is deleted

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import resource
-import shutil
 import signal
 import subprocess
 import sys
@@ -20,7 +19,7 @@ from time import monotonic
 
 from ..learner.workspace import Workspace
 from ..native import bridge
-from ..native.compiling import COMPILE
+from ..native.compiling import COMPILE, COMPILER
 from ..native.kernel_files import kernels_of
 from ..tasks.regions import parts_of
 from ..tasks.task_code import StubError
@@ -35,11 +34,16 @@ STEP = 0.2  # seconds between two looks at `stop`
 
 
 def is_taken(path: str, workspace: Workspace) -> bool:
-    """Whether a submitted file is used, and not the course's own: of what makes kernels run only files with tasks."""
+    """Whether a submitted file is used, and not the course's own: of what makes kernels run only files with tasks.
+
+    A header that tiny_llm_native has is not used: the compiler would look for it next to the kernel first.
+    """
     path = path.casefold()  # on some disks, names that differ in case are one file
     own = workspace.reference / path
-    if not path.startswith("kernels/") or not own.exists():
+    if not path.startswith("kernels/"):
         return True
+    if not own.exists():
+        return not (workspace.native / path.removeprefix("kernels/")).exists()
     try:
         return own.suffix in (".py", ".cpp", ".metal") and bool(parts_of(own.read_text(encoding="utf-8"), path))
     except StubError:
@@ -50,31 +54,26 @@ def compile_submitted(package: Path, sandbox: str, memory: int, seconds: float, 
     """Compile the kernels in a submission's package that the course asks for. What does not compile, its tests find out
     again.
 
-    The course's own kernels, which given code calls, are those of the reference.
+    The course's own kernels, which given code calls, are compiled where they are.
     memory: bytes. seconds: for all of them. They also end when `stop` is set.
 
     Returns whether each compiler ended by itself.
     """
     workspace = Workspace()
-    target = bridge.built(package)
-    target.mkdir(parents=True, exist_ok=True)
+    bridge.built(package / "kernels").mkdir(parents=True, exist_ok=True)
     written = kernels_of(package).written
-    own = [file for file in written if not is_taken(f"kernels/{file.name}", workspace)]
-    for file in own:
-        _compile(workspace.reference, file.name, NONE, memory, SECONDS, stop)
-    libraries = [library for file in own for library in bridge.built(workspace.reference).glob(f"{file.stem}-*.so")]
-    for file in [*bridge.files(workspace.reference), *libraries]:
-        shutil.copy(file, target)
+    for file in [file for file in written if file.parent == workspace.native]:
+        _compile(workspace.native, file, NONE, memory, SECONDS, stop)
     end = monotonic() + seconds
-    asked = [file.name for file in written if file not in own and f"kernels/{file.name}" in known()]
-    ended = [_compile(package, name, sandbox, memory, end - monotonic(), stop) for name in asked]
+    asked = [file for file in written if file.parent != workspace.native and f"kernels/{file.name}" in known()]
+    ended = [_compile(package, file, sandbox, memory, end - monotonic(), stop) for file in asked]
     return all(ended)
 
 
-def _compile(package: Path, name: str, sandbox: str, memory: int, seconds: float, stop: threading.Event) -> bool:
+def _compile(package: Path, file: Path, sandbox: str, memory: int, seconds: float, stop: threading.Event) -> bool:
     """One kernel, as the worker asks for it: errors name the file as it is seen from the package."""
-    built = bridge.built(package)
-    command = ["-I", "-c", COMPILE, str(package / "kernels"), name]
+    built = bridge.built(file.parent)
+    command = ["-I", "-c", COMPILE, str(COMPILER), str(file)]
     box = Box(sandbox, package, reads=[package], writes=[built])
     process = box.run(command, {"TMPDIR": str(built)}, preexec_fn=partial(_limit, memory), start_new_session=True)
     end = monotonic() + min(SECONDS, seconds)

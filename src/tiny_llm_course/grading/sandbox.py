@@ -19,7 +19,7 @@ PROGRAMS = {BUBBLEWRAP: "bwrap", SANDBOX_EXEC: "sandbox-exec"}
 SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/nix/store", "/home/linuxbrew/.linuxbrew")
 DEVICES = ("/dev/null", "/dev/random", "/dev/urandom")  # not /dev/zero: no limit counts memory that is mapped from it
 LINKED = ("/etc/alternatives", "/etc/ld.so.cache")  # where the system's compiler and libraries are looked up
-COURSE = ("tiny_llm_course", "tiny_llm_models", "metal_host")
+COURSE = ("tiny_llm_course", "tiny_llm_given", "tiny_llm_models", "tiny_llm_native", "metal_host")
 HIDDEN = (  # folders of these packages: lines of the reference, and kernels that other commands compiled
     SRC / "tiny_llm_course" / "catalogue",
     SRC / "metal_host" / "built",

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import importlib
-import importlib.util
 import os
 import socket
 import sys
@@ -16,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from tiny_llm_course.grading.sandbox import HIDDEN, NONE
-from tiny_llm_course.learner.places import ROOT, SRC
+from tiny_llm_course.learner.places import ROOT, SHARED, SRC
 
 
 def main() -> None:
@@ -38,7 +37,7 @@ def main() -> None:
     loop.set_debug(True)
     barred.install("tiny_llm")
     connection = Connection(stream, is_open=True, home=folder)
-    _load_bridge(folder / "tiny_llm" / "kernels", elsewhere(connection, lambda: mx.default_device().type == mx.gpu))
+    _load_bridge(elsewhere(connection, lambda: mx.default_device().type == mx.gpu))
     bars: list[Any] = []
 
     def begin(task: str, device: str) -> None:
@@ -62,9 +61,9 @@ def main() -> None:
         "get_active_memory": mx.get_active_memory,
         "reset_peak_memory": reset_peak,
         "get_peak_memory": lambda: mx.get_peak_memory() - connection.received,
-        "module": lambda name: importlib.import_module(f"tiny_llm.{name}"),
+        "module": _module,
         "scene": lambda name, arguments: loop.run_until_complete(
-            scenes.whole(getattr(scenes, name)(_Modules("tiny_llm"), *arguments))
+            scenes.whole(getattr(scenes, name)(_Modules(), *arguments))
         ),
     }
     limit(sandbox, int(memory), 0)  # not a byte into any file
@@ -76,32 +75,33 @@ def main() -> None:
     os._exit(0)  # threads of the submission are not waited for
 
 
+def _module(name: str) -> Any:
+    """A module of the submission, or of a package that the course's packages share, such as `given.config`."""
+    package, _, module = name.partition(".")
+    return importlib.import_module(f"{SHARED[package]}.{module}" if package in SHARED else f"tiny_llm.{name}")
+
+
 class _Modules:
     """`modules.serving.server` is imported when it is asked for."""
 
-    def __init__(self, name: str):
-        self._name = name
+    def __init__(self, start: str = ""):
+        self._start = start
 
     def __getattr__(self, name: str) -> Any:
-        found = importlib.import_module(f"{self._name}.{name}")
-        return _Modules(found.__name__) if hasattr(found, "__path__") else found
+        path = f"{self._start}{name}"
+        if path in SHARED:
+            return _Modules(f"{path}.")
+        found = _module(path)
+        return _Modules(f"{path}.") if hasattr(found, "__path__") else found
 
 
-def _load_bridge(kernels: Path, metal_kernel: Callable[..., Any]) -> None:
-    """The course's own modules that run kernels, before the doors close, and none of the submission's with them."""
-    for name in ("compiler", "extension", "metal"):
-        file = kernels / f"{name}.py"
-        if not file.exists():
-            return
-        spec = importlib.util.spec_from_file_location(f"tiny_llm.kernels.{name}", file)
-        assert spec
-        assert spec.loader
-        module = sys.modules[f"tiny_llm.kernels.{name}"] = importlib.util.module_from_spec(spec)
-        spec.loader.exec_module(module)
-        if name == "metal":
-            vars(module)["metal_kernel"] = metal_kernel
-        else:
-            module.get_ready()
+def _load_bridge(metal_kernel: Callable[..., Any]) -> None:
+    """What runs kernels, before the doors close, and nothing of the submission's with it."""
+    from tiny_llm_native import compiler, extension, metal
+
+    compiler.get_ready()
+    extension.get_ready()
+    vars(metal)["metal_kernel"] = metal_kernel
 
 
 def _guard(tests: Path) -> Callable[[str, tuple[Any, ...]], None]:

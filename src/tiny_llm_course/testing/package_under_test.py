@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 import pytest
 
 from ..catalogue import Mistake
-from ..learner.places import ROOT
+from ..learner.places import ROOT, SHARED
 from ..tasks.syllabus import TaskId
 from .mutants import compile_mistakes, done_in_time, is_in_metal, mistaken_package
 from .observation import Observation, observe
@@ -29,7 +29,8 @@ _is_replayed: ContextVar[bool] = ContextVar("is_replayed", default=False)
 class Package:
     """`package.attention` imports its module when a test first asks for it, `package.kernels.softmax` likewise.
 
-    So an error in one file fails the tests of that file alone.
+    So an error in one file fails the tests of that file alone. `package.given` and `package.native` are the packages
+    that the course's packages share.
     """
 
     def __init__(self, name: str):
@@ -38,6 +39,8 @@ class Package:
     def __getattr__(self, module: str) -> ModuleType | Package:
         if module.startswith("__"):
             raise AttributeError(module)
+        if module in SHARED:
+            return Package(SHARED[module])
         name = f"{self._name}.{module}"
         try:
             found = importlib.import_module(name)
