@@ -11,7 +11,7 @@ from tiny_llm_course.tasks.regions import code_files, is_native
 from tiny_llm_course.tasks.stubs import make_stub
 
 ROOT = Path(__file__).resolve().parent.parent
-REFERENCE = ROOT / "src" / "tiny_llm_ref"
+REFERENCE, NATIVE = ROOT / "src" / "tiny_llm_ref", ROOT / "src" / "tiny_llm_native"
 METAL_HOST = ROOT / "src" / "metal_host"
 WARNINGS = [
     "-Wall",
@@ -21,7 +21,7 @@ WARNINGS = [
 
 
 def main() -> int:
-    files = [file for file in code_files(REFERENCE) if is_native(file)]
+    files = [file for package in (REFERENCE, NATIVE) for file in code_files(package) if is_native(file)]
     runtime = [ROOT / "src" / "tiny_llm_course" / "native" / "checked.cpp"]
     runtime += [file for part in ("include", "runtime") for file in (METAL_HOST / part).rglob("*.*")]
     formatted = subprocess.run(
@@ -41,7 +41,7 @@ def _compiles(file: Path, files: list[Path]) -> bool:
         for other in files:
             stub = make_stub(other.read_text(encoding="utf-8"), filename=other.name)
             (Path(folder) / other.name).write_text(stub, encoding="utf-8")
-        command = ["c++", "-std=c++20", "-march=native", *WARNINGS, "-Werror", "-fsyntax-only"]
+        command = ["c++", "-std=c++20", "-march=native", f"-I{NATIVE}", *WARNINGS, "-Werror", "-fsyntax-only"]
         runs = [subprocess.run([*command, str(place / file.name)]) for place in (file.parent, Path(folder))]
         return not any(run.returncode for run in runs)
 

@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
-KERNELS = ROOT / "src" / "tiny_llm_ref" / "kernels"
-FLAGS = ["-std=c++20", "-O1", "-g", "-march=native", "-fno-omit-frame-pointer", f"-I{KERNELS}"]
+KERNELS, NATIVE = ROOT / "src" / "tiny_llm_ref" / "kernels", ROOT / "src" / "tiny_llm_native"
+FLAGS = ["-std=c++20", "-O1", "-g", "-march=native", "-fno-omit-frame-pointer", f"-I{NATIVE}"]
 SANITIZERS = {
     "addresses and undefined behaviour": ["-fsanitize=address,undefined", "-fno-sanitize-recover=all"],
     "races": ["-fsanitize=thread"],
@@ -48,7 +48,7 @@ def record(file: Path, words: list[str]) -> None:
 
 def check(kind: str, flags: list[str], folder: Path) -> bool:
     """Compile with these flags and make the calls."""
-    sources = [Path(__file__).with_suffix(".cpp"), *KERNELS.glob("*.cpp")]
+    sources = [Path(__file__).with_suffix(".cpp"), *KERNELS.glob("*.cpp"), *NATIVE.glob("*.cpp")]
     sources = [source for source in sources if source.name != "bridge.cpp"]
 
     def compiled(source: Path) -> str:

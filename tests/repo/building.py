@@ -13,7 +13,7 @@ from tiny_llm_course.native import bridge
 
 __all__ = [
     "COMPILER",
-    "KEPT",
+    "NATIVE",
     "as_built",
     "built",
     "first_build",
@@ -26,7 +26,8 @@ __all__ = [
     "stopped_compiler",
 ]
 
-KEPT = {"tiny_llm": ("bridge", "softmax", "swiglu"), "tiny_llm_ref": ("bridge", "swiglu")}  # the others take longer
+NATIVE = "tiny_llm_native"
+KEPT = {"tiny_llm": ("softmax", "swiglu"), "tiny_llm_ref": ("swiglu",), NATIVE: ("bridge",)}  # the others take longer
 COMPILER = shutil.which("c++") or shutil.which("clang++") or shutil.which("g++")
 
 
@@ -36,7 +37,7 @@ def first_build(root):
     clone = Clone.create(root)
     for package, kept in KEPT.items():
         shutil.rmtree(built(clone, package), ignore_errors=True)
-        for file in (clone.root / "src" / package / "kernels").glob("*.cpp"):
+        for file in built(clone, package).parent.glob("*.cpp"):
             if file.stem not in kept:
                 file.unlink()
     for name, age in {".bridge-ended": 4000, ".bridge-running": 0}.items():
@@ -62,20 +63,20 @@ def as_built(tmp_path_factory):
             shutil.copytree(folder.with_suffix(".kept"), folder)
 
 
-def built(clone, package="tiny_llm"):
-    return bridge.built(clone.root / "src" / package)
+def built(clone, package=NATIVE):
+    folder = clone.root / "src" / package
+    return bridge.built(folder if package == NATIVE else folder / "kernels")
 
 
-def made(clone, package="tiny_llm"):
-    """What lies there, by name."""
-    return {file.name: file.read_bytes() for file in built(clone, package).iterdir() if file.is_file()}
+def made(clone):
+    """The bridge and what is next to it, by name."""
+    return {file.name: file.read_bytes() for file in built(clone).iterdir() if file.is_file()}
 
 
 def outdate(clone, **stamp):
     """As if the bridge had been built for something else."""
-    for package in KEPT:
-        file = built(clone, package) / bridge.STAMP
-        file.write_text(json.dumps(json.loads(file.read_text()) | stamp))
+    file = built(clone) / bridge.STAMP
+    file.write_text(json.dumps(json.loads(file.read_text()) | stamp))
 
 
 def script(folder, name, *lines):

@@ -36,7 +36,7 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
     """After the mistakes were made and tested."""
     files = {str(path.relative_to(ROOT)) for path in map(_resolved, {*_read, *_imported()}) if _is_ours(path)}
     if compiler := sys.modules.get("tiny_llm_native.compiler"):
-        bridge = compiler.with_included(REFERENCE / "kernels/bridge.cpp")  # which was built before the tests ran
+        bridge = compiler.with_included(ROOT / "src/tiny_llm_native/bridge.cpp")  # which was built before the tests ran
         files |= {str(file.relative_to(ROOT)) for file in bridge}
     found = sorted(file for file in files if is_input(file) and (ROOT / file).is_file())
     session.config.getoption("--inputs").write_text(json.dumps(found), encoding="utf-8")

@@ -45,7 +45,7 @@ for arguments in json.load(sys.stdin):
 
 
 class Clone:
-    """Stubs, reference, tests and commands, in a folder that holds them."""
+    """Stubs, reference, what both share, tests and commands, in a folder that holds them."""
 
     def __init__(self, root: Path):
         self.root = root
@@ -57,7 +57,8 @@ class Clone:
         shutil.rmtree(root / "src/tiny_llm_ref")
         shutil.copy(ROOT / ".gitignore", root)
         ignored = shutil.ignore_patterns(*UNFINISHED, "*.safetensors", "mistakes")
-        for package in ("tiny_llm_ref", "tiny_llm_course", "tiny_llm_models"):
+        names = ("ref", "course", "given", "models", "native")
+        for package in [f"tiny_llm_{name}" for name in names]:
             shutil.copytree(ROOT / "src" / package, root / "src" / package, ignore=ignored)
         return cls(root)
 

@@ -112,7 +112,7 @@ class Programs:
 
 
 def speeds(limits: dict[str, Any]) -> Any:
-    def measure(package: str, progress: Any = lambda what: None) -> Any:
+    def measure(progress: Any = lambda what: None) -> Any:
         progress("multiplying float32")
         return importlib.import_module("tiny_llm_native.roofline").Speeds(**limits)
 

@@ -263,7 +263,7 @@ def test_more_than_the_limit_has_a_mark_and_a_reason(capsys, language, said):
 
 
 def test_without_a_bridge(clone):
-    built = clone.file("kernels/built")
+    built = clone.root / "src/tiny_llm_native/built"
     built.rename(built.with_name("gone"))
     try:
         run = clone.run("bench", "--smoke")

@@ -9,7 +9,7 @@ import subprocess
 import sys
 
 import pytest
-from building import COMPILER, KEPT, as_built, built, made, outdate, refused, stopped_compiler
+from building import COMPILER, as_built, built, made, outdate, refused, stopped_compiler
 from waiting import until
 
 from tiny_llm_course.native import bridge
@@ -61,7 +61,7 @@ def test_another_abi_of_nanobind(clone, monkeypatch):
     before, told = made(clone), []
     monkeypatch.setattr(bridge, "_run_cmake", made_with_another_nanobind)
     with pytest.raises(CommandError, match="does not fit MLX") as error:
-        bridge.build([clone.root / "src/tiny_llm"], Messages("en"), told.append)
+        bridge.build(built(clone).parent, Messages("en"), told.append)
     said = str(error.value)
     assert "MLX was built with another ABI of nanobind (MLX 0.32: nanobind 3). To install the right one: " in said
     assert len(told) == 1
@@ -80,10 +80,10 @@ def test_another_abi_of_nanobind(clone, monkeypatch):
 )
 def test_an_operation_is_called_before_anything_is_said(clone, monkeypatch, source, said):
     outdate(clone, mlx="0.1")
-    before, package, told = made(clone), clone.root / "src/tiny_llm", []
+    before, told = made(clone), []
     monkeypatch.setattr(bridge, "_run_cmake", lambda kernels, folder, say: (folder / "_bridge.py").write_text(source))
     with pytest.raises(CommandError, match="the bridge was built, but does not work with MLX") as error:
-        bridge.build([package], Messages("en"), told.append)
+        bridge.build(built(clone).parent, Messages("en"), told.append)
     assert said in str(error.value)
     assert len(told) == 1
     assert made(clone) == before
@@ -105,7 +105,7 @@ def test_a_kernel_that_does_not_compile(clone):
     assert problem[1].startswith("    flaot largest")
     assert len(problem) <= 7
     assert "softmax does not compile" in run.stderr
-    assert list(built(clone).glob("softmax-*.so")) == []
+    assert list(built(clone, "tiny_llm").glob("softmax-*.so")) == []
 
 
 COMPILERS = [COMPILER, *filter(None, map(shutil.which, ("clang++", "clang++-16")))]
@@ -156,7 +156,7 @@ def test_arguments_of_two_types_are_told_apart(tmp_path, monkeypatch, compiler, 
     ids=["syntax error", "no word"],
 )
 def test_what_compiles_kernels_does_not_work(clone, source, said):
-    clone.file("kernels/compiler.py").write_text(source)
+    built(clone).with_name("compiler.py").write_text(source)
     clone.file("kernels/swiglu.cpp").write_text(clone.solved("kernels/swiglu.cpp", "w2d5.3"))
     assert refused(clone.run("build-ext")) == f"error: src/tiny_llm/kernels: {said}\n"
 
@@ -230,8 +230,7 @@ def test_an_interrupted_build_leaves_what_was_there(clone, tmp_path, existed):
 
 def test_tests_of_a_kernel_say_what_their_bridge_needs(clone):
     """Nothing is built for a kernel that is still to be written."""
-    for package in KEPT:
-        shutil.rmtree(built(clone, package))
+    shutil.rmtree(built(clone))
     arguments = ["test", "w2d5.3"]
     stub = clone.run(*arguments, PATH="/nowhere")
     assert "C++ compiler" not in stub.stdout

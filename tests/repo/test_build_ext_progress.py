@@ -39,16 +39,16 @@ def device():
 
 
 def test_each_kernel_is_said_and_what_is_compiled_is_not(clone, capfd):
-    folder, names = clone.root / "src/tiny_llm/kernels", ["softmax.cpp", "swiglu.cpp"]
-    compiled = compile_files(folder, names, Messages("en"))
-    assert (sorted(compiled.names), compiled.problems) == (names, {})
+    files = [clone.file("kernels/softmax.cpp"), clone.file("kernels/swiglu.cpp")]
+    compiled = compile_files(files, Messages("en"))
+    assert (sorted(compiled.names), compiled.problems) == (list(map(str, files)), {})
     first, *lines = capfd.readouterr().err.splitlines()
     assert first in ("kernels to compile (2): softmax, swiglu", "kernels to compile (2): swiglu, softmax")
     assert sorted(re.fullmatch(r"compiled (\w+) in [\d.]+ s \(\d of 2\)", line)[1] for line in lines) == [
         "softmax",
         "swiglu",
     ]
-    assert compile_files(folder, names, Messages("en")).names == []
+    assert compile_files(files, Messages("en")).names == []
     assert capfd.readouterr().err == ""
 
 
@@ -90,9 +90,9 @@ def test_the_time_of_a_build_is_that_of_all_of_it(monkeypatch):
     clock = iter([1000.0, 1054.0, 1128.0])
     monkeypatch.setattr(build_command, "monotonic", clock.__next__)
     monkeypatch.setattr(build_command, "compile_files", lambda *arguments: compiled)
-    monkeypatch.setattr(build_command.bridge, "is_current", lambda package: False)
-    monkeypatch.setattr(build_command.bridge, "build", lambda packages, say, tell: None)
-    monkeypatch.setattr(build_command, "_versions", lambda package: {"mlx": "1", "nanobind": "2", "python": "3"})
+    monkeypatch.setattr(build_command.bridge, "is_current", lambda native: False)
+    monkeypatch.setattr(build_command.bridge, "build", lambda native, say, tell: None)
+    monkeypatch.setattr(build_command, "_versions", lambda native: {"mlx": "1", "nanobind": "2", "python": "3"})
     run = CliRunner().invoke(app, ["build-ext", "--impl", "ref", "--lang", "en"])
     assert run.exit_code == 0, run.output
     assert run.stdout.startswith("Built in 54 s with nanobind 2")
@@ -101,8 +101,9 @@ def test_the_time_of_a_build_is_that_of_all_of_it(monkeypatch):
 
 def test_what_does_not_compile_is_counted_too(clone, capfd):
     clone.file("kernels/softmax.cpp").write_text("no kernel\n")
-    compiled = compile_files(clone.root / "src/tiny_llm/kernels", ["softmax.cpp", "swiglu.cpp"], Messages("ja"))
-    assert list(compiled.problems) == ["softmax.cpp"]
+    files = [clone.file("kernels/softmax.cpp"), clone.file("kernels/swiglu.cpp")]
+    compiled = compile_files(files, Messages("ja"))
+    assert list(compiled.problems) == [str(files[0])]
     assert "softmax はコンパイルできませんでした（2 個中 " in capfd.readouterr().err
 
 
@@ -125,7 +126,7 @@ def test_ctrl_c_leaves_no_compiler_behind(clone, tmp_path):
     assert process.wait(timeout=20) == 130
     assert process.stderr.read().endswith("\ninterrupted\n")
     until(lambda: not is_running(int(begun.read_text())))
-    assert [name for name in os.listdir(built(clone)) if name.startswith(".") and name != ".bridge-running"] == []
+    assert [name for name in os.listdir(built(clone, "tiny_llm")) if name.startswith(".")] == []
 
 
 def is_running(process):

@@ -6,7 +6,7 @@ import shutil
 import sys
 
 import pytest
-from building import old_compiler, path_without, script
+from building import built, old_compiler, path_without, script
 from learner import Clone
 
 from tiny_llm_course.native import bridge
@@ -79,7 +79,7 @@ def test_no_compiler(clone, tmp_path):
 
 
 def test_a_bridge_of_another_mlx(clone):
-    folder = clone.file("kernels/built")
+    folder = built(clone)
     folder.mkdir(exist_ok=True)
     before = {file: file.read_bytes() for file in folder.glob("*.json")}
     (folder / "bridge.json").write_text('{"mlx": "0.1"}')
@@ -111,7 +111,7 @@ def test_a_compiler_that_is_too_old(clone, tmp_path):
 
 
 def test_no_bridge_and_one_that_fits(clone):
-    shutil.rmtree(clone.file("kernels/built"), ignore_errors=True)
+    shutil.rmtree(built(clone), ignore_errors=True)
     _, found, days = checks(clone)
     row = {
         "name": "bridge",
@@ -121,12 +121,12 @@ def test_no_bridge_and_one_that_fits(clone):
     }
     assert found["bridge"] == row
     assert days["2.2"], "it can be built"
-    clone.file("kernels/built").mkdir()
-    clone.file("kernels/built/_bridge.so").touch()
-    clone.file("kernels/built/bridge.json").write_text(json.dumps(bridge._stamp(clone.file(""), "")))
+    built(clone).mkdir()
+    built(clone).joinpath("_bridge.so").touch()
+    built(clone).joinpath("bridge.json").write_text(json.dumps(bridge._stamp(built(clone).parent, "")))
     clone.file("kernels/swiglu.cpp").write_text(clone.solved("kernels/swiglu.cpp", "w2d5.3"))
     _, found, _ = checks(clone)
-    shutil.rmtree(clone.file("kernels/built"))
+    shutil.rmtree(built(clone))
     clone.file("kernels/swiglu.cpp").write_text(clone.solved("kernels/swiglu.cpp"))
     assert (found["bridge"]["state"], found["bridge"]["fix"]) == ("ok", "")
     assert found["bridge"]["found"].startswith("the bridge is built for MLX 0.")

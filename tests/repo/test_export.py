@@ -77,11 +77,9 @@ def test_what_is_withheld_and_what_is_there(student):
 
 
 def test_kernels_have_what_they_need(student):
-    kernels = student.file("kernels")
-    names = {file.name for file in kernels.iterdir()}
-    needed = {"bridge.cpp", "fence.h", "kernel.h", "pool.h", "rows.h", "vector.h", "compiler.py", "extension.py"}
-    assert names == {file.name for file in (ROOT / "src/tiny_llm_ref/kernels").iterdir() if file.suffix in SUFFIXES}
-    assert names >= needed
+    for theirs, ours in (("tiny_llm/kernels", "tiny_llm_ref/kernels"), ("tiny_llm_native", "tiny_llm_native")):
+        names = {file.name for file in (student.root / "src" / theirs).iterdir()}
+        assert names == {file.name for file in (ROOT / "src" / ours).iterdir() if file.suffix in SUFFIXES}
     assert (student.root / "src/tiny_llm_course/native/bridge.cmake").exists()
     assert list(student.root.rglob("built")) == []
     project = (student.root / "pyproject.toml").read_text()

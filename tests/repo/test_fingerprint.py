@@ -14,7 +14,7 @@ ROOT = Path(__file__).resolve().parents[2]
 IGNORED = shutil.ignore_patterns("__pycache__", "built", "*.safetensors", "repo")
 ATTENTION, KERNEL = select_days("1", "1")[0], select_days("2", "4")[0]
 CATALOGUE = "src/tiny_llm_course/catalogue/week_1_day_1.toml"
-KERNELS = "src/tiny_llm_ref/kernels"
+KERNELS, NATIVE = "src/tiny_llm_ref/kernels", "src/tiny_llm_native"
 
 CODE = {  # a day, a file that it depends on, a text in it, and another text
     "a test's numbers": (ATTENTION, "tests/test_week_1_day_1.py", r"seed=\d+|Inputs\(\d+", "Inputs(999"),
@@ -37,16 +37,16 @@ CODE = {  # a day, a file that it depends on, a text in it, and another text
     "a version": (ATTENTION, "pdm.lock", r'(name = "numpy"\nversion = ")[\d.]+', r"\g<1>1.0"),
     "pytest's options": (ATTENTION, "pyproject.toml", '"--strict-markers"', '"-x"'),
     "a kernel": (KERNEL, f"{KERNELS}/quantized_matvec.cpp", r"return", "return 1 +"),
-    "a header": (KERNEL, f"{KERNELS}/kernel.h", "product = 1", "product = 2"),
-    "a header of a header": (KERNEL, f"{KERNELS}/vector.h", r"alignas|inline", "static inline"),
-    "the bridge": (KERNEL, f"{KERNELS}/bridge.cpp", r"return", "return 1 +"),
-    "the pool of threads": (KERNEL, f"{KERNELS}/pool.h", r"return", "return 1 +"),
-    "the fence around arrays": (KERNEL, f"{KERNELS}/fence.h", r"return", "return 1 +"),
+    "a header": (KERNEL, f"{NATIVE}/kernel.h", "product = 1", "product = 2"),
+    "a header of a header": (KERNEL, f"{NATIVE}/vector.h", r"alignas|inline", "static inline"),
+    "the bridge": (KERNEL, f"{NATIVE}/bridge.cpp", r"return", "return 1 +"),
+    "the pool of threads": (KERNEL, f"{NATIVE}/pool.h", r"return", "return 1 +"),
+    "the fence around arrays": (KERNEL, f"{NATIVE}/fence.h", r"return", "return 1 +"),
     "a task's marker": (KERNEL, f"{KERNELS}/quantized_matvec.metal", "// task w2d4.4 begin", ""),
     "Metal": (KERNEL, f"{KERNELS}/quantized_matvec.metal", "chunk = lane", "chunk = 0"),
     "Metal's language": (KERNEL, "src/metal_host/include/msl/math.h", r"return", "return 1 +"),
     "Metal's threads": (KERNEL, "src/metal_host/runtime/scheduler.cpp", r"return", "return 1 +"),
-    "what compiles": (KERNEL, f"{KERNELS}/compiler.py", '"-O3"', '"-O2"'),
+    "what compiles": (KERNEL, f"{NATIVE}/compiler.py", '"-O3"', '"-O2"'),
 }
 PROSE = {
     "a comment": ("src/tiny_llm_ref/attention.py", "# N.., L, S", "# a shape"),
@@ -80,10 +80,10 @@ PROSE = {
         "MAX_MESSAGE = 10_000",
         "MAX_MESSAGE = 9_000",
     ),
-    "a comment in C++": (f"{KERNELS}/kernel.h", "// of the first element", "// where the first element is"),
+    "a comment in C++": (f"{NATIVE}/kernel.h", "// of the first element", "// where the first element is"),
     "C++'s first line": (f"{KERNELS}/quantized_matvec.cpp", r"\A//", "// So:"),
     "a comment in Metal": (f"{KERNELS}/quantized_matvec.metal", "// in a row", "/* in one row */"),
-    "another indent": (f"{KERNELS}/pool.h", r"\n    ", "\n        "),
+    "another indent": (f"{NATIVE}/pool.h", r"\n    ", "\n        "),
     "a maintainer's package": ("pdm.lock", r'(name = "sphinx"\nversion = ")[\d.]+', r"\g<1>1.0"),
     "the project's description": ("pyproject.toml", 'description = "', 'description = "So: '),
 }
@@ -98,7 +98,8 @@ def device():
 def copy(tmp_path_factory):
     """The repository's inputs."""
     root = tmp_path_factory.mktemp("copy")
-    for name in ("src/tiny_llm_ref", "src/tiny_llm_course", "src/metal_host", "tests"):
+    names = ("src/tiny_llm_ref", "src/tiny_llm_given", "src/tiny_llm_native", "src/tiny_llm_course", "src/metal_host")
+    for name in (*names, "tests"):
         shutil.copytree(ROOT / name, root / name, ignore=IGNORED)
     shutil.copytree(ROOT / "tests/repo", root / "tests/repo", ignore=IGNORED, dirs_exist_ok=True)
     for name in ("pdm.lock", "pyproject.toml"):

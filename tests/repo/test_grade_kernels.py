@@ -111,12 +111,12 @@ def test_all_compilers_of_a_submission_share_its_seconds(package, monkeypatch):
     """Each takes 20 seconds, of the 50 that are there for all. A kernel that the course does not ask for takes none."""
     now, seconds_of = 0.0, {}
 
-    def compile_one(folder, name, sandbox, memory, seconds, stop):
+    def compile_one(folder, file, sandbox, memory, seconds, stop):
         nonlocal now
         if folder == package:
-            seconds_of[name] = seconds
+            seconds_of[file.name] = seconds
             now += 20
-        return name != "softmax.cpp"
+        return file.name != "softmax.cpp"
 
     (package / "kernels" / "bomb.cpp").write_text("int x;\n")
     monkeypatch.setattr(kernel_builds, "_compile", compile_one)
@@ -129,9 +129,10 @@ def test_all_compilers_of_a_submission_share_its_seconds(package, monkeypatch):
 
 def test_memory_of_the_compiler(package):
     for memory, count in ((2**26, 0), (2**32, 1)):
-        bridge.built(package).mkdir(exist_ok=True)
-        kernel_builds._compile(package, "swiglu.cpp", NONE, memory, 60, threading.Event())
-        assert len([*bridge.built(package).glob("swiglu-*.so")]) == count
+        built = bridge.built(package / "kernels")
+        built.mkdir(exist_ok=True)
+        kernel_builds._compile(package, package / "kernels/swiglu.cpp", NONE, memory, 60, threading.Event())
+        assert len([*built.glob("swiglu-*.so")]) == count
 
 
 @pytest.mark.parametrize(

@@ -26,6 +26,7 @@ assert works()
 FILE = (
     '#include "vector.h"\n\nKERNEL(double_it) {\n    for (int64_t i = 0; i < call.in[0].size(); i++)\n        BODY\n}\n'
 )
+HERE = "from pathlib import Path\nhere = Path(extension.__file__).parent\n"
 RIGHT = "call.out[0].as<float>()[i] = 2 * call.in[0].as<float>()[i];"
 
 
@@ -44,20 +45,18 @@ def prints(code, **environment):
 
 @pytest.fixture
 def kernels(tmp_path):
-    """The folder of kernels in a package of its own, with a bridge, and nothing compiled."""
-    package = tmp_path / "tiny_llm"
-    ignored = shutil.ignore_patterns("__pycache__", "[a-z]*-*.so", "*.txt", "mistakes")
-    shutil.copytree(ROOT / "src/tiny_llm_ref/kernels", package / "kernels", ignore=ignored)
-    (package / "__init__.py").touch()
-    return package / "kernels"
+    """A copy of what runs kernels, with a bridge, and nothing compiled."""
+    ignored = shutil.ignore_patterns("__pycache__", "[a-z]*-*.so", "*.txt")
+    return shutil.copytree(ROOT / "src/tiny_llm_native", tmp_path / "tiny_llm_native", ignore=ignored)
 
 
 def double(kernels, body, more="", **environment):
     """Run a kernel with this body in a process of its own."""
     (kernels / "twice.cpp").write_text(FILE.replace("BODY", body))
-    code = "import mlx.core as mx\nfrom tiny_llm_native import extension\nx = mx.arange(5.0)\n"
-    code += "run = extension.kernel('twice', 'double_it')\nprint(run and run([x], [(x.shape, x.dtype)])[0].tolist())\n"
-    return python(code + more, PYTHONPATH=str(kernels.parents[1]), **environment)
+    code = "import mlx.core as mx\nfrom tiny_llm_native import extension\nx = mx.arange(5.0)\n" + HERE
+    code += "run = extension.kernel(here / 'twice.cpp', 'double_it')\n"
+    code += "print(run and run([x], [(x.shape, x.dtype)])[0].tolist())\n"
+    return python(code + more, PYTHONPATH=str(kernels.parent), **environment)
 
 
 def test_a_fork_after_use():
@@ -106,9 +105,9 @@ def test_other_processes_want_the_processors_too():
 
 def test_eight_processes_compile_the_same_file(kernels):
     (kernels / "twice.cpp").write_text(FILE.replace("BODY", RIGHT))
-    code = "import mlx.core as mx\nfrom tiny_llm_native import extension\nx = mx.arange(5.0)\n"
-    code += "print(extension.kernel('twice', 'double_it')([x], [(x.shape, x.dtype)])[0].tolist())"
-    environment = os.environ | {"PYTHONPATH": str(kernels.parents[1])}
+    code = "import mlx.core as mx\nfrom tiny_llm_native import extension\nx = mx.arange(5.0)\n" + HERE
+    code += "print(extension.kernel(here / 'twice.cpp', 'double_it')([x], [(x.shape, x.dtype)])[0].tolist())"
+    environment = os.environ | {"PYTHONPATH": str(kernels.parent)}
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
     runs = [subprocess.Popen([sys.executable, "-c", code], env=environment, **pipes) for _ in range(8)]
     assert [run.communicate()[0] for run in runs] == ["[0.0, 2.0, 4.0, 6.0, 8.0]\n"] * 8
@@ -160,10 +159,10 @@ def test_a_watched_kernel_writes_where_it_may_not(kernels, body, said):
 def test_guarded_inputs_end_where_nobodys_memory_begins(kernels, body, said):
     """What is read there may be without consequence. Another fault ends the program as ever."""
     kernels.joinpath("twice.cpp").write_text(FILE.replace("BODY", body))
-    code = "import mlx.core as mx\nfrom tiny_llm_native import extension\nx = mx.arange(5.0)\n"
-    code += "run = extension.kernel('twice', 'double_it')\nextension.guard_inputs(True)\n"
+    code = "import mlx.core as mx\nfrom tiny_llm_native import extension\nx = mx.arange(5.0)\n" + HERE
+    code += "run = extension.kernel(here / 'twice.cpp', 'double_it')\nextension.guard_inputs(True)\n"
     code += "print(run([x], [(x.shape, x.dtype)])[0].tolist())\n"
-    path = {"PYTHONPATH": str(kernels.parents[1]), "PYTHONFAULTHANDLER": "1"}
+    path = {"PYTHONPATH": str(kernels.parent), "PYTHONFAULTHANDLER": "1"}
     run = python(code, TINY_LLM_KERNELS="watched", **path)
     assert said in run.stdout + run.stderr
 
@@ -183,8 +182,9 @@ KERNEL(add_to_both) {  // changed: two arrays; in: what is added; out: their sum
 """
 CHANGED_CODE = """
 import mlx.core as mx, numpy as np
+from pathlib import Path
 from tiny_llm_native import extension
-run = extension.kernel("changed", "add_to_both")
+run = extension.kernel(Path(extension.__file__).with_name("changed.cpp"), "add_to_both")
 place = lambda x: np.array(x, copy=False).__array_interface__["data"][0]
 def step(a, b, x):
     return run([x], [(x.shape, x.dtype)], changed=[a, b])
@@ -220,7 +220,7 @@ CHANGED_LINES = [
 def test_a_kernel_that_changes_arrays(kernels, mode):
     """In their own memory, unless somebody else refers to them; a watched one works on copies in any case."""
     (kernels / "changed.cpp").write_text(CHANGED.replace("MORE", ""))
-    lines = prints(CHANGED_CODE, TINY_LLM_KERNELS=mode, PYTHONPATH=str(kernels.parents[1])).splitlines()
+    lines = prints(CHANGED_CODE, TINY_LLM_KERNELS=mode, PYTHONPATH=str(kernels.parent)).splitlines()
     assert lines == [f"{CHANGED_LINES[0]} {not mode}", *CHANGED_LINES[1:]]
 
 
@@ -233,7 +233,7 @@ def test_a_kernel_that_changes_arrays(kernels, mode):
 )
 def test_a_watched_kernel_that_changes_arrays(kernels, more, said):
     (kernels / "changed.cpp").write_text(CHANGED.replace("MORE", more))
-    run = python(CHANGED_CODE, TINY_LLM_KERNELS="watched", PYTHONPATH=str(kernels.parents[1]))
+    run = python(CHANGED_CODE, TINY_LLM_KERNELS="watched", PYTHONPATH=str(kernels.parent))
     assert f"KernelError: {said}" in run.stderr
 
 
@@ -253,8 +253,9 @@ KERNEL(double_it) {
 """
 PARTS_CODE = """
 import mlx.core as mx
+from pathlib import Path
 from tiny_llm_native import extension
-run, x = extension.kernel("twice", "double_it"), mx.arange(30000.0)
+run, x = extension.kernel(Path(extension.__file__).with_name("twice.cpp"), "double_it"), mx.arange(30000.0)
 extension.interrupt_parts(True)
 print(*(mx.array_equal(run([x], [(x.shape, x.dtype)])[0], 2 * x).item() for _ in range(20)))
 """
@@ -281,7 +282,7 @@ print(*(mx.array_equal(run([x], [(x.shape, x.dtype)])[0], 2 * x).item() for _ in
 )
 def test_a_part_that_is_stopped_while_the_others_run(kernels, body, said):
     (kernels / "twice.cpp").write_text(PARTS.replace("BODY", body))
-    path = {"PYTHONPATH": str(kernels.parents[1]), "PYTHONFAULTHANDLER": "1"}
+    path = {"PYTHONPATH": str(kernels.parent), "PYTHONFAULTHANDLER": "1"}
     run = python(PARTS_CODE, TINY_LLM_KERNELS="watched", **path)
     assert said in run.stdout + run.stderr
     assert said != "True" or set(run.stdout.split()) == {"True"}
@@ -289,7 +290,9 @@ def test_a_part_that_is_stopped_while_the_others_run(kernels, body, said):
 
 def test_without_a_bridge_one_line_says_so(kernels):
     shutil.rmtree(kernels / "built")
-    again = "x = mx.zeros((2, 3))\nfrom tiny_llm.kernels import softmax\nfor _ in range(2):\n    softmax.softmax(x)\n"
+    again = (
+        "x = mx.zeros((2, 3))\nfrom tiny_llm_ref.kernels import softmax\nfor _ in range(2):\n    softmax.softmax(x)\n"
+    )
     run = double(kernels, RIGHT, again)
     assert run.stdout == "None\n"
     assert run.stderr.count("is not built; to build it: ./course build-ext (until then") == 1

@@ -38,13 +38,8 @@ with tempfile.TemporaryDirectory() as folder:
 
 @pytest.fixture(scope="module")
 def clone(tmp_path_factory):
-    """A learner's, with the reference's bridge, which fits both."""
-    clone = Clone.create(tmp_path_factory.mktemp("clones") / "course")
-    made = ROOT / "src/tiny_llm_ref/kernels/built"
-    for file in [*made.glob("_bridge*"), made / "bridge.json"]:
-        clone.file("kernels/built").mkdir(exist_ok=True)
-        shutil.copy(file, clone.file("kernels/built"))
-    return clone
+    """A learner's."""
+    return Clone.create(tmp_path_factory.mktemp("clones") / "course")
 
 
 def looked(clone, task, test, edits, language="en", **environment):

@@ -190,8 +190,8 @@ def history(tmp_path_factory):
     git(root, "init", "--quiet")
     commit(Clone(root), "before")
     git(root, "checkout", "--quiet", "-b", "newer")
-    for package in ("tiny_llm", "tiny_llm_ref", "tiny_llm_course"):
-        shutil.rmtree(root / "src" / package)
+    for package in ("tiny_llm", "tiny_llm_ref", "tiny_llm_course", "tiny_llm_given", "tiny_llm_native"):
+        shutil.rmtree(root / "src" / package, ignore_errors=True)
         ignored = shutil.ignore_patterns("__pycache__", "built")
         shutil.copytree(ROOT / "src" / package, root / "src" / package, ignore=ignored)
     commit(Clone(root), "newer")

@@ -97,7 +97,7 @@ def test_a_kernel(clone):
     clone.file("kernels/swiglu.cpp").write_text(solved.replace("const float g", "const flaot g"))
     assert "src/tiny_llm/kernels/swiglu.cpp:" in terminal.wait_for("'flaot'")
     terminal.wait_for("No file events? Press r.")
-    header = clone.file("kernels/rows.h")
+    header = clone.root / "src/tiny_llm_native/rows.h"
     before = header.read_text()
     header.write_text(before.replace("#pragma once", "#pragma once\n#error no rows today"))
     clone.file("kernels/swiglu.cpp").write_text(solved)

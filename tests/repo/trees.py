@@ -66,7 +66,7 @@ def build_tree(root: Path, repository: Path, is_solved: Callable[[TaskId], bool]
 
 
 def _share_built(reference: Path, package: Path) -> None:
-    """The bridge is the same one, and a kernel that is the same is not compiled again."""
+    """A kernel that is the same is not compiled again."""
     for file in (reference / "kernels" / BUILT).glob("*.*"):
         if file.is_file():
             (package / "kernels" / BUILT).mkdir(exist_ok=True)
