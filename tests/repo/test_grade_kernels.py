@@ -86,6 +86,7 @@ def test_each_kernel_gets_what_it_deserves(graded, name):
     assert entry["points"] == points
     assert (task["task"], task["outcome"]) == (str(TASK), "solved" if points else "failed")
     assert message in task["message"] + entry["problem"]
+    assert "not used, since the course has its own: kernels/bridge.cpp, kernels/compiler.py" in entry["problem"]
     assert {other["outcome"] for other in others[:2]} == {"unsolved"}
     assert "solved" not in {other["outcome"] for other in others}  # behind the task: failed, where the process is gone
     assert task["total"] == split(graded["is right"])[0]["passed"]

@@ -21,7 +21,8 @@ from ..tasks.regions import code_files
 from ..tasks.syllabus import Day, Task, TaskId, select_task
 from ..testing.pytest_process import HIDDEN, Run, run_tests
 from ..ui import CommandError
-from .kernel_builds import compile_submitted, is_taken
+from .kernel_builds import compile_submitted, is_taken, replaced
+from .locate import listed
 from .plain import plain, plain_name
 from .sandbox import NONE
 from .submissions import Submission
@@ -192,7 +193,9 @@ def _grade(submission: Submission, days: list[Day], tests: Path, limits: Limits,
             folder=tests.parent,  # not the current one: a file called pytest.py may have been handed in there
         )
     tasks = tuple(_task_grade(task, run) for day in days for task in day.tasks)
-    problem = "; ".join(filter(None, [submission.note, plain(run.problem)]))
+    unused = replaced(submission.files, Workspace())
+    note = f"not used, since the course has its own: {listed(unused)}" if unused else ""
+    problem = "; ".join(filter(None, [submission.note, note, plain(run.problem)]))
     return Grade(submission.name, tasks, problem, run.seconds, limits.sandbox, is_compiled and _is_final(run))
 
 

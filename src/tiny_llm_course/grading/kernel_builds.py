@@ -12,6 +12,7 @@ import signal
 import subprocess
 import sys
 import threading
+from collections.abc import Mapping
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -27,7 +28,7 @@ from .locate import known
 from .processes import Box
 from .sandbox import NONE
 
-__all__ = ["compile_submitted", "is_taken"]
+__all__ = ["compile_submitted", "is_taken", "replaced"]
 
 SECONDS, FILE = 60, 2**26  # of the processor, and bytes: for each kernel
 STEP = 0.2  # seconds between two looks at `stop`
@@ -48,6 +49,12 @@ def is_taken(path: str, workspace: Workspace) -> bool:
         return own.suffix in (".py", ".cpp", ".metal") and bool(parts_of(own.read_text(encoding="utf-8"), path))
     except StubError:
         return False
+
+
+def replaced(files: Mapping[str, bytes], workspace: Workspace) -> list[str]:
+    """The submitted files of which the course uses its own, from tiny_llm_native, and which differ from it."""
+    own = {path: workspace.native / path.removeprefix("kernels/") for path in files if path.startswith("kernels/")}
+    return [path for path, file in own.items() if file.exists() and file.read_bytes() != files[path]]
 
 
 def compile_submitted(package: Path, sandbox: str, memory: int, seconds: float, stop: threading.Event) -> bool:
