@@ -35,6 +35,7 @@ INPUTS = [
     "src/tiny_llm_models/storyteller/**/*",
     "src/tiny_llm_models/*/*.json",
     "src/tiny_llm_models/*/*.safetensors",
+    "src/tiny_llm_given/*.py",
     "src/tiny_llm_ref/*.py",
     "tests/repo/test_bundled_models.py",
 ]

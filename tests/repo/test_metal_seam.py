@@ -24,7 +24,7 @@ from tiny_llm_ref.kernels import (
     swiglu,
 )
 
-REFERENCE = Path(metal.__file__).parent
+REFERENCE = Path(softmax.__file__).parent
 TEXT = """\
 // Two kernels.
 
@@ -49,42 +49,41 @@ KERNEL(halve) {
 
 
 @pytest.fixture
-def file(tmp_path, monkeypatch):
-    """A file of Metal in a folder of its own, which the seam takes for that of the kernels."""
-    monkeypatch.setattr(metal, "_HERE", tmp_path)
+def file(tmp_path):
+    """A file of Metal in a folder of its own."""
     file = tmp_path / "two.metal"
     file.write_text(TEXT)
     return file
 
 
-def run(x, name="double_it"):
-    return metal.metal("two", name, ["x"], ["out"], "w2d2.5")([x], [(x.shape, x.dtype)], (x.size, 1, 1), (32, 1, 1))[0]
+def run(file, x, name="double_it"):
+    return metal.metal(file, name, ["x"], ["out"], "w2d2.5")([x], [(x.shape, x.dtype)], (x.size, 1, 1), (32, 1, 1))[0]
 
 
 def test_sections_share_the_header(file):
     x = mx.arange(40.0)
-    assert run(x).tolist() == (2 * x).tolist()
-    assert run(x, "halve").tolist() == (x / 2).tolist()
+    assert run(file, x).tolist() == (2 * x).tolist()
+    assert run(file, x, "halve").tolist() == (x / 2).tolist()
 
 
 @pytest.mark.parametrize("shape", [(1, 1), (2, 3), (1, 1, 7), (3,), (7, 1)])
 def test_few_elements(file, shape):
     """They are `device` memory like others, if they have two axes; and nothing but them is computed."""
     x = mx.random.normal(shape)
-    assert run(x).tolist() == (2 * x).tolist()
+    assert run(file, x).tolist() == (2 * x).tolist()
 
 
 def test_an_edited_file_is_read_again(file):
     x = mx.arange(40.0)
-    run(x)
+    run(file, x)
     file.write_text(TEXT.replace("2 * x", "x + x + x"))
-    assert run(x).tolist() == (3 * x).tolist()
+    assert run(file, x).tolist() == (3 * x).tolist()
 
 
 def test_what_is_not_written_is_said_before_anything_is_compiled(file):
     file.write_text(make_stub(TEXT, filename="two.metal").replace("twice", "("))
     with pytest.raises(NotImplementedError, match=r"^Week 2 Day 2 Task 5: what belongs here is yours to write\."):
-        run(mx.zeros(40))
+        run(file, mx.zeros(40))
 
 
 @pytest.mark.parametrize(
@@ -110,7 +109,7 @@ def test_what_is_not_written_is_said_before_anything_is_compiled(file):
 def test_errors_name_the_line_of_the_file(file, old, new, error, said):
     file.write_text(TEXT.replace(old, new, 1))
     with pytest.raises(error, match=f"(?s){said}"):
-        run(mx.arange(40.0))
+        run(file, mx.arange(40.0))
 
 
 X, W = mx.arange(150.0).reshape(3, 50) / 100, mx.quantize(mx.arange(192.0).reshape(3, 64) / 100)
@@ -150,7 +149,8 @@ def test_a_stub_compiles(module, name, arguments, twin, tmp_path, monkeypatch):
     for source in REFERENCE.glob("*.metal"):
         stub = make_stub(source.read_text(encoding="utf-8"), filename=source.name)
         (tmp_path / source.name).write_text(stub.replace(" is yours to write", ""), encoding="utf-8")
-    monkeypatch.setattr(metal, "_HERE", tmp_path)
+    for constant in {"_METAL", "_JOIN"} & vars(module).keys():
+        monkeypatch.setattr(module, constant, tmp_path / getattr(module, constant).name)
     monkeypatch.setattr(metal, "check_written", lambda source, task: None)
     with pytest.raises(KernelError, match="no thread wrote"):
         getattr(module, f"{name}_metal")(*arguments)
@@ -202,6 +202,6 @@ def test_when_metal_is_used(file, monkeypatch, has_metal, device, mode, task, ex
     )
     monkeypatch.setattr(metal, "mx", fake)
     monkeypatch.setattr(metal, "mode", lambda: mode)
-    assert metal.uses_metal("two", task) is expected
+    assert metal.uses_metal(file, task) is expected
     file.write_text(make_stub(TEXT, filename="two.metal"))
-    assert not metal.uses_metal("two", task)
+    assert not metal.uses_metal(file, task)

@@ -12,6 +12,7 @@ INPUTS = [
     "src/tiny_llm_models/**/*.txt",
     "src/tiny_llm_models/*/*.json",
     "src/tiny_llm_models/*/*.safetensors",
+    "src/tiny_llm_given/*.py",
     "src/tiny_llm_ref/*.py",
     "tests/train/*.py",
 ]

@@ -121,7 +121,9 @@ class Serving:
         if isinstance(prompt, str):
             return list(self.tokenizer.encode(prompt))
         thinks = self._thinking.choose(None)
-        return list(self._module("chat_prompt").encode_chat(self.tokenizer, prompt, thinks=thinks))
+        return list(
+            import_module("tiny_llm_given.serving.chat_prompt").encode_chat(self.tokenizer, prompt, thinks=thinks)
+        )
 
     def request(self, id: str, tokens: Sequence[int], params: Mapping[str, Any], *, is_chat: bool = False) -> Any:
         """A request of the package. Raises a ValueError where its own checks do. params: of `SamplingParams`. is_chat:
