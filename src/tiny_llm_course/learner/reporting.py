@@ -16,6 +16,7 @@ from ..tasks.syllabus import TaskId, day_of, weeks
 from ..tasks.unsolved import Stub, task_in_message, unsolved
 from ..ui.errors import CommandError, one_of, os_reason, show_note
 from ..ui.language import LANGUAGES, Messages, phrase, speaking
+from .places import SHARED, SRC
 
 __all__ = ["UnfinishedError", "is_learners", "needing", "reporting"]
 
@@ -93,9 +94,10 @@ def _reported() -> Iterator[None]:
 
 def is_learners(error: Exception) -> bool:
     """Tell whether an error was raised, or passed on by MLX, in a file of `tiny_llm` that learners write."""
-    frames = _frames(error)
+    frames = _frames(error, *(SRC / package for package in SHARED.values()))
     written = {module.rpartition("/")[2] for week in weeks() for day in week.days for module in day.modules}
-    return bool(frames) and Path(frames[-1].filename).stem in written
+    last = Path(frames[-1].filename) if frames else Path()
+    return last.is_relative_to(_directory()) and last.stem in written
 
 
 def _explain(error: Exception) -> str:
@@ -140,10 +142,10 @@ def _is_of_package(error: Exception) -> bool:
     return unparsed or absent or bool(_frames(error))
 
 
-def _frames(error: Exception) -> list[traceback.FrameSummary]:
-    """The part of the traceback in files of `tiny_llm`."""
+def _frames(error: Exception, *more: Path) -> list[traceback.FrameSummary]:
+    """The part of the traceback in files of `tiny_llm`. more: further folders."""
     frames = traceback.extract_tb(error.__traceback__)
-    return [frame for frame in frames if Path(frame.filename).is_relative_to(_directory())]
+    return [frame for frame in frames if any(map(Path(frame.filename).is_relative_to, (_directory(), *more)))]
 
 
 def _directory() -> Path:
