@@ -46,6 +46,7 @@ def compile_kernels(source: Path, flags: Sequence[str] = (), built: Path | None 
     compiler = os.environ.get("CXX") or shutil.which("c++") or shutil.which("clang++") or shutil.which("g++")
     if not compiler:
         raise CompileError("no C++ compiler: looked for c++, clang++ and g++. How to get one: ./course doctor")
+    _check_headers(source)
     built = built or source.parent / BUILT
     command = [*compiler.split(), *_FLAGS, *_of_this_machine(), *flags]
     library = built / f"{source.stem}-{_fingerprint(source, command)}.so"
@@ -58,6 +59,14 @@ def compile_kernels(source: Path, flags: Sequence[str] = (), built: Path | None 
             raise CompileError(_said(library) or f"{source.name} could not be compiled into {built}: {error}") from None
         _remove_stale(built.glob(f"{source.stem}-*.*"), library)
     return library
+
+
+def _check_headers(source: Path) -> None:
+    """Refuse a copy of one of our headers next to a kernel: the compiler would take the copy, and the bridge ours."""
+    for file in with_included(source)[1:]:
+        if file.parent != _HERE and (_HERE / file.name).exists():
+            copy, ours = f"{file.parent.name}/{file.name}", f"{file.name} in src/{_HERE.name}"
+            raise CompileError(f"{copy} hides the course's {ours}. Delete it, or rename it and include the new name.")
 
 
 def _compile(command: list[str], source: Path, library: Path) -> None:

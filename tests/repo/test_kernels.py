@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from tiny_llm_native.compiler import CompileError, compile_kernels
+
 ROOT = Path(__file__).resolve().parents[2]
 
 START = """
@@ -101,6 +103,20 @@ def test_other_processes_want_the_processors_too():
         for process in busy:
             process.kill()
             process.wait()
+
+
+def test_a_header_that_hides_one_of_the_course(tmp_path):
+    """The compiler looks next to the kernel first."""
+    for name in ("own.h", "kernel.h"):
+        (tmp_path / name).write_bytes((ROOT / "src/tiny_llm_native/kernel.h").read_bytes())
+    source = tmp_path / "twice.cpp"
+    source.write_text(FILE.replace("BODY", RIGHT).replace("vector.h", "own.h"))
+    compile_kernels(source)
+    (tmp_path / "own.h").write_text('#include "kernel.h"\n')
+    with pytest.raises(
+        CompileError, match=f"^{tmp_path.name}/kernel.h hides the course.s kernel.h in src/tiny_llm_native"
+    ):
+        compile_kernels(source)
 
 
 def test_eight_processes_compile_the_same_file(kernels):

@@ -171,8 +171,8 @@ def compile_for(package: str, kernels: Collection[str], words: Messages) -> None
     if extension.mode() == "off" or extension.bridge() is None:
         return
     own = Path(import_module(package).__file__ or "").parent / "kernels"
-    places = [(own / f"{name}.cpp", COMPILER.with_name(f"{name}.cpp")) for name in kernels]
-    compiled = compile_files([place if place.exists() else shared for place, shared in places], words)
+    places = [(COMPILER.with_name(f"{name}.cpp"), own / f"{name}.cpp") for name in kernels]
+    compiled = compile_files([shared if shared.exists() else place for shared, place in places], words)
     if compiled.names and not compiled.problems:
         show_note(words("compile_all", seconds=f"{compiled.seconds:.0f}"))
 

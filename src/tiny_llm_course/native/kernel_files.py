@@ -48,8 +48,8 @@ def has_kernels(days: list[Day]) -> bool:
 def kernels_of(package: Path) -> Kernels:
     """Find the kernels to compile, of a package and of what both packages share, and those still to be written."""
     kernels = Kernels([], {}, {})
-    files = [*(package / "kernels").glob("*.cpp"), *Workspace().native.glob("*.cpp")]
-    for file in sorted(files, key=lambda file: file.name):
+    files = {file.name: file for folder in (package / "kernels", Workspace().native) for file in folder.glob("*.cpp")}
+    for _, file in sorted(files.items()):  # of two with one name, doors load the shared one
         if file.name in bridge.SOURCES:
             continue
         name = os.path.relpath(file)
