@@ -619,6 +619,80 @@ def test_a_file_that_is_gone_stays_if_a_task_of_it_went_nowhere(tmp_path, writte
     assert (tmp_path / "sums.py" in plan.files) == ("mean" not in written)
 
 
+RULES = """\"\"\"Rules.\"\"\"
+
+from .names import NAME
+
+__all__ = ["limit"]
+
+
+def limit():
+    return len(NAME)
+"""
+USED = """from . import names, attention  # noqa
+if True:
+    from .rules import limit
+    from .rules import (
+        limit as same,
+    )
+print(limit(), same(), names.NAME)
+"""
+
+
+@pytest.fixture
+def moving(first, tmp_path):
+    """A course with three given files that it will move to shared packages, and a learner's clone of it."""
+    git(tmp_path, "clone", "--quiet", str(first), "published")
+    course = Clone(tmp_path / "published")
+    course.file("rules.py").write_text(RULES)
+    course.file("names.py").write_text('NAME = "a"\n')
+    course.file("kernels/rules.h").write_text("#pragma once\n")
+    commit(course, "before")
+    git(tmp_path, "clone", "--quiet", str(course.root), "mine")
+    for name in ("rules.py", "names.py"):
+        git(course.root, "mv", f"src/tiny_llm/{name}", f"src/tiny_llm_given/{name}")
+    git(course.root, "mv", "src/tiny_llm/kernels/rules.h", "src/tiny_llm_native/rules.h")
+    commit(course, "after")
+    return Clone(tmp_path / "mine")
+
+
+def test_given_files_that_move_to_a_shared_package(moving):
+    """Those that the learner left alone are gone, edited ones are in the backup, and imports follow."""
+    edit(moving.file("rules.py"), lambda text: text.replace("return len", "return 2 * len"))
+    edit(moving.file("kernels/rules.h"), lambda text: text + "// mine\n")
+    moving.file("mine.py").write_text(USED)
+    before = state(moving)
+    result = moving.run("update")
+    assert result.returncode == 0, result.stderr
+    for name, course in {"rules.py": "given/rules.py", "kernels/rules.h": "native/rules.h"}.items():
+        line = next(line for line in result.stdout.splitlines() if line.startswith(f"  src/tiny_llm/{name}: "))
+        assert f"now uses the course's src/tiny_llm_{course}" in line
+        backup = moving.root / line.rpartition(" ")[2]
+        assert "mine" in backup.read_text() or "2 * len" in backup.read_text()
+        assert not moving.file(name).exists()
+    assert "names.py" not in result.stdout
+    assert not moving.file("names.py").exists()
+    assert "src/tiny_llm/mine.py: imports of files that the course moved now name their new place" in result.stdout
+    assert moving.file("mine.py").read_text() == (
+        "from tiny_llm_given import names\nfrom . import attention  # noqa\nif True:\n"
+        "    from tiny_llm_given.rules import limit\n"
+        "    from tiny_llm_given.rules import (\n        limit as same,\n    )\n"
+        "print(limit(), same(), names.NAME)\n"
+    )
+    assert moving.run("undo").returncode == 0
+    assert state(moving) == before
+
+
+def test_a_given_file_with_definitions_of_the_learner_stays(moving):
+    edit(moving.file("rules.py"), lambda text: text + "\n\ndef mine():\n    return 1\n")
+    moving.file("mine.py").write_text("from .rules import mine\n")
+    result = moving.run("update")
+    assert result.returncode == 0, result.stderr
+    assert "src/tiny_llm/rules.py: the newer course does not have this file; yours was kept" in result.stdout
+    assert "from tiny_llm_given.names import NAME\n" in moving.file("rules.py").read_text()
+    assert moving.file("mine.py").read_text() == "from .rules import mine\n"
+
+
 def test_sources_that_are_none(clone, tmp_path):
     result = clone.run("update", str(tmp_path / "nowhere"))
     assert result.returncode == 1

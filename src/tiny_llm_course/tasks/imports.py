@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from itertools import takewhile
 from pathlib import PurePosixPath
 
 from .task_code import Definition, lines_of, newline_of
 
-__all__ = ["bound_names", "imported_names", "relative_module", "relocated", "with_imports"]
+__all__ = ["bound_names", "imported_names", "redirected", "relative_module", "relocated", "with_imports"]
 
 FROM = re.compile(r"from\s*\.[\w.]*")
 
@@ -61,6 +61,37 @@ def relocated(source: str, old: str, new: str) -> str:
         if isinstance(node, ast.ImportFrom) and node.level:
             target = (*here[: len(here) - node.level + 1], *filter(None, (node.module or "").split(".")))
             lines[node.lineno - 1] = FROM.sub(f"from {_relative(target, there)}", lines[node.lineno - 1], count=1)
+    return "".join(lines)
+
+
+def redirected(source: str, path: str, places: Mapping[str, str]) -> str:
+    """A module's source, in which imports of files that left the package lead to where they are now.
+
+    path: of the module, in the package. places: the modules, such as `tiny_llm_given.config`, by their old paths in the
+    package. Imports are of the form `from .config import ModelConfig` or `from . import config`.
+    """
+    here, lines = PurePosixPath(path).parent.parts, lines_of(source)
+    for node in sorted(ast.walk(ast.parse(source)), key=lambda node: getattr(node, "lineno", 0), reverse=True):
+        if not isinstance(node, ast.ImportFrom) or not node.level:
+            continue
+        target = (*here[: len(here) - node.level + 1], *filter(None, (node.module or "").split(".")))
+        if place := places.get("/".join(target) + ".py"):
+            lines[node.lineno - 1] = FROM.sub(f"from {place}", lines[node.lineno - 1], count=1)
+            continue
+        moved: dict[str, list[ast.alias]] = {}
+        for alias in node.names:
+            if place := places.get("/".join((*target, f"{alias.name}.py"))):
+                moved.setdefault(place.rpartition(".")[0], []).append(alias)
+        if not moved:
+            continue
+        left = [alias for alias in node.names if not any(alias in names for names in moved.values())]
+        old = [ast.ImportFrom(node.module, left, node.level)] if left else []
+        new = [ast.ImportFrom(package, names, 0) for package, names in moved.items()]
+        first, last = node.lineno - 1, node.end_lineno or node.lineno
+        before = lines[first].encode()[: node.col_offset].decode()
+        after = lines[last - 1].encode()[node.end_col_offset :].decode()
+        separator = "; " if before.strip() else newline_of(lines) + before
+        lines[first:last] = [before + separator.join(map(ast.unparse, [*new, *old])) + after]
     return "".join(lines)
 
 

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import PurePosixPath
 from typing import TypeAlias
 
+from ..learner.places import SHARED
 from ..tasks.syllabus import TaskId
 from .written import tasks_by_name
 
-__all__ = ["heirs", "moved_tasks"]
+__all__ = ["heirs", "moved_tasks", "shared_places"]
 
 Stubs: TypeAlias = Mapping[str, str]  # by their paths in the package
 
@@ -32,6 +33,18 @@ def heirs(old: Stubs, new: Stubs) -> dict[str, str]:
         if heir := next(iter([*(other for other, _ in counts.most_common(1)), *namesakes]), None):
             found[path] = heir
     return found
+
+
+def shared_places(gone: Iterable[str], theirs: Collection[str]) -> dict[str, str]:
+    """The files that are gone and that both course packages now import from a shared package: there, their paths below
+    `src`. theirs: the paths of the newer course."""
+    places = {
+        name: f"{package}/{name.removeprefix('kernels/') if package.endswith('native') else name}"
+        for package in SHARED.values()
+        for name in gone
+        if name.startswith("kernels/") == package.endswith("native")
+    }
+    return {name: place for name, place in places.items() if f"src/{place}" in theirs}
 
 
 def _places(stubs: Stubs) -> dict[tuple[TaskId, str, str], str]:

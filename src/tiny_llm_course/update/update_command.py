@@ -139,6 +139,10 @@ def _show(plan: Plan, workspace: Workspace, copies: Path, opened: list[TaskId], 
         show("  " + words("update_carried", task=task, old=name(old), new=name(new)))
     for path in plan.kept:
         show("  " + words("update_kept", file=name(path)))
+    for path in plan.followed:
+        show("  " + words("update_followed", file=name(path)))
+    for path, course in plan.shared:
+        show("  " + words("update_shared", file=name(path), course=name(course), copy=copy(path)), fg="yellow")
     for path in plan.dropped:
         show("  " + words("update_dropped", file=name(path), copy=copy(path)), fg="yellow")
     for path in plan.outdated:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from difflib import SequenceMatcher
 from pathlib import Path
@@ -11,7 +12,7 @@ from pathlib import Path
 from ..learner.files import content_of
 from ..learner.git import Entry, Git
 from ..learner.workspace import Workspace
-from ..tasks.imports import relative_module, relocated
+from ..tasks.imports import redirected, relative_module, relocated
 from ..tasks.regions import SUFFIXES, is_native
 from ..tasks.source_text import decoded, encoded
 from ..tasks.splice import SpliceError, UnfitError, definitions
@@ -21,7 +22,7 @@ from ..ui import Phrase, phrase
 from .contracts import SYLLABUS, Changed, changed_contracts, new_tasks
 from .lost_lines import Lines
 from .merging import Moves, merge, unix_ends
-from .moves import heirs, moved_tasks
+from .moves import heirs, moved_tasks, shared_places
 from .retired import code_of_task, retire
 from .written import tasks_by_name, written
 
@@ -57,6 +58,8 @@ class Plan:
     old: list[Old] = field(default_factory=list)  # what you wrote for changed tasks
     kept: list[Path] = field(default_factory=list)  # yours that the course no longer has
     outdated: list[Path] = field(default_factory=list)  # yours that the course has no more use for
+    shared: list[tuple[Path, Path]] = field(default_factory=list)  # yours, changed; the course's, which is used now
+    followed: list[Path] = field(default_factory=list)  # yours that import from files of which the course's are used
     dropped: list[Path] = field(default_factory=list)  # yours whose tasks are all in other files now
     replaced: list[tuple[Path, Lines]] = field(default_factory=list)  # your lines that the course's lines replace
     signatures: list[tuple[Path, str, str]] = field(default_factory=list)  # your file, your signature, the new one
@@ -130,6 +133,7 @@ class _Merges:
         of_course = {name.removeprefix(LEARNERS) for name in base if _is_learners(name)}
         stubs = of_course or {file.relative_to(workspace.package).as_posix() for file in workspace.all_files()}
         self._gone = sorted(stubs - entries.keys())
+        self._shared = shared_places(self._gone, theirs)
         self._old = {name: self._stub(name) for name in sorted(stubs & {*self._new, *self._gone})}
         self._yours = {name: text for name in [*self._new, *self._gone] if (text := self._read(name)) is not None}
         self._original = dict(self._yours)
@@ -146,6 +150,7 @@ class _Merges:
             return
         for name, new in self._new.items():
             self._plan_one(name, new, moves.get(name, Moves()))
+        self._follow()
 
     def _retire(self) -> None:
         """Put stubs in place of what the learner wrote for contracts that have changed."""
@@ -193,6 +198,9 @@ class _Merges:
             elif self._is_untouched(name) or self._has_moved(name):
                 self._plan.dropped += [] if self._is_untouched(name) else [self._path(name)]
                 self._plan.put(self._path(name), None)
+            elif name in self._shared and not self._own_definitions(name):
+                self._plan.shared.append((self._path(name), self._workspace.root / "src" / self._shared[name]))
+                self._plan.put(self._path(name), None)
             elif self._has_no_more_use(name):
                 self._plan.outdated.append(self._path(name))
                 self._plan.put(self._path(name), None)
@@ -210,8 +218,29 @@ class _Merges:
         if is_native(name):
             return False
         tasks = tasks_by_name(self._old[name], name)
-        own = {*definitions(self._yours[name])} - {*definitions(self._old[name])}
+        own = self._own_definitions(name)
         return own <= self._helpers.get(name, frozenset()) and not written(self._yours[name], tasks, self._shown(name))
+
+    def _own_definitions(self, name: str) -> set[str]:
+        """What the learner defined in a Python file."""
+        return set() if is_native(name) else {*definitions(self._yours[name])} - {*definitions(self._old[name])}
+
+    def _follow(self) -> None:
+        """Let imports of files that are in a shared package now lead there, in all of the learner's modules."""
+        gone = {
+            name: place for name, place in self._shared.items() if self._plan.files.get(self._path(name), b"") is None
+        }
+        places = {name: place[:-3].replace("/", ".") for name, place in gone.items() if name.endswith(".py")}
+        for path in sorted(self._workspace.package.rglob("*.py")) if places else ():
+            content = self._plan.files.get(path, content_of(path))
+            if content is None:
+                continue
+            with suppress(SyntaxError, UnicodeDecodeError):  # of files that are not the course's
+                text = decoded(content)
+                followed = redirected(text, path.relative_to(self._workspace.package).as_posix(), places)
+                if followed != text:
+                    self._plan.followed += [] if path in self._plan.merged else [path]
+                    self._plan.put(path, encoded(followed, content))
 
     def _is_untouched(self, name: str) -> bool:
         return unix_ends(self._yours[name]) == unix_ends(self._old.get(name, ""))
