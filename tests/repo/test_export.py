@@ -28,8 +28,10 @@ def student(tmp_path_factory):
 
 
 def distinctive_lines():
-    """Lines of the reference, in Python, C++ and Metal, that no stub has; no barriers, which the book shows."""
-    stubs = "\n".join(file.read_text() for file in code_files(ROOT / "src/tiny_llm"))
+    """Lines of the reference, in Python, C++ and Metal, that neither a stub nor shared code has; no barriers, which the
+    book shows."""
+    packages = ("tiny_llm", "tiny_llm_given", "tiny_llm_native")
+    stubs = "\n".join(file.read_text() for package in packages for file in code_files(ROOT / "src" / package))
     for file in code_files(ROOT / "src/tiny_llm_ref"):
         for line in file.read_text().splitlines():
             code = line.strip()
