@@ -11,6 +11,7 @@ import threading
 import tty
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import chain
 from pathlib import Path
 from queue import Empty, SimpleQueue
 from time import monotonic
@@ -19,7 +20,7 @@ from ..catalogue import entry_of
 from ..learner.conflict import conflict_in_package
 from ..learner.next_steps import show_finished
 from ..learner.packages import PACKAGES
-from ..learner.places import ROOT
+from ..learner.places import ROOT, SHARED
 from ..learner.progress_commands import TaskArgument, chosen_task, progress_table, show_hint, show_next, week_list
 from ..learner.reporting import reporting
 from ..learner.workspace import Workspace, changing
@@ -61,12 +62,13 @@ class _Watch:
         self._saved: SimpleQueue[None] = SimpleQueue()
         self._stop = threading.Event()
         self._folder = Workspace().package
+        self._watched = [self._folder, *(self._folder.with_name(name) for name in SHARED.values())]
         self._tested: Task | None = None
         self._is_listed = False  # whether the list of the current week is shown
         self._times: dict[Path, tuple[int, int]] = {}  # of the files that were tested last
 
     def run(self) -> None:
-        threading.Thread(target=_send_events, args=(self._folder, self._saved, self._stop), daemon=True).start()
+        threading.Thread(target=_send_events, args=(self._watched, self._saved, self._stop), daemon=True).start()
         try:
             self._test()
             for happened in self._happenings():
@@ -107,7 +109,7 @@ class _Watch:
             show("\n" + self._words("watch_list"), dim=True)
 
     def _test(self) -> None:
-        self._times, self._tested = _times(self._folder), self._task
+        self._times, self._tested = _times(self._watched), self._task
         self._clear()
         show(self._words("watch_running", task=self._task.id), dim=True)
         day, number = day_of(self._task.id), self._task.id.task
@@ -152,16 +154,16 @@ class _Watch:
                 yield key or "q"  # nothing to read: the terminal is gone
             if _drain(self._saved) or monotonic() - looked > POLL:
                 looked = monotonic()
-                if _times(self._folder) != self._times:
+                if _times(self._watched) != self._times:
                     yield "saved"
 
 
-def _send_events(folder: Path, saved: SimpleQueue[None], stop: threading.Event) -> None:
+def _send_events(folders: list[Path], saved: SimpleQueue[None], stop: threading.Event) -> None:
     """Put something into the queue for each event of the file system."""
     from watchfiles import watch as events
 
     try:
-        for _ in events(folder, stop_event=stop, debounce=100, step=20, rust_timeout=500, yield_on_timeout=False):
+        for _ in events(*folders, stop_event=stop, debounce=100, step=20, rust_timeout=500, yield_on_timeout=False):
             saved.put(None)
     except OSError:  # no events here, such as too many watches: polling sees the files' times
         return
@@ -177,9 +179,9 @@ def _drain(queue: SimpleQueue[None]) -> bool:
         found = True
 
 
-def _times(folder: Path) -> dict[Path, tuple[int, int]]:
+def _times(folders: list[Path]) -> dict[Path, tuple[int, int]]:
     found = {}
-    for file in folder.rglob("*"):
+    for file in chain.from_iterable(folder.rglob("*") for folder in folders):
         if file.suffix in SUFFIXES:
             try:
                 status = file.stat()
