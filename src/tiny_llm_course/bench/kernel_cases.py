@@ -276,7 +276,7 @@ def _weight(rows: int, columns: int) -> tuple[mx.array, mx.array, mx.array]:
 
 
 def _panels(weights: list[tuple[mx.array, mx.array, mx.array]]) -> Callable[[], list[mx.array]]:
-    """The weights for the given products, packed when they are first needed."""
+    """Pack the weights of the given products when they are first needed, and keep them."""
     found: list[mx.array] = []
 
     def get() -> list[mx.array]:

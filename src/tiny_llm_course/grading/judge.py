@@ -20,13 +20,7 @@ from .sandbox import BUBBLEWRAP, NONE, SANDBOX_EXEC
 START_SECONDS = 120  # that a new process has for its imports, on a busy machine
 MAX_DEATHS = 3  # of a submission's process; after that its tests fail without a new one
 MEMORY = 2**32  # bytes
-PACKAGES = (
-    "given",
-    "given.serving",
-    "kernels",
-    "native",
-    "serving",
-)  # of the course's package, and those that it shares
+PACKAGES = ("given", "given.serving", "kernels", "native", "serving")  # that tests reach through the package under test
 MODULE = "tiny_llm_course.grading.worker"
 OF_MLX = ((mx.random, "seed"), (mx, "get_active_memory"), (mx, "get_peak_memory"), (mx, "reset_peak_memory"))
 HELPERS = ("barred.py", "hangs.py", "scenes.py", "stalled.py")  # modules of the tests that a submission's process needs

@@ -212,5 +212,5 @@ class _Finder(importlib.abc.MetaPathFinder, importlib.abc.InspectLoader):
 
 
 def _flags(reference: Path) -> tuple[str, ...]:
-    """Of the compiler, for a changed file, which lies in another folder than what it includes."""
+    """Return the compiler's flags for a changed file, which is in another folder than what it includes."""
     return QUICK, f"-I{reference / 'kernels'}"
