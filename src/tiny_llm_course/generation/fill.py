@@ -68,6 +68,8 @@ class Filled:
         """Explain what the reference's code raises on something that the learner's code has returned."""
         try:
             yield
+        except FloatingPointError as error:  # logits that are not finite: a task made them, or the weights did
+            raise CommandError("not_finite_mine", exit_code=1) from error
         except Exception as error:
             packages = self._workspace.package, self._workspace.reference
             frames = [
