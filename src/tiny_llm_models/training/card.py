@@ -19,68 +19,78 @@ __all__ = ["tables", "write_card"]
 
 # What the tables show: a key of evaluation.json, and its name in each of LANGUAGES.
 _LANGUAGES = {"english": ("English", "英語"), "japanese": ("Japanese", "日本語")}
-_LENGTHS = {"short": ("up to 200", "200以下"), "long": ("850 to 950", "850〜950")}
+_LENGTHS = {"short": ("up to 200", "200 以下"), "long": ("850 to 950", "850〜950")}
 _STORIES = {
     "stories": ("stories", "物語の数"),
     "without faults": ("**without a fault**", "**誤りのない物語**"),
-    "4 bit": ("the same with 4-bit weights", "同、重みを4ビットにした場合"),
-    "greedy": ("at temperature 0, without a fault", "温度0で誤りのない物語"),
-    "ended": ("ended within 400 tokens", "400トークン以内に終わった物語"),
+    "4 bit": ("the same with 4-bit weights", "同、重みを 4 ビットにした場合"),
+    "greedy": ("at temperature 0, without a fault", "温度 0 で誤りのない物語"),
+    "ended": ("ended within 400 tokens", "400 トークン以内に終わった物語"),
     "tokens": ("mean length in tokens", "平均長（トークン）"),
-    "bigrams": ("different bigrams of two stories", "2つの物語で異なるバイグラム"),
+    "bigrams": ("different bigrams of two stories", "2 つの物語で異なるバイグラム"),
     "bigrams of held-out stories": ("the same for the program's stories", "同、プログラムが語る物語"),
-    "copies": ("copied more than 60 tokens in a row", "60トークンを超えて丸写しした物語"),
+    "copies": (
+        "with more than 60 tokens in a row copied from the training text",
+        "学習に使った文章を 60 トークンを超えて写した物語",
+    ),
     "least plot": ("share of the rarest plot", "最も少ない筋の割合"),
     "most plot": ("share of the most frequent plot", "最も多い筋の割合"),
 }
 _REQUESTS = {
-    "requests": ("requests", "依頼の数"),
+    "requests": ("requests", "リクエストの数"),
     "honoured": ("**every detail honoured**", "**すべての条件を満たした割合**"),
     "without faults": ("story without a fault", "物語に誤りがない割合"),
 }
 _ANSWERS = {
     "right": ("**exact answers**", "**完全一致の正答率**"),
-    "right in 4 bit": ("the same with 4-bit weights", "同、重みを4ビットにした場合"),
+    "right in 4 bit": ("the same with 4-bit weights", "同、重みを 4 ビットにした場合"),
     "what is there": ("exact answers to “what is there?”", "「何があるか」への正答率"),
-    "not said": ("“The story does not say.” where it does not", "答えがない質問に「書いてありません」と答えた割合"),
-    "does not say": ("“The story does not say.” where it does", "答えがある質問に「書いてありません」と答えた割合"),
-    "last place": ("baseline: the last place in the story", "比較：物語で最後に出た場所を答える"),
-    "without the stories": ("the model without the story", "物語を与えずにモデルに尋ねる"),
-    "questions": ("questions", "質問数"),
+    "not said": (
+        "answered “The story does not say.” when that is right",
+        "答えがない質問に「書いてありません」と答えた割合",
+    ),
+    "does not say": (
+        "answered “The story does not say.” when that is wrong",
+        "答えがある質問に「書いてありません」と答えた割合",
+    ),
+    "last place": ("baseline: the place that the story mentions last", "比較：物語で最後に出た場所を答える"),
+    "without the stories": ("baseline: the model without the story", "比較：物語を与えずにモデルに尋ねる"),
+    "questions": ("questions", "質問の数"),
     "tokens": ("mean length of the prompt, in tokens", "プロンプトの平均長（トークン）"),
 }
 _KINDS = {
     "where": ("where it is now", "今どこにあるか"),
     "first": ("where it was first", "最初どこにあったか"),
     "holder": ("who has it", "誰が持っているか"),
-    "person": ("where somebody went", "誰かがどこへ行ったか"),
+    "person": ("where a person went", "ある人がどこへ行ったか"),
     "content": ("what is there", "そこに何があるか"),
-    "colour": ("its color", "何色か"),
+    "colour": ("what color it is", "何色か"),
     "plot": ("what happened, and why", "何が起きたか、なぜか"),
 }
 _PERPLEXITY = {
     "bfloat16": ("as stored (bfloat16)", "保存時のまま（bfloat16）"),
-    "8 bit": ("8 bit", "8ビット"),
-    "4 bit": ("4 bit", "4ビット"),
+    "8 bit": ("8 bit", "8 ビット"),
+    "4 bit": ("4 bit", "4 ビット"),
 }
-_AGREEMENT = {"agreement": ("greedy choice agrees with `story`", "貪欲な選択が`story`と一致する割合")}
+_AGREEMENT = {"agreement": ("greedy choice agrees with `story`", "最も確率の高いトークンが `story` と一致する割合")}
 
 # How the weights in the repository were made where that is not how the recipe would make them now.
 _A_PART = (
-    " The weights in this folder saw 15 % of the documents that the command below writes.",
-    "なお、このフォルダーの重みは、以下のコマンドが作る文書の15%だけで訓練したものです。",
+    " The weights in this folder were trained on 15 % of the documents that the command below writes.",
+    "なお、このフォルダーの重みは、以下のコマンドが作る文書の 15 % だけで学習したものです。",
 )
 _HISTORY = {
     "story-draft": _A_PART,
     "story-qwen2": _A_PART,
     "story": (
-        " The weights in this folder came about while the recipe was still changing: the first 22,181 steps had no "
-        "scenes, no made-up words and no extra weight for names and things. Four more stages like the last one "
-        "followed, with all of these, and the weights are the average of those after the last three. The command below "
-        "follows the recipe as it is now.",
-        "なお、このフォルダーの重みは、レシピを改良しながら作ったものです。最初の22,181ステップには、場面を描いた文書、でたらめな語、"
-        "名前や物の語への重み付けがありませんでした。そのあと、これらを加え、最後の段階と同じ訓練を4回行い、"
-        "最後の3回の終わりの重みを平均しました。以下のコマンドは、現在のレシピどおりに訓練します。",
+        " The weights in this folder were trained while the recipe was still changing. In the first 22,181 steps, "
+        "there were no scenes, no made-up words and no extra weight for names and things. Four more stages like the "
+        "last one followed, with all of these. The weights are the average of the weights after the last three of the "
+        "four. The command below follows the recipe as it is now.",
+        "なお、このフォルダーの重みは、レシピを改良しながら学習したものです。最初の 22,181 ステップには、"
+        "場面を描いた文書、でたらめな語、名前や物の語への重み付けがありませんでした。その後、これらを加えて、"
+        "最後の段階と同じ学習を 4 回行い、最後の 3 回の終わりの重みを平均しました。"
+        "以下のコマンドは、現在のレシピどおりに学習します。",
     ),
 }
 
@@ -168,17 +178,18 @@ def _more(recipe: Recipe, language: int) -> str:
     if recipe.own_stories:
         parts.append(
             (
-                f" It also has those of {2 * recipe.own_stories:,} stories that the model itself had told after the "
-                "third stage in which the checker found no fault.",
-                f"また、第3段階を終えたモデル自身に{2 * recipe.own_stories:,}編の物語を語らせ、"
+                f" It also has stories of the model's own: after the third stage, the model told "
+                f"{2 * recipe.own_stories:,} stories, and those in which the checker found no fault were added.",
+                f"また、第 3 段階を終えたモデル自身に {2 * recipe.own_stories:,} 編の物語を語らせ、"
                 "チェッカーが誤りを見つけなかったものを加えています。",
             )
         )
     if recipe.teacher:
         parts.append(
             (
-                f" It learned half from the text and half from the predictions of `{recipe.teacher}` (distillation).",
-                f"損失の半分は文章から、残りの半分は`{recipe.teacher}`の予測から計算しました（蒸留）。",
+                f" Half of the loss of this model comes from the text, and half from the predictions of "
+                f"`{recipe.teacher}` (distillation).",
+                f"損失の半分は文章から、残りの半分は `{recipe.teacher}` の予測から計算しました（蒸留）。",
             )
         )
     return "".join(part[language] for part in parts)
