@@ -1,4 +1,4 @@
-"""What a forward pass costs: operations and bytes, which together say how fast it can be at best."""
+"""The cost of a forward pass in operations and bytes, which limit how fast the pass can be."""
 
 from dataclasses import dataclass
 
@@ -9,7 +9,7 @@ __all__ = ["Cost", "Machine", "model_cost"]
 
 @dataclass(frozen=True)
 class Cost:
-    """Of one pass. operations: a multiplication is one, an addition another. bytes: what is moved from or to memory."""
+    """The cost of one pass. operations: multiplications and additions. bytes: those moved from or to memory."""
 
     operations: float
     bytes: float
@@ -22,13 +22,13 @@ class Cost:
 
 @dataclass(frozen=True)
 class Machine:
-    """What a processor can do at most. peak: operations per second. bandwidth: bytes per second."""
+    """The limits of a processor. peak: operations per second. bandwidth: bytes per second."""
 
     peak: float
     bandwidth: float
 
     def seconds(self, cost: Cost) -> float:
-        """The shortest time for a pass: operations and memory at the same time, so the slower of the two counts."""
+        """The shortest time for a pass: arithmetic and memory work at the same time, so the slower one counts."""
         return max(cost.operations / self.peak, cost.bytes / self.bandwidth)
 
     @property
@@ -38,13 +38,13 @@ class Machine:
 
 
 def model_cost(config: ModelConfig, L: int, S: int, bytes_per_weight: float = 2) -> Cost:
-    """What one pass over L new tokens costs that attend causally to S positions, their own included.
+    """Count the cost of one pass over L new tokens, which attend causally to S positions, their own included.
 
-    Operations are those of matrix products: the linear layers, of each token; both products of attention, of each query
-    with each position that it may see; the output layer, of the last token only.
-    Bytes are each weight matrix once, the output table too, at bytes_per_weight a number; and keys and values of S
-    positions, at 2 bytes a number. Activations, norms, biases and the rows of the embedding are left out: they are
-    small.
+    Operations are those of matrix products: the linear layers, for each token; both products of attention, for each
+    query and each position that it may see; the output layer, for the last token only.
+    Bytes are those of each weight matrix once, including the output layer's table, with bytes_per_weight per number;
+    and those of the keys and values of S positions, with 2 bytes per number. Activations, norms, biases and the rows
+    of the embedding are left out, because they are small.
     L, S: as in `causal_mask`. bytes_per_weight: 2 for bfloat16, 4.5 / 8 for 4 bits with a scale and a bias of 16 bits
     for each group of 64.
 

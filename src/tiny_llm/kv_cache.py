@@ -21,7 +21,7 @@ class LayerCache(Protocol):
         """Position of the first new token, or one per row."""
 
     def attend(self, query: mx.array, key: mx.array, value: mx.array, scale: float | None = None) -> mx.array:
-        """Store the new keys and values, attend causally to all that are stored.
+        """Store the new keys and values, then attend causally to all stored positions.
 
         Shapes: query: B x H_q x L x D, key and value: B x H_kv x L x D -> B x H_q x L x D.
         """
@@ -58,10 +58,10 @@ class KVCacheLayer:
     """The keys and values of one layer, of all tokens so far, in arrays that have room for more.
 
     keys, values: B x H_kv x capacity x D, or None before the first token; positions from `offset` on are unused.
-    offset: how many positions are stored. Whoever owns the layer moves it (`KVCache.advance`), `store` and `attend` do
-    not: RoPE and attention of one forward pass need the same.
-    step: the capacity is always a multiple of it, so that most tokens need no new arrays.
-    attention: the function that attends; it is given the mask "causal".
+    offset: the number of stored positions. Only `KVCache` changes it (`advance`, `trim`), not `store` or `attend`:
+    RoPE and attention of one forward pass need the same offset.
+    step: the capacity is always a multiple of it, so most tokens need no new arrays.
+    attention: the attention function; it gets the mask "causal".
     """
 
     def __init__(self, step: int = 256, attention: Attention = scaled_dot_product_attention_grouped):
@@ -72,16 +72,16 @@ class KVCacheLayer:
         self._attention = attention
 
     def store(self, key: mx.array, value: mx.array) -> tuple[mx.array, mx.array]:
-        """Write L positions from `offset` on, over what may be there; return all offset + L that are stored now.
+        """Write L positions from `offset` on, over any forgotten ones; return all offset + L positions.
 
-        Where there is no room, or nothing yet, `keys` and `values` become new arrays that begin with what is stored:
-        their capacity is offset + L, rounded up to a multiple of `step`. Otherwise the arrays stay, and only the L new
-        positions are written. `offset` always stays.
+        If there are no arrays yet, or the new positions do not fit, `keys` and `values` become new arrays that begin
+        with the stored positions. Their capacity is offset + L, rounded up to a multiple of `step`. Otherwise the
+        arrays stay, and only the L new positions are written. `offset` does not change.
         Shapes: key and value: B x H_kv x L x D -> twice B x H_kv x (offset + L) x D. The dtype is kept.
 
         Raises:
             ValueError: key and value differ in shape or dtype, or differ in B, H_kv, D or dtype from the arrays stored
-                before, also where `offset` is 0 again. `_check_new` below raises it.
+                before, even if `offset` is 0 again. `_check_new` below raises it.
 
         Task: w2d1.1
         """
@@ -93,9 +93,9 @@ class KVCacheLayer:
         )
 
     def attend(self, query: mx.array, key: mx.array, value: mx.array, scale: float | None = None) -> mx.array:
-        """Store the new keys and values; attend causally to all that are stored then, with the layer's `attention`.
+        """Store the new keys and values, then attend causally to all stored positions, with the layer's `attention`.
 
-        scale: handed on as it is.
+        scale: passed on as it is.
         Shapes: query: B x H_q x L x D, key and value: B x H_kv x L x D -> B x H_q x L x D.
 
         Task: w2d1.2
@@ -108,9 +108,9 @@ class KVCacheLayer:
 
 
 class KVCache:
-    """Remembers the keys and values of every layer, so that a model has to be run on new tokens only.
+    """Keeps the keys and values of every layer, so that a model runs on new tokens only.
 
-    offset: how many tokens are stored, the same in all layers; the position of the next one.
+    offset: the number of stored tokens, the same in all layers; it is the position of the next token.
     """
 
     def __init__(self, num_layers: int, step: int = 256, attention: Attention = scaled_dot_product_attention_grouped):
@@ -133,7 +133,7 @@ class KVCache:
         """Forget the last `length` tokens, in every layer. The arrays keep their size and their content.
 
         Raises:
-            ValueError: length is negative, or more than are stored. `_check_trim` below raises it.
+            ValueError: length is negative, or larger than the number of stored tokens. `_check_trim` below raises it.
 
         Task: w2d1.2
         """

@@ -1,4 +1,4 @@
-"""Quantisation: weights of a few bits, packed as MLX and mlx-lm pack them, behind the weight seam."""
+"""Quantisation: weights of a few bits, packed as MLX and mlx-lm pack them, and layers that compute with them."""
 
 from collections.abc import Iterator
 
@@ -12,17 +12,17 @@ __all__ = ["QuantizedEmbedding", "QuantizedLinear", "dequantize", "quantize", "q
 
 
 def quantize(weight: mx.array, group_size: int = 64, bits: int = 4) -> tuple[mx.array, mx.array, mx.array]:
-    """Levels of a few bits for the numbers of a matrix, packed, with scales and biases: number ~ scale * level + bias.
+    """Quantise a matrix to packed levels of a few bits, with scales and biases: number ~ scale * level + bias.
 
     Each run of group_size numbers in a row is a group, with a scale and a bias of its own. In float32, for a group
     whose smallest number is low and whose largest is high:
         step = (high - low) / (2^bits - 1), at least 1e-7
         edge = low if |low| > |high|; else high, and then step = -step: levels count from the edge inwards
-        zero = edge / step, rounded: up to its sign, how many steps lie between the edge and 0
-        scale, bias = edge / zero, edge; where zero is 0, they are step and 0
-        level = (number - bias) / scale, rounded, and kept within 0 to 2^bits - 1
-    Halves are rounded to even. 32 / bits levels are packed into a uint32, the first into the lowest bits. Only at the
-    end, scales and biases are rounded to the dtype of the weight.
+        zero = edge / step, rounded: up to its sign, the number of steps between the edge and 0
+        scale, bias = edge / zero, edge; if zero is 0, they are step and 0
+        level = (number - bias) / scale, rounded, and clipped to 0 to 2^bits - 1
+    Halves are rounded to even. 32 / bits levels are packed into a uint32, the first into the lowest bits. Scales and
+    biases are rounded to the dtype of the weight only at the end.
     Shapes: weight: N.. x I -> N.. x (I * bits / 32), uint32, and twice N.. x (I / group_size).
     Source: MLX's `mx.quantize`, mode "affine", on the CPU.
 
@@ -39,10 +39,10 @@ def quantize(weight: mx.array, group_size: int = 64, bits: int = 4) -> tuple[mx.
 
 
 def dequantize(packed: mx.array, scales: mx.array, biases: mx.array, group_size: int = 64, bits: int = 4) -> mx.array:
-    """The matrix that `quantize` packed, as far as it can be had back: scale * level + bias.
+    """Return the matrix that `quantize` packed, up to rounding errors: scale * level + bias.
 
     Shapes: packed: N.. x (I * bits / 32), scales and biases: N.. x (I / group_size) -> N.. x I. The dtype is that of
-    the scales; product and sum are computed in float32, and rounded once.
+    the scales. Product and sum are computed in float32, and the result is rounded once.
 
     Raises:
         ValueError: bits or group_size as in `quantize`, or shapes that do not fit. `_check_packed` below raises it.
@@ -56,7 +56,7 @@ def dequantize(packed: mx.array, scales: mx.array, biases: mx.array, group_size:
 
 
 class QuantizedLinear:
-    """A linear layer that keeps its weight packed. Each call makes it dense, and keeps nothing of that.
+    """A linear layer that keeps its weight packed. Each call makes a dense weight, and does not keep it.
 
     Shapes: packed: O x (I * bits / 32), scales and biases: O x (I / group_size), bias: O or None;
     call with x: N.. x I -> N.. x O.
@@ -76,9 +76,9 @@ class QuantizedLinear:
         self.bias = bias
 
     def __call__(self, x: mx.array) -> mx.array:
-        """Linear layer: y = x W^T + b, with W made dense in the dtype of x, and not rounded to another one before.
+        """Linear layer: y = x W^T + b. W is made dense in the dtype of x, and never rounded to another dtype before.
 
-        x is of the dtype of scales, biases and bias, or float32. The result is of the dtype of x.
+        x has the dtype of scales, biases and bias, or float32. The result has the dtype of x.
 
         Task: w2d3.3
         """
@@ -90,7 +90,7 @@ class QuantizedLinear:
 
 
 class QuantizedEmbedding:
-    """A table of packed vectors, used at both ends of a model as `Embedding` is.
+    """A table of packed vectors, used at both ends of a model like `Embedding`.
 
     Shapes: packed: V x (E * bits / 32), scales and biases: V x (E / group_size).
     """
@@ -100,7 +100,7 @@ class QuantizedEmbedding:
         self.group_size, self.bits = group_size, bits
 
     def __call__(self, tokens: mx.array) -> mx.array:
-        """Look tokens up; only their rows are made dense.
+        """Look tokens up, and make only their rows dense.
 
         Shapes: tokens: N.., integers -> N.. x E. The dtype is that of the scales.
 
@@ -129,8 +129,8 @@ class QuantizedEmbedding:
 def quantize_model(model: CausalLM, group_size: int = 64, bits: int = 4) -> None:
     """Replace every `Linear` of a built model and its `Embedding` by quantised ones. Norms and biases stay as they are.
 
-    They stand in each block as self_attn.{q,k,v,o}_proj and mlp.{gate,up,down}_proj, and in the model as lm_head, which
-    may be None, and embed_tokens. What is quantised already is left alone.
+    The layers are: in each block, self_attn.{q,k,v,o}_proj and mlp.{gate,up,down}_proj; in the model, embed_tokens and
+    lm_head, which may be None. Layers that are already quantised stay as they are.
 
     Task: w2d3.4
     """

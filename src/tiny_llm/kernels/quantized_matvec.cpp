@@ -1,6 +1,6 @@
-// A quantised matrix times a few vectors, in three steps of speed: y = x W^T, with W packed as quantize.py says.
-//
-// All arithmetic is float's, whatever the dtypes of x and of the scales.
+// A quantised matrix times a few vectors: y = x W^T, with W packed as quantize.py says. There are three versions, each
+// faster than the one before.
+// All arithmetic is in float, whatever the dtypes of x and of the scales.
 #include <algorithm>
 #include <vector>
 
@@ -23,11 +23,11 @@ float dot_scalar(const T* x, const uint32_t* packed, const S* scales, const S* b
     return total;
 }
 
-// A block is WIDTH words. In it are PER_WORD vectors of fields: each word's first element, each word's second…
+// A block is WIDTH words. It has PER_WORD fields: the first level of each word, the second level of each word…
 template <int BITS>
 struct Block {
     static constexpr int PER_WORD = 32 / BITS, SIZE = WIDTH * PER_WORD;
-    static constexpr int AHEAD = 1024;  // words: memory answers as late as the products with these are done
+    static constexpr int AHEAD = 1024;  // words: computing with these takes about as long as memory takes to answer
 
     static words load(const uint32_t* packed) {
         __builtin_prefetch(packed + AHEAD);
@@ -43,11 +43,11 @@ struct Block {
     }
 };
 
-// A field stays where it is in its word, which saves a shift: so it is a multiple of this. Only the last one is
-// shifted, as its highest bit would be taken for a sign.
+// A field stays where it is in its word, which saves a shift: so it is the level times this unit. Only the last field
+// is shifted, because its highest bit would be taken for a sign.
 float unit(int j, int per_word) { return j < per_word - 1 ? float(1u << 32 / per_word * j) : 1; }
 
-// A vector in which each number stands `times` times, side by side.
+// A vector in which each number occurs `times` times, one after the other.
 template <int times>
 floats spread(const float* numbers) {
     ints lane = {};
@@ -57,8 +57,8 @@ floats spread(const float* numbers) {
     return x;
 }
 
-// Blocks of a row of weights times x, and the part of the first `groups` biases. fields: x in the order in which it
-// meets the blocks' fields, divided by their units. sums: of x in each group; zeros stand behind the last one.
+// The dot product of x with `blocks` blocks of a row of weights, plus the part of the first `groups` biases. fields: x
+// in the order of the blocks' fields, divided by their units. sums: the sum of x in each group, then zeros.
 template <int BITS, int GROUP>
 float dot_vector(const float* fields, const float* sums, const uint32_t* packed, const float* scales,
                  const float* biases, int64_t blocks, int64_t groups) {
@@ -191,7 +191,7 @@ class Rows {
     }
 };
 
-// All rows of W times all rows of x, shared out among threads.
+// All rows of W times all rows of x, shared among threads.
 void dot_threads(const Product& p, const Activations& x) {
     // task w2d4.3 begin
     // Week 2 Day 4 Task 3: what belongs here is yours to write.

@@ -1,13 +1,13 @@
 // A quantised matrix times a few vectors: y = x W^T, with W packed as quantize.py says.
 //
-// x: rows of I numbers of type T, one of which is the threadgroup's y. packed, scales and biases: O rows each.
-// out: rows of O numbers of type T. bits: 2, 4 or 8. O is an argument of the kernel, as x and out are.
+// x: rows of I numbers of type T; the threadgroup's y is the number of its row. packed, scales and biases: O rows each.
+// out: rows of O numbers of type T. bits: 2, 4 or 8. O is an argument of the kernel, like x and out.
 
-constant constexpr uint ROWS = 4;    // of W for a simdgroup: what it has loaded of x serves all of them
-constant constexpr uint CHUNK = 32;  // weights, for a lane at a time: all of one group, since no group has fewer
+constant constexpr uint ROWS = 4;    // of W for a simdgroup: it uses each loaded element of x for all of them
+constant constexpr uint CHUNK = 32;  // weights that a lane takes at a time: all of one group, since no group has fewer
 constant constexpr uint LANES = 32;
 
-// The words of a chunk, aligned as they lie in memory: so 16 bytes are loaded at a time.
+// The words of a chunk as they are in memory, with their alignment, so a load can bring 16 bytes.
 template <int bits>
 struct alignas(4 * bits) Words {
     uint word[bits];

@@ -1,11 +1,11 @@
-// Softmax of each row, by a threadgroup of its own.
+// Softmax of each row. Each row has a threadgroup of its own.
 //
-// x and out: rows of n numbers of type T. The row is the threadgroup's y.
+// x and out: rows of n numbers of type T. The threadgroup's y is the number of its row.
 
 constant constexpr uint MOST_SIMDGROUPS = 32;  // of a threadgroup
 
-// Four numbers from i on, as float; behind the row's end -INFINITY, whose exponential is 0. A thread takes four
-// neighbours at a time, so that a simdgroup has 128 side by side.
+// Four numbers from i on, as float; after the end of the row -INFINITY, whose exponential is 0. A thread takes four
+// neighbours at a time, so a simdgroup has 128 neighbours.
 template <typename T>
 float4 load4(const device T* row, uint i, uint n) {
     if (i + 4 <= n) return float4(row[i], row[i + 1], row[i + 2], row[i + 3]);
@@ -29,7 +29,7 @@ KERNEL(softmax) {
     const uint lane = thread_index_in_simdgroup, simdgroup = simdgroup_index_in_threadgroup;
     const uint first = 4 * thread_index_in_threadgroup, step = 4 * threads_per_threadgroup.x;
 
-    // What each simdgroup has found, for all to read.
+    // The result of each simdgroup, for all threads to read.
     threadgroup float largest[MOST_SIMDGROUPS], total[MOST_SIMDGROUPS];
     // task w2d2.5 begin
     // Week 2 Day 2 Task 5: what belongs here is yours to write.
