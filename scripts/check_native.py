@@ -32,7 +32,7 @@ def main() -> int:
 
 
 def _is_kernel(file: Path) -> bool:
-    return file.suffix == ".cpp" and file.name != "bridge.cpp"
+    return file.suffix == ".cpp" and file.name != "mlx_extension.cpp"
 
 
 def _compiles(file: Path, files: list[Path]) -> bool:

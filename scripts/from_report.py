@@ -28,13 +28,13 @@ sys.path[:0] = [str(ROOT / "src"), str(ROOT / "tests" / "repo")]
 from learner import Clone  # noqa: E402
 
 from tiny_llm_course.catalogue import Mistake, entry_of  # noqa: E402
-from tiny_llm_course.native.kernel_files import ensure_bridge  # noqa: E402
+from tiny_llm_course.native.kernel_files import ensure_extension  # noqa: E402
 from tiny_llm_course.tasks.regions import is_native, regions, with_regions  # noqa: E402
 from tiny_llm_course.tasks.splice import SpliceError, code_of, definitions, regions_of, splice  # noqa: E402
 from tiny_llm_course.tasks.syllabus import TaskId, day_of  # noqa: E402
 from tiny_llm_course.tasks.task_code import StubError, task_parts  # noqa: E402
 from tiny_llm_course.tasks.unsolved import open_task  # noqa: E402
-from tiny_llm_course.testing.mutants import CatalogueError, compile_mistakes, mistaken_sources  # noqa: E402
+from tiny_llm_course.testing.mutants import CatalogueError, compile_mistakes, mutant_sources  # noqa: E402
 from tiny_llm_course.testing.pytest_process import Run, run_tests  # noqa: E402
 from tiny_llm_course.testing.reported import read  # noqa: E402
 from tiny_llm_course.ui.language import Messages  # noqa: E402
@@ -85,7 +85,7 @@ def both(reference: str, code: str) -> list[str]:
 def tested(task: TaskId, sources: dict[str, str]) -> Run:
     """The task's tests, run by a learner of whom the reference wrote all else."""
     day = day_of(task)
-    ensure_bridge(REFERENCE.name, [day], Messages())
+    ensure_extension(REFERENCE.name, [day], Messages())
     with TemporaryDirectory() as folder:
         clone = Clone.create(Path(folder).resolve())
         reference = clone.root / "src" / REFERENCE.name
@@ -144,7 +144,7 @@ def edits(task: TaskId, parts: list[Part]) -> list[tuple[str, str]]:
     for context in range(max(part.before.count("\n") for part in parts) + 1):  # in the end: whole parts
         found = [hunk for part in parts for hunk in hunks(part, context)]
         try:
-            changed = mistaken_sources(REFERENCE, task, Mistake("reported", tuple(found), {}))
+            changed = mutant_sources(REFERENCE, task, Mistake("reported", tuple(found), {}))
         except CatalogueError:
             continue
         if all(part.after in changed.get(part.path, part.after) for part in parts):

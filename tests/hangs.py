@@ -194,7 +194,7 @@ def _waits(seconds: float | None) -> str:
 
 def _own(stack: list[FrameType]) -> list[FrameType]:
     """The functions of the code under test, without private ones that lead to another."""
-    own = [frame for frame in stack if _module(frame).partition(".")[0].startswith(("tiny_llm", "mistaken_"))]
+    own = [frame for frame in stack if _module(frame).partition(".")[0].startswith(("tiny_llm", "mutant_"))]
     return [frame for frame in own if frame is own[-1] or not re.match("_[^_]", frame.f_code.co_name)]
 
 

@@ -1,5 +1,5 @@
 """How kernels share their work, and what they may read, for the time of a block. A block begins after the first kernel
-of a test: a stub raises there, before anything is asked of the bridge."""
+of a test: a stub raises there, before anything is asked of the MLX extension."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-__all__ = ["assert_shared", "guarded", "interrupted", "parts_of", "threads"]
+__all__ = ["assert_shared", "guarded", "parts_of", "race_injection", "threads"]
 
 
 @contextmanager
@@ -42,14 +42,14 @@ def assert_shared(impl: Any, run: Callable[[], object]) -> None:
 
 
 @contextmanager
-def interrupted(impl: Any) -> Iterator[None]:
+def race_injection(impl: Any) -> Iterator[None]:
     """The first part of a kernel's work is stopped in its middle until all others are done."""
     extension = impl.native.extension
-    extension.interrupt_parts(True)
+    extension.set_race_injection(True)
     try:
         yield
     finally:
-        extension.interrupt_parts(False)
+        extension.set_race_injection(False)
 
 
 @contextmanager

@@ -9,7 +9,7 @@ from typing import Any
 import mlx.core as mx
 import numpy as np
 from helpers import Inputs, array64, assert_close
-from parallel import interrupted
+from parallel import race_injection
 
 __all__ = [
     "ROUNDED_ONCE",
@@ -92,6 +92,6 @@ def assert_product_in_turns(impl: Any, product: Callable[..., Any], x: mx.array,
     __tracebackhide__ = True
     product(x[:1], *w.arguments)
     expected = array64(x) @ w.dense.T
-    with interrupted(impl):
+    with race_injection(impl):
         for _ in range(16):
             assert_close(product(x, *w.arguments), expected, tolerance=ROUNDED_ONCE[mx.float32])

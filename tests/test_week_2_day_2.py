@@ -7,7 +7,7 @@ import numpy as np
 import oracles
 import pytest
 from helpers import DTYPES, TOLERANCE, Inputs, array64, assert_close, over_dtypes
-from parallel import assert_shared, interrupted, threads
+from parallel import assert_shared, race_injection, threads
 from quantized import ROUNDED_ONCE
 
 from tiny_llm_course.testing.observation import record
@@ -419,7 +419,7 @@ def test_task_4_parts_in_turns(impl):
     """The same result each time, however the threads happen to run."""
     x = Inputs(257).normal(300, 200)
     impl.kernels.softmax.softmax(x[:1])
-    with interrupted(impl):
+    with race_injection(impl):
         for _ in range(16):
             assert_softmax(impl.kernels.softmax.softmax(x), x)
 

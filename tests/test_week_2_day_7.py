@@ -8,7 +8,7 @@ import numpy as np
 import oracles
 import pytest
 from helpers import Inputs, array64, assert_close, assert_unchanged, over_dtypes
-from parallel import assert_shared, guarded, interrupted, threads
+from parallel import assert_shared, guarded, race_injection, threads
 from quantized import ROUNDED_ONCE
 
 task_1 = pytest.mark.task("w2d7.1")
@@ -283,7 +283,7 @@ def test_task_1_leaves_its_inputs_alone(impl):
     assert_unchanged(before, *arrays)
 
 
-# The kernel for many queries, and the one for few: the door takes the one or the other by their number.
+# The kernel for many queries, and the one for few: the op takes the one or the other by their number.
 
 
 def check_views(attend, L, S):
@@ -558,7 +558,7 @@ def test_task_3_parts_in_turns(impl):
     """The same result each time. Memory that is written to is made inside of the part: each thread has its own."""
     q, k, v = qkv(Inputs(759), L=1, S=2048, D=64)
     check(impl.kernels.attention.flash_attention, q, k[:, :9], v[:, :9])
-    with interrupted(impl):
+    with race_injection(impl):
         for _ in range(16):
             check(impl.kernels.attention.flash_attention, q, k, v)
 

@@ -8,7 +8,7 @@ import oracles
 import pytest
 from coalesced import assert_coalesced, counted
 from helpers import Inputs, array64, assert_close, over_dtypes
-from parallel import interrupted, threads
+from parallel import race_injection, threads
 
 from tiny_llm_models.untrained import untrained_config, write_untrained
 
@@ -209,7 +209,7 @@ def test_task_1_equals_flash_attention(impl):
 
 @task_1
 def test_task_1_wrong_input(impl):
-    """What does not fit together is a ValueError: the door checks before the kernel runs."""
+    """What does not fit together is a ValueError: the op checks before the kernel runs."""
     attend, pool = impl.kernels.paged_attention.paged_attention, Pool(15, [50], [40], width=4)
     check(attend, pool)
     refused(attend, pool, query=pool.query[:, :3])  # heads that cannot be shared
@@ -332,7 +332,7 @@ def test_task_2_parts_in_turns(impl):
     """The same result each time. Memory that is written to belongs to the part: it is given `rows` and `found`."""
     attend, pool = impl.kernels.paged_attention.paged_attention, Pool(33, [2048], [1], D=64, page_size=32)
     check(attend, Pool(34, [16], [1]))
-    with interrupted(impl):
+    with race_injection(impl):
         for _ in range(8):
             check(attend, pool)
 
@@ -553,7 +553,7 @@ def test_task_3_left_to_mlx(impl):
 
 @task_3
 def test_task_3_wrong_input(impl):
-    """What does not fit together is a ValueError: the door checks before the kernel runs."""
+    """What does not fit together is a ValueError: the op checks before the kernel runs."""
     attend, pool = impl.kernels.paged_attention.paged_attention_metal, Pool(64, [20], [1], D=20)
     check(attend, pool)
     refused(attend, pool, tables=table_with(pool, 0, 1, len(pool.keys)))

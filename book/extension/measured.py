@@ -51,15 +51,17 @@ class Bench(CourseDirective):
     def kernel(self) -> tuple[Path, list[list[str]]]:
         file, words = RESULTS / "ladder.json", Messages(self.language)
         rows = [row for row in self.read(file)["kernels"] if row["kernel"] == self.arguments[0]]
-        found = [[self.word("rung"), self.word("time"), self.word("against_twin"), self.word("of_limit")]]
-        sizes, twin = "", 1.0
+        found = [[self.word("rung"), self.word("time"), self.word("against_fallback"), self.word("of_limit")]]
+        sizes, fallback = "", 1.0
         for row in rows:
-            if row["rung"] == "twin":
-                sizes, twin = row["sizes"], row["seconds"]
+            if row["rung"] == "fallback":
+                sizes, fallback = row["sizes"], row["seconds"]
                 found.append([f"*{sizes}*", "", "", ""])
             limit = "" if row["limit"] is None else f"{100 * row['limit']:.0f} %"
             seconds = row["seconds"]
-            found.append([rung_name(row["rung"], words), f"{seconds * 1e6:,.0f} µs", f"{twin / seconds:.1f} x", limit])
+            found.append(
+                [rung_name(row["rung"], words), f"{seconds * 1e6:,.0f} µs", f"{fallback / seconds:.1f} x", limit]
+            )
         return file, found
 
     def model(self) -> tuple[Path, list[list[str]]]:

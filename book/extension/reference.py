@@ -31,7 +31,7 @@ class Listing:
 
 
 def holds_tasks(file: Path) -> bool:
-    """Whether a learner's file is one in which there is something to write: not so the door of a kernel."""
+    """Whether a learner's file is one in which there is something to write: not so the op of a kernel."""
     return bool(parts_of(Workspace().solution(file), file.name))
 
 

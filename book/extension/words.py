@@ -45,7 +45,7 @@ WORDS = {
     },
     "rung": {"en": "step", "ja": "段階"},
     "time": {"en": "time", "ja": "時間"},
-    "against_twin": {"en": "speed, twin = 1", "ja": "速度（ツイン = 1）"},
+    "against_fallback": {"en": "speed, fallback = 1", "ja": "速度（フォールバック = 1）"},
     "of_limit": {"en": "of the machine's limit", "ja": "マシンの上限に対する割合"},
     "peer": {"en": "what else there is", "ja": "比較対象"},
     "pass": {"en": "pass", "ja": "処理"},

@@ -71,12 +71,12 @@ def arrow(
 
 
 def anatomy() -> None:
-    """From a call in Python to a loop in C++, and the twin beside it."""
+    """From a call in Python to a loop in C++, and the fallback next to it."""
     _, axes = plt.subplots(figsize=(8.2, 3.1))
     box(axes, 1.3, 1.6, "softmax(x)\nsoftmax.py", BLUE, 2.1, 0.8)
-    box(axes, 4.6, 1.6, "Kernel, eval_cpu\nbridge.cpp", GREY, 2.5, 0.8)
+    box(axes, 4.6, 1.6, "Kernel, eval_cpu\nmlx_extension.cpp", GREY, 2.5, 0.8)
     box(axes, 8.1, 1.6, "KERNEL(softmax)\nsoftmax.cpp", ORANGE, 2.4, 0.8)
-    box(axes, 1.3, 0.2, "ops.softmax(x)\nops.py", BLUE, 2.1, 0.8, "--")
+    box(axes, 1.3, 0.2, "fallback.softmax(x)\nfallback.py", BLUE, 2.1, 0.8, "--")
     box(axes, 8.1, 0.2, "vector.h, kernel.h", ORANGE, 2.4, 0.6)
     box(axes, 4.6, 0.2, "pool.h", GREY, 2.5, 0.6)
     arrow(axes, (2.4, 1.6), (3.3, 1.6))

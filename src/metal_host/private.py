@@ -1,4 +1,4 @@
-"""A thread's own arrays, where pointers lead to them: they get fences around them, which a checked run watches.
+"""A thread's own arrays, where pointers lead to them: they get redzones around them, which a checked run watches.
 
 An array that is only ever indexed needs none: the compiler itself checks the index.
 """
@@ -35,12 +35,12 @@ def private_arrays(tokens: Sequence[Token], outermost: str, word: Word) -> dict[
                 and not _NOT_OWN & known.qualifiers
                 and any(_is_led_to(tokens, known.end, v) for v in known.variables)
             ):
-                found[i] = (_fenced(tokens, known, word), known.end)
+                found[i] = (_redzoned(tokens, known, word), known.end)
         is_start = kind == "sign" and text in "{};"
     return found
 
 
-def _fenced(tokens: Sequence[Token], known: Declaration, word: Word) -> str:
+def _redzoned(tokens: Sequence[Token], known: Declaration, word: Word) -> str:
     parts = []
     for variable in known.variables:
         name, dimensions, _ = variable
@@ -49,9 +49,9 @@ def _fenced(tokens: Sequence[Token], known: Declaration, word: Word) -> str:
         if not _is_led_to(tokens, known.end, variable):
             parts.append(f"{known.type} {name}{dimensions}{value};")
             continue
-        guard = f"msl_fenced_{name}"
+        guard = f"msl_redzoned_{name}"
         first = f" = {{{{}}, {value.lstrip('= ')}, {{}}}}" if value else ""
-        parts.append(f"msl_fenced<{known.type}{dimensions}> {guard}{first};")
+        parts.append(f"msl_redzoned<{known.type}{dimensions}> {guard}{first};")
         parts.append(f'const msl_watched<{known.type}{dimensions}> msl_watched_{name}({guard}, "{name}");')
         parts.append(f"auto& {name} = *msl_watched_{name}.array;")
     return " ".join(parts)

@@ -1,5 +1,5 @@
 """Rewrites what no header can: threadgroup variables, of which all threads of a threadgroup share one; numbers without
-a suffix, which are float in Metal; const, where `constant` implies it; and a thread's own arrays, which get fences.
+a suffix, which are float in Metal; const, where `constant` implies it; and a thread's own arrays, which get redzones.
 """
 
 import re

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import mlx.core as mx
 
-from .extension import bridge, kernel
+from .extension import kernel, mlx_extension
 
 __all__ = ["argmax"]
 
@@ -15,10 +15,10 @@ def argmax(x: mx.array) -> mx.array:
     """The place of each row's largest number, of equal ones the first.
 
     MLX's own operation takes half a millisecond for a vocabulary of 150,000 on the CPU, which is more than is left of a
-    step for it. It does the work on a GPU, and where no bridge is built.
+    step for it. It does the work on a GPU, and where no MLX extension is built.
     Shapes: x: N.. x V, V at least 1 -> N.., of int32.
     """
-    is_built = mx.default_device().type == mx.cpu and bridge() is not None
+    is_built = mx.default_device().type == mx.cpu and mlx_extension() is not None
     run = kernel(_FILE, "argmax") if is_built else None
     if run is None:
         return mx.argmax(x, axis=-1).astype(mx.int32)

@@ -136,4 +136,4 @@ struct Block {
 
 }  // namespace tiny_llm
 
-#include "few_queries.h"
+#include "decode_attention.h"

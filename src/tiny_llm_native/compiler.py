@@ -62,7 +62,7 @@ def compile_kernels(source: Path, flags: Sequence[str] = (), built: Path | None 
 
 
 def _check_headers(source: Path) -> None:
-    """Refuse a copy of one of our headers next to a kernel: the compiler would take the copy, and the bridge ours."""
+    """Refuse a copy of one of our headers next to a kernel: the kernel would get the copy, and the extension ours."""
     for file in with_included(source)[1:]:
         if file.parent != _HERE and (_HERE / file.name).exists():
             copy, ours = f"{file.parent.name}/{file.name}", f"{file.name} in src/{_HERE.name}"

@@ -1,7 +1,8 @@
 """From a file of C++ to a function that MLX calls: loads what is compiled, and says what is missing.
 
-`./course build-ext` builds the bridge to MLX (bridge.cpp) once. A kernel's own file is compiled when you first call
-the kernel, unless it was compiled before: that takes about a second. The process then keeps it, like a Python module.
+`./course build-ext` builds the MLX extension (mlx_extension.cpp) once. A kernel's own file is compiled when you first
+call the kernel, unless it was compiled before: that takes about a second. The process then keeps it, like a Python
+module.
 """
 
 import importlib.util
@@ -24,16 +25,16 @@ from .compiler import BUILT, CompileError, compile_kernels, with_included
 __all__ = [
     "Kernel",
     "KernelError",
-    "bridge",
     "check_written",
     "get_ready",
     "guard_inputs",
-    "interrupt_parts",
     "is_written",
     "kernel",
-    "kernel_without_twin",
+    "kernel_without_fallback",
     "load",
+    "mlx_extension",
     "mode",
+    "set_race_injection",
     "set_threads",
     "shared_parts",
     "threads",
@@ -55,10 +56,10 @@ class KernelError(RuntimeError):
 class Kernel:
     """A compiled function, as an operation on MLX arrays that is computed when its result is needed."""
 
-    def __init__(self, name: str, address: int, bridge: ModuleType):
+    def __init__(self, name: str, address: int, extension: ModuleType):
         self._name = name
         self._address = address
-        self._bridge = bridge
+        self._extension = extension
         self._is_watched = mode() == "watched"
 
     def __call__(
@@ -74,7 +75,7 @@ class Kernel:
         are its first outputs, and hold what was there. An array's memory is taken over, if nobody else refers to it
         when the result is computed; otherwise it stays as it is, and the result is a changed copy.
         """
-        found: list[mx.array] = self._bridge.run(self._address, inputs, outputs, numbers, changed)
+        found: list[mx.array] = self._extension.run(self._address, inputs, outputs, numbers, changed)
         if self._is_watched:
             self._look_at(found)
         return found
@@ -85,30 +86,30 @@ class Kernel:
         except ValueError as error:
             if "function transformations" not in str(error):  # within mx.compile and the like there are no numbers yet
                 raise
-        if trespass := self._bridge.take_trespass():
-            raise KernelError(f"{self._name} {trespass}")
+        if violation := self._extension.take_violation():
+            raise KernelError(f"{self._name} {violation}")
 
 
 @cache
 def kernel(source: Path, name: str, *tasks: str) -> Kernel | None:
-    """The function `name` of a file of C++; None where no bridge was built, which is said once.
+    """The function `name` of a file of C++; None where no MLX extension was built, which is said once.
 
     tasks: whose regions in the file, or in one that it includes, have to be written for this function.
 
     The environment's TINY_LLM_KERNELS may be `off`: None in any case; or `watched`, as in the course's tests: there
-    must be a bridge, and each kernel is computed at once, on copies that show what it reads and writes out of bounds.
+    must be an MLX extension, and each kernel is computed at once, on copies that show what it does out of bounds.
 
     Raises:
         NotImplementedError: one is still to be written. Nothing is compiled then.
         CompileError: the file does not compile.
-        KernelError: there is no bridge, and kernels are to be watched.
+        KernelError: there is no MLX extension, and kernels are to be watched.
     """
     for task in tasks:
         for part in with_included(source):
             check_written(part, task)
     if mode() == "off":
         return None
-    if bridge() is None:
+    if mlx_extension() is None:
         problem = f"{_why_not()}: {_BUILD}"
         if mode() == "watched":
             raise KernelError(problem)
@@ -117,9 +118,9 @@ def kernel(source: Path, name: str, *tasks: str) -> Kernel | None:
     return load(source, name)
 
 
-def kernel_without_twin(source: Path, name: str) -> Kernel:
+def kernel_without_fallback(source: Path, name: str) -> Kernel:
     """As `kernel`. Raises KernelError where that gives None."""
-    if mode() == "off" or bridge() is None:
+    if mode() == "off" or mlx_extension() is None:
         raise KernelError(f"{_why_not()}: {_BUILD}")
     found = kernel(source, name)
     assert found is not None
@@ -132,7 +133,7 @@ def load(source: Path, name: str, flags: tuple[str, ...] = (), built: Path | Non
     library = _library(source, (status.st_mtime_ns, status.st_size), flags, built)
     if isinstance(library, CompileError):
         raise library
-    module = _bridge()
+    module = _loaded()
     try:
         return Kernel(name, module.load(str(library), name), module)
     except RuntimeError as error:
@@ -140,12 +141,12 @@ def load(source: Path, name: str, flags: tuple[str, ...] = (), built: Path | Non
 
 
 @cache
-def bridge() -> ModuleType | None:
+def mlx_extension() -> ModuleType | None:
     """The extension that was built for this Python and this MLX, or None."""
-    file = _bridge_file()
+    file = _extension_file()
     if file is None or _built_for() not in (None, _mlx_version()):
         return None
-    spec = importlib.util.spec_from_file_location("_bridge", file)
+    spec = importlib.util.spec_from_file_location("_mlx_extension", file)
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
@@ -157,36 +158,36 @@ def bridge() -> ModuleType | None:
 
 def get_ready() -> None:
     """Load now what the first kernel would load."""
-    bridge()
+    mlx_extension()
 
 
 def set_threads(count: int) -> None:
     """How many threads kernels use, from the next one on. The environment's TINY_LLM_THREADS sets it from the start."""
-    _bridge().set_threads(count)
+    _loaded().set_threads(count)
 
 
 def threads() -> int:
     """How many threads kernels use."""
-    return int(_bridge().threads())
+    return int(_loaded().threads())
 
 
-def interrupt_parts(is_on: bool) -> None:
-    """For tests: stop the first part of a kernel's work in its middle until all others are done, one by one."""
-    _bridge().interrupt(is_on)
+def set_race_injection(is_on: bool) -> None:
+    """For tests: whether the first part of a kernel's work stops in its middle until all others are done."""
+    _loaded().set_race_injection(is_on)
 
 
 def guard_inputs(is_on: bool) -> None:
     """For tests: a watched kernel that reads past the end of an input raises a KernelError, even if it makes no use of
     what it reads."""
-    module = _bridge()
+    module = _loaded()
     if not hasattr(module, "guard"):
-        raise KernelError(f"the kernels' bridge to MLX is older than the kernels; to build it again: {_BUILD}")
+        raise KernelError(f"the MLX extension is older than the kernels; to build it again: {_BUILD}")
     module.guard(is_on)
 
 
 def shared_parts() -> int:
     """In how many parts work was handed to several threads so far."""
-    return int(_bridge().shared())
+    return int(_loaded().shared())
 
 
 def is_written(source: Path, task: str) -> bool:
@@ -220,22 +221,22 @@ def _library(source: Path, stamp: _Stamp, flags: tuple[str, ...], built: Path | 
         return error
 
 
-def _bridge() -> ModuleType:
-    module = bridge()
+def _loaded() -> ModuleType:
+    module = mlx_extension()
     if module is None:
         raise KernelError(f"{_why_not()}: {_BUILD}")
     return module
 
 
-def _bridge_file() -> Path | None:
-    files = (_HERE / BUILT / f"_bridge{suffix}" for suffix in EXTENSION_SUFFIXES)
+def _extension_file() -> Path | None:
+    files = (_HERE / BUILT / f"_mlx_extension{suffix}" for suffix in EXTENSION_SUFFIXES)
     return next((file for file in files if file.is_file()), None)
 
 
 def _built_for() -> str | None:
-    """The version of MLX for which the bridge was built."""
+    """The version of MLX for which the MLX extension was built."""
     try:
-        return str(json.loads((_HERE / BUILT / "bridge.json").read_text(encoding="utf-8"))["mlx"])
+        return str(json.loads((_HERE / BUILT / "mlx_extension.json").read_text(encoding="utf-8"))["mlx"])
     except (OSError, ValueError, KeyError):
         return None
 
@@ -247,14 +248,16 @@ def _mlx_version() -> str:
 def _why_not() -> str:
     if mode() == "off":
         return "TINY_LLM_KERNELS is off; to build kernels"
-    if _bridge_file() is None:
-        return "the kernels' bridge to MLX is not built; to build it"
-    return f"the kernels' bridge was built for MLX {_built_for()}, and this is {_mlx_version()}; to build it again"
+    if _extension_file() is None:
+        return "the MLX extension is not built; to build it"
+    return (
+        f"the kernels' mlx_extension was built for MLX {_built_for()}, and this is {_mlx_version()}; to build it again"
+    )
 
 
 @cache
 def _warn(text: str) -> None:
-    """Once, in the name of whoever called the door that asked for a kernel: the first outside of the door's folder."""
+    """Warn once, in the name of the code that called the op: the first frame outside of the op's folder."""
     frame, level = sys._getframe(1), 2
     for folder in (_HERE, None):
         folder = folder or Path(frame.f_code.co_filename).parent

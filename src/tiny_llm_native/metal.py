@@ -112,10 +112,10 @@ def _metal(
 
 
 def uses_metal(source: Path, *tasks: str) -> bool:
-    """Whether a door that has several bodies takes the one in a file of Metal: there is a GPU, which is the default
+    """Tell whether an op with several bodies takes the one in a file of Metal: there is a GPU, which is the default
     device, and all of the tasks are written.
 
-    With TINY_LLM_KERNELS=off or watched it does not: then it is the CPU's body, or its twin, that is asked for.
+    With TINY_LLM_KERNELS=off or watched it does not: then the CPU's body, or the fallback, is asked for.
     """
     if not mx.metal.is_available() or mx.default_device().type != mx.gpu or mode():
         return False

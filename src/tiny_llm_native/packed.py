@@ -4,7 +4,7 @@ from pathlib import Path
 
 import mlx.core as mx
 
-from .extension import kernel_without_twin
+from .extension import kernel_without_fallback
 
 __all__ = ["GROUP", "LINES", "ROWS", "can_pack", "pack", "packed_matmul"]
 
@@ -22,7 +22,7 @@ def pack(packed: mx.array, scales: mx.array, biases: mx.array) -> mx.array:
 
     Shapes: packed: O x I/8, scales and biases: O x I/64 -> O/16 x I/64 x 144, uint32.
     """
-    run = kernel_without_twin(_FILE, "pack_panels")
+    run = kernel_without_fallback(_FILE, "pack_panels")
     shape = (packed.shape[0] // ROWS, scales.shape[1], ROWS + LINES * ROWS)
     return run([mx.contiguous(x) for x in (packed, scales, biases)], [(shape, mx.uint32)])[0]
 
@@ -32,5 +32,5 @@ def packed_matmul(x: mx.array, panels: mx.array) -> mx.array:
 
     Shapes: x: N.. x I, panels: O/16 x I/64 x 144 -> N.. x O. The dtype of x is kept.
     """
-    run = kernel_without_twin(_FILE, "packed_matmul")
+    run = kernel_without_fallback(_FILE, "packed_matmul")
     return run([mx.contiguous(x), panels], [((*x.shape[:-1], panels.shape[0] * ROWS), x.dtype)])[0]

@@ -120,12 +120,12 @@ struct KeyPart {
 };
 
 // What a thread works with then: row r is row r % L of the request, in query head r / L of those that share the keys.
-struct FewRows : FewQueries {
+struct FewRows : DecodeAttention {
     const Step& step;
     std::vector<float> out;  // of each row the sum of weighted values: `padded` numbers
 
     FewRows(const Step& step, int64_t most)
-        : FewQueries(step.D, step.padded, step.group * most), step(step), out(rows * padded) {}
+        : DecodeAttention(step.D, step.padded, step.group * most), step(step), out(rows * padded) {}
 
     // next: whose keys are needed next.
     void begin(const KeyPart& part, const KeyPart& next) {
@@ -142,7 +142,7 @@ struct FewRows : FewQueries {
         const int64_t later = j + AHEAD - part_.size();  // behind the keys come the values
         dispatch(step.out.dtype, [&]<typename T>(T*) {
             const T* ahead = later < 0 ? row_of<T>(step.keys, part_, j + AHEAD) : row_of<T>(step.values, part_, later);
-            FewQueries::score(step.keys.at<T>(run.row), step.keys.step(), j, run.count, ahead);
+            DecodeAttention::score(step.keys.at<T>(run.row), step.keys.step(), j, run.count, ahead);
         });
     }
 
@@ -152,14 +152,14 @@ struct FewRows : FewQueries {
         const int64_t later = j + AHEAD - part_.size();
         dispatch(step.out.dtype, [&]<typename T>(T*) {
             const T* ahead = later < 0 ? row_of<T>(step.values, part_, j + AHEAD) : row_of<T>(step.keys, next_, later);
-            FewQueries::add_values(step.values.at<T>(run.row), step.values.step(), j, run.count, ahead, out.data(),
-                                   padded);
+            DecodeAttention::add_values(step.values.at<T>(run.row), step.values.step(), j, run.count, ahead, out.data(),
+                                        padded);
         });
     }
 
     // The scores of a row become weights, and 0 from `seen` on: where it is 0 or less, all of them, and from as many on
     // as there are, none.
-    Sums weigh(int64_t row, int64_t seen) { return FewQueries::weigh(row, std::clamp(seen, int64_t(0), keys)); }
+    Sums weigh(int64_t row, int64_t seen) { return DecodeAttention::weigh(row, std::clamp(seen, int64_t(0), keys)); }
 
    private:
     // There is room for PART keys: a mistake is to give wrong numbers, not to write over other memory.

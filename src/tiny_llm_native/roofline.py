@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import mlx.core as mx
 
-from .extension import Kernel, kernel_without_twin
+from .extension import Kernel, kernel_without_fallback
 from .extension import threads as number_of_threads
 
 __all__ = ["Speeds", "measure"]
@@ -62,4 +62,4 @@ def _fastest(work: Callable[[], list[mx.array]]) -> float:
 
 
 def _kernel(name: str) -> Kernel:
-    return kernel_without_twin(_FILE, name)
+    return kernel_without_fallback(_FILE, name)

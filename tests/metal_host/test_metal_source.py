@@ -44,16 +44,16 @@ def test_rewrite(source):
     assert rewrite(source, KERNEL) == CASES[source]
 
 
-# A thread's own arrays get fences where pointers lead to them.
-FENCED = "msl_fenced<float[4]> msl_fenced_a{}; const msl_watched<float[4]> msl_watched_a(msl_fenced_a, "
+# A thread's own arrays get redzones where pointers lead to them.
+REDZONED = "msl_redzoned<float[4]> msl_redzoned_a{}; const msl_watched<float[4]> msl_watched_a(msl_redzoned_a, "
 PRIVATE = {
     "float a[4]; a[0] = b;": None,
-    "float a[4] = {1}; f(a);": FENCED.format(" = {{}, {1}, {}}"),
-    "float a[4] = {.5,  // half\n 1.0}; f(a);": FENCED.format(" = {{}, {.5f,   1.0f}, {}}"),
-    "thread float a[4]; p = &a[1];": FENCED.format(""),
+    "float a[4] = {1}; f(a);": REDZONED.format(" = {{}, {1}, {}}"),
+    "float a[4] = {.5,  // half\n 1.0}; f(a);": REDZONED.format(" = {{}, {.5f,   1.0f}, {}}"),
+    "thread float a[4]; p = &a[1];": REDZONED.format(""),
     "float a[4]; x = y && a[1];": None,
-    "float v = 0, a[4]; f(a + 1);": "float v= 0; " + FENCED.format(""),
-    "float a[2][4]; f(a[1]);": "msl_fenced<float[2][4]> msl_fenced_a;",
+    "float v = 0, a[4]; f(a + 1);": "float v= 0; " + REDZONED.format(""),
+    "float a[2][4]; f(a[1]);": "msl_redzoned<float[2][4]> msl_redzoned_a;",
     "const float a[4] = {}; f(a);": None,
     "float a[] = {1, 2}; f(a);": None,
     "float a[n > 2 ? 2 : 1]; f(a);": None,
@@ -63,7 +63,7 @@ PRIVATE = {
 
 
 @pytest.mark.parametrize("source", PRIVATE)
-def test_private_arrays_get_fences(source):
+def test_private_arrays_get_redzones(source):
     expected = PRIVATE[source]
     found = rewrite(source, KERNEL)
     assert found == source if expected is None else found.startswith(expected)

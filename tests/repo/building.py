@@ -1,4 +1,4 @@
-"""A clone in which the kernels' bridge is built for real, once, and what makes its next build go wrong."""
+"""A clone in which the MLX extension is built for real, once, and what makes its next build go wrong."""
 
 import json
 import os
@@ -9,7 +9,7 @@ from functools import cache
 
 from learner import Clone
 
-from tiny_llm_course.native import bridge
+from tiny_llm_course.native import mlx_extension
 
 __all__ = [
     "COMPILER",
@@ -27,7 +27,8 @@ __all__ = [
 ]
 
 NATIVE = "tiny_llm_native"
-KEPT = {"tiny_llm": ("softmax", "swiglu"), "tiny_llm_ref": ("swiglu",), NATIVE: ("bridge",)}  # the others take longer
+# The others take longer.
+KEPT = {"tiny_llm": ("softmax", "swiglu"), "tiny_llm_ref": ("swiglu",), NATIVE: ("mlx_extension",)}
 COMPILER = shutil.which("c++") or shutil.which("clang++") or shutil.which("g++")
 
 
@@ -40,7 +41,7 @@ def first_build(root):
         for file in built(clone, package).parent.glob("*.cpp"):
             if file.stem not in kept:
                 file.unlink()
-    for name, age in {".bridge-ended": 4000, ".bridge-running": 0}.items():
+    for name, age in {".mlx_extension-ended": 4000, ".mlx_extension-running": 0}.items():
         (built(clone) / name).mkdir(parents=True)
         os.utime(built(clone) / name, (time.time() - age,) * 2)
     return clone, clone.run("build-ext")
@@ -48,7 +49,7 @@ def first_build(root):
 
 @contextmanager
 def as_built(tmp_path_factory):
-    """The clone with its bridge. What is changed in it is put back."""
+    """The clone with its MLX extension. What is changed in it is put back."""
     clone, run = first_build(tmp_path_factory.getbasetemp() / "built")
     assert run.returncode == 0, run.stderr
     folders = [clone.root / "src" / package for package in (*KEPT, "tiny_llm_course")]
@@ -65,17 +66,17 @@ def as_built(tmp_path_factory):
 
 def built(clone, package=NATIVE):
     folder = clone.root / "src" / package
-    return bridge.built(folder if package == NATIVE else folder / "kernels")
+    return mlx_extension.built(folder if package == NATIVE else folder / "kernels")
 
 
 def made(clone):
-    """The bridge and what is next to it, by name."""
+    """The MLX extension and what is next to it, by name."""
     return {file.name: file.read_bytes() for file in built(clone).iterdir() if file.is_file()}
 
 
 def outdate(clone, **stamp):
-    """As if the bridge had been built for something else."""
-    file = built(clone) / bridge.STAMP
+    """As if the MLX extension had been built for something else."""
+    file = built(clone) / mlx_extension.STAMP
     file.write_text(json.dumps(json.loads(file.read_text()) | stamp))
 
 

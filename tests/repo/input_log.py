@@ -36,8 +36,9 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
     """After the mistakes were made and tested."""
     files = {str(path.relative_to(ROOT)) for path in map(_resolved, {*_read, *_imported()}) if _is_ours(path)}
     if compiler := sys.modules.get("tiny_llm_native.compiler"):
-        bridge = compiler.with_included(ROOT / "src/tiny_llm_native/bridge.cpp")  # which was built before the tests ran
-        files |= {str(file.relative_to(ROOT)) for file in bridge}
+        # The extension was built before the tests ran.
+        extension = compiler.with_included(ROOT / "src/tiny_llm_native/mlx_extension.cpp")
+        files |= {str(file.relative_to(ROOT)) for file in extension}
     found = sorted(file for file in files if is_input(file) and (ROOT / file).is_file())
     session.config.getoption("--inputs").write_text(json.dumps(found), encoding="utf-8")
 
@@ -51,7 +52,7 @@ def _imported() -> set[str]:
     found = {str(file) for module in list(sys.modules.values()) if (file := getattr(module, "__file__", None))}
     for name in list(sys.modules):
         package, _, module = name.partition(".")
-        if package.startswith("mistaken_"):
+        if package.startswith("mutant_"):
             place = REFERENCE / module.replace(".", "/")
             found |= {f"{place}.py", f"{place}/__init__.py"}
     return found

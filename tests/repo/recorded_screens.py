@@ -58,7 +58,7 @@ def prepare(root: Path) -> None:
     module(".bench.roofline").measure_speeds = speeds(ladder["limits"])
     module(".serve.serving_end").Ending.serve = ends_at_once
     module(".grading.grade_commands").grade_all = graded
-    for name in (".native.doctor", ".native.bridge"):
+    for name in (".native.doctor", ".native.mlx_extension"):
         module(name).subprocess = Programs()
     module(".grading.export")._commit = lambda folder: None
     module(".viz.output").Output.picture = lambda output, name, draw: output.file(name, b"")

@@ -18,7 +18,7 @@ from test_serving import Letters, Moody, pages, small_model
 
 from tiny_llm_course.catalogue import entry_of
 from tiny_llm_course.tasks.syllabus import TaskId
-from tiny_llm_course.testing.mutants import mistaken_package
+from tiny_llm_course.testing.mutants import mutant_package
 from tiny_llm_course.testing.package_under_test import REFERENCE, Package
 from tiny_llm_ref.generate import generate
 from tiny_llm_ref.kv_cache import KVCache
@@ -342,7 +342,7 @@ def test_a_hang_says_who_waits(name: str, monkeypatch: pytest.MonkeyPatch) -> No
     tasks = [TaskId.parse("w3d7.1"), TaskId.parse("w3d7.2")]
     ((task, mistake),) = [(task, each) for task in tasks for each in entry_of(task).mistakes if each.id == name]
     with pytest.raises(HangError, match=message):
-        scenes.play(Package(mistaken_package(REFERENCE, task, mistake)), scene, *arguments)
+        scenes.play(Package(mutant_package(REFERENCE, task, mistake)), scene, *arguments)
 
 
 def test_a_blocked_loop_is_told_to_await(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -148,13 +148,13 @@ def test_of_week_2_says_what_was_expected_and_got(call, message):
         call()
 
 
-@pytest.mark.parametrize("door", [softmax, softmax_vector, softmax_scalar])
+@pytest.mark.parametrize("op", [softmax, softmax_vector, softmax_scalar])
 @pytest.mark.parametrize("x", [mx.array(1.0), mx.ones((2, 3), INT), mx.ones(3, mx.complex64)], ids=str)
-def test_rows_of_softmax(door, x):
+def test_rows_of_softmax(op, x):
     with pytest.raises(
         ValueError, match=re.escape(f"x: expected rows of a float dtype, got shape {x.shape} of {x.dtype}")
     ):
-        door(x)
+        op(x)
 
 
 PRODUCTS = [
@@ -174,11 +174,11 @@ PRODUCTS = [
 ]
 
 
-@pytest.mark.parametrize("door", [quantized_matvec, quantized_matvec_vector, quantized_matvec_scalar, quantized_matmul])
+@pytest.mark.parametrize("op", [quantized_matvec, quantized_matvec_vector, quantized_matvec_scalar, quantized_matmul])
 @pytest.mark.parametrize(("arguments", "message"), PRODUCTS)
-def test_quantised_products(door, arguments, message):
+def test_quantised_products(op, arguments, message):
     with pytest.raises(ValueError, match=re.escape(message)):
-        door(*arguments)
+        op(*arguments)
 
 
 def tile(rows, dtype=F32):
@@ -261,7 +261,7 @@ def test_fused_kernels_and_tiles(call, message):
         call()
 
 
-def test_the_roofline_has_no_twin():
+def test_the_roofline_has_no_fallback():
     """Its numbers are those of kernels, or there are none."""
     code = "from tiny_llm_native import roofline; roofline.measure()"
     environment = os.environ | {"TINY_LLM_KERNELS": "off"}

@@ -31,7 +31,7 @@ def device() -> None:
 
 @pytest.fixture(scope="module")
 def clone(tmp_path_factory: pytest.TempPathFactory) -> Clone:
-    """With the bridge, and softmax written."""
+    """With the MLX extension, and softmax written."""
     clone = Clone.create(tmp_path_factory.mktemp("clone"))
     clone.file("kernels/softmax.cpp").write_text(clone.solved("kernels/softmax.cpp", "w2d2.2", "w2d2.3"))
     return clone
@@ -110,7 +110,7 @@ def stopped(monkeypatch, tmp_path, given_limits):
 
 def test_ctrl_c_keeps_what_was_measured(stopped):
     run, found = stopped
-    measured = [("softmax", "twin"), *(("softmax", f"w2d2.{task}") for task in (2, 3, 4))]
+    measured = [("softmax", "fallback"), *(("softmax", f"w2d2.{task}") for task in (2, 3, 4))]
     assert [(row["kernel"], row["rung"]) for row in found["kernels"]] == measured
     assert found["is_complete"] is False
     assert found["limits"]["bandwidth"] > 0
@@ -196,7 +196,9 @@ def test_shares_are_measured_near_their_limit(monkeypatch, given_limits):
     speeds = measuring.measure_speeds
     monkeypatch.setattr(measuring, "measure_speeds", lambda *arguments: order.append("limits") or speeds(*arguments))
     monkeypatch.setattr(measuring, "seconds_of", lambda work, is_small: order.append("rung") or 1.0)
-    monkeypatch.setattr(measuring, "cases", lambda *arguments: iter([PRODUCT, Case("rope", "1", [Rung("twin", min)])]))
+    monkeypatch.setattr(
+        measuring, "cases", lambda *arguments: iter([PRODUCT, Case("rope", "1", [Rung("fallback", min)])])
+    )
     silent = Quiet(2, lambda *said: None, read=counters_of(repeat(0)).__next__)
     events = measuring.measure("tiny_llm_ref", False, ["rope"], lambda *step: None, silent)
     rows = [row for name, row in events if name == "kernels"]
@@ -254,7 +256,14 @@ def test_a_busy_machine_is_measured_again(busy, monkeypatch):
 )
 def test_more_than_the_limit_has_a_mark_and_a_reason(capsys, language, said):
     words = Messages(language)
-    row = {"kernel": "quantized_matmul", "sizes": "1 x 1", "rung": "twin", "seconds": 1.0, "limit": 1.3, "doubt": OVER}
+    row = {
+        "kernel": "quantized_matmul",
+        "sizes": "1 x 1",
+        "rung": "fallback",
+        "seconds": 1.0,
+        "limit": 1.3,
+        "doubt": OVER,
+    }
     Tables(words).show("kernels", row)
     show_doubts([OVER], 0, words)
     shown = capsys.readouterr().out
@@ -262,15 +271,13 @@ def test_more_than_the_limit_has_a_mark_and_a_reason(capsys, language, said):
     assert said in shown
 
 
-def test_without_a_bridge(clone):
+def test_without_an_mlx_extension(clone):
     built = clone.root / "src/tiny_llm_native/built"
     built.rename(built.with_name("gone"))
     try:
         run = clone.run("bench", "--smoke")
         assert run.returncode == 1
-        assert run.stderr.splitlines() == [
-            "error: the kernels' bridge to MLX is not built; to build it: ./course build-ext"
-        ]
+        assert run.stderr.splitlines() == ["error: the MLX extension is not built; to build it: ./course build-ext"]
     finally:
         built.with_name("gone").rename(built)
 
@@ -312,7 +319,7 @@ def test_kernels_in_metal_that_are_not_written(clone):
 
 
 def test_what_a_gpu_would_show(monkeypatch):
-    """On the processor, which is told to be a GPU: twins, MLX's own and metal_host are measured, models and mlx-lm."""
+    """On the processor, which is told to be a GPU: fallbacks, MLX's own, metal_host, models and mlx-lm are measured."""
     monkeypatch.setenv("TINY_LLM_KERNELS", "")
     monkeypatch.setattr(mx, "is_available", lambda device: True)
     monkeypatch.setattr(mx, "set_default_device", lambda device: None)
@@ -339,8 +346,8 @@ def test_what_a_gpu_would_show(monkeypatch):
 
 def test_shares_of_a_gpus_limit():
     row = {"kernel": "rope", "sizes": "1 x 1", "seconds": 1e-6, "limit": None, "doubt": None}
-    rungs = [{"rung": "twin"}, {"rung": "mlx"}, {"rung": "w2d5.5", "limit": 0.42}]
-    other = [{"rung": "twin"}, {"rung": "w2d2.5", "limit": 1.3, "doubt": OVER}]
+    rungs = [{"rung": "fallback"}, {"rung": "mlx"}, {"rung": "w2d5.5", "limit": 0.42}]
+    other = [{"rung": "fallback"}, {"rung": "w2d2.5", "limit": 1.3, "doubt": OVER}]
     events = [("device", "A processor"), ("limits", {"bandwidth": 1e9, "bfloat16": 1e12})]
     events += [("kernels", row | rung) for rung in rungs]
     events += [("kernels", row | rung | {"kernel": "softmax"}) for rung in other]

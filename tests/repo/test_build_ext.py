@@ -5,11 +5,11 @@ import re
 import pytest
 from building import COMPILER, as_built, built, first_build, old_compiler, outdate, path_without, refused, script
 
-from tiny_llm_course.native import bridge
+from tiny_llm_course.native import mlx_extension
 from tiny_llm_course.ui.errors import CommandError
 from tiny_llm_course.ui.language import Messages
 
-CURRENT = "The kernels' bridge to MLX is up to date.\n"
+CURRENT = "The MLX extension is up to date.\n"
 OPEN = "to be written: softmax (w2d2.2, w2d2.3, w2d2.4)\nto be written: swiglu (w2d5.3)\n"
 
 
@@ -23,13 +23,15 @@ def test_the_first_build(tmp_path_factory):
     clone, run = first_build(tmp_path_factory.getbasetemp() / "built")
     assert run.returncode == 0, run.stderr
     building, tried, *rest = run.stdout.splitlines(keepends=True)
-    assert building == "Building the kernels' bridge to MLX (once; about a minute) ...\n"
+    assert building == "Building the MLX extension (once; about a minute) ...\n"
     assert tried.startswith("Built in ")
     assert tried.endswith("it was tried, and works.\n")
     assert "".join(rest) == OPEN
     left = {file.name for file in built(clone).iterdir()}
-    assert {name.partition(".")[0] for name in left} == {"", "_bridge", "bridge"}
-    assert {name for name in left if name.startswith(".")} == {".bridge-running"}, "another build may be at work there"
+    assert {name.partition(".")[0] for name in left} == {"", "_mlx_extension", "mlx_extension"}
+    assert {name for name in left if name.startswith(".")} == {".mlx_extension-running"}, (
+        "another build may be at work there"
+    )
     assert not any(built(clone, package).exists() for package in ("tiny_llm", "tiny_llm_ref")), "there is one"
 
 
@@ -71,7 +73,7 @@ def test_kernels_that_are_written_are_compiled(clone):
 
 def test_the_reference(clone):
     run = clone.run("build-ext", "--impl", "ref")
-    assert (run.returncode, run.stdout[: len(CURRENT)]) == (0, CURRENT), "one bridge serves both packages"
+    assert (run.returncode, run.stdout[: len(CURRENT)]) == (0, CURRENT), "one MLX extension serves both packages"
     assert run.stdout.splitlines()[1] == "compiled: swiglu"
     assert not built(clone, "tiny_llm").exists()
     assert clone.run("build-ext", "--impl", "yours").stderr == "error: --impl: expected one of ref, mine, got 'yours'\n"
@@ -111,7 +113,7 @@ def test_missing_packages(clone, tmp_path, names):
     assert "install" in said.partition("To install: ")[2]
 
 
-def test_without_nanobind_a_bridge_that_is_built_is_used(clone, tmp_path):
+def test_without_nanobind_an_mlx_extension_that_is_built_is_used(clone, tmp_path):
     """It is needed only to build."""
     path = path_without(clone, tmp_path / "site", ["nanobind"])
     assert clone.run("build-ext", PYTHONPATH=path).stdout == CURRENT + OPEN
@@ -121,11 +123,13 @@ def test_without_nanobind_a_bridge_that_is_built_is_used(clone, tmp_path):
 def test_a_folder_that_cmake_cannot_build_in(sign, tmp_path):
     native = tmp_path / f"my{sign}course" / "src" / "tiny_llm_native"
     with pytest.raises(CommandError) as raised:
-        bridge.build(native, Messages("en"), print)
+        mlx_extension.build(native, Messages("en"), print)
     assert f"whose name contains {sign}: {tmp_path}/my{sign}course. Rename the folder" in str(raised.value)
 
 
 def test_missing_headers_of_python(clone, tmp_path):
     outdate(clone, mlx="0.1")
     said = refused(clone.run("build-ext", PYTHONPATH=path_without(clone, tmp_path / "site", ["Python.h"])))
-    assert said.startswith("error: the bridge needs Python's header files (Python.h), and they are not installed.")
+    assert said.startswith(
+        "error: the MLX extension needs Python's header files (Python.h), and they are not installed."
+    )

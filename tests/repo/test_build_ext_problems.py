@@ -12,7 +12,7 @@ import pytest
 from building import COMPILER, as_built, built, made, outdate, refused, stopped_compiler
 from waiting import until
 
-from tiny_llm_course.native import bridge
+from tiny_llm_course.native import mlx_extension
 from tiny_llm_course.ui.errors import CommandError
 from tiny_llm_course.ui.language import Messages
 from tiny_llm_native.compiler import CompileError, compile_kernels
@@ -31,7 +31,7 @@ def test_a_compiler_that_fails_later(clone, tmp_path):
     said = refused(clone.run("build-ext", CXX=broken))
     log = ".tiny-llm/build-ext.log"
     assert said == (
-        f"error: the bridge does not build: ld: error: cannot find -lstdc++ (the whole output is in {log})\n"
+        f"error: the MLX extension does not build: ld: error: cannot find -lstdc++ (the whole output is in {log})\n"
     )
     assert "CMakeTestCXXCompiler" in (clone.root / log).read_text()
     assert made(clone) == before
@@ -42,13 +42,13 @@ def test_what_cmake_says_is_found_below_its_first_line():
         "-- Detecting\nCMake Error at cmake-4.4/Modules/CMakeTest.cmake:71 (find_package):\n  Could not find a file\n"
     )
     said += "\n    MLXConfig.cmake\n\n\n-- Configuring incomplete, errors occurred!\n"
-    assert bridge._first_error(said) == "Could not find a file MLXConfig.cmake"
-    assert bridge._first_error("") == "no output"
+    assert mlx_extension._first_error(said) == "Could not find a file MLXConfig.cmake"
+    assert mlx_extension._first_error("") == "no output"
 
 
 def test_another_abi_of_nanobind(clone, monkeypatch):
     """The extension builds, and does not know MLX's arrays: its first call fails."""
-    [file] = built(clone).glob("_bridge.*")
+    [file] = built(clone).glob("_mlx_extension.*")
     source, count = re.subn(rb"(nanobind_\w+_a\d+_v)\d", rb"\g<1>9", file.read_bytes())  # of version 9..
     assert count == 1
 
@@ -59,20 +59,22 @@ def test_another_abi_of_nanobind(clone, monkeypatch):
 
     outdate(clone, mlx="0.1")
     before, told = made(clone), []
-    monkeypatch.setattr(bridge, "_run_cmake", made_with_another_nanobind)
+    monkeypatch.setattr(mlx_extension, "_run_cmake", made_with_another_nanobind)
     with pytest.raises(CommandError, match="does not fit MLX") as error:
-        bridge.build(built(clone).parent, Messages("en"), told.append)
+        mlx_extension.build(built(clone).parent, Messages("en"), told.append)
     said = str(error.value)
     assert "MLX was built with another ABI of nanobind (MLX 0.32: nanobind 3). To install the right one: " in said
     assert len(told) == 1
     assert made(clone) == before
-    assert [name for name in os.listdir(built(clone)) if name.startswith(".bridge-")] == [".bridge-running"]
+    assert [name for name in os.listdir(built(clone)) if name.startswith(".mlx_extension-")] == [
+        ".mlx_extension-running"
+    ]
 
 
 @pytest.mark.parametrize(
     ("source", "said"),
     [
-        ("def copied(x):\n    return x + 1\n", "AssertionError: a kernel of the bridge gave a wrong result"),
+        ("def copied(x):\n    return x + 1\n", "AssertionError: a kernel of the MLX extension gave a wrong result"),
         ("raise ImportError('undefined symbol: _ZN3mlx')\n", "ImportError: undefined symbol: _ZN3mlx"),
         ("import os\nos.abort()\n", "exit code -6"),
     ],
@@ -81,9 +83,11 @@ def test_another_abi_of_nanobind(clone, monkeypatch):
 def test_an_operation_is_called_before_anything_is_said(clone, monkeypatch, source, said):
     outdate(clone, mlx="0.1")
     before, told = made(clone), []
-    monkeypatch.setattr(bridge, "_run_cmake", lambda kernels, folder, say: (folder / "_bridge.py").write_text(source))
-    with pytest.raises(CommandError, match="the bridge was built, but does not work with MLX") as error:
-        bridge.build(built(clone).parent, Messages("en"), told.append)
+    monkeypatch.setattr(
+        mlx_extension, "_run_cmake", lambda kernels, folder, say: (folder / "_mlx_extension.py").write_text(source)
+    )
+    with pytest.raises(CommandError, match="the MLX extension was built, but does not work with MLX") as error:
+        mlx_extension.build(built(clone).parent, Messages("en"), told.append)
     assert said in str(error.value)
     assert len(told) == 1
     assert made(clone) == before
@@ -225,10 +229,12 @@ def test_an_interrupted_build_leaves_what_was_there(clone, tmp_path, existed):
     assert process.wait(timeout=20) == 130
     assert process.stderr.read() == "\ninterrupted\n"
     assert made(clone) == before
-    assert sorted({file.name for file in built(clone).iterdir()} - before.keys()) == [".bridge-running"] * existed
+    assert (
+        sorted({file.name for file in built(clone).iterdir()} - before.keys()) == [".mlx_extension-running"] * existed
+    )
 
 
-def test_tests_of_a_kernel_say_what_their_bridge_needs(clone):
+def test_tests_of_a_kernel_say_what_their_mlx_extension_needs(clone):
     """Nothing is built for a kernel that is still to be written."""
     shutil.rmtree(built(clone))
     arguments = ["test", "w2d5.3"]
@@ -239,4 +245,4 @@ def test_tests_of_a_kernel_say_what_their_bridge_needs(clone):
     run = clone.run(*arguments, PATH="/nowhere")
     assert run.returncode == 1
     assert run.stdout.startswith("kernels need a C++ compiler: no working compiler was found. Try: ")
-    assert "the kernels' bridge to MLX is not built; to build it: ./course build-ext" in run.stdout
+    assert "the MLX extension is not built; to build it: ./course build-ext" in run.stdout

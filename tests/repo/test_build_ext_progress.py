@@ -61,42 +61,44 @@ def test_in_a_terminal_one_line_says_how_far_it_is(clone):
     assert re.search(r"^Compiling the kernels took \d+ s\.$", terminal.screen, re.MULTILINE)
 
 
-def test_in_a_terminal_the_steps_of_the_bridge_are_counted(tmp_path):
-    steps = "print('-- Detecting'); print('[2/14] Building bridge.o'); print('[14/14] Linking'); raise SystemExit(3)"
+def test_in_a_terminal_the_steps_of_the_mlx_extension_are_counted(tmp_path):
+    steps = (
+        "print('-- Detecting'); print('[2/14] Building mlx_extension.o'); print('[14/14] Linking'); raise SystemExit(3)"
+    )
     code = f"""
 import sys, time
-from tiny_llm_course.native import bridge
+from tiny_llm_course.native import mlx_extension
 from tiny_llm_course.testing import build_command
 from tiny_llm_course.ui.language import Messages
 output = []
-code = bridge._run([sys.executable, "-c", {steps!r}], output, time.monotonic(), Messages("en"))
+code = mlx_extension._run([sys.executable, "-c", {steps!r}], output, time.monotonic(), Messages("en"))
 print(code, output)
 """
     terminal = Terminal([sys.executable, "-c", code], tmp_path, dict(os.environ))
     screen = terminal.wait_for("Linking']")
-    shown = re.findall(r"bridge: [^(]+", screen)
+    shown = re.findall(r"MLX extension: [^(]+", screen)
     assert list(dict.fromkeys(shown)) == [
-        "bridge: CMake looks at the compiler ",
-        "bridge: step 2 of 14 ",
-        "bridge: step 14 of 14 ",
+        "MLX extension: CMake looks at the compiler ",
+        "MLX extension: step 2 of 14 ",
+        "MLX extension: step 14 of 14 ",
     ]
-    assert "3 ['-- Detecting', '[2/14] Building bridge.o', '[14/14] Linking']" in screen
+    assert "3 ['-- Detecting', '[2/14] Building mlx_extension.o', '[14/14] Linking']" in screen
 
 
 def test_the_time_of_a_build_is_that_of_all_of_it(monkeypatch):
-    """The bridge takes 54 seconds, and everything 128."""
+    """The MLX extension takes 54 seconds, and everything 128."""
     compiled = Compiled(Messages("en"))
     compiled.names, compiled.seconds = ["softmax.cpp"], 73.6
     clock = iter([1000.0, 1054.0, 1128.0])
     monkeypatch.setattr(build_command, "monotonic", clock.__next__)
     monkeypatch.setattr(build_command, "compile_files", lambda *arguments: compiled)
-    monkeypatch.setattr(build_command.bridge, "is_current", lambda native: False)
-    monkeypatch.setattr(build_command.bridge, "build", lambda native, say, tell: None)
+    monkeypatch.setattr(build_command.mlx_extension, "is_current", lambda native: False)
+    monkeypatch.setattr(build_command.mlx_extension, "build", lambda native, say, tell: None)
     monkeypatch.setattr(build_command, "_versions", lambda native: {"mlx": "1", "nanobind": "2", "python": "3"})
     run = CliRunner().invoke(app, ["build-ext", "--impl", "ref", "--lang", "en"])
     assert run.exit_code == 0, run.output
     assert run.stdout.startswith("Built in 54 s with nanobind 2")
-    assert run.stdout.endswith("Compiling the kernels took 74 s; bridge and kernels together took 128 s.\n")
+    assert run.stdout.endswith("Compiling the kernels took 74 s; extension and kernels together took 128 s.\n")
 
 
 def test_what_does_not_compile_is_counted_too(clone, capfd):
@@ -185,9 +187,9 @@ def test_kernels_of_requests(asked, cache, names):
     assert asked == names
 
 
-@pytest.mark.parametrize("missing", ["mode", "bridge"])
+@pytest.mark.parametrize("missing", ["mode", "mlx_extension"])
 def test_kernels_that_would_not_run_are_not_compiled(monkeypatch, missing):
-    monkeypatch.setattr(extension, missing, {"mode": lambda: "off", "bridge": lambda: None}[missing])
+    monkeypatch.setattr(extension, missing, {"mode": lambda: "off", "mlx_extension": lambda: None}[missing])
     monkeypatch.setattr(compiling, "compile_files", lambda *arguments: pytest.fail("it was compiled"))
     compile_for("tiny_llm_ref", ["swiglu"], Messages("en"))
 

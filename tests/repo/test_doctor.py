@@ -9,7 +9,7 @@ import pytest
 from building import built, old_compiler, path_without, script
 from learner import Clone
 
-from tiny_llm_course.native import bridge
+from tiny_llm_course.native import mlx_extension
 from tiny_llm_course.tasks.syllabus import tasks, weeks
 
 
@@ -28,7 +28,7 @@ def test_a_machine_on_which_everything_works(clone):
     code, found, days = checks(clone)
     assert code == 0
     assert set(found) == {
-        *("python", "system", "packages", "mlx", "compiler", "build_tools", "bridge", "checks", "spaces"),
+        *("python", "system", "packages", "mlx", "compiler", "build_tools", "mlx_extension", "checks", "spaces"),
         *("disk", "memory", "cache", "terminal", "files"),
     }
     assert found["python"]["found"] == f"{sys.version.split()[0]} ({sys.executable})"
@@ -78,15 +78,15 @@ def test_no_compiler(clone, tmp_path):
     assert (days["2.1"], days["2.2"]) == (True, False)
 
 
-def test_a_bridge_of_another_mlx(clone):
+def test_an_mlx_extension_of_another_mlx(clone):
     folder = built(clone)
     folder.mkdir(exist_ok=True)
     before = {file: file.read_bytes() for file in folder.glob("*.json")}
-    (folder / "bridge.json").write_text('{"mlx": "0.1"}')
-    (folder / "_bridge.so").touch()
+    (folder / "mlx_extension.json").write_text('{"mlx": "0.1"}')
+    (folder / "_mlx_extension.so").touch()
     _, found, _ = checks(clone)
-    assert (found["bridge"]["state"], found["bridge"]["fix"]) == ("warning", "./course build-ext")
-    (folder / "_bridge.so").unlink()
+    assert (found["mlx_extension"]["state"], found["mlx_extension"]["fix"]) == ("warning", "./course build-ext")
+    (folder / "_mlx_extension.so").unlink()
     for file, content in before.items():
         file.write_bytes(content)
 
@@ -96,11 +96,11 @@ def test_a_bridge_of_another_mlx(clone):
     [(["nanobind"], "- nanobind", "install"), (["Python.h"], "- Python.h", "")],
     ids=["nanobind", "headers"],
 )
-def test_what_the_bridge_is_built_with_is_missing(clone, tmp_path, names, found, fix):
+def test_what_the_mlx_extension_is_built_with_is_missing(clone, tmp_path, names, found, fix):
     _, rows, days = checks(clone, PYTHONPATH=path_without(clone, tmp_path / "site", names))
     assert (rows["build_tools"]["state"], rows["build_tools"]["found"]) == ("warning", found)
     assert fix in rows["build_tools"]["fix"]
-    assert days["2.2"] is (rows["bridge"]["state"] == "ok"), "a bridge that is built needs no tools"
+    assert days["2.2"] is (rows["mlx_extension"]["state"] == "ok"), "an MLX extension that is built needs no tools"
 
 
 def test_a_compiler_that_is_too_old(clone, tmp_path):
@@ -110,28 +110,28 @@ def test_a_compiler_that_is_too_old(clone, tmp_path):
     assert not days["2.2"]
 
 
-def test_no_bridge_and_one_that_fits(clone):
+def test_no_mlx_extension_and_one_that_fits(clone):
     shutil.rmtree(built(clone), ignore_errors=True)
     _, found, days = checks(clone)
     row = {
-        "name": "bridge",
+        "name": "mlx_extension",
         "state": "warning",
-        "found": "the bridge that connects your kernels to MLX is not built yet; week 2 needs it",
+        "found": "the MLX extension, which runs your kernels, is not built yet; week 2 needs it",
         "fix": "./course build-ext",
     }
-    assert found["bridge"] == row
+    assert found["mlx_extension"] == row
     assert days["2.2"], "it can be built"
     built(clone).mkdir()
-    built(clone).joinpath("_bridge.so").touch()
-    built(clone).joinpath("bridge.json").write_text(json.dumps(bridge._stamp(built(clone).parent, "")))
+    built(clone).joinpath("_mlx_extension.so").touch()
+    built(clone).joinpath("mlx_extension.json").write_text(json.dumps(mlx_extension._stamp(built(clone).parent, "")))
     clone.file("kernels/swiglu.cpp").write_text(clone.solved("kernels/swiglu.cpp", "w2d5.3"))
     _, found, _ = checks(clone)
     shutil.rmtree(built(clone))
     clone.file("kernels/swiglu.cpp").write_text(clone.solved("kernels/swiglu.cpp"))
-    assert (found["bridge"]["state"], found["bridge"]["fix"]) == ("ok", "")
-    assert found["bridge"]["found"].startswith("the bridge is built for MLX 0.")
-    assert "swiglu" in found["bridge"]["found"].partition("; written: ")[2].split(", ")
-    assert "softmax" not in found["bridge"]["found"]
+    assert (found["mlx_extension"]["state"], found["mlx_extension"]["fix"]) == ("ok", "")
+    assert found["mlx_extension"]["found"].startswith("the MLX extension is built for MLX 0.")
+    assert "swiglu" in found["mlx_extension"]["found"].partition("; written: ")[2].split(", ")
+    assert "softmax" not in found["mlx_extension"]["found"]
 
 
 def test_a_terminal_that_is_not_utf_8(clone):

@@ -98,7 +98,7 @@ def test_bits_of_a_quantised_checkpoint(packed):
         Engine(Wanted("tiny_llm_ref", str(packed), bits=8))
 
 
-def test_tuned_layers_without_a_bridge(tmp_path):
+def test_tuned_layers_without_an_mlx_extension(tmp_path):
     clone = Clone.create(tmp_path)
     run = clone.run(*GENERATE, "--bits", "4", "--layers", "tuned", TINY_LLM_KERNELS="off")
     assert run.returncode == 1

@@ -82,7 +82,7 @@ def test_kernels_have_what_they_need(student):
     for theirs, ours in (("tiny_llm/kernels", "tiny_llm_ref/kernels"), ("tiny_llm_native", "tiny_llm_native")):
         names = {file.name for file in (student.root / "src" / theirs).iterdir()}
         assert names == {file.name for file in (ROOT / "src" / ours).iterdir() if file.suffix in SUFFIXES}
-    assert (student.root / "src/tiny_llm_course/native/bridge.cmake").exists()
+    assert (student.root / "src/tiny_llm_course/native/mlx_extension.cmake").exists()
     assert list(student.root.rglob("built")) == []
     project = (student.root / "pyproject.toml").read_text()
     assert "\nbuild-ext = " in project

@@ -14,9 +14,9 @@ from tiny_llm_course.grading import kernel_builds
 from tiny_llm_course.grading.kernel_builds import compile_submitted, is_taken
 from tiny_llm_course.grading.sandbox import NONE
 from tiny_llm_course.learner.workspace import Workspace
-from tiny_llm_course.native import bridge
+from tiny_llm_course.native import mlx_extension
 from tiny_llm_course.tasks.syllabus import TaskId
-from tiny_llm_course.testing.mutants import compile_mistakes, mistaken_sources
+from tiny_llm_course.testing.mutants import compile_mistakes, mutant_sources
 
 ROOT = Path(__file__).resolve().parents[2]
 REFERENCE = ROOT / "src" / "tiny_llm_ref"
@@ -36,7 +36,7 @@ def at_call(line):
 # What a submission's swiglu.cpp does, how many points it gets, what is said of it.
 SUBMITTED = {
     "is right": (RIGHT, 1, ""),
-    "is wrong": (mistaken_sources(REFERENCE, TASK, MISTAKE)["kernels/swiglu.cpp"], 0, "values differ"),
+    "is wrong": (mutant_sources(REFERENCE, TASK, MISTAKE)["kernels/swiglu.cpp"], 0, "values differ"),
     "does not compile": (at_call("flaot x = 0;"), 0, "kernels/swiglu.cpp:14: 'flaot' was not declared in this scope"),
     "follows a null pointer": (at_call("*(volatile int*)nullptr = 1;"), 0, "the submission's process has ended"),
     "never ends": (at_call("for (volatile int i = 0; i == 0;) continue;"), 0, "no answer within"),
@@ -61,7 +61,7 @@ def graded(tmp_path_factory):
         (package / "kernels").mkdir(parents=True)
         (package / "basics.py").write_text("raise SystemExit\n")
         (package / "kernels" / "swiglu.cpp").write_text(source)
-        for own in ("extension.py", "compiler.py", "kernel.h", "fence.h", "bridge.cpp"):
+        for own in ("extension.py", "compiler.py", "kernel.h", "redzone.h", "mlx_extension.cpp"):
             (package / "kernels" / own).write_text("#error 'of the submission'\n")
     compile_mistakes(REFERENCE, TASK, entry_of(TASK).mistakes)  # in a test run there may not be time for all
     out = folder / "grades.json"
@@ -86,7 +86,7 @@ def test_each_kernel_gets_what_it_deserves(graded, name):
     assert entry["points"] == points
     assert (task["task"], task["outcome"]) == (str(TASK), "solved" if points else "failed")
     assert message in task["message"] + entry["problem"]
-    assert "not used, since the course has its own: kernels/bridge.cpp, kernels/compiler.py" in entry["problem"]
+    assert "not used, since the course has its own: kernels/compiler.py, kernels/extension.py" in entry["problem"]
     assert {other["outcome"] for other in others[:2]} == {"unsolved"}
     assert "solved" not in {other["outcome"] for other in others}  # behind the task: failed, where the process is gone
     assert task["total"] == split(graded["is right"])[0]["passed"]
@@ -130,7 +130,7 @@ def test_all_compilers_of_a_submission_share_its_seconds(package, monkeypatch):
 
 def test_memory_of_the_compiler(package):
     for memory, count in ((2**26, 0), (2**32, 1)):
-        built = bridge.built(package / "kernels")
+        built = mlx_extension.built(package / "kernels")
         built.mkdir(exist_ok=True)
         kernel_builds._compile(package, package / "kernels/swiglu.cpp", NONE, memory, 60, threading.Event())
         assert len([*built.glob("swiglu-*.so")]) == count

@@ -9,7 +9,7 @@ import pytest
 from tiny_llm_course.catalogue import entry_of
 from tiny_llm_course.grading.remote import RemoteError
 from tiny_llm_course.tasks.syllabus import TaskId
-from tiny_llm_course.testing.mutants import mistaken_sources
+from tiny_llm_course.testing.mutants import mutant_sources
 from tiny_llm_course.testing.observation import Observation
 from tiny_llm_course.testing.package_under_test import REFERENCE
 from tiny_llm_native.compiler import CompileError
@@ -26,9 +26,9 @@ RACES, LEFT_OUT, APART = (
 # What a submission's file holds, how many points it gets, what is said of it.
 SUBMITTED = {
     "is right": (RIGHT, 1, ""),
-    "races": (mistaken_sources(REFERENCE, TASK, RACES)[NAME], 0, "data race on out[0]"),
-    "leaves rows out": (mistaken_sources(REFERENCE, TASK, LEFT_OUT)[NAME], 0, "that no thread wrote"),
-    "reads far apart": (mistaken_sources(REFERENCE, TASK, APART)[NAME], 0, "touches 32 lines of 64 bytes"),
+    "races": (mutant_sources(REFERENCE, TASK, RACES)[NAME], 0, "data race on out[0]"),
+    "leaves rows out": (mutant_sources(REFERENCE, TASK, LEFT_OUT)[NAME], 0, "that no thread wrote"),
+    "reads far apart": (mutant_sources(REFERENCE, TASK, APART)[NAME], 0, "touches 32 lines of 64 bytes"),
     "does not compile": (RIGHT.replace("float dot", "flaot dot"), 0, f"quantized_matvec.metal:{LINE}: 'flaot' was not"),
     "reads other files": (
         RIGHT.replace("KERNEL", '#include "/etc/passwd"\n\nKERNEL', 1),

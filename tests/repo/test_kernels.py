@@ -47,7 +47,7 @@ def prints(code, **environment):
 
 @pytest.fixture
 def kernels(tmp_path):
-    """A copy of what runs kernels, with a bridge, and nothing compiled."""
+    """A copy of what runs kernels, with an MLX extension, and nothing compiled."""
     ignored = shutil.ignore_patterns("__pycache__", "[a-z]*-*.so", "*.txt")
     return shutil.copytree(ROOT / "src/tiny_llm_native", tmp_path / "tiny_llm_native", ignore=ignored)
 
@@ -172,7 +172,7 @@ def test_a_watched_kernel_writes_where_it_may_not(kernels, body, said):
         ("*(volatile int*)8 = 0;", "Segmentation"),
     ],
 )
-def test_guarded_inputs_end_where_nobodys_memory_begins(kernels, body, said):
+def test_guarded_inputs_end_before_memory_that_is_barred(kernels, body, said):
     """What is read there may be without consequence. Another fault ends the program as ever."""
     kernels.joinpath("twice.cpp").write_text(FILE.replace("BODY", body))
     code = "import mlx.core as mx\nfrom tiny_llm_native import extension\nx = mx.arange(5.0)\n" + HERE
@@ -272,7 +272,7 @@ import mlx.core as mx
 from pathlib import Path
 from tiny_llm_native import extension
 run, x = extension.kernel(Path(extension.__file__).with_name("twice.cpp"), "double_it"), mx.arange(30000.0)
-extension.interrupt_parts(True)
+extension.set_race_injection(True)
 print(*(mx.array_equal(run([x], [(x.shape, x.dtype)])[0], 2 * x).item() for _ in range(20)))
 """
 
@@ -304,7 +304,7 @@ def test_a_part_that_is_stopped_while_the_others_run(kernels, body, said):
     assert said != "True" or set(run.stdout.split()) == {"True"}
 
 
-def test_without_a_bridge_one_line_says_so(kernels):
+def test_without_an_mlx_extension_one_line_says_so(kernels):
     shutil.rmtree(kernels / "built")
     again = (
         "x = mx.zeros((2, 3))\nfrom tiny_llm_ref.kernels import softmax\nfor _ in range(2):\n    softmax.softmax(x)\n"
@@ -313,14 +313,11 @@ def test_without_a_bridge_one_line_says_so(kernels):
     assert run.stdout == "None\n"
     assert run.stderr.count("is not built; to build it: ./course build-ext (until then") == 1
     assert double(kernels, RIGHT, TINY_LLM_KERNELS="off").stderr == ""
-    assert (
-        "KernelError: the kernels' bridge to MLX is not built"
-        in double(kernels, RIGHT, TINY_LLM_KERNELS="watched").stderr
-    )
+    assert "KernelError: the MLX extension is not built" in double(kernels, RIGHT, TINY_LLM_KERNELS="watched").stderr
 
 
-def test_a_bridge_for_another_mlx(kernels):
-    (kernels / "built/bridge.json").write_text('{"mlx": "0.1.0"}')
+def test_an_mlx_extension_for_another_mlx(kernels):
+    (kernels / "built/mlx_extension.json").write_text('{"mlx": "0.1.0"}')
     run = double(kernels, RIGHT)
     assert run.stdout == "None\n"
     assert "was built for MLX 0.1.0, and this is" in run.stderr

@@ -1,4 +1,4 @@
-"""Kernels in Metal: how a file is cut into sections, what errors say, when a door takes them; their stubs compile."""
+"""Kernels in Metal: how a file is cut into sections, what errors say, when an op takes them; their stubs compile."""
 
 from functools import partial
 from pathlib import Path
@@ -10,7 +10,7 @@ import pytest
 
 from metal_host import counting
 from tiny_llm_course.tasks.stubs import make_stub
-from tiny_llm_native import metal, ops
+from tiny_llm_native import fallback, metal
 from tiny_llm_native.compiler import CompileError
 from tiny_llm_native.extension import KernelError
 from tiny_llm_ref.kernels import (
@@ -113,38 +113,48 @@ def test_errors_name_the_line_of_the_file(file, old, new, error, said):
 
 
 X, W = mx.arange(150.0).reshape(3, 50) / 100, mx.quantize(mx.arange(192.0).reshape(3, 64) / 100)
-DOORS = {  # module, name of the door, arguments, twin
-    "softmax": (softmax, "softmax", (X,), ops.softmax),
+OPS = {  # module, name of the op, arguments, fallback
+    "softmax": (softmax, "softmax", (X,), fallback.softmax),
     "matvec": (
         quantized_matvec,
         "quantized_matvec",
         (mx.ones((1, 64)), *W),
-        partial(ops.quantized_matmul, group_size=64, bits=4),
+        partial(fallback.quantized_matmul, group_size=64, bits=4),
     ),
     "matmul": (
         quantized_matmul,
         "quantized_matmul",
         (mx.ones((9, 64)), *W),
-        partial(ops.quantized_matmul, group_size=64, bits=4),
+        partial(fallback.quantized_matmul, group_size=64, bits=4),
     ),
-    "rms_norm": (rms_norm, "rms_norm", (X, mx.ones(50), 1e-5), ops.rms_norm),
-    "add_rms_norm": (rms_norm, "add_rms_norm", (X, X, mx.ones(50), 1e-5), ops.add_rms_norm),
-    "rope": (rope, "rope", (mx.ones((1, 3, 2, 8)), mx.array([5]), 1e4, False), ops.rope),
-    "swiglu": (swiglu, "swiglu", (X, X), ops.swiglu),
-    "blocks": (attention, "flash_attention", (mx.ones((2, 9, 8)), *[mx.ones((1, 9, 8))] * 2, 0.5, None), ops.attention),
-    "parts": (attention, "flash_attention", (mx.ones((2, 1, 8)), *[mx.ones((1, 9, 8))] * 2, 0.5, None), ops.attention),
+    "rms_norm": (rms_norm, "rms_norm", (X, mx.ones(50), 1e-5), fallback.rms_norm),
+    "add_rms_norm": (rms_norm, "add_rms_norm", (X, X, mx.ones(50), 1e-5), fallback.add_rms_norm),
+    "rope": (rope, "rope", (mx.ones((1, 3, 2, 8)), mx.array([5]), 1e4, False), fallback.rope),
+    "swiglu": (swiglu, "swiglu", (X, X), fallback.swiglu),
+    "blocks": (
+        attention,
+        "flash_attention",
+        (mx.ones((2, 9, 8)), *[mx.ones((1, 9, 8))] * 2, 0.5, None),
+        fallback.attention,
+    ),
+    "parts": (
+        attention,
+        "flash_attention",
+        (mx.ones((2, 1, 8)), *[mx.ones((1, 9, 8))] * 2, 0.5, None),
+        fallback.attention,
+    ),
     "pages": (
         paged_attention,
         "paged_attention",
         (mx.ones((2, 2, 8)), *[mx.ones((3, 1, 4, 8))] * 2, mx.array([[2, 0]]), mx.array([[0, 2, 6]]), 0.5),
-        ops.paged_attention,
+        fallback.paged_attention,
     ),
 }
-each_door = pytest.mark.parametrize(("module", "name", "arguments", "twin"), DOORS.values(), ids=DOORS)
+each_op = pytest.mark.parametrize(("module", "name", "arguments", "fallback"), OPS.values(), ids=OPS)
 
 
-@each_door
-def test_a_stub_compiles(module, name, arguments, twin, tmp_path, monkeypatch):
+@each_op
+def test_a_stub_compiles(module, name, arguments, fallback, tmp_path, monkeypatch):
     """It runs and writes nothing: it would be refused, if it did not say that it is a stub."""
     for source in REFERENCE.glob("*.metal"):
         stub = make_stub(source.read_text(encoding="utf-8"), filename=source.name)
@@ -156,11 +166,11 @@ def test_a_stub_compiles(module, name, arguments, twin, tmp_path, monkeypatch):
         getattr(module, f"{name}_metal")(*arguments)
 
 
-@each_door
-def test_a_door_takes_metal_on_a_gpu(module, name, arguments, twin, monkeypatch):
+@each_op
+def test_an_op_takes_metal_on_a_gpu(module, name, arguments, fallback, monkeypatch):
     monkeypatch.setattr(module, "kernel", lambda *_: pytest.fail("took the CPU's body"))
     monkeypatch.setattr(module, "uses_metal", lambda *_: True)
-    got, expected = getattr(module, name)(*arguments), twin(*arguments)
+    got, expected = getattr(module, name)(*arguments), fallback(*arguments)
     for one, other in zip(*([x] if isinstance(x, mx.array) else x for x in (got, expected)), strict=True):
         np.testing.assert_allclose(np.array(one), np.array(other), rtol=1e-5, atol=1e-6)
 

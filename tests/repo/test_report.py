@@ -15,7 +15,7 @@ from tiny_llm_course.catalogue import Mistake
 from tiny_llm_course.learner.workspace import Workspace
 from tiny_llm_course.tasks.syllabus import TaskId, select_task
 from tiny_llm_course.tasks.toml import read_toml
-from tiny_llm_course.testing.mutants import mistaken_sources
+from tiny_llm_course.testing.mutants import mutant_sources
 from tiny_llm_course.testing.own_code import own_code
 from tiny_llm_course.testing.pytest_process import Result, Run
 from tiny_llm_course.testing.report_command import write_new
@@ -239,7 +239,7 @@ def test_a_report_becomes_an_entry_of_the_catalogue(clone: Clone, tmp_path: Path
     assert re.match(r"w1d1.1: (\d+) of (\d+) tests reject it:\n  test_task_1_", run.stdout)
     assert "\nNo mistake of the catalogue explains it.\n" in run.stdout
     reference, task = ROOT / "src/tiny_llm_ref", TaskId.parse("w1d1.1")
-    changed = mistaken_sources(reference, task, entry_in(run.stdout, tmp_path))
+    changed = mutant_sources(reference, task, entry_in(run.stdout, tmp_path))
     function = read((clone.root / "out/report-w1d1.1.md").read_text()).code["attention.py"].partition("NEARLY = ")[2]
     assert function in changed["attention.py"]
     assert "from operator import mul" in changed["attention.py"]

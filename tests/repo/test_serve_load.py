@@ -284,7 +284,7 @@ def test_a_second_signal(second: signal.Signals) -> None:
         assert not got_all(slow)
 
 
-def test_who_does_not_read_holds_up_nobody(wishes: list[Wish]) -> None:
+def test_a_client_that_does_not_read_delays_no_other(wishes: list[Wish]) -> None:
     with running(*FAST) as server, unread(server) as slow:
         with ThreadPoolExecutor(8) as pool:
             list(pool.map(lambda wish: check(server, wish), wishes))

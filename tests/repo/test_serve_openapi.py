@@ -11,9 +11,9 @@ from contextlib import suppress
 from typing import Any
 
 import pytest
-from described import Described, check_description
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from request_schemas import RequestSchemas, check_description
 from test_serve import Running, running
 
 from tiny_llm_models import bundled
@@ -37,16 +37,16 @@ SERVED = settings.get_profile("served")
 
 
 class Line:
-    """A server, asked over one connection. described: what it says of itself."""
+    """A server, asked over one connection. schemas: those of its description."""
 
     def __init__(self, server: Running):
         self.server = server
         self.connection = http.client.HTTPConnection(server.url.removeprefix("http://"), timeout=60)
-        self.described = Described(json.loads(self.ask("GET", "/openapi.json")[1]))
+        self.schemas = RequestSchemas(json.loads(self.ask("GET", "/openapi.json")[1]))
         self.text = self.complete()
         requests = {path: self.schema(f"{kind}Request") for path, kind in KINDS.items()}
-        self.right = {path: self.described.fitting(schema) for path, schema in requests.items()}
-        self.broken = {path: self.described.broken(schema) for path, schema in requests.items()}
+        self.right = {path: self.schemas.fitting(schema) for path, schema in requests.items()}
+        self.broken = {path: self.schemas.broken(schema) for path, schema in requests.items()}
 
     def ask(self, method: str, path: str, body: Any = None, **options: Any) -> tuple[int, bytes]:
         """Status and body. A server may close a connection that was idle: then it is asked over another one."""
@@ -74,20 +74,20 @@ class Line:
     def error(self, answer: bytes) -> dict[str, Any]:
         """In the API's form."""
         found = json.loads(answer)
-        assert self.described.fits(self.schema("Error"), found), found
+        assert self.schemas.fits(self.schema("Error"), found), found
         assert found.keys() == {"error"}
         assert found["error"].keys() == {"message", "type", "param", "code"}
         return dict(found["error"])
 
     def check_answer(self, path: str, answer: bytes) -> None:
         if self.response.headers.get_content_type() == "application/json":
-            assert self.described.fits(self.schema(f"{KINDS[path]}Answer"), json.loads(answer)), answer
+            assert self.schemas.fits(self.schema(f"{KINDS[path]}Answer"), json.loads(answer)), answer
             return
         *events, last, end = answer.decode().split("\n\n")
         assert (last, end) == ("data: [DONE]", "")
         for event in events:
             found = json.loads(event.removeprefix("data: "))
-            assert self.described.fits(self.schema(f"{KINDS[path]}Chunk"), found), event
+            assert self.schemas.fits(self.schema(f"{KINDS[path]}Chunk"), found), event
 
 
 @pytest.fixture(scope="module")
@@ -107,7 +107,7 @@ def _unharmed(line: Line) -> Iterator[None]:
 
 
 def test_description(line: Line) -> None:
-    found = line.described.description
+    found = line.schemas.description
     check_description(found, PATHS)
     for path, name in (
         ("/health", "Health"),
@@ -115,7 +115,7 @@ def test_description(line: Line) -> None:
         ("/v1/models", "ModelList"),
         ("/v1/models/story", "Model"),
     ):
-        assert line.described.fits(line.schema(name), json.loads(line.ask("GET", path)[1]))
+        assert line.schemas.fits(line.schema(name), json.loads(line.ask("GET", path)[1]))
     for name in ("ChatRequest", "CompletionRequest", "Message", "TextPart", "StreamOptions", "ResponseFormat"):
         assert found["components"]["schemas"][name]["additionalProperties"] is False
     assert "401" not in json.dumps(found)
@@ -132,7 +132,7 @@ def test_description_with_a_key(line: Line) -> None:
     assert all("401" in found["paths"][path]["post"]["responses"] for path in KINDS)
     chosen = json.loads((bundled("story") / "generation_config.json").read_text(encoding="utf-8"))
     defaults = {name: chosen[name] for name in ("temperature", "min_p")}
-    assert describe(model, has_key=False, defaults=defaults) == line.described.description
+    assert describe(model, has_key=False, defaults=defaults) == line.schemas.description
 
 
 @st.composite
@@ -148,7 +148,7 @@ def right_bodies(draw: Any, line: Line, path: str) -> dict[str, Any]:
 @given(data=st.data(), path=st.sampled_from(list(KINDS)))
 def test_right_bodies(line: Line, data: st.DataObject, path: str) -> None:
     body = data.draw(right_bodies(line, path))
-    assert line.described.fits(line.schema(f"{KINDS[path]}Request"), body)
+    assert line.schemas.fits(line.schema(f"{KINDS[path]}Request"), body)
     status, answer = line.post(path, json.dumps(body))
     if status == 200:
         line.check_answer(path, answer)
@@ -161,7 +161,7 @@ def test_right_bodies(line: Line, data: st.DataObject, path: str) -> None:
 @given(data=st.data(), path=st.sampled_from(list(KINDS)))
 def test_broken_bodies(line: Line, data: st.DataObject, path: str) -> None:
     body = data.draw(line.broken[path])
-    if isinstance(body, dict) and "model" in body and line.described.fits({"type": "string"}, body["model"]):
+    if isinstance(body, dict) and "model" in body and line.schemas.fits({"type": "string"}, body["model"]):
         body["model"] = "story"
     status, answer = line.post(path, json.dumps(body))
     assert status == 400, answer

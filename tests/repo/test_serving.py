@@ -305,7 +305,7 @@ BAD = {
 
 
 @pytest.mark.parametrize(("make", "message"), BAD.values(), ids=BAD)
-def test_bad_input_disturbs_nobody(make, message):
+def test_bad_input_disturbs_no_other_request(make, message):
     traffic = Traffic("slots", "qwen3")
     engine = traffic.engine
     names = ("running", "waits", "a", "b")

@@ -40,10 +40,10 @@ def test_first_half_hour(tmp_path, language):
     clone = Clone.create(tmp_path)
     attention = clone.file("attention.py")
     solved = clone.solved("attention.py", "w1d1.1")
-    mistaken = solved.replace(*MISTAKE)
+    mutant = solved.replace(*MISTAKE)
     for step, command in COMMANDS.items():
         if step == "test":
-            attention.write_text(mistaken)
+            attention.write_text(mutant)
         terminal = clone.terminal(*command, LANG={"en": "en_US.UTF-8", "ja": "ja_JP.UTF-8"}[language])
         code = terminal.exit_code(60)
         for text in SCREENS[language][step]:
@@ -52,4 +52,4 @@ def test_first_half_hour(tmp_path, language):
         if step in ("test", "solution"):
             assert "\x1b[3" in terminal.raw, f"{step} has no colours"
         assert (attention.read_text() == solved) == (step == "apply")
-    assert attention.read_text() == mistaken
+    assert attention.read_text() == mutant

@@ -163,11 +163,11 @@ def test_attention(language: str, tmp_path: Path) -> None:
     assert f'<html lang="{language}">' in page
     data = data_of(page)
     assert (data["layer"], data["head"]) == (1, 2)
-    subject = Probe("story", "ref")
-    tokens = subject.prompt(Messages(language)("viz_prompt"))
-    expected = subject.weights(tokens)
+    probe = Probe("story", "ref")
+    tokens = probe.prompt(Messages(language)("viz_prompt"))
+    expected = probe.weights(tokens)
     np.testing.assert_allclose(weights_in(page) / STEPS, expected, atol=0.5 / STEPS + 1e-6)
-    assert data["labels"] == token_labels(subject.pieces(tokens))
+    assert data["labels"] == token_labels(probe.pieces(tokens))
     last = expected[1, 2, -1]
     rows = [line for line in text if "%" in line and "≥" not in line]
     assert f"{last.max():4.0%} {shortened(data['labels'][last.argmax()], 12)}" in rows[-1]
@@ -259,8 +259,8 @@ def test_sampling(tmp_path: Path) -> None:
     settings = ["--temp", 0.5, "--top-k", 6, "--top-p", 0.9, "--min-p", 0.2]
     text = call("sampling", "--prompt", "Once", *settings, "--tokens", 4, "--out", tmp_path, "--lang", "en")
     assert_drawn(tmp_path / "sampling.png")
-    subject = Probe("story", "ref")
-    logits = [subject.logits(subject.prompt("Once"))]
+    probe = Probe("story", "ref")
+    logits = [probe.logits(probe.prompt("Once"))]
     logits.append(logits[-1] / 0.5)
     for step, value in ((apply_top_k, 6), (apply_top_p, 0.9), (apply_min_p, 0.2)):
         logits.append(step(logits[-1], value))

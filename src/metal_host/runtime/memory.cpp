@@ -81,11 +81,11 @@ bool in_program(uintptr_t address) {  // the kernel's own tables
     end_with_report(1);
 }
 
-// A thread's own memory: anything but the fences around its arrays.
+// A thread's own memory: anything but the redzones around its arrays.
 void check_own(uintptr_t address, uint32_t bytes, bool writes, uintptr_t code) {
     for (const Watched& array : watched_now()) {
-        const int64_t at = (int64_t)(address - array.start), end = at + bytes, all = array.bytes, fence = MSL_FENCE;
-        if ((at >= 0 && end <= all) || end <= -fence || at >= all + fence) continue;
+        const int64_t at = (int64_t)(address - array.start), end = at + bytes, all = array.bytes, redzone = MSL_REDZONE;
+        if ((at >= 0 && end <= all) || end <= -redzone || at >= all + redzone) continue;
         say_access("bounds", bytes, writes, false, code);
         say("private", "%s", array.name);
         say("count", "%u", array.bytes / array.item);

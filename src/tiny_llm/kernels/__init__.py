@@ -1,7 +1,7 @@
-"""Kernels: operations in C++ and Metal, each with a door in Python.
+"""Kernels: operations in C++ and Metal, each with an op in Python.
 
-A door checks its arguments and runs the kernel; where nothing was built, it computes the same with MLX's own
-operations (ops.py). Import from the modules, as in the package above.
+An op checks its arguments and runs the kernel; where nothing was built, it calls its fallback, which computes the same
+with MLX's own operations (`tiny_llm_native/fallback.py`). Import from the modules, as in the package above.
 """
 
 __all__: list[str] = []

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import mlx.core as mx
 
-from tiny_llm_native import ops
+from tiny_llm_native import fallback
 from tiny_llm_native.extension import kernel
 from tiny_llm_native.metal import MetalKernel, metal, uses_metal
 
@@ -77,9 +77,9 @@ def flash_attention(
     _check_inputs(query, key, value, mask)
     scale = 1 / math.sqrt(query.shape[-1]) if scale is None else scale
     few = query.shape[-2] <= _FEW
-    run = kernel(_CPP, "attend_parts", "w2d7.3") if few else kernel(_CPP, "attend_blocks", "w2d7.2")
+    run = kernel(_CPP, "attend_split_kv", "w2d7.3") if few else kernel(_CPP, "attend_blocks", "w2d7.2")
     if run is None or isinstance(mask, mx.array):
-        return ops.attention(query, key, value, scale, mask)
+        return fallback.attention(query, key, value, scale, mask)
     return run([query, key, value], [(query.shape, query.dtype)], [scale, mask is not None])[0]
 
 
@@ -105,10 +105,10 @@ def flash_attention_metal(
     )
     scale = 1 / math.sqrt(query.shape[-1]) if scale is None else scale
     if query.size == 0 or isinstance(mask, mx.array) or query.shape[-1] > _LARGEST:
-        return ops.attention(query, key, value, scale, mask)
+        return fallback.attention(query, key, value, scale, mask)
     rows = [x.reshape(-1, *x.shape[-2:]) for x in (query, key, value)]  # N.. as further heads
     inputs = [*rows, mx.array(scale, mx.float32), mx.array(mask is not None)]
-    return (_attend_parts if few else _attend_blocks)(run, inputs).reshape(query.shape)
+    return (_attend_split_kv if few else _attend_blocks)(run, inputs).reshape(query.shape)
 
 
 def _attend_blocks(run: MetalKernel, inputs: list[mx.array]) -> mx.array:
@@ -120,7 +120,7 @@ def _attend_blocks(run: MetalKernel, inputs: list[mx.array]) -> mx.array:
     return run([*inputs, group], out, grid, threads, [("T", query.dtype), ("D", D)])[0]
 
 
-def _attend_parts(run: MetalKernel, inputs: list[mx.array]) -> mx.array:
+def _attend_split_kv(run: MetalKernel, inputs: list[mx.array]) -> mx.array:
     query, key = inputs[:2]
     heads, L, D = query.shape
     kv_heads, S = key.shape[:2]
@@ -128,7 +128,7 @@ def _attend_parts(run: MetalKernel, inputs: list[mx.array]) -> mx.array:
     found = [((heads * L, parts, *last), mx.float32) for last in ((), (), (D,))]
     grid, threads = (32 * parts, rows, kv_heads), (32, min(rows, _ROWS), 1)
     of_parts = run(inputs, found, grid, threads, [("T", query.dtype), ("D", D)])
-    join = metal(_METAL, "join_parts", _FOUND, ["out"])
+    join = metal(_METAL, "join_split_kv", _FOUND, ["out"])
     out = [((heads * L, D), query.dtype)]
     return join(of_parts, out, (D, heads * L, 1), (min(D, 32), 1, 1), [("T", query.dtype)])[0]
 

@@ -97,7 +97,7 @@ class Work {
         });
     }
 
-    void join_parts(const std::vector<Request>& requests) {
+    void join_split_kv(const std::vector<Request>& requests) {
         std::vector<float> joined(step_.padded);
         for (auto& request : requests)
             for (int64_t r = 0; request.parts > 1 && r < request.L() * step_.query_heads; r++) {
@@ -148,7 +148,7 @@ KERNEL(attend_pages) {
     auto requests = step.requests(call.in[4].shape[0]);
     Work work(step, requests, int64_t(call.numbers[1]));
     work.compute(call.threads);
-    work.join_parts(requests);
+    work.join_split_kv(requests);
 }
 
 // in: key, value, pages, places; out: keys and values of all pages, in which the rows of key and value are stored.

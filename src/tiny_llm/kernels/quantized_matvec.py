@@ -6,7 +6,7 @@ from pathlib import Path
 
 import mlx.core as mx
 
-from tiny_llm_native import ops
+from tiny_llm_native import fallback
 from tiny_llm_native.extension import kernel
 from tiny_llm_native.metal import metal, uses_metal
 
@@ -109,7 +109,7 @@ def _run(
     check_product(x, packed, scales, biases, group_size, bits)
     run = kernel(_CPP, name, *tasks)
     if run is None:
-        return ops.quantized_matmul(x, packed, scales, biases, group_size, bits)
+        return fallback.quantized_matmul(x, packed, scales, biases, group_size, bits)
     shape = (*x.shape[:-1], packed.shape[0])
     if x.size == 0 or packed.size == 0:
         return mx.zeros(shape, x.dtype)

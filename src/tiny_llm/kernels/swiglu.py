@@ -4,7 +4,7 @@ from pathlib import Path
 
 import mlx.core as mx
 
-from tiny_llm_native import ops
+from tiny_llm_native import fallback
 from tiny_llm_native.extension import kernel
 from tiny_llm_native.metal import metal, uses_metal
 
@@ -29,7 +29,7 @@ def swiglu(gate: mx.array, up: mx.array) -> mx.array:
         return swiglu_metal(gate, up)
     _check_alike(gate, up)
     run = kernel(_CPP, "swiglu", "w2d5.3")
-    return ops.swiglu(gate, up) if run is None else run([gate, up], [(gate.shape, gate.dtype)])[0]
+    return fallback.swiglu(gate, up) if run is None else run([gate, up], [(gate.shape, gate.dtype)])[0]
 
 
 def swiglu_metal(gate: mx.array, up: mx.array) -> mx.array:

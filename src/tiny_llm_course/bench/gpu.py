@@ -115,15 +115,15 @@ def _heading(found: dict[str, Any], machine: dict[str, Any]) -> Iterator[str]:
 
 
 def _kernel_lines(rows: Iterator[Row]) -> Iterator[str]:
-    yield "| kernel | twin, µs | MLX, µs | Metal, µs | MLX / Metal | of the limit |"
+    yield "| kernel | fallback, µs | MLX, µs | Metal, µs | MLX / Metal | of the limit |"
     yield "|---|---|---|---|---|---|"
     for name, group in groupby(rows, key=lambda row: (row["kernel"], row["sizes"])):
         yield _kernel_line(", ".join(name), {row["rung"]: row for row in group})
 
 
 def _kernel_line(name: str, rows: dict[str, Row]) -> str:
-    metal = next(row for rung, row in rows.items() if rung not in ("twin", "mlx"))
-    cells = [_microseconds(rows.get(rung)) for rung in ("twin", "mlx")] + [_microseconds(metal)]
+    metal = next(row for rung, row in rows.items() if rung not in ("fallback", "mlx"))
+    cells = [_microseconds(rows.get(rung)) for rung in ("fallback", "mlx")] + [_microseconds(metal)]
     mlx, ours = rows.get("mlx", {}).get("seconds"), metal["seconds"]
     cells.append(f"{mlx / ours:.2f}" if mlx and ours else "")
     cells.append(_share(metal))

@@ -1,6 +1,6 @@
-"""Each kernel's ladder: its twin, MLX's own operation, every step that is a task, and what the course gives.
+"""Each kernel's ladder: its fallback, MLX's own operation, every step that is a task, and what the course gives.
 
-On a GPU the ladder is short: twin, MLX's own, and the kernel in Metal.
+On a GPU the ladder is short: fallback, MLX's own, and the kernel in Metal.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any, Literal, TypeAlias
 
 import mlx.core as mx
 
-from tiny_llm_native import ops
+from tiny_llm_native import fallback
 from tiny_llm_native.packed import pack, packed_matmul
 
 __all__ = ["CASES", "Case", "Device", "Rung", "cases"]
@@ -31,7 +31,7 @@ BASE, EPS = 1e6, 1e-6
 class Rung:
     """One way to compute it. limit: what it runs against. device: on which it runs; None: on the default one."""
 
-    name: str  # twin, mlx, tuned or a task's id
+    name: str  # fallback, mlx, tuned or a task's id
     run: Callable[[], Any]
     limit: Limit | None = None
     device: Device | None = "cpu"
@@ -62,23 +62,23 @@ def cases(package: str, is_small: bool, names: Collection[str]) -> Iterator[Case
 
 
 def _softmax(package: str, size: Size) -> Case:
-    door = _door(package, "softmax")
+    ops = _ops(package, "softmax")
     x = _normal(size["H_q"] * size["L"], size["S"], dtype=mx.float32)
     return Case(
         "softmax",
         f"{x.shape[0]} x {x.shape[1]}",
         [
-            Rung("twin", lambda: ops.softmax(x), device=None),
-            Rung("w2d2.2", lambda: door.softmax_scalar(x)),
-            Rung("w2d2.3", lambda: door.softmax_vector(x)),
-            Rung("w2d2.4", lambda: door.softmax(x)),
-            Rung("w2d2.5", lambda: door.softmax_metal(x), device="gpu"),
+            Rung("fallback", lambda: fallback.softmax(x), device=None),
+            Rung("w2d2.2", lambda: ops.softmax_scalar(x)),
+            Rung("w2d2.3", lambda: ops.softmax_vector(x)),
+            Rung("w2d2.4", lambda: ops.softmax(x)),
+            Rung("w2d2.5", lambda: ops.softmax_metal(x), device="gpu"),
         ],
     )
 
 
 def _matvec(package: str, size: Size) -> Case:
-    door = _door(package, "quantized_matvec")
+    ops = _ops(package, "quantized_matvec")
     x, weights = _normal(1, size["E"]), [_weight(size["I"], size["E"]) for _ in range(size["copies"])]
     packed = _panels(weights)
 
@@ -89,12 +89,12 @@ def _matvec(package: str, size: Size) -> Case:
         "quantized_matvec",
         f"1 x {size['E']}, {size['I']} x {size['E']}",
         [
-            Rung("twin", each(ops.quantized_matmul), "bandwidth", device=None),
+            Rung("fallback", each(fallback.quantized_matmul), "bandwidth", device=None),
             Rung("mlx", each(_mlx_product), "bandwidth", device=None),
-            Rung("w2d4.1", each(door.quantized_matvec_scalar), "bandwidth"),
-            Rung("w2d4.2", each(door.quantized_matvec_vector), "bandwidth"),
-            Rung("w2d4.3", each(door.quantized_matvec), "bandwidth"),
-            Rung("w2d4.4", each(door.quantized_matvec_metal), "bandwidth", "gpu"),
+            Rung("w2d4.1", each(ops.quantized_matvec_scalar), "bandwidth"),
+            Rung("w2d4.2", each(ops.quantized_matvec_vector), "bandwidth"),
+            Rung("w2d4.3", each(ops.quantized_matvec), "bandwidth"),
+            Rung("w2d4.4", each(ops.quantized_matvec_metal), "bandwidth", "gpu"),
             Rung("tuned", lambda: [packed_matmul(x, panels) for panels in packed()], "bandwidth"),
         ],
         times=len(weights),
@@ -103,7 +103,7 @@ def _matvec(package: str, size: Size) -> Case:
 
 
 def _rms_norm(package: str, size: Size) -> Case:
-    door = _door(package, "rms_norm")
+    ops = _ops(package, "rms_norm")
     x, residual, weight = _normal(size["L"], size["E"]), _normal(size["L"], size["E"]), _normal(size["E"])
 
     def mlx() -> list[mx.array]:
@@ -114,16 +114,16 @@ def _rms_norm(package: str, size: Size) -> Case:
         "rms_norm",
         f"{size['L']} x {size['E']}",
         [
-            Rung("twin", lambda: ops.add_rms_norm(x, residual, weight, EPS), device=None),
+            Rung("fallback", lambda: fallback.add_rms_norm(x, residual, weight, EPS), device=None),
             Rung("mlx", mlx, device=None),
-            Rung("w2d5.1", lambda: door.add_rms_norm(x, residual, weight, EPS)),
-            Rung("w2d5.4", lambda: door.add_rms_norm_metal(x, residual, weight, EPS), device="gpu"),
+            Rung("w2d5.1", lambda: ops.add_rms_norm(x, residual, weight, EPS)),
+            Rung("w2d5.4", lambda: ops.add_rms_norm_metal(x, residual, weight, EPS), device="gpu"),
         ],
     )
 
 
 def _rope(package: str, size: Size) -> Case:
-    door = _door(package, "rope")
+    ops = _ops(package, "rope")
     x = _normal(1, size["L"], size["H_q"], size["D"])
 
     def mlx() -> mx.array:
@@ -133,41 +133,41 @@ def _rope(package: str, size: Size) -> Case:
         "rope",
         " x ".join(map(str, x.shape)),
         [
-            Rung("twin", lambda: ops.rope(x, mx.array([size["S"]]), BASE, False), device=None),
+            Rung("fallback", lambda: fallback.rope(x, mx.array([size["S"]]), BASE, False), device=None),
             Rung("mlx", mlx, device=None),
-            Rung("w2d5.2", lambda: door.rope(x, size["S"], BASE)),
-            Rung("w2d5.5", lambda: door.rope_metal(x, size["S"], BASE), device="gpu"),
+            Rung("w2d5.2", lambda: ops.rope(x, size["S"], BASE)),
+            Rung("w2d5.5", lambda: ops.rope_metal(x, size["S"], BASE), device="gpu"),
         ],
     )
 
 
 def _swiglu(package: str, size: Size) -> Case:
-    door = _door(package, "swiglu")
+    ops = _ops(package, "swiglu")
     gate, up = _normal(size["L"], size["I"]), _normal(size["L"], size["I"])
     return Case(
         "swiglu",
         f"{size['L']} x {size['I']}",
         [
-            Rung("twin", lambda: ops.swiglu(gate, up), device=None),
+            Rung("fallback", lambda: fallback.swiglu(gate, up), device=None),
             Rung("mlx", lambda: gate * mx.sigmoid(gate) * up, device=None),
-            Rung("w2d5.3", lambda: door.swiglu(gate, up)),
-            Rung("w2d5.6", lambda: door.swiglu_metal(gate, up), device="gpu"),
+            Rung("w2d5.3", lambda: ops.swiglu(gate, up)),
+            Rung("w2d5.6", lambda: ops.swiglu_metal(gate, up), device="gpu"),
         ],
     )
 
 
 def _matmul(package: str, size: Size) -> Case:
-    door = _door(package, "quantized_matmul")
+    ops = _ops(package, "quantized_matmul")
     x, weight = _normal(size["L"], size["E"]), _weight(size["I"], size["E"])
     packed = _panels([weight])
     return Case(
         "quantized_matmul",
         f"{size['L']} x {size['E']}, {size['I']} x {size['E']}",
         [
-            Rung("twin", lambda: ops.quantized_matmul(x, *weight, 64, 4), "arithmetic", device=None),
+            Rung("fallback", lambda: fallback.quantized_matmul(x, *weight, 64, 4), "arithmetic", device=None),
             Rung("mlx", lambda: _mlx_product(x, *weight, 64, 4), "arithmetic", device=None),
-            Rung("w2d6.2", lambda: door.quantized_matmul(x, *weight, 64, 4), "arithmetic"),
-            Rung("w2d6.3", lambda: door.quantized_matmul_metal(x, *weight, 64, 4), "arithmetic", "gpu"),
+            Rung("w2d6.2", lambda: ops.quantized_matmul(x, *weight, 64, 4), "arithmetic"),
+            Rung("w2d6.3", lambda: ops.quantized_matmul_metal(x, *weight, 64, 4), "arithmetic", "gpu"),
             Rung("tuned", lambda: packed_matmul(x, packed()[0]), "arithmetic"),
         ],
         operations=2 * size["L"] * size["E"] * size["I"],
@@ -175,7 +175,7 @@ def _matmul(package: str, size: Size) -> Case:
 
 
 def _attention_of_a_prompt(package: str, size: Size) -> Case:
-    door, mlx = _door(package, "attention"), mx.fast.scaled_dot_product_attention
+    ops, mlx = _ops(package, "attention"), mx.fast.scaled_dot_product_attention
     L, scale = size["L"], size["D"] ** -0.5
     q = _normal(1, size["H_q"], L, size["D"])
     k, v = (_normal(1, size["H_kv"], L, size["D"]) for _ in range(2))
@@ -183,18 +183,18 @@ def _attention_of_a_prompt(package: str, size: Size) -> Case:
         "attention",
         f"L = S = {L}",
         [
-            Rung("twin", lambda: ops.attention(q, k, v, scale, "causal"), "arithmetic", device=None),
+            Rung("fallback", lambda: fallback.attention(q, k, v, scale, "causal"), "arithmetic", device=None),
             Rung("mlx", lambda: mlx(q, k, v, scale=scale, mask="causal"), "arithmetic", device=None),
-            Rung("w2d7.1", lambda: door.attention_online(q, k, v, scale, "causal"), "arithmetic"),
-            Rung("w2d7.2", lambda: door.flash_attention(q, k, v, scale, "causal"), "arithmetic"),
-            Rung("w2d7.4", lambda: door.flash_attention_metal(q, k, v, scale, "causal"), "arithmetic", "gpu"),
+            Rung("w2d7.1", lambda: ops.attention_online(q, k, v, scale, "causal"), "arithmetic"),
+            Rung("w2d7.2", lambda: ops.flash_attention(q, k, v, scale, "causal"), "arithmetic"),
+            Rung("w2d7.4", lambda: ops.flash_attention_metal(q, k, v, scale, "causal"), "arithmetic", "gpu"),
         ],
         operations=2 * size["H_q"] * L * (L + 1) * size["D"],  # two products of half of all pairs
     )
 
 
 def _attention_of_a_token(package: str, size: Size) -> Case:
-    door, mlx = _door(package, "attention"), mx.fast.scaled_dot_product_attention
+    ops, mlx = _ops(package, "attention"), mx.fast.scaled_dot_product_attention
     S, scale = size["S"], size["D"] ** -0.5
     q = _normal(1, size["H_q"], 1, size["D"])
     stored = [[_normal(1, size["H_kv"], S, size["D"]) for _ in range(2)] for _ in range(size["copies"])]
@@ -206,11 +206,11 @@ def _attention_of_a_token(package: str, size: Size) -> Case:
         "attention",
         f"L = 1, S = {S}",
         [
-            Rung("twin", each(lambda q, k, v: ops.attention(q, k, v, scale)), "bandwidth", device=None),
+            Rung("fallback", each(lambda q, k, v: fallback.attention(q, k, v, scale)), "bandwidth", device=None),
             Rung("mlx", each(lambda q, k, v: mlx(q, k, v, scale=scale)), "bandwidth", device=None),
-            Rung("w2d7.1", each(lambda q, k, v: door.attention_online(q, k, v, scale)), "bandwidth"),
-            Rung("w2d7.3", each(lambda q, k, v: door.flash_attention(q, k, v, scale)), "bandwidth"),
-            Rung("w2d7.5", each(lambda q, k, v: door.flash_attention_metal(q, k, v, scale)), "bandwidth", "gpu"),
+            Rung("w2d7.1", each(lambda q, k, v: ops.attention_online(q, k, v, scale)), "bandwidth"),
+            Rung("w2d7.3", each(lambda q, k, v: ops.flash_attention(q, k, v, scale)), "bandwidth"),
+            Rung("w2d7.5", each(lambda q, k, v: ops.flash_attention_metal(q, k, v, scale)), "bandwidth", "gpu"),
         ],
         times=len(stored),
         bytes=2 * size["H_kv"] * S * size["D"] * 2,
@@ -218,7 +218,7 @@ def _attention_of_a_token(package: str, size: Size) -> Case:
 
 
 def _attention_in_pages(package: str, size: Size) -> Case:
-    door = _door(package, "paged_attention")
+    ops = _ops(package, "paged_attention")
     requests, page_size, S, scale = 16, 16, size["L"], size["D"] ** -0.5
     width = S // page_size
     q = _normal(requests, size["H_q"], size["D"])
@@ -235,9 +235,9 @@ def _attention_in_pages(package: str, size: Size) -> Case:
         "paged_attention",
         f"{requests} x L = 1, S = {S}",
         [
-            Rung("twin", each(ops.paged_attention), "bandwidth", device=None),
-            Rung("w3d4.2", each(door.paged_attention), "bandwidth"),
-            Rung("w3d4.3", each(door.paged_attention_metal), "bandwidth", "gpu"),
+            Rung("fallback", each(fallback.paged_attention), "bandwidth", device=None),
+            Rung("w3d4.2", each(ops.paged_attention), "bandwidth"),
+            Rung("w3d4.3", each(ops.paged_attention_metal), "bandwidth", "gpu"),
         ],
         times=len(stored),
         bytes=2 * stored[0][0].nbytes,
@@ -257,7 +257,7 @@ CASES: list[tuple[str, Callable[[str, Size], Case]]] = [  # with the kernel's na
 ]
 
 
-def _door(package: str, kernel: str) -> Any:
+def _ops(package: str, kernel: str) -> Any:
     return import_module(f"{package}.kernels.{kernel}")
 
 

@@ -22,7 +22,7 @@ class Tables:
         self._about: Row = {}  # threads, and why the limits are in doubt
         self._has_limits = False  # these are measured again, and shown once
         self._case: tuple[str, str] | None = None  # whose heading was printed last
-        self._twin = 0.0  # its seconds
+        self._fallback = 0.0  # its seconds
         self._stages: list[Row] = []
 
     def show(self, name: str, value: Any) -> None:
@@ -47,9 +47,9 @@ class Tables:
 
     def _kernel(self, row: Row) -> None:
         if self._case != (row["kernel"], row["sizes"]):
-            self._case, self._twin = (row["kernel"], row["sizes"]), row["seconds"]
+            self._case, self._fallback = (row["kernel"], row["sizes"]), row["seconds"]
             show(f"\n{row['kernel']}, {row['sizes']}", bold=True)
-        show_rung(row, self._twin, self._words)
+        show_rung(row, self._fallback, self._words)
 
 
 def show_limits(limits: dict[str, float], threads: int, doubt: str | None, words: Messages) -> None:
@@ -60,7 +60,7 @@ def show_limits(limits: dict[str, float], threads: int, doubt: str | None, words
             show(table_row(words(f"roofline_{name}"), speed + _mark(doubt)))
 
 
-def show_rung(row: Row, twin: float, words: Messages) -> None:
+def show_rung(row: Row, fallback: float, words: Messages) -> None:
     name = rung_name(row["rung"], words)
     if row["seconds"] is None:
         show(table_row(name, right(words("bench_open"), 16)), dim=True)
@@ -68,7 +68,7 @@ def show_rung(row: Row, twin: float, words: Messages) -> None:
     seconds, limit = row["seconds"], row["limit"]
     share = f"  {words('bench_limit', percent=f'{100 * limit:3.0f}')}" if limit else ""
     last = share + _mark(row.get("doubt"))
-    cells = [right(f"{seconds * 1e6:,.1f} µs", 16), f"{twin / seconds:10.1f} x", *([last] if last else [])]
+    cells = [right(f"{seconds * 1e6:,.1f} µs", 16), f"{fallback / seconds:10.1f} x", *([last] if last else [])]
     show(table_row(name, *cells))
 
 
@@ -106,7 +106,7 @@ def _mark(doubt: str | None) -> str:
 
 def rung_name(rung: str, words: Messages) -> str:
     """Return the name of a rung: a task's or a day's title."""
-    if rung in ("twin", "mlx", "tuned", "week 1"):
+    if rung in ("fallback", "mlx", "tuned", "week 1"):
         return words(f"bench_{rung.replace(' ', '_')}")
     if "." in rung:
         return f"{rung} {words.of(select_task(rung).title)}"

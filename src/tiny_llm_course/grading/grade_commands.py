@@ -14,7 +14,7 @@ from ..learner.asked import asked_days
 from ..learner.files import write_whole
 from ..learner.reporting import reporting
 from ..learner.workspace import Workspace
-from ..native import bridge
+from ..native import mlx_extension
 from ..native.kernel_files import has_kernels
 from ..native.machine import processors
 from ..ui import CommandError, Lang, Messages, one_of, os_reason, phrase, show, show_note
@@ -73,8 +73,8 @@ def grade(
         if untrusted and limits.sandbox == NONE:
             raise CommandError("grade_untrusted", reason=protection().reason, exit_code=1)
         days = asked_days(week, day)
-        if has_kernels(days) and not bridge.is_current(Workspace().native):
-            bridge.build(Workspace().native, words, show_note)
+        if has_kernels(days) and not mlx_extension.is_current(Workspace().native):
+            mlx_extension.build(Workspace().native, words, show_note)
         submissions = find_submissions(paths, out)
         kept = Kept(Workspace().root / ".tiny-llm" / "grades", days, hidden, limits)
         taken_over = {} if fresh else kept.find(submissions)

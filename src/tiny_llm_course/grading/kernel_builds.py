@@ -19,7 +19,7 @@ from pathlib import Path
 from time import monotonic
 
 from ..learner.workspace import Workspace
-from ..native import bridge
+from ..native import mlx_extension
 from ..native.compiling import COMPILE, COMPILER
 from ..native.kernel_files import kernels_of
 from ..tasks.regions import parts_of
@@ -67,7 +67,7 @@ def compile_submitted(package: Path, sandbox: str, memory: int, seconds: float, 
     Returns whether each compiler ended by itself.
     """
     workspace = Workspace()
-    bridge.built(package / "kernels").mkdir(parents=True, exist_ok=True)
+    mlx_extension.built(package / "kernels").mkdir(parents=True, exist_ok=True)
     written = kernels_of(package).written
     for file in [file for file in written if file.parent == workspace.native]:
         _compile(workspace.native, file, NONE, memory, SECONDS, stop)
@@ -79,7 +79,7 @@ def compile_submitted(package: Path, sandbox: str, memory: int, seconds: float, 
 
 def _compile(package: Path, file: Path, sandbox: str, memory: int, seconds: float, stop: threading.Event) -> bool:
     """One kernel, as the worker asks for it: errors name the file as it is seen from the package."""
-    built = bridge.built(file.parent)
+    built = mlx_extension.built(file.parent)
     command = ["-I", "-c", COMPILE, str(COMPILER), str(file)]
     box = Box(sandbox, package, reads=[package], writes=[built])
     process = box.run(command, {"TMPDIR": str(built)}, preexec_fn=partial(_limit, memory), start_new_session=True)

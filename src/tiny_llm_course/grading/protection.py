@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import cache
 
 from ..learner.places import ROOT, SRC
-from ..native.bridge import system_command
+from ..native.mlx_extension import system_command
 from ..ui import CommandError, Messages, Phrase, phrase
 from . import system_calls
 from .sandbox import BUBBLEWRAP, HIDDEN, NONE, PROGRAMS, SANDBOX_EXEC, wrapped

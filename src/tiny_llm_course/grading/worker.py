@@ -23,7 +23,7 @@ def main() -> None:
     stream = socket.socket(fileno=int(number))
     folder, helpers = Path(submission).resolve(), Path(tests).resolve()
     import mlx.core as mx
-    import mlx_lm.tokenizer_utils  # noqa: F401  what a submission may need is there before the doors close
+    import mlx_lm.tokenizer_utils  # noqa: F401  what a submission may need is there before rights are given up
 
     from tiny_llm_course.grading import system_calls
     from tiny_llm_course.grading.metal import elsewhere
@@ -37,7 +37,7 @@ def main() -> None:
     loop.set_debug(True)
     barred.install("tiny_llm")
     connection = Connection(stream, is_open=True, home=folder)
-    _load_bridge(elsewhere(connection, lambda: mx.default_device().type == mx.gpu))
+    _load_extension(elsewhere(connection, lambda: mx.default_device().type == mx.gpu))
     bars: list[Any] = []
 
     def begin(task: str, device: str) -> None:
@@ -95,8 +95,8 @@ class _Modules:
         return _Modules(f"{path}.") if hasattr(found, "__path__") else found
 
 
-def _load_bridge(metal_kernel: Callable[..., Any]) -> None:
-    """What runs kernels, before the doors close, and nothing of the submission's with it."""
+def _load_extension(metal_kernel: Callable[..., Any]) -> None:
+    """What runs kernels, before rights are given up, and nothing of the submission's with it."""
     from tiny_llm_native import compiler, extension, metal
 
     compiler.get_ready()

@@ -160,15 +160,15 @@ def compile_files(files: Sequence[Path], words: Messages) -> Compiled:
 
 
 def compile_for(package: str, kernels: Collection[str], words: Messages) -> None:
-    """Compile these kernels of a package, or of those that both share, unless kernels are off or have no bridge. Say
-    nothing if all are compiled.
+    """Compile these kernels of a package, or of those that both share, unless kernels are off or no MLX extension is
+    built. Say nothing if all are compiled.
 
     A kernel that does not compile raises its error when it is first called.
     """
     if not kernels:
         return
     extension = import_module("tiny_llm_native.extension")
-    if extension.mode() == "off" or extension.bridge() is None:
+    if extension.mode() == "off" or extension.mlx_extension() is None:
         return
     own = Path(import_module(package).__file__ or "").parent / "kernels"
     places = [(COMPILER.with_name(f"{name}.cpp"), own / f"{name}.cpp") for name in kernels]

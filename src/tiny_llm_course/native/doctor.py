@@ -26,7 +26,7 @@ from ..tasks.splice import definitions
 from ..tasks.syllabus import Day, select_days
 from ..tasks.task_code import task_parts
 from ..ui import Lang, Messages, show, styled, terminal_width
-from . import bridge
+from . import mlx_extension
 from .checked_build import BuildError, build_checked, can_name_lines
 from .kernel_files import has_kernels, kernels_of
 
@@ -74,7 +74,7 @@ def doctor(
                 _show(check, words)
         states = {check.name: check.state for check in checks}
         works = all(states[name] != ERROR for name in ("system", "packages", "mlx"))
-        kernels = states["compiler"] == OK and OK in (states["bridge"], states["build_tools"])
+        kernels = states["compiler"] == OK and OK in (states["mlx_extension"], states["build_tools"])
         days = _days(works, works and kernels)
         if as_json:
             typer.echo(json.dumps({"checks": [asdict(check) for check in checks], "days": days}, indent=2))
@@ -98,7 +98,7 @@ def _checks(words: Messages) -> Iterator[Check]:
     yield _mlx(words)
     yield _compiler(words)
     yield _build_tools(words)
-    yield _bridge(words)
+    yield _mlx_extension(words)
     yield _checked(words)
     yield _spaces(words)
     yield _disk(words)
@@ -153,33 +153,33 @@ def _mlx(words: Messages) -> Check:
 
 
 def _compiler(words: Messages) -> Check:
-    if problem := bridge.compiler_problem(Workspace().native, words):
+    if problem := mlx_extension.compiler_problem(Workspace().native, words):
         return Check("compiler", WARNING, *problem)
-    return Check("compiler", OK, bridge.compiler() or "")
+    return Check("compiler", OK, mlx_extension.compiler() or "")
 
 
 def _build_tools(words: Messages) -> Check:
-    """Check the tools that build the bridge."""
-    found = bridge.tools()
+    """Check the tools that build the MLX extension."""
+    found = mlx_extension.tools()
     missing = [name for name, version in found.items() if version is None]
     text = ", ".join(f"{name} {version}" for name, version in found.items() if version)
     if missing:
         return Check("build_tools", WARNING, f"- {', '.join(missing)}", install_command("kernels"))
-    if not bridge.has_headers():
-        return Check("build_tools", WARNING, "- Python.h", bridge.system_command("headers"))
+    if not mlx_extension.has_headers():
+        return Check("build_tools", WARNING, "- Python.h", mlx_extension.system_command("headers"))
     return Check("build_tools", OK, text)
 
 
-def _bridge(words: Messages) -> Check:
-    """The kernels' bridge to MLX, and how many kernels are written."""
+def _mlx_extension(words: Messages) -> Check:
+    """The MLX extension, and how many kernels are written."""
     native = Workspace().native
-    if not bridge.is_built(native):
-        return Check("bridge", WARNING, words("doctor_not_built"), "./course build-ext")
-    if not bridge.is_current(native):
-        return Check("bridge", WARNING, words("doctor_outdated"), "./course build-ext")
+    if not mlx_extension.is_built(native):
+        return Check("mlx_extension", WARNING, words("doctor_not_built"), "./course build-ext")
+    if not mlx_extension.is_current(native):
+        return Check("mlx_extension", WARNING, words("doctor_outdated"), "./course build-ext")
     kernels = kernels_of(Workspace().package)
     names = ", ".join(file.stem for file in kernels.written) or words("doctor_none")
-    return Check("bridge", OK, words("doctor_built", mlx=metadata.version("mlx"), names=names))
+    return Check("mlx_extension", OK, words("doctor_built", mlx=metadata.version("mlx"), names=names))
 
 
 def _checked(words: Messages) -> Check:
@@ -193,7 +193,7 @@ def _checked(words: Messages) -> Check:
             reason = (str(error).splitlines() or [""])[0]
             return Check("checks", WARNING, words("doctor_checks_none", reason=reason))
     if not can_name_lines():
-        return Check("checks", WARNING, words("doctor_checks_no_lines"), bridge.system_command("compiler"))
+        return Check("checks", WARNING, words("doctor_checks_no_lines"), mlx_extension.system_command("compiler"))
     return Check("checks", OK, words("doctor_checks_ok"))
 
 

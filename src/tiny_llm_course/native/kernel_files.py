@@ -1,4 +1,4 @@
-"""Finds a package's kernels in C++, written and open, and builds the bridge that they need."""
+"""Finds a package's kernels in C++, written and open, and builds the MLX extension that they need."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from ..tasks.syllabus import Day, TaskId
 from ..tasks.task_code import StubError
 from ..tasks.unsolved import open_task
 from ..ui import CommandError, Messages, show
-from . import bridge
+from . import mlx_extension
 
-__all__ = ["Kernels", "ensure_bridge", "has_kernels", "kernels_of"]
+__all__ = ["Kernels", "ensure_extension", "has_kernels", "kernels_of"]
 
 
 @dataclass(frozen=True)
@@ -27,15 +27,15 @@ class Kernels:
     faulty: dict[Path, str]  # files whose markers are damaged, and how
 
 
-def ensure_bridge(package_name: str, days: list[Day], words: Messages) -> None:
-    """Before tests of kernels that are written: build the bridge, if it is not there and can be built."""
+def ensure_extension(package_name: str, days: list[Day], words: Messages) -> None:
+    """Before tests of kernels that are written: build the MLX extension, if it is not there and can be built."""
     native = Workspace().native
-    if not has_kernels(days) or bridge.is_current(native):
+    if not has_kernels(days) or mlx_extension.is_current(native):
         return
     names = {file.name for day in days for file in Workspace().files(day)}
     if any(file.name in names for file in kernels_of(SRC / package_name).written):
         try:
-            bridge.build(native, words, show)
+            mlx_extension.build(native, words, show)
         except CommandError as problem:  # the tests say the rest
             show(str(problem), fg="yellow")
 
@@ -49,8 +49,8 @@ def kernels_of(package: Path) -> Kernels:
     """Find the kernels to compile, of a package and of what both packages share, and those still to be written."""
     kernels = Kernels([], {}, {})
     files = {file.name: file for folder in (package / "kernels", Workspace().native) for file in folder.glob("*.cpp")}
-    for _, file in sorted(files.items()):  # of two with one name, doors load the shared one
-        if file.name in bridge.SOURCES:
+    for _, file in sorted(files.items()):  # of two with one name, ops load the shared one
+        if file.name in mlx_extension.SOURCES:
             continue
         name = os.path.relpath(file)
         try:

@@ -14,7 +14,7 @@ from ..learner.packages import PACKAGES, package_of
 from ..learner.places import SRC
 from ..learner.reporting import reporting
 from ..learner.workspace import Workspace
-from ..native import bridge
+from ..native import mlx_extension
 from ..native.compiling import compile_files
 from ..native.kernel_files import kernels_of
 from ..tasks.syllabus import day_of
@@ -33,10 +33,10 @@ def build_ext(
     """Build what kernels in C++ need (once), and compile those that are written."""
     with reporting(lang) as words:
         start, native = monotonic(), Workspace().native
-        if is_current := bridge.is_current(native):
+        if is_current := mlx_extension.is_current(native):
             show(words("ext_current"))
         else:
-            bridge.build(native, words, show)
+            mlx_extension.build(native, words, show)
             show(words("ext_built", seconds=f"{monotonic() - start:.0f}", **_versions(native)))
         kernels = kernels_of(SRC / package_of(impl))
         compiled = compile_files(kernels.written, words)
@@ -57,5 +57,5 @@ def build_ext(
 
 
 def _versions(native: Path) -> dict[str, str]:
-    stamp = json.loads((bridge.built(native) / bridge.STAMP).read_text(encoding="utf-8"))
+    stamp = json.loads((mlx_extension.built(native) / mlx_extension.STAMP).read_text(encoding="utf-8"))
     return {"mlx": stamp["mlx"], "nanobind": stamp["nanobind"], "python": sys.version.split()[0]}

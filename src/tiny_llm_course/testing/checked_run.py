@@ -147,11 +147,11 @@ def _look(item: pytest.Function, request: dict[str, Any], report: int) -> None:
         passed = _passes(item.obj, arguments)
     _tell(report, unwritten=next((found for kernel in kernels for found in kernel.unwritten), None))
     if not passed:
-        bridge = extension.bridge()
+        mlx_extension = extension.mlx_extension()
 
         def passes_with(library: Path) -> bool:
             def kernel(name: str) -> Any:
-                return extension.Kernel(name, bridge.load(str(library), name), bridge)
+                return extension.Kernel(name, mlx_extension.load(str(library), name), mlx_extension)
 
             with _loading(extension, source, kernel):
                 return _passes(item.obj, arguments)

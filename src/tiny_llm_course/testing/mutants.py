@@ -27,8 +27,8 @@ __all__ = [
     "done_in_time",
     "is_in_kernels",
     "is_in_metal",
-    "mistaken_package",
-    "mistaken_sources",
+    "mutant_package",
+    "mutant_sources",
 ]
 
 Each = TypeVar("Each")
@@ -40,7 +40,7 @@ class CatalogueError(Exception):
     """Why a mistake cannot be made, in words for the catalogue's author."""
 
 
-def mistaken_sources(reference: Path, task: TaskId, mistake: Mistake) -> dict[str, str]:
+def mutant_sources(reference: Path, task: TaskId, mistake: Mistake) -> dict[str, str]:
     """The files that a mistake changes, by path in the package: their new text.
 
     Raises:
@@ -132,7 +132,7 @@ def done_in_time(work: Callable[[Each], object], of: Sequence[Each], seconds: fl
 def _native_files(reference: Path, task: TaskId, mistake: Mistake) -> dict[str, Path]:
     """The files of C++ and Metal that a mistake changes, by name. They lie beside the reference's libraries."""
     found = {}
-    for path, text in mistaken_sources(reference, task, mistake).items():
+    for path, text in mutant_sources(reference, task, mistake).items():
         if is_native(path):
             name = Path(path).name
             file = reference / "kernels" / BUILT / "mistakes" / f"{task}_{mistake.id}_{name}"
@@ -142,11 +142,11 @@ def _native_files(reference: Path, task: TaskId, mistake: Mistake) -> dict[str, 
     return found
 
 
-def mistaken_package(reference: Path, task: TaskId, mistake: Mistake) -> str:
+def mutant_package(reference: Path, task: TaskId, mistake: Mistake) -> str:
     """Make the package importable; return its name."""
-    name = f"mistaken_{task}_{mistake.id}".replace(".", "_").replace("-", "_")
+    name = f"mutant_{task}_{mistake.id}".replace(".", "_").replace("-", "_")
     if not any(isinstance(finder, _Finder) and finder.package == name for finder in sys.meta_path):
-        changed = mistaken_sources(reference, task, mistake)
+        changed = mutant_sources(reference, task, mistake)
         native = _native_files(reference, task, mistake)
         sys.meta_path.insert(0, _Finder(name, reference, changed, native))
     return name

@@ -53,7 +53,7 @@ def _in_general(text: str) -> str:
     return re.sub(r"\n.*\.metal:\d+:.*|\n  by thread .*|(\n |,) such as thread .*", "", text)
 
 
-_VARYING = re.compile(r"\b(tiny_llm_ref|tiny_llm|mistaken_\w+)\b|\b0x[0-9a-f]+")  # package and address of an object
+_VARYING = re.compile(r"\b(tiny_llm_ref|tiny_llm|mutant_\w+)\b|\b0x[0-9a-f]+")  # package and address of an object
 _active = threading.local()  # its `observations`: tests may be replayed in several threads
 
 

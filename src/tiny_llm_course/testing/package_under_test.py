@@ -14,7 +14,7 @@ import pytest
 from ..catalogue import Mistake
 from ..learner.places import ROOT, SHARED
 from ..tasks.syllabus import TaskId
-from .mutants import compile_mistakes, done_in_time, is_in_metal, mistaken_package
+from .mutants import compile_mistakes, done_in_time, is_in_metal, mutant_package
 from .observation import Observation, observe
 
 __all__ = ["REFERENCE", "Package", "Test", "is_replayed", "ready", "replay", "task_of", "test_of"]
@@ -73,7 +73,7 @@ def ready(task: TaskId, mistakes: Sequence[Mistake], seconds: float | None, test
 def replay(test: Test, task: TaskId, mistake: Mistake | None) -> Observation:
     """Run a test with the reference, in which a mistake was made or none, as the package under test."""
     function, arguments = test
-    name = mistaken_package(REFERENCE, task, mistake) if mistake else REFERENCE.name
+    name = mutant_package(REFERENCE, task, mistake) if mistake else REFERENCE.name
     token = _is_replayed.set(True)
     try:
         return observe(function, arguments | {"impl": Package(name)})

@@ -17,8 +17,8 @@ from ..learner.places import ROOT
 from ..learner.progress_commands import TaskArgument, chosen_task, show_next
 from ..learner.reporting import reporting
 from ..learner.workspace import Workspace
-from ..native import bridge
-from ..native.kernel_files import ensure_bridge
+from ..native import mlx_extension
+from ..native.kernel_files import ensure_extension
 from ..native.machine import about
 from ..tasks.syllabus import TaskId, day_of
 from ..ui import CommandError, Lang, Messages, Phrase, os_reason, phrase, show
@@ -63,7 +63,7 @@ def report(task: TaskArgument = None, out: Out = OUT, lang: Lang = None) -> None
 def _tested(task: TaskId, workspace: Workspace, words: Messages) -> Run:
     """Run all tests of the task as `test` does, and shows a line for it."""
     days, package = [day_of(task)], PACKAGES["mine"]
-    ensure_bridge(package, days, words)
+    ensure_extension(package, days, words)
     lines = TaskLines(days, workspace, words)
     run = run_tests(days, package, ["-k", f"test_task_{task.task}_"], lines.update, time_limit=time_limit())
     lines.finish(run)
@@ -88,7 +88,7 @@ def _versions() -> Iterator[str]:
     if commit := _commit():
         yield f"course: commit {commit}"
     yield ", ".join(f"{name} {number}" for name, number in found["versions"].items())
-    yield f"compiler: {bridge.compiler() or 'none'}"
+    yield f"compiler: {mlx_extension.compiler() or 'none'}"
     yield f"machine: {found['machine']}"
     yield f"system: {platform.platform()}"
 

@@ -22,7 +22,7 @@ from ..learner.places import ROOT
 from ..learner.progress import SKIPPED, SOLVED
 from ..learner.reporting import reporting
 from ..learner.workspace import Place, Workspace, changing
-from ..native.kernel_files import ensure_bridge
+from ..native.kernel_files import ensure_extension
 from ..native.machine import processors
 from ..tasks.syllabus import Day, TaskId, day_of
 from ..ui import CommandError, Lang, Messages, phrase, show, wrapped
@@ -72,7 +72,7 @@ def run(
             raise CommandError("tests_missing", folder=ROOT / "tests")
         if package == PACKAGES["mine"] and (problem := conflict_in_package(ROOT, Workspace().package)):
             raise problem
-        ensure_bridge(package, days, words)
+        ensure_extension(package, days, words)
         if _chooses_only(arguments):
             raise typer.Exit(_summarised(days, package, arguments, every, words))
         raise typer.Exit(_pytest(days, package, arguments))

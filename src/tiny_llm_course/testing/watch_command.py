@@ -24,7 +24,7 @@ from ..learner.places import ROOT, SHARED
 from ..learner.progress_commands import TaskArgument, chosen_task, progress_table, show_hint, show_next, week_list
 from ..learner.reporting import reporting
 from ..learner.workspace import Workspace, changing
-from ..native.kernel_files import ensure_bridge
+from ..native.kernel_files import ensure_extension
 from ..tasks.regions import SUFFIXES
 from ..tasks.syllabus import Task, day_of
 from ..ui import CommandError, Lang, Messages, show, wrapped
@@ -117,7 +117,7 @@ class _Watch:
             show(str(problem), fg="red")
             self._footer()
             return
-        ensure_bridge(PACKAGES["mine"], [day], self._words)
+        ensure_extension(PACKAGES["mine"], [day], self._words)
         compile_ahead(day)
         done = run_tests([day], PACKAGES["mine"], ["-k", f"test_task_{number}_"], time_limit=time_limit())
         with changing("watch") as workspace:

@@ -45,7 +45,7 @@ void attend_block(const Problem& p, int64_t head, int64_t first_query, int64_t c
 }
 
 // Few queries: the keys of each head are shared out, and what was found for a query's parts is joined.
-void attend_parts(const Problem& p, const Threads& threads) {
+void attend_split_kv(const Problem& p, const Threads& threads) {
     const int64_t rows = p.group * p.L, parts = (p.S + PART - 1) / PART, all_rows = p.kv_heads * rows;
     std::vector<Sums> found(all_rows * parts);            // of row r and part i: r * parts + i
     std::vector<float> out(all_rows * parts * p.padded);  // likewise, padded numbers each
@@ -99,7 +99,7 @@ KERNEL(attend_blocks) {
 }
 
 // The same.
-KERNEL(attend_parts) {
+KERNEL(attend_split_kv) {
     if (call.in[0].size() == 0) return;
-    attend_parts(Problem(call), call.threads);
+    attend_split_kv(Problem(call), call.threads);
 }

@@ -162,7 +162,7 @@ KERNEL(attend_part) {
 }
 
 // The result's number d of a row, by a thread: what the row has of all parts.
-KERNEL(join_parts) {
+KERNEL(join_split_kv) {
     const uint parts = sums_shape[1], D = sums_shape[2], row = thread_position_in_grid.y, d = thread_position_in_grid.x;
     float largest = -INFINITY, total = 0, sum = 0;
     for (uint i = row * parts; i < (row + 1) * parts; i++) largest = max(largest, maxima[i]);

@@ -6,7 +6,7 @@ from pathlib import Path
 import mlx.core as mx
 import numpy as np
 
-from tiny_llm_native import ops
+from tiny_llm_native import fallback
 from tiny_llm_native.extension import kernel
 from tiny_llm_native.metal import metal, uses_metal
 
@@ -60,7 +60,7 @@ def paged_attention(
     tasks += ["w3d4.2"] if min(rows, default=0) <= _FEW else []
     run = kernel(_CPP, "attend_pages", *tasks)
     if run is None:
-        return ops.paged_attention(query, keys, values, tables, spans, scale)
+        return fallback.paged_attention(query, keys, values, tables, spans, scale)
     return run([query, keys, values, tables, spans], [(query.shape, query.dtype)], [scale, _FEW])[0]
 
 
@@ -82,7 +82,7 @@ def paged_attention_metal(
     places = _check_places(query, keys, tables, spans)
     scale = 1 / math.sqrt(query.shape[-1]) if scale is None else scale
     if query.size == 0 or query.shape[-1] > _LARGEST:
-        return ops.paged_attention(query, keys, values, tables, spans, scale)
+        return fallback.paged_attention(query, keys, values, tables, spans, scale)
     T, H_q, D = query.shape
     rows = [
         (i, length - last + row + 1) for i, (first, last, length) in enumerate(places) for row in range(first, last)
@@ -92,7 +92,7 @@ def paged_attention_metal(
     inputs = [query, keys, values, tables, mx.array(rows, mx.int32), mx.array(scale, mx.float32)]
     grid, threads = (32 * parts, H_q, T), (32, min(H_q, _ROWS), 1)
     of_parts = run(inputs, found, grid, threads, [("T", query.dtype), ("D", D)])
-    join = metal(_JOIN, "join_parts", _FOUND, ["out"])
+    join = metal(_JOIN, "join_split_kv", _FOUND, ["out"])
     out, grid, threads = [((T * H_q, D), query.dtype)], (D, T * H_q, 1), (min(D, 32), 1, 1)
     return join(of_parts, out, grid, threads, [("T", query.dtype)])[0].reshape(query.shape)
 
@@ -113,7 +113,7 @@ def store_pages(
     _check_stored(keys, values, key, value, pages, places)
     run = None if uses_metal(_METAL) else kernel(_CPP, "store_pages")
     if run is None:
-        return ops.store_pages(keys, values, key, value, pages, places)
+        return fallback.store_pages(keys, values, key, value, pages, places)
     stored, also = run([key, value, pages, places], [], [], [keys, values])
     return stored, also
 

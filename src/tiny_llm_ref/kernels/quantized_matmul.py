@@ -6,7 +6,7 @@ from pathlib import Path
 import mlx.core as mx
 import numpy as np
 
-from tiny_llm_native import ops
+from tiny_llm_native import fallback
 from tiny_llm_native.extension import kernel
 from tiny_llm_native.metal import uses_metal
 
@@ -60,7 +60,7 @@ def quantized_matmul(
     check_product(x, packed, scales, biases, group_size, bits)
     run = kernel(_CPP, "quantized_matmul", "w2d6.1", "w2d6.2")
     if run is None:
-        return ops.quantized_matmul(x, packed, scales, biases, group_size, bits)
+        return fallback.quantized_matmul(x, packed, scales, biases, group_size, bits)
     shape = (*x.shape[:-1], packed.shape[0])
     if x.size == 0 or packed.size == 0:
         return mx.zeros(shape, x.dtype)

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import mlx.core as mx
 
-from tiny_llm_native import ops
+from tiny_llm_native import fallback
 from tiny_llm_native.extension import kernel
 from tiny_llm_native.metal import metal, uses_metal
 
@@ -30,7 +30,7 @@ def rms_norm(x: mx.array, weight: mx.array, eps: float) -> mx.array:
         return rms_norm_metal(x, weight, eps)
     _check_weight(x, weight)
     run = kernel(_CPP, "rms_norm", _TASK)
-    return ops.rms_norm(x, weight, eps) if run is None else run([x, weight], [(x.shape, x.dtype)], [eps])[0]
+    return fallback.rms_norm(x, weight, eps) if run is None else run([x, weight], [(x.shape, x.dtype)], [eps])[0]
 
 
 def add_rms_norm(x: mx.array, residual: mx.array, weight: mx.array, eps: float) -> tuple[mx.array, mx.array]:
@@ -49,7 +49,7 @@ def add_rms_norm(x: mx.array, residual: mx.array, weight: mx.array, eps: float) 
     _check_weight(x, weight)
     run = kernel(_CPP, "add_rms_norm", _TASK)
     if run is None:
-        return ops.add_rms_norm(x, residual, weight, eps)
+        return fallback.add_rms_norm(x, residual, weight, eps)
     total, normed = run([x, residual, weight], [(x.shape, x.dtype)] * 2, [eps])
     return total, normed
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import mlx.core as mx
 import numpy as np
 
-from tiny_llm_native import ops
+from tiny_llm_native import fallback
 from tiny_llm_native.extension import kernel
 from tiny_llm_native.metal import metal, uses_metal
 
@@ -37,7 +37,7 @@ def rope(x: mx.array, offset: int | mx.array, base: float, traditional: bool = F
     offsets = _offsets(x, offset)
     run = kernel(_CPP, "rope", "w2d5.2")
     if run is None:
-        return ops.rope(x, offsets, base, traditional)
+        return fallback.rope(x, offsets, base, traditional)
     return run([x, offsets], [(x.shape, x.dtype)], [base, traditional])[0]
 
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import mlx.core as mx
 
-from tiny_llm_native import ops
+from tiny_llm_native import fallback
 from tiny_llm_native.extension import kernel
 from tiny_llm_native.metal import metal, uses_metal
 
@@ -56,7 +56,7 @@ def softmax_metal(x: mx.array) -> mx.array:
 def _run(x: mx.array, name: str, *tasks: str) -> mx.array:
     _check_rows(x)
     run = kernel(_CPP, name, *tasks)
-    return ops.softmax(x) if run is None else run([mx.contiguous(x)], [(x.shape, x.dtype)])[0]
+    return fallback.softmax(x) if run is None else run([mx.contiguous(x)], [(x.shape, x.dtype)])[0]
 
 
 def _check_rows(x: mx.array) -> None:

@@ -39,32 +39,32 @@ typedef _Float16 half;
         msl_threadgroup_variable(&msl_site_of_##name, sizeof(__VA_ARGS__), \
                                  sizeof(std::remove_all_extents_t<__VA_ARGS__>), #name, msl_where::here()));
 
-// A thread's own array to which pointers lead: float x[4];   becomes   msl_fenced<float[4]> ...; auto& x = ...;
+// A thread's own array to which pointers lead: float x[4];   becomes   msl_redzoned<float[4]> ...; auto& x = ...;
 #ifdef MSL_CHECKED
 template <class T>
-struct msl_fenced {
-    char before[MSL_FENCE];
+struct msl_redzoned {
+    char before[MSL_REDZONE];
     T value;
-    char behind[MSL_FENCE];
+    char behind[MSL_REDZONE];
 };
 template <class T>
-struct msl_watched {  // while it lives, nobody may touch the fences
+struct msl_watched {  // while it lives, nobody may touch the redzones
     T* array;         // from a function that the compiler cannot see into, so that it leaves no access unwatched
-    msl_watched(msl_fenced<T>& in, const char* name)
+    msl_watched(msl_redzoned<T>& in, const char* name)
         : array(static_cast<T*>(msl_watch(&in.value, sizeof(T), sizeof(std::remove_all_extents_t<T>), name))) {}
     ~msl_watched() { msl_unwatch(); }
 };
 #else
-struct msl_no_fence {};
+struct msl_no_redzone {};
 template <class T>
-struct msl_fenced {
-    msl_no_fence before;
+struct msl_redzoned {
+    msl_no_redzone before;
     T value;
-    msl_no_fence behind;
+    msl_no_redzone behind;
 };
 template <class T>
 struct msl_watched {
     T* array;
-    msl_watched(msl_fenced<T>& in, const char*) : array(&in.value) {}
+    msl_watched(msl_redzoned<T>& in, const char*) : array(&in.value) {}
 };
 #endif

@@ -15,8 +15,8 @@ struct msl_where {
 #define MSL_WHERE msl_where where = msl_where::here()
 
 constexpr uint32_t MSL_LANES = 32;
-constexpr uint32_t MSL_FENCE = 64;  // bytes on each side of a thread's own array
-constexpr uint32_t MSL_SLOT = 64;   // bytes that a lane may show to the others of its simdgroup
+constexpr uint32_t MSL_REDZONE = 64;  // bytes on each side of a thread's own array
+constexpr uint32_t MSL_SLOT = 64;     // bytes that a lane may show to the others of its simdgroup
 
 // Numbers of which is known what a variable holds that nobody has set; words: integers of 4 or 8 bytes.
 enum msl_number : uint32_t { MSL_OTHER, MSL_FLOAT, MSL_HALF, MSL_BFLOAT, MSL_WORDS };

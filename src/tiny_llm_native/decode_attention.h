@@ -1,4 +1,4 @@
-// What attention.h has for a few queries, as in decoding: their keys are shared out among threads, part by part. Given.
+// Attention of a few queries, as in decoding (split KV): threads share the keys, part by part. Given.
 #pragma once
 #include "attention.h"
 
@@ -85,14 +85,14 @@ struct Sums {
     float largest, total;  // of its scores; of exp(score - largest)
 };
 
-// What a thread works with that has a few queries, and takes the keys that these share part by part.
-struct FewQueries {
+// What a thread needs for a few queries: it takes the keys that they share part by part.
+struct DecodeAttention {
     const int64_t D, padded;
     int64_t rows, keys = 0;              // queries; keys of the part so far
     std::vector<float> queries, scores;  // rows x padded, rows x PART
     std::vector<char> whole;
 
-    FewQueries(int64_t D, int64_t padded, int64_t rows)
+    DecodeAttention(int64_t D, int64_t padded, int64_t rows)
         : D(D),
           padded(padded),
           rows(rows),
@@ -163,23 +163,23 @@ struct FewQueries {
 };
 
 // The same for all queries that share a head of keys: query i of the group's head g is row g * L + i.
-struct Part : FewQueries {
+struct Part : DecodeAttention {
     const Problem& p;
 
-    explicit Part(const Problem& p) : FewQueries(p.D, p.padded, p.group * p.L), p(p) {}
+    explicit Part(const Problem& p) : DecodeAttention(p.D, p.padded, p.group * p.L), p(p) {}
 
     // Scores of all rows and `count` keys from `first` on.
     void score(int64_t kv_head, int64_t first, int64_t count) {
         for (int64_t r = 0; r < rows; r++) p.load_query(kv_head * p.group + r / p.L, r % p.L, &queries[r * padded]);
         in_pieces(p.key, kv_head, first, count, [&](auto* key, int64_t j, int64_t some, auto* ahead) {
-            FewQueries::score(key, p.key.step(), j, some, ahead);
+            DecodeAttention::score(key, p.key.step(), j, some, ahead);
         });
     }
 
     // Adds the values of `count` keys from `first` on, times their weights, to each row's place in `out`.
     void add_values(int64_t kv_head, int64_t first, int64_t count, float* out, int64_t out_step) {
         in_pieces(p.value, kv_head, first, count, [&](auto* value, int64_t j, int64_t some, auto* ahead) {
-            FewQueries::add_values(value, p.value.step(), j, some, ahead, out, out_step);
+            DecodeAttention::add_values(value, p.value.step(), j, some, ahead, out, out_step);
         });
     }
 

@@ -17,14 +17,14 @@
 
 namespace tiny_llm {
 
-class Interruption {
+class RaceInjection {
    public:
     struct Memory {
         char* begin;
         size_t size;
     };
     static inline std::vector<Memory> inputs, outputs;  // of the kernel that runs
-    static inline std::string trespass;                 // what its parts did that none may do, or nothing
+    static inline std::string violation;                // what its parts did that none may do, or nothing
 
     static void start_again() { random.seed(1); }  // so that a second time is like the first
 
@@ -116,7 +116,7 @@ class Interruption {
             for (size_t k = 0; k < before[i].size(); k++) {
                 if (others[i][k] == before[i][k]) continue;
                 if (firsts[k] != before[i][k])
-                    trespass = "computed the same numbers in two parts: each computes begin to end";
+                    violation = "computed the same numbers in two parts: each computes begin to end";
                 firsts[k] = others[i][k];
             }
         }

@@ -11,13 +11,13 @@
 
 #include <stdexcept>
 
-#include "fence.h"
-#include "interrupt.h"
 #include "kernel.h"
 #include "mlx/backend/cpu/encoder.h"
 #include "mlx/mlx.h"
 #include "mlx/primitives.h"
 #include "pool.h"
+#include "race_injection.h"
+#include "redzone.h"
 
 namespace mx = mlx::core;
 namespace nb = nanobind;
@@ -29,15 +29,15 @@ using Function = void (*)(const Call&);
 using Output = std::pair<std::vector<int>, mx::Dtype>;
 
 std::atomic<int> thread_count = 1;
-std::atomic<bool> is_watched = false, is_interrupted = false;
-std::mutex trespass_mutex;
-std::string trespass;  // the first that was found and not asked for
+std::atomic<bool> is_watched = false, injects_races = false;
+std::mutex violation_mutex;
+std::string violation;  // the first that was found and not asked for
 
 Threads threads() {
     auto run = [](Pool::Part part, void* state, int64_t count, int64_t grain) {
         Pools::of(thread_count).run(part, state, count, grain);
     };
-    return {is_interrupted ? Interruption::run : run, thread_count};
+    return {injects_races ? RaceInjection::run : run, thread_count};
 }
 
 DType dtype_of(mx::Dtype dtype) {
@@ -50,12 +50,12 @@ DType dtype_of(mx::Dtype dtype) {
 }
 
 // What an array is to a kernel, with shape and strides that live as long as the call.
-struct Described {
+struct ArrayView {
     std::vector<int64_t> shape, strides;
     void* data;
     DType dtype;
 
-    explicit Described(const mx::array& x)
+    explicit ArrayView(const mx::array& x)
         : shape(x.shape().begin(), x.shape().end()),
           strides(x.strides().begin(), x.strides().end()),
           data(const_cast<char*>(x.data<char>())),
@@ -64,20 +64,20 @@ struct Described {
     Array array() const { return {data, shape.data(), strides.data(), int32_t(shape.size()), dtype}; }
 };
 
-std::vector<Array> arrays(const std::vector<Described>& all) {
+std::vector<Array> arrays(const std::vector<ArrayView>& all) {
     std::vector<Array> found;
     for (auto& one : all) found.push_back(one.array());
     return found;
 }
 
-void compute(Function function, const std::vector<Described>& inputs, const std::vector<Described>& outputs,
+void compute(Function function, const std::vector<ArrayView>& inputs, const std::vector<ArrayView>& outputs,
              size_t changed, const std::vector<double>& numbers) {
     auto in = arrays(inputs), out = arrays(outputs);
-    if (!is_watched && !is_interrupted && !Guard::is_on)
+    if (!is_watched && !injects_races && !Guard::is_on)
         return function({in.data(), out.data(), numbers.data(), threads()});
-    auto found = run_fenced(function, in, out, changed, numbers.data(), threads());
-    std::lock_guard lock(trespass_mutex);
-    if (trespass.empty()) trespass = found;
+    auto found = run_between_redzones(function, in, out, changed, numbers.data(), threads());
+    std::lock_guard lock(violation_mutex);
+    if (violation.empty()) violation = found;
 }
 
 // The first `changed` outputs begin as the first inputs: in their memory, if nobody else needs these, or as copies. The
@@ -94,7 +94,7 @@ class Kernel : public mx::Primitive {
 
     void eval_cpu(const std::vector<mx::array>& inputs, std::vector<mx::array>& outputs) override {
         auto& encoder = mx::cpu::get_command_encoder(stream());
-        std::vector<Described> in, out;
+        std::vector<ArrayView> in, out;
         forget_inputs(outputs, inputs);
         for (auto& x : inputs) encoder.set_input_array(x);
         for (size_t i = changed_; i < inputs.size(); i++) in.emplace_back(inputs[i]);
@@ -187,9 +187,9 @@ void set_threads(int count) {
     thread_count = count;
 }
 
-std::string take_trespass() {
-    std::lock_guard lock(trespass_mutex);
-    return std::exchange(trespass, {});
+std::string take_violation() {
+    std::lock_guard lock(violation_mutex);
+    return std::exchange(violation, {});
 }
 
 // A kernel that is always there: with it `build-ext` sees whether arrays pass from Python to here and back.
@@ -201,7 +201,7 @@ mx::array copied(const mx::array& x) {
 
 }  // namespace
 
-NB_MODULE(_bridge, module) {
+NB_MODULE(_mlx_extension, module) {
     nb::module_::import_("mlx.core");
     pthread_atfork(nullptr, nullptr, Pools::forget);
     module.def("run", &run, nb::arg(), nb::arg(), nb::arg(), nb::arg(), nb::arg() = std::vector<mx::array>());
@@ -211,10 +211,10 @@ NB_MODULE(_bridge, module) {
     module.def("threads", [] { return thread_count.load(); });
     module.def("shared", &Pools::shared);
     module.def("watch", [](bool watched) { is_watched = watched; });
-    module.def("interrupt", [](bool interrupted) {
-        is_interrupted = interrupted;
-        Interruption::start_again();
+    module.def("set_race_injection", [](bool is_on) {
+        injects_races = is_on;
+        RaceInjection::start_again();
     });
     module.def("guard", [](bool guarded) { Guard::is_on = guarded; });
-    module.def("take_trespass", &take_trespass);
+    module.def("take_violation", &take_violation);
 }

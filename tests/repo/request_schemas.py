@@ -49,7 +49,7 @@ def references(found: Any) -> Iterator[Schema]:
         yield found
 
 
-class Described:
+class RequestSchemas:
     """The schemas of a description. A keyword that this does not know is an error."""
 
     def __init__(self, description: dict[str, Any]):
@@ -204,13 +204,13 @@ def check_description(found: dict[str, Any], paths: list[str]) -> None:
         assert all(each["description"] for each in operation["responses"].values())
         assert all(re.fullmatch("[2-5][0-9][0-9]", status) for status in operation["responses"])
         for media in [*contents, operation.get("requestBody", {"content": {}})["content"]]:
-            assert all(list(Described(found).parts(each["schema"])) for each in media.values())
+            assert all(list(RequestSchemas(found).parts(each["schema"])) for each in media.values())
     for path, about in found["paths"].items():
         assert [each["name"] for each in about.get("parameters", [])] == re.findall(r"{(\w+)}", path)
     for reference in references(found):
-        assert Described(found).resolved(reference)
+        assert RequestSchemas(found).resolved(reference)
     for schema in found["components"]["schemas"].values():
-        assert list(Described(found).parts(schema))
+        assert list(RequestSchemas(found).parts(schema))
     known = found["components"].get("securitySchemes", {})
     used = [*found["security"], *(each for operation in operations for each in operation.get("security", []))]
     assert all(each.keys() <= known.keys() for each in used)

@@ -1,5 +1,5 @@
-// For tests: a kernel gets copies of its arrays that stand between margins. Whoever reads there gets NaN, whoever
-// writes there is found out; and so is who writes to an input.
+// For tests: a kernel gets copies of its arrays, each between two redzones. A kernel that reads there gets NaN; one
+// that writes there, or to an input, is found.
 #pragma once
 #include <cstring>
 #include <string>
@@ -7,14 +7,14 @@
 #include <vector>
 
 #include "guard.h"
-#include "interrupt.h"
 #include "kernel.h"
+#include "race_injection.h"
 
 namespace tiny_llm {
 
-class Fenced {
+class RedzoneCopy {
    public:
-    Fenced(const Array& x, uint16_t margin, bool is_guarded = false)
+    RedzoneCopy(const Array& x, uint16_t margin, bool is_guarded = false)
         : array_(x), margin_(margin), is_guarded_(is_guarded) {
         const int64_t item = x.dtype == DType::bfloat16 || x.dtype == DType::float16 ? 2 : 4;
         int64_t first = 0, last = 0;  // of the elements in memory, counted from `data`: strides may be negative
@@ -29,14 +29,14 @@ class Fenced {
     }
 
     const Array& array() const { return array_; }
-    Interruption::Memory memory() const { return {copy(), size_}; }
+    RaceInjection::Memory memory() const { return {copy(), size_}; }
     char* end() const { return copy() + size_; }
     void bring() { std::memcpy(copy(), original_, size_); }
     void take_back() const { std::memcpy(original_, copy(), size_); }
     bool is_unchanged() const { return std::memcmp(copy(), original_, size_) == 0; }
 
     // What was written outside: "bytes 0 to 3 behind its end", or nothing.
-    std::string trespass() const {
+    std::string out_of_bounds() const {
         if (auto before = touched(copy() - MARGIN); !before.empty()) return before + " of the margin before its start";
         if (auto behind = touched(copy() + size_); !behind.empty()) return behind + " behind its end";
         return {};
@@ -70,32 +70,34 @@ class Fenced {
     std::vector<uint16_t> words_;
 };
 
-// Runs a kernel on fenced arrays; returns what it did that it must not do, or nothing. The first `changed` outputs hold
-// what the kernel is to change.
-inline std::string run_fenced(void (*function)(const Call&), const std::vector<Array>& in,
-                              const std::vector<Array>& out, size_t changed, const double* numbers, Threads threads) {
+// Runs a kernel on copies between redzones; returns what it did that it must not do, or nothing. The first `changed`
+// outputs hold what the kernel is to change.
+inline std::string run_between_redzones(void (*function)(const Call&), const std::vector<Array>& in,
+                                        const std::vector<Array>& out, size_t changed, const double* numbers,
+                                        Threads threads) {
     constexpr uint16_t NAN_IN = 0x7fc1, NAN_OUT = 0xffff;  // NaN in 16 bits, and twice that in 32; not the same one
-    std::vector<Fenced> inputs, outputs;
-    std::vector<Array> fenced_in, fenced_out;
+    std::vector<RedzoneCopy> inputs, outputs;
+    std::vector<Array> in_copies, out_copies;
     std::vector<char*> guarded;
     for (auto& x : in) inputs.emplace_back(x, NAN_IN, Guard::is_on).bring();
     for (auto& x : out) outputs.emplace_back(x, NAN_OUT);
     for (size_t i = 0; i < changed; i++) outputs[i].bring();
-    Interruption::inputs = Interruption::outputs = {};
-    for (auto& x : inputs) fenced_in.push_back(x.array()), Interruption::inputs.push_back(x.memory());
-    for (auto& x : outputs) fenced_out.push_back(x.array()), Interruption::outputs.push_back(x.memory());
+    RaceInjection::inputs = RaceInjection::outputs = {};
+    for (auto& x : inputs) in_copies.push_back(x.array()), RaceInjection::inputs.push_back(x.memory());
+    for (auto& x : outputs) out_copies.push_back(x.array()), RaceInjection::outputs.push_back(x.memory());
     if (Guard::is_on)
         for (auto& x : inputs) guarded.push_back(x.end());
     Guard guard(guarded);
-    function({fenced_in.data(), fenced_out.data(), numbers, threads});
+    function({in_copies.data(), out_copies.data(), numbers, threads});
     const int read = guard.lift();
     for (auto& x : outputs) x.take_back();
-    if (auto found = std::exchange(Interruption::trespass, {}); !found.empty()) return found;
+    if (auto found = std::exchange(RaceInjection::violation, {}); !found.empty()) return found;
     for (size_t i = 0; i < outputs.size(); i++)
-        if (auto where = outputs[i].trespass(); !where.empty())
+        if (auto where = outputs[i].out_of_bounds(); !where.empty())
             return "wrote outside of output " + std::to_string(i) + ": " + where;
     for (size_t i = 0; i < inputs.size(); i++)
-        if (!inputs[i].is_unchanged() || !inputs[i].trespass().empty()) return "wrote to input " + std::to_string(i);
+        if (!inputs[i].is_unchanged() || !inputs[i].out_of_bounds().empty())
+            return "wrote to input " + std::to_string(i);
     if (read != Guard::NONE) return "read past the end of input " + std::to_string(read);
     return {};
 }

@@ -1,7 +1,7 @@
-"""Builds the kernels' bridge to MLX (tiny_llm_native/bridge.cpp), and sees that it works before anybody is told so.
+"""Builds the MLX extension (tiny_llm_native/mlx_extension.cpp), and sees that it works before anybody is told so.
 
-The bridge needs a compiler, Python's headers, CMake, and a nanobind whose ABI is that of MLX's wheel. With another one
-it builds, too, and fails at the first call.
+It needs a compiler, Python's headers, CMake, and a nanobind whose ABI is that of MLX's wheel. With another nanobind it
+builds, too, and fails at the first call.
 """
 
 from __future__ import annotations
@@ -43,10 +43,10 @@ __all__ = [
     "tools",
 ]
 
-SOURCES = ("bridge.cpp", "fence.h", "guard.h", "interrupt.h", "kernel.h", "pool.h")
+SOURCES = ("mlx_extension.cpp", "redzone.h", "guard.h", "race_injection.h", "kernel.h", "pool.h")
 PACKAGES = ("nanobind", "cmake", "ninja")
-STAMP = "bridge.json"
-CMAKE = Path(__file__).with_name("bridge.cmake")
+STAMP = "mlx_extension.json"
+CMAKE = Path(__file__).with_name("mlx_extension.cmake")
 LOG = Path(".tiny-llm") / "build-ext.log"
 COMPILERS = ("c++", "clang++", "g++")
 NINJA = re.compile(r"\[(\d+)/(\d+)\] ")  # what it begins a line with
@@ -56,11 +56,11 @@ STALE = 3600  # seconds after which a folder of a build is no longer that of one
 CHECK = """
 import importlib.util, sys
 import mlx.core as mx
-spec = importlib.util.spec_from_file_location("_bridge", sys.argv[1])
-bridge = importlib.util.module_from_spec(spec)
-spec.loader.exec_module(bridge)
+spec = importlib.util.spec_from_file_location("_mlx_extension", sys.argv[1])
+mlx_extension = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(mlx_extension)
 x = mx.arange(6.0).reshape(2, 3)
-assert bridge.copied(x).tolist() == x.tolist(), "a kernel of the bridge gave a wrong result"
+assert mlx_extension.copied(x).tolist() == x.tolist(), "a kernel of the MLX extension gave a wrong result"
 """
 
 SYSTEMS = {  # what to type where, by what is missing
@@ -90,12 +90,12 @@ def built(folder: Path) -> Path:
 
 
 def is_built(native: Path) -> bool:
-    """Tell whether there is a bridge, be it current or outdated. native: the folder of tiny_llm_native."""
-    return any(built(native).glob("_bridge.*"))
+    """Tell whether there is an MLX extension, be it current or outdated. native: the folder of tiny_llm_native."""
+    return any(built(native).glob("_mlx_extension.*"))
 
 
 def is_current(native: Path) -> bool:
-    """Tell whether the bridge was built from these files, for this Python and this MLX."""
+    """Tell whether the MLX extension was built from these files, for this Python and this MLX."""
     try:
         stamp = json.loads((built(native) / STAMP).read_text(encoding="utf-8"))
     except (OSError, ValueError):
@@ -104,7 +104,7 @@ def is_current(native: Path) -> bool:
 
 
 def build(native: Path, words: Messages, tell: Callable[[str], None]) -> None:
-    """Make the bridge current. What is done is told.
+    """Make the MLX extension current. What is done is told.
 
     Raises:
         CommandError: something is missing, or does not fit; what, and what to do.
@@ -146,7 +146,7 @@ def _compiler(*arguments: str) -> subprocess.CompletedProcess[str] | None:
 
 
 def tools() -> dict[str, str | None]:
-    """What the bridge is built with, by name: its version. None: it is missing."""
+    """What the MLX extension is built with, by name: its version. None: it is missing."""
     found: dict[str, str | None] = {}
     for name in PACKAGES:
         try:
@@ -178,15 +178,15 @@ def system_command(what: str) -> str:
 def _build(native: Path, words: Messages) -> None:
     folder = built(native)
     folder.mkdir(exist_ok=True)
-    for left_over in folder.glob(".bridge-*"):
+    for left_over in folder.glob(".mlx_extension-*"):
         with suppress(FileNotFoundError):
             if time.time() - left_over.stat().st_mtime > STALE:
                 shutil.rmtree(left_over, ignore_errors=True)
-    with tempfile.TemporaryDirectory(dir=folder, prefix=".bridge-") as name:
+    with tempfile.TemporaryDirectory(dir=folder, prefix=".mlx_extension-") as name:
         _run_cmake(native, Path(name), words)
-        made = next(Path(name).glob("_bridge.*"))
+        made = next(Path(name).glob("_mlx_extension.*"))
         _check_works(made, words)
-        for old in [*folder.glob("_bridge.*"), folder / STAMP]:
+        for old in [*folder.glob("_mlx_extension.*"), folder / STAMP]:
             old.unlink(missing_ok=True)
         made.rename(folder / made.name)
     write_whole(folder / STAMP, json.dumps(_stamp(native, metadata.version("nanobind"))).encode())
@@ -242,7 +242,7 @@ def _run(command: list[str], output: list[str], start: float, words: Messages) -
 
 
 def _check_works(made: Path, words: Messages) -> None:
-    """Check in a fresh process that the bridge works, as it will be used."""
+    """Check in a fresh process that the MLX extension works, as it will be used."""
     run = subprocess.run([sys.executable, "-c", CHECK, str(made)], capture_output=True, text=True)
     if run.returncode == 0:
         return
@@ -254,7 +254,7 @@ def _check_works(made: Path, words: Messages) -> None:
 
 
 def _stamp(native: Path, nanobind: str) -> dict[str, str]:
-    """Return what a bridge was built from and for. nanobind is needed only to build it."""
+    """Return what an MLX extension was built from and for. nanobind is needed only to build it."""
     with suppress(metadata.PackageNotFoundError):
         nanobind = metadata.version("nanobind")
     return {
