@@ -23,6 +23,7 @@ import numpy as np
 from tokenizers import Tokenizer
 
 from tiny_llm_given.config import ModelConfig
+from tiny_llm_given.linears import named_linears
 from tiny_llm_given.weights import load_weights
 from tiny_llm_models import bundled, evaluation
 from tiny_llm_models.storyteller import LANGUAGES
@@ -138,12 +139,10 @@ def rounded(weight: mx.array, bits: int | None, size: int | None) -> tuple[mx.ar
 
 def with_numpy(model: CausalLM) -> CausalLM:
     """The same model; NumPy multiplies."""
-    for block in model.layers:
-        for part in (block.self_attn, block.mlp):
-            for name in [name for name in vars(part) if name.endswith("_proj")]:
-                setattr(part, name, Product(getattr(part, name)))
-    output = model.embed_tokens if model.lm_head is None else model.lm_head
-    model.lm_head = Product(output)
+    for _, owner, name in named_linears(model):
+        setattr(owner, name, Product(getattr(owner, name)))
+    if model.lm_head is None:
+        model.lm_head = Product(model.embed_tokens)
     return model
 
 

@@ -8,6 +8,8 @@ from typing import Any
 
 import mlx.core as mx
 
+from tiny_llm_given.linears import named_linears
+
 from .kernels.quantized_matmul import quantized_matmul
 from .kernels.quantized_matvec import quantized_matvec
 from .kernels.rms_norm import add_rms_norm, rms_norm
@@ -53,15 +55,12 @@ def optimise(model: CausalLM, kernels: Collection[str] = KERNELS) -> None:
 
 
 def _replace_products(model: Any, kernels: Collection[str]) -> None:
-    """Every `QuantizedLinear`, and the quantised table where it is the output layer."""
-    for block in model.layers:
-        for owner, names in ((block.self_attn, "qkvo"), (block.mlp, ("gate", "up", "down"))):
-            for name in (f"{name}_proj" for name in names):
-                if isinstance(layer := getattr(owner, name), QuantizedLinear):
-                    setattr(owner, name, KernelLinear(layer, kernels))
-    output = model.lm_head or model.embed_tokens
-    if isinstance(output, QuantizedLinear | QuantizedEmbedding):
-        model.lm_head = KernelLinear(output, kernels)
+    """Replace every `QuantizedLinear`, and the quantised table where it is the output layer."""
+    for _, owner, name in named_linears(model):
+        if isinstance(layer := getattr(owner, name), QuantizedLinear):
+            setattr(owner, name, KernelLinear(layer, kernels))
+    if model.lm_head is None and isinstance(model.embed_tokens, QuantizedEmbedding):
+        model.lm_head = KernelLinear(model.embed_tokens, kernels)
 
 
 class KernelLinear:

@@ -40,7 +40,7 @@ LAYERS = {
 """,
     "tiny_llm_given": """
     __init__
-    chat_template checkpoint_files fill_in finite
+    chat_template checkpoint_files fill_in finite linears
     formats
     config_check
     config

@@ -19,6 +19,7 @@ from safetensors.numpy import load_file, save_file
 
 from tiny_llm_given.config import ModelConfig
 from tiny_llm_given.generation_config import sampling_defaults
+from tiny_llm_given.linears import named_linears
 from tiny_llm_given.weights import load_quantized_weights
 from tiny_llm_models.untrained import untrained_config
 from tiny_llm_ref.models import load, load_model, load_quantized, load_quantized_model, resolve
@@ -441,13 +442,9 @@ def test_packed_scores_are_those_of_mlx_lm(tmp_path: Path, model_type: str, how:
 
 
 def layers_of(model: CausalLM) -> list[tuple[str, Any]]:
-    """Whatever holds a matrix, with its name in a file."""
-    found = [("model.embed_tokens", model.embed_tokens), ("lm_head", model.lm_head)]
-    for i, block in enumerate(model.layers):
-        for part in ("self_attn", "mlp"):
-            layers = vars(getattr(block, part)).items()
-            found += [(f"model.layers.{i}.{part}.{name}", layer) for name, layer in layers if name.endswith("_proj")]
-    return [(name, layer) for name, layer in found if layer is not None]
+    """Return each layer that holds a matrix, with its name in a file."""
+    linears = [(name, getattr(owner, attribute)) for name, owner, attribute in named_linears(model)]
+    return [("model.embed_tokens", model.embed_tokens), *linears]
 
 
 def test_packed_weights_are_those_of_the_file(quantised: Path):

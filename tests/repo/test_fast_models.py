@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from tiny_llm_given.config import ModelConfig
+from tiny_llm_given.linears import named_linears
 from tiny_llm_given.weights import expected_shapes
 from tiny_llm_models import bundled
 from tiny_llm_models.untrained import random_weights, untrained_config
@@ -64,12 +65,11 @@ def oracle(name: str, dtype: mx.Dtype = mx.bfloat16, bits: int = 4) -> np.ndarra
         block.input_layernorm, block.post_attention_layernorm = map(
             dense, (block.input_layernorm, block.post_attention_layernorm)
         )
-        for owner in (block.self_attn, block.mlp):
-            for part, layer in vars(owner).items():
-                if part.endswith(("_proj", "_norm")):
-                    setattr(owner, part, dense(layer))
+        for name in {"q_norm", "k_norm"} & vars(block.self_attn).keys():
+            setattr(block.self_attn, name, dense(getattr(block.self_attn, name)))
+    for _, owner, name in named_linears(model):
+        setattr(owner, name, dense(getattr(owner, name)))
     model.norm, model.embed_tokens = dense(model.norm), dense(model.embed_tokens)
-    model.lm_head = model.lm_head and dense(model.lm_head)
     return np.array(model(TOKENS))
 
 

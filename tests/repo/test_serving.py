@@ -19,6 +19,7 @@ from test_fast_models import GENEROUS, TUNED, dense, error, quantised
 from tokenizers import Tokenizer
 
 from tiny_llm_given.config import ModelConfig
+from tiny_llm_given.linears import named_linears
 from tiny_llm_given.weights import expected_shapes
 from tiny_llm_models import bundled
 from tiny_llm_models.untrained import random_weights, untrained_config
@@ -26,7 +27,6 @@ from tiny_llm_ref.generate import generate, stream_text
 from tiny_llm_ref.kernels.attention import flash_attention
 from tiny_llm_ref.models import build_model
 from tiny_llm_ref.optimise import optimise
-from tiny_llm_ref.quantize import QuantizedLinear
 from tiny_llm_ref.serving.batch import Chunk
 from tiny_llm_ref.serving.batch_sampler import BatchSampler
 from tiny_llm_ref.serving.batched_cache import BatchedKVCache
@@ -382,12 +382,11 @@ def dense_model(name: str, dtype: mx.Dtype) -> Any:
     for block in model.layers:
         block.input_layernorm = dense(block.input_layernorm)
         block.post_attention_layernorm = dense(block.post_attention_layernorm)
-        for owner in (block.self_attn, block.mlp):
-            for part, layer in vars(owner).items():
-                if isinstance(layer, QuantizedLinear) or part.endswith("_norm"):
-                    setattr(owner, part, dense(layer))
+        for name in {"q_norm", "k_norm"} & vars(block.self_attn).keys():
+            setattr(block.self_attn, name, dense(getattr(block.self_attn, name)))
+    for _, owner, name in named_linears(model):
+        setattr(owner, name, dense(getattr(owner, name)))
     model.norm, model.embed_tokens = dense(model.norm), dense(model.embed_tokens)
-    model.lm_head = model.lm_head and dense(model.lm_head)
     return model
 
 
