@@ -7,8 +7,10 @@ import sys
 import tempfile
 from pathlib import Path
 
+from metal_host.toolchain import compiler_command, for_this_processor
 from tiny_llm_course.tasks.regions import code_files, is_native
 from tiny_llm_course.tasks.stubs import make_stub
+from tiny_llm_native.compiler import KERNEL_FLAGS
 
 ROOT = Path(__file__).resolve().parent.parent
 REFERENCE, NATIVE = ROOT / "src" / "tiny_llm_ref", ROOT / "src" / "tiny_llm_native"
@@ -41,7 +43,8 @@ def _compiles(file: Path, files: list[Path]) -> bool:
         for other in files:
             stub = make_stub(other.read_text(encoding="utf-8"), filename=other.name)
             (Path(folder) / other.name).write_text(stub, encoding="utf-8")
-        command = ["c++", "-std=c++20", "-march=native", f"-I{NATIVE}", *WARNINGS, "-Werror", "-fsyntax-only"]
+        options = [*KERNEL_FLAGS, for_this_processor(), f"-I{NATIVE}", *WARNINGS, "-Werror", "-fsyntax-only"]
+        command = [*compiler_command(), *options]
         runs = [subprocess.run([*command, str(place / file.name)]) for place in (file.parent, Path(folder))]
         return not any(run.returncode for run in runs)
 

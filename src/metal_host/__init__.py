@@ -1,9 +1,16 @@
-"""Runs Metal kernels on any CPU, and checks them: `metal_kernel` is called as `mx.fast.metal_kernel` is."""
+"""Runs Metal kernels on any CPU, and checks them: `metal_kernel` is called as `mx.fast.metal_kernel` is.
 
-from .calls import KernelCall, watching
-from .errors import MetalCompileError, MetalHostError, MetalKernelError, Party
-from .kernel import metal_kernel
-from .observe import Counts, Event, Trace, Traffic, counting, threadgroups_of, tracing
+Its names are imported when they are first used: what needs a compiler only (`metal_host.toolchain`) does without MLX.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from .calls import KernelCall, watching
+    from .errors import MetalCompileError, MetalHostError, MetalKernelError, Party
+    from .kernel import metal_kernel
+    from .observe import Counts, Event, Trace, Traffic, counting, threadgroups_of, tracing
 
 __all__ = [
     "Counts",
@@ -21,3 +28,13 @@ __all__ = [
     "tracing",
     "watching",
 ]
+
+_MODULES = ("errors", "calls", "kernel", "observe")
+
+
+def __getattr__(name: str) -> object:
+    found = (import_module(f"{__name__}.{module}") for module in _MODULES) if name in __all__ else ()
+    for module in found:
+        if name in module.__all__:
+            return getattr(module, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

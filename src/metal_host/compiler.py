@@ -3,7 +3,6 @@
 import hashlib
 import os
 import sys
-import tempfile
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import cache
@@ -14,7 +13,7 @@ from .errors import MetalCompileError, MetalHostError
 from .source import Program
 from .spaces import mixed_spaces
 from .store import keep_small, store
-from .toolchain import Toolchain, recent_clang, run_tool
+from .toolchain import Toolchain, recent_clang, run_tool, whole
 
 __all__ = ["compile_program"]
 
@@ -88,10 +87,10 @@ def compile_program(name: str, program: Program, checked: bool, tools: Toolchain
 def _compile_program(
     name: str, program: Program, tools: Toolchain, clang: Toolchain | None, flags: list[str], found: Path
 ) -> None:
-    with tempfile.TemporaryDirectory(dir=store(), prefix=".") as folder, ThreadPoolExecutor(2) as beside:
-        source, compiled, linked = (Path(folder) / part for part in ("kernel.cpp", "kernel.o", found.name))
-        runtime = beside.submit(_runtime, tools)
-        mixed = beside.submit(mixed_spaces, program.spaces, program.texts, clang, Path(folder)) if clang else None
+    with whole(found) as linked, ThreadPoolExecutor(2) as pool:
+        source, compiled = linked.with_name("kernel.cpp"), linked.with_name("kernel.o")
+        runtime = pool.submit(_runtime, tools)
+        mixed = pool.submit(mixed_spaces, program.spaces, program.texts, clang, linked.parent) if clang else None
         source.write_text(program.cpp, encoding="utf-8")
         run = run_tool([*tools.command, *flags, f"-I{_HERE / 'include'}", "-c", str(source), "-o", str(compiled)])
         problem = explain_errors(run.stderr, program.texts) if run.returncode else mixed.result() if mixed else ""
@@ -103,7 +102,6 @@ def _compile_program(
             raise MetalHostError(f"kernel '{name}' cannot be linked:\n{run.stderr[-1000:]}")
         if sys.platform == "darwin":
             _extract_symbols(linked, found)
-        linked.rename(found)  # at once, for whoever else compiles or runs it
 
 
 def _extract_symbols(linked: Path, found: Path) -> None:
@@ -126,19 +124,17 @@ def _runtime(tools: Toolchain) -> list[Path]:
     command = [*tools.command, *flags, "-c"]
     folder = store() / f"runtime-{_fingerprint(tools, *flags)}"
     if not folder.exists():
-        with tempfile.TemporaryDirectory(dir=store(), prefix=".") as temporary:
-            unfinished = Path(temporary) / "objects"
-            unfinished.mkdir()
-            commands = [[*command, str(source), "-o", str(unfinished / f"{source.stem}.o")] for source in sources]
-            with ThreadPoolExecutor(os.cpu_count()) as pool:
-                failed = [run.stderr for run in pool.map(run_tool, commands) if run.returncode]
-            if failed:
-                raise MetalHostError(f"metal_host's runtime does not compile:\n{failed[0][-2000:]}")
-            try:
-                unfinished.rename(folder)
-            except OSError:
-                if not folder.exists():  # otherwise somebody else was faster
-                    raise
+        try:
+            with whole(folder) as unfinished:
+                unfinished.mkdir()
+                commands = [[*command, str(source), "-o", str(unfinished / f"{source.stem}.o")] for source in sources]
+                with ThreadPoolExecutor(os.cpu_count()) as pool:
+                    failed = [run.stderr for run in pool.map(run_tool, commands) if run.returncode]
+                if failed:
+                    raise MetalHostError(f"metal_host's runtime does not compile:\n{failed[0][-2000:]}")
+        except OSError:
+            if not folder.exists():  # otherwise another process was faster
+                raise
     os.utime(folder)
     return [folder / f"{source.stem}.o" for source in sources]
 

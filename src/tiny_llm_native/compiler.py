@@ -3,23 +3,22 @@
 import hashlib
 import itertools
 import os
-import platform
 import re
-import shutil
 import signal
-import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from functools import cache
 from pathlib import Path
 
-__all__ = ["BUILT", "CompileError", "compile_kernels", "get_ready", "with_included"]
+from metal_host.toolchain import NO_COMPILER, compiler_command, for_this_processor, processor, run_in_english, whole
+
+__all__ = ["BUILT", "KERNEL_FLAGS", "CompileError", "compile_kernels", "get_ready", "plain", "with_included"]
 
 _HERE = Path(__file__).parent  # of the headers
 BUILT = "built"  # the folder, next to a file of kernels, of what was compiled of it
-_FLAGS = ("-std=c++20", "-O3", "-fno-math-errno", "-fno-trapping-math", "-ffp-contract=fast", "-shared", "-fPIC")
+KERNEL_FLAGS = ("-std=c++20", "-fno-math-errno", "-fno-trapping-math", "-ffp-contract=fast", "-fPIC")
+_OPTIMISED = ("-O3", "-shared")
+_LINKED = () if sys.platform == "darwin" else ("-Wl,-z,defs",)  # what nothing defines is an error now, not when loaded
 _HEADERS = {  # names that GCC takes for misspelt ones of ours, or that Clang knows no header for
     "algorithm": ("clamp", "copy", "copy_n", "fill", "fill_n", "max", "max_element", "min", "min_element", "sort"),
     "cmath": ("cos", "exp", "exp2", "fabs", "fmax", "fmin", "isnan", "log", "pow", "round", "sin", "sqrt", "tanh"),
@@ -43,12 +42,12 @@ def compile_kernels(source: Path, flags: Sequence[str] = (), built: Path | None 
     Raises:
         CompileError: there is no compiler, or it finds an error.
     """
-    compiler = os.environ.get("CXX") or shutil.which("c++") or shutil.which("clang++") or shutil.which("g++")
+    compiler = compiler_command()
     if not compiler:
-        raise CompileError("no C++ compiler: looked for c++, clang++ and g++. How to get one: ./course doctor")
+        raise CompileError(NO_COMPILER)
     _check_headers(source)
     built = built or source.parent / BUILT
-    command = [*compiler.split(), *_FLAGS, *_of_this_machine(), *flags]
+    command = [*compiler, *KERNEL_FLAGS, *_OPTIMISED, for_this_processor(), *_LINKED, *flags]
     library = built / f"{source.stem}-{_fingerprint(source, command)}.so"
     if not library.exists():
         try:
@@ -71,13 +70,11 @@ def _check_headers(source: Path) -> None:
 
 def _compile(command: list[str], source: Path, library: Path) -> None:
     library.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=library.parent, prefix=".") as folder:
-        unfinished = Path(folder) / library.name
-        environment = os.environ | {"LC_ALL": "C"}  # in English
+    with whole(library) as unfinished:
         command = [*command, f"-I{_HERE}", str(source), "-o", str(unfinished)]
         sys.audit("kernel.compiling", source.name)  # a test's clock stops
         try:
-            run = subprocess.run(command, capture_output=True, text=True, errors="replace", env=environment)
+            run = run_in_english(command)
         finally:
             sys.audit("kernel.compiled", source.name)
         if run.returncode < 0:
@@ -86,7 +83,6 @@ def _compile(command: list[str], source: Path, library: Path) -> None:
             problem = _explained(run.stderr, source)
             library.with_suffix(".txt").write_text(problem, encoding="utf-8")
             raise CompileError(problem)
-        unfinished.rename(library)  # at once, for whoever else compiles or loads it
 
 
 def _signal(number: int) -> str:
@@ -101,8 +97,8 @@ def _said(library: Path) -> str:
 
 def get_ready() -> None:
     """Ask the machine now what compiling asks it once: a process may be about to lose the right to."""
-    _of_this_machine()
-    _processor()
+    for_this_processor()
+    processor()
 
 
 def _remove_stale(libraries: Iterable[Path], newest: Path) -> None:
@@ -114,25 +110,9 @@ def _remove_stale(libraries: Iterable[Path], newest: Path) -> None:
             continue
 
 
-@cache
-def _of_this_machine() -> tuple[str, ...]:
-    """Learners compile on the machine that runs it. What nothing defines is an error now, not when it is loaded."""
-    native = "-mcpu=native" if platform.machine() in ("arm64", "aarch64") else "-march=native"
-    return (native,) if sys.platform == "darwin" else (native, "-Wl,-z,defs")
-
-
-@cache
-def _processor() -> bytes:
-    """What the processor can do: one home directory may be that of several machines."""
-    try:
-        lines = Path("/proc/cpuinfo").read_bytes().splitlines()
-    except OSError:
-        return platform.processor().encode()
-    return next((line for line in lines if line.startswith((b"flags", b"Features"))), b"")
-
-
 def _fingerprint(source: Path, command: Sequence[str]) -> str:
-    parts = [" ".join(command).encode(), _processor(), *(file.read_bytes() for file in with_included(source, command))]
+    files = (file.read_bytes() for file in with_included(source, command))
+    parts = [" ".join(command).encode(), processor().encode(), *files]
     return hashlib.sha256(b"\0".join(parts)).hexdigest()[:16]
 
 
@@ -168,7 +148,7 @@ def _errors(output: str, source: Path) -> Iterator[tuple[int, str]]:
         if "In instantiation of" in text:
             led_from = 0
         if undefined := re.search(r"undefined (?:reference to|symbol:?) (.+)", text):
-            yield 0, f"no definition of {_plain(undefined[1])}"
+            yield 0, f"no definition of {plain(undefined[1])}"
         match = re.match(r"(.+?):(\d+):(?:\d+:)? +(.*)", text)
         if match is None:
             continue
@@ -177,7 +157,7 @@ def _errors(output: str, source: Path) -> Iterator[tuple[int, str]]:
             led_from = line
         elif error := re.match(r"(?:fatal )?error: (.*)", said):
             place = line if file == str(source) else led_from or _noted(lines[number + 1 :], source)
-            yield place, _advised(_plain(error[1]), lines[number + 1 :])
+            yield place, _advised(plain(error[1]), lines[number + 1 :])
 
 
 def _noted(lines: list[str], source: Path) -> int:
@@ -202,7 +182,7 @@ def _advised(message: str, lines: list[str]) -> str:
         if differing := re.search(
             rf"deduced conflicting types for parameter '.*?' \({_TYPE} (?:and|vs\.) {_TYPE}\)", text
         ):
-            return f"{message}: {_same_type(*map(_plain, differing.groups()))}"
+            return f"{message}: {_same_type(*map(plain, differing.groups()))}"
     name = (missing[1] or missing[2]) if missing else ""
     header = next((header for header, names in _HEADERS.items() if name in names), None)
     if header:
@@ -218,7 +198,7 @@ def _same_type(one: str, other: str) -> str:
     return f"the arguments are {one} and {other}, and must have the same type; convert one, as in {wide}(x)"
 
 
-def _plain(message: str) -> str:
-    """Without what templates and namespaces add."""
+def plain(message: str) -> str:
+    """Return a compiler's message without what templates and namespaces add to it."""
     message = re.sub(r" ?\[with [^\]]*\]| ?\{aka [^}]*\}", "", message)
-    return re.sub(r"\(anonymous namespace\)::|\{anonymous\}::|tiny_llm::", "", message)
+    return re.sub(r"\(anonymous namespace\)::|\{anonymous\}::|tiny_llm::|<unnamed>::", "", message)

@@ -18,9 +18,10 @@ from functools import partial
 from pathlib import Path
 from time import monotonic
 
+from ..learner.places import SRC
 from ..learner.workspace import Workspace
 from ..native import mlx_extension
-from ..native.compiling import COMPILE, COMPILER
+from ..native.compiling import COMPILE
 from ..native.kernel_files import kernels_of
 from ..tasks.regions import parts_of
 from ..tasks.task_code import StubError
@@ -80,7 +81,7 @@ def compile_submitted(package: Path, sandbox: str, memory: int, seconds: float, 
 def _compile(package: Path, file: Path, sandbox: str, memory: int, seconds: float, stop: threading.Event) -> bool:
     """One kernel, as the worker asks for it: errors name the file as it is seen from the package."""
     built = mlx_extension.built(file.parent)
-    command = ["-I", "-c", COMPILE, str(COMPILER), str(file)]
+    command = ["-I", "-c", COMPILE, str(SRC), str(file)]
     box = Box(sandbox, package, reads=[package], writes=[built])
     process = box.run(command, {"TMPDIR": str(built)}, preexec_fn=partial(_limit, memory), start_new_session=True)
     end = monotonic() + min(SECONDS, seconds)

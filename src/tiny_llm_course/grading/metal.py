@@ -12,6 +12,7 @@ import sys
 from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import astuple, fields
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
@@ -128,8 +129,8 @@ def _tuples(value: Any) -> Any:
 
 def main() -> None:
     number, sandbox, memory = sys.argv[1:]
-    import metal_host  # noqa: F401  before there are limits
-
+    for module in ("metal_host.kernel", "metal_host.observe"):
+        import_module(module)  # before there are limits
     connection = Connection(socket.socket(fileno=int(number)), is_open=True)
     connection.commands = {"run": _run}
     limit(sandbox, int(memory), FILE)

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import os
-import platform
 import re
 import shutil
-import subprocess
 import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
+
+from metal_host.toolchain import compiler_command, for_this_processor, run_in_english
 
 __all__ = [
     "REQUEST",
@@ -28,7 +27,6 @@ REQUEST = "TINY_LLM_SECOND_LOOK"  # the variable that tells checked_run.py what 
 SECONDS = 5  # of computing, that a call of a kernel may take in a checked run; the longest takes a tenth of one
 RUNTIME = Path(__file__).with_name("checked.cpp")
 FAULTS = "bounds,shift,integer-divide-by-zero,signed-integer-overflow,return,unreachable"
-COMMON = ("-std=c++20", "-fno-math-errno", "-fno-trapping-math", "-ffp-contract=fast", "-fPIC")
 CHECKED = (
     "-O1",
     "-g",
@@ -101,18 +99,17 @@ def build_set(source: Path, headers: Path, folder: Path) -> tuple[Path, Path]:
 
 
 def _compiler(headers: Path) -> list[str]:
-    chosen = os.environ.get("CXX") or shutil.which("c++") or shutil.which("clang++") or shutil.which("g++")
-    if not chosen:
+    from tiny_llm_native.compiler import KERNEL_FLAGS  # here, so that an error in that file does not end each command
+
+    command = compiler_command()
+    if not command:
         raise BuildError("no C++ compiler")
-    is_arm = platform.machine() in ("arm64", "aarch64")
-    return [*chosen.split(), *COMMON, "-mcpu=native" if is_arm else "-march=native", f"-I{headers}"]
+    return [*command, *KERNEL_FLAGS, for_this_processor(), f"-I{headers}"]
 
 
 def _run(command: list[str]) -> str:
     try:
-        run = subprocess.run(
-            command, capture_output=True, text=True, errors="replace", env=os.environ | {"LC_ALL": "C"}
-        )
+        run = run_in_english(command)
     except OSError as error:
         raise BuildError(str(error)) from error
     if run.returncode:
@@ -135,6 +132,8 @@ def warnings_in(said: str, source: Path, region: list[int]) -> list[Warned]:
 
 def _warnings(lines: list[str]) -> Iterator[tuple[str, list[tuple[str, int]]]]:
     """Each warning, and the places that it is about: its own, those it was inlined into, that of the declaration."""
+    from tiny_llm_native.compiler import plain
+
     led: list[tuple[str, int]] = []  # named before the warning
     current: tuple[str, list[tuple[str, int]]] | None = None
     for text in lines:
@@ -147,15 +146,9 @@ def _warnings(lines: list[str]) -> Iterator[tuple[str, list[tuple[str, int]]]]:
         elif match and match[3] == "warning":
             if current:
                 yield current
-            current = _plain(match[4]), [(Path(match[1]).name, int(match[2])), *led]
+            current = plain(match[4]), [(Path(match[1]).name, int(match[2])), *led]
             led = []
         elif match and current and "declared here" in match[4]:
             current[1].append((Path(match[1]).name, int(match[2])))
     if current:
         yield current
-
-
-def _plain(message: str) -> str:
-    """Without what templates and namespaces add."""
-    message = re.sub(r" ?\[with [^\]]*\]| ?\{aka [^}]*\}", "", message)
-    return re.sub(r"\(anonymous namespace\)::|\{anonymous\}::|tiny_llm::|<unnamed>::", "", message)

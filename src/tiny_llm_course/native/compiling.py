@@ -15,20 +15,18 @@ from ..learner.places import SRC
 from ..ui import CommandError, Messages, StatusLine, phrase, show_note
 from .child import running
 
-__all__ = ["COMPILE", "COMPILER", "Compiled", "compile_files", "compile_for"]
+__all__ = ["COMPILE", "Compiled", "compile_files", "compile_for"]
 
-COMPILER = SRC / "tiny_llm_native" / "compiler.py"
+NATIVE = SRC / "tiny_llm_native"
 
 COMPILE = """
 import json, os, signal, sys
 from concurrent.futures import ThreadPoolExecutor
-from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 
 names = sys.argv[2:]
-spec = spec_from_file_location("compiler", sys.argv[1])
-compiler = module_from_spec(spec)
-spec.loader.exec_module(compiler)
+sys.path.insert(0, sys.argv[1])
+from tiny_llm_native import compiler
 may_start = False
 
 class Waits(Exception):
@@ -76,7 +74,7 @@ except KeyboardInterrupt:
     raise
 finally:
     pool.shutdown(cancel_futures=True)
-"""  # by this compiler.py, the files that are named; nothing else of a package is run
+"""  # compiles the files that are named. The first argument is the folder of the packages
 
 
 class Compiled:
@@ -142,7 +140,7 @@ def compile_files(files: Sequence[Path], words: Messages) -> Compiled:
     compiled, output = Compiled(words), ""
     if not files:
         return compiled
-    with running([sys.executable, "-c", COMPILE, str(COMPILER), *map(str, files)]) as child:
+    with running([sys.executable, "-c", COMPILE, str(SRC), *map(str, files)]) as child:
         try:
             for line in child.lines():
                 if line is None:
@@ -171,7 +169,7 @@ def compile_for(package: str, kernels: Collection[str], words: Messages) -> None
     if extension.mode() == "off" or extension.mlx_extension() is None:
         return
     own = Path(import_module(package).__file__ or "").parent / "kernels"
-    places = [(COMPILER.with_name(f"{name}.cpp"), own / f"{name}.cpp") for name in kernels]
+    places = [(NATIVE / f"{name}.cpp", own / f"{name}.cpp") for name in kernels]
     compiled = compile_files([shared if shared.exists() else place for shared, place in places], words)
     if compiled.names and not compiled.problems:
         show_note(words("compile_all", seconds=f"{compiled.seconds:.0f}"))

@@ -17,6 +17,8 @@ from typing import Annotated
 
 import typer
 
+from metal_host.toolchain import recent_clang
+
 from ..learner.install import install_command
 from ..learner.places import IS_CLONE, ROOT
 from ..learner.reporting import reporting
@@ -42,12 +44,6 @@ gpu = mx.is_available(mx.gpu)
 a = mx.arange(6.0).reshape(2, 3)
 assert (a @ a.T).tolist() == [[5, 14], [14, 50]], "a wrong product"
 print(json.dumps({"device": "gpu (Metal)" if gpu and mx.metal.is_available() else "gpu" if gpu else "cpu"}))
-"""
-
-CLANG = """
-from metal_host.toolchain import recent_clang
-clang = recent_clang()
-print(clang.version.partition(chr(10))[0] if clang else "")
 """
 
 
@@ -199,10 +195,10 @@ def _checked(words: Messages) -> Check:
 
 def _spaces(words: Messages) -> Check:
     """Check which compiler looks at the address spaces of pointers in Metal."""
-    run = subprocess.run([sys.executable, "-c", CLANG], capture_output=True, text=True)  # as it imports MLX
-    if not (version := run.stdout.strip()):
+    clang = recent_clang()
+    if clang is None:
         return Check("spaces", WARNING, words("doctor_spaces_none"))
-    return Check("spaces", OK, words("doctor_spaces_ok", version=version))
+    return Check("spaces", OK, words("doctor_spaces_ok", version=clang.version.partition("\n")[0]))
 
 
 def _disk(words: Messages) -> Check:

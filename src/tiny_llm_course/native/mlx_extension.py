@@ -22,6 +22,8 @@ from contextlib import suppress
 from importlib import metadata
 from pathlib import Path
 
+from metal_host.toolchain import compiler_command, run_in_english
+
 from ..learner.files import write_whole
 from ..learner.install import install_command
 from ..learner.places import ROOT
@@ -48,7 +50,6 @@ PACKAGES = ("nanobind", "cmake", "ninja")
 STAMP = "mlx_extension.json"
 CMAKE = Path(__file__).with_name("mlx_extension.cmake")
 LOG = Path(".tiny-llm") / "build-ext.log"
-COMPILERS = ("c++", "clang++", "g++")
 NINJA = re.compile(r"\[(\d+)/(\d+)\] ")  # what it begins a line with
 MOST = 300  # characters of an error
 STALE = 3600  # seconds after which a folder of a build is no longer that of one that runs
@@ -135,14 +136,9 @@ def compiler_problem(native: Path, words: Messages) -> tuple[str, str] | None:
 
 
 def _compiler(*arguments: str) -> subprocess.CompletedProcess[str] | None:
-    """None: there is none."""
-    command = os.environ.get("CXX", "").split()
-    path = next((path for name in (command[:1] or COMPILERS) if (path := shutil.which(name))), None)
-    if path is None:
-        return None
-    environment = os.environ | {"LC_ALL": "C"}  # in English
-    full = [path, *command[1:], *arguments]
-    return subprocess.run(full, capture_output=True, text=True, errors="replace", env=environment)
+    """Run the compiler, if there is one."""
+    command = compiler_command()
+    return run_in_english([*command, *arguments]) if command and shutil.which(command[0]) else None
 
 
 def tools() -> dict[str, str | None]:

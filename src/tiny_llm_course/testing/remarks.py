@@ -8,6 +8,8 @@ from difflib import SequenceMatcher
 from functools import cache
 from pathlib import Path
 
+from metal_host.toolchain import recent_clang
+
 from ..learner.packages import PACKAGES
 from ..learner.workspace import Workspace
 from ..tasks.syllabus import TaskId, Text, day_of
@@ -71,6 +73,4 @@ def _is_in_metal(workspace: Workspace, task: TaskId) -> bool:
 
 
 def _has_clang() -> bool:
-    from metal_host.toolchain import recent_clang  # here, since it imports MLX
-
     return recent_clang() is not None

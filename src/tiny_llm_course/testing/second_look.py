@@ -14,6 +14,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from metal_host.places import lines_of
+from metal_host.toolchain import toolchain
+
 from ..learner.places import ROOT
 from ..native.checked_build import REQUEST, SECONDS, Warned, warnings_in
 from ..tasks.regions import region_lines
@@ -121,9 +124,6 @@ def _run(failure: Result, package: str, source: Path, folder: Path) -> tuple[dic
 
 def _stopped_at(stopped: list[str], library: Path, source: Path, region: list[int]) -> Found:
     """What checked.cpp wrote down, with the innermost line of the learner's that led there."""
-    from metal_host.places import lines_of  # here, since it imports MLX
-    from metal_host.toolchain import toolchain
-
     codes = [line.removeprefix("code ") for line in stopped if line.startswith("code ")]
     values: dict[str, Any] = dict(line.partition(" ")[::2] for line in stopped if not line.startswith(("code ", "end")))
     places = lines_of(library, codes, {source.name: ""}, toolchain()) or []
