@@ -152,7 +152,6 @@ def mlx_extension() -> ModuleType | None:
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     module.set_threads(_thread_count())
-    module.watch(mode() == "watched")
     return module
 
 
@@ -173,16 +172,13 @@ def threads() -> int:
 
 def set_race_injection(is_on: bool) -> None:
     """For tests: whether the first part of a kernel's work stops in its middle until all others are done."""
-    _loaded().set_race_injection(is_on)
+    _watching().set_race_injection(is_on)
 
 
 def guard_inputs(is_on: bool) -> None:
     """For tests: a watched kernel that reads past the end of an input raises a KernelError, even if it makes no use of
     what it reads."""
-    module = _loaded()
-    if not hasattr(module, "guard"):
-        raise KernelError(f"the MLX extension is older than the kernels; to build it again: {_BUILD}")
-    module.guard(is_on)
+    _watching().guard_inputs(is_on)
 
 
 def shared_parts() -> int:
@@ -228,8 +224,16 @@ def _loaded() -> ModuleType:
     return module
 
 
+def _watching() -> ModuleType:
+    if mode() != "watched":
+        raise KernelError("this is for tests, which watch kernels: TINY_LLM_KERNELS=watched")
+    return _loaded()
+
+
 def _extension_file() -> Path | None:
-    files = (_HERE / BUILT / f"_mlx_extension{suffix}" for suffix in EXTENSION_SUFFIXES)
+    """The build that this process loads. Tests have one of their own, with all that is in `checks`."""
+    name = "_mlx_extension_watched" if mode() == "watched" else "_mlx_extension"
+    files = (_HERE / BUILT / f"{name}{suffix}" for suffix in EXTENSION_SUFFIXES)
     return next((file for file in files if file.is_file()), None)
 
 

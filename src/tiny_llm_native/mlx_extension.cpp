@@ -16,8 +16,9 @@
 #include "mlx/mlx.h"
 #include "mlx/primitives.h"
 #include "pool.h"
-#include "race_injection.h"
-#include "redzone.h"
+#ifdef TINY_LLM_WATCHED  // as tests load it
+#include "checks/watch.h"
+#endif
 
 namespace mx = mlx::core;
 namespace nb = nanobind;
@@ -29,15 +30,12 @@ using Function = void (*)(const Call&);
 using Output = std::pair<std::vector<int>, mx::Dtype>;
 
 std::atomic<int> thread_count = 1;
-std::atomic<bool> is_watched = false, injects_races = false;
-std::mutex violation_mutex;
-std::string violation;  // the first that was found and not asked for
 
 Threads threads() {
     auto run = [](Pool::Part part, void* state, int64_t count, int64_t grain) {
         Pools::of(thread_count).run(part, state, count, grain);
     };
-    return {injects_races ? RaceInjection::run : run, thread_count};
+    return {run, thread_count};
 }
 
 DType dtype_of(mx::Dtype dtype) {
@@ -71,13 +69,13 @@ std::vector<Array> arrays(const std::vector<ArrayView>& all) {
 }
 
 void compute(Function function, const std::vector<ArrayView>& inputs, const std::vector<ArrayView>& outputs,
-             size_t changed, const std::vector<double>& numbers) {
+             [[maybe_unused]] size_t changed, const std::vector<double>& numbers) {
     auto in = arrays(inputs), out = arrays(outputs);
-    if (!is_watched && !injects_races && !Guard::is_on)
-        return function({in.data(), out.data(), numbers.data(), threads()});
-    auto found = run_between_redzones(function, in, out, changed, numbers.data(), threads());
-    std::lock_guard lock(violation_mutex);
-    if (violation.empty()) violation = found;
+#ifdef TINY_LLM_WATCHED
+    Watch::call(function, in, out, changed, numbers.data(), threads());
+#else
+    function({in.data(), out.data(), numbers.data(), threads()});
+#endif
 }
 
 // The first `changed` outputs begin as the first inputs: in their memory, if nobody else needs these, or as copies. The
@@ -187,11 +185,6 @@ void set_threads(int count) {
     thread_count = count;
 }
 
-std::string take_violation() {
-    std::lock_guard lock(violation_mutex);
-    return std::exchange(violation, {});
-}
-
 // A kernel that is always there: with it `build-ext` sees whether arrays pass from Python to here and back.
 void copy(const Call& call) { std::memcpy(call.out[0].data, call.in[0].data, call.in[0].size() * sizeof(float)); }
 
@@ -210,11 +203,9 @@ NB_MODULE(_mlx_extension, module) {
     module.def("set_threads", &set_threads);
     module.def("threads", [] { return thread_count.load(); });
     module.def("shared", &Pools::shared);
-    module.def("watch", [](bool watched) { is_watched = watched; });
-    module.def("set_race_injection", [](bool is_on) {
-        injects_races = is_on;
-        RaceInjection::start_again();
-    });
-    module.def("guard", [](bool guarded) { Guard::is_on = guarded; });
-    module.def("take_violation", &take_violation);
+#ifdef TINY_LLM_WATCHED
+    module.def("set_race_injection", &Watch::set_race_injection);
+    module.def("guard_inputs", &Watch::guard_inputs);
+    module.def("take_violation", &Watch::take_violation);
+#endif
 }

@@ -48,14 +48,17 @@ def test_what_cmake_says_is_found_below_its_first_line():
 
 def test_another_abi_of_nanobind(clone, monkeypatch):
     """The extension builds, and does not know MLX's arrays: its first call fails."""
-    [file] = built(clone).glob("_mlx_extension.*")
-    source, count = re.subn(rb"(nanobind_\w+_a\d+_v)\d", rb"\g<1>9", file.read_bytes())  # of version 9..
-    assert count == 1
+    sources = {}
+    for file in built(clone).glob("_mlx_extension*"):
+        of_version_9 = re.subn(rb"(nanobind_\w+_a\d+_v)\d", rb"\g<1>9", file.read_bytes())
+        sources[file.name], count = of_version_9
+        assert count == 1
 
     def made_with_another_nanobind(kernels, folder, say):
-        (folder / file.name).write_bytes(source)
-        if sys.platform == "darwin":  # which ends processes that load what was changed
-            subprocess.run(["codesign", "-f", "-s", "-", folder / file.name], check=True)
+        for name, source in sources.items():
+            (folder / name).write_bytes(source)
+            if sys.platform == "darwin":  # which ends processes that load what was changed
+                subprocess.run(["codesign", "-f", "-s", "-", folder / name], check=True)
 
     outdate(clone, mlx="0.1")
     before, told = made(clone), []
@@ -83,9 +86,12 @@ def test_another_abi_of_nanobind(clone, monkeypatch):
 def test_an_operation_is_called_before_anything_is_said(clone, monkeypatch, source, said):
     outdate(clone, mlx="0.1")
     before, told = made(clone), []
-    monkeypatch.setattr(
-        mlx_extension, "_run_cmake", lambda kernels, folder, say: (folder / "_mlx_extension.py").write_text(source)
-    )
+
+    def made_so(kernels, folder, say):
+        for name in mlx_extension.NAMES:
+            (folder / f"{name}.py").write_text(source)
+
+    monkeypatch.setattr(mlx_extension, "_run_cmake", made_so)
     with pytest.raises(CommandError, match="the MLX extension was built, but does not work with MLX") as error:
         mlx_extension.build(built(clone).parent, Messages("en"), told.append)
     assert said in str(error.value)

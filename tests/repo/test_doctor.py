@@ -83,10 +83,12 @@ def test_an_mlx_extension_of_another_mlx(clone):
     folder.mkdir(exist_ok=True)
     before = {file: file.read_bytes() for file in folder.glob("*.json")}
     (folder / "mlx_extension.json").write_text('{"mlx": "0.1"}')
-    (folder / "_mlx_extension.so").touch()
+    for name in mlx_extension.NAMES:
+        (folder / f"{name}.so").touch()
     _, found, _ = checks(clone)
     assert (found["mlx_extension"]["state"], found["mlx_extension"]["fix"]) == ("warning", "./course build-ext")
-    (folder / "_mlx_extension.so").unlink()
+    for name in mlx_extension.NAMES:
+        (folder / f"{name}.so").unlink()
     for file, content in before.items():
         file.write_bytes(content)
 
@@ -122,7 +124,8 @@ def test_no_mlx_extension_and_one_that_fits(clone):
     assert found["mlx_extension"] == row
     assert days["2.2"], "it can be built"
     built(clone).mkdir()
-    built(clone).joinpath("_mlx_extension.so").touch()
+    for name in mlx_extension.NAMES:
+        built(clone).joinpath(f"{name}.so").touch()
     built(clone).joinpath("mlx_extension.json").write_text(json.dumps(mlx_extension._stamp(built(clone).parent, "")))
     clone.file("kernels/swiglu.cpp").write_text(clone.solved("kernels/swiglu.cpp", "w2d5.3"))
     _, found, _ = checks(clone)

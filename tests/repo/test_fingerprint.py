@@ -41,7 +41,7 @@ CODE = {  # a day, a file that it depends on, a text in it, and another text
     "a header of a header": (KERNEL, f"{NATIVE}/vector.h", r"alignas|inline", "static inline"),
     "the MLX extension": (KERNEL, f"{NATIVE}/mlx_extension.cpp", r"return", "return 1 +"),
     "the pool of threads": (KERNEL, f"{NATIVE}/pool.h", r"return", "return 1 +"),
-    "the redzones around arrays": (KERNEL, f"{NATIVE}/redzone.h", r"return", "return 1 +"),
+    "the redzones around arrays": (KERNEL, f"{NATIVE}/checks/redzone.h", r"return", "return 1 +"),
     "a task's marker": (KERNEL, f"{KERNELS}/quantized_matvec.metal", "// task w2d4.4 begin", ""),
     "Metal": (KERNEL, f"{KERNELS}/quantized_matvec.metal", "chunk = lane", "chunk = 0"),
     "Metal's language": (KERNEL, "src/metal_host/include/msl/math.h", r"return", "return 1 +"),

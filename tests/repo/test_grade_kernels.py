@@ -61,7 +61,7 @@ def graded(tmp_path_factory):
         (package / "kernels").mkdir(parents=True)
         (package / "basics.py").write_text("raise SystemExit\n")
         (package / "kernels" / "swiglu.cpp").write_text(source)
-        for own in ("extension.py", "compiler.py", "kernel.h", "redzone.h", "mlx_extension.cpp"):
+        for own in ("extension.py", "compiler.py", "kernel.h", "pool.h", "mlx_extension.cpp"):
             (package / "kernels" / own).write_text("#error 'of the submission'\n")
     compile_mistakes(REFERENCE, TASK, entry_of(TASK).mistakes)  # in a test run there may not be time for all
     out = folder / "grades.json"

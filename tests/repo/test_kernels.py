@@ -183,6 +183,22 @@ def test_guarded_inputs_end_before_memory_that_is_barred(kernels, body, said):
     assert said in run.stdout + run.stderr
 
 
+def test_only_tests_load_the_build_that_watches():
+    """What programs load can neither inject races nor guard memory."""
+    code = """
+from tiny_llm_native import extension
+names = set(vars(extension.mlx_extension()))
+print(*sorted(names & {"set_race_injection", "guard_inputs", "take_violation"}), flush=True)
+extension.set_race_injection(True)
+"""
+    assert prints(code, TINY_LLM_KERNELS="watched") == "guard_inputs set_race_injection take_violation"
+    run = python(code)
+    assert run.stdout == "\n"
+    assert run.stderr.endswith("KernelError: this is for tests, which watch kernels: TINY_LLM_KERNELS=watched\n")
+    [file] = (ROOT / "src/tiny_llm_native/built").glob("_mlx_extension.*")
+    assert not [name for name in (b"mprotect", b"sigaction") if name in file.read_bytes()]
+
+
 CHANGED = """
 #include "kernel.h"
 

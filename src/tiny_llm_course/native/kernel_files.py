@@ -50,7 +50,7 @@ def kernels_of(package: Path) -> Kernels:
     kernels = Kernels([], {}, {})
     files = {file.name: file for folder in (package / "kernels", Workspace().native) for file in folder.glob("*.cpp")}
     for _, file in sorted(files.items()):  # of two with one name, ops load the shared one
-        if file.name in mlx_extension.SOURCES:
+        if file.name == mlx_extension.SOURCE:
             continue
         name = os.path.relpath(file)
         try:

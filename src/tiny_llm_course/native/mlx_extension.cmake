@@ -8,6 +8,10 @@ find_package(Python 3.10 REQUIRED COMPONENTS Interpreter Development.Module)
 find_package(nanobind CONFIG REQUIRED)
 find_package(MLX CONFIG REQUIRED)
 
-nanobind_add_module(_mlx_extension NB_STATIC STABLE_ABI NB_DOMAIN mlx ${KERNELS}/mlx_extension.cpp)
-target_include_directories(_mlx_extension PRIVATE ${KERNELS})
-target_link_libraries(_mlx_extension PRIVATE mlx)
+# What programs load, and what tests load. They share nanobind.
+foreach(name _mlx_extension _mlx_extension_watched)
+  nanobind_add_module(${name} NB_STATIC STABLE_ABI NB_DOMAIN mlx ${KERNELS}/mlx_extension.cpp)
+  target_include_directories(${name} PRIVATE ${KERNELS})
+  target_link_libraries(${name} PRIVATE mlx)
+endforeach()
+target_compile_definitions(_mlx_extension_watched PRIVATE TINY_LLM_WATCHED)

@@ -1,4 +1,4 @@
-"""Builds the MLX extension (tiny_llm_native/mlx_extension.cpp), and sees that it works before anybody is told so.
+"""Builds the MLX extension (mlx_extension.cpp), once for programs and once for tests, and checks that it works.
 
 It needs a compiler, Python's headers, CMake, and a nanobind whose ABI is that of MLX's wheel. With another nanobind it
 builds, too, and fails at the first call.
@@ -32,7 +32,8 @@ from ..ui import CommandError, Messages, StatusLine
 from .child import running
 
 __all__ = [
-    "SOURCES",
+    "NAMES",
+    "SOURCE",
     "STAMP",
     "build",
     "built",
@@ -45,7 +46,8 @@ __all__ = [
     "tools",
 ]
 
-SOURCES = ("mlx_extension.cpp", "redzone.h", "guard.h", "race_injection.h", "kernel.h", "pool.h")
+SOURCE, HEADERS = "mlx_extension.cpp", ("kernel.h", "pool.h")
+NAMES = "_mlx_extension", "_mlx_extension_watched"  # what programs load; what tests load, with `checks` in it
 PACKAGES = ("nanobind", "cmake", "ninja")
 STAMP = "mlx_extension.json"
 CMAKE = Path(__file__).with_name("mlx_extension.cmake")
@@ -91,8 +93,8 @@ def built(folder: Path) -> Path:
 
 
 def is_built(native: Path) -> bool:
-    """Tell whether there is an MLX extension, be it current or outdated. native: the folder of tiny_llm_native."""
-    return any(built(native).glob("_mlx_extension.*"))
+    """Tell whether there are both builds, be they current or outdated. native: the folder of tiny_llm_native."""
+    return all(any(built(native).glob(f"{name}.*")) for name in NAMES)
 
 
 def is_current(native: Path) -> bool:
@@ -180,11 +182,13 @@ def _build(native: Path, words: Messages) -> None:
                 shutil.rmtree(left_over, ignore_errors=True)
     with tempfile.TemporaryDirectory(dir=folder, prefix=".mlx_extension-") as name:
         _run_cmake(native, Path(name), words)
-        made = next(Path(name).glob("_mlx_extension.*"))
-        _check_works(made, words)
-        for old in [*folder.glob("_mlx_extension.*"), folder / STAMP]:
+        made = [next(Path(name).glob(f"{each}.*")) for each in NAMES]
+        for file in made:
+            _check_works(file, words)
+        for old in [*(old for each in NAMES for old in folder.glob(f"{each}.*")), folder / STAMP]:
             old.unlink(missing_ok=True)
-        made.rename(folder / made.name)
+        for file in made:
+            file.rename(folder / file.name)
     write_whole(folder / STAMP, json.dumps(_stamp(native, metadata.version("nanobind"))).encode())
 
 
@@ -262,7 +266,7 @@ def _stamp(native: Path, nanobind: str) -> dict[str, str]:
 
 
 def _hash(native: Path) -> str:
-    files = [CMAKE, *(native / name for name in SOURCES)]
+    files = [CMAKE, *(native / name for name in (SOURCE, *HEADERS)), *sorted((native / "checks").glob("*.h"))]
     return hashlib.sha256(b"\0".join(file.read_bytes().replace(b"\r\n", b"\n") for file in files)).hexdigest()
 
 
