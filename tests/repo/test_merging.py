@@ -9,7 +9,7 @@ from collections import Counter
 import pytest
 from learner import ROOT
 
-from tiny_llm_course.tasks.imports import bound_names, relocated
+from tiny_llm_course.tasks.imports import bound_names, redirected, relocated
 from tiny_llm_course.tasks.regions import any_regions
 from tiny_llm_course.tasks.splice import SpliceError, code_of, definitions
 from tiny_llm_course.tasks.stubs import make_stub
@@ -17,7 +17,7 @@ from tiny_llm_course.tasks.syllabus import TaskId
 from tiny_llm_course.tasks.task_code import StubError, task_parts
 from tiny_llm_course.update.lost_lines import Lines
 from tiny_llm_course.update.merging import Merged, Moves, merge
-from tiny_llm_course.update.moves import heirs, moved_tasks
+from tiny_llm_course.update.moves import heirs, moved_tasks, shared_places
 from tiny_llm_course.update.written import tasks_by_name
 
 STUB = '''\
@@ -551,3 +551,20 @@ def _changed(lines: list[str], mark: str, chance: random.Random, is_native: bool
         case "region":
             lines.insert(place, f"int f_{mark}() {{ return 0; }}\n")
     return "".join(lines)
+
+
+def test_a_given_file_that_has_another_name_in_the_shared_package():
+    """Code that uses a module by its old name still finds it under that name."""
+    theirs = {"src/tiny_llm_native/fallback.py", "src/tiny_llm_native/checks/guard.h", "src/tiny_llm_given/config.py"}
+    gone = ["kernels/ops.py", "kernels/guard.h", "config.py", "kernels/other.h"]
+    assert shared_places(gone, theirs) == {
+        "kernels/ops.py": "tiny_llm_native/fallback.py",
+        "kernels/guard.h": "tiny_llm_native/checks/guard.h",
+        "config.py": "tiny_llm_given/config.py",
+    }
+    places = {"kernels/ops.py": "tiny_llm_native.fallback"}
+    source = "from .kernels import ops, softmax\nfrom .kernels.ops import rope\nfrom .kernels import ops as same\n"
+    assert redirected(source, "mine.py", places) == (
+        "from tiny_llm_native import fallback as ops\nfrom .kernels import softmax\n"
+        "from tiny_llm_native.fallback import rope\nfrom tiny_llm_native import fallback as same\n"
+    )

@@ -79,12 +79,16 @@ def redirected(source: str, path: str, places: Mapping[str, str]) -> str:
             lines[node.lineno - 1] = FROM.sub(f"from {place}", lines[node.lineno - 1], count=1)
             continue
         moved: dict[str, list[ast.alias]] = {}
+        led: set[str] = set()
         for alias in node.names:
             if place := places.get("/".join((*target, f"{alias.name}.py"))):
-                moved.setdefault(place.rpartition(".")[0], []).append(alias)
+                package, _, module = place.rpartition(".")
+                known_as = alias.asname or (alias.name if alias.name != module else None)
+                moved.setdefault(package, []).append(ast.alias(module, known_as))
+                led.add(alias.name)
         if not moved:
             continue
-        left = [alias for alias in node.names if not any(alias in names for names in moved.values())]
+        left = [alias for alias in node.names if alias.name not in led]
         old = [ast.ImportFrom(node.module, left, node.level)] if left else []
         new = [ast.ImportFrom(package, names, 0) for package, names in moved.items()]
         first, last = node.lineno - 1, node.end_lineno or node.lineno

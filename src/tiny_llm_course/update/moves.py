@@ -15,6 +15,15 @@ __all__ = ["heirs", "moved_tasks", "shared_places"]
 
 Stubs: TypeAlias = Mapping[str, str]  # by their paths in the package
 
+RENAMED = {  # the paths in tiny_llm_native of files that had other names when they left the package
+    "bridge.cpp": "mlx_extension.cpp",
+    "fence.h": "checks/redzone.h",
+    "few_queries.h": "decode_attention.h",
+    "guard.h": "checks/guard.h",
+    "interrupt.h": "checks/race_injection.h",
+    "ops.py": "fallback.py",
+}
+
 
 def moved_tasks(old: Stubs, new: Stubs) -> list[tuple[str, str, str]]:
     """The functions and regions that are in another file now: name, old path, new path."""
@@ -39,12 +48,18 @@ def shared_places(gone: Iterable[str], theirs: Collection[str]) -> dict[str, str
     """The files that are gone and that both course packages now import from a shared package: there, their paths below
     `src`. theirs: the paths of the newer course."""
     places = {
-        name: f"{package}/{name.removeprefix('kernels/') if package.endswith('native') else name}"
+        name: f"{package}/{_native_path(name) if package.endswith('native') else name}"
         for package in SHARED.values()
         for name in gone
         if name.startswith("kernels/") == package.endswith("native")
     }
     return {name: place for name, place in places.items() if f"src/{place}" in theirs}
+
+
+def _native_path(name: str) -> str:
+    """Return where tiny_llm_native has what was kernels/NAME in the package."""
+    file = name.removeprefix("kernels/")
+    return RENAMED.get(file, file)
 
 
 def _places(stubs: Stubs) -> dict[tuple[TaskId, str, str], str]:
