@@ -25,13 +25,20 @@ int32_t argmax_of(const T* x, int64_t n) {
     return 0;
 }
 
-// in: N.. x V; out: N.., int32.
-KERNEL(argmax) {
-    const Array &x = call.in[0], &out = call.out[0];
-    const StridedRows rows(x);
-    dispatch(x.dtype, [&]<typename T>(T*) {
-        call.threads(out.size(), 1, [&](int64_t begin, int64_t end) {
-            for (int64_t row = begin; row < end; row++) out.as<int32_t>()[row] = argmax_of(rows.at<T>(row), x.last());
+namespace {
+struct ArgmaxArguments {
+    In<float> x;       // N.. x V
+    Out<int32_t> out;  // N..
+    Threads threads;
+};
+}  // namespace
+
+KERNEL(argmax, ArgmaxArguments) {
+    const StridedRows rows(call.x);
+    dispatch(call.x.dtype, [&]<typename T>(T*) {
+        call.threads(call.out.size(), 1, [&](int64_t begin, int64_t end) {
+            for (int64_t row = begin; row < end; row++)
+                call.out.as<int32_t>()[row] = argmax_of(rows.at<T>(row), call.x.last());
         });
     });
 }

@@ -15,6 +15,14 @@ constexpr int64_t QUERIES = 64, KEYS = 64;  // of a block
 constexpr int64_t PART = 256;               // keys, where the keys are shared out
 constexpr int64_t PIECE = 16, AHEAD = 32;   // keys that are scored in one go; rows that are on their way from memory
 
+struct AttentionArguments {
+    In<float> query, key, value;  // of heads: L x D, S x D, S x D
+    Out<float> out;               // as query
+    float scale;
+    bool causal;
+    Threads threads;
+};
+
 struct Problem {
     StridedRows query, key, value;
     Array out;
@@ -23,12 +31,12 @@ struct Problem {
     float scale;
     bool causal;
 
-    explicit Problem(const Call& call) : query(call.in[0]), key(call.in[1]), value(call.in[2]), out(call.out[0]) {
-        const Array &q = call.in[0], &k = call.in[1];
+    explicit Problem(const AttentionArguments& call)
+        : query(call.query), key(call.key), value(call.value), out(call.out), scale(call.scale), causal(call.causal) {
+        const Array &q = call.query, &k = call.key;
         L = q.shape[q.ndim - 2], S = k.shape[k.ndim - 2], D = q.last();
         query_heads = q.size() / (L * D), kv_heads = k.size() / (S * D);
         group = query_heads / kv_heads, padded = (D + 15) / 16 * 16;
-        scale = call.numbers[0], causal = call.numbers[1];
     }
     virtual ~Problem() = default;
 

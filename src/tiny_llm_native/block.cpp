@@ -71,35 +71,73 @@ void rotate(const float* x, const float* angles, T* to, int64_t D) {
     }
 }
 
+struct BeforeArguments {
+    In<float, 3> x;               // B x L x E
+    In<float, 1> norm;            // weights
+    In<uint32_t, 3> qkv;          // panels of q, k and v, one below the other
+    In<float, 1> q_norm, k_norm;  // weights, or none
+    In<float, 1> bias;            // or none
+    In<int32_t, 1> offsets;       // B, or none
+    Out<float, 4> q, k, v;        // each B x H x L x D
+    float eps;
+    double base;
+    int64_t offset;  // where there are no offsets
+    Threads threads;
+};
+
+struct AfterArguments {
+    In<float, 4> attended;  // B x H x L x D
+    In<float, 3> x;         // B x L x E
+    In<uint32_t, 3> o;
+    In<float, 1> norm;
+    In<uint32_t, 3> gate_up, down;  // panels of gate and up in turn; panels
+    Out<float, 3> out;              // B x L x E
+    float eps;
+    Threads threads;
+};
+
+struct NormMatmulArguments {
+    In<float> x;  // N.. x E
+    In<float, 1> norm;
+    In<uint32_t, 3> panels;
+    Out<float> out;  // N.. x V
+    float eps;
+    Threads threads;
+};
+
+struct EmbedArguments {
+    In<int32_t> tokens;      // N..
+    In<uint32_t, 3> panels;  // of the table
+    Out<float> out;          // N.. x E
+};
+
 }  // namespace
 
-// in: x B x L x E, norm weight, panels of q, k, v one below the other, weights of q_norm and k_norm (or nothing), bias
-// (or nothing), offsets B (or nothing); numbers: eps, base, offset; out: q, k, v, each B x H x L x D.
-KERNEL(before_attention) {
-    const Array &x = call.in[0], &q_norm = call.in[3], &k_norm = call.in[4], &bias = call.in[5], &offsets = call.in[6];
-    const float eps = call.numbers[0];
-    const int64_t B = x.shape[0], L = x.shape[1], E = x.shape[2], M = B * L, D = call.out[0].last();
-    const int64_t heads[3] = {call.out[0].shape[1], call.out[1].shape[1], call.out[2].shape[1]};
+KERNEL(before_attention, BeforeArguments) {
+    const Array &x = call.x, &bias = call.bias, &offsets = call.offsets;
+    const Array* out[3] = {&call.q, &call.k, &call.v};
+    const float eps = call.eps;
+    const int64_t B = x.shape[0], L = x.shape[1], E = x.shape[2], M = B * L, D = call.q.last();
+    const int64_t heads[3] = {call.q.shape[1], call.k.shape[1], call.v.shape[1]};
     const int64_t H = heads[0] + heads[1] + heads[2], N = H * D;
     static thread_local Angles kept;
-    const float* angles =
-        kept.of(B, L, D, call.numbers[1], call.numbers[2], offsets.size() ? offsets.as<int32_t>() : nullptr);
+    const float* angles = kept.of(B, L, D, call.base, call.offset, offsets.size() ? offsets.as<int32_t>() : nullptr);
     float* found = scratch<float, 10>(M * N);
     const Rows rows = rows_for<0>(M, E);
     dispatch(x.dtype, [&]<typename T>(T*) {
         prepare_rows(rows, call.threads,
-                     [&](int64_t m, float* wide) { normalise(x.as<T>() + m * E, call.in[1].as<T>(), wide, E, eps); });
-        multiply(rows, {call.in[2].as<uint32_t>(), N, E}, call.threads,
+                     [&](int64_t m, float* wide) { normalise(x.as<T>() + m * E, call.norm.as<T>(), wide, E, eps); });
+        multiply(rows, {call.qkv.as<uint32_t>(), N, E}, call.threads,
                  [&](int64_t m, int64_t row, Sixteen sixteen) { to_floats(found + m * N + row, sixteen); });
         call.threads(M * H, 64, [&](int64_t begin, int64_t end) {
             for (int64_t i = begin; i < end; i++) {
                 const int64_t m = i / H, head = i % H, kind = head < heads[0] ? 0 : head < heads[0] + heads[1] ? 1 : 2;
                 const int64_t h = head - (kind > 0 ? heads[0] : 0) - (kind > 1 ? heads[1] : 0);
                 float* from = found + m * N + head * D;
-                T* to = call.out[kind].as<T>() + ((m / L * heads[kind] + h) * L + m % L) * D;
+                T* to = out[kind]->as<T>() + ((m / L * heads[kind] + h) * L + m % L) * D;
                 if (bias.size())
                     for (int64_t j = 0; j < D; j++) from[j] += float(bias.as<T>()[head * D + j]);
-                const Array& norm = kind == 0 ? q_norm : k_norm;
+                const Array& norm = kind == 0 ? call.q_norm : call.k_norm;
                 if (kind < 2 && norm.size()) normalise(from, norm.as<T>(), from, D, eps);
                 if (kind < 2) {
                     rotate(from, angles + m * D, to, D);
@@ -111,13 +149,11 @@ KERNEL(before_attention) {
     });
 }
 
-// in: attended B x H x L x D, x B x L x E, panels of o, norm weight, panels of gate and up in turn, panels of down;
-// numbers: eps; out: B x L x E.
-KERNEL(after_attention) {
-    const Array &attended = call.in[0], &x = call.in[1], &down = call.in[5];
-    const float eps = call.numbers[0];
+KERNEL(after_attention, AfterArguments) {
+    const Array &attended = call.attended, &x = call.x;
+    const float eps = call.eps;
     const int64_t B = x.shape[0], L = x.shape[1], E = x.shape[2], M = B * L;
-    const int64_t H = attended.shape[1], D = attended.last(), Q = H * D, I = down.shape[1] * GROUP;
+    const int64_t H = attended.shape[1], D = attended.last(), Q = H * D, I = call.down.shape[1] * GROUP;
     float *stream = scratch<float, 10>(M * E), *gates = scratch<float, 11>(M * 2 * I);
     const Rows joined = rows_for<0>(M, Q), normed = rows_for<2>(M, E), inner = rows_for<4>(M, I);
     dispatch(x.dtype, [&]<typename T>(T*) {
@@ -128,14 +164,14 @@ KERNEL(after_attention) {
                 for (int64_t j = 0; j < D; j++) wide[h * D + j] = from[j * step[3]];
             }
         });
-        multiply(joined, {call.in[2].as<uint32_t>(), E, Q}, call.threads, [&](int64_t m, int64_t row, Sixteen sixteen) {
+        multiply(joined, {call.o.as<uint32_t>(), E, Q}, call.threads, [&](int64_t m, int64_t row, Sixteen sixteen) {
             float* to = stream + m * E + row;
             to_floats(to, sixteen);
             for (int i = 0; i < ROWS; i++) to[i] += float(x.as<T>()[m * E + row + i]);
         });
         prepare_rows(normed, call.threads,
-                     [&](int64_t m, float* wide) { normalise(stream + m * E, call.in[3].as<T>(), wide, E, eps); });
-        multiply(normed, {call.in[4].as<uint32_t>(), 2 * I, E}, call.threads,
+                     [&](int64_t m, float* wide) { normalise(stream + m * E, call.norm.as<T>(), wide, E, eps); });
+        multiply(normed, {call.gate_up.as<uint32_t>(), 2 * I, E}, call.threads,
                  [&](int64_t m, int64_t row, Sixteen sixteen) { to_floats(gates + m * 2 * I + row, sixteen); });
         prepare_rows(inner, call.threads, [&](int64_t m, float* wide) {
             const float* from = gates + m * 2 * I;  // 16 of gate, 16 of up, 16 of gate, ...
@@ -145,24 +181,24 @@ KERNEL(after_attention) {
                     store(wide + i + j, gate / (1 + exp(-gate)) * load(from + ROWS + j));
                 }
         });
-        multiply(inner, {down.as<uint32_t>(), E, I}, call.threads, [&](int64_t m, int64_t row, Sixteen sixteen) {
+        multiply(inner, {call.down.as<uint32_t>(), E, I}, call.threads, [&](int64_t m, int64_t row, Sixteen sixteen) {
             float result[ROWS];
             to_floats(result, sixteen);
-            for (int i = 0; i < ROWS; i++) call.out[0].as<T>()[m * E + row + i] = result[i] + stream[m * E + row + i];
+            for (int i = 0; i < ROWS; i++) call.out.as<T>()[m * E + row + i] = result[i] + stream[m * E + row + i];
         });
     });
 }
 
-// in: x M x E, norm weight, panels; numbers: eps; out: M x V: the last norm and the output layer.
-KERNEL(norm_matmul) {
-    const Array &x = call.in[0], &out = call.out[0];
+// The last norm and the output layer.
+KERNEL(norm_matmul, NormMatmulArguments) {
+    const Array &x = call.x, &out = call.out;
     const int64_t E = x.last(), M = E ? x.size() / E : 0, V = out.last();
     const Rows rows = rows_for<0>(M, E);
     dispatch(x.dtype, [&]<typename T>(T*) {
         prepare_rows(rows, call.threads, [&](int64_t m, float* wide) {
-            normalise(x.as<T>() + m * E, call.in[1].as<T>(), wide, E, float(call.numbers[0]));
+            normalise(x.as<T>() + m * E, call.norm.as<T>(), wide, E, call.eps);
         });
-        multiply(rows, {call.in[2].as<uint32_t>(), V, E}, call.threads, [&](int64_t m, int64_t row, Sixteen sixteen) {
+        multiply(rows, {call.panels.as<uint32_t>(), V, E}, call.threads, [&](int64_t m, int64_t row, Sixteen sixteen) {
             float result[ROWS];
             to_floats(result, sixteen);
             for (int i = 0; i < ROWS; i++) out.as<T>()[m * V + row + i] = result[i];
@@ -170,11 +206,10 @@ KERNEL(norm_matmul) {
     });
 }
 
-// in: tokens, panels of the table; out: tokens x E.
-KERNEL(embed) {
-    const Array &tokens = call.in[0], &out = call.out[0];
+KERNEL(embed, EmbedArguments) {
+    const Array &tokens = call.tokens, &out = call.out;
     const int64_t E = out.last(), groups = E / GROUP;
-    const Panels table = {call.in[1].as<uint32_t>(), call.in[1].shape[0] * ROWS, E};
+    const Panels table = {call.panels.as<uint32_t>(), call.panels.shape[0] * ROWS, E};
     dispatch(out.dtype, [&]<typename T>(T*) {
         for (int64_t i = 0; i < tokens.size(); i++) {
             const int64_t token = tokens.as<int32_t>()[i], row = token % ROWS;

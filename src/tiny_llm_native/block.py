@@ -33,7 +33,7 @@ def before_attention(
     """
     H_q, H_kv, D = heads
     B, L, _ = x.shape
-    offsets, first = (offset, 0) if isinstance(offset, mx.array) else (_nothing(), offset)
+    offsets, first = (offset, 0) if isinstance(offset, mx.array) else (_nothing(mx.int32), offset)
     extras = [*(head_norms or (_nothing(), _nothing())), _nothing() if bias is None else bias, offsets]
     shapes = [((B, H, L, D), x.dtype) for H in (H_q, H_kv, H_kv)]
     return _kernel("before_attention")([x, norm, qkv, *extras], shapes, [eps, base, first])
@@ -70,9 +70,9 @@ def embed(tokens: mx.array, panels: mx.array, dtype: mx.Dtype) -> mx.array:
 
 
 @cache
-def _nothing() -> mx.array:
+def _nothing(dtype: mx.Dtype = mx.float32) -> mx.array:
     """Computed once: an operation for each call would cost more than it says."""
-    nothing = mx.zeros((0,))
+    nothing = mx.zeros((0,), dtype)
     mx.eval(nothing)
     return nothing
 

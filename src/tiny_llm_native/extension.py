@@ -5,6 +5,7 @@ call the kernel, unless it was compiled before: that takes about a second. The p
 module.
 """
 
+import ctypes
 import importlib.util
 import json
 import os
@@ -20,6 +21,7 @@ from typing import TypeAlias
 
 import mlx.core as mx
 
+from .arguments import Arguments, Output
 from .compiler import BUILT, CompileError, compile_kernels, with_included
 
 __all__ = [
@@ -45,7 +47,6 @@ _MODES = ("", "off", "watched")
 _MOST_THREADS = 256
 _BUILD = "./course build-ext"
 
-_Output: TypeAlias = tuple[Sequence[int], mx.Dtype]
 _Stamp: TypeAlias = tuple[int, int]  # of a file: when it was written, and its size
 
 
@@ -56,16 +57,17 @@ class KernelError(RuntimeError):
 class Kernel:
     """A compiled function, as an operation on MLX arrays that is computed when its result is needed."""
 
-    def __init__(self, name: str, address: int, extension: ModuleType):
+    def __init__(self, name: str, library: Path, extension: ModuleType):
         self._name = name
-        self._address = address
+        self._address = extension.load(str(library), name)
         self._extension = extension
+        self._arguments = _arguments(extension.load(str(library), f"{name}_arguments"))
         self._is_watched = mode() == "watched"
 
     def __call__(
         self,
         inputs: Sequence[mx.array],
-        outputs: Sequence[_Output],
+        outputs: Sequence[Output],
         numbers: Sequence[float] = (),
         changed: Sequence[mx.array] = (),
     ) -> list[mx.array]:
@@ -74,7 +76,15 @@ class Kernel:
         changed: arrays into which the function writes. The results begin with what they become; for the function they
         are its first outputs, and hold what was there. An array's memory is taken over, if nobody else refers to it
         when the result is computed; otherwise it stays as it is, and the result is a changed copy.
+
+        Raises:
+            ValueError: the kernel takes another number of arrays or numbers or, if it is watched, arrays of other
+                dtypes or numbers of axes.
         """
+        if self._arguments is not None:
+            counts = len(inputs), len(changed) + len(outputs), len(numbers)
+            if self._is_watched or counts != self._arguments.counts:
+                self._arguments.check(self._name, inputs, outputs, numbers, changed)
         found: list[mx.array] = self._extension.run(self._address, inputs, outputs, numbers, changed)
         if self._is_watched:
             self._look_at(found)
@@ -135,9 +145,16 @@ def load(source: Path, name: str, flags: tuple[str, ...] = (), built: Path | Non
         raise library
     module = _loaded()
     try:
-        return Kernel(name, module.load(str(library), name), module)
+        return Kernel(name, library, module)
     except RuntimeError as error:
         raise CompileError(f"{source.name} has no KERNEL({name}): {error}") from None
+
+
+def _arguments(address: int) -> Arguments | None:
+    """Ask a kernel's library what the kernel takes. None means that it takes any call, as it is."""
+    describe = ctypes.CFUNCTYPE(ctypes.c_char_p)(address)
+    description: bytes = describe()
+    return Arguments.parse(description.decode()) if description else None
 
 
 @cache

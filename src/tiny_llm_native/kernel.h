@@ -81,5 +81,4 @@ void dispatch(DType dtype, F f) {
 
 }  // namespace tiny_llm
 
-// The function that Python finds under this name.
-#define KERNEL(name) extern "C" void name(const tiny_llm::Call& call)
+#include "arguments.h"

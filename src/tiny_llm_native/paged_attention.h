@@ -25,6 +25,17 @@ struct Request {
     int64_t page(int64_t i) const { return table[std::clamp(i, int64_t(0), width - 1)]; }  // its pages in order, from 0
 };
 
+struct PagesArguments {
+    In<float, 3> query;         // T x H_q x D
+    In<float, 4> keys, values;  // P x H_kv x page_size x D
+    In<int32_t, 2> tables;      // R x width
+    In<int32_t, 2> spans;       // R x 3
+    Out<float, 3> out;          // as query
+    float scale;
+    int few;  // up to so many rows of a request, its keys are shared out
+    Threads threads;
+};
+
 // Everything that a call is given.
 struct Step {
     Array query, out;
@@ -34,22 +45,22 @@ struct Step {
     int64_t group, padded;  // query heads to one of keys; D, up to a multiple of 16
     float scale;
 
-    explicit Step(const Call& call)
-        : query(call.in[0]),
-          out(call.out[0]),
+    explicit Step(const PagesArguments& call)
+        : query(call.query),
+          out(call.out),
           queries(query),
-          keys(call.in[1]),
-          values(call.in[2]),
-          tables(call.in[3]),
-          spans(call.in[4]),
+          keys(call.keys),
+          values(call.values),
+          tables(call.tables),
+          spans(call.spans),
           query_heads(query.shape[1]),
           D(query.last()),
-          kv_heads(call.in[1].shape[1]),
-          page_size(call.in[1].shape[2]),
-          width(call.in[3].last()),
+          kv_heads(call.keys.shape[1]),
+          page_size(call.keys.shape[2]),
+          width(call.tables.last()),
           group(query_heads / kv_heads),
           padded((D + 15) / 16 * 16),
-          scale(call.numbers[0]) {}
+          scale(call.scale) {}
 
     std::vector<Request> requests(int64_t count) const {
         std::vector<Request> all;

@@ -4,29 +4,19 @@
 
 namespace tiny_llm {
 
-// in: x, packed, scales, biases; out: x W^T; numbers: bits, group size
-struct Product {
-    const Array &x, &packed, &scales, &biases, &out;
-    int bits, group_size, per_word;  // per_word: elements in a word
-    int64_t M, N, K;                 // rows of x, rows of W, numbers in each
-    int64_t words, groups;           // in a row of W
+struct ProductArguments {
+    In<float, 2> x;
+    In<uint32_t, 2> packed;
+    In<float, 2> scales, biases;
+    Out<float, 2> out;  // x W^T
+    int bits, group_size;
     Threads threads;
+};
 
-    explicit Product(const Call& call)
-        : x(call.in[0]),
-          packed(call.in[1]),
-          scales(call.in[2]),
-          biases(call.in[3]),
-          out(call.out[0]),
-          bits(int(call.numbers[0])),
-          group_size(int(call.numbers[1])),
-          per_word(32 / bits),
-          M(x.shape[0]),
-          N(packed.shape[0]),
-          K(x.last()),
-          words(packed.last()),
-          groups(scales.last()),
-          threads(call.threads) {}
+struct Product : ProductArguments {
+    int per_word = 32 / bits;                                   // elements in a word
+    int64_t M = x.shape[0], N = packed.shape[0], K = x.last();  // rows of x, rows of W, numbers in each
+    int64_t words = packed.last(), groups = scales.last();      // in a row of W
 };
 
 // Numbers of any dtype as float; asks memory for those behind them, which will be next. Kept apart from the loops that

@@ -16,38 +16,48 @@ constexpr int PAIRED = 2 * 2 * CHAINS * 16;
 constexpr int PAIRED = 0;
 #endif
 
-// out: a result of each thread, and how many operations one thread did in a round.
+struct ReadArguments {
+    In<float> x;
+    Out<float> out;  // a result of each part that depends on all of it, so that no compiler leaves it out
+    Threads threads;
+};
+
+struct MultiplyArguments {
+    Out<float> out;         // a result of each thread
+    Out<float> operations;  // how many of them one thread did in a round
+    int64_t rounds;
+    Threads threads;
+};
+
 template <typename Step>
-void repeat(const Call& call, int64_t operations, Step step) {
-    const int64_t rounds = int64_t(call.numbers[0]);
-    *call.out[1].as<float>() = operations;
+void repeat(const MultiplyArguments& call, int64_t operations, Step step) {
+    *call.operations.as<float>() = operations;
     call.threads(call.threads.count, 1, [&](int64_t begin, int64_t end) {
-        for (int64_t part = begin; part < end; part++) call.out[0].as<float>()[part] = step(rounds);
+        for (int64_t part = begin; part < end; part++) call.out.as<float>()[part] = step(call.rounds);
     });
 }
 
 }  // namespace
 
-// Reads every byte of the input once. out: something that depends on all of it, so that no compiler leaves it out.
-KERNEL(read_bytes) {
-    const Array& x = call.in[0];
-    const int64_t count = x.size() / (4 * WIDTH), parts = call.out[0].size();
+// Reads every byte of the input once.
+KERNEL(read_bytes, ReadArguments) {
+    const int64_t count = call.x.size() / (4 * WIDTH), parts = call.out.size();
     call.threads(parts, 1, [&](int64_t begin, int64_t end) {
         for (int64_t part = begin; part < end; part++) {
             floats a = {}, b = {}, c = {}, d = {};
-            const float* from = x.as<float>() + count * part / parts * 4 * WIDTH;
-            const float* last = x.as<float>() + count * (part + 1) / parts * 4 * WIDTH;
+            const float* from = call.x.as<float>() + count * part / parts * 4 * WIDTH;
+            const float* last = call.x.as<float>() + count * (part + 1) / parts * 4 * WIDTH;
             for (; from < last; from += 4 * WIDTH) {
                 a = max(a, load(from)), b = max(b, load(from + WIDTH));
                 c = max(c, load(from + 2 * WIDTH)), d = max(d, load(from + 3 * WIDTH));
             }
-            call.out[0].as<float>()[part] = max(max(max(a, b), max(c, d)));
+            call.out.as<float>()[part] = max(max(max(a, b), max(c, d)));
         }
     });
 }
 
-// On each thread numbers[0] rounds of multiplications and additions in float32.
-KERNEL(multiply_add) {
+// On each thread some rounds of multiplications and additions in float32.
+KERNEL(multiply_add, MultiplyArguments) {
     repeat(call, 2 * CHAINS * WIDTH, [](int64_t rounds) {
         floats sums[CHAINS], x = splat(1e-3f), y = splat(0.5f);
         for (int j = 0; j < CHAINS; j++) sums[j] = splat(float(j));  // equal chains would be computed once
@@ -61,7 +71,7 @@ KERNEL(multiply_add) {
 }
 
 // The same with pairs of bfloat16, where the processor has an instruction for them; elsewhere no operations.
-KERNEL(multiply_add_bfloat16) {
+KERNEL(multiply_add_bfloat16, MultiplyArguments) {
     repeat(call, PAIRED, [](int64_t rounds) {
 #if defined(__AVX512BF16__)
         __m512 sums[CHAINS];

@@ -33,7 +33,7 @@ Definition: TypeAlias = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
 LAYERS = {
     "tiny_llm_native": """
     __init__
-    compiler fallback
+    arguments compiler fallback
     extension
     argmax metal packed roofline
     block

@@ -199,6 +199,68 @@ extension.set_race_injection(True)
     assert not [name for name in (b"mprotect", b"sigaction") if name in file.read_bytes()]
 
 
+NAMED = """
+#include "kernel.h"
+
+using namespace tiny_llm;
+
+struct Arguments {
+    In<float, 1> x;
+    In<int32_t> places;
+    Out<float> out;
+    double factor;
+    bool negative;
+    Threads threads;
+};
+
+KERNEL(scale, Arguments) {
+    const double factor = call.negative ? -call.factor : call.factor;
+    for (int64_t i = 0; i < call.places.size(); i++)
+        call.out.as<float>()[i] = call.x.as<float>()[call.places.as<int32_t>()[i]] * factor;
+}
+"""
+NAMED_CODE = """
+import mlx.core as mx
+from pathlib import Path
+from tiny_llm_native import extension
+run = extension.kernel(Path(extension.__file__).with_name("named.cpp"), "scale")
+x, places = mx.arange(5.0), mx.array([3, 1], mx.int32)
+try:
+    print(run(INPUTS, [((2,), mx.float32)], NUMBERS)[0].tolist())
+except ValueError as error:
+    print(error)
+"""
+EXPECTED = "scale: expected (1-D float, int32) -> (float) with 2 numbers, got "
+
+
+@pytest.mark.parametrize(
+    ("inputs", "numbers", "mode", "said"),
+    [
+        ("[x, places]", "[2.5, True]", "", "[-7.5, -2.5]"),
+        ("[x]", "[2.5, True]", "", EXPECTED + "(1-D float32) -> (1-D float32) with 2 numbers"),
+        ("[x, places]", "[2.5]", "", EXPECTED + "(1-D float32, 1-D int32) -> (1-D float32) with 1 numbers"),
+        (
+            "[x[None], places]",
+            "[2.5, 0]",
+            "watched",
+            EXPECTED + "(2-D float32, 1-D int32) -> (1-D float32) with 2 numbers",
+        ),
+        ("[x, x]", "[2.5, 0]", "watched", EXPECTED + "(1-D float32, 1-D float32) -> (1-D float32) with 2 numbers"),
+    ],
+)
+def test_arguments_are_compared_with_the_struct(kernels, inputs, numbers, mode, said):
+    kernels.joinpath("named.cpp").write_text(NAMED)
+    code = NAMED_CODE.replace("INPUTS", inputs).replace("NUMBERS", numbers)
+    assert prints(code, TINY_LLM_KERNELS=mode, PYTHONPATH=str(kernels.parent)) == said
+
+
+def test_a_struct_with_a_member_that_no_op_passes(tmp_path):
+    source = tmp_path / "named.cpp"
+    source.write_text(NAMED.replace("double factor", "double* factor"))
+    with pytest.raises(CompileError, match="a member is no In, Out, number or Threads"):
+        compile_kernels(source)
+
+
 CHANGED = """
 #include "kernel.h"
 

@@ -103,7 +103,7 @@ def test_regions_of_kernels_are_kept(course, clone):
     mine = clone.solved(name, "w2d2.2").replace("float largest", "float my_largest")
     clone.file(name).write_text("// my notes\n" + mine)
     stub = course.file(name).read_text()
-    newer = stub.replace("KERNEL(softmax_scalar)", "KERNEL(scalar)").replace(
+    newer = stub.replace("KERNEL(softmax_scalar,", "KERNEL(scalar,").replace(
         "Week 2 Day 2 Task 4: ", "Week 2 Day 2 Task 4: Newer. "
     )
     assert newer != stub
@@ -115,7 +115,7 @@ def test_regions_of_kernels_are_kept(course, clone):
     assert f"src/tiny_llm/{name}: took over the newer stubs and kept your code" in result.stdout
     merged = clone.file(name).read_text()
     assert merged.startswith("// my notes\n// A newer first line.\n")
-    assert "KERNEL(scalar)" in merged
+    assert "KERNEL(scalar," in merged
     assert "Week 2 Day 2 Task 4: Newer. " in merged
     assert regions(merged, name)[TaskId(2, 2, 2)] == regions(mine, name)[TaskId(2, 2, 2)]
     assert "my_largest" in merged

@@ -48,27 +48,32 @@ void rope_position(const T* x, int64_t step, T* out, int64_t H, int64_t D, doubl
     // task w2d5.2 end
 }
 
+struct RopeArguments {
+    In<float, 4> x;          // B x L x H x D
+    In<int32_t, 1> offsets;  // B: each row's first position
+    Out<float, 4> out;       // as x
+    double base;
+    bool traditional;
+    Threads threads;
+};
+
 }  // namespace
 }  // namespace tiny_llm
 
 using namespace tiny_llm;
 
-// in: x B x L x H x D, first positions B in int32; numbers: base, whether traditional; out: as x
-KERNEL(rope) {
-    const Array &x = call.in[0], &offsets = call.in[1], &out = call.out[0];
-    const int64_t L = x.shape[1], H = x.shape[2], D = x.shape[3];
-    const double base = call.numbers[0];
-    const bool traditional = call.numbers[1];
-    if (x.size() == 0) return;
-    dispatch(x.dtype, [&]<typename T>(T*) {
-        const StridedRows rows(x);
+KERNEL(rope, RopeArguments) {
+    const int64_t B = call.x.shape[0], L = call.x.shape[1], H = call.x.shape[2], D = call.x.shape[3];
+    if (call.x.size() == 0) return;
+    dispatch(call.x.dtype, [&]<typename T>(T*) {
+        const StridedRows rows(call.x);
         const int64_t grain = 1 + 8192 / (H * D);
-        call.threads(x.shape[0] * L, grain, [&](int64_t begin, int64_t end) {
-            Angles angles(D, base);
+        call.threads(B * L, grain, [&](int64_t begin, int64_t end) {
+            Angles angles(D, call.base);
             for (int64_t i = begin; i < end; i++) {
-                const double position = offsets.as<int32_t>()[i / L * offsets.strides[0]] + i % L;
-                const T* from = rows.at<T>(i * H);
-                rope_position(from, rows.step(), out.as<T>() + i * H * D, H, D, position, traditional, angles);
+                const double position = call.offsets.as<int32_t>()[i / L * call.offsets.strides[0]] + i % L;
+                T* out = call.out.as<T>() + i * H * D;
+                rope_position(rows.at<T>(i * H), rows.step(), out, H, D, position, call.traditional, angles);
             }
         });
     });

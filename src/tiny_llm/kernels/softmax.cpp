@@ -36,12 +36,17 @@ void softmax_threads(const T* x, T* out, int64_t rows, int64_t n, const Threads&
     // task w2d2.4 end
 }
 
+struct SoftmaxArguments {
+    In<float> x;
+    Out<float> out;
+    Threads threads;
+};
+
 template <typename Row>
-void each_row(const Call& call, Row row) {
-    const Array &x = call.in[0], &out = call.out[0];
-    const int64_t n = x.last(), rows = n ? x.size() / n : 0;
-    dispatch(x.dtype, [&]<typename T>(T*) {
-        for (int64_t i = 0; i < rows; i++) row(x.as<T>() + i * n, out.as<T>() + i * n, n);
+void each_row(const SoftmaxArguments& call, Row row) {
+    const int64_t n = call.x.last(), rows = n ? call.x.size() / n : 0;
+    dispatch(call.x.dtype, [&]<typename T>(T*) {
+        for (int64_t i = 0; i < rows; i++) row(call.x.as<T>() + i * n, call.out.as<T>() + i * n, n);
     });
 }
 
@@ -50,17 +55,18 @@ void each_row(const Call& call, Row row) {
 
 using namespace tiny_llm;
 
-KERNEL(softmax_scalar) {
+KERNEL(softmax_scalar, SoftmaxArguments) {
     each_row(call, [](auto* x, auto* out, int64_t n) { softmax_scalar(x, out, n); });
 }
 
-KERNEL(softmax_vector) {
+KERNEL(softmax_vector, SoftmaxArguments) {
     each_row(call, [](auto* x, auto* out, int64_t n) { softmax_vector(x, out, n); });
 }
 
-KERNEL(softmax) {
-    const Array &x = call.in[0], &out = call.out[0];
-    const int64_t n = x.last();
-    if (x.size() == 0) return;
-    dispatch(x.dtype, [&]<typename T>(T*) { softmax_threads(x.as<T>(), out.as<T>(), x.size() / n, n, call.threads); });
+KERNEL(softmax, SoftmaxArguments) {
+    const int64_t n = call.x.last();
+    if (call.x.size() == 0) return;
+    dispatch(call.x.dtype, [&]<typename T>(T*) {
+        softmax_threads(call.x.as<T>(), call.out.as<T>(), call.x.size() / n, n, call.threads);
+    });
 }

@@ -17,22 +17,26 @@ void swiglu_row(const T* gate, const T* up, T* out, int64_t n) {
     // task w2d5.3 end
 }
 
+struct SwigluArguments {
+    In<float> gate, up;  // of one shape
+    Out<float> out;      // of the same
+    Threads threads;
+};
+
 }  // namespace
 }  // namespace tiny_llm
 
 using namespace tiny_llm;
 
-// in: gate, up; out: as they are
-KERNEL(swiglu) {
-    const Array &gate = call.in[0], &out = call.out[0];
-    const int64_t n = gate.last();
-    if (gate.size() == 0) return;
-    dispatch(gate.dtype, [&]<typename T>(T*) {
-        const StridedRows of_gate(gate), of_up(call.in[1]);
+KERNEL(swiglu, SwigluArguments) {
+    const int64_t n = call.gate.last();
+    if (call.gate.size() == 0) return;
+    dispatch(call.gate.dtype, [&]<typename T>(T*) {
+        const StridedRows gate(call.gate), up(call.up);
         const int64_t grain = 1 + 16384 / n;
-        call.threads(gate.size() / n, grain, [&](int64_t begin, int64_t end) {
+        call.threads(call.gate.size() / n, grain, [&](int64_t begin, int64_t end) {
             for (int64_t row = begin; row < end; row++)
-                swiglu_row(of_gate.at<T>(row), of_up.at<T>(row), out.as<T>() + row * n, n);
+                swiglu_row(gate.at<T>(row), up.at<T>(row), call.out.as<T>() + row * n, n);
         });
     });
 }

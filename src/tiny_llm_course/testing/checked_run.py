@@ -151,7 +151,7 @@ def _look(item: pytest.Function, request: dict[str, Any], report: int) -> None:
 
         def passes_with(library: Path) -> bool:
             def kernel(name: str) -> Any:
-                return extension.Kernel(name, mlx_extension.load(str(library), name), mlx_extension)
+                return extension.Kernel(name, library, mlx_extension)
 
             with _loading(extension, source, kernel):
                 return _passes(item.obj, arguments)

@@ -84,9 +84,8 @@ void attend_split_kv(const Problem& p, const Threads& threads) {
 
 using namespace tiny_llm;
 
-// in: query, key, value; numbers: scale, whether causal; out: as query.
-KERNEL(attend_blocks) {
-    if (call.in[0].size() == 0) return;
+KERNEL(attend_blocks, AttentionArguments) {
+    if (call.query.size() == 0) return;
     const Problem p(call);
     const int64_t blocks = (p.L + QUERIES - 1) / QUERIES;
     call.threads(p.query_heads * blocks, 1, [&](int64_t begin, int64_t end) {
@@ -98,8 +97,7 @@ KERNEL(attend_blocks) {
     });
 }
 
-// The same.
-KERNEL(attend_split_kv) {
-    if (call.in[0].size() == 0) return;
+KERNEL(attend_split_kv, AttentionArguments) {
+    if (call.query.size() == 0) return;
     attend_split_kv(Problem(call), call.threads);
 }

@@ -4,6 +4,7 @@
 
 #pragma push_macro("KERNEL")
 #undef KERNEL
-#define KERNEL(name) [[maybe_unused]] static void name(const tiny_llm::Call& call)  // that file's kernels are its own
+// that file's kernels are its own
+#define KERNEL(name, ...) [[maybe_unused]] static void name(const tiny_llm::Named<__VA_ARGS__>::Type& call)
 #include "attention.cpp"
 #pragma pop_macro("KERNEL")

@@ -146,34 +146,37 @@ class Work {
     int64_t most_ = 0;
 };
 
+struct StoreArguments {
+    In<float, 3> key, value;       // T x H_kv x D
+    In<int32_t, 1> pages, places;  // T: where each row belongs
+    Out<float, 4> keys, values;    // P x H_kv x page_size x D: what is stored in all pages
+};
+
 }  // namespace
 }  // namespace tiny_llm
 
-// in: query, keys, values, tables, spans; numbers: scale, up to how many rows are few; out: as query.
-KERNEL(attend_pages) {
-    if (call.in[0].size() == 0) return;
+KERNEL(attend_pages, PagesArguments) {
+    if (call.query.size() == 0) return;
     const Step step(call);
-    auto requests = step.requests(call.in[4].shape[0]);
-    Work work(step, requests, int64_t(call.numbers[1]));
+    auto requests = step.requests(call.spans.shape[0]);
+    Work work(step, requests, call.few);
     work.compute(call.threads);
     work.join_split_kv(requests);
 }
 
-// in: key, value, pages, places; out: keys and values of all pages, in which the rows of key and value are stored.
-KERNEL(store_pages) {
-    const Array &pages = call.in[2], &places = call.in[3];
-    const int64_t heads = call.out[0].shape[1], page_size = call.out[0].shape[2], D = call.out[0].last();
-    for (int i = 0; i < 2; i++) {
-        const StridedRows rows(call.in[i]);
-        dispatch(call.out[i].dtype, [&]<typename T>(T*) {
-            T* stored = call.out[i].as<T>();
-            for (int64_t t = 0; t < pages.size(); t++) {
-                const int64_t page = pages.as<int32_t>()[t * pages.strides[0]];
-                const int64_t place = places.as<int32_t>()[t * places.strides[0]];
+KERNEL(store_pages, StoreArguments) {
+    const int64_t heads = call.keys.shape[1], page_size = call.keys.shape[2], D = call.keys.last();
+    auto store = [&](const Array& given, const Array& stored) {
+        const StridedRows rows(given);
+        dispatch(stored.dtype, [&]<typename T>(T*) {
+            for (int64_t t = 0; t < call.pages.size(); t++) {
+                const int64_t page = call.pages.as<int32_t>()[t * call.pages.strides[0]];
+                const int64_t place = call.places.as<int32_t>()[t * call.places.strides[0]];
                 for (int64_t head = 0; head < heads; head++)
                     std::copy_n(rows.at<T>(t * heads + head), D,
-                                stored + ((page * heads + head) * page_size + place) * D);
+                                stored.as<T>() + ((page * heads + head) * page_size + place) * D);
             }
         });
-    }
+    };
+    store(call.key, call.keys), store(call.value, call.values);
 }

@@ -116,21 +116,27 @@ void product(const Product& p) {
     // task w2d6.2 end
 }
 
+struct ShapeArguments {
+    Out<int32_t, 1> out;  // M_TILE, N_TILE
+};
+
+struct TileArguments {
+    In<float, 2> x, w;
+    Out<float, 2> out;  // x^T w
+};
+
 }  // namespace
 }  // namespace tiny_llm
 
 using namespace tiny_llm;
 
-// out: M_TILE, N_TILE
-KERNEL(tile_shape) {
-    call.out[0].as<int32_t>()[0] = M_TILE;
-    call.out[0].as<int32_t>()[1] = N_TILE;
+KERNEL(tile_shape, ShapeArguments) {
+    call.out.as<int32_t>()[0] = M_TILE;
+    call.out.as<int32_t>()[1] = N_TILE;
 }
 
-// in: x, w; out: x^T w
-KERNEL(matmul_tile) {
-    const Array &x = call.in[0], &w = call.in[1];
-    tile(x.as<float>(), w.as<float>(), x.shape[0], call.out[0].as<float>());
+KERNEL(matmul_tile, TileArguments) {
+    tile(call.x.as<float>(), call.w.as<float>(), call.x.shape[0], call.out.as<float>());
 }
 
-KERNEL(quantized_matmul) { product(Product(call)); }
+KERNEL(quantized_matmul, ProductArguments) { product(Product{call}); }

@@ -226,8 +226,8 @@ void dot_threads(const Product& p, const Activations& x) {
 
 using namespace tiny_llm;
 
-KERNEL(quantized_matvec_scalar) {
-    const Product p(call);
+KERNEL(quantized_matvec_scalar, ProductArguments) {
+    const Product p{call};
     dispatch(p.x.dtype, [&]<typename T>(T*) {
         dispatch(p.scales.dtype, [&]<typename S>(S*) {
             for (int64_t i = 0; i < p.M * p.N; i++) {
@@ -240,8 +240,8 @@ KERNEL(quantized_matvec_scalar) {
     });
 }
 
-KERNEL(quantized_matvec_vector) {
-    const Product p(call);
+KERNEL(quantized_matvec_vector, ProductArguments) {
+    const Product p{call};
     const Activations x(p);
     Rows row(p, x);
     for (int64_t n = 0; n < p.N; n++) {
@@ -253,7 +253,7 @@ KERNEL(quantized_matvec_vector) {
     }
 }
 
-KERNEL(quantized_matvec) {
-    const Product p(call);
+KERNEL(quantized_matvec, ProductArguments) {
+    const Product p{call};
     dot_threads(p, Activations(p));
 }

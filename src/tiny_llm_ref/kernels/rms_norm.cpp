@@ -34,11 +34,11 @@ void add_rms_norm_row(const T* x, const T* residual, const T* weight, T* total, 
 
 // All rows, shared out among threads.
 template <typename T>
-void add_rms_norm(const Array& x, const Array* residual, const Array& weight, T* total, T* out, const Call& call) {
+void add_rms_norm(const Array& x, const Array* residual, const Array& weight, T* total, T* out, float eps,
+                  const Threads& threads) {
     const int64_t n = x.last(), grain = 1 + 16384 / n;
     const StridedRows of_x(x), of_residual(residual ? *residual : x), of_weight(weight);
-    const float eps = call.numbers[0];
-    call.threads(x.size() / n, grain, [&](int64_t begin, int64_t end) {
+    threads(x.size() / n, grain, [&](int64_t begin, int64_t end) {
         for (int64_t row = begin; row < end; row++) {
             const T* added = residual ? of_residual.at<T>(row) : nullptr;
             T* sums = residual ? total + row * n : nullptr;
@@ -47,22 +47,38 @@ void add_rms_norm(const Array& x, const Array* residual, const Array& weight, T*
     });
 }
 
+struct NormArguments {
+    In<float> x;
+    In<float, 1> weight;
+    Out<float> out;
+    float eps;
+    Threads threads;
+};
+
+struct AddNormArguments {
+    In<float> x, residual;
+    In<float, 1> weight;
+    Out<float> total, out;
+    float eps;
+    Threads threads;
+};
+
 }  // namespace
 }  // namespace tiny_llm
 
 using namespace tiny_llm;
 
-// in: x, weight; number: eps; out: rows of root mean square 1, times weight
-KERNEL(rms_norm) {
-    const Array &x = call.in[0], &out = call.out[0];
-    if (x.size() == 0) return;
-    dispatch(x.dtype, [&]<typename T>(T*) { add_rms_norm<T>(x, nullptr, call.in[1], nullptr, out.as<T>(), call); });
+KERNEL(rms_norm, NormArguments) {
+    if (call.x.size() == 0) return;
+    dispatch(call.x.dtype, [&]<typename T>(T*) {
+        add_rms_norm<T>(call.x, nullptr, call.weight, nullptr, call.out.as<T>(), call.eps, call.threads);
+    });
 }
 
-// in: x, residual, weight; number: eps; out: the sum, and its rows as above
-KERNEL(add_rms_norm) {
-    const Array &x = call.in[0], &total = call.out[0], &out = call.out[1];
-    if (x.size() == 0) return;
-    dispatch(x.dtype,
-             [&]<typename T>(T*) { add_rms_norm<T>(x, &call.in[1], call.in[2], total.as<T>(), out.as<T>(), call); });
+KERNEL(add_rms_norm, AddNormArguments) {
+    if (call.x.size() == 0) return;
+    dispatch(call.x.dtype, [&]<typename T>(T*) {
+        T *total = call.total.as<T>(), *out = call.out.as<T>();
+        add_rms_norm<T>(call.x, &call.residual, call.weight, total, out, call.eps, call.threads);
+    });
 }
