@@ -7,8 +7,9 @@ import re
 import signal
 import sys
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from pathlib import Path
+from typing import TypeAlias
 
 from metal_host.toolchain import NO_COMPILER, compiler_command, for_this_processor, processor, run_in_english, whole
 
@@ -27,6 +28,7 @@ _HEADERS = {  # names that GCC takes for misspelt ones of ours, or that Clang kn
     "vector": ("vector",),
 }
 _TYPE = r"'([^']+)'(?: \{aka [^}]*\}| \(aka '[^']*'\))?"  # as compilers quote it
+_Place: TypeAlias = tuple[str, int]  # a file and a line
 _STALE = 3600  # seconds after which no process is still about to load a library that was replaced
 
 
@@ -128,46 +130,54 @@ def with_included(source: Path, command: Sequence[str] = ()) -> list[Path]:
 
 
 def _explained(output: str, source: Path, most: int = 3) -> str:
-    """The first errors: place, message, line of code."""
-    code = source.read_text(encoding="utf-8", errors="replace").splitlines()
-    found: dict[int, str] = {}
-    for line, message in _errors(output, source):
-        found.setdefault(line, message)  # a template's come again for each of its types
+    """The first errors: place, message, line of code. A header next to the file may hold a task, too."""
+    own = [file for file in with_included(source) if file.parent == source.parent]
+    code = {str(file): file.read_text(encoding="utf-8", errors="replace").splitlines() for file in own}
+    found: dict[_Place, str] = {}
+    for place, message in _errors(output, source, code.keys()):
+        found.setdefault(place, message)  # a template's come again for each of its types
+    parts = [
+        f"{os.path.relpath(file)}:{line}: {message}\n    {code[file][line - 1].strip()}"
+        for (file, line), message in found.items()
+        if line
+    ]
     name = os.path.relpath(source)
-    parts = [f"{name}:{line}: {message}\n    {code[line - 1].strip()}" for line, message in found.items() if line]
-    others = [f"{name}: {message}" for line, message in found.items() if not line]
+    others = [f"{name}: {message}" for (_, line), message in found.items() if not line]
     more = [f"and {len(parts) - most} more"] if len(parts) > most else []
     return "\n".join([*parts[:most], *more]) or "\n".join(others) or f"{name} does not compile:\n{output[-1000:]}"
 
 
-def _errors(output: str, source: Path) -> Iterator[tuple[int, str]]:
-    """Line and message of each error. Of one in another file, the line that leads there; of the linker's, 0."""
+def _errors(output: str, source: Path, own: Collection[str]) -> Iterator[tuple[_Place, str]]:
+    """Place and message of each error. Of one in a file of the course's, the line in one's own files that leads there;
+    of the linker's, 0."""
     lines = output.splitlines()
-    led_from = 0
+    led_from = nowhere = (str(source), 0)
     for number, text in enumerate(lines):
         if "In instantiation of" in text:
-            led_from = 0
+            led_from = nowhere
         if undefined := re.search(r"undefined (?:reference to|symbol:?) (.+)", text):
-            yield 0, f"no definition of {plain(undefined[1])}"
+            yield nowhere, f"no definition of {plain(undefined[1])}"
         match = re.match(r"(.+?):(\d+):(?:\d+:)? +(.*)", text)
         if match is None:
             continue
         file, line, said = match[1], int(match[2]), match[3]
-        if file == str(source) and said.startswith("required") and not led_from:
-            led_from = line
+        if file in own and said.startswith("required") and led_from == nowhere:
+            led_from = file, line
         elif error := re.match(r"(?:fatal )?error: (.*)", said):
-            place = line if file == str(source) else led_from or _noted(lines[number + 1 :], source)
+            leads = led_from if led_from != nowhere else _noted(lines[number + 1 :], own) or nowhere
+            place = (file, line) if file in own else leads
             yield place, _advised(plain(error[1]), lines[number + 1 :])
 
 
-def _noted(lines: list[str], source: Path) -> int:
-    """Where Clang says, behind an error in another file, that it comes from."""
+def _noted(lines: list[str], own: Collection[str]) -> _Place | None:
+    """Return the place that Clang names after an error in a file of the course's: where it comes from."""
     for text in lines:
         if " error: " in text:
-            return 0
-        if match := re.match(rf"{re.escape(str(source))}:(\d+):\d+: note: in instantiation of", text):
-            return int(match[1])
-    return 0
+            return None
+        match = re.match(r"(.+?):(\d+):\d+: note: in instantiation of", text)
+        if match and match[1] in own:
+            return match[1], int(match[2])
+    return None
 
 
 def _advised(message: str, lines: list[str]) -> str:
