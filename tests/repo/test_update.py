@@ -124,6 +124,28 @@ def test_regions_of_kernels_are_kept(course, clone):
     assert clone.file(name).read_text() == "// my notes\n" + mine
 
 
+def test_a_region_that_moves_to_a_header(course, clone):
+    """So did w2d7.2, from attention.cpp to attend_block.h. A region in Metal of the same task stays where it is."""
+    name, header, task = "kernels/softmax.cpp", "kernels/vector_row.h", TaskId(2, 2, 3)
+    mine = clone.solved(name, "w2d2.3").replace("float most", "float my_most")
+    clone.file(name).write_text("// my notes\n" + mine)
+    stub = course.file(name).read_text()
+    start, end = stub.index("// The same, WIDTH numbers"), stub.index("// All rows, shared out")
+    course.file(header).write_text(f'#pragma once\n#include "vector.h"\n\n{stub[start:end]}')
+    course.file(name).write_text(stub[:start] + stub[end:])
+    commit(course, "newer")
+    result = clone.run("update")
+    assert result.returncode == 0, result.stderr
+    moved = f"w2d2.3 moved from src/tiny_llm/{name} to src/tiny_llm/{header}, with what you wrote for it"
+    assert moved in result.stdout
+    assert regions(clone.file(header).read_text(), header)[task] == regions(mine, name)[task]
+    merged = clone.file(name).read_text()
+    assert merged.startswith("// my notes\n")
+    assert task not in regions(merged, name)
+    assert clone.run("undo").returncode == 0
+    assert clone.file(name).read_text() == "// my notes\n" + mine
+
+
 def test_a_kernel_whose_markers_are_gone_stops_everything(course, clone):
     name = "kernels/swiglu.cpp"
     broken = clone.file(name).read_text().replace("// task w2d5.3 end\n", "")

@@ -92,6 +92,7 @@ def _native(yours: str, old: str, new: str, filename: str, moves: Moves) -> Merg
     regions = {task: code for task, code in regions_of(yours, filename).items() if not open_task(code)}
     for name, source in moves.arrived.items():
         regions |= {task: code for task, code in any_regions(source, filename).items() if str(task) == name}
+    yours = with_regions(yours, regions, filename)
     theirs = with_regions(new, regions, filename)
     expected = any_regions(theirs, filename)
 

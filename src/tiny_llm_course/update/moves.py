@@ -63,9 +63,9 @@ def _native_path(name: str) -> str:
 
 
 def _places(stubs: Stubs) -> dict[tuple[TaskId, str, str], str]:
-    """The path of each task, by its id, its name, and the kind of its file: a task may be in C++ and in Metal."""
+    """The path of each task, by its id, its name, and its language: a task may be in C++ and in Metal."""
     return {
-        (task, name, PurePosixPath(path).suffix): path
+        (task, name, PurePosixPath(path).suffix.replace(".h", ".cpp")): path
         for path, stub in stubs.items()
         for name, tasks in tasks_by_name(stub, path).items()
         for task in tasks
