@@ -45,7 +45,7 @@ class CheckedKernel:
 
     def __init__(self, library: Path, name: str, report: int, threads: int = 4):
         self._library = ctypes.CDLL(str(library))
-        self._function = ctypes.cast(getattr(self._library, name), ctypes.c_void_p)
+        self._name, self._function = name, ctypes.cast(getattr(self._library, name), ctypes.c_void_p)
         self._report, self._threads = report, threads
         self.unwritten: list[tuple[int, int, int]] = []  # number of an output, how many of its values, first of them
 
@@ -59,6 +59,7 @@ class CheckedKernel:
         made += [_Memory.empty(shape, str(dtype)) for shape, dtype in outputs]
         memories = [*given, *made]
         call = self._library.checked_run
+        _tell(self._report, kernel=self._name)
         call(
             self._function,
             (_Array * len(given))(*(memory.array for memory in given)),

@@ -10,12 +10,13 @@ import subprocess
 import tempfile
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from metal_host.places import lines_of
 from metal_host.toolchain import toolchain
+from tiny_llm_native.compiler import with_included
 
 from ..learner.places import ROOT
 from ..native.checked_build import REQUEST, SECONDS, Warned, warnings_in
@@ -72,11 +73,14 @@ def second_look(failure: Result, package: str, source: Path) -> tuple[list[Warne
     """
     text = source.read_text(encoding="utf-8", errors="replace")
     region = region_lines(text, source.name)
+    compiled = _compiled(source, failure.task)
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        events, stopped = _run(failure, package, source, folder)
+        events, stopped = _run(failure, package, compiled, folder)
         warned = warnings_in(events.get("said", ""), source, region)
         found = [_stopped_at(stopped, folder / "checked.so", source, region)] if stopped else list(_seen(events))
+    names = _argument_names(compiled, events.get("kernel", ""))
+    found = [replace(one, values=one.values | {"argument": _argument(names, one.values)}) for one in found]
     lines = text.splitlines()
     found += [Found("precedence", line) for line in region if PRECEDENCE.search(lines[line - 1].partition("//")[0])]
     return warned, found
@@ -86,12 +90,44 @@ def _source_of(task: TaskId, package: str) -> Path | None:
     """The file of C++ in which a task is written."""
     folder = ROOT / "src" / package / "kernels"
     marker = re.compile(rf"^\s*// task {re.escape(str(task))} begin", re.MULTILINE)
-    files = (file for file in sorted(folder.glob("*.cpp")))
+    files = [*sorted(folder.glob("*.cpp")), *sorted(folder.glob("*.h"))]
     return next((file for file in files if marker.search(file.read_text(encoding="utf-8", errors="replace"))), None)
 
 
+def _compiled(source: Path, task: TaskId) -> Path:
+    """The file that the compiler is given: this one or, for a header, the file of the task's day that includes it."""
+    if source.suffix == ".cpp":
+        return source
+    stems = [Path(module).name for module in day_of(task).modules]
+    files = [file for stem in stems if (file := source.with_name(f"{stem}.cpp")).exists()]
+    return next(file for file in files if source in with_included(file))
+
+
+def _argument_names(source: Path, kernel: str) -> dict[str, list[str]]:
+    """The names of a kernel's inputs and outputs, as its struct of arguments has them."""
+    own = (file.read_text(encoding="utf-8", errors="replace") for file in with_included(source))
+    text = "\n".join(own)
+    struct = re.search(rf"^KERNEL\({kernel}, (\w+)\)", text, re.MULTILINE)
+    body = re.search(rf"^struct {struct[1]} \{{\n(.*?)^\}};", text, re.MULTILINE | re.DOTALL) if struct else None
+    members = re.findall(r"^ *(In|Out)<.*?> ([\w, ]+);", body[1] if body else "", re.MULTILINE)
+    found: dict[str, list[str]] = {"In": [], "Out": []}
+    for kind, names in members:
+        found[kind] += names.split(", ")
+    return {"input": found["In"], "output": found["Out"]}
+
+
+def _argument(names: dict[str, list[str]], values: dict[str, Any]) -> str:
+    """An array as the kernel's code calls it, or "" for other memory."""
+    memory = values.get("memory", "output")
+    if memory not in names or "number" not in values:
+        return ""
+    number, of_kind = int(values["number"]), names[memory]
+    name = of_kind[number] if number < len(of_kind) else f"{memory.removesuffix('put')}[{number}]"
+    return f"`call.{name}`"
+
+
 def _does_not_compile(failure: Result) -> bool:
-    return bool(re.match(r"\S+\.cpp(:\d+)?: |.* does not compile", failure.message))
+    return bool(re.match(r"\S+\.(cpp|h)(:\d+)?: |.* does not compile", failure.message))
 
 
 def _run(failure: Result, package: str, source: Path, folder: Path) -> tuple[dict[str, Any], list[str]]:
@@ -148,9 +184,7 @@ def _seen(events: dict[str, Any]) -> Iterator[Found]:
 def _told(found: Found, words: Messages) -> str:
     values = found.values | {"seconds": SECONDS}
     if "memory" in values:
-        arrays = {"input": "in", "output": "out"}
-        name = arrays.get(values["memory"])
-        values["memory"] = f"`call.{name}[{values['number']}]`" if name else words("look_memory")
+        values["memory"] = values["argument"] or words("look_memory")
     return words(f"look_{found.kind}", **values)
 
 
