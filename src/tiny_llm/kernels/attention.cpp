@@ -1,21 +1,8 @@
 // FlashAttention: softmax(Q K^T * scale) V, whose L x S scores are never in memory as a whole.
-#include "attention.h"
+#include "attend_block.h"
 
 namespace tiny_llm {
 namespace {
-
-// One block of queries against all keys that they see, a block of keys at a time.
-void attend_block(const Problem& p, int64_t head, int64_t first_query, int64_t count, Block& block) {
-    block.load_queries(p, head, first_query, count);
-    float *scores = block.scores.data(), *out = block.out.data();
-    float *largest = block.largest.data(), *total = block.total.data();
-    // task w2d7.2 begin
-    // Week 2 Day 7 Task 2: what belongs here is yours to write.
-    // Chapter: FlashAttention.
-    // Test: ./course test w2d7.2
-    // task w2d7.2 end
-    block.store_out(p, head, first_query, count);
-}
 
 // Few queries: the keys of each head are shared out, and what was found for a query's parts is joined.
 void attend_split_kv(const Problem& p, const Threads& threads) {

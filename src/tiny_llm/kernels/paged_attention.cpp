@@ -1,7 +1,7 @@
 // Attention for the rows of many requests, whose keys and values lie in the pages of a pool.
 #include "paged_attention.h"
 
-#include "blocks.h"
+#include "attend_block.h"
 
 namespace tiny_llm {
 
@@ -146,6 +146,8 @@ struct StoreArguments {
 
 }  // namespace
 }  // namespace tiny_llm
+
+using namespace tiny_llm;
 
 KERNEL(attend_pages, PagesArguments) {
     if (call.query.size() == 0) return;

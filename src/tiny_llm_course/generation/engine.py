@@ -200,10 +200,14 @@ def set_threads(count: int) -> None:
 
 
 def is_written(kernel: str, stubs: list[Stub]) -> bool:
-    """Tell whether none of a package's stubs belongs to this kernel. A stub in Metal does not count: the CPU's kernel
-    runs instead."""
+    """Tell whether none of a package's stubs belongs to this kernel, or to a header that it includes. A stub in Metal
+    does not count: the CPU's kernel runs instead."""
+    from tiny_llm_native.compiler import with_included
+
     files = {stub.file for stub in stubs if stub.file.parent.name == "kernels" and stub.file.suffix != ".metal"}
-    return kernel not in {file.stem for file in files}
+    sources = {file.with_name(f"{kernel}.cpp") for file in files}
+    parts = {part for source in sources if source.exists() for part in with_included(source)}
+    return not any(file.stem == kernel or file in parts for file in files)
 
 
 def open_stubs(package: str) -> list[Stub]:

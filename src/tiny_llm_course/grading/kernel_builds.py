@@ -23,7 +23,7 @@ from ..learner.workspace import Workspace
 from ..native import mlx_extension
 from ..native.compiling import COMPILE
 from ..native.kernel_files import kernels_of
-from ..tasks.regions import parts_of
+from ..tasks.regions import SUFFIXES, parts_of
 from ..tasks.task_code import StubError
 from .locate import known
 from .processes import Box
@@ -47,7 +47,7 @@ def is_taken(path: str, workspace: Workspace) -> bool:
     if not own.exists():
         return not (workspace.native / path.removeprefix("kernels/")).exists()
     try:
-        return own.suffix in (".py", ".cpp", ".metal") and bool(parts_of(own.read_text(encoding="utf-8"), path))
+        return own.suffix in SUFFIXES and bool(parts_of(own.read_text(encoding="utf-8"), path))
     except StubError:
         return False
 

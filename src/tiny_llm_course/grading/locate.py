@@ -13,7 +13,7 @@ from .plain import plain_name
 __all__ = ["SOURCE", "known", "listed", "package_roots", "roots_of"]
 
 PACKAGE = "tiny_llm"
-NATIVE = (".cpp", ".metal")
+NATIVE = (".cpp", ".h", ".metal")
 SOURCE = re.compile(r"([A-Za-z_]\w*/)*[A-Za-z_]\w*\.(py|cpp|h|metal)")
 SHOWN = 3  # names in a message
 

@@ -106,7 +106,7 @@ def _single(entry: Path) -> re.Match[str] | None:
 def _single_name() -> re.Pattern[str]:
     """Names as platforms change them: `lee_123_attention.py`, `attention-2.py`, `attention (1).py`."""
     modules = "|".join(sorted({Path(path).stem for path in known()}))
-    return re.compile(rf"(?P<student>(.*?[ _-])??)(?P<module>{modules})([ -]?\(?\d+\)?)?(?P<suffix>\.py|\.cpp|\.metal)")
+    return re.compile(rf"(?P<student>(.*?[ _-])??)(?P<module>{modules})([ -]?\(?\d+\)?)?(?P<suffix>\.(py|cpp|h|metal))")
 
 
 def _submission(entries: list[Path]) -> Submission:

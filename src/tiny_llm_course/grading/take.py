@@ -53,7 +53,7 @@ def _of_root(tree: Tree, roots: list[str]) -> Taken:
     below = {path.removeprefix(start): entry for path, entry in tree.items() if path.startswith(start)}
     source = {path: entry for path, entry in below.items() if SOURCE.fullmatch(path)}
     left_out = [_shown(path, entry) for path, entry in source.items() if entry.odd]
-    left_out += [path for path in below if path.endswith((".py", ".cpp", ".metal")) and path not in source]
+    left_out += [path for path in below if path.endswith((".py", ".cpp", ".h", ".metal")) and path not in source]
     left_out += [f"the package in {other}" for other in others if not f"{other}/".startswith(start)]
     packages = (start, *(f"{other}/" for other in others))
     left_out += [path for path in tree if roots_of(path) and not path.startswith(packages)]

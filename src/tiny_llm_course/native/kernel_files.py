@@ -52,9 +52,8 @@ def kernels_of(package: Path) -> Kernels:
     for _, file in sorted(files.items()):  # of two with one name, ops load the shared one
         if file.name == mlx_extension.SOURCE:
             continue
-        name = os.path.relpath(file)
         try:
-            found = regions(file.read_text(encoding="utf-8", errors="replace"), name)
+            found = _regions_of(file)
         except StubError as error:
             kernels.faulty[file] = str(error)
             continue
@@ -64,3 +63,12 @@ def kernels_of(package: Path) -> Kernels:
         if len(open_) < len(found) or not found:
             kernels.written.append(file)
     return kernels
+
+
+def _regions_of(file: Path) -> dict[TaskId, str]:
+    """The tasks that a kernel of this file runs: those in the file, and in the headers next to it."""
+    from tiny_llm_native.compiler import with_included  # here, since other commands need nothing of it
+
+    own = [part for part in with_included(file) if part.parent == file.parent]
+    texts = [(part.read_text(encoding="utf-8", errors="replace"), os.path.relpath(part)) for part in own]
+    return {task: code for text, name in texts for task, code in regions(text, name).items()}

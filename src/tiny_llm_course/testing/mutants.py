@@ -7,7 +7,7 @@ import importlib.abc
 import importlib.machinery
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from functools import cache
 from pathlib import Path
@@ -18,7 +18,7 @@ from ..catalogue import Mistake
 from ..learner.files import write_whole
 from ..tasks.regions import BUILT, code_files, is_native, regions, with_regions
 from ..tasks.splice import code_of
-from ..tasks.syllabus import TaskId
+from ..tasks.syllabus import TaskId, day_of
 from ..tasks.task_code import task_parts
 
 __all__ = [
@@ -97,7 +97,7 @@ def compile_mistakes(
 
     Returns the mistakes that were compiled in that time, or do not need it. What is compiled is kept.
     """
-    sources = {path for path, _ in _code(reference, task) if path.endswith(".cpp")}
+    sources = _compiled(reference, task, [path for path, _ in _code(reference, task)])
     if not sources:
         return list(mistakes)
     from tiny_llm_native import compiler  # here, since most mistakes are in Python
@@ -130,16 +130,28 @@ def done_in_time(work: Callable[[Each], object], of: Sequence[Each], seconds: fl
 
 
 def _native_files(reference: Path, task: TaskId, mistake: Mistake) -> dict[str, Path]:
-    """The files of C++ and Metal that a mistake changes, by name. They lie beside the reference's libraries."""
+    """The files of C++ and Metal that a mistake changes, or that include one, by name: copies in a folder of its own,
+    next to the reference's libraries."""
+    changed = {path: text for path, text in mistaken_sources(reference, task, mistake).items() if is_native(path)}
+    including = {path: _sources(reference)[path] for path in _compiled(reference, task, changed)}
     found = {}
-    for path, text in mutant_sources(reference, task, mistake).items():
-        if is_native(path):
-            name = Path(path).name
-            file = reference / "kernels" / BUILT / "mistakes" / f"{task}_{mistake.id}_{name}"
-            if not file.exists() or file.read_text(encoding="utf-8") != text:
-                write_whole(file, text.encode())
-            found[name] = file
+    for path, text in (including | changed).items():
+        file = reference / "kernels" / BUILT / "mistakes" / f"{task}_{mistake.id}" / Path(path).name
+        if not file.exists() or file.read_text(encoding="utf-8") != text:
+            write_whole(file, text.encode())
+        found[file.name] = file
     return found
+
+
+def _compiled(reference: Path, task: TaskId, paths: Collection[str]) -> list[str]:
+    """The files of C++ among these, and those of the task's day that include one of these headers."""
+    from tiny_llm_native.compiler import with_included  # here, since most mistakes are in Python
+
+    sources = [path for path in paths if path.endswith(".cpp")]
+    if headers := {reference / path for path in paths if path.endswith(".h")}:
+        files = [f"{module}.cpp" for module in day_of(task).modules if f"{module}.cpp" in _sources(reference)]
+        sources += [path for path in files if headers & {*with_included(reference / path)}]
+    return list(dict.fromkeys(sources))
 
 
 def mutant_package(reference: Path, task: TaskId, mistake: Mistake) -> str:

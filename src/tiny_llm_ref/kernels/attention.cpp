@@ -1,48 +1,8 @@
 // FlashAttention: softmax(Q K^T * scale) V, whose L x S scores are never in memory as a whole.
-#include "attention.h"
+#include "attend_block.h"
 
 namespace tiny_llm {
 namespace {
-
-// One block of queries against all keys that they see, a block of keys at a time.
-void attend_block(const Problem& p, int64_t head, int64_t first_query, int64_t count, Block& block) {
-    block.load_queries(p, head, first_query, count);
-    float *scores = block.scores.data(), *out = block.out.data();
-    float *largest = block.largest.data(), *total = block.total.data();
-    // task w2d7.2 begin
-    const int64_t seen = p.seen(first_query + count - 1);
-    for (int64_t first = 0; first < seen; first += KEYS) {
-        const int64_t keys = std::min(KEYS, seen - first);
-        block.load_keys(p, head, first, keys);
-        std::fill_n(scores, KEYS * QUERIES, 0.f);
-        multiply_add(block.keys.data(), p.padded, 1, block.queries.data(), scores, KEYS, p.D);
-        if (first + keys > p.seen(first_query))  // not all queries see all of these keys
-            for (int64_t j = 0; j < keys; j++)
-                for (int64_t i = 0; i < count; i++)
-                    if (first + j >= p.seen(first_query + i)) scores[j * QUERIES + i] = -INFINITY;
-
-        for (int64_t i = 0; i < QUERIES; i += WIDTH) {
-            floats most = load(largest + i);
-            for (int64_t j = 0; j < keys; j++) most = max(most, load(scores + j * QUERIES + i));
-            const floats kept = exp(load(largest + i) - most);
-            floats sums = load(total + i) * kept;
-            for (int64_t j = 0; j < keys; j++) {
-                const floats weight = exp(load(scores + j * QUERIES + i) - most);
-                store(scores + j * QUERIES + i, weight);
-                sums += weight;
-            }
-            for (int64_t d = 0; d < p.D; d++) store(out + d * QUERIES + i, load(out + d * QUERIES + i) * kept);
-            store(largest + i, most);
-            store(total + i, sums);
-        }
-        multiply_add(block.values.data(), 1, p.padded, scores, out, p.padded, keys);
-    }
-    for (int64_t d = 0; d < p.D; d++)
-        for (int64_t i = 0; i < QUERIES; i += WIDTH)
-            store(out + d * QUERIES + i, load(out + d * QUERIES + i) / load(total + i));
-    // task w2d7.2 end
-    block.store_out(p, head, first_query, count);
-}
 
 // Few queries: the keys of each head are shared out, and what was found for a query's parts is joined.
 void attend_split_kv(const Problem& p, const Threads& threads) {
