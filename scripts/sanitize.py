@@ -48,7 +48,7 @@ def record(file: Path, words: list[str]) -> None:
 
 def check(kind: str, flags: list[str], folder: Path) -> bool:
     """Compile with these flags and make the calls."""
-    sources = [Path(__file__).with_suffix(".cpp"), *KERNELS.glob("*.cpp"), *NATIVE.glob("*.cpp")]
+    sources = [Path(__file__).with_suffix(".cpp"), *KERNELS.glob("*.cpp"), *NATIVE.rglob("*.cpp")]
     sources = [source for source in sources if source.name != "mlx_extension.cpp"]
 
     def compiled(source: Path) -> str:

@@ -9,8 +9,8 @@ from typing import Any
 import mlx.core as mx
 
 from tiny_llm_given.config import ModelConfig
-from tiny_llm_native.block import after_attention, before_attention, embed, norm_matmul
-from tiny_llm_native.packed import ROWS, can_pack, pack
+from tiny_llm_native.matmul.block import after_attention, before_attention, embed, norm_matmul
+from tiny_llm_native.matmul.packed import ROWS, can_pack, pack
 
 from .kv_cache import LayerCache
 from .quantize import QuantizedEmbedding, QuantizedLinear

@@ -10,6 +10,7 @@ from functools import cache
 from learner import Clone
 
 from tiny_llm_course.native import mlx_extension
+from tiny_llm_course.tasks.regions import BUILT
 
 __all__ = [
     "COMPILER",
@@ -37,8 +38,10 @@ def first_build(root):
     """A clone in this folder in which nothing was built, and what the command says. Once, for all files of tests."""
     clone = Clone.create(root)
     for package, kept in KEPT.items():
-        shutil.rmtree(built(clone, package), ignore_errors=True)
-        for file in built(clone, package).parent.glob("*.cpp"):
+        folder = built(clone, package).parent
+        for old in list(folder.rglob(BUILT)):
+            shutil.rmtree(old)
+        for file in folder.rglob("*.cpp"):
             if file.stem not in kept:
                 file.unlink()
     for name, age in {".mlx_extension-ended": 4000, ".mlx_extension-running": 0}.items():

@@ -35,8 +35,8 @@ LAYERS = {
     __init__
     arguments compiler fallback
     extension
-    argmax metal packed roofline
-    block
+    argmax metal roofline
+    matmul
 """,
     "tiny_llm_given": """
     __init__

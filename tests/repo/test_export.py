@@ -80,8 +80,9 @@ def test_what_is_withheld_and_what_is_there(student):
 
 def test_kernels_have_what_they_need(student):
     for theirs, ours in (("tiny_llm/kernels", "tiny_llm_ref/kernels"), ("tiny_llm_native", "tiny_llm_native")):
-        names = {file.name for file in (student.root / "src" / theirs).iterdir()}
-        assert names == {file.name for file in (ROOT / "src" / ours).iterdir() if file.suffix in SUFFIXES}
+        there, here = student.root / "src" / theirs, ROOT / "src" / ours
+        names = {file.relative_to(there) for file in there.rglob("*") if file.is_file()}
+        assert names == {file.relative_to(here) for file in code_files(here)}
     assert (student.root / "src/tiny_llm_course/native/mlx_extension.cmake").exists()
     assert list(student.root.rglob("built")) == []
     project = (student.root / "pyproject.toml").read_text()

@@ -673,7 +673,7 @@ def moving(first, tmp_path):
     git(tmp_path, "clone", "--quiet", str(course.root), "mine")
     for name in ("rules.py", "names.py"):
         git(course.root, "mv", f"src/tiny_llm/{name}", f"src/tiny_llm_given/{name}")
-    git(course.root, "mv", "src/tiny_llm/kernels/rules.h", "src/tiny_llm_native/rules.h")
+    git(course.root, "mv", "src/tiny_llm/kernels/rules.h", "src/tiny_llm_native/matmul/rules.h")
     commit(course, "after")
     return Clone(tmp_path / "mine")
 
@@ -686,7 +686,7 @@ def test_given_files_that_move_to_a_shared_package(moving):
     before = state(moving)
     result = moving.run("update")
     assert result.returncode == 0, result.stderr
-    for name, course in {"rules.py": "given/rules.py", "kernels/rules.h": "native/rules.h"}.items():
+    for name, course in {"rules.py": "given/rules.py", "kernels/rules.h": "native/matmul/rules.h"}.items():
         line = next(line for line in result.stdout.splitlines() if line.startswith(f"  src/tiny_llm/{name}: "))
         assert f"now uses the course's src/tiny_llm_{course}" in line
         backup = moving.root / line.rpartition(" ")[2]

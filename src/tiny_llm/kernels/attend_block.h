@@ -1,6 +1,6 @@
 // A block of FlashAttention. attention.cpp computes whole queries with it, paged_attention.cpp those of prompts.
 #pragma once
-#include "attention.h"
+#include "attention/attention.h"
 
 namespace tiny_llm {
 

@@ -1,5 +1,5 @@
 // Attention for the rows of many requests, whose keys and values lie in the pages of a pool.
-#include "paged_attention.h"
+#include "attention/paged_attention.h"
 
 #include "attend_block.h"
 

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <vector>
 
-#include "product.h"
+#include "matmul/product.h"
 #include "vector.h"
 
 namespace tiny_llm {

@@ -13,7 +13,7 @@ from typing import Any, Literal, TypeAlias
 import mlx.core as mx
 
 from tiny_llm_native import fallback
-from tiny_llm_native.packed import pack, packed_matmul
+from tiny_llm_native.matmul.packed import pack, packed_matmul
 
 __all__ = ["CASES", "Case", "Device", "Rung", "cases"]
 

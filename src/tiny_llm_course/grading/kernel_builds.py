@@ -70,10 +70,11 @@ def compile_submitted(package: Path, sandbox: str, memory: int, seconds: float, 
     workspace = Workspace()
     mlx_extension.built(package / "kernels").mkdir(parents=True, exist_ok=True)
     written = kernels_of(package).written
-    for file in [file for file in written if file.parent == workspace.native]:
+    for file in [file for file in written if file.is_relative_to(workspace.native)]:
         _compile(workspace.native, file, NONE, memory, SECONDS, stop)
     end = monotonic() + seconds
-    asked = [file for file in written if file.parent != workspace.native and f"kernels/{file.name}" in known()]
+    own = [file for file in written if not file.is_relative_to(workspace.native)]
+    asked = [file for file in own if f"kernels/{file.name}" in known()]
     ended = [_compile(package, file, sandbox, memory, end - monotonic(), stop) for file in asked]
     return all(ended)
 

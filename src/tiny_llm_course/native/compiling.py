@@ -12,6 +12,7 @@ from time import monotonic
 from typing import Any
 
 from ..learner.places import SRC
+from ..tasks.regions import code_files
 from ..ui import CommandError, Messages, StatusLine, phrase, show_note
 from .child import running
 
@@ -169,8 +170,8 @@ def compile_for(package: str, kernels: Collection[str], words: Messages) -> None
     if extension.mode() == "off" or extension.mlx_extension() is None:
         return
     own = Path(import_module(package).__file__ or "").parent / "kernels"
-    places = [(NATIVE / f"{name}.cpp", own / f"{name}.cpp") for name in kernels]
-    compiled = compile_files([shared if shared.exists() else place for shared, place in places], words)
+    shared = {file.name: file for file in code_files(COMPILER.parent)}
+    compiled = compile_files([shared.get(f"{name}.cpp", own / f"{name}.cpp") for name in kernels], words)
     if compiled.names and not compiled.problems:
         show_note(words("compile_all", seconds=f"{compiled.seconds:.0f}"))
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from ..learner.places import SRC
 from ..learner.workspace import Workspace
-from ..tasks.regions import regions
+from ..tasks.regions import code_files, regions
 from ..tasks.syllabus import Day, TaskId
 from ..tasks.task_code import StubError
 from ..tasks.unsolved import open_task
@@ -48,7 +48,8 @@ def has_kernels(days: list[Day]) -> bool:
 def kernels_of(package: Path) -> Kernels:
     """Find the kernels to compile, of a package and of what both packages share, and those still to be written."""
     kernels = Kernels([], {}, {})
-    files = {file.name: file for folder in (package / "kernels", Workspace().native) for file in folder.glob("*.cpp")}
+    shared = (file for file in code_files(Workspace().native) if file.suffix == ".cpp")
+    files = {file.name: file for file in (*(package / "kernels").glob("*.cpp"), *shared)}
     for _, file in sorted(files.items()):  # of two with one name, ops load the shared one
         if file.name == mlx_extension.SOURCE:
             continue

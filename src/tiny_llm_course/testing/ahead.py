@@ -16,7 +16,7 @@ from typing import Any
 from ..catalogue import entry_of
 from ..learner.places import SRC
 from ..learner.workspace import Workspace
-from ..tasks.regions import BUILT, is_native
+from ..tasks.regions import BUILT, code_files, is_native
 from ..tasks.syllabus import Day
 from . import pytest_process  # not its `pytest_command`, which pytest would take for a hook
 
@@ -60,8 +60,7 @@ def _start(day: Day, test: str, note: int) -> None:
 
 def _digest(day: Day) -> bytes:
     """Return a digest of the files that mistakes are made of."""
-    folders = REFERENCE / "kernels", Workspace().native
-    kernels = [file for folder in folders for file in sorted(folder.iterdir()) if file.is_file()]
+    kernels = [file for folder in (REFERENCE / "kernels", Workspace().native) for file in code_files(folder)]
     catalogue = Path(__file__).parents[1] / "catalogue" / f"week_{day.week}_day_{day.number}.toml"
     digest = hashlib.sha256(os.environ.get("CXX", "").encode())
     for file in [*kernels, catalogue, pytest_process.TESTS / day.test_file]:

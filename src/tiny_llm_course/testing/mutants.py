@@ -132,7 +132,7 @@ def done_in_time(work: Callable[[Each], object], of: Sequence[Each], seconds: fl
 def _native_files(reference: Path, task: TaskId, mistake: Mistake) -> dict[str, Path]:
     """The files of C++ and Metal that a mistake changes, or that include one, by name: copies in a folder of its own,
     next to the reference's libraries."""
-    changed = {path: text for path, text in mistaken_sources(reference, task, mistake).items() if is_native(path)}
+    changed = {path: text for path, text in mutant_sources(reference, task, mistake).items() if is_native(path)}
     including = {path: _sources(reference)[path] for path in _compiled(reference, task, changed)}
     found = {}
     for path, text in (including | changed).items():

@@ -15,12 +15,11 @@ __all__ = ["heirs", "moved_tasks", "shared_places"]
 
 Stubs: TypeAlias = Mapping[str, str]  # by their paths in the package
 
-RENAMED = {  # the paths in tiny_llm_native of files that had other names when they left the package
+RENAMED = {  # files that had other names before they left the package for tiny_llm_native
     "bridge.cpp": "mlx_extension.cpp",
-    "fence.h": "checks/redzone.h",
+    "fence.h": "redzone.h",
     "few_queries.h": "decode_attention.h",
-    "guard.h": "checks/guard.h",
-    "interrupt.h": "checks/race_injection.h",
+    "interrupt.h": "race_injection.h",
     "ops.py": "fallback.py",
 }
 
@@ -47,19 +46,11 @@ def heirs(old: Stubs, new: Stubs) -> dict[str, str]:
 def shared_places(gone: Iterable[str], theirs: Collection[str]) -> dict[str, str]:
     """The files that are gone and that both course packages now import from a shared package: there, their paths below
     `src`. theirs: the paths of the newer course."""
-    places = {
-        name: f"{package}/{_native_path(name) if package.endswith('native') else name}"
-        for package in SHARED.values()
-        for name in gone
-        if name.startswith("kernels/") == package.endswith("native")
-    }
-    return {name: place for name, place in places.items() if f"src/{place}" in theirs}
-
-
-def _native_path(name: str) -> str:
-    """Return where tiny_llm_native has what was kernels/NAME in the package."""
-    file = name.removeprefix("kernels/")
-    return RENAMED.get(file, file)
+    given, native = f"src/{SHARED['given']}/", f"src/{SHARED['native']}/"
+    files = {f"kernels/{_name(path)}": path for path in theirs if path.startswith(native)}
+    files |= {f"kernels/{old}": files[f"kernels/{new}"] for old, new in RENAMED.items() if f"kernels/{new}" in files}
+    files |= {path.removeprefix(given): path for path in theirs if path.startswith(given)}
+    return {name: files[name].removeprefix("src/") for name in gone if name in files}
 
 
 def _places(stubs: Stubs) -> dict[tuple[TaskId, str, str], str]:

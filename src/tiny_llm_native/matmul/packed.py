@@ -4,7 +4,7 @@ from pathlib import Path
 
 import mlx.core as mx
 
-from .extension import kernel_without_fallback
+from ..extension import kernel_without_fallback
 
 __all__ = ["GROUP", "LINES", "ROWS", "can_pack", "pack", "packed_matmul"]
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import mlx.core as mx
 
-from .extension import Kernel, kernel_without_fallback
+from ..extension import Kernel, kernel_without_fallback
 from .packed import GROUP, ROWS
 
 __all__ = ["after_attention", "before_attention", "embed", "norm_matmul"]
