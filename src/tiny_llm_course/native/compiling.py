@@ -170,7 +170,7 @@ def compile_for(package: str, kernels: Collection[str], words: Messages) -> None
     if extension.mode() == "off" or extension.mlx_extension() is None:
         return
     own = Path(import_module(package).__file__ or "").parent / "kernels"
-    shared = {file.name: file for file in code_files(COMPILER.parent)}
+    shared = {file.name: file for file in code_files(NATIVE)}
     compiled = compile_files([shared.get(f"{name}.cpp", own / f"{name}.cpp") for name in kernels], words)
     if compiled.names and not compiled.problems:
         show_note(words("compile_all", seconds=f"{compiled.seconds:.0f}"))
