@@ -1,5 +1,5 @@
-// For tests: the memory after each input belongs to nobody, so that a kernel that reads there is found out even if it
-// makes no use of what it reads.
+// For tests: the memory after each input is inaccessible, so a kernel that reads there is found even if it makes no use
+// of what it reads.
 #pragma once
 #include <signal.h>
 #include <sys/mman.h>
@@ -44,7 +44,7 @@ class Guard {
     static inline std::atomic<int> touched;
     static inline struct sigaction old_fault, old_bus;
 
-    // What is there can be read from then on, so that the kernel goes on to its end.
+    // Makes the memory accessible, so that the kernel goes on to its end.
     static void fault(int, siginfo_t* info, void*) {
         const char* at = static_cast<char*>(info->si_addr);
         for (size_t i = 0; i < guarded.size(); i++) {
@@ -54,7 +54,7 @@ class Guard {
             mprotect(guarded[i], SIZE, PROT_READ | PROT_WRITE);
             return;
         }
-        stop_listening();  // it happens again, and whoever was asked before is asked
+        stop_listening();  // the fault happens again, and the handler before us gets it
     }
 
     static void stop_listening() {

@@ -1,5 +1,5 @@
-// For tests: the first part of a kernel's work is stopped in its middle until all others are done. So memory that parts
-// share is found out on any machine, also where threads happen to take turns.
+// For tests: the first part of a kernel's work stops in its middle until all others are done. So memory that parts
+// share is found on any machine, even where threads happen to take turns.
 #pragma once
 #include <signal.h>
 #include <sys/mman.h>
@@ -54,7 +54,7 @@ class RaceInjection {
     using Bytes = std::vector<std::vector<char>>;
     static inline std::atomic<bool> stopped, resumed;  // the first part
     static inline std::minstd_rand random;
-    static inline char* guarded = nullptr;  // memory that stops whoever reads or writes it
+    static inline char* guarded = nullptr;  // memory that stops the part that touches it
     static inline size_t guarded_size;
     static inline struct sigaction old_fault, old_bus;
 
@@ -83,12 +83,12 @@ class RaceInjection {
         sigaction(SIGBUS, &old_bus, nullptr);
     }
 
-    // Rests for a second at most: who was stopped may hold a lock that the other parts wait for.
+    // Rests for a second at most: the part that stopped may hold a lock that the others wait for.
     static void fault(int, siginfo_t* info, void*) {
         const char* at = static_cast<char*>(info->si_addr);
         const bool is_ours = guarded <= at && at < guarded + guarded_size;
         unguard();
-        if (!is_ours) return;  // it happens again, and whoever was asked before is asked
+        if (!is_ours) return;  // the fault happens again, and the handler before us gets it
         stopped = true;
         const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(1);
         while (!resumed && std::chrono::steady_clock::now() < end) sleep();
