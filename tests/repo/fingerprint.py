@@ -9,7 +9,7 @@ import ast
 import hashlib
 import json
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,7 @@ from tiny_llm_course.tasks.regions import is_native
 from tiny_llm_course.tasks.syllabus import Day, parse_task_ids
 from tiny_llm_course.tasks.toml import read_toml
 
-__all__ = ["INERT", "digest", "digest_of_files", "is_input", "python_code"]
+__all__ = ["INERT", "digest", "digest_of_files", "is_input", "python_code", "with_imports"]
 
 INERT = {  # what is loaded or read with the tests: why it cannot change a verdict
     "tiny_llm_course/testing/advice": "explains errors",
@@ -61,12 +61,50 @@ def digest(root: Path, day: Day, inputs: Iterable[str]) -> str:
 
 
 def digest_of_files(root: Path, patterns: Iterable[str]) -> str:
-    """Of all files that match, with the versions of the lock. Prose in code does not count."""
-    files = {file for pattern in patterns for file in root.glob(pattern) if file.is_file()}
+    """Digest all files that match, the modules that they import, and the locked versions, without prose in code."""
+    files = with_imports(root, (file for pattern in patterns for file in root.glob(pattern) if file.is_file()))
     inputs = {str(file.relative_to(root)) for file in files if is_input(str(file.relative_to(root)))}
     facts: dict[str, Any] = {path: _fact(root / path) for path in inputs}
     facts["versions"] = _versions(root / "pdm.lock")
     return _sha256(json.dumps(facts, sort_keys=True))
+
+
+def with_imports(root: Path, files: Iterable[Path]) -> set[Path]:
+    """Add the repository's modules that these files import, at any place in their code, and what those import."""
+    found, new = set[Path](), set(files)
+    while new:
+        found |= new
+        new = {module for file in new if file.suffix == ".py" for module in _imported(root, file)} - found
+    return found
+
+
+def _imported(root: Path, file: Path) -> Iterator[Path]:
+    """Find the modules that a file names in its imports, and the packages that it is in."""
+    packages = (folder / "__init__.py" for folder in file.parents if folder.is_relative_to(root))
+    yield from (package for package in packages if package.exists())
+    stat = file.stat()
+    for level, name in _imports_at(file, stat.st_mtime_ns, stat.st_size):
+        for place in (file.parents[level - 1],) if level else (root / "src", file.parent):
+            yield from _modules(place, name.split("."))
+
+
+@cache
+def _imports_at(file: Path, changed: int, size: int) -> list[tuple[int, str]]:
+    """Read a file's imports: the number of dots in front of each, and the dotted name."""
+    found = []
+    for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            found += [(0, alias.name) for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            found += [(node.level, f"{node.module or ''}.{alias.name}".strip(".")) for alias in node.names]
+    return found
+
+
+def _modules(place: Path, names: Sequence[str]) -> Iterator[Path]:
+    """Find the packages and the module that a dotted name stands for. Its last part may be a name in the module."""
+    for name in names:
+        place /= name
+        yield from (file for file in (place.with_suffix(".py"), place / "__init__.py") if file.exists())
 
 
 def _fact(file: Path) -> str:

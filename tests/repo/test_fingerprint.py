@@ -1,12 +1,15 @@
 """The digest of a day sees everything that can change a verdict, and no prose."""
 
+import os
 import re
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 import verdicts
-from fingerprint import digest, digest_of_files, python_code
+from fingerprint import digest, digest_of_files, is_input, python_code, with_imports
 
 from tiny_llm_course.tasks.syllabus import day_of, select_days, tasks
 
@@ -87,6 +90,23 @@ PROSE = {
     "a maintainer's package": ("pdm.lock", r'(name = "sphinx"\nversion = ")[\d.]+', r"\g<1>1.0"),
     "the project's description": ("pyproject.toml", 'description = "', 'description = "So: '),
 }
+IMPORTED = {  # a file that checks import, an edit, and these checks
+    "by a check": ("tests/repo/bundled_answers.py", "SAMPLE = 40", "SAMPLE = 41", ["models"]),
+    "a test's": ("tests/train/test_induction.py", "import", "import os\nimport", ["train"]),
+    "by a module": ("src/tiny_llm_ref/quantize.py", "return", "return 1 +", ["models", "train"]),
+    "by a module of a module": ("src/tiny_llm_given/checkpoint_files.py", "return", "return 1 +", ["models", "train"]),
+    "with a package": ("src/tiny_llm_ref/__init__.py", r"\Z", "\nx = 1\n", ["models", "train"]),
+    "in a function": ("src/tiny_llm_given/chat_template.py", "return", "return 1 +", ["models", "train"]),
+    "by the trainer": ("src/tiny_llm_models/training/muon.py", "return", "return 1 +", ["train"]),
+    "by a program": ("src/tiny_llm_models/training/__main__.py", "import", "import os\nimport", ["train"]),
+    "words": ("src/tiny_llm_models/storyteller/english/words.toml", r"\Z", "\n", ["models", "train"]),
+    "generate": ("src/tiny_llm_ref/generate.py", "return", "return 1 +", []),
+    "a server": ("src/tiny_llm_ref/serving/engine.py", "return", "return 1 +", []),
+    "a given part of the server": ("src/tiny_llm_given/serving/__init__.py", r"\Z", "\nx = 1\n", []),
+    "a kernel's entry point": (f"{KERNELS}/quantized_matvec.py", "return", "return 1 +", []),
+    "native code": (f"{NATIVE}/kernel.h", "product = 1", "product = 2", []),
+    "a module's prose": ("src/tiny_llm_ref/quantize.py", r'"""(\w+)', r'"""So: \1', []),
+}
 
 
 @pytest.fixture
@@ -98,8 +118,8 @@ def device():
 def copy(tmp_path_factory):
     """The repository's inputs."""
     root = tmp_path_factory.mktemp("copy")
-    names = ("src/tiny_llm_ref", "src/tiny_llm_given", "src/tiny_llm_native", "src/tiny_llm_course", "src/metal_host")
-    for name in (*names, "tests"):
+    packages = [f"src/tiny_llm_{name}" for name in ("ref", "given", "native", "models", "course")]
+    for name in (*packages, "src/metal_host", "tests"):
         shutil.copytree(ROOT / name, root / name, ignore=IGNORED)
     shutil.copytree(ROOT / "tests/repo", root / "tests/repo", ignore=IGNORED, dirs_exist_ok=True)
     for name in ("pdm.lock", "pyproject.toml"):
@@ -111,16 +131,20 @@ def digests(root, *days):
     return [digest(root, day, verdicts.known(day)["inputs"]) for day in days]
 
 
-def changed(root, path, pattern, text, days):
-    """Whether an edit, which is undone, changes the digest of each of these days."""
-    before = digests(root, *days)
+def digests_of_checks(root, *names):
+    return [digest_of_files(root, verdicts.CHECKS[name]) for name in names]
+
+
+def changed(root, path, pattern, text, what, digests=digests):
+    """Whether an edit, which is undone, changes the digest of each of these days, or of these checks."""
+    before = digests(root, *what)
     source = (root / path).read_text(encoding="utf-8")
     edited, count = re.subn(pattern, text, source, count=1)
     assert count == 1
     assert edited != source
     try:
         (root / path).write_text(edited, encoding="utf-8")
-        return [one != other for one, other in zip(before, digests(root, *days), strict=True)]
+        return [one != other for one, other in zip(before, digests(root, *what), strict=True)]
     finally:
         (root / path).write_text(source, encoding="utf-8")
 
@@ -167,6 +191,26 @@ def test_other_files_count_by_their_bytes(tmp_path):
     before = digest_of_files(tmp_path, ["tests/*"])
     file.write_text("1 ")
     assert digest_of_files(tmp_path, ["tests/*"]) != before
+
+
+@pytest.mark.parametrize("name", IMPORTED)
+def test_a_check_depends_on_what_it_imports_and_on_nothing_else(copy, name):
+    *edit, dependent = IMPORTED[name]
+    checks = [*verdicts.CHECKS]
+    seen = changed(copy, *edit, checks, digests_of_checks)
+    assert [check for check, is_seen in zip(checks, seen, strict=True) if is_seen] == dependent
+
+
+def test_no_import_is_overlooked():
+    """The modules that Python loads are among those that are found by reading the code."""
+    file = ROOT / "tests/repo/bundled_answers.py"
+    code = "import bundled_answers, sys; print(*(getattr(m, '__file__', '') for m in sys.modules.values()), sep='\\n')"
+    environment = os.environ | {"PYTHONPATH": f"{ROOT / 'src'}{os.pathsep}{file.parent}"}
+    run = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
+    ours = (os.path.relpath(path, ROOT) for path in run.stdout.split("\n") if path.startswith("/"))
+    loaded = {path for path in ours if not path.startswith("..") and is_input(path)}
+    assert "src/tiny_llm_ref/qwen3.py" in loaded
+    assert loaded - {str(found.relative_to(ROOT)) for found in with_imports(ROOT, [file])} == set()
 
 
 def test_every_version_of_python_gives_the_same_digest():

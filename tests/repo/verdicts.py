@@ -28,6 +28,7 @@ from tiny_llm_course.tasks.toml import read_toml
 
 __all__ = [
     "ALL",
+    "CHECKS",
     "Computed",
     "Verdicts",
     "compute",
@@ -47,6 +48,22 @@ __all__ = [
 ROOT = Path(__file__).resolve().parents[2]
 FOLDER = Path(__file__).with_name("verdicts")
 ALL = os.environ.get("TINY_LLM_CHECK_ALL") == "1"  # trust nothing
+CHECKS = {  # by name, the files that a check depends on, together with all modules that these import
+    "models": [
+        "tests/repo/bundled_answers.py",
+        "src/tiny_llm_models/storyteller/**/*.toml",
+        "src/tiny_llm_models/*/*.json",
+        "src/tiny_llm_models/*/*.safetensors",
+    ],
+    "train": [
+        "tests/train/*.py",
+        "src/tiny_llm_models/training/__main__.py",  # which they run as a program
+        "src/tiny_llm_models/**/*.toml",
+        "src/tiny_llm_models/**/*.txt",
+        "src/tiny_llm_models/*/*.json",
+        "src/tiny_llm_models/*/*.safetensors",
+    ],
+}
 HEAD = """\
 # What the tests of week {week} day {day} decide about the catalogue's mistakes and the correct variants. CI trusts this
 # file while the digest matches. `./course check catalogue` writes it: commit what it writes, do not edit it by hand.
@@ -200,12 +217,9 @@ def write(day: Day, computed: Computed) -> Path:
     return _file(day)
 
 
-def unless_known(name: str, patterns: list[str], check: Callable[[], None]) -> None:
-    """Run a check only where something that it depends on has changed since it passed, and then keep that it passed.
-
-    patterns: the files of `src` and `tests` that it depends on.
-    """
-    file, now = FOLDER / f"{name}.toml", digest_of_files(ROOT, patterns)
+def unless_known(name: str, check: Callable[[], None]) -> None:
+    """Run one of CHECKS only if something that it depends on has changed since it passed, and keep that it passed."""
+    file, now = FOLDER / f"{name}.toml", digest_of_files(ROOT, CHECKS[name])
     is_known = file.exists() and read_toml(file)["digest"] == now
     if is_known and not ALL:
         return
