@@ -1,11 +1,15 @@
-"""Runs Python programs as forks of one process that has imported what most of them need, mlx-lm and Transformers.
+"""Runs Python programs as forks of one process that has imported what most of them need, such as Transformers.
 
-Importing these takes a second of processor time for each program, more than most of them need for their work. A fork
+Importing it takes a second of processor time for each program, more than most of them need for their work. A fork
 has its own state, working directory, environment and files, like a process that was started.
 """
 
 from __future__ import annotations
 
+import atexit
+import ctypes
+import fcntl
+import gc
 import json
 import os
 import runpy
@@ -15,15 +19,18 @@ import socket
 import subprocess
 import sys
 import tempfile
+import termios
+import threading
 from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import IO, Any
 
-__all__ = ["run_python"]
+__all__ = ["Program", "run_python", "start_python"]
 
 CAN_FORK = sys.platform == "linux"  # on macOS, Apple's frameworks do not survive a fork
 SIZE = 4  # bytes of a number in a message
+ONLY_ONCE = ("PYTHONIOENCODING", "HF_HOME", "MALLOC_ARENA_MAX")  # variables that count only when a process starts
 
 
 def run_python(
@@ -37,10 +44,6 @@ def run_python(
 
     input: the text that is piped in, if any. timeout: in seconds. Raises subprocess.TimeoutExpired after it.
     """
-    call = [sys.executable, *words]
-    if not CAN_FORK or _is_for_a_start(environment):
-        stdin = {"stdin": subprocess.DEVNULL} if input is None else {"input": input}
-        return subprocess.run(call, cwd=cwd, env=environment, timeout=timeout, capture_output=True, text=True, **stdin)
     with (
         open(os.devnull) if input is None else tempfile.TemporaryFile("w+") as given,
         tempfile.TemporaryFile("w+") as out,
@@ -49,50 +52,109 @@ def run_python(
         if input:
             given.write(input)
             given.seek(0)
-        code = _server().run([list(words), str(cwd), dict(environment)], [given, out, error], timeout)
-        for file in (out, error):
-            file.seek(0)
-        if code is None:
-            assert timeout is not None
-            raise subprocess.TimeoutExpired(call, timeout, out.read(), error.read())
-        return subprocess.CompletedProcess(call, code, out.read(), error.read())
+        process = start_python(words, cwd, environment, [given.fileno(), out.fileno(), error.fileno()])
+        try:
+            code = process.wait(timeout)
+        except subprocess.TimeoutExpired as expired:
+            process.kill()
+            process.wait()
+            expired.output, expired.stderr = (_content(file) for file in (out, error))
+            raise
+        return subprocess.CompletedProcess([sys.executable, *words], code, _content(out), _content(error))
+
+
+def start_python(
+    words: Sequence[str], cwd: Path, environment: Mapping[str, str], files: Sequence[int], in_terminal: bool = False
+) -> Program | subprocess.Popen[bytes]:
+    """Start `python WORDS`.
+
+    files: the descriptors of stdin, stdout and stderr. in_terminal: stdin is a terminal that the program shall control,
+    in a session of its own.
+    """
+    if CAN_FORK and not _is_for_a_start(environment):
+        return Program(words, cwd, environment, files, in_terminal)
+    return subprocess.Popen(
+        [sys.executable, *words],
+        cwd=cwd,
+        env=environment,
+        stdin=files[0],
+        stdout=files[1],
+        stderr=files[2],
+        start_new_session=in_terminal,
+        preexec_fn=_control_terminal if in_terminal else None,
+    )
+
+
+def _content(file: IO[str]) -> str:
+    file.seek(0)
+    return file.read()
+
+
+def _control_terminal() -> None:
+    """Take stdin for the terminal whose keys, such as Ctrl-C, become this process's signals."""
+    fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # a shell's background jobs ignore it
 
 
 def _is_for_a_start(environment: Mapping[str, str]) -> bool:
-    """Whether it holds what Python reads only when it starts: an encoding, or a module sitecustomize."""
+    """Whether it holds what only a process that starts takes into account: some variables, or a sitecustomize.py."""
     folders = environment.get("PYTHONPATH", "").split(os.pathsep)
-    return "PYTHONIOENCODING" in environment or any(Path(folder, "sitecustomize.py").exists() for folder in folders)
+    others = any(environment.get(name) != os.environ.get(name) for name in ONLY_ONCE)
+    return others or any(Path(folder, "sitecustomize.py").exists() for folder in folders)
 
 
-class _Server:
-    """The process that forks. It ends when this process closes its end of the socket."""
+class Program:
+    """A program that runs as a fork, with the most important calls of a `subprocess.Popen`."""
 
-    def __init__(self) -> None:
-        self._socket, theirs = socket.socketpair()
+    def __init__(
+        self,
+        words: Sequence[str],
+        cwd: Path,
+        environment: Mapping[str, str],
+        files: Sequence[int],
+        in_terminal: bool,
+    ):
+        self.args = [sys.executable, *words]
+        self.returncode: int | None = None
+        self._socket, theirs = socket.socketpair()  # on which the fork's number and its exit code come
         with theirs:
-            call = [sys.executable, __file__, str(theirs.fileno())]
-            environment = os.environ | {"PYTHONUTF8": "1"}
-            subprocess.Popen(call, pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL, env=environment)
+            _send(_server(), [list(words), str(cwd), dict(environment), in_terminal], [*files, theirs.fileno()])
+        self.pid = _receive(self._socket)
 
-    def run(self, request: list[Any], files: Sequence[IO[str]], timeout: float | None) -> int | None:
-        """The exit code; None if the program was killed because it did not end in time."""
-        message = json.dumps(request).encode()
-        socket.send_fds(self._socket, [_packed(len(message))], [file.fileno() for file in files])
-        self._socket.sendall(message)
-        process = self._receive()
-        ended, _, _ = select.select([self._socket], [], [], timeout)
-        if not ended:
-            os.kill(process, signal.SIGKILL)
-        code = self._receive()
-        return code if ended else None
+    def poll(self) -> int | None:
+        """The exit code, if the program has ended."""
+        try:
+            return self.wait(0)
+        except subprocess.TimeoutExpired:
+            return None
 
-    def _receive(self) -> int:
-        return int.from_bytes(self._socket.recv(SIZE, socket.MSG_WAITALL), "big", signed=True)
+    def wait(self, timeout: float | None = None) -> int:
+        """Wait for the exit code. timeout: in seconds. Raises subprocess.TimeoutExpired after it."""
+        if self.returncode is None:
+            if not select.select([self._socket], [], [], timeout)[0]:
+                assert timeout is not None
+                raise subprocess.TimeoutExpired(self.args, timeout)
+            self.returncode = _receive(self._socket)
+            self._socket.close()
+        return self.returncode
+
+    def send_signal(self, number: int) -> None:
+        if self.poll() is None:
+            os.kill(self.pid, number)
+
+    def kill(self) -> None:
+        self.send_signal(signal.SIGKILL)
 
 
 @cache
-def _server() -> _Server:
-    return _Server()
+def _server() -> socket.socket:
+    """Start the process that forks, and connect to it. It ends when this process closes its end of the socket."""
+    ours, theirs = socket.socketpair()
+    with theirs:
+        call = [sys.executable, __file__, str(theirs.fileno())]
+        environment = os.environ | {"PYTHONUTF8": "1", "HF_HUB_OFFLINE": "1"}
+        subprocess.Popen(call, pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL, env=environment)
+    return ours
 
 
 def _serve(number: int) -> list[str]:
@@ -100,32 +162,72 @@ def _serve(number: int) -> list[str]:
     import mlx.nn  # noqa: F401
     import mlx_lm.tokenizer_utils  # noqa: F401
     import numpy  # noqa: F401
+    import rich.console  # noqa: F401
+    import typer  # noqa: F401
 
+    gc.freeze()  # no fork looks for garbage in what all of them share
+    keepers = set[int]()
     with socket.socket(fileno=number) as connection:
         while True:
-            head, files, _, _ = socket.recv_fds(connection, SIZE, 3)
+            head, files, _, _ = socket.recv_fds(connection, SIZE, 4)
             if not head:
                 os._exit(0)
             length = int.from_bytes(head, "big")
-            words, cwd, environment = json.loads(connection.recv(length, socket.MSG_WAITALL))
-            if not (process := os.fork()):
-                _enter(cwd, environment, files)
+            words, cwd, environment, in_terminal = json.loads(connection.recv(length, socket.MSG_WAITALL))
+            if not (keeper := os.fork()):
+                connection.close()
+                _keep(files)
+                _enter(cwd, environment, files, in_terminal)
                 return list(words)
+            keepers = {each for each in {*keepers, keeper} if not os.waitpid(each, os.WNOHANG)[0]}
             for file in files:
                 os.close(file)
-            connection.sendall(_packed(process))
-            connection.sendall(_packed(os.waitstatus_to_exitcode(os.waitpid(process, 0)[1])))
+
+
+def _keep(files: list[int]) -> None:
+    """Fork once more. Return in the fork; in this process, wait for it, and tell its number and its exit code."""
+    *given, number = files
+    process = os.fork()
+    if not process:
+        os.close(files.pop())
+        return
+    for file in given:
+        os.close(file)
+    with socket.socket(fileno=number) as told:
+        told.sendall(_packed(process))
+        code = os.waitstatus_to_exitcode(os.waitpid(process, 0)[1])
+        try:
+            told.sendall(_packed(code))
+        finally:  # nobody may wait for it any more
+            os._exit(0)
+
+
+def _send(connection: socket.socket, request: list[Any], files: Sequence[int]) -> None:
+    message = json.dumps(request).encode()
+    socket.send_fds(connection, [_packed(len(message))], files)
+    connection.sendall(message)
+
+
+def _receive(connection: socket.socket) -> int:
+    return int.from_bytes(connection.recv(SIZE, socket.MSG_WAITALL), "big", signed=True)
 
 
 def _packed(number: int) -> bytes:
     return number.to_bytes(SIZE, "big", signed=True)
 
 
-def _enter(cwd: str, environment: dict[str, str], files: list[int]) -> None:
+def _enter(cwd: str, environment: dict[str, str], files: list[int], in_terminal: bool) -> None:
     """Take on what a new process would have been given."""
     for number, file in enumerate(files):
         os.dup2(file, number)
         os.close(file)
+    if in_terminal:
+        os.setsid()
+        _control_terminal()
+        signal.signal(signal.SIGINT, signal.default_int_handler)  # as Python begins
+    options: Any = {"encoding": "utf-8", "closefd": False}
+    sys.stdin, sys.stdout = (os.fdopen(n, mode, errors="surrogateescape", **options) for n, mode in enumerate("rw"))
+    sys.stderr = os.fdopen(2, "w", buffering=1, errors="backslashreplace", **options)
     os.chdir(cwd)
     os.environ.clear()
     os.environ.update(environment)
@@ -150,5 +252,22 @@ def _become(words: list[str]) -> None:
         runpy.run_path(first, run_name="__main__")
 
 
+def _leave(code: int) -> None:
+    """End as Python does, but for the objects, of which a fork has far more than its program made."""
+    threading._shutdown()
+    atexit._run_exitfuncs()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    ctypes.CDLL(None).fflush(None)  # what C has printed
+    os._exit(code)
+
+
 if __name__ == "__main__":
-    _become(_serve(int(sys.argv[1])))
+    program, result = _serve(int(sys.argv[1])), 0
+    try:
+        _become(program)
+    except SystemExit as end:
+        if end.code and not isinstance(end.code, int):
+            raise  # a message, which Python prints
+        result = int(end.code or 0)
+    _leave(result & 0xFF)

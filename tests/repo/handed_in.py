@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 import subprocess
-import sys
 import tempfile
 from pathlib import Path
 from typing import Any
+
+from learner import run_python
 
 from tiny_llm_course.tasks.stubs import make_stub
 
@@ -44,5 +45,4 @@ def package(folder: Path, **sources: str) -> None:
 def grade(*arguments: Any, fresh: bool = True) -> subprocess.CompletedProcess[str]:
     """Run the command. fresh: it may not take over what an earlier run of these tests has found out."""
     words = [*map(str, arguments), *(["--fresh"] if fresh else [])]
-    command = [sys.executable, "-m", "tiny_llm_course", "grade", *words]
-    return subprocess.run(command, capture_output=True, text=True, timeout=900, env=ENVIRONMENT)
+    return run_python(["-m", "tiny_llm_course", "grade", *words], Path.cwd(), ENVIRONMENT, timeout=900)

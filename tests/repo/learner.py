@@ -6,11 +6,9 @@ import codecs
 import fcntl
 import json
 import os
-import pty
 import re
 import select
 import shutil
-import signal
 import struct
 import subprocess
 import sys
@@ -26,7 +24,7 @@ from tiny_llm_course.tasks.stubs import make_stub
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.append(str(ROOT / "scripts"))
 
-from forks import run_python  # noqa: E402
+from forks import run_python, start_python  # noqa: E402
 
 NOT_A_LEARNERS = ("PYTEST_", "CI", "BUILD_NUMBER", "LC_", "LANG", "TINY_LLM_", "METAL_HOST", "MLX_")  # variables
 
@@ -130,11 +128,11 @@ class Terminal:
     """A process in a pseudo-terminal."""
 
     def __init__(self, command: list[str], cwd: Path, environment: dict[str, str]):
-        self.pid, self._descriptor = pty.fork()
-        if self.pid == 0:
-            signal.signal(signal.SIGINT, signal.SIG_DFL)  # a shell's background jobs ignore it
-            os.chdir(cwd)
-            os.execvpe(command[0], command, environment | {"TERM": environment.get("TERM", "xterm-256color")})
+        self._descriptor, theirs = os.openpty()
+        assert command[0] == sys.executable
+        environment = environment | {"TERM": environment.get("TERM", "xterm-256color")}
+        self._process = start_python(command[1:], cwd, environment, [theirs] * 3, in_terminal=True)
+        os.close(theirs)
         self.raw = ""
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
 
@@ -166,14 +164,14 @@ class Terminal:
         """Wait for the end."""
         end = time.monotonic() + seconds
         while time.monotonic() < end:
-            pid, status = os.waitpid(self.pid, os.WNOHANG)  # first, so that what it wrote last is read after it
+            code = self._process.poll()  # first, so that what it wrote last is read after it
             with suppress(OSError):
-                while select.select([self._descriptor], [], [], 0 if pid else 0.1)[0]:
+                while select.select([self._descriptor], [], [], 0.1 if code is None else 0)[0]:
                     self._read()
-            if pid:
+            if code is not None:
                 os.close(self._descriptor)
-                return os.waitstatus_to_exitcode(status)
-        os.kill(self.pid, signal.SIGKILL)
+                return code
+        self._process.kill()
         raise AssertionError(f"the process did not end; the screen shows:\n{self.screen}")
 
     def _read(self) -> None:

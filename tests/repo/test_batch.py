@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from learner import Clone, Terminal
+from learner import Clone, Terminal, run_python, start_python
 from typer.testing import CliRunner
 from waiting import until
 
@@ -34,7 +34,7 @@ from tiny_llm_ref.sampler import make_sampler
 from tiny_llm_ref.serving.distributions import sampler_of
 from tiny_llm_ref.serving.request import SamplingParams
 
-COMMAND = [sys.executable, "-m", "tiny_llm_course", "batch"]
+COMMAND = ["-m", "tiny_llm_course", "batch"]
 CACHES = [kind.name for kind in kinds_of("tiny_llm_ref")]
 KEPT = ("PYTHON", "HF_", "TRANSFORMERS_", "FORCE_")
 ENVIRONMENT = {name: value for name, value in os.environ.items() if not name.startswith(KEPT)}
@@ -90,8 +90,10 @@ def call(*arguments: object) -> tuple[int, str, str]:
     return result.exit_code, result.stdout, result.stderr
 
 
-def start(*arguments: object) -> subprocess.Popen[bytes]:
-    return subprocess.Popen([*COMMAND, *map(str, arguments)], stderr=subprocess.PIPE, env=ENVIRONMENT)
+def start(*arguments: object) -> Any:
+    """A process that runs the command and prints nowhere."""
+    with open(os.devnull, "r+") as nothing:
+        return start_python([*COMMAND, *map(str, arguments)], Path.cwd(), ENVIRONMENT, [nothing.fileno()] * 3)
 
 
 MIXED: list[dict[str, Any]] = [
@@ -390,7 +392,7 @@ def test_killed_at_any_moment(checkpoint: Path, tmp_path: Path) -> None:
         until(lambda size=size, process=process: has_grown(out, size) or process.poll() is not None)
         assert process.poll() is None
         process.kill()
-        process.communicate()
+        process.wait()
         found = out.read_bytes()
         assert found.startswith(whole)
         whole = found[: found.rindex(b"\n") + 1]
@@ -409,9 +411,8 @@ def test_ctrl_c_says_how_to_go_on(checkpoint: Path, tmp_path: Path) -> None:
     file, ids = long_batch(tmp_path)
     out, record = tmp_path / "in.out.jsonl", tmp_path / "run.json"
     options = [file, "--model", checkpoint, "--max-running", 2, "--record", record, "--lang", "ja"]
-    command = [sys.executable, "-c", INTERRUPTED, "batch", *map(str, options)]
-    run = subprocess.run(command, capture_output=True, env=ENVIRONMENT, timeout=60)
-    stderr, done = run.stderr.decode(), len(results_in(out))
+    run = run_python(["-c", INTERRUPTED, "batch", *map(str, options)], tmp_path, ENVIRONMENT, timeout=120)
+    stderr, done = run.stderr, len(results_in(out))
     assert run.returncode == 130
     assert 5 <= done < len(ids)
     assert stderr.endswith("\n" + Messages("ja")("batch_interrupted", done=done, count=len(ids), file=out) + "\n")
@@ -439,7 +440,7 @@ def test_ctrl_c_while_a_result_is_written(tmp_path: Path, monkeypatch: pytest.Mo
 def test_the_bar_in_a_terminal(checkpoint: Path, tmp_path: Path) -> None:
     file, _ = long_batch(tmp_path)
     environment = ENVIRONMENT | {"TERM": "xterm-256color", "COLUMNS": "100", "LANG": "C.UTF-8"}
-    terminal = Terminal([*COMMAND, str(file), "--model", str(checkpoint)], tmp_path, environment)
+    terminal = Terminal([sys.executable, *COMMAND, str(file), "--model", str(checkpoint)], tmp_path, environment)
     terminal.wait_for("waiting")
     assert terminal.exit_code(40) == 0
     plain = re.sub(r"\x1b\[[\d;?]*[a-zA-Z]", "", terminal.raw)

@@ -8,8 +8,6 @@ import os
 import re
 import signal
 import socket
-import subprocess
-import sys
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -19,6 +17,7 @@ from typing import Any
 
 import openai
 import pytest
+from learner import run_python, start_python
 from waiting import until
 
 from tiny_llm_given.serving.chat_prompt import encode_chat
@@ -36,21 +35,23 @@ class Running:
     """A server process. url: of the API, without /v1."""
 
     def __init__(self, *options: object):
-        command = [sys.executable, "-m", "tiny_llm_course", "serve", "--port", "0", "--check", "--lang", "en"]
-        environment = os.environ | {"PYTHONUNBUFFERED": "1"}
+        words = ["-m", "tiny_llm_course", "serve", "--port", "0", "--check", "--lang", "en", *map(str, options)]
+        environment = dict(os.environ)
         environment.pop("TINY_LLM_KERNELS", None)  # a kernel that is watched copies the whole cache
-        self.process = subprocess.Popen(
-            [*command, *map(str, options)], stderr=subprocess.PIPE, text=True, env=environment
-        )
-        assert self.process.stderr is not None
+        read, write = os.pipe()
+        with open(os.devnull, "r+") as nothing:
+            files = [nothing.fileno(), nothing.fileno(), write]
+            self.process = start_python(words, Path.cwd(), environment, files)
+        os.close(write)
+        lines = os.fdopen(read, encoding="utf-8")
         self.said: list[str] = []
         self.url = ""
-        for line in self.process.stderr:
+        for line in lines:
             self.said.append(line)
             if found := re.search(r"(http://\S+)/v1", line):
                 self.url = found.group(1)
                 break
-        self._rest = threading.Thread(target=lambda: self.said.extend(self.process.stderr or []), daemon=True)
+        self._rest = threading.Thread(target=lambda: self.said.extend(lines), daemon=True)
         self._rest.start()
 
     def client(self, key: str = "none", **options: Any) -> openai.OpenAI:
@@ -398,8 +399,8 @@ def test_a_port_in_use(tmp_path: Path) -> None:
     """Is noticed before a model is loaded."""
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = str(taken.getsockname()[1])
-        command = [sys.executable, "-m", "tiny_llm_course", "serve", "--port", port, "--model", "no/such"]
-        run = subprocess.run(command, capture_output=True, text=True, timeout=120)
+        words = ["-m", "tiny_llm_course", "serve", "--port", port, "--model", "no/such"]
+        run = run_python(words, tmp_path, os.environ, timeout=120)
     assert run.returncode == 1
     assert f"--port {port}" in run.stderr
     assert "no/such" not in run.stderr
@@ -440,8 +441,7 @@ def test_limits() -> None:
     ],
 )
 def test_bad_options(options: list[str], message: str, tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "tiny_llm_course", "serve", *options]
-    run = subprocess.run(command, capture_output=True, text=True, timeout=120, env=os.environ | {"HF_HUB_OFFLINE": "1"})
+    run = run_python(["-m", "tiny_llm_course", "serve", *options], tmp_path, os.environ, timeout=120)
     assert run.returncode in (1, 2)
     assert message in run.stderr
     assert "Traceback" not in run.stderr

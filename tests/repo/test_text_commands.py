@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import pty
 import re
 import select
 import shutil
@@ -20,6 +19,7 @@ from typing import Any
 
 import mlx.core as mx
 import pytest
+from learner import run_python, start_python
 from typer.testing import CliRunner
 from waiting import until
 
@@ -36,13 +36,7 @@ from tiny_llm_ref import kv_cache, models
 from tiny_llm_ref.generate import generate_simple, stream_text
 from tiny_llm_ref.sampler import greedy, make_sampler
 
-COMMAND = [sys.executable, "-m", "tiny_llm_course"]
-IN_TERMINAL = [  # runs its arguments; ^C in the terminal that is their stdin becomes their SIGINT
-    sys.executable,
-    "-c",
-    "import fcntl, os, signal, sys, termios; fcntl.ioctl(0, termios.TIOCSCTTY, 0); "
-    "signal.signal(signal.SIGINT, signal.SIG_DFL); os.execv(sys.argv[1], sys.argv[1:])",  # whoever ignores it outside
-]
+COMMAND = ["-m", "tiny_llm_course"]
 PROMPT = "昔々、🦜が"
 LENGTH = len(PROMPT.encode())  # in tokens, which are bytes
 OVERHEAD = len("U" + "user\n" + "E" + "\n" + "U" + "assistant\n")  # chat template: U and E are one token each
@@ -110,16 +104,14 @@ def environment(**changes: str) -> dict[str, str]:
     )
 
 
-def run(*arguments: object, stdin: bytes | None = None, **env: str) -> tuple[int, bytes, str]:
+def run(*arguments: object, stdin: str | None = None, **env: str) -> tuple[int, bytes, str]:
     """Exit code, stdout, stderr. stdin None: /dev/null."""
-    given: dict[str, Any] = {"stdin": subprocess.DEVNULL} if stdin is None else {"input": stdin}
-    command = [*COMMAND, *map(str, arguments)]
-    result = subprocess.run(command, capture_output=True, timeout=60, env=environment(**env), **given)
-    return result.returncode, result.stdout, result.stderr.decode()
+    result = run_python([*COMMAND, *map(str, arguments)], Path.cwd(), environment(**env), stdin, timeout=120)
+    return result.returncode, result.stdout.encode(), result.stderr
 
 
 def call(*arguments: object) -> tuple[int, bytes, str]:
-    """As `run`, but in this process: quicker where a model is loaded."""
+    """As `run`, but in this process, which is quicker."""
     result = CliRunner().invoke(app, [*map(str, arguments)], input="")
     return result.exit_code, result.stdout_bytes, result.stderr
 
@@ -154,7 +146,7 @@ def test_prompt_from_stdin_and_stop_strings(checkpoint: Path, reference: Referen
     text = reference.sample(temperature=0.7, seed=9).text(PROMPT, 60)
     stop = text[20:22]
     options = ["--raw", "--seed", 9, "--max-tokens", 60, "--stop", "never seen", "--stop", stop]
-    code, stdout, stderr = run("main", "--model", checkpoint, *options, stdin=f"{PROMPT}\n".encode())
+    code, stdout, stderr = run("main", "--model", checkpoint, *options, stdin=f"{PROMPT}\n")
     assert (code, stdout) == (0, as_line(text[: text.index(stop)]))
     assert "stop string found" in stderr
 
@@ -187,7 +179,7 @@ def test_the_bundled_model_is_the_default() -> None:
 
 
 def test_closed_pipe(checkpoint: Path) -> None:
-    command = [*COMMAND, "main", "--model", str(checkpoint), "--prompt", "x", "--seed", "1"]
+    command = [sys.executable, *COMMAND, "main", "--model", str(checkpoint), "--prompt", "x", "--seed", "1"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment()) as process:
         assert process.stdout
         assert process.stderr
@@ -216,7 +208,7 @@ BAD_VALUES = {
 
 @pytest.mark.parametrize("options", BAD_VALUES)
 def test_bad_values_before_anything_is_loaded(options: str) -> None:
-    code, stdout, stderr = run("main", "--model", "/nowhere", *options.split())
+    code, stdout, stderr = call("main", "--model", "/nowhere", *options.split())
     assert (code, stdout, stderr.count("\n")) == (2, b"", 1)
     assert stderr.startswith(f"error: {BAD_VALUES[options]}")
 
@@ -387,9 +379,7 @@ def test_chat_keeps_what_was_said(checkpoint: Path, reference: Reference) -> Non
         "/exit",
         "never",
     ]
-    code, stdout, stderr = run(
-        "chat", "--model", checkpoint, "--max-tokens", 20, "--seed", 5, stdin="\n".join(lines).encode()
-    )
+    code, stdout, stderr = run("chat", "--model", checkpoint, "--max-tokens", 20, "--seed", 5, stdin="\n".join(lines))
     reference.sample(temperature=0.7, seed=5)
     system = {"role": "system", "content": "短く"}
     said: list[dict[str, str]] = []
@@ -410,9 +400,7 @@ def test_chat_keeps_what_was_said(checkpoint: Path, reference: Reference) -> Non
 
 def test_chat_forgets_the_oldest_turns(checkpoint: Path) -> None:
     lines = ["a" * 200, "b" * 200, "c" * 600, "d" * 60]
-    code, stdout, stderr = run(
-        "chat", "--model", checkpoint, "--max-tokens", 2, "--temp", 0, stdin="\n".join(lines).encode()
-    )
+    code, stdout, stderr = run("chat", "--model", checkpoint, "--max-tokens", 2, "--temp", 0, stdin="\n".join(lines))
     assert (code, stdout != b"") == (0, True)
     first, second, refusal, forgets, last = stderr.splitlines()
     assert first.startswith(f"{200 + OVERHEAD} tokens in, 2 out")
@@ -425,16 +413,10 @@ class Terminal:
     """A command that runs in a terminal of its own."""
 
     def __init__(self, *arguments: object, **env: str):
-        self._master, slave = pty.openpty()
-        self._process = subprocess.Popen(
-            [*IN_TERMINAL, *COMMAND, *map(str, arguments)],
-            stdin=slave,
-            stdout=slave,
-            stderr=slave,
-            env=environment(**env),
-            start_new_session=True,
-        )
-        os.close(slave)
+        self._master, theirs = os.openpty()
+        words = [*COMMAND, *map(str, arguments)]
+        self._process = start_python(words, Path.cwd(), environment(**env), [theirs] * 3, in_terminal=True)
+        os.close(theirs)
         self.screen = ""
         self._read = b""
 

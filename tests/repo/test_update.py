@@ -4,10 +4,9 @@ import re
 import shutil
 import signal
 import subprocess
-import sys
 
 import pytest
-from learner import GIT, Clone, commit, git
+from learner import GIT, Clone, commit, git, run_python
 
 from tiny_llm_course.learner.conflict import abort_command
 from tiny_llm_course.learner.git import Git, take_back_commit
@@ -507,9 +506,7 @@ update()
 
 
 def python(clone, code):
-    return subprocess.run(
-        [sys.executable, "-c", code], cwd=clone.root, env=clone.environment, capture_output=True, text=True
-    )
+    return run_python(["-c", code], clone.root, clone.environment)
 
 
 def test_a_file_that_is_saved_while_an_update_is_checked(course, clone):
