@@ -19,11 +19,29 @@ from tiny_llm_course.ui.language import LANGUAGES, Messages
 SERVE = ["serve", "--port", "0", "--impl", "ref"]
 COMMAND = [sys.executable, "-m", "tiny_llm_course", *SERVE]
 PATIENCE = 600  # seconds: requests end by themselves on any machine
-PATIENT = f"""
+PATIENT = """
+import sys, threading
 from tiny_llm_course import __main__ as command; from tiny_llm_course.serve import serving_end as end
-end.DRAIN = end.CUT = {PATIENCE}
+from tiny_llm_ref.serving.engine import Engine
+
+signals, is_time = int(sys.argv.pop(1)), threading.Event()
+
+def step(self, first=Engine.step):
+    if any(request.output for request in self.scheduler):
+        is_time.wait()
+    return first(self)
+
+def ask_to_end(self, first=end.Ending._ask_to_end):
+    global signals
+    signals -= 1
+    if signals == 0:
+        is_time.set()
+    first(self)
+
+Engine.step, end.Ending._ask_to_end = step, ask_to_end
+end.DRAIN = end.CUT = PATIENCE
 command.main()
-"""
+""".replace("PATIENCE", str(PATIENCE))  # with a number: requests that have begun wait for so many signals
 STUCK = """
 import sys, threading
 from tiny_llm_course import __main__ as command; from tiny_llm_course.serve import serving_end as end
@@ -56,9 +74,9 @@ def port_of(terminal: Terminal) -> int:
 
 
 @contextmanager
-def streams(port: int, count: int) -> Iterator[HTTPResponse]:
-    """A call that makes so many requests, each of as many tokens as there is room for; some have come."""
-    body = {"model": "story", "prompt": "Once", "n": count, "max_tokens": 1000, "ignore_eos": True, "stream": True}
+def streams(port: int, count: int, tokens: int = 1000) -> Iterator[HTTPResponse]:
+    """A call that makes so many requests, each of so many tokens; some have come."""
+    body = {"model": "story", "prompt": "Once", "n": count, "max_tokens": tokens, "ignore_eos": True, "stream": True}
     with closing(HTTPConnection("127.0.0.1", port, timeout=60)) as connection:
         connection.request("POST", "/v1/completions", json.dumps(body), {"Content-Type": "application/json"})
         response = connection.getresponse()
@@ -66,8 +84,7 @@ def streams(port: int, count: int) -> Iterator[HTTPResponse]:
         yield response
 
 
-@pytest.mark.parametrize("host", ["127.0.0.1", "0.0.0.0"])
-@pytest.mark.parametrize("language", LANGUAGES)
+@pytest.mark.parametrize(("language", "host"), [("en", "127.0.0.1"), ("ja", "0.0.0.0")])
 def test_addresses(language: str, host: str, tmp_path: Path) -> None:
     """The page's, and the clients' base URL: each answers."""
     terminal, say = served(language, tmp_path, "--host", host), Messages(language)
@@ -90,9 +107,9 @@ def test_addresses(language: str, host: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("language", LANGUAGES)
 def test_ctrl_c_says_what_it_waits_for(language: str, tmp_path: Path) -> None:
-    terminal = served(language, tmp_path, command=[sys.executable, "-c", PATIENT, *SERVE])
+    terminal = served(language, tmp_path, command=[sys.executable, "-c", PATIENT, "1", *SERVE])
     say = Messages(language)
-    with streams(port_of(terminal), 2) as response:
+    with streams(port_of(terminal), 2, tokens=20) as response:
         terminal.send(CTRL_C)
         terminal.wait_for("\n" + say("serve_waits", count=2, seconds=PATIENCE))
         assert response.read().endswith(b"data: [DONE]\n\n")
@@ -101,7 +118,7 @@ def test_ctrl_c_says_what_it_waits_for(language: str, tmp_path: Path) -> None:
 
 
 def test_a_second_ctrl_c_says_what_it_cut_off(tmp_path: Path) -> None:
-    terminal, say = served("en", tmp_path, command=[sys.executable, "-c", PATIENT, *SERVE]), Messages("en")
+    terminal, say = served("en", tmp_path, command=[sys.executable, "-c", PATIENT, "2", *SERVE]), Messages("en")
     with streams(port_of(terminal), 8) as response:
         terminal.send(CTRL_C)
         terminal.wait_for(say("serve_waits", count=8, seconds=PATIENCE))
@@ -113,10 +130,9 @@ def test_a_second_ctrl_c_says_what_it_cut_off(tmp_path: Path) -> None:
     assert terminal.screen.rstrip().endswith(f"{say('serve_cut', cut=8, count=8)}\n{say('serve_stopped')}")
 
 
-@pytest.mark.parametrize("language", LANGUAGES)
-def test_a_second_ctrl_c_does_not_wait_for_a_step(language: str, tmp_path: Path) -> None:
+def test_a_second_ctrl_c_does_not_wait_for_a_step(tmp_path: Path) -> None:
     """This one never ends."""
-    terminal, say = served(language, tmp_path, command=[sys.executable, "-c", STUCK, *SERVE]), Messages(language)
+    terminal, say = served("ja", tmp_path, command=[sys.executable, "-c", STUCK, *SERVE]), Messages("ja")
     with streams(port_of(terminal), 3) as response:
         terminal.wait_for("stuck")
         terminal.send(CTRL_C)
