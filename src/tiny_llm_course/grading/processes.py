@@ -24,6 +24,7 @@ from .sandbox import BUBBLEWRAP, wrapped
 __all__ = ["Box", "limit", "uncounted"]
 
 PR_SET_PDEATHSIG = 1
+PATH = "/usr/bin:/bin"  # as most shells search, so that a kernel compiled there is found again, by the compiler's path
 CPU_SECONDS, FILES, THREADS = 3600, 256, 1024
 RESERVED = 2**36  # bytes of addresses without memory, which checked Metal kernels reserve
 PER_NAMESPACE = [5, 14]  # since this Linux, a limit of processes counts only those of the sandbox
@@ -44,7 +45,7 @@ class Box:
     def run(self, arguments: list[str], environment: dict[str, str], **options: Any) -> subprocess.Popen[bytes]:
         """Start Python. options: of Popen."""
         place = str(self.folder)
-        given = {"PATH": os.defpath, "HOME": place, "TMPDIR": place, "PYTHONPATH": str(SRC)}
+        given = {"PATH": PATH, "HOME": place, "TMPDIR": place, "PYTHONPATH": str(SRC)}
         given |= {"PYTHONDONTWRITEBYTECODE": "1", "PYTHONSAFEPATH": "1"}
         given |= {"MLX_ENABLE_TF32": "0", "HF_HUB_OFFLINE": "1"}
         if compiler := os.environ.get("CXX"):  # with which kernels are compiled
