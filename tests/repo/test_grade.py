@@ -12,8 +12,10 @@ from pathlib import Path
 
 import pytest
 from handed_in import ENVIRONMENT, FOLDER, REFERENCE, RIGHT, ROOT, at_call, at_import, grade, package
+from typer.testing import CliRunner
 from waiting import until
 
+from tiny_llm_course.commands import app
 from tiny_llm_course.grading.formats import from_json
 from tiny_llm_course.grading.protection import protection
 from tiny_llm_course.testing.pytest_process import pytest_command
@@ -24,9 +26,35 @@ VICTIM = "{victim}"  # a file outside of the submission
 
 NO_WRITING, NO_READING = "Read-only file system|not permitted", "No such file|not permitted"  # on Linux, on a Mac
 
+# What no submission may do, and what it is told (a pattern). One submission tries all of this, and its error lists the
+# answers.
+REFUSED = {
+    "kills the judge": ("import os, signal; os.kill(os.getppid(), signal.SIGKILL)", "not permitted"),
+    "forks": ("import os; os.fork()", "not permitted"),
+    "starts programs": ("import subprocess; subprocess.run(['true'])", "not permitted"),
+    "writes elsewhere": (f"open({VICTIM!r}, 'w').write('x')", NO_WRITING),
+    "removes files": (f"import os; os.remove({VICTIM!r})", NO_WRITING),
+    "writes with mlx": (f"mx.save({VICTIM!r}, x)", "Failed to open"),
+    "writes its own files": ("open('notes.txt', 'w')", NO_WRITING),
+    "uses all memory": ("big = bytearray(2**33)", "MemoryError"),
+    "reads the tests": (f"open({str(ROOT / 'tests' / 'oracles.py')!r}).read()", NO_READING),
+    "reads the reference": (f"open({str(REFERENCE / 'layer_norm.py')!r}).read()", NO_READING),
+    "imports it at the call": ("import tiny_llm_ref.layer_norm", "tiny_llm_ref may not be imported here"),
+    "uses the network": ("import socket; socket.create_connection(('127.0.0.1', 9))", "not permitted"),
+}
+TRIES = [
+    line
+    for name, (code, _) in REFUSED.items()
+    for line in (
+        f"try: {code}; said.append({name!r} ' is possible')",
+        f"except BaseException as error: said.append({name!r} f': {{error!r:.300}}')",
+    )
+]
+
 # What a submission does, how many points it gets of two (task 1 only is solved in all of them), what is said of it (a
 # pattern).
 HOSTILE = {
+    "tries much": (at_call("said = []", *TRIES, "raise ValueError(chr(10).join(said))"), 0, "ValueError"),
     "hangs": (at_call("while True: pass"), 0, "no answer within"),
     "hangs in a thread": (
         at_import("import threading", "threading.Thread(target=lambda: [0 for _ in iter(int, 1)]).start()"),
@@ -36,34 +64,10 @@ HOSTILE = {
     "kills itself": (at_call("import os", "os.abort()"), 0, "the submission's process has ended"),
     "exits": (at_call("raise SystemExit(0)"), 0, "SystemExit"),
     "exits hard": (at_call("import os", "os._exit(0)"), 0, "the submission's process has ended"),
-    "kills the judge": (
-        at_call("import os, signal", "os.kill(os.getppid(), signal.SIGKILL)"),
-        0,
-        "not permitted",
-    ),
-    "forks": (at_call("import os", "os.fork()"), 0, "not permitted"),
-    "starts programs": (at_call("import subprocess", "subprocess.run(['true'])"), 0, "not permitted"),
-    "writes elsewhere": (at_call(f"open({VICTIM!r}, 'w').write('x')"), 0, NO_WRITING),
-    "removes files": (at_call("import os", f"os.remove({VICTIM!r})"), 0, NO_WRITING),
-    "writes with mlx": (at_call(f"mx.save({VICTIM!r}, x)"), 0, "Failed to open"),
-    "writes its own files": (at_call("open('notes.txt', 'w')"), 0, NO_WRITING),
-    "uses all memory": (at_call("big = bytearray(2**33)"), 0, "MemoryError"),
-    "reads the tests": (at_call(f"open({str(ROOT / 'tests' / 'oracles.py')!r}).read()"), 0, NO_READING),
-    "reads the reference": (at_call(f"open({str(REFERENCE / 'layer_norm.py')!r}).read()"), 0, NO_READING),
     "imports the reference": (
         HEAD + "from tiny_llm_ref.layer_norm import RMSNorm\n__all__ = ['RMSNorm']\n",
         0,
         "tiny_llm_ref may not be imported here",
-    ),
-    "imports it at the call": (
-        at_call("import tiny_llm_ref.layer_norm"),
-        0,
-        "tiny_llm_ref may not be imported here",
-    ),
-    "uses the network": (
-        at_call("import socket", "socket.create_connection(('127.0.0.1', 9))"),
-        0,
-        "not permitted",
     ),
     "calls the ready-made op": (
         at_call("return mx.fast.rms_norm(x, self.weight, self.eps)"),
@@ -135,6 +139,13 @@ def test_each_gets_what_it_deserves(graded, name):
     assert re.search(message, texts), texts
     if not points:
         assert entry["tasks"][0]["passed"] < entry["tasks"][0]["total"]
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_is_refused(graded, name):
+    _, message = REFUSED[name]
+    said = graded[0]["tries much"]["tasks"][0]["message"]
+    assert re.search(rf"^.*{name}: .*({message})", said, re.MULTILINE), said
 
 
 def test_each_says_what_it_ran_in(graded):
@@ -257,6 +268,6 @@ def restore_ctrl_c():
     ],
 )
 def test_what_does_not_exist(arguments, message):
-    result = grade(*arguments)
-    assert result.returncode == 2
+    result = CliRunner().invoke(app, ["grade", *arguments])
+    assert result.exit_code == 2
     assert result.stderr.startswith(f"error: {message}")

@@ -35,14 +35,13 @@ def at_call(line):
 
 # What a submission's swiglu.cpp does, how many points it gets, what is said of it.
 SUBMITTED = {
-    "is right": (RIGHT, 1, ""),
     "is wrong": (mutant_sources(REFERENCE, TASK, MISTAKE)["kernels/swiglu.cpp"], 0, "values differ"),
     "does not compile": (at_call("flaot x = 0;"), 0, "kernels/swiglu.cpp:14: 'flaot' was not declared in this scope"),
     "follows a null pointer": (at_call("*(volatile int*)nullptr = 1;"), 0, "the submission's process has ended"),
     "never ends": (at_call("for (volatile int i = 0; i == 0;) continue;"), 0, "no answer within"),
     "writes outside": (at_call("out[n] = 0;"), 0, "swiglu wrote outside of output 0"),
     "includes the solution": (f'/**/#include "{REFERENCE}/kernels/swiglu.cpp"\n', 0, "No such file or directory"),
-    "would kill its judge": (
+    "is right, and would kill its judge": (
         at_call("if (kill(getppid(), SIGKILL) == 0) return;").replace(
             "<cmath>", "<cmath>\n#include <signal.h>\n#include <unistd.h>"
         ),
@@ -89,7 +88,7 @@ def test_each_kernel_gets_what_it_deserves(graded, name):
     assert "not used, since the course has its own: kernels/compiler.py, kernels/extension.py" in entry["problem"]
     assert {other["outcome"] for other in others[:2]} == {"unsolved"}
     assert "solved" not in {other["outcome"] for other in others}  # behind the task: failed, where the process is gone
-    assert task["total"] == split(graded["is right"])[0]["passed"]
+    assert task["total"] == split(graded["is right, and would kill its judge"])[0]["passed"]
 
 
 def test_a_wrong_kernel_is_named(graded):
