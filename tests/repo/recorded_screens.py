@@ -45,8 +45,10 @@ def prepare(root: Path) -> None:
     """Put what is known in place of what takes long."""
     module = functools.partial(importlib.import_module, package="tiny_llm_course")
     os.execv = execute  # type: ignore[assignment]
-    models, runs = importlib.import_module("tiny_llm_ref.models"), module(".testing.pytest_process")
+    models, loops = map(importlib.import_module, ("tiny_llm_ref.models", "tiny_llm_ref.generate"))
     models.load = functools.cache(models.load)
+    loops.generate = Tokens(loops.generate)
+    runs = module(".testing.pytest_process")
     tests = Tests(runs.run_tests)
     for name in (".testing.test_command", ".testing.watch_command", ".testing.report_command"):
         module(name).run_tests = tests
@@ -60,6 +62,7 @@ def prepare(root: Path) -> None:
     module(".grading.grade_commands").grade_all = graded
     for name in (".native.doctor", ".native.mlx_extension"):
         module(name).subprocess = Programs()
+    module(".native.doctor").build_checked = Once(module(".native.doctor").build_checked)
     module(".grading.export")._commit = lambda folder: None
     module(".viz.output").Output.picture = lambda output, name, draw: output.file(name, b"")
 
@@ -72,6 +75,31 @@ def measured(ladder: dict[str, Any]) -> Iterator[tuple[str, Any]]:
     for name in ("kernels", "model"):
         for row in ladder[name]:
             yield name, row | {"doubt": "busy"}
+
+
+class Once:
+    """A function that is called for what it does, and does it once."""
+
+    def __init__(self, function: Any):
+        self._function: Any = function
+
+    def __call__(self, *arguments: Any) -> None:
+        if self._function:
+            self._function(*arguments)
+        self._function = None
+
+
+class Tokens:
+    """Tokens are computed once for each prompt: all calls have the same settings."""
+
+    def __init__(self, generate: Any):
+        self._generate, self._known = generate, {}
+
+    def __call__(self, model: Any, prompt: Any, sampler: Any, max_tokens: int, *others: Any) -> Iterator[int]:
+        key = (*prompt, max_tokens)
+        if key not in self._known:
+            self._known[key] = list(self._generate(model, prompt, sampler, max_tokens, *others))
+        yield from self._known[key]
 
 
 class Tests:

@@ -439,12 +439,12 @@ def test_a_loop_without_end_is_ended_early(clone):
     """Three tests wait for it. pytest does not stumble over the others, and they are counted."""
     source = clone.solved("layer_norm.py", "w1d4.1")
     clone.file("layer_norm.py").write_text(source.replace("        x32 = ", "        while True: pass\n        x32 = "))
-    shown = clone.run("test", "w1d4.1", TINY_LLM_TIME_LIMIT="2").stdout
-    message = r"the test was ended after (2 seconds|0.67 seconds of computing): does the loop in `__call__` end\?"
+    shown = clone.run("test", "w1d4.1", TINY_LLM_TIME_LIMIT="1").stdout
+    message = r"the test was ended after (1 seconds|0.33 seconds of computing): does the loop in `__call__` end\?"
     assert re.search(message, shown)
     assert "✘ w1d4.1  RMSNorm: 3 of " in shown
     assert re.search(r"Not run, because of this: \d+ tests\.", shown)
-    raw = clone.run("test", "w1d4.1", "-v", TINY_LLM_TIME_LIMIT="2").stdout
+    raw = clone.run("test", "w1d4.1", "-v", TINY_LLM_TIME_LIMIT="1").stdout
     assert re.search(r"\d\d failed", raw)
     assert "INTERNALERROR" not in raw
 

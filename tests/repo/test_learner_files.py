@@ -498,7 +498,7 @@ def test_lines_in_other_encodings_stay(tmp_path):
     assert file.read_bytes().splitlines()[2:] == [b"w1d1.1 solved", b"J\xfcrgen", b"w1d1.2 solved"]
 
 
-@pytest.mark.parametrize("sequences", [12, pytest.param(300, marks=pytest.mark.nightly("takes minutes"))])
+@pytest.mark.parametrize("sequences", [6, pytest.param(300, marks=pytest.mark.nightly("takes minutes"))])
 def test_nothing_is_ever_lost(tmp_path, sequences):
     """Random sequences of commands and edits, with two commands at once and with kills."""
     published = Clone.create(tmp_path / "published")
