@@ -141,7 +141,7 @@ class Terminal:
         """What stands there since the screen was cleared last, without colours."""
         return re.sub(r"\x1b\[[\d;?]*[a-zA-Z]", "", self.raw.rpartition("\x1b[H")[2]).replace("\r\n", "\n")
 
-    def wait_for(self, text: str, seconds: float = 60) -> str:
+    def wait_for(self, text: str, seconds: float = 120) -> str:
         """The screen, once this text is on it."""
         end = time.monotonic() + seconds
         while text not in self.screen:
@@ -160,7 +160,7 @@ class Terminal:
         """In columns."""
         fcntl.ioctl(self._descriptor, termios.TIOCSWINSZ, struct.pack("HHHH", 40, width, 0, 0))
 
-    def exit_code(self, seconds: float = 20) -> int:
+    def exit_code(self, seconds: float = 120) -> int:
         """Wait for the end."""
         end = time.monotonic() + seconds
         while time.monotonic() < end:

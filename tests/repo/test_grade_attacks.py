@@ -134,7 +134,7 @@ def processes(temporary):
 
 def assert_nothing_left(temporary):
     """No process, so no socket either, and no file."""
-    until(lambda: not processes(temporary), 30, told=lambda: processes(temporary))
+    until(lambda: not processes(temporary), 120, told=lambda: processes(temporary))
     assert {file.name for file in temporary.iterdir()} <= {"mlx"}  # where the judge's MLX compiles
 
 

@@ -131,7 +131,7 @@ def screens(clone: Clone) -> dict[tuple[str, str, int], str]:
     command = [sys.executable, str(Path(__file__).with_name("recorded_screens.py")), str(ROOT), "items.json"]
     environment = {name: value for name, value in clone.environment.items() if name != "COLUMNS"}
     terminal = Terminal(command, clone.root, environment)
-    assert terminal.exit_code(300) == 0, terminal.screen[-3000:]
+    assert terminal.exit_code(1200) == 0, terminal.screen[-3000:]
     shown = re.split(rf"{MARK}(\d+)\r\n", terminal.raw)
     assert [int(number) for number in shown[1::2]] == list(range(len(keys)))
     return dict(zip(keys, shown[2::2], strict=True))

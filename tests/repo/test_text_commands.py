@@ -186,7 +186,7 @@ def test_closed_pipe(checkpoint: Path) -> None:
         assert len(process.stdout.read(10)) == 10
         process.stdout.close()
         assert process.stderr.read() == b""
-        assert process.wait(10) == 0
+        assert process.wait(120) == 0
 
 
 BAD_VALUES = {
@@ -423,7 +423,7 @@ class Terminal:
     def type(self, keys: str) -> None:
         os.write(self._master, keys.encode())
 
-    def wait_for(self, pattern: str, seconds: float = 30) -> str:
+    def wait_for(self, pattern: str, seconds: float = 120) -> str:
         """What was printed since the last call, once the pattern occurs in it."""
         end = time.monotonic() + seconds
         while not re.search(pattern, self.new, re.S):
@@ -435,7 +435,7 @@ class Terminal:
         self.screen += new
         return new
 
-    def exit_code(self, seconds: float = 10) -> int:
+    def exit_code(self, seconds: float = 120) -> int:
         end = time.monotonic() + seconds
         while self._receive():
             assert time.monotonic() < end, f"still running after {self.new!r}"
