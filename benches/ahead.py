@@ -24,9 +24,9 @@ from typing import Any
 
 import mlx.core as mx
 
+from tiny_llm_course.base.machine import about
 from tiny_llm_course.bench.models import random_model
-from tiny_llm_course.generation.engine import Engine, Wanted
-from tiny_llm_course.native.machine import about
+from tiny_llm_course.model.loaded_model import LoadedModel, Wanted
 from tiny_llm_ref.attention import scaled_dot_product_attention_grouped
 from tiny_llm_ref.basics import linear, silu
 from tiny_llm_ref.generate import generate, generate_ahead, next_logits
@@ -70,7 +70,7 @@ def main() -> None:
 def models(is_small: bool) -> Iterator[tuple[str, Any, Callable[[], KVCache], list[int]]]:
     """Name, model, a maker of its caches, and a prompt."""
     for name, options in (("story, plain", {}), ("story, tuned", FAST)):
-        engine = Engine(Wanted("tiny_llm_ref", "story", **options))
+        engine = LoadedModel(Wanted("tiny_llm_ref", "story", **options))
         yield name, engine.model, engine.cache, engine.tokenizer.encode(PROMPT)
     model = random_model("tiny_llm_ref", is_small)
     tune(model)

@@ -21,8 +21,8 @@ from typing import Any
 
 import mlx.core as mx
 
+from tiny_llm_course.base.machine import about
 from tiny_llm_course.bench.models import bundled_model, random_model
-from tiny_llm_course.native.machine import about
 from tiny_llm_native.extension import set_threads
 from tiny_llm_ref.kernels.attention import flash_attention
 from tiny_llm_ref.serving.batched_cache import BatchedKVCache

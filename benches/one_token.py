@@ -19,9 +19,9 @@ from typing import Any
 
 import mlx.core as mx
 
+from tiny_llm_course.base.machine import about
 from tiny_llm_course.bench.models import random_model
 from tiny_llm_course.bench.timing import shortest
-from tiny_llm_course.native.machine import about
 from tiny_llm_ref.generate import next_logits
 from tiny_llm_ref.kernels.attention import flash_attention
 from tiny_llm_ref.kernels.softmax import softmax

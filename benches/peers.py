@@ -197,7 +197,7 @@ def transformers(options: argparse.Namespace) -> dict[str, float]:
 
 
 def save(options: argparse.Namespace, rounds: list[dict[str, dict[str, float]]]) -> None:
-    from tiny_llm_course.native.machine import about
+    from tiny_llm_course.base.machine import about
 
     ratios: dict[str, dict[str, float]] = {}
     for peer in [peer for peer in rounds[0] if peer != "ours"]:

@@ -35,7 +35,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from tiny_llm_course.native.machine import about
+from tiny_llm_course.base.machine import about
 from tiny_llm_models import bundled
 from tiny_llm_models.storyteller import lexicon, tell
 from tiny_llm_ref.models import load

@@ -27,8 +27,8 @@ from typing import Any
 import mlx.core as mx
 import numpy as np
 
+from tiny_llm_course.base.machine import about
 from tiny_llm_course.bench.models import bundled_model, random_model
-from tiny_llm_course.native.machine import about
 from tiny_llm_native.extension import set_threads
 from tiny_llm_ref.serving.batch import Batch
 from tiny_llm_ref.serving.batch_sampler import BatchSampler

@@ -22,8 +22,8 @@ import mlx.nn as nn
 from mlx_lm import load
 from mlx_lm.generate import generate_step
 
-from tiny_llm_course.generation.engine import Engine, Wanted
-from tiny_llm_course.native.machine import about
+from tiny_llm_course.base.machine import about
+from tiny_llm_course.model.loaded_model import LoadedModel, Wanted
 from tiny_llm_models import bundled
 from tiny_llm_ref.sampler import greedy
 
@@ -79,7 +79,7 @@ def mlx_lm(bits: int | None) -> Run:
 
 
 def ours(**options: Any) -> Run:
-    engine = Engine(Wanted("tiny_llm_ref", "story", **options))
+    engine = LoadedModel(Wanted("tiny_llm_ref", "story", **options))
     engine.model.config = Endless(engine.model.config)
     return lambda prompt: engine.tokens(prompt, greedy, TOKENS)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from tiny_llm_course.learner.address import address
+from tiny_llm_course.base.places import address
 
 ROOT = Path(__file__).resolve().parent.parent
 GITHUB = "https://github.com/"

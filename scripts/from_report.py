@@ -28,15 +28,15 @@ sys.path[:0] = [str(ROOT / "src"), str(ROOT / "tests" / "repo")]
 from learner import Clone  # noqa: E402
 
 from tiny_llm_course.catalogue import Mistake, entry_of  # noqa: E402
+from tiny_llm_course.diagnosis.mutants import CatalogueError, compile_mistakes, mutant_sources  # noqa: E402
 from tiny_llm_course.native.kernel_files import ensure_extension  # noqa: E402
+from tiny_llm_course.pytest_runs.test_run import PytestRun, run_tests  # noqa: E402
+from tiny_llm_course.report.reported import read  # noqa: E402
 from tiny_llm_course.tasks.regions import is_native, regions, with_regions  # noqa: E402
 from tiny_llm_course.tasks.splice import SpliceError, code_of, definitions, regions_of, splice  # noqa: E402
 from tiny_llm_course.tasks.syllabus import TaskId, day_of  # noqa: E402
 from tiny_llm_course.tasks.task_code import StubError, task_parts  # noqa: E402
 from tiny_llm_course.tasks.unsolved import open_task  # noqa: E402
-from tiny_llm_course.testing.mutants import CatalogueError, compile_mistakes, mutant_sources  # noqa: E402
-from tiny_llm_course.testing.pytest_process import Run, run_tests  # noqa: E402
-from tiny_llm_course.testing.reported import read  # noqa: E402
 from tiny_llm_course.ui.language import Messages  # noqa: E402
 from tiny_llm_course.update.carrying import with_all  # noqa: E402
 
@@ -82,7 +82,7 @@ def both(reference: str, code: str) -> list[str]:
     return [name for name in definitions(code) if name in names and name not in classes]
 
 
-def tested(task: TaskId, sources: dict[str, str]) -> Run:
+def tested(task: TaskId, sources: dict[str, str]) -> PytestRun:
     """The task's tests, run by a learner of whom the reference wrote all else."""
     day = day_of(task)
     ensure_extension(REFERENCE.name, [day], Messages())
@@ -98,7 +98,7 @@ def tested(task: TaskId, sources: dict[str, str]) -> Run:
         return run_tests([day], "tiny_llm", ["-k", f"test_task_{task.task}_"], tests=clone.root / "tests")
 
 
-def tell(task: TaskId, run: Run) -> None:
+def tell(task: TaskId, run: PytestRun) -> None:
     """What the tests say."""
     failed = [result.test for result in run.failures]
     if failed:

@@ -18,11 +18,11 @@ import typer
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "src"))
 
-from tiny_llm_course.generation.engine import LAYERS, Wanted  # noqa: E402
-from tiny_llm_course.generation.options import Bits, Layers, MaxTokens  # noqa: E402
+from tiny_llm_course.base.machine import about  # noqa: E402
+from tiny_llm_course.base.reporting import reporting  # noqa: E402
 from tiny_llm_course.generation.session import Reply, Session, Settings  # noqa: E402
-from tiny_llm_course.learner.reporting import reporting  # noqa: E402
-from tiny_llm_course.native.machine import about  # noqa: E402
+from tiny_llm_course.model.loaded_model import LAYERS, Wanted  # noqa: E402
+from tiny_llm_course.model.options import Bits, Layers, MaxTokens  # noqa: E402
 from tiny_llm_course.ui.errors import CommandError, show_note  # noqa: E402
 
 GREEDY = {"temperature": 0.0, "top_k": 0, "top_p": 1.0, "min_p": 0.0, "repetition_penalty": 1.0, "seed": None}

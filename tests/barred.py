@@ -19,7 +19,7 @@ from typing import Any
 
 import mlx.nn  # noqa: F401  so that its modules are there to be patched
 
-from tiny_llm_course.learner.places import SHARED
+from tiny_llm_course.base.places import SHARED
 from tiny_llm_course.tasks.syllabus import Task, TaskId, select_days, select_task, tasks
 
 __all__ = ["BarredError", "during", "install"]

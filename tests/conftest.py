@@ -16,7 +16,7 @@ os.environ["METAL_HOST"] = "check"  # Metal runs on the CPU, on every machine, a
 import barred
 import mlx.core as mx
 
-from tiny_llm_course.testing.package_under_test import Package, task_of
+from tiny_llm_course.diagnosis.package_under_test import Package, task_of
 
 pytest_plugins = ["tiny_llm_course.testing.pytest_plugin", "tiny_llm_course.grading.judge"]
 pytest.register_assert_rewrite("helpers")

@@ -8,7 +8,7 @@ import mlx.core as mx
 import numpy as np
 import pytest
 
-from tiny_llm_course.testing.observation import ChangedArgumentError, record
+from tiny_llm_course.diagnosis.observation import ChangedArgumentError, record
 
 __all__ = [
     "DTYPES",

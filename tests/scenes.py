@@ -36,10 +36,7 @@ _watch: ContextVar[Watch | None] = ContextVar("_watch", default=None)  # of the 
 
 def play(impl: Any, scene: Scene, *arguments: Any) -> Any:
     """What was seen. Raises what the scene raised, or HangError if it does not end."""
-    from tiny_llm_course.testing.package_under_test import (  # here: a submission's process needs neither
-        Package,
-        is_replayed,
-    )
+    from tiny_llm_course.diagnosis.package_under_test import Package, is_replayed
 
     __tracebackhide__ = True
     if not isinstance(impl, Package):

@@ -8,7 +8,7 @@ import oracles
 import pytest
 from helpers import Inputs, array64, assert_close, assert_unchanged, over_dtypes
 
-from tiny_llm_course.testing.observation import record
+from tiny_llm_course.diagnosis.observation import record
 
 task_1 = pytest.mark.task("w1d7.1")
 task_2 = pytest.mark.task("w1d7.2")

@@ -10,7 +10,7 @@ from helpers import DTYPES, TOLERANCE, Inputs, array64, assert_close, over_dtype
 from parallel import assert_shared, race_injection, threads
 from quantized import ROUNDED_ONCE
 
-from tiny_llm_course.testing.observation import record
+from tiny_llm_course.diagnosis.observation import record
 from tiny_llm_models import bundled
 from tiny_llm_models.untrained import QWEN3_0_6B, untrained_config
 

@@ -15,7 +15,7 @@ from docutils import nodes
 from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxRole
 
-from tiny_llm_course.learner import address
+from tiny_llm_course.base import places
 from tiny_llm_course.tasks.plan import CORE, PATHS, about, days_of, hours
 from tiny_llm_course.tasks.syllabus import Day, SyllabusError, Week, select_days, weeks
 
@@ -94,7 +94,7 @@ class CloneCommand(CourseDirective):
     required_arguments = 0
 
     def run(self) -> list[nodes.Node]:
-        if not (url := address.address()):
+        if not (url := places.address()):
             return []
         return [generated(nodes.literal_block("", f"git clone {url} tiny-llm\ncd tiny-llm", language="sh"))]
 

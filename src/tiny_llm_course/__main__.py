@@ -8,8 +8,8 @@ from typing import Any
 
 import typer
 
+from .base.reporting import reporting
 from .commands import app
-from .learner.reporting import reporting
 from .learner.workspace import settle
 from .ui import Messages, called, show_note
 

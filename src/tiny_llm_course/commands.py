@@ -17,9 +17,9 @@ from typing import Any
 
 import typer
 
-from .learner.install import install_command, missing
-from .learner.places import IS_CLONE, ROOT
-from .learner.reporting import reporting
+from .base.extras import install_command, missing
+from .base.places import IS_CLONE, ROOT
+from .base.reporting import reporting
 from .learner.workspace import Workspace
 from .ui import CommandError, as_called
 from .ui.command_help import Command, Group

@@ -14,9 +14,9 @@ from textwrap import dedent, indent
 
 import typer
 
-from .learner.asked import asked_task
-from .learner.places import ROOT, SRC
-from .learner.reporting import reporting
+from .base.arguments import asked_task
+from .base.places import ROOT, SRC
+from .base.reporting import reporting
 from .learner.workspace import Workspace, changing
 from .tasks.source_text import decoded, encoded
 from .tasks.splice import SpliceError, splice

@@ -7,8 +7,8 @@ from pathlib import Path
 from textwrap import indent
 from typing import TypeAlias
 
+from tiny_llm_course.diagnosis.package_under_test import REFERENCE
 from tiny_llm_course.tasks.toml import read_toml
-from tiny_llm_course.testing.package_under_test import REFERENCE
 
 __all__ = ["ATTACKS", "VICTIMS", "hostile_kernel", "hostile_metal", "hostile_module", "succeeded"]
 

@@ -14,11 +14,11 @@ from typing import Any
 import pytest
 
 from tiny_llm_course.catalogue import entry_of
+from tiny_llm_course.diagnosis import naming
+from tiny_llm_course.diagnosis.mutants import compile_mistakes
+from tiny_llm_course.diagnosis.observation import Observation
+from tiny_llm_course.diagnosis.package_under_test import REFERENCE, Test, replay, task_of, test_of
 from tiny_llm_course.tasks.syllabus import TaskId
-from tiny_llm_course.testing import diagnosis
-from tiny_llm_course.testing.mutants import compile_mistakes
-from tiny_llm_course.testing.observation import Observation
-from tiny_llm_course.testing.package_under_test import REFERENCE, Test, replay, task_of, test_of
 
 TESTS = pytest.StashKey[dict[TaskId, dict[str, Test]]]()
 
@@ -29,7 +29,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     config.stash[TESTS] = {}
-    diagnosis.MAX_SECONDS = math.inf  # nobody waits here
+    naming.MAX_SECONDS = math.inf  # nobody waits here
 
 
 def pytest_runtest_call(item: pytest.Function) -> None:
@@ -73,7 +73,7 @@ class Matrix:
 
     def _named(self, mistake: str) -> str | None:
         """What a learner is told who made the mistake. Tests that can change nothing any more are not run."""
-        told: diagnosis.Diagnosis[str] = diagnosis.Diagnosis(
+        told: naming.Diagnosis[str] = naming.Diagnosis(
             list(self.mistakes), lambda test, other: self.seen(test, other)[1] if other else Observation()
         )
         for test in self.tests:

@@ -21,12 +21,13 @@ from tiny_llm_course.tasks.toml import read_toml
 __all__ = ["INERT", "digest", "digest_of_files", "is_input", "python_code", "with_imports"]
 
 INERT = {  # what is loaded or read with the tests: why it cannot change a verdict
-    "tiny_llm_course/testing/advice": "explains errors",
+    "tiny_llm_course/diagnosis/advice": "explains errors",
     "tiny_llm_course/testing/pytest_plugin": "shows results, and measures time",
-    "tiny_llm_course/testing/pytest_process": "starts pytest",
-    "tiny_llm_course/testing/pytest_events": "starts pytest",
+    "tiny_llm_course/pytest_runs/test_run": "starts pytest",
+    "tiny_llm_course/pytest_runs/pytest_process": "starts pytest",
     "tiny_llm_course/grading/": "judges submissions",
-    "tiny_llm_course/learner/": "knows where a learner stands, and writes files",
+    "tiny_llm_course/base/": "knows where the course is, and writes files",
+    "tiny_llm_course/learner/": "knows where a learner stands",
     "tiny_llm_course/tasks/plan": "knows hours and paths",
     "tiny_llm_course/tasks/stubs": "makes stubs, and no test of the reference meets one",
     "tiny_llm_course/tasks/unsolved": "finds stubs",

@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 from fingerprint import is_input
 
-from tiny_llm_course.testing import mutants
-from tiny_llm_course.testing.package_under_test import REFERENCE
+from tiny_llm_course.diagnosis import mutants
+from tiny_llm_course.diagnosis.package_under_test import REFERENCE
 
 ROOT = Path(__file__).resolve().parents[2]
 

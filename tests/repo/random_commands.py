@@ -26,20 +26,21 @@ from types import FrameType
 
 import typer
 
-from tiny_llm_course.learner.places import ROOT
+from tiny_llm_course.base.places import ROOT
 from tiny_llm_course.learner.progress import SKIPPED, SOLVED
 from tiny_llm_course.learner.progress_commands import hint, next_task
 from tiny_llm_course.learner.solution_commands import reset, solution, undo
 from tiny_llm_course.learner.workspace import Workspace, changing, settle
+from tiny_llm_course.pytest_runs.test_run import PytestRun, Result
 from tiny_llm_course.tasks.syllabus import TaskId, select_days, tasks
-from tiny_llm_course.testing.pytest_process import Result, Run
-from tiny_llm_course.testing.test_command import keep_progress
+from tiny_llm_course.testing.progress_change import keep_progress
 from tiny_llm_course.update import update_command as updates
 
 PACKAGE, NOTES, PROGRESS = ROOT / "src/tiny_llm", ROOT / ".tiny-llm", ROOT / "progress.txt"
 PUBLISHED = ROOT.parent / "published"
 WATCHED = (
-    "tiny_llm_course/learner/files.py",
+    "tiny_llm_course/base/whole_files.py",
+    "tiny_llm_course/learner/backups.py",
     "tiny_llm_course/learner/progress.py",
     "tiny_llm_course/learner/git.py",
 )  # where kills happen
@@ -98,7 +99,7 @@ def command() -> Command:
 def tested(task: TaskId, outcome: str) -> None:
     """What `test` notes after the tests of a task."""
     with changing("test") as workspace:
-        keep_progress(workspace, Run(results=[Result("test", task, outcome)], collected=Counter({task: 1})))
+        keep_progress(workspace, PytestRun(results=[Result("test", task, outcome)], collected=Counter({task: 1})))
 
 
 def start(chosen: Command, kill: Kill | None, gate: int) -> int:

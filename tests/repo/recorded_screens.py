@@ -48,9 +48,9 @@ def prepare(root: Path) -> None:
     models, loops = map(importlib.import_module, ("tiny_llm_ref.models", "tiny_llm_ref.generate"))
     models.load = functools.cache(models.load)
     loops.generate = Tokens(loops.generate)
-    runs = module(".testing.pytest_process")
+    runs = module(".pytest_runs.test_run")
     tests = Tests(runs.run_tests)
-    for name in (".testing.test_command", ".testing.watch_command", ".testing.report_command"):
+    for name in (".testing.test_command", ".testing.watch_command", ".report.report_command"):
         module(name).run_tests = tests
     module(".testing.watch_command")._Watch._happenings = lambda watch: iter("lhrq")
     module(".generation.chat")._read_line = itertools.cycle(SAID).__next__
@@ -60,9 +60,9 @@ def prepare(root: Path) -> None:
     module(".bench.roofline").measure_speeds = speeds(ladder["limits"])
     module(".serve.serving_end").Ending.serve = ends_at_once
     module(".grading.grade_commands").grade_all = graded
-    for name in (".native.doctor", ".native.mlx_extension"):
+    for name in (".setup.doctor", ".native.mlx_extension"):
         module(name).subprocess = Programs()
-    module(".native.doctor").build_checked = Once(module(".native.doctor").build_checked)
+    module(".setup.doctor").build_checked = Once(module(".setup.doctor").build_checked)
     module(".grading.export")._commit = lambda folder: None
     module(".viz.output").Output.picture = lambda output, name, draw: output.file(name, b"")
 

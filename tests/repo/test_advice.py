@@ -6,9 +6,9 @@ import traceback
 
 import pytest
 
+from tiny_llm_course.diagnosis import advice
+from tiny_llm_course.pytest_runs.test_run import run_tests
 from tiny_llm_course.tasks.syllabus import select_days
-from tiny_llm_course.testing import advice
-from tiny_llm_course.testing.pytest_process import run_tests
 from tiny_llm_course.ui.language import LANGUAGES, Messages
 
 HEAD = """\

@@ -17,9 +17,9 @@ from scenes import Jobs, settle
 from test_serving import Letters, Moody, pages, small_model
 
 from tiny_llm_course.catalogue import entry_of
+from tiny_llm_course.diagnosis.mutants import mutant_package
+from tiny_llm_course.diagnosis.package_under_test import REFERENCE, Package
 from tiny_llm_course.tasks.syllabus import TaskId
-from tiny_llm_course.testing.mutants import mutant_package
-from tiny_llm_course.testing.package_under_test import REFERENCE, Package
 from tiny_llm_ref.generate import generate
 from tiny_llm_ref.kv_cache import KVCache
 from tiny_llm_ref.sampler import make_sampler

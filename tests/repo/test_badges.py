@@ -13,7 +13,7 @@ sys.path.append(str(ROOT / "scripts"))
 
 from address import READMES, badges, with_address, with_badges  # noqa: E402
 
-from tiny_llm_course.learner.address import address  # noqa: E402
+from tiny_llm_course.base.places import address  # noqa: E402
 
 URL = "https://github.com/Mia/tiny-llm"
 

@@ -18,7 +18,7 @@ from typer.testing import CliRunner
 from waiting import until
 
 from tiny_llm_course.__main__ import app
-from tiny_llm_course.generation.engine import Wanted
+from tiny_llm_course.model.loaded_model import Wanted
 from tiny_llm_course.serve.batch_input import KEYS, read_requests
 from tiny_llm_course.serve.batch_results import Results
 from tiny_llm_course.serve.serving import Options, kinds_of

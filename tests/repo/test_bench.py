@@ -12,15 +12,15 @@ from learner import Clone
 from typer.testing import CliRunner
 
 from tiny_llm_course.__main__ import app
+from tiny_llm_course.base.machine import about
 from tiny_llm_course.bench import measuring, quiet, run
 from tiny_llm_course.bench.gpu import measure_gpu, table
 from tiny_llm_course.bench.kernel_cases import CASES, Case, Rung
-from tiny_llm_course.bench.limits import OVER, SLOWER, Limits
+from tiny_llm_course.bench.limits import OVER, SLOWER, MachineLimits
 from tiny_llm_course.bench.quiet import BUSY, Quiet
 from tiny_llm_course.bench.run import NAMES
 from tiny_llm_course.bench.tables import Tables, show_doubts
 from tiny_llm_course.bench.timing import LEAST, shortest
-from tiny_llm_course.native.machine import about
 from tiny_llm_course.ui.language import Messages
 
 SECONDS_OF = measuring.seconds_of
@@ -156,7 +156,7 @@ def limits_of(*rates):
     """Limits that are measured as these rates of arithmetic, one after the other; no other program runs."""
     found = iter(rates)
     silent = Quiet(2, lambda *said: None, read=counters_of(repeat(0)).__next__)
-    return Limits(lambda: {"bandwidth": 1.0, "float32": next(found), "bfloat16": 0.0}, silent)
+    return MachineLimits(lambda: {"bandwidth": 1.0, "float32": next(found), "bfloat16": 0.0}, silent)
 
 
 def test_a_share_is_of_the_best_limit_of_the_run():

@@ -13,13 +13,13 @@ from typer.testing import CliRunner
 from waiting import until
 
 from tiny_llm_course.__main__ import app
-from tiny_llm_course.generation import engine
-from tiny_llm_course.generation.engine import Engine, Wanted
+from tiny_llm_course.model import loaded_model
+from tiny_llm_course.model.loaded_model import LoadedModel, Wanted
 from tiny_llm_course.native import compiling
 from tiny_llm_course.native.child import running
 from tiny_llm_course.native.compiling import Compiled, compile_files, compile_for
 from tiny_llm_course.serve.serving import Options, Serving
-from tiny_llm_course.testing import build_command
+from tiny_llm_course.setup import build_command
 from tiny_llm_course.ui.language import Messages
 from tiny_llm_native import extension
 
@@ -68,7 +68,7 @@ def test_in_a_terminal_the_steps_of_the_mlx_extension_are_counted(tmp_path):
     code = f"""
 import sys, time
 from tiny_llm_course.native import mlx_extension
-from tiny_llm_course.testing import build_command
+from tiny_llm_course.setup import build_command
 from tiny_llm_course.ui.language import Messages
 output = []
 code = mlx_extension._run([sys.executable, "-c", {steps!r}], output, time.monotonic(), Messages("en"))
@@ -160,7 +160,7 @@ def test_a_second_without_a_line_is_told(monkeypatch):
 def asked(monkeypatch):
     """The kernels that are to be compiled for a package."""
     names = []
-    monkeypatch.setattr(engine, "compile_for", lambda package, kernels, words: names.extend(kernels))
+    monkeypatch.setattr(loaded_model, "compile_for", lambda package, kernels, words: names.extend(kernels))
     return names
 
 
@@ -177,7 +177,7 @@ def asked(monkeypatch):
     ids=["plain", "tuned", "kernels"],
 )
 def test_kernels_of_layers(asked, options, names):
-    Engine(Wanted("tiny_llm_ref", "story", **options))
+    LoadedModel(Wanted("tiny_llm_ref", "story", **options))
     assert asked == names
 
 

@@ -11,7 +11,7 @@ from mlx_lm.utils import load, quantize_model, save_model
 from typer.testing import CliRunner
 
 from tiny_llm_course.__main__ import app
-from tiny_llm_course.generation.engine import Engine, Wanted
+from tiny_llm_course.model.loaded_model import LoadedModel, Wanted
 from tiny_llm_course.ui.errors import CommandError
 from tiny_llm_models import bundled
 from tiny_llm_native import extension
@@ -63,7 +63,7 @@ def test_the_answer_stays(options):
 
 @pytest.mark.parametrize("layers", ["kernels", "tuned"])
 def test_quantised_checkpoint_stays_packed(packed, layers):
-    model = Engine(Wanted("tiny_llm_ref", str(packed), layers=layers)).model
+    model = LoadedModel(Wanted("tiny_llm_ref", str(packed), layers=layers)).model
     if layers == "tuned":
         assert isinstance(model.layers[0], TunedBlock)
     else:
@@ -72,7 +72,7 @@ def test_quantised_checkpoint_stays_packed(packed, layers):
 
 
 def test_quantised_checkpoint_becomes_dense_for_plain_layers(packed):
-    engine = Engine(Wanted("tiny_llm_ref", str(packed)))
+    engine = LoadedModel(Wanted("tiny_llm_ref", str(packed)))
     assert not isinstance(engine.model.layers[0].mlp.up_proj, QuantizedLinear)
 
 
@@ -90,12 +90,12 @@ def test_quantised_checkpoint_becomes_dense_for_plain_layers(packed):
 )
 def test_refusals(options, said):
     with pytest.raises(CommandError, match=said):
-        Engine(Wanted("tiny_llm_ref", "story", **options))
+        LoadedModel(Wanted("tiny_llm_ref", "story", **options))
 
 
 def test_bits_of_a_quantised_checkpoint(packed):
     with pytest.raises(CommandError, match="--bits: this checkpoint has 4 bits already; leave --bits out"):
-        Engine(Wanted("tiny_llm_ref", str(packed), bits=8))
+        LoadedModel(Wanted("tiny_llm_ref", str(packed), bits=8))
 
 
 def test_tuned_layers_without_an_mlx_extension(tmp_path):
@@ -121,7 +121,7 @@ def test_kernels_as_far_as_they_are_written(tmp_path):
 
 
 def test_the_loop_of_an_engine_ends():
-    engine = Engine(Wanted("tiny_llm_ref", "story", bits=4, layers="tuned"))
+    engine = LoadedModel(Wanted("tiny_llm_ref", "story", bits=4, layers="tuned"))
     prompt = engine.tokenizer.encode("Once upon a time")
     tokens = list(engine.tokens(prompt, greedy, 5))
     assert len(tokens) == 5
@@ -132,7 +132,7 @@ def test_the_loop_of_an_engine_ends():
 def test_threads():
     before = extension.threads()
     try:
-        Engine(Wanted("tiny_llm_ref", "story", bits=4, layers="tuned", threads=3))
+        LoadedModel(Wanted("tiny_llm_ref", "story", bits=4, layers="tuned", threads=3))
         assert extension.threads() == 3
     finally:
         extension.set_threads(before)

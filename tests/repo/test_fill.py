@@ -16,9 +16,9 @@ from learner import ROOT, Clone
 import tiny_llm_ref.positional_encoding
 import tiny_llm_ref.quantize
 from tiny_llm_course.generation.compare import Compared, compared
-from tiny_llm_course.generation.engine import Wanted
 from tiny_llm_course.generation.fill import merged
-from tiny_llm_course.generation.needs import needs_of_text
+from tiny_llm_course.model.loaded_model import Wanted
+from tiny_llm_course.model.needs import needs_of_text
 from tiny_llm_course.tasks.regions import code_files, regions
 from tiny_llm_course.tasks.stubs import make_stub
 from tiny_llm_course.tasks.syllabus import tasks
@@ -262,7 +262,7 @@ def test_what_is_needed_is_enough(layers: str, is_cached: bool, clone: Clone) ->
 
 
 def test_no_task_in_metal_is_needed_by_requests() -> None:
-    from tiny_llm_course.generation.needs import needs_of_serving
+    from tiny_llm_course.model.needs import needs_of_serving
 
     needed = needs_of_serving(True, "kernels", range(1, 8))
     assert not needed & METAL

@@ -10,7 +10,7 @@ import pytest
 from learner import ROOT
 from test_book import LANGUAGES, build, build_pages, said, small_book
 
-from tiny_llm_course.learner import address
+from tiny_llm_course.base import places
 from tiny_llm_course.tasks.plan import CORE, about, days_of, hours
 from tiny_llm_course.tasks.syllabus import Day, select_days, weeks
 from tiny_llm_course.tasks.toml import read_toml
@@ -90,12 +90,12 @@ def test_credits() -> None:
 
 def test_the_address_is_one_value(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     for name in READMES:
-        assert address.address() in text_of(name)
-    monkeypatch.setattr(address, "ROOT", tmp_path)
+        assert places.address() in text_of(name)
+    monkeypatch.setattr(places, "ROOT", tmp_path)
     (tmp_path / "pyproject.toml").write_text('[tool.tiny-llm]\naddress = "https://example.org/x"\n')
-    assert address.address() == "https://example.org/x"
-    monkeypatch.setattr(address, "IS_CLONE", False)
-    assert address.address() == ""
+    assert places.address() == "https://example.org/x"
+    monkeypatch.setattr(places, "IS_CLONE", False)
+    assert places.address() == ""
 
 
 def test_every_command_is_explained() -> None:
@@ -197,8 +197,8 @@ def test_a_week_of_a_term(built: Path, language: str) -> None:
 
 
 def test_the_command_that_clones_needs_an_address(built: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    assert ("git clone" in front(built, "en")) == bool(address.address())
-    monkeypatch.setattr(address, "address", lambda: "https://example.org/x")
+    assert ("git clone" in front(built, "en")) == bool(places.address())
+    monkeypatch.setattr(places, "address", lambda: "https://example.org/x")
     source = small_book(tmp_path / "source", {"index.md": "# Front page\n\n```{clone}\n```\n"})
     assert build("html", source, tmp_path / "out") == ""
     assert "git clone https://example.org/x tiny-llm" in said((tmp_path / "out/index.html").read_text(encoding="utf-8"))

@@ -18,7 +18,7 @@ from waiting import until
 from tiny_llm_course.commands import app
 from tiny_llm_course.grading.formats import from_json
 from tiny_llm_course.grading.protection import protection
-from tiny_llm_course.testing.pytest_process import pytest_command
+from tiny_llm_course.pytest_runs.test_run import pytest_command
 
 HEAD = '"""RMSNorm."""\nimport mlx.core as mx\n'
 WORKER = "tiny_llm_course.grading.worker"

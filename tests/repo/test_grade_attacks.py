@@ -14,9 +14,9 @@ from building import script
 from handed_in import at_call, package
 from waiting import until
 
+from tiny_llm_course.diagnosis.package_under_test import REFERENCE
 from tiny_llm_course.grading.protection import protection, told
 from tiny_llm_course.grading.sandbox import HIDDEN, NONE
-from tiny_llm_course.testing.package_under_test import REFERENCE
 
 ROOT = Path(__file__).resolve().parents[2]
 SUBMITTED = {  # a file of the package, what makes it hostile, and the task whose tests run it

@@ -10,13 +10,13 @@ from pathlib import Path
 import pytest
 
 from tiny_llm_course.catalogue import entry_of
+from tiny_llm_course.diagnosis.mutants import compile_mistakes, mutant_sources
 from tiny_llm_course.grading import kernel_builds
 from tiny_llm_course.grading.kernel_builds import compile_submitted, is_taken
 from tiny_llm_course.grading.sandbox import NONE
 from tiny_llm_course.learner.workspace import Workspace
 from tiny_llm_course.native import mlx_extension
 from tiny_llm_course.tasks.syllabus import TaskId
-from tiny_llm_course.testing.mutants import compile_mistakes, mutant_sources
 
 ROOT = Path(__file__).resolve().parents[2]
 REFERENCE = ROOT / "src" / "tiny_llm_ref"

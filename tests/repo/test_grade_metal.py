@@ -7,11 +7,11 @@ import sys
 import pytest
 
 from tiny_llm_course.catalogue import entry_of
+from tiny_llm_course.diagnosis.mutants import mutant_sources
+from tiny_llm_course.diagnosis.observation import Observation
+from tiny_llm_course.diagnosis.package_under_test import REFERENCE
 from tiny_llm_course.grading.remote import RemoteError
 from tiny_llm_course.tasks.syllabus import TaskId
-from tiny_llm_course.testing.mutants import mutant_sources
-from tiny_llm_course.testing.observation import Observation
-from tiny_llm_course.testing.package_under_test import REFERENCE
 from tiny_llm_native.compiler import CompileError
 from tiny_llm_native.extension import KernelError
 

@@ -13,14 +13,14 @@ from pathlib import Path
 import pytest
 from handed_in import ENVIRONMENT, RIGHT, at_call, grade, package
 
-from tiny_llm_course.grading import kept as module
-from tiny_llm_course.grading.grades import FAILED, SOLVED, Grade, Limits, TaskGrade, _is_final
-from tiny_llm_course.grading.kept import DAYS, Kept
+from tiny_llm_course.grading import kept_grades as module
+from tiny_llm_course.grading.grades import FAILED, SOLVED, Grade, GradingLimits, TaskGrade, _is_final
+from tiny_llm_course.grading.kept_grades import DAYS, KeptGrades
 from tiny_llm_course.grading.remote import GoneError
 from tiny_llm_course.grading.submissions import Submission
+from tiny_llm_course.pytest_runs.test_run import PytestRun, Result
 from tiny_llm_course.tasks.syllabus import TaskId, select_days
 from tiny_llm_course.testing.pytest_plugin import _message
-from tiny_llm_course.testing.pytest_process import Result, Run
 
 DAY = ["--week", "1", "--day", "4"]
 ANN = Submission("ann", {"layer_norm.py": b"x = 1\n"})
@@ -77,7 +77,7 @@ def write(file, content):
 
 
 def kept(course, week="1", day="4", hidden=None, limits=None):
-    return Kept(course / "grades", select_days(week, day), hidden, limits or Limits())
+    return KeptGrades(course / "grades", select_days(week, day), hidden, limits or GradingLimits())
 
 
 def test_a_grade_is_found_again_whoever_hands_in(course):
@@ -105,8 +105,8 @@ def test_other_questions_have_other_answers(course, monkeypatch):
     hidden = course / "hidden"
     kept(course).add(ANN, GRADE)
     assert not kept(course, day="5").find([ANN])
-    assert not kept(course, limits=Limits(patience=11)).find([ANN])
-    assert not kept(course, limits=Limits(sandbox="bubblewrap")).find([ANN])
+    assert not kept(course, limits=GradingLimits(patience=11)).find([ANN])
+    assert not kept(course, limits=GradingLimits(sandbox="bubblewrap")).find([ANN])
     assert not kept(course, hidden=hidden).find([ANN])
     kept(course, hidden=hidden).add(ANN, GRADE)
     write(hidden / "extra.py", "y = 2\n")
@@ -154,12 +154,12 @@ def test_no_grade_is_final_if_the_machine_may_be_at_fault(error):
 def test_other_grades_are_final():
     assert _is_final(run_with(AssertionError("values differ: got 1, expected 2")))
     assert _is_final(run_with(PermissionError("a submission may not read /etc/passwd")))
-    assert not _is_final(Run(problem="ended because all tests together took too long"))
+    assert not _is_final(PytestRun(problem="ended because all tests together took too long"))
 
 
 def run_with(error):
     """A run in which a test ended with this error."""
-    return Run(results=[Result("test_task_1", TaskId(1, 4, 1), "failed", message=_message(error))])
+    return PytestRun(results=[Result("test_task_1", TaskId(1, 4, 1), "failed", message=_message(error))])
 
 
 def test_a_lock_of_a_submission_keeps_nobody_waiting(course):

@@ -10,9 +10,11 @@ import pytest
 from typer.testing import CliRunner
 
 from tiny_llm_course import commands
+from tiny_llm_course.base import extras
+from tiny_llm_course.base.extras import GROUPS, WHAT, missing
 from tiny_llm_course.commands import app
-from tiny_llm_course.learner import install
-from tiny_llm_course.learner.install import DEFAULT, GROUPS, WHAT, command_for, missing, options_of_pdm
+from tiny_llm_course.setup import install
+from tiny_llm_course.setup.install import DEFAULT, command_for, options_of_pdm
 from tiny_llm_course.tasks.toml import read_toml
 from tiny_llm_course.ui.command_table import ALL, ANYWHERE
 
@@ -68,7 +70,7 @@ def test_with_uv(environment):
 
 def test_with_pip(environment, monkeypatch):
     monkeypatch.setattr(install, "ROOT", environment)  # no .pdm-python there
-    monkeypatch.setattr(install, "_requirements", lambda part: [part.upper()])
+    monkeypatch.setattr(install, "requirements_of", lambda part: [part.upper()])
     assert command_for(["serve", "viz"], environment) == [sys.executable, "-m", "pip", "install", "SERVE", "VIZ"]
 
 
@@ -81,7 +83,7 @@ def test_no_group_brings_another():
 @pytest.fixture
 def without_serve(monkeypatch, tmp_path):
     """Of what the server needs, `absent` is not installed. It is, once this folder has it."""
-    monkeypatch.setattr(install, "_requirements", lambda part: {"serve": ["absent>=1"]}.get(part, []))
+    monkeypatch.setattr(extras, "requirements_of", lambda part: {"serve": ["absent>=1"]}.get(part, []))
     monkeypatch.setattr(sys, "prefix", str(tmp_path))
     monkeypatch.syspath_prepend(str(tmp_path))
     (tmp_path / "pdm").mkdir()

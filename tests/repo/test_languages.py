@@ -13,8 +13,8 @@ import pytest
 from typer import Exit
 from typer.testing import CliRunner
 
+from tiny_llm_course.base.reporting import reporting
 from tiny_llm_course.commands import app
-from tiny_llm_course.learner.reporting import reporting
 from tiny_llm_course.tasks.toml import read_toml
 from tiny_llm_course.ui.command_table import FOR_INSTRUCTORS, FOR_LEARNERS
 from tiny_llm_course.ui.errors import CommandError

@@ -12,11 +12,12 @@ COURSE = Path(__file__).resolve().parents[2] / "src" / "tiny_llm_course"
 LAYERS = """
     tasks
     catalogue ui
-    learner
+    base
+    learner pytest_runs
     update native
-    generation testing
-    serve grading
-    viz
+    diagnosis model
+    testing setup generation serve grading
+    report viz
     bench
 """
 LEVELS = {name: level for level, row in enumerate(LAYERS.split("\n")) for name in row.split()}

@@ -13,8 +13,9 @@ from pathlib import Path
 import pytest
 from learner import Clone, commit, git
 
-import tiny_llm_course.learner.files as files
-from tiny_llm_course.learner.files import Backups
+from tiny_llm_course.base import whole_files
+from tiny_llm_course.learner import backups as files
+from tiny_llm_course.learner.backups import Backups
 from tiny_llm_course.learner.progress import Progress, without_change
 from tiny_llm_course.tasks.splice import UnfitError, splice
 from tiny_llm_course.tasks.syllabus import TaskId
@@ -160,13 +161,13 @@ def changes(root):
     return {root / "one": b"1\n", root / "two": None, root / "three": b"3\n", root / "folder/four": b"4\n"}
 
 
-@pytest.mark.parametrize("name", ["_write", "os.replace"])
+@pytest.mark.parametrize("name", ["write_like", "replace"])
 def test_every_moment_at_which_the_system_may_refuse(course, monkeypatch, tmp_path, name):
     """All is changed, or nothing: at each call that writes or replaces a file, and in `undo`."""
     root, backups = course
     left = 0
-    module, function = (files, "_write") if name == "_write" else (files.os, "replace")
-    real = getattr(module, function)
+    modules = (files, whole_files) if name == "write_like" else (files.os,)
+    real = getattr(modules[0], name)
 
     def limited(*arguments):
         nonlocal left
@@ -176,7 +177,8 @@ def test_every_moment_at_which_the_system_may_refuse(course, monkeypatch, tmp_pa
             raise OSError(errno.ENOSPC, "no space", str(arguments[0]))
         return real(*arguments)
 
-    monkeypatch.setattr(module, function, limited)
+    for module in modules:
+        monkeypatch.setattr(module, name, limited)
     for act in (lambda: backups.write(changes(root), REASON), backups.undo):
         before, refused = tree(root), 0
         left = 0
@@ -199,7 +201,8 @@ def test_a_full_disk_on_which_nothing_can_be_written_while_a_change_is_taken_bac
     def replace(old, new):
         if new.name == "three" and not replaced:
             replaced.append(new)
-            monkeypatch.setattr(files, "_write", full)
+            monkeypatch.setattr(files, "write_like", full)
+            monkeypatch.setattr(whole_files, "write_like", full)
             raise full(new)
         real(old, new)
 
@@ -260,7 +263,7 @@ def test_a_link_stays_a_link(course, tmp_path):
     backups.undo()
     assert (root / "one").is_symlink()
     assert target.read_bytes() == b"one\n"
-    files.write_whole(root / "one", b"2\n")
+    whole_files.write_whole(root / "one", b"2\n")
     assert (root / "one").is_symlink()
     assert target.read_bytes() == b"2\n"
     assert sorted(path.name for path in target.parent.iterdir()) == ["one"]
@@ -297,14 +300,14 @@ def test_a_block_that_fails_takes_everything_back(course):
 KILLED = """
 import os, signal, sys
 from pathlib import Path
-from tiny_llm_course.learner.files import Backups
+from tiny_llm_course.learner.backups import Backups
 
 def killed(backups, act, moment):
     left = moment
 
     def profile(frame, event, argument):
         nonlocal left
-        if frame.f_code.co_filename.endswith("tiny_llm_course/learner/files.py"):
+        if frame.f_code.co_filename.endswith(("learner/backups.py", "base/whole_files.py")):
             left -= 1
             if not left:
                 os.kill(os.getpid(), signal.SIGKILL)
@@ -355,7 +358,7 @@ def test_every_moment_at_which_a_command_may_be_killed(course):
 
 REPLACED = """
 import os, signal
-from tiny_llm_course.learner import files
+from tiny_llm_course.learner import backups
 from tiny_llm_course.learner.solution_commands import solution
 
 replace = os.replace
@@ -365,7 +368,7 @@ def killed(old, new):
         os.kill(os.getpid(), signal.SIGKILL)
     replace(old, new)
 
-files.os.replace = killed
+backups.os.replace = killed
 solution("w1d1.2", apply=True)
 """
 

@@ -15,7 +15,7 @@ from tiny_llm_course.tasks.splice import SpliceError, code_of, definitions
 from tiny_llm_course.tasks.stubs import make_stub
 from tiny_llm_course.tasks.syllabus import TaskId
 from tiny_llm_course.tasks.task_code import StubError, task_parts
-from tiny_llm_course.update.lost_lines import Lines
+from tiny_llm_course.update.lost_lines import LostLines
 from tiny_llm_course.update.merging import Merged, Moves, merge
 from tiny_llm_course.update.moves import heirs, moved_tasks, shared_places
 from tiny_llm_course.update.written import tasks_by_name
@@ -119,7 +119,7 @@ def test_where_both_changed_the_same_line_the_course_wins_and_it_is_told():
     result = merged(yours, NEWER.replace("return math.sqrt(y)", "return y**0.5"))
     assert "return y**0.5" in result.text
     line = yours.splitlines().index("    return math.sqrt(abs(y))") + 1
-    assert result.replaced == [Lines(line, line)]
+    assert result.replaced == [LostLines(line, line)]
 
 
 def test_a_line_that_was_taken_away_and_changed_is_told():
@@ -136,17 +136,17 @@ def test_an_edit_is_told_though_such_a_line_is_elsewhere():
     yours = GIVEN.replace("    check(x)\n    return x\n", "    return x + 2\n")
     result = merge(yours, GIVEN, GIVEN.replace("check(x)", "check(x, 2)"), "given.py")
     assert "    check(x, 2)\n    return x\n" in result.text
-    assert result.replaced == [Lines(2, 2)]
+    assert result.replaced == [LostLines(2, 2)]
 
 
 def test_a_line_that_was_taken_away_and_comes_back_is_told():
     yours = GIVEN.replace("    check(x)\n", "")
     result = merge(yours, GIVEN, GIVEN.replace("check(x)", "check(x, 2)"), "given.py")
     assert "check(x, 2)" in result.text
-    assert result.replaced == [Lines(1, 2)]
+    assert result.replaced == [LostLines(1, 2)]
     result = merge(yours, GIVEN, GIVEN.replace("return x\n", "return 1 * x\n"), "given.py")
     assert "    check(x)\n" in result.text
-    assert result.replaced == [Lines(1, 2)]
+    assert result.replaced == [LostLines(1, 2)]
     elsewhere = merge(yours, GIVEN, GIVEN.replace("return x + 2", "return x + 3"), "given.py")
     assert "check(x)" not in elsewhere.text
     assert elsewhere.replaced == []
@@ -261,7 +261,7 @@ def test_a_definition_that_the_course_has_now_too_is_the_courses_and_it_is_told(
     assert result.text.count("def half") == 1
     assert "0.5 * x" in result.text
     line = yours.splitlines().index("def half(x):") + 1
-    assert result.replaced == [Lines(line, line + 1)]
+    assert result.replaced == [LostLines(line, line + 1)]
 
 
 def test_a_task_that_is_new_to_the_course_and_that_the_learner_has_already():

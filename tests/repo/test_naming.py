@@ -13,11 +13,11 @@ import pytest
 from learner import Clone
 
 from tiny_llm_course.catalogue import entry_of
+from tiny_llm_course.diagnosis import mutants, naming
+from tiny_llm_course.diagnosis.naming import Diagnosis
+from tiny_llm_course.diagnosis.observation import Observation
+from tiny_llm_course.pytest_runs.time_limit import TimedOut, leave_out_compiling, time_limit
 from tiny_llm_course.tasks.syllabus import TaskId
-from tiny_llm_course.testing import diagnosis, mutants
-from tiny_llm_course.testing.diagnosis import Diagnosis
-from tiny_llm_course.testing.observation import Observation
-from tiny_llm_course.testing.time_limit import TimedOut, leave_out_compiling, time_limit
 
 TESTS = ["one", "two", "three"]
 # What each mistake gives in each test; the right result is 0.
@@ -75,7 +75,7 @@ def test_mistakes_that_are_not_ready_are_counted():
 
 
 def test_no_time_is_left(monkeypatch):
-    monkeypatch.setattr(diagnosis, "MAX_SECONDS", -1)
+    monkeypatch.setattr(naming, "MAX_SECONDS", -1)
     assert (named(1).named, named(1).left) == (None, 3)
 
 
@@ -147,7 +147,7 @@ def test_mistakes_are_compiled_ahead(tmp_path):
     clone = Clone.create(tmp_path)
     folder = clone.root / "src/tiny_llm_ref/kernels/built/mistakes"
     code = """
-from tiny_llm_course.testing import ahead; from tiny_llm_course.tasks import syllabus
+from tiny_llm_course.diagnosis import ahead; from tiny_llm_course.tasks import syllabus
 ahead.NICE = ()  # other tests leave little of the processors
 ahead.compile_ahead(syllabus.select_days("2", "2")[0], "test_task_2_softmax")
 """

@@ -12,15 +12,15 @@ import pytest
 from learner import ROOT, Clone
 
 from tiny_llm_course.catalogue import Mistake
+from tiny_llm_course.diagnosis.mutants import mutant_sources
 from tiny_llm_course.learner.workspace import Workspace
+from tiny_llm_course.pytest_runs.test_run import PytestRun, Result
+from tiny_llm_course.report.own_code import own_code
+from tiny_llm_course.report.report_command import write_new
+from tiny_llm_course.report.reported import Reported, read, written
 from tiny_llm_course.tasks.syllabus import TaskId, select_task
 from tiny_llm_course.tasks.toml import read_toml
-from tiny_llm_course.testing.mutants import mutant_sources
-from tiny_llm_course.testing.own_code import own_code
-from tiny_llm_course.testing.pytest_process import Result, Run
-from tiny_llm_course.testing.report_command import write_new
-from tiny_llm_course.testing.reported import Reported, read, written
-from tiny_llm_course.testing.test_command import offer_report
+from tiny_llm_course.testing.outcome import offer_report
 from tiny_llm_course.ui.errors import CommandError
 from tiny_llm_course.ui.language import Messages
 
@@ -155,7 +155,7 @@ def test_a_report_is_offered_where_nothing_explains_a_failure(
     capsys: pytest.CaptureFixture[str], failure: dict[str, Any], named: str | None, is_offered: bool
 ) -> None:
     task = TaskId.parse("w1d1.1")
-    run = Run(results=[Result("test", task, "failed", **failure)], named={task: named} if named else {})
+    run = PytestRun(results=[Result("test", task, "failed", **failure)], named={task: named} if named else {})
     offer_report(run, Messages("en"))
     assert ("./course report w1d1.1" in capsys.readouterr().out) == is_offered
 
@@ -207,7 +207,7 @@ def test_what_is_written_can_be_read() -> None:
     task = select_task("w2d2.3")
     code = {"kernels/softmax.cpp": "// task w2d2.3 begin\n```\n## Failures\n### test\n// task w2d2.3 end\n"}
     failed = Result("test_a[`-````]", task.id, "failed", message="### src/tiny_llm/basics.py\n\n```python\n1\n```")
-    text = written(task, code, Run(results=[failed], problem="ended"), ["python 3"])
+    text = written(task, code, PytestRun(results=[failed], problem="ended"), ["python 3"])
     assert read(text) == Reported(task.id, code)
     assert "The run ended early:" in text
     for broken, said in ((text.replace("# w2d2.3", "w2d2.3"), "this is no report"), ("# w2d2.3 x", "expected code")):

@@ -5,9 +5,9 @@ import threading
 
 import pytest
 
+from tiny_llm_course.pytest_runs import test_run
+from tiny_llm_course.pytest_runs.test_run import PytestRun, run_tests
 from tiny_llm_course.tasks.syllabus import TaskId, select_days
-from tiny_llm_course.testing import pytest_process
-from tiny_llm_course.testing.pytest_process import Run, run_tests
 from tiny_llm_course.testing.task_lines import TaskLines
 from tiny_llm_course.ui.language import Messages
 
@@ -123,7 +123,7 @@ def test_a_process_that_dies_fails_only_its_own_test(folder):
 
 
 def test_a_process_that_hangs_is_ended_alone(folder, monkeypatch):
-    monkeypatch.setattr(pytest_process, "GRACE", 3)
+    monkeypatch.setattr(test_run, "GRACE", 3)
     add(folder, 1, 3, "hangs", "signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGALRM]); signal.pause()")
     run = run_tests(DAYS, "tiny_llm", [], tests=folder, time_limit=1, jobs=2)
     assert run.problem == "ended after 4 seconds without an answer: is there a loop that never ends?"
@@ -190,7 +190,7 @@ def test_events_come_while_tests_run(folder):
 
 def test_lines_come_in_the_order_of_the_course(capsys):
     """Two processes: day 2 is the first to end, and is shown after day 1."""
-    run, lines = Run(), TaskLines(DAYS, None, Messages("en"))
+    run, lines = PytestRun(), TaskLines(DAYS, None, Messages("en"))
 
     def take(event, **about):
         run.take({"event": event, **about})

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 from building import script
 
+from tiny_llm_course.base.places import ROOT, SRC
 from tiny_llm_course.grading import protection as module
 from tiny_llm_course.grading.protection import protection, told
 from tiny_llm_course.grading.sandbox import HIDDEN, NONE, wrapped
-from tiny_llm_course.learner.places import ROOT, SRC
 from tiny_llm_course.native.mlx_extension import system_command
 
 on_linux = pytest.mark.skipif(sys.platform == "darwin", reason="a Mac has sandbox-exec")

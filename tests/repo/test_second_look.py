@@ -14,20 +14,20 @@ from tiny_llm_course.native.checked_build import build_checked
 FAILED = """
 import sys
 from tiny_llm_course.ui.language import Messages
-from tiny_llm_course.testing.pytest_process import Result, Run
-from tiny_llm_course.testing.second_look import show_second_look
+from tiny_llm_course.pytest_runs.test_run import Result, PytestRun
+from tiny_llm_course.diagnosis.second_look import show_second_look
 from tiny_llm_course.tasks.syllabus import TaskId
 
 task, test, language = sys.argv[1:]
 failures = [Result(name, TaskId.parse(task), "failed") for name in (test, "test_of_the_same_task")]
 for failure in failures:
-    show_second_look(failure, Run("tiny_llm", failures), Messages(language))
+    show_second_look(failure, PytestRun("tiny_llm", failures), Messages(language))
 """
 PASSED = """
 import sys, tempfile
 from pathlib import Path
-from tiny_llm_course.testing.pytest_process import Result
-from tiny_llm_course.testing.second_look import _compiled, _run
+from tiny_llm_course.pytest_runs.test_run import Result
+from tiny_llm_course.diagnosis.second_look import _compiled, _run
 from tiny_llm_course.tasks.syllabus import TaskId
 
 task, test, source = sys.argv[1:]

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
-from tiny_llm_course.generation.streaming import Lines, Plain, output
+from tiny_llm_course.generation.streaming import Plain, TerminalText, output
 from tiny_llm_course.ui.wrapping import units
 
 WORDS = st.text("abcdefgh.,!'-é", min_size=1, max_size=14)
@@ -34,7 +34,7 @@ class Terminal(io.StringIO):
 def shown(pieces: Sequence[str], widths: int | Sequence[int]) -> str:
     """What a terminal gets. widths: as wide as it is when each piece comes."""
     terminal = Terminal()
-    lines = Lines(terminal)
+    lines = TerminalText(terminal)
     for i, piece in enumerate(pieces):
         os.environ["COLUMNS"] = str(widths if isinstance(widths, int) else widths[i % len(widths)])
         lines.add(piece)
@@ -110,7 +110,7 @@ def test_lines(text: str, lines: list[str]) -> None:
 
 def test_a_word_is_shown_as_soon_as_it_is_over() -> None:
     terminal, seen = Terminal(), []
-    lines = Lines(terminal)
+    lines = TerminalText(terminal)
     for piece in ("The bo", "y ", "ran", "\n", "終わ", "り"):
         lines.add(piece)
         seen.append(terminal.getvalue())

@@ -8,13 +8,13 @@ import subprocess
 import pytest
 from learner import GIT, Clone, commit, git, run_python
 
-from tiny_llm_course.learner.conflict import abort_command
+from tiny_llm_course.base.conflict import abort_command
 from tiny_llm_course.learner.git import Git, take_back_commit
 from tiny_llm_course.tasks.regions import regions
 from tiny_llm_course.tasks.splice import code_of
 from tiny_llm_course.tasks.syllabus import TaskId
 from tiny_llm_course.ui.errors import CommandError
-from tiny_llm_course.update.update_plan import LEARNERS, Plan, _Merges
+from tiny_llm_course.update.update_plan import LEARNERS, UpdatePlan, _Merges
 
 
 @pytest.fixture(scope="module")
@@ -479,7 +479,7 @@ def test_clones_without_the_courses_history(course, clone, tmp_path, kind):
 
 MEANWHILE = """
 import tiny_llm_course.update.update_command as update
-from tiny_llm_course.learner.places import ROOT
+from tiny_llm_course.base.places import ROOT
 
 def trouble(workspace, *arguments):
     with (ROOT / "src/tiny_llm/attention.py").open("a") as file:
@@ -618,7 +618,7 @@ class Small:
         return self.new[entry].encode()
 
     def plan(self):
-        plan = Plan()
+        plan = UpdatePlan()
         theirs = {f"{LEARNERS}{name}": name for name in self.new}
         _Merges(plan, self, self, {}, theirs).plan()
         return plan

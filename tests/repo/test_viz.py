@@ -20,15 +20,15 @@ from typer.main import get_command
 from typer.testing import CliRunner
 
 import tiny_llm_ref
+from tiny_llm_course.base.arguments import OUT
+from tiny_llm_course.base.extras import install_command
 from tiny_llm_course.commands import app as course
-from tiny_llm_course.learner.install import install_command
 from tiny_llm_course.ui.language import LANGUAGES, Messages
-from tiny_llm_course.ui.out import OUT
 from tiny_llm_course.ui.terminal import signs
+from tiny_llm_course.viz.arrays import masks_of
 from tiny_llm_course.viz.collecting import CollectingCache
 from tiny_llm_course.viz.drawing import FONT, drawable
 from tiny_llm_course.viz.labels import padded, shortened, token_bytes, token_labels
-from tiny_llm_course.viz.masks import masks_of
 from tiny_llm_course.viz.page import NOT_A_NUMBER, STEPS, attention_page
 from tiny_llm_course.viz.probe import Attention, Probe
 from tiny_llm_course.viz.viz_commands import app

@@ -16,7 +16,7 @@ import pytest
 from matplotlib.image import imread
 from typer.testing import CliRunner
 
-from tiny_llm_course.learner.install import install_command
+from tiny_llm_course.base.extras import install_command
 from tiny_llm_course.serve.run_record import RunRecorder
 from tiny_llm_course.ui.errors import CommandError
 from tiny_llm_course.ui.language import LANGUAGES, Messages, speaking

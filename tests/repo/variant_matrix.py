@@ -13,10 +13,10 @@ from pathlib import Path
 import pytest
 
 from tiny_llm_course.catalogue import Mistake
+from tiny_llm_course.diagnosis.mutants import compile_mistakes
+from tiny_llm_course.diagnosis.package_under_test import REFERENCE, replay, task_of, test_of
 from tiny_llm_course.tasks.syllabus import TaskId
 from tiny_llm_course.tasks.toml import read_toml
-from tiny_llm_course.testing.mutants import compile_mistakes
-from tiny_llm_course.testing.package_under_test import REFERENCE, replay, task_of, test_of
 
 FAILURES = pytest.StashKey[dict[str, dict[str, str]]]()
 

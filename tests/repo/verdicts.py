@@ -21,8 +21,8 @@ from typing import Any
 import pytest
 from fingerprint import digest, digest_of_files
 
+from tiny_llm_course.base.whole_files import write_whole
 from tiny_llm_course.catalogue import entry_of
-from tiny_llm_course.learner.files import write_whole
 from tiny_llm_course.tasks.syllabus import Day, TaskId, day_of, tasks
 from tiny_llm_course.tasks.toml import read_toml
 

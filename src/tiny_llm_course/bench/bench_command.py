@@ -7,9 +7,9 @@ from typing import Annotated
 
 import typer
 
-from ..generation.engine import check_threads, set_threads
-from ..learner.packages import PACKAGES, package_of
-from ..learner.reporting import reporting
+from ..base.packages import PACKAGES, package_of
+from ..base.reporting import reporting
+from ..native.threads import check_threads, set_threads
 from ..ui import CommandError, Lang, one_of
 
 __all__ = ["bench"]
@@ -46,7 +46,7 @@ def bench(
             raise CommandError("wrong_value", option="--device", expected=one_of(("cpu", "gpu")), got=device)
         if threads is not None:
             check_threads(threads)
-        from .run import NAMES, Run  # here, so that other commands do not wait for MLX
+        from .run import NAMES, BenchRun  # here, so that other commands do not wait for MLX
 
         if unknown := [name for name in only or () if name not in NAMES]:
             raise CommandError("wrong_value", option="--only", expected=one_of(NAMES), got=unknown[0])
@@ -55,5 +55,5 @@ def bench(
         if threads is not None:
             set_threads(threads)
             options += f" --threads {threads}"
-        run = Run(package, wanted, options, save, words)
+        run = BenchRun(package, wanted, options, save, words)
         (run.on_gpu if device == "gpu" else run.on_processor)(smoke)

@@ -13,8 +13,8 @@ from typing import Any, TypeAlias
 import mlx.core as mx
 
 from .kernel_cases import Case, Rung, cases
-from .limits import OVER, SLOWER, Figures, Limits, is_over
-from .measuring import MODEL, Found, Step, before, kernel_rows, limited, model_rows, seconds_of
+from .limits import OVER, SLOWER, Figures, MachineLimits, is_over
+from .measuring import MODEL, Events, OnStep, before, kernel_rows, limited, model_rows, seconds_of
 from .models import Stage, make_stage, mlx_lm_stage
 from .quiet import BUSY, Quiet
 
@@ -32,11 +32,11 @@ DOUBTS = {
 }
 
 
-def measure_gpu(package: str, is_small: bool, names: Collection[str], step: Step, quiet: Quiet) -> Found:
+def measure_gpu(package: str, is_small: bool, names: Collection[str], step: OnStep, quiet: Quiet) -> Events:
     """The GPU's limits, as MLX's own operations reach them, and rows of kernels and of a model."""
     has_gpu = mx.is_available(mx.gpu)
     mx.set_default_device(mx.gpu if has_gpu else mx.cpu)
-    limits = Limits(partial(_limits, is_small), quiet)
+    limits = MachineLimits(partial(_limits, is_small), quiet)
 
     is_only_run = is_small or not has_gpu
 
@@ -76,7 +76,7 @@ def _limits(is_small: bool) -> Figures:
     }
 
 
-def table(events: Found, machine: dict[str, Any]) -> Iterator[str]:
+def table(events: Events, machine: dict[str, Any]) -> Iterator[str]:
     """Yield the measurements in Markdown, each line as soon as it is complete."""
     found: dict[str, Any] = {}
     doubts: set[str] = set()
@@ -94,7 +94,7 @@ def table(events: Found, machine: dict[str, Any]) -> Iterator[str]:
     yield from ["", *_missing(found), *(text for doubt, text in DOUBTS.items() if doubt in doubts)]
 
 
-def _noted(events: Found, doubts: set[str]) -> Found:
+def _noted(events: Events, doubts: set[str]) -> Events:
     for name, value in events:
         if name in ("kernels", MODEL) and value.get("doubt"):
             doubts.add(value["doubt"])

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from .kernel_cases import Case, Rung
 from .quiet import Quiet
 
-__all__ = ["OVER", "SLOWER", "Figures", "Limits", "is_over"]
+__all__ = ["OVER", "SLOWER", "Figures", "MachineLimits", "is_over"]
 
 SLOWER, OVER = "slower", "over"  # why a figure is in doubt: the machine has become slower; the limit was passed
 LEAST_SHARE = 0.8  # of the best limit of this run, that a limit reaches when it is measured again
@@ -15,7 +15,7 @@ LEAST_SHARE = 0.8  # of the best limit of this run, that a limit reaches when it
 Figures = dict[str, float]
 
 
-class Limits:
+class MachineLimits:
     """The best that was measured in this run: other programs only slow the machine down.
 
     measure: gives bytes per second ("bandwidth") and operations per second. doubt: why those that were measured last

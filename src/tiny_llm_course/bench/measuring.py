@@ -10,17 +10,28 @@ from typing import Any, TypeAlias
 import mlx.core as mx
 
 from .kernel_cases import Case, Device, Rung, cases
-from .limits import Limits
+from .limits import MachineLimits
+from .machine_speeds import measure_speeds
 from .models import STAGES, Stage, make_stage
 from .quiet import Quiet
-from .roofline import measure_speeds
 from .timing import shortest
 
-__all__ = ["MODEL", "Found", "Row", "Step", "before", "kernel_rows", "limited", "measure", "model_rows", "seconds_of"]
+__all__ = [
+    "MODEL",
+    "Events",
+    "OnStep",
+    "Row",
+    "before",
+    "kernel_rows",
+    "limited",
+    "measure",
+    "model_rows",
+    "seconds_of",
+]
 
 Row: TypeAlias = dict[str, Any]
-Found: TypeAlias = Iterator[tuple[str, Any]]  # kernels or model, and a row of it; or a name, and what is known of it
-Step: TypeAlias = Callable[[str, str], None]  # the kernel, or MODEL, and what of it is measured next
+Events: TypeAlias = Iterator[tuple[str, Any]]  # kernels or model, and a row of it; or a name, and what is known of it
+OnStep: TypeAlias = Callable[[str, str], None]  # the kernel, or MODEL, and what of it is measured next
 
 MODEL = "model"
 OPEN = None  # the time of a rung that is not written yet
@@ -28,7 +39,7 @@ SECONDS, SMOKE_SECONDS = 1.0, 0.02  # for each rung
 PROMPT, SMOKE_PROMPT = 128, 16  # tokens
 
 
-def measure(package: str, is_small: bool, names: Collection[str], step: Step, quiet: Quiet) -> Found:
+def measure(package: str, is_small: bool, names: Collection[str], step: OnStep, quiet: Quiet) -> Events:
     """The machine's threads and limits, rows of the kernels that are named, and of a model if MODEL is.
 
     Raises:
@@ -43,7 +54,7 @@ def measure(package: str, is_small: bool, names: Collection[str], step: Step, qu
         threads = found.threads
         return {name: rate for name, rate in found._asdict().items() if name != "threads"}
 
-    limits = Limits(speeds, quiet)
+    limits = MachineLimits(speeds, quiet)
     limits.measure()
     yield "threads", threads
     yield "limits_doubt", limits.doubt
@@ -56,7 +67,7 @@ def measure(package: str, is_small: bool, names: Collection[str], step: Step, qu
         yield from model_rows(STAGES, partial(make_stage, package, is_small), is_small, step, quiet)
 
 
-def limited(limits: Limits, quiet: Quiet, is_small: bool, case: Case, rung: Rung) -> Row:
+def limited(limits: MachineLimits, quiet: Quiet, is_small: bool, case: Case, rung: Rung) -> Row:
     """A rung's time, and its share of the limit; of small sizes, which a cache holds, that would say nothing."""
     is_compared = rung.limit is not None and not is_small
     seconds, doubt = quiet.measure(
@@ -68,7 +79,7 @@ def limited(limits: Limits, quiet: Quiet, is_small: bool, case: Case, rung: Rung
     return {"seconds": seconds, "limit": share, "doubt": doubt or (limits.doubt if is_compared else None)}
 
 
-def before(limits: Limits, is_small: bool, case: Case) -> None:
+def before(limits: MachineLimits, is_small: bool, case: Case) -> None:
     """Measure the limits near a case that is compared with them."""
     if not is_small and any(rung.limit for rung in case.rungs):
         limits.measure()
@@ -79,8 +90,8 @@ def kernel_rows(
     device: Device,
     measured: Callable[[Case, Rung], Row],
     prepare: Callable[[Case], None],
-    step: Step,
-) -> Found:
+    step: OnStep,
+) -> Events:
     """A row for each rung that a device has. prepare: is called before each case.
 
     measured: what is to be said of a rung; nothing is, of a stub.
@@ -96,7 +107,9 @@ def kernel_rows(
             yield "kernels", row
 
 
-def model_rows(stages: Sequence[str], make: Callable[[str], Stage], is_small: bool, step: Step, quiet: Quiet) -> Found:
+def model_rows(
+    stages: Sequence[str], make: Callable[[str], Stage], is_small: bool, step: OnStep, quiet: Quiet
+) -> Events:
     """A row for each stage of a model, which `make` makes."""
     for name in stages:
         step(MODEL, name)

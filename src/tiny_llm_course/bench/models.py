@@ -13,8 +13,8 @@ from tiny_llm_given.config import ModelConfig
 from tiny_llm_given.weights import expected_shapes
 from tiny_llm_models.untrained import QWEN3_0_6B, untrained_config
 
-from ..generation.engine import is_written, open_stubs
-from ..generation.package_protocols import Model, Tokenizer
+from ..model.needs import is_written, open_stubs
+from ..model.package_protocols import Model, Tokenizer
 
 __all__ = ["STAGES", "Stage", "bundled_model", "make_stage", "mlx_lm_stage", "random_model"]
 

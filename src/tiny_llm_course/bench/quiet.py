@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
-from ..native.machine import processors
+from ..base.machine import processors
 from ..ui import Messages
 
 __all__ = ["AGAIN", "BUSY", "MOST_SECONDS", "Counters", "Quiet", "counters", "doubt_text"]

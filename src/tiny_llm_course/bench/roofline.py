@@ -2,29 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from importlib import import_module
 from typing import Annotated, Any
 
 import typer
 
-from ..generation.options import Impl
-from ..learner.packages import DEFAULT_IMPL, PACKAGES, package_of
-from ..learner.reporting import reporting
+from ..base.arguments import OUT, Out
+from ..base.packages import DEFAULT_IMPL, PACKAGES, package_of
+from ..base.reporting import reporting
+from ..model.options import Impl
 from ..native.compiling import compile_for
+from ..native.threads import number_of_threads
 from ..ui import CommandError, Lang, Messages, StatusLine, left, phrase, right, show, show_note, table_row, wrapped
-from ..ui.out import OUT, Out
 from ..ui.wrapping import columns
+from .machine_speeds import limit_name, measure_speeds
 from .quiet import Quiet, doubt_text
 from .roofline_points import BATCH, Point, points
 
-__all__ = ["limit_name", "measure_speeds", "number_of_threads", "roofline"]
-
-MEASURED = {  # what tiny_llm_native.roofline says that it measures: how it is told
-    "reading memory": "roofline_bandwidth",
-    "multiplying float32": "roofline_float32",
-    "multiplying bfloat16": "roofline_bfloat16",
-}
+__all__ = ["roofline"]
 
 
 def roofline(
@@ -81,35 +76,6 @@ def _measure(package: str, words: Messages) -> tuple[Any, str | None, float]:
     finally:
         status.clear()
     return speeds, doubt, quiet.most
-
-
-def limit_name(what: str, words: Messages) -> str:
-    """Return the name, in the reader's language, of what tiny_llm_native.roofline measures."""
-    return words(MEASURED[what]) if what in MEASURED else what
-
-
-def number_of_threads() -> int:
-    """Return on how many threads kernels run.
-
-    Raises:
-        CommandError: no kernels are built.
-    """
-    try:
-        return int(import_module("tiny_llm_native.extension").threads())
-    except RuntimeError as error:
-        raise CommandError("no_kernels", reason=error, exit_code=1) from None
-
-
-def measure_speeds(progress: Callable[[str], None] = lambda what: None) -> Any:
-    """Measure how fast this machine is, with tiny_llm_native.roofline.
-
-    Raises:
-        CommandError: no kernels are built.
-    """
-    try:
-        return import_module("tiny_llm_native.roofline").measure(progress)
-    except RuntimeError as error:
-        raise CommandError("no_kernels", reason=error, exit_code=1) from None
 
 
 def _config(package: str, model: str | None) -> Any:

@@ -10,27 +10,28 @@ from typing import Any
 
 import typer
 
-from ..learner.files import write_whole
+from ..base.machine import about
+from ..base.whole_files import write_whole
 from ..native.compiling import compile_for
 from ..native.kernel_files import kernels_of
-from ..native.machine import about
+from ..native.threads import number_of_threads
 from ..ui import Messages, StatusLine, show, show_note
 from .gpu import measure_gpu, table
 from .kernel_cases import CASES
 from .limits import OVER, is_over
-from .measuring import MODEL, Found, Row, measure
+from .machine_speeds import limit_name
+from .measuring import MODEL, Events, Row, measure
 from .quiet import AGAIN, Quiet, doubt_text
-from .roofline import limit_name, number_of_threads
 from .tables import Tables, show_doubts
 
-__all__ = ["NAMES", "Run"]
+__all__ = ["NAMES", "BenchRun"]
 
 NAMES = [*dict.fromkeys(name for name, _ in CASES), MODEL]  # what can be measured
 LAYERS = ("quantized_matvec", "rms_norm", "rope", "swiglu", "quantized_matmul", "attention", "packed", "block")
 FILES = {"quantized_matvec": ("packed",), "quantized_matmul": ("packed",), MODEL: LAYERS}  # that a name also needs
 
 
-class Run:
+class BenchRun:
     """What is measured, for whom, and what is known so far.
 
     options: of the command, without `--only`. wanted: some of NAMES. save: where the figures are written, or None.
@@ -49,7 +50,7 @@ class Run:
         quiet, tables = Quiet(threads, self._tell_doubt, 0 if is_small else AGAIN), Tables(self._words)
         self._compile()
 
-        def print_tables(events: Found) -> None:
+        def print_tables(events: Events) -> None:
             try:
                 for name, value in events:
                     tables.show(name, value)
@@ -64,14 +65,14 @@ class Run:
         """Measure kernels in Metal, for a table in Markdown. A program waits for the GPU on one processor."""
         events = measure_gpu(self._package, is_small, self._wanted, self._step, Quiet(1, self._tell_doubt))
 
-        def print_lines(events: Found) -> None:
+        def print_lines(events: Events) -> None:
             for line in table(events, self._found):
                 self._status.clear()
                 show(line)
 
         self._measure(events, print_lines, "mlx-lm")
 
-    def _measure(self, events: Found, consume: Callable[[Found], None], beside: str) -> None:
+    def _measure(self, events: Events, consume: Callable[[Events], None], beside: str) -> None:
         """Measure what is consumed, keep it, and say how complete it is. beside: a package for the record."""
         self._found = about(f"tiny-llm bench {self._arguments(self._wanted)}", "mlx", beside) | self._found
         try:
@@ -93,7 +94,7 @@ class Run:
                     self._words("bench_wrote" if self._found["is_complete"] else "bench_wrote_part", file=self._save)
                 )
 
-    def _kept(self, events: Found) -> Found:
+    def _kept(self, events: Events) -> Events:
         """The same, after it was noted and written."""
         for name, value in events:
             if name in ("kernels", MODEL):

@@ -11,9 +11,9 @@ import mlx.core as mx
 import numpy as np
 from numpy.typing import NDArray
 
+from ..model.loaded_model import LoadedModel, Wanted
+from ..model.package_protocols import Model
 from ..ui import Messages
-from .engine import Engine, Wanted
-from .package_protocols import Model
 
 __all__ = ["Compared", "compared"]
 
@@ -47,7 +47,7 @@ def compared(wanted: Wanted, prompt: Sequence[int], tokens: Sequence[int], has_e
 
     has_ended: whether generation stopped because the model chose an end-of-sequence token.
     """
-    engine = Engine(replace(wanted, package=REFERENCE, is_filled=False))
+    engine = LoadedModel(replace(wanted, package=REFERENCE, is_filled=False))
     ends = list(engine.model.config.eos_token_ids)
     logits = _logits(engine.model, [*prompt, *tokens], len(tokens) + 1)
     said = [[token] for token in tokens] + ([ends] if has_ended else [])
@@ -64,7 +64,7 @@ def _logits(model: Model, tokens: list[int], count: int) -> NDArray[np.float32]:
     return np.array(model.logits(hidden)[0].astype(mx.float32))
 
 
-def _difference(engine: Engine, prompt: Sequence[int], tokens: Sequence[int], i: int) -> Compared:
+def _difference(engine: LoadedModel, prompt: Sequence[int], tokens: Sequence[int], i: int) -> Compared:
     decode: Callable[..., str] = engine.tokenizer.decode
     greedy = import_module(f"{REFERENCE}.sampler").greedy
     theirs = list(islice(engine.tokens([*prompt, *tokens[:i]], greedy, SHOWN), SHOWN))

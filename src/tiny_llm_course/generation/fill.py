@@ -20,11 +20,11 @@ from types import CodeType, ModuleType
 
 from ..learner.progress import SKIPPED
 from ..learner.workspace import Workspace
+from ..model.needs import is_written
 from ..tasks.syllabus import TaskId, day_of, parse_task_ids
 from ..tasks.task_code import Definition, defined_name, parse, task_parts
 from ..tasks.unsolved import is_stub, unsolved
 from ..ui import CommandError, Messages
-from .engine import is_written
 
 __all__ = ["Filled", "fill_in"]
 

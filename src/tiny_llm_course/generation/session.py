@@ -10,13 +10,13 @@ from importlib import import_module
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
-from ..learner.reporting import needing
+from ..base.reporting import needing
+from ..model.loaded_model import LoadedModel, Wanted
+from ..model.needs import has_cache, needs_of_text, open_stubs
+from ..model.package_protocols import Sampler, Thinking, Thoughts
+from ..model.params import COURSE_SAMPLING, MAX_TOKENS, MAX_TOKENS_THINKING, PARAMS
 from ..tasks.syllabus import TaskId
 from ..ui import CommandError, Messages, left, phrase
-from .engine import Engine, Wanted, open_stubs
-from .needs import has_cache, needs_of_text
-from .package_protocols import Sampler, Thinking, Thoughts
-from .params import COURSE_SAMPLING, MAX_TOKENS, MAX_TOKENS_THINKING, PARAMS
 from .shown_thinking import ShownThinking
 from .streaming import output
 
@@ -152,7 +152,7 @@ class Session:
         with needing(settings.needs):
             sampler, self._generate = import_module(f"{package}.sampler"), import_module(f"{package}.generate")
             _sampler(sampler, COURSE_SAMPLING | settings.given)  # a stub says so before a model is loaded
-            self._engine = Engine(settings.wanted)
+            self._engine = LoadedModel(settings.wanted)
             advised = {k: v for k, v in self._engine.sampling.items() if k not in settings.given}
             sampling = COURSE_SAMPLING | advised | settings.given
             self._sampler = _sampler(sampler, sampling)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable, Iterator
 
+from ..model.package_protocols import Thoughts
 from ..ui import Messages
-from .package_protocols import Thoughts
-from .streaming import Lines, Plain, output
+from .streaming import Plain, TerminalText, output
 
 __all__ = ["ShownThinking"]
 
@@ -20,7 +20,7 @@ class ShownThinking:
 
     def __init__(self) -> None:
         self.text = ""
-        self._lines: Lines | Plain | None = None  # once there is something
+        self._lines: TerminalText | Plain | None = None  # once there is something
 
     def without(self, tokens: Iterable[int], thoughts: Thoughts) -> Iterator[int]:
         """Pass on the tokens of the answer, and show the text of the others."""

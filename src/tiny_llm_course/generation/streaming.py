@@ -7,7 +7,7 @@ from typing import Any, TextIO
 from ..ui import styled, terminal_width
 from ..ui.wrapping import columns, units
 
-__all__ = ["Lines", "Plain", "output"]
+__all__ = ["Plain", "TerminalText", "output"]
 
 _CONTROL = {code: "\ufffd" for code in [*range(32), *range(127, 160)] if chr(code) not in "\n\t"}
 
@@ -25,7 +25,7 @@ class Plain:
         """After the last text, unless the user ended it."""
 
 
-class Lines:
+class TerminalText:
     """Text for a terminal, which is spared the control characters that a model may produce.
 
     A word is shown when it is complete: only then is it known on which line it stands. Nothing that was shown is moved
@@ -70,6 +70,6 @@ class Lines:
         return start + text
 
 
-def output(out: TextIO, **style: Any) -> Lines | Plain:
+def output(out: TextIO, **style: Any) -> TerminalText | Plain:
     """Return what shows text on this stream. style: as `styled` takes it."""
-    return Lines(out, **style) if out.isatty() else Plain(out)
+    return TerminalText(out, **style) if out.isatty() else Plain(out)

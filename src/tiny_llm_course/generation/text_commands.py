@@ -13,14 +13,11 @@ import typer
 
 from tiny_llm_models import BUNDLED
 
-from ..learner.packages import DEFAULT_IMPL, PACKAGES, package_of
-from ..learner.reporting import reporting
+from ..base.packages import DEFAULT_IMPL, PACKAGES, package_of
+from ..base.reporting import reporting
 from ..learner.workspace import Workspace
-from ..ui import CommandError, Lang, Messages, show_note
-from .chat import Chat
-from .engine import LAYERS, Wanted
-from .fill import Filled, fill_in
-from .options import (
+from ..model.loaded_model import LAYERS, Wanted
+from ..model.options import (
     DEFAULT_MODEL,
     Bits,
     Dtype,
@@ -41,6 +38,9 @@ from .options import (
     TopK,
     TopP,
 )
+from ..ui import CommandError, Lang, Messages, show_note
+from .chat import Chat
+from .fill import Filled, fill_in
 from .session import Reply, Session, Settings
 
 __all__ = ["chat", "main"]

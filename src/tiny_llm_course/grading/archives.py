@@ -21,7 +21,7 @@ from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import IO, Protocol
 
-__all__ = ["Entry", "RefusedError", "Tree", "archive_stem", "kind_of", "opened", "tree_of"]
+__all__ = ["HandedInFile", "RefusedError", "Tree", "archive_stem", "kind_of", "opened", "tree_of"]
 
 MAX_ENTRIES = 50_000
 MAX_UNPACKED = 2**28  # bytes, of an archive within another, or of a compressed tar
@@ -45,7 +45,7 @@ class RefusedError(Exception):
 
 
 @dataclass(frozen=True)
-class Entry:
+class HandedInFile:
     """A file of a hand-in.
 
     size: in bytes, as far as it is known. odd: what it is, if it is no plain file.
@@ -62,7 +62,7 @@ class Readable(Protocol):
     def read(self, size: int, /) -> bytes: ...
 
 
-Tree = dict[str, Entry]  # path -> file
+Tree = dict[str, HandedInFile]  # path -> file
 
 
 def archive_stem(name: str) -> str | None:
@@ -90,7 +90,7 @@ def kind_of(mode: int) -> str:
     return KINDS.get(stat.S_IFMT(mode), "")
 
 
-def _collected(entries: Iterator[tuple[str, Entry]]) -> Tree:
+def _collected(entries: Iterator[tuple[str, HandedInFile]]) -> Tree:
     """The entries that may belong to the package, by path, with `/` between folders."""
     tree: Tree = {}
     for name, entry in entries:
@@ -111,7 +111,7 @@ def _folder(folder: Path) -> Tree:
     return _collected(_walk(folder))
 
 
-def _walk(folder: Path) -> Iterator[tuple[str, Entry]]:
+def _walk(folder: Path) -> Iterator[tuple[str, HandedInFile]]:
     def stop(error: OSError) -> None:
         raise error
 
@@ -120,7 +120,7 @@ def _walk(folder: Path) -> Iterator[tuple[str, Entry]]:
         links = [name for name in folders if Path(place, name).is_symlink()]
         for file in (Path(place, name) for name in [*files, *links]):
             status = file.lstat()
-            entry = Entry(status.st_size, partial(_of_folder, file), kind_of(status.st_mode))
+            entry = HandedInFile(status.st_size, partial(_of_folder, file), kind_of(status.st_mode))
             yield file.relative_to(folder).as_posix(), entry
 
 
@@ -128,12 +128,12 @@ def _of_folder(file: Path) -> IO[bytes]:
     return file.open("rb")
 
 
-def _zip(stream: IO[bytes]) -> Iterator[tuple[str, Entry]]:
+def _zip(stream: IO[bytes]) -> Iterator[tuple[str, HandedInFile]]:
     archive = zipfile.ZipFile(stream)
     for info in archive.infolist():
         if not info.filename.endswith(("/", "\\")):
             kind = kind_of(info.external_attr >> 16)
-            yield info.filename, Entry(info.file_size, partial(_of_zip, archive, info), kind)
+            yield info.filename, HandedInFile(info.file_size, partial(_of_zip, archive, info), kind)
 
 
 def _of_zip(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> IO[bytes]:
@@ -142,14 +142,14 @@ def _of_zip(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> IO[bytes]:
     return _unpacked(archive.open(info))
 
 
-def _tar(stream: IO[bytes]) -> Iterator[tuple[str, Entry]]:
+def _tar(stream: IO[bytes]) -> Iterator[tuple[str, HandedInFile]]:
     archive = tarfile.TarFile(fileobj=stream)
     for member in archive:
         if member.size < 0:  # with which some versions of tarfile loop for ever
             raise RefusedError("the archive is damaged")
         if not member.isdir():
             kind = "" if member.isreg() else "a link" if member.issym() or member.islnk() else "no plain file"
-            yield member.name, Entry(member.size, partial(_of_tar, archive, member), kind)
+            yield member.name, HandedInFile(member.size, partial(_of_tar, archive, member), kind)
 
 
 def _decompressed(stream: IO[bytes], magic: bytes) -> IO[bytes]:

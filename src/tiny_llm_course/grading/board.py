@@ -10,7 +10,7 @@ import typer
 from ..ui import Messages, os_reason, show, show_note
 from .formats import legend, table_line
 from .grades import Grade
-from .kept import Kept
+from .kept_grades import KeptGrades
 from .protection import told
 from .submissions import Submission
 
@@ -23,7 +23,7 @@ class Board:
     prints: the table, a line for each submission, in their order and as soon as may be. A terminal has a counter below.
     """
 
-    def __init__(self, submissions: list[Submission], kept: Kept, prints: bool):
+    def __init__(self, submissions: list[Submission], kept: KeptGrades, prints: bool):
         self._submissions, self._kept, self._prints = {one.name: one for one in submissions}, kept, prints
         self._waiting = list(self._submissions)
         self._done: dict[str, Grade] = {}

@@ -10,10 +10,10 @@ from typing import Annotated
 
 import typer
 
-from ..learner.files import write_whole
+from ..base.places import ROOT
+from ..base.reporting import reporting
+from ..base.whole_files import write_whole
 from ..learner.git import IDENTITY, Git
-from ..learner.places import ROOT
-from ..learner.reporting import reporting
 from ..learner.workspace import Workspace
 from ..tasks.regions import BUILT, code_files
 from ..tasks.stubs import make_stub

@@ -10,20 +10,20 @@ from typing import Annotated
 
 import typer
 
-from ..learner.asked import asked_days
-from ..learner.files import write_whole
-from ..learner.reporting import reporting
+from ..base.arguments import asked_days
+from ..base.machine import processors
+from ..base.reporting import reporting
+from ..base.whole_files import write_whole
 from ..learner.workspace import Workspace
 from ..native import mlx_extension
 from ..native.kernel_files import has_kernels
-from ..native.machine import processors
 from ..ui import CommandError, Lang, Messages, one_of, os_reason, phrase, show, show_note
 from .board import Board
 from .ending import like_ctrl_c
 from .formats import EACH, TOGETHER, from_json
-from .grades import Grade, Limits, grade_all
+from .grades import Grade, GradingLimits, grade_all
 from .html_report import html_report
-from .kept import Kept
+from .kept_grades import KeptGrades
 from .protection import protection, told
 from .sandbox import NONE
 from .submissions import find_submissions
@@ -68,7 +68,7 @@ def grade(
     It also grades a submission again if the submission, the tests or the course has changed.
     """
     with reporting(lang) as words, like_ctrl_c():
-        limits = Limits(patience, seconds, memory * 2**20, protection().sandbox)
+        limits = GradingLimits(patience, seconds, memory * 2**20, protection().sandbox)
         _check(paths, form, out, hidden, jobs, limits)
         if untrusted and limits.sandbox == NONE:
             raise CommandError("grade_untrusted", reason=protection().reason, exit_code=1)
@@ -76,7 +76,7 @@ def grade(
         if has_kernels(days) and not mlx_extension.is_current(Workspace().native):
             mlx_extension.build(Workspace().native, words, show_note)
         submissions = find_submissions(paths, out)
-        kept = Kept(Workspace().root / ".tiny-llm" / "grades", days, hidden, limits)
+        kept = KeptGrades(Workspace().root / ".tiny-llm" / "grades", days, hidden, limits)
         taken_over = {} if fresh else kept.find(submissions)
         if taken_over:
             show_note(words("grade_taken_over", taken=len(taken_over), count=len(submissions)))
@@ -126,7 +126,9 @@ def grade_report(
         show(words("viz_wrote", file=f"{out}, {out.with_suffix('.csv')}"))
 
 
-def _check(paths: list[Path], form: str, out: Path | None, hidden: Path | None, jobs: int, limits: Limits) -> None:
+def _check(
+    paths: list[Path], form: str, out: Path | None, hidden: Path | None, jobs: int, limits: GradingLimits
+) -> None:
     for path in paths:
         if not path.exists():
             raise CommandError("no_such_path", path=path)

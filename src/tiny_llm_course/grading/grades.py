@@ -14,12 +14,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ..learner.places import ROOT
+from ..base.places import ROOT
 from ..learner.workspace import Workspace
 from ..native.kernel_files import has_kernels
+from ..pytest_runs.test_run import HIDDEN, PytestRun, run_tests
 from ..tasks.regions import code_files
 from ..tasks.syllabus import Day, Task, TaskId, select_task
-from ..testing.pytest_process import HIDDEN, Run, run_tests
 from ..ui import CommandError
 from .kernel_builds import compile_submitted, is_taken, replaced
 from .locate import listed
@@ -27,7 +27,7 @@ from .plain import plain, plain_name
 from .sandbox import NONE
 from .submissions import Submission
 
-__all__ = ["SOLVED", "UNSOLVED", "Grade", "Limits", "TaskGrade", "grade_all"]
+__all__ = ["SOLVED", "UNSOLVED", "Grade", "GradingLimits", "TaskGrade", "grade_all"]
 
 SOLVED, FAILED, UNSOLVED = "solved", "failed", "unsolved"
 _SYSTEM = (errno.ENOSPC, errno.EDQUOT, errno.ENOMEM, errno.EAGAIN, errno.EMFILE, errno.ENFILE)
@@ -100,7 +100,7 @@ class Grade:
 
 
 @dataclass(frozen=True)
-class Limits:
+class GradingLimits:
     """What a submission may use."""
 
     patience: float = 10  # seconds that a test waits for one answer
@@ -113,7 +113,7 @@ def grade_all(
     submissions: list[Submission],
     days: list[Day],
     hidden: Path | None,
-    limits: Limits,
+    limits: GradingLimits,
     jobs: int,
     on_grade: Callable[[Grade], None],
 ) -> list[Grade]:
@@ -162,7 +162,9 @@ def _check_hidden(days: list[Day], tests: Path) -> None:
         raise CommandError("grade_hidden_unmarked", example=example, tests=", ".join(run.unmarked))
 
 
-def _grade_safely(submission: Submission, days: list[Day], tests: Path, limits: Limits, stop: threading.Event) -> Grade:
+def _grade_safely(
+    submission: Submission, days: list[Day], tests: Path, limits: GradingLimits, stop: threading.Event
+) -> Grade:
     """The grade, also if something goes wrong: the other submissions have to be graded."""
     problem = submission.problem
     if not problem:
@@ -173,7 +175,7 @@ def _grade_safely(submission: Submission, days: list[Day], tests: Path, limits: 
     return Grade(submission.name, tuple(_not_tested(task) for day in days for task in day.tasks), problem)
 
 
-def _grade(submission: Submission, days: list[Day], tests: Path, limits: Limits, stop: threading.Event) -> Grade:
+def _grade(submission: Submission, days: list[Day], tests: Path, limits: GradingLimits, stop: threading.Event) -> Grade:
     with tempfile.TemporaryDirectory() as folder:
         package = Path(folder) / "tiny_llm"
         _lay_out(submission, package)
@@ -199,7 +201,7 @@ def _grade(submission: Submission, days: list[Day], tests: Path, limits: Limits,
     return Grade(submission.name, tasks, problem, run.seconds, limits.sandbox, is_compiled and _is_final(run))
 
 
-def _is_final(run: Run) -> bool:
+def _is_final(run: PytestRun) -> bool:
     """Whether the run ended by itself, and no test tells of trouble with the machine."""
     return not run.problem and not any(trouble in result.message for result in run.results for trouble in TROUBLE)
 
@@ -219,7 +221,7 @@ def _lay_out(submission: Submission, package: Path) -> None:
         (package / name).write_bytes(content)
 
 
-def _task_grade(task: Task, run: Run) -> TaskGrade:
+def _task_grade(task: Task, run: PytestRun) -> TaskGrade:
     results = run.of(task.id)
     total = max(run.collected.get(task.id, 0), len(results))
     passed = sum(result.outcome == "passed" for result in results)

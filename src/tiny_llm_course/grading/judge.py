@@ -11,7 +11,7 @@ from typing import Any
 import mlx.core as mx
 import pytest
 
-from ..testing.package_under_test import is_replayed, task_of
+from ..diagnosis.package_under_test import is_replayed, task_of
 from .metal import MetalRunner
 from .processes import Box, uncounted
 from .remote import Connection, GoneError

@@ -18,7 +18,7 @@ from functools import partial
 from pathlib import Path
 from time import monotonic
 
-from ..learner.places import SRC
+from ..base.places import SRC
 from ..learner.workspace import Workspace
 from ..native import mlx_extension
 from ..native.compiling import COMPILE

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ..learner.places import SRC
+from ..base.places import SRC
 from .remote import Connection
 from .sandbox import BUBBLEWRAP, wrapped
 

@@ -9,7 +9,7 @@ import sys
 from dataclasses import dataclass
 from functools import cache
 
-from ..learner.places import ROOT, SRC
+from ..base.places import ROOT, SRC
 from ..native.mlx_extension import system_command
 from ..ui import CommandError, Messages, Phrase, phrase
 from . import system_calls

@@ -10,7 +10,7 @@ import sys
 from collections.abc import Iterable
 from pathlib import Path
 
-from ..learner.places import ROOT, SRC
+from ..base.places import ROOT, SRC
 
 __all__ = ["BUBBLEWRAP", "HIDDEN", "NONE", "PROGRAMS", "SANDBOX_EXEC", "wrapped"]
 

@@ -16,8 +16,8 @@ from functools import cache
 from itertools import count
 from pathlib import Path
 
-from ..learner.places import SRC
-from ..native.machine import processors
+from ..base.machine import processors
+from ..base.places import SRC
 from .archives import RefusedError, archive_stem, kind_of
 from .locate import known, listed
 from .plain import plain, plain_name

@@ -14,7 +14,7 @@ from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 
-from .archives import Entry, RefusedError, Tree, archive_stem, opened, tree_of
+from .archives import HandedInFile, RefusedError, Tree, archive_stem, opened, tree_of
 from .locate import SOURCE, listed, package_roots, roots_of
 from .plain import plain, plain_name
 
@@ -89,11 +89,11 @@ def _among(tree: Tree) -> str:
     return f" among {listed([_shown(path, entry) for path, entry in tree.items()])}" if tree else ": no files"
 
 
-def _shown(path: str, entry: Entry) -> str:
+def _shown(path: str, entry: HandedInFile) -> str:
     return f"{path} ({entry.odd})" if entry.odd else path
 
 
-def _contents(files: dict[str, Entry]) -> dict[str, bytes]:
+def _contents(files: dict[str, HandedInFile]) -> dict[str, bytes]:
     """What the files hold, if they are not too many or too large."""
     total = sum(entry.size for entry in files.values())
     if len(files) > MAX_FILES or total > MAX_BYTES:
@@ -103,7 +103,7 @@ def _contents(files: dict[str, Entry]) -> dict[str, bytes]:
     return {path: _content(path, entry) for path, entry in files.items()}
 
 
-def _content(path: str, entry: Entry) -> bytes:
+def _content(path: str, entry: HandedInFile) -> bytes:
     with entry.open() as stream:
         content = stream.read(entry.size + 1)
     if len(content) > entry.size:

@@ -14,8 +14,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from tiny_llm_course.base.places import ROOT, SHARED, SRC
 from tiny_llm_course.grading.sandbox import HIDDEN, NONE
-from tiny_llm_course.learner.places import ROOT, SHARED, SRC
 
 
 def main() -> None:

@@ -1,1 +1,1 @@
-"""A learner's clone: where its files are, how they are written safely, and the commands that guide the learner."""
+"""A learner's clone: progress, backups, and the commands that guide the learner."""

@@ -10,18 +10,18 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
+from ..base.conflict import abort_command
+from ..base.whole_files import write_whole
 from ..ui import CommandError
-from .conflict import abort_command
-from .files import write_whole
 
-__all__ = ["IDENTITY", "Entry", "Git", "take_back_commit"]
+__all__ = ["IDENTITY", "Git", "GitFile", "take_back_commit"]
 
 IDENTITY = ("-c", "user.name=tiny-llm", "-c", "user.email=tiny-llm@localhost")  # of commits that the course makes
 NOTE = "git.json"  # in the folder of an update's copies: HEAD before and after, and the files of its commit
 
 
 @dataclass(frozen=True)
-class Entry:
+class GitFile:
     """A file of a commit."""
 
     blob: str
@@ -63,13 +63,13 @@ class Git:
         run = subprocess.run(["git", "merge-base", head, other], cwd=self._root, capture_output=True, text=True)
         return run.stdout.strip() or None
 
-    def files(self, commit: str) -> dict[str, Entry]:
+    def files(self, commit: str) -> dict[str, GitFile]:
         """Return the files of a commit, by path."""
         rows = [row.partition("\t") for row in self.run("ls-tree", "-r", "-z", commit).decode().split("\0") if row]
         entries = {path: meta.split() for meta, _, path in rows}
-        return {path: Entry(blob, mode == "100755") for path, (mode, kind, blob) in entries.items() if kind == "blob"}
+        return {path: GitFile(blob, mode == "100755") for path, (mode, kind, blob) in entries.items() if kind == "blob"}
 
-    def content(self, entry: Entry) -> bytes:
+    def content(self, entry: GitFile) -> bytes:
         return self.run("cat-file", "blob", entry.blob)
 
     def record(self, files: list[Path], new: str, copies: Path) -> None:

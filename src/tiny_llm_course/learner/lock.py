@@ -44,11 +44,7 @@ def locked(file: Path, name: str) -> Iterator[None]:
 
 
 def _wait(lock: IO[bytes]) -> None:
-    from ..ui import (
-        CommandError,
-        Messages,  # here, since tests load this module, and need no texts
-        show_note,
-    )
+    from ..ui import CommandError, Messages, show_note
 
     start, is_told = time.monotonic(), False
     while not _taken(lock):

@@ -1,18 +1,19 @@
-"""Shows what to do after a task is solved: run what a finished day or week made possible, and go on to the next
-task."""
+"""Shows what to do next: the next task, and what a finished day or week made possible."""
 
 from __future__ import annotations
 
+import os
 from functools import cache
 from pathlib import Path
 
-from ..tasks.syllabus import Day, weeks
+from ..base.arguments import asked_task
+from ..tasks.plan import ALL
+from ..tasks.syllabus import Day, Task, day_of, tasks, weeks
 from ..tasks.toml import read_toml
 from ..ui import Messages, show
-from .progress_commands import show_end, show_left_out
 from .workspace import Workspace
 
-__all__ = ["command_of", "show_finished", "show_next_step"]
+__all__ = ["chosen_task", "command_of", "show_end", "show_finished", "show_left_out", "show_next", "show_next_step"]
 
 
 @cache
@@ -45,3 +46,50 @@ def show_next_step(day: Day, workspace: Workspace, words: Messages) -> None:
     else:
         show_left_out(workspace, task, words)
         show(words("next_short", task=task.id, title=words.of(task.title), command=task.id.test_command))
+
+
+def chosen_task(text: str | None, workspace: Workspace) -> Task | None:
+    """The task with this id; of None the next open one, or None if all are done."""
+    return workspace.next_task() if text is None else asked_task(text)
+
+
+def show_next(workspace: Workspace, words: Messages, task: Task | None = None) -> None:
+    """Show what to do next, in a few lines: this task, or the first open one."""
+    if task is None or workspace.state(task.id) is not None:
+        task = workspace.next_task()
+    if task is None:
+        show_end(workspace, words)
+        return
+    day = day_of(task.id)
+    place = workspace.place(day, task)
+    text = words(
+        "next",
+        title=words.of(task.title),
+        task=task.id,
+        week=day.week,
+        day=day.number,
+        chapter=words.of(day.chapter),
+        file=os.path.relpath(place.file),
+        line=place.line,
+        command=task.id.test_command,
+    )
+    show(text.strip("\n"))
+    if workspace.is_untouched and task.id.week and workspace.progress.path == ALL:
+        show(words("next_warm_up", task=tasks()[0].id))
+    show_left_out(workspace, task, words)
+    if problem := workspace.broken(day):
+        show(problem, fg="red")
+
+
+def show_left_out(workspace: Workspace, task: Task, words: Messages) -> None:
+    """Show the command that fills in the days before a task that the learner's path leaves out, if one of them is
+    open."""
+    path = workspace.progress.path
+    if left_out := workspace.left_out(path, task):
+        show(words("next_left_out", path=path, count=len(left_out)))
+
+
+def show_end(workspace: Workspace, words: Messages) -> None:
+    """Nothing is open: the path is done, or all of the course."""
+    key = "all_done" if workspace.progress.path == ALL else "path_done"
+    show(words(key, count=sum(workspace.state(task.id) is not None for task in tasks())))

@@ -6,9 +6,9 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+from ..base.whole_files import write_whole
 from ..tasks.plan import ALL, PATHS
 from ..tasks.syllabus import TaskId
-from .files import write_whole
 
 __all__ = ["SKIPPED", "SOLVED", "Progress", "without_change"]
 

@@ -9,19 +9,19 @@ from typing import Annotated
 
 import typer
 
+from ..base.arguments import TaskArgument, asked_day, asked_task
+from ..base.conflict import conflict_in
+from ..base.places import ROOT
+from ..base.reporting import reporting
 from ..tasks.plan import CORE
 from ..tasks.regions import is_native
 from ..tasks.source_text import decoded, encoded
 from ..tasks.splice import SpliceError, UnfitError, definitions, restore, splice
 from ..tasks.syllabus import Day, Task, TaskId, day_of
 from ..ui import CommandError, Lang, Messages, one_of, phrase, show
-from .asked import asked_day, asked_task
-from .conflict import conflict_in
-from .files import ChangedSinceError
-from .places import ROOT
+from .backups import ChangedSinceError
+from .next_steps import chosen_task, show_next
 from .progress import SKIPPED
-from .progress_commands import TaskArgument, chosen_task, show_next
-from .reporting import reporting
 from .workspace import Workspace, changing
 
 __all__ = ["reset", "solution", "undo"]

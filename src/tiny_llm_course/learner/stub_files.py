@@ -7,10 +7,10 @@ import json
 from dataclasses import dataclass
 from pathlib import Path
 
+from ..base.whole_files import write_whole
 from ..tasks.regions import code_files
 from ..tasks.stubs import make_stub
 from ..tasks.task_code import StubError
-from .files import write_whole
 
 __all__ = ["check_stubs", "write_stubs"]
 

@@ -11,25 +11,26 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+from ..base.places import ROOT, SRC
+from ..base.whole_files import write_whole
 from ..tasks.plan import days_of
 from ..tasks.regions import SUFFIXES, code_files, is_native, parts_of, regions
 from ..tasks.stubs import make_stub
 from ..tasks.syllabus import Day, Task, TaskId, select_days, tasks
 from ..tasks.task_code import StubError, parse
 from ..tasks.unsolved import Stub, unsolved
-from .files import Backups, write_whole
+from .backups import Backups
 from .lock import locked
-from .places import ROOT, SRC
 from .progress import Progress, without_change
 
-__all__ = ["Place", "Workspace", "changing", "settle"]
+__all__ = ["CodePlace", "Workspace", "changing", "settle"]
 
 FIRST_WEEK = 1  # week 0 is a warm-up
 PRISTINE = Path(__file__).parents[1] / "pristine"  # the stubs, in a copy without solutions
 
 
 @dataclass(frozen=True)
-class Place:
+class CodePlace:
     """Where a task's code stands."""
 
     file: Path
@@ -54,7 +55,7 @@ class Workspace:
         return (self.reference / "basics.py").is_file()
 
     @cached_property
-    def stubs(self) -> dict[TaskId, Place]:
+    def stubs(self) -> dict[TaskId, CodePlace]:
         """The tasks of which code is still to be written, and where."""
         files = {(day.week, day.number): self.files(day) for day in select_days(None, None)}
 
@@ -63,9 +64,9 @@ class Workspace:
             of_day = files.get((stub.task.week, stub.task.day), [])
             return stub.task, of_day.index(stub.file) if stub.file in of_day else len(of_day), stub.line
 
-        places: dict[TaskId, Place] = {}
+        places: dict[TaskId, CodePlace] = {}
         for stub in sorted(unsolved(self.package), key=rank):
-            places.setdefault(stub.task, Place(stub.file, stub.line))
+            places.setdefault(stub.task, CodePlace(stub.file, stub.line))
         return places
 
     def state(self, task: TaskId) -> str | None:
@@ -98,7 +99,7 @@ class Workspace:
         """No task is solved or skipped."""
         return not any(self.state(task.id) for task in tasks())
 
-    def place(self, day: Day, task: Task) -> Place:
+    def place(self, day: Day, task: Task) -> CodePlace:
         """Return the place of a task's code, be it written or not."""
         if task.id in self.stubs:
             return self.stubs[task.id]
@@ -106,8 +107,8 @@ class Workspace:
             source = file.read_text(encoding="utf-8-sig", errors="replace") if file.exists() else ""
             for number, line in enumerate(source.splitlines(), start=1):
                 if line.strip().startswith(("Task: ", "// task ")) and str(task.id) in line:
-                    return Place(file, number)
-        return Place(self.files(day)[0], 1)
+                    return CodePlace(file, number)
+        return CodePlace(self.files(day)[0], 1)
 
     def files(self, day: Day) -> list[Path]:
         """The learner's files in which a day is written."""
@@ -127,8 +128,8 @@ class Workspace:
 
     def broken(self, day: Day) -> str | None:
         """Return what is wrong with a day's files: one is missing, or has a syntax error."""
+        from ..base.conflict import conflict_in  # here, since tests load this module, and need no texts
         from ..ui import Messages
-        from .conflict import conflict_in  # here, since tests load this module, and need no texts
 
         for file in self.files(day):
             name = file.relative_to(self.root).as_posix()
@@ -196,10 +197,7 @@ def changing(command: str) -> Iterator[Workspace]:
 
     What a command did that was killed while it wrote is taken back first.
     """
-    from ..ui import (
-        Messages,  # here, since tests load this module, and need no texts
-        show_note,
-    )
+    from ..ui import Messages, show_note
 
     Messages.load()  # now, and so is git: `update` and `undo` replace the course's own files, these two among them
     import_module(".git", __package__)

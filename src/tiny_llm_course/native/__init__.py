@@ -1,1 +1,1 @@
-"""Kernels in C++: the MLX extension, compilers, and what the machine needs for them."""
+"""Kernels in C++: the MLX extension, the compiler, and checked builds."""

@@ -11,7 +11,7 @@ from pathlib import Path
 from time import monotonic
 from typing import Any
 
-from ..learner.places import SRC
+from ..base.places import SRC
 from ..tasks.regions import code_files
 from ..ui import CommandError, Messages, StatusLine, phrase, show_note
 from .child import running

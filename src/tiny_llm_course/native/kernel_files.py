@@ -6,7 +6,7 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
-from ..learner.places import SRC
+from ..base.places import SRC
 from ..learner.workspace import Workspace
 from ..tasks.regions import code_files, regions
 from ..tasks.syllabus import Day, TaskId

@@ -24,9 +24,9 @@ from pathlib import Path
 
 from metal_host.toolchain import compiler_command, run_in_english
 
-from ..learner.files import write_whole
-from ..learner.install import install_command
-from ..learner.places import ROOT
+from ..base.extras import install_command
+from ..base.places import ROOT
+from ..base.whole_files import write_whole
 from ..tasks.regions import BUILT
 from ..ui import CommandError, Messages, StatusLine
 from .child import running

@@ -13,10 +13,10 @@ from typing import Annotated, Any
 
 import typer
 
-from ..generation.engine import LAYERS, Wanted
-from ..generation.options import DEFAULT_MODEL, Bits, Dtype, Impl, Layers, Model, Threads
-from ..learner.packages import DEFAULT_IMPL, package_of
-from ..learner.reporting import is_learners, reporting
+from ..base.packages import DEFAULT_IMPL, package_of
+from ..base.reporting import is_learners, reporting
+from ..model.loaded_model import LAYERS, Wanted
+from ..model.options import DEFAULT_MODEL, Bits, Dtype, Impl, Layers, Model, Threads
 from ..ui import CommandError, Lang, Messages, progress_console, show_note
 from .batch_input import BatchRequest, read_requests
 from .batch_results import Results

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ..generation.params import PARAMS, Param, is_text
+from ..model.params import PARAMS, Param, is_text
 from ..ui import CommandError, Phrase, one_of, phrase
 
 __all__ = ["KEYS", "BatchRequest", "Prompt", "read_requests"]

@@ -16,7 +16,7 @@ import h11
 import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-__all__ = ["ARRIVAL", "Connection", "Rarely", "Runner", "most_connections"]
+__all__ = ["ARRIVAL", "ClientConnection", "Rarely", "Runner", "most_connections"]
 
 ARRIVAL = 30.0  # seconds that a request, head and body, may take to arrive
 SOME = 4096  # bytes that are read at once: as chunks of one byte they stop the loop for some 15 ms
@@ -34,14 +34,14 @@ def most_connections() -> int:
     return MOST if limit == resource.RLIM_INFINITY else max(1, min(MOST, limit - OTHER_FILES))
 
 
-class Connection(H11Protocol):
+class ClientConnection(H11Protocol):
     """A client's connection. While it waits for its client, a newer connection may take its place.
 
     most: connections at the same time. waiting: those that wait for a request, or for a client that does not read; the
     one that has waited longest comes first.
     """
 
-    def __init__(self, most: int, waiting: dict[Connection, None], **about: Any):
+    def __init__(self, most: int, waiting: dict[ClientConnection, None], **about: Any):
         super().__init__(**about)
         self._most, self._waiting = most, waiting
         self._timer: asyncio.TimerHandle | None = None
@@ -135,7 +135,7 @@ class Runner(uvicorn.Server):
         super().__init__(
             uvicorn.Config(
                 app,
-                http=partial(Connection, most_connections(), {}),  # type: ignore[arg-type]  # called as a class is
+                http=partial(ClientConnection, most_connections(), {}),  # type: ignore[arg-type]  # called as a class is
                 ws="none",  # a connection that changes its protocol would escape the limits
                 lifespan="off",
                 log_level="warning",

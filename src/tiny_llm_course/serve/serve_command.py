@@ -15,11 +15,11 @@ from typing import Annotated, Any
 
 import typer
 
-from ..generation.engine import LAYERS, Wanted
-from ..generation.options import DEFAULT_MODEL, Bits, Dtype, Impl, Layers, Model, Threads
-from ..learner.install import install_command
-from ..learner.packages import DEFAULT_IMPL, package_of
-from ..learner.reporting import reporting
+from ..base.extras import install_command
+from ..base.packages import DEFAULT_IMPL, package_of
+from ..base.reporting import reporting
+from ..model.loaded_model import LAYERS, Wanted
+from ..model.options import DEFAULT_MODEL, Bits, Dtype, Impl, Layers, Model, Threads
 from ..ui import CommandError, Lang, Messages, os_reason, phrase, show_note
 from .dashboard import Dashboard
 from .engine_protocols import AsyncEngine, Engine

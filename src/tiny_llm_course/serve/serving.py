@@ -10,9 +10,9 @@ from importlib import import_module
 from importlib.util import find_spec
 from typing import Any
 
-from ..generation.engine import Engine, Wanted, open_stubs
-from ..generation.needs import needs_of_serving
-from ..learner.reporting import needing
+from ..base.reporting import needing
+from ..model.loaded_model import LoadedModel, Wanted
+from ..model.needs import needs_of_serving, open_stubs
 from ..tasks.syllabus import TaskId
 from ..tasks.unsolved import Stub
 from ..ui import CommandError, Messages, one_of, phrase, show_note
@@ -101,7 +101,7 @@ class Serving:
         self.kind = self._choose()
         self.need(days, "./course serve")
         with needing(self.needs(self.kind.days)):
-            self._loaded = Engine(options.wanted, kernels=self._kernels())
+            self._loaded = LoadedModel(options.wanted, kernels=self._kernels())
         self.model, self.tokenizer = self._loaded.model, self._loaded.tokenizer
         self.context: int = self.model.config.max_position_embeddings
         self.sampling = self._loaded.sampling
@@ -159,7 +159,7 @@ class Serving:
         module, draft = self._module("drafters"), self.options.draft
         if draft == NGRAM:
             return module.NGramDrafter()
-        loaded = Engine(replace(self.options.wanted, model=str(draft)), option="--draft")
+        loaded = LoadedModel(replace(self.options.wanted, model=str(draft)), option="--draft")
         size, expected = (model.config.vocab_size for model in (loaded.model, self.model))
         if size != expected:
             raise CommandError("draft_vocabulary", expected=expected, got=size, draft=draft)
@@ -204,7 +204,7 @@ class Serving:
             return []
         return ["argmax", *["paged_attention"] * (PAGED_ATTENTION in self.kind.days)]
 
-    def _cache(self, loaded: Engine, longest: int) -> Any:
+    def _cache(self, loaded: LoadedModel, longest: int) -> Any:
         options, config, layers = self.options, loaded.model.config, len(loaded.model.layers)
         position = 2 * layers * config.num_key_value_heads * config.head_dim * NUMBER  # bytes
         room = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // MEMORY // position

@@ -1,1 +1,1 @@
-"""Tests of a learner's code: `tiny-llm test`, the processes and the plugin behind it, and the naming of mistakes."""
+"""Tests of a learner's code: `tiny-llm test` and `watch`, and the course's plugin of pytest."""

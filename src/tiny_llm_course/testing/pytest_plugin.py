@@ -14,17 +14,17 @@ from typing import Any, TypeAlias
 
 import pytest
 
+from ..base.places import ROOT
 from ..catalogue import entry_of
-from ..learner.places import ROOT
+from ..diagnosis import advice
+from ..diagnosis.naming import Diagnosis
+from ..diagnosis.observation import ChangedArgumentError, Observation, recording
+from ..diagnosis.package_under_test import Test, ready, replay, task_of, test_of
 from ..learner.workspace import Workspace
+from ..pytest_runs.test_run import HIDDEN, TIME_LIMIT
+from ..pytest_runs.time_limit import TimedOut, end_time_limit, leave_out_compiling, time_limit
 from ..tasks.syllabus import TaskId, tasks
 from ..tasks.unsolved import task_in_message
-from . import advice
-from .diagnosis import Diagnosis
-from .observation import ChangedArgumentError, Observation, recording
-from .package_under_test import Test, ready, replay, task_of, test_of
-from .pytest_process import HIDDEN, TIME_LIMIT
-from .time_limit import TimedOut, end_time_limit, leave_out_compiling, time_limit
 
 SEEN = pytest.StashKey[Observation]()
 

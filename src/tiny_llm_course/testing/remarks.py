@@ -10,12 +10,12 @@ from pathlib import Path
 
 from metal_host.toolchain import recent_clang
 
-from ..learner.packages import PACKAGES
+from ..base.packages import PACKAGES
 from ..learner.workspace import Workspace
+from ..pytest_runs.test_run import PytestRun
 from ..tasks.syllabus import TaskId, Text, day_of
 from ..tasks.toml import read_toml
 from ..ui import Messages, show, wrapped
-from .pytest_process import Run
 
 __all__ = ["Remark", "remarks", "remarks_on", "show_remarks"]
 
@@ -38,7 +38,7 @@ def remarks() -> list[Remark]:
     ]
 
 
-def show_remarks(done: Run, words: Messages) -> None:
+def show_remarks(done: PytestRun, words: Messages) -> None:
     """Show what there is to say about the tasks of the learner's that a run solved."""
     if done.package != PACKAGES["mine"]:
         return

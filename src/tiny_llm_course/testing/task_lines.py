@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from ..learner.workspace import Workspace
+from ..pytest_runs.test_run import PytestRun, Result
 from ..tasks.syllabus import Day, Task, TaskId
 from ..tasks.unsolved import task_in_message
 from ..ui import Messages, StatusLine, show, signs
-from .pytest_process import Result, Run
 
 __all__ = ["TaskLines", "open_task_of"]
 
@@ -26,7 +26,7 @@ class TaskLines:
         self._day: Day | None = None  # whose heading was printed last
         self._status = StatusLine()
 
-    def update(self, run: Run) -> None:
+    def update(self, run: PytestRun) -> None:
         """Print the lines of tasks whose last test has ended."""
         if run.is_collected:
             while self._waiting and run.finished[self._waiting[0][1].id] >= run.chosen[self._waiting[0][1].id]:
@@ -38,13 +38,13 @@ class TaskLines:
                 "  ".join([self._words("run_status", done=done, count=count), *map(str, running), *compiling])
             )
 
-    def finish(self, run: Run) -> None:
+    def finish(self, run: PytestRun) -> None:
         """Print the lines of all other tasks that have a result."""
         while self._waiting:
             self._print_next(run)
         self._status.clear()
 
-    def _print_next(self, run: Run) -> None:
+    def _print_next(self, run: PytestRun) -> None:
         day, task = self._waiting.pop(0)
         if results := run.of(task.id):
             self._status.clear()

@@ -16,22 +16,25 @@ from pathlib import Path
 from queue import Empty, SimpleQueue
 from time import monotonic
 
+from ..base.arguments import TaskArgument
+from ..base.conflict import conflict_in_package
+from ..base.packages import PACKAGES
+from ..base.places import ROOT, SHARED
+from ..base.reporting import reporting
 from ..catalogue import entry_of
-from ..learner.conflict import conflict_in_package
-from ..learner.next_steps import show_finished
-from ..learner.packages import PACKAGES
-from ..learner.places import ROOT, SHARED
-from ..learner.progress_commands import TaskArgument, chosen_task, progress_table, show_hint, show_next, week_list
-from ..learner.reporting import reporting
+from ..diagnosis.ahead import compile_ahead
+from ..learner.hints import show_hint
+from ..learner.next_steps import chosen_task, show_finished, show_next
+from ..learner.progress_table import progress_table, week_list
 from ..learner.workspace import Workspace, changing
 from ..native.kernel_files import ensure_extension
+from ..pytest_runs.test_run import asked_time_limit, run_tests
 from ..tasks.regions import SUFFIXES
 from ..tasks.syllabus import Task, day_of
 from ..ui import CommandError, Lang, Messages, show, wrapped
-from .ahead import compile_ahead
-from .pytest_process import run_tests
+from .outcome import compile_rest, show_outcome
+from .progress_change import keep_progress
 from .task_lines import TaskLines
-from .test_command import compile_rest, keep_progress, show_outcome, time_limit
 
 __all__ = ["watch"]
 
@@ -119,7 +122,7 @@ class _Watch:
             return
         ensure_extension(PACKAGES["mine"], [day], self._words)
         compile_ahead(day)
-        done = run_tests([day], PACKAGES["mine"], ["-k", f"test_task_{number}_"], time_limit=time_limit())
+        done = run_tests([day], PACKAGES["mine"], ["-k", f"test_task_{number}_"], time_limit=asked_time_limit())
         with changing("watch") as workspace:
             kept = keep_progress(workspace, done)
         self._clear()

@@ -9,11 +9,11 @@ from difflib import SequenceMatcher
 from ..tasks.task_code import lines_of
 from .three_way import is_import
 
-__all__ = ["Lines", "lost_lines"]
+__all__ = ["LostLines", "lost_lines"]
 
 
 @dataclass(frozen=True)
-class Lines:
+class LostLines:
     """Lines of the learner's file, counted from 1, that the merged file lacks or, where the learner took lines away,
     between which it has lines of the course."""
 
@@ -21,7 +21,7 @@ class Lines:
     last: int
 
 
-def lost_lines(yours: str, old: str, new: str, merged: str, kept: Collection[int] = ()) -> list[Lines]:
+def lost_lines(yours: str, old: str, new: str, merged: str, kept: Collection[int] = ()) -> list[LostLines]:
     """What the learner changed in the stub and the merged file does not have. kept: lines, counted from 0, that it has
     in another place."""
     stub, own, result = (lines_of(text) for text in (old, yours, merged))
@@ -52,11 +52,11 @@ def _steps(old: list[str], new: list[str]) -> list[_Step]:
     return [_Step(range(a, b), range(c, d)) for kind, a, b, c, d in codes if kind != "equal"]
 
 
-def _ranges(indices: Collection[int]) -> list[Lines]:
-    found: list[Lines] = []
+def _ranges(indices: Collection[int]) -> list[LostLines]:
+    found: list[LostLines] = []
     for line in sorted(index + 1 for index in indices):
         if found and found[-1].last == line - 1:
             found[-1] = replace(found[-1], last=line)
         else:
-            found.append(Lines(line, line))
+            found.append(LostLines(line, line))
     return found

@@ -30,7 +30,7 @@ from ..tasks.task_code import Function, StubError, first_line, lines_of, newline
 from ..tasks.unsolved import open_task
 from .carrying import with_all, with_arrived, with_own
 from .exports import with_exports, with_same_exports
-from .lost_lines import Lines, lost_lines
+from .lost_lines import LostLines, lost_lines
 from .signatures import changed_on_the_way, changed_signatures, own_signatures
 from .three_way import Conflict, three_way
 from .written import tasks_by_name, written
@@ -57,7 +57,7 @@ class Merged:
 
     text: str
     signatures: list[tuple[str, str]] = field(default_factory=list)
-    replaced: list[Lines] = field(default_factory=list)
+    replaced: list[LostLines] = field(default_factory=list)
 
 
 def merge(yours: str, old: str, new: str, filename: str, moves: Moves = Moves()) -> Merged:

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Mapping
 from pathlib import PurePosixPath
 from typing import TypeAlias
 
-from ..learner.places import SHARED
+from ..base.places import SHARED
 from ..tasks.syllabus import TaskId
 from .written import tasks_by_name
 

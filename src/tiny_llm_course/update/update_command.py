@@ -8,15 +8,15 @@ from typing import Annotated
 
 import typer
 
-from ..learner.conflict import conflict_in_package
-from ..learner.files import content_of
+from ..base.conflict import conflict_in_package
+from ..base.reporting import reporting
+from ..base.whole_files import content_of
 from ..learner.git import Git
-from ..learner.reporting import reporting
 from ..learner.workspace import Workspace, changing
 from ..tasks.syllabus import TaskId
 from ..ui import CommandError, Lang, Messages, phrase, show, show_note
 from .update_check import Trouble, solved_tasks, trouble
-from .update_plan import Plan, plan_update
+from .update_plan import UpdatePlan, plan_update
 
 __all__ = ["update"]
 
@@ -60,7 +60,7 @@ def update(
         _show(plan, workspace, copies, opened, words)
 
 
-def _tried(workspace: Workspace, plan: Plan, words: Messages) -> Trouble | None:
+def _tried(workspace: Workspace, plan: UpdatePlan, words: Messages) -> Trouble | None:
     names = [path.relative_to(workspace.root).as_posix() for path in plan.files]
     if not any(name.startswith(CHECKED) for name in names):
         return None
@@ -69,7 +69,7 @@ def _tried(workspace: Workspace, plan: Plan, words: Messages) -> Trouble | None:
     return trouble(workspace, plan.files, solved, [*plan.changed, *plan.added])
 
 
-def _taken_back(found: Trouble, plan: Plan, has_new_packages: bool) -> CommandError:
+def _taken_back(found: Trouble, plan: UpdatePlan, has_new_packages: bool) -> CommandError:
     """Print what the newer tests say. The error, which lists what the update would break."""
     if found.told:
         show(found.told.strip("\n") + "\n")
@@ -82,7 +82,7 @@ def _taken_back(found: Trouble, plan: Plan, has_new_packages: bool) -> CommandEr
     return CommandError("update_taken_back", reasons=reasons, exit_code=1)
 
 
-def _write(plan: Plan, head: str, new: str, reopened: list[TaskId], words: Messages) -> Path:
+def _write(plan: UpdatePlan, head: str, new: str, reopened: list[TaskId], words: Messages) -> Path:
     """Write all files and make a commit, or nothing. Returns the folder of the copies.
 
     Raises:
@@ -104,7 +104,7 @@ def _write(plan: Plan, head: str, new: str, reopened: list[TaskId], words: Messa
         return copies
 
 
-def _old_code(plan: Plan, workspace: Workspace) -> dict[Path, bytes]:
+def _old_code(plan: UpdatePlan, workspace: Workspace) -> dict[Path, bytes]:
     """Files with what the learner wrote for tasks that ask for something else now."""
     files: dict[Path, str] = {}
     for old in plan.old:
@@ -118,7 +118,7 @@ def _is_last(path: Path, workspace: Workspace) -> bool:
     return path.relative_to(workspace.root).as_posix().startswith(LAST)
 
 
-def _show(plan: Plan, workspace: Workspace, copies: Path, opened: list[TaskId], words: Messages) -> None:
+def _show(plan: UpdatePlan, workspace: Workspace, copies: Path, opened: list[TaskId], words: Messages) -> None:
     def name(path: Path) -> str:
         return path.relative_to(workspace.root).as_posix()
 
@@ -156,7 +156,7 @@ def _show(plan: Plan, workspace: Workspace, copies: Path, opened: list[TaskId], 
         show("  " + words("update_signature", file=name(path), old=mine, new=theirs).strip("\n"), fg="yellow")
 
 
-def _show_changed(plan: Plan, workspace: Workspace, words: Messages) -> None:
+def _show_changed(plan: UpdatePlan, workspace: Workspace, words: Messages) -> None:
     """The tasks that ask for something else now, with what the learner wrote and what they ask for."""
     for task in sorted({old.task for old in plan.old}):
         mine = [old for old in plan.old if old.task == task]

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field, replace
 from difflib import SequenceMatcher
 from pathlib import Path
 
-from ..learner.files import content_of
-from ..learner.git import Entry, Git
+from ..base.whole_files import content_of
+from ..learner.git import Git, GitFile
 from ..learner.workspace import Workspace
 from ..tasks.imports import redirected, relative_module, relocated
 from ..tasks.regions import SUFFIXES, is_native
@@ -20,13 +20,13 @@ from ..tasks.syllabus import TaskId, day_of
 from ..tasks.task_code import StubError, lines_of
 from ..ui import Phrase, phrase
 from .contracts import SYLLABUS, Changed, changed_contracts, new_tasks
-from .lost_lines import Lines
+from .lost_lines import LostLines
 from .merging import Moves, merge, unix_ends
 from .moves import heirs, moved_tasks, shared_places
 from .retired import code_of_task, retire
 from .written import tasks_by_name, written
 
-__all__ = ["LEARNERS", "Old", "Plan", "plan_update"]
+__all__ = ["LEARNERS", "Old", "UpdatePlan", "plan_update"]
 
 LEARNERS = "src/tiny_llm/"
 OLD = ".tiny-llm/old"  # the folder for code of tasks whose contract changed
@@ -45,7 +45,7 @@ class Old:
 
 
 @dataclass
-class Plan:
+class UpdatePlan:
     """What an update does. In comments, "yours" are the learner's files in src/tiny_llm."""
 
     files: dict[Path, bytes | None] = field(default_factory=dict)  # None: it goes
@@ -61,7 +61,7 @@ class Plan:
     shared: list[tuple[Path, Path]] = field(default_factory=list)  # yours, changed; the course's, which is used now
     followed: list[Path] = field(default_factory=list)  # yours that import from files of which the course's are used
     dropped: list[Path] = field(default_factory=list)  # yours whose tasks are all in other files now
-    replaced: list[tuple[Path, Lines]] = field(default_factory=list)  # your lines that the course's lines replace
+    replaced: list[tuple[Path, LostLines]] = field(default_factory=list)  # your lines that the course's lines replace
     signatures: list[tuple[Path, str, str]] = field(default_factory=list)  # your file, your signature, the new one
     edited: list[Path] = field(default_factory=list)  # files of the course that the learner had changed
     executable: list[Path] = field(default_factory=list)
@@ -73,9 +73,9 @@ class Plan:
         self.files[path] = content
 
 
-def plan_update(workspace: Workspace, git: Git, head: str, new: str) -> Plan:
+def plan_update(workspace: Workspace, git: Git, head: str, new: str) -> UpdatePlan:
     """The plan of an update to the commit `new`. Nothing is written."""
-    plan = Plan()
+    plan = UpdatePlan()
     common = git.base(head, new)
     base, theirs = git.files(common) if common else {}, git.files(new)
     recorded = git.files(head)
@@ -102,7 +102,7 @@ def _is_learners(name: str) -> bool:
     return name.startswith(LEARNERS) and name.endswith(SUFFIXES)
 
 
-def _plan_file(plan: Plan, path: Path, entry: Entry, known: Entry | None, git: Git) -> None:
+def _plan_file(plan: UpdatePlan, path: Path, entry: GitFile, known: GitFile | None, git: Git) -> None:
     """A file of the course. known: as the course had it before."""
     now = content_of(path)
     if now is not None and entry.holds(now):
@@ -118,7 +118,12 @@ class _Merges:
     """The learner's files. Names are paths in the package."""
 
     def __init__(
-        self, plan: Plan, workspace: Workspace, git: Git, base: Mapping[str, Entry], theirs: Mapping[str, Entry]
+        self,
+        plan: UpdatePlan,
+        workspace: Workspace,
+        git: Git,
+        base: Mapping[str, GitFile],
+        theirs: Mapping[str, GitFile],
     ):
         self._plan = plan
         self._workspace = workspace
@@ -264,7 +269,7 @@ class _Merges:
             self._plan.put(path, content)
             self._plan.merged += [path] if name in self._yours else []
 
-    def _in_original(self, name: str, lines: Lines) -> Lines:
+    def _in_original(self, name: str, lines: LostLines) -> LostLines:
         """Where these lines are in the learner's file, which has its own code of all tasks."""
         mine, original = self._yours.get(name, ""), self._original.get(name, "")
         if mine == original or not original:

@@ -8,9 +8,9 @@ import numpy as np
 from matplotlib.colors import PowerNorm
 
 from ..ui import Messages
+from .arrays import Array
 from .drawing import ACCENT, PALE, drawable, picture
 from .labels import shortened
-from .masks import Array
 from .probe import Attention
 
 __all__ = ["draw_all", "draw_one"]

@@ -10,7 +10,7 @@ from metal_host import Counts, MetalKernelError
 from ..ui import CommandError, Messages, phrase, show, table
 from .kernel_call import Call, Sizes, call_in
 from .kernel_drawing import draw_kernel, title_of
-from .kernel_steps import Step, folded, steps_of
+from .kernel_steps import KernelStep, folded, steps_of
 from .output import Output
 
 __all__ = ["show_kernel"]
@@ -47,7 +47,7 @@ def show_kernel(output: Output, script: Path, number: int, threadgroup: str) -> 
         raise problem
 
 
-def _steps_text(steps: list[Step], words: Messages) -> str:
+def _steps_text(steps: list[KernelStep], words: Messages) -> str:
     """How many threads read and wrote what in each step, and what they wait at."""
     texts = [words("viz_kernel_steps")]
     for part in folded(list(enumerate(steps, 1)), MOST_STEPS, lambda _: False):
@@ -58,7 +58,7 @@ def _steps_text(steps: list[Step], words: Messages) -> str:
     return "\n".join(texts) if steps else words("viz_kernel_nothing")
 
 
-def _step_texts(step: Step, words: Messages) -> list[str]:
+def _step_texts(step: KernelStep, words: Messages) -> list[str]:
     threads: dict[str, set[int]] = {}
     for row in step.rows:
         what = words(f"viz_kernel_row_{row.kind.replace(' ', '_')}", name=row.name)

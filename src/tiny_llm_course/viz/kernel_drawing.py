@@ -12,7 +12,7 @@ from metal_host import Event
 
 from ..ui import Messages
 from .kernel_call import Call
-from .kernel_plan import MARGIN, SMALL, Column, Part, Plan
+from .kernel_plan import MARGIN, SMALL, Column, Part, PicturePlan
 from .kernel_steps import LANES, Row, Wait, index_text
 from .svg import Sheet, text_width
 
@@ -30,7 +30,7 @@ def title_of(call: Call, words: Messages) -> str:
 
 def draw_kernel(call: Call, words: Messages) -> str:
     """SVG."""
-    drawing, title = _Drawing(Plan(call, words), words), title_of(call, words)
+    drawing, title = _Drawing(PicturePlan(call, words), words), title_of(call, words)
     drawing.head(title)
     for number, step in enumerate(drawing.plan.steps):
         if isinstance(step, int):
@@ -47,7 +47,7 @@ def draw_kernel(call: Call, words: Messages) -> str:
 class _Drawing:
     """Draws a plan from top to bottom."""
 
-    def __init__(self, plan: Plan, words: Messages):
+    def __init__(self, plan: PicturePlan, words: Messages):
         self.plan = plan
         self._call, self._words = plan.call, words
         self._sheet = Sheet()

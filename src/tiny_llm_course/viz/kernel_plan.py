@@ -11,11 +11,11 @@ from metal_host import Event
 
 from ..ui import Messages
 from .kernel_call import Call
-from .kernel_steps import LANES, Row, Step, Wait, folded, index_text, racing, steps_of
+from .kernel_steps import LANES, KernelStep, Row, Wait, folded, index_text, racing, steps_of
 from .labels import shortened
 from .svg import text_width
 
-__all__ = ["MARGIN", "SMALL", "Column", "Part", "Plan"]
+__all__ = ["MARGIN", "SMALL", "Column", "Part", "PicturePlan"]
 
 THREADS, SIMDGROUPS, STEPS, ROWS = 18, 3, 14, 10  # how many are drawn
 SOURCE = 52  # characters of a line of the kernel
@@ -38,7 +38,7 @@ class Column:
         return len(self.threads) == 1
 
 
-class Plan:
+class PicturePlan:
     """The lines of the picture from top to bottom, and its columns from left to right.
 
     steps: number, rows and waits of each step; or how many are left out.
@@ -72,7 +72,7 @@ class Plan:
             return line.name
         return self._words(f"viz_kernel_row_{line.kind.replace(' ', '_')}", name=line.name)
 
-    def _parts(self, step: Step) -> tuple[list[Part], list[Wait]]:
+    def _parts(self, step: KernelStep) -> tuple[list[Part], list[Wait]]:
         return folded(step.rows, ROWS, lambda row: self._has_red([row])), step.waits
 
     def _has_red(self, rows: Sequence[Row]) -> bool:

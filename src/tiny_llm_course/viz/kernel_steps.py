@@ -12,7 +12,7 @@ from metal_host import Event, Party
 
 from .kernel_call import Call
 
-__all__ = ["LANES", "Row", "Step", "Wait", "folded", "index_text", "racing", "steps_of"]
+__all__ = ["LANES", "KernelStep", "Row", "Wait", "folded", "index_text", "racing", "steps_of"]
 
 LANES = 32  # of a simdgroup
 BARRIER = "threadgroup_barrier"
@@ -52,14 +52,14 @@ class Wait:
 
 
 @dataclass
-class Step:
+class KernelStep:
     """What threads do until they wait, and what they wait at."""
 
     rows: list[Row] = field(default_factory=list)
     waits: list[Wait] = field(default_factory=list)
 
 
-def steps_of(call: Call) -> list[Step]:
+def steps_of(call: Call) -> list[KernelStep]:
     """The steps of the traced threadgroup.
 
     A simdgroup's operations are counted from the last barrier on, so that those of several simdgroups are in one step
@@ -82,7 +82,7 @@ def steps_of(call: Call) -> list[Step]:
             here[event.thread] = (era, part + 1)
     steps = []
     for era, group in groupby(sorted(accesses), key=lambda at: at[0]):
-        steps += [Step(_rows(accesses[at]), _waits(waits.get(at, []))) for at in group]
+        steps += [KernelStep(_rows(accesses[at]), _waits(waits.get(at, []))) for at in group]
         steps[-1].waits += _waits(barriers.get(era, []))
     return steps
 

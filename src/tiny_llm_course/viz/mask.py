@@ -7,10 +7,10 @@ from importlib import import_module
 
 import numpy as np
 
-from ..learner.packages import package_of
+from ..base.packages import package_of
 from ..ui import CommandError, phrase, show, signs, terminal_width
+from .arrays import Mask, masks_of
 from .labels import padded
-from .masks import Mask, masks_of
 from .output import Output
 
 __all__ = ["show_mask"]

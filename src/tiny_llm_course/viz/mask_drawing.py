@@ -7,8 +7,8 @@ from typing import Any
 from matplotlib.colors import ListedColormap
 
 from ..ui import Messages
+from .arrays import Mask, masks_of
 from .drawing import BLUE, DIM, PALE, picture
-from .masks import Mask, masks_of
 
 __all__ = ["draw_mask"]
 

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from ..learner.install import install_command
+from ..base.extras import install_command
 from ..ui import CommandError, Messages, os_reason, show
 
 __all__ = ["Output"]

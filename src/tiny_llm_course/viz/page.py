@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from ..ui import Messages
-from .masks import Array
+from .arrays import Array
 from .probe import Attention
 
 __all__ = ["attention_page", "filled"]

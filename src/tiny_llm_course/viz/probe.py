@@ -9,13 +9,13 @@ from typing import Any
 import mlx.core as mx
 import numpy as np
 
-from ..generation.engine import Wanted
+from ..base.packages import package_of
 from ..generation.session import Session, Settings
-from ..learner.packages import package_of
+from ..model.loaded_model import Wanted
 from ..ui import CommandError
+from .arrays import Array
 from .collecting import CollectingCache
 from .labels import token_bytes, token_labels
-from .masks import Array
 
 __all__ = ["Attention", "Probe", "given_or"]
 

@@ -8,7 +8,7 @@ from importlib import import_module
 import mlx.core as mx
 import numpy as np
 
-from ..learner.packages import package_of
+from ..base.packages import package_of
 from ..ui import CommandError, phrase, show, signs
 from ..ui.terminal import BAR
 from .output import Output

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from .masks import Array
+from .arrays import Array
 
 __all__ = ["Turns"]
 

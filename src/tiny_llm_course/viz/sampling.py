@@ -11,12 +11,12 @@ from typing import Any
 import mlx.core as mx
 import numpy as np
 
-from ..learner.packages import package_of
+from ..base.packages import package_of
 from ..ui import CommandError, Messages, phrase, right, show, signs, terminal_width
 from .labels import padded
 from .output import Output
 from .probe import Probe, given_or
-from .sampling_steps import Step, percent
+from .sampling_steps import SamplingStep, percent
 
 __all__ = ["show_sampling"]
 
@@ -53,7 +53,7 @@ def show_sampling(
     output.picture("sampling.png", draw)
 
 
-def _steps(logits: mx.array, sampler: Any, sampling: dict[str, Any], words: Messages) -> list[Step]:
+def _steps(logits: mx.array, sampler: Any, sampling: dict[str, Any], words: Messages) -> list[SamplingStep]:
     """The model's own probabilities, then those after each step that does something, in `make_sampler`'s order."""
     steps = [_step(words("viz_sampling_model"), logits)]
     temperature = sampling["temperature"]
@@ -71,11 +71,11 @@ def _steps(logits: mx.array, sampler: Any, sampling: dict[str, Any], words: Mess
     return steps
 
 
-def _step(name: str, logits: mx.array) -> Step:
-    return Step(name, np.array(mx.softmax(logits, axis=-1, precise=True))[0])
+def _step(name: str, logits: mx.array) -> SamplingStep:
+    return SamplingStep(name, np.array(mx.softmax(logits, axis=-1, precise=True))[0])
 
 
-def _text(steps: list[Step], best: list[int], labels: list[str], words: Messages) -> str:
+def _text(steps: list[SamplingStep], best: list[int], labels: list[str], words: Messages) -> str:
     """A line for each token, a column for each step, and a bar for the last step."""
     names = [*labels, words("viz_sampling_rest")]
     columns = [step.shares(best) for step in steps]

@@ -9,7 +9,7 @@ from matplotlib.ticker import PercentFormatter
 from ..ui import Messages
 from .drawing import BLUE, DIM, PALE, drawable, picture
 from .labels import shortened
-from .sampling_steps import Step, percent
+from .sampling_steps import SamplingStep, percent
 
 __all__ = ["draw_sampling"]
 
@@ -18,7 +18,7 @@ PROMPT = 70
 
 
 def draw_sampling(
-    steps: list[Step], best: list[int], labels: list[str], title: str, prompt: str, words: Messages
+    steps: list[SamplingStep], best: list[int], labels: list[str], title: str, prompt: str, words: Messages
 ) -> bytes:
     """A panel for each step; behind its bars, pale, those of the step before."""
     names = [*(drawable(shortened(label, LABEL)) for label in labels), words("viz_sampling_rest")]

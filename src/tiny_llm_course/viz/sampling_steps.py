@@ -6,13 +6,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from .masks import Array
+from .arrays import Array
 
-__all__ = ["Step", "percent"]
+__all__ = ["SamplingStep", "percent"]
 
 
 @dataclass(frozen=True)
-class Step:
+class SamplingStep:
     """Probabilities of all tokens after a step. Shapes: probs: V."""
 
     name: str

@@ -8,7 +8,7 @@ from pathlib import Path
 from ..ui import CommandError, Messages, phrase, right, show, table_row
 from .output import Output
 from .schedule_page import schedule_page
-from .schedule_run import KINDS, Run, read_run
+from .schedule_run import KINDS, RecordedRun, read_run
 
 __all__ = ["show_schedule"]
 
@@ -33,13 +33,13 @@ def show_schedule(file: Path, out: Path, words: Messages) -> None:
             output.picture(name, partial(_draw, run, words, name[-3:]))
 
 
-def _draw(run: Run, words: Messages, format: str) -> bytes:
+def _draw(run: RecordedRun, words: Messages, format: str) -> bytes:
     from .schedule_drawing import draw_schedule
 
     return draw_schedule(run, words, format)
 
 
-def _text(run: Run, words: Messages) -> str:
+def _text(run: RecordedRun, words: Messages) -> str:
     """A table of numbers: how many steps, tokens and events there were."""
     tokens = {kind: sum(w.length for step in run.steps for w in step.work if w.kind == kind) for kind in KINDS}
     rows = [

@@ -11,7 +11,7 @@ from matplotlib.ticker import MaxNLocator
 from ..ui import Messages
 from .drawing import ACCENT, DIM, PALE, drawable, picture
 from .labels import shortened
-from .schedule_run import KINDS, Run
+from .schedule_run import KINDS, RecordedRun
 
 __all__ = ["COLOURS", "draw_schedule"]
 
@@ -21,7 +21,7 @@ LANE, PANEL = 0.2, 0.9  # inches
 LABEL = 12  # columns of a terminal
 
 
-def draw_schedule(run: Run, words: Messages, format: str) -> bytes:
+def draw_schedule(run: RecordedRun, words: Messages, format: str) -> bytes:
     """PNG or SVG."""
     panels = 1 if run.pages is None else 2
     width = min(max(len(run.steps) * 0.12, 7.0), 16.0)
@@ -45,7 +45,7 @@ def draw_schedule(run: Run, words: Messages, format: str) -> bytes:
     return drawn.data
 
 
-def _draw_lanes(axes: Any, run: Run, words: Messages, inches: float) -> None:
+def _draw_lanes(axes: Any, run: RecordedRun, words: Messages, inches: float) -> None:
     """inches: of a step."""
     for span in run.spans:
         axes.broken_barh([(span.first, span.last - span.first)], (span.lane - 0.42, 0.84), facecolors=PALE)
@@ -73,7 +73,7 @@ def _draw_lanes(axes: Any, run: Run, words: Messages, inches: float) -> None:
 _MARKS = {"preempted": ("x", ACCENT), "aborted": ("D", BLACK), "error": ("P", "#d00000")}
 
 
-def _places(run: Run, name: str) -> list[tuple[float, float]]:
+def _places(run: RecordedRun, name: str) -> list[tuple[float, float]]:
     """Step and lane of each event; what did not run has no lane."""
     found = [
         (number + (name == "error"), place)
@@ -85,7 +85,7 @@ def _places(run: Run, name: str) -> list[tuple[float, float]]:
     return [(float(x), float(place.lane)) for x, place in found if place.lane is not None]
 
 
-def _draw_counts(axes: Any, run: Run, layers: list[tuple[str, list[int]]], label: str) -> None:
+def _draw_counts(axes: Any, run: RecordedRun, layers: list[tuple[str, list[int]]], label: str) -> None:
     edges = np.arange(len(run.steps) + 1)
     for colour, counts in layers:
         axes.stairs(counts, edges, fill=True, color=colour)
@@ -94,7 +94,7 @@ def _draw_counts(axes: Any, run: Run, layers: list[tuple[str, list[int]]], label
     axes.yaxis.set_major_locator(MaxNLocator(integer=True, nbins=3))
 
 
-def _legend(run: Run, words: Messages) -> list[Any]:
+def _legend(run: RecordedRun, words: Messages) -> list[Any]:
     from matplotlib.lines import Line2D
 
     drawn = {work.kind for step in run.steps for work in step.work}

@@ -6,7 +6,7 @@ from typing import Any
 
 from ..ui import Messages
 from .page import filled
-from .schedule_run import KINDS, Place, Run, Step
+from .schedule_run import KINDS, RecordedRun, RecordedStep, RequestEvent
 
 __all__ = ["schedule_page"]
 
@@ -49,7 +49,7 @@ _TEXTS = (
 )
 
 
-def schedule_page(run: Run, words: Messages) -> str:
+def schedule_page(run: RecordedRun, words: Messages) -> str:
     """Return the page of a recorded run. The page asks for nothing over the network."""
     ids = {id: number for number, id in enumerate(dict.fromkeys([*run.prompts, *_named(run)]))}
     data = {
@@ -68,13 +68,13 @@ def schedule_page(run: Run, words: Messages) -> str:
     return filled("schedule", words.language, run.title(words), data)
 
 
-def _named(run: Run) -> list[str]:
+def _named(run: RecordedRun) -> list[str]:
     """List the requests that were preempted, finished or aborted: a step may have computed nothing for them."""
     places = [p for step in run.steps for p in (*step.preempted, *step.finished, *step.aborted)] + run.late
     return [place.id for place in places]
 
 
-def _step(step: Step, ids: dict[str, int]) -> dict[str, Any]:
+def _step(step: RecordedStep, ids: dict[str, int]) -> dict[str, Any]:
     return {
         "time": step.time,
         "work": [[ids[w.id], w.lane, KINDS.index(w.kind), w.start, w.length, w.scored] for w in step.work],
@@ -88,5 +88,5 @@ def _step(step: Step, ids: dict[str, int]) -> dict[str, Any]:
     }
 
 
-def _places(places: list[Place], ids: dict[str, int]) -> list[list[Any]]:
+def _places(places: list[RequestEvent], ids: dict[str, int]) -> list[list[Any]]:
     return [[ids[place.id], place.lane, place.why] for place in places]

@@ -12,7 +12,7 @@ from typing import Any
 from ..serve.run_record import FORMAT, VERSION
 from ..ui import CommandError, Messages, Phrase, phrase
 
-__all__ = ["KINDS", "Place", "Run", "Span", "Step", "Work", "read_run"]
+__all__ = ["KINDS", "RecordedRun", "RecordedStep", "RequestEvent", "Span", "Work", "read_run"]
 
 KINDS = ("prefill", "decode", "again")  # of work; the last: once more what a preemption lost
 SHOWN = 40  # characters of a value that is wrong
@@ -31,7 +31,7 @@ class Work:
 
 
 @dataclass(frozen=True)
-class Place:
+class RequestEvent:
     """Something that happened to a request. lane: None where it did not run. why: it is over."""
 
     id: str
@@ -40,16 +40,16 @@ class Place:
 
 
 @dataclass(frozen=True)
-class Step:
+class RecordedStep:
     """time: when it was over. generated: how many tokens outputs got. preempted: before anything was computed.
     finished: after it. aborted: before the step."""
 
     time: float
     work: list[Work]
     generated: int
-    preempted: list[Place]
-    finished: list[Place]
-    aborted: list[Place]
+    preempted: list[RequestEvent]
+    finished: list[RequestEvent]
+    aborted: list[RequestEvent]
     running: int
     waiting: int
     pages_used: int | None
@@ -67,7 +67,7 @@ class Span:
 
 
 @dataclass(frozen=True)
-class Run:
+class RecordedRun:
     """Steps and requests. pages: how many there are, or None. lanes: how many requests ran at the same time at most.
 
     late: aborted after the last step.
@@ -76,16 +76,16 @@ class Run:
     about: dict[str, Any]
     pages: int | None
     prompts: dict[str, int]
-    steps: list[Step]
+    steps: list[RecordedStep]
     spans: list[Span]
-    late: list[Place]
+    late: list[RequestEvent]
     lanes: int
 
     def title(self, words: Messages) -> str:
         return words("viz_schedule_title", model=self.about["model"], cache=self.about["cache"])
 
 
-def read_run(file: Path) -> Run:
+def read_run(file: Path) -> RecordedRun:
     """Raises a CommandError if it is not what it should be, which says where."""
     try:
         data = json.loads(file.read_text(encoding="utf-8"))
@@ -198,7 +198,7 @@ class _Layout:
         self._spans: list[Span] = []
         self._most = 0
 
-    def run(self) -> Run:
+    def run(self) -> RecordedRun:
         data = self._data
         steps = [self._step(number, step) for number, step in enumerate(data["steps"])]
         late = self._aborted(len(steps), is_last=True)
@@ -207,17 +207,17 @@ class _Layout:
         about = {name: data.get(name) for name in ("model", "cache", "max_running", "token_budget")}
         prompts = {id: request["prompt"] for id, request in data["requests"].items()}
         pages = data["pages"]["count"] if data.get("pages") else None
-        return Run(about, pages, prompts, steps, self._spans, late, self._most)
+        return RecordedRun(about, pages, prompts, steps, self._spans, late, self._most)
 
-    def _step(self, number: int, step: dict[str, Any]) -> Step:
+    def _step(self, number: int, step: dict[str, Any]) -> RecordedStep:
         aborted = self._aborted(number)
-        preempted = [Place(id, self._leave(id, number)) for id in step["preempted"]]
+        preempted = [RequestEvent(id, self._leave(id, number)) for id in step["preempted"]]
         for place in preempted:
             self._lost[place.id] = self._reached.get(place.id, 0)
         work = [self._work(number, chunk) for chunk in step["chunks"]]
-        finished = [Place(id, self._leave(id, number + 1), why) for id, why in step["finished"].items()]
+        finished = [RequestEvent(id, self._leave(id, number + 1), why) for id, why in step["finished"].items()]
         pages = step.get("pages_used") if self._data.get("pages") else None
-        return Step(
+        return RecordedStep(
             step["time"],
             work,
             step["generated"],
@@ -242,9 +242,9 @@ class _Layout:
         self._reached[id] = max(self._reached.get(id, 0), start + length)
         return Work(id, start, length, chunk["scored"], kind, self._lanes[id][0])
 
-    def _aborted(self, number: int, is_last: bool = False) -> list[Place]:
+    def _aborted(self, number: int, is_last: bool = False) -> list[RequestEvent]:
         found = [a["id"] for a in self._data["aborted"] if a["step"] == number or (is_last and a["step"] > number)]
-        return [Place(id, self._leave(id, number), "abort") for id in found]
+        return [RequestEvent(id, self._leave(id, number), "abort") for id in found]
 
     def _leave(self, id: str, number: int) -> int | None:
         """The lane that a request had until this step; None if it did not run."""

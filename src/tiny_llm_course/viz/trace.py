@@ -10,12 +10,12 @@ from typing import Annotated
 
 import typer
 
-from ..learner.packages import DEFAULT_IMPL, PACKAGES
-from ..learner.reporting import reporting
+from ..base.packages import DEFAULT_IMPL, PACKAGES
+from ..base.reporting import reporting
 from ..ui import CommandError, Lang, Messages, fits, one_of, phrase, show, table, wrapped
 from ..ui.wrapping import columns
 
-__all__ = ["Sizes", "Step", "steps", "trace"]
+__all__ = ["Sizes", "TraceStep", "steps", "trace"]
 
 BYTES = {"float32": 4, "bfloat16": 2, "float16": 2}
 _OPTIONS = ("--batch", "--seq", "--hidden", "--heads", "--kv-heads", "--head-dim")
@@ -49,7 +49,7 @@ class Sizes:
 
 
 @dataclass(frozen=True)
-class Step:
+class TraceStep:
     """What one step makes, and at what cost."""
 
     name: str  # in messages.toml, behind "trace_"
@@ -63,24 +63,24 @@ class Step:
         return self.parameters, self.flops, math.prod(self.shape) * BYTES[dtype]
 
 
-def steps(sizes: Sizes) -> Iterator[Step]:
+def steps(sizes: Sizes) -> Iterator[TraceStep]:
     """Self-attention of B sequences of L tokens, without biases and without a mask."""
     B, L, E, H_q, H_kv, D = vars(sizes).values()
     scores = B * H_q * L * L
 
-    def projection(name: str, width: int, out: int, shape: tuple[int, ...]) -> Step:
-        return Step(name, shape, width * out, 2 * B * L * width * out, "L E²")
+    def projection(name: str, width: int, out: int, shape: tuple[int, ...]) -> TraceStep:
+        return TraceStep(name, shape, width * out, 2 * B * L * width * out, "L E²")
 
-    yield Step("input", (B, L, E))
+    yield TraceStep("input", (B, L, E))
     yield projection("query", E, H_q * D, (B, L, H_q * D))
     yield projection("key", E, H_kv * D, (B, L, H_kv * D))
     yield projection("value", E, H_kv * D, (B, L, H_kv * D))
-    yield Step("split", (B, H_q, L, D))
-    yield Step("scores", (B, H_q, L, L), 0, 2 * scores * D, "L² E")
-    yield Step("scale", (B, H_q, L, L), 0, scores, "L²")
-    yield Step("softmax", (B, H_q, L, L), 0, SOFTMAX * scores, "L²")
-    yield Step("average", (B, H_q, L, D), 0, 2 * scores * D, "L² E")
-    yield Step("join", (B, L, H_q * D))
+    yield TraceStep("split", (B, H_q, L, D))
+    yield TraceStep("scores", (B, H_q, L, L), 0, 2 * scores * D, "L² E")
+    yield TraceStep("scale", (B, H_q, L, L), 0, scores, "L²")
+    yield TraceStep("softmax", (B, H_q, L, L), 0, SOFTMAX * scores, "L²")
+    yield TraceStep("average", (B, H_q, L, D), 0, 2 * scores * D, "L² E")
+    yield TraceStep("join", (B, L, H_q * D))
     yield projection("output", H_q * D, E, (B, L, E))
 
 
@@ -144,14 +144,14 @@ def _show(sizes: Sizes, dtype: str, words: Messages) -> None:
     show(wrapped(words("trace_summary", L=sizes.L, share=share, equal=round(sizes.L * linear / square))))
 
 
-def _rows(done: list[Step], dtype: str, words: Messages, written: Callable[[int], str]) -> list[list[str]]:
+def _rows(done: list[TraceStep], dtype: str, words: Messages, written: Callable[[int], str]) -> list[list[str]]:
     """What each step makes and costs, and all together. written: a number as text."""
     rows = [[words(f"trace_{step.name}"), *_cells(step, dtype, written)] for step in done]
     totals = map(sum, zip(*(step.costs(dtype) for step in done), strict=True))
     return [*rows, [words("trace_total"), "", *map(written, totals), ""]]
 
 
-def _cells(step: Step, dtype: str, written: Callable[[int], str]) -> list[str]:
+def _cells(step: TraceStep, dtype: str, written: Callable[[int], str]) -> list[str]:
     costs = (written(cost) if cost else "" for cost in step.costs(dtype))
     return [" x ".join(map(str, step.shape)), *costs, f"O({step.growth})" if step.growth else ""]
 

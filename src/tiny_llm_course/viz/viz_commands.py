@@ -7,12 +7,12 @@ from typing import Annotated
 
 import typer
 
-from ..generation.options import DEFAULT_MODEL, Impl, MinP, Model, Temp, TopK, TopP
-from ..learner.packages import DEFAULT_IMPL
-from ..learner.reporting import reporting
+from ..base.arguments import OUT, Out
+from ..base.packages import DEFAULT_IMPL
+from ..base.reporting import reporting
+from ..model.options import DEFAULT_MODEL, Impl, MinP, Model, Temp, TopK, TopP
 from ..ui import Lang
 from ..ui.command_help import Command, Group
-from ..ui.out import OUT, Out
 
 __all__ = ["app"]
 

@@ -14,8 +14,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, TypeVar
 
+from ..base.whole_files import write_whole
 from ..catalogue import Mistake
-from ..learner.files import write_whole
 from ..tasks.regions import BUILT, code_files, is_native, regions, with_regions
 from ..tasks.splice import code_of
 from ..tasks.syllabus import TaskId, day_of

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import shutil
 import subprocess
 import sys
@@ -13,23 +12,15 @@ from typing import Annotated
 
 import typer
 
-from ..tasks.toml import read_toml
+from ..base.extras import GROUPS, WHAT, install_command, missing, requirements_of
+from ..base.places import IS_CLONE, ROOT
+from ..base.reporting import reporting
 from ..ui import CommandError, Lang, Messages, left, one_of, phrase, show
-from .places import IS_CLONE, ROOT
-from .reporting import reporting
 
-__all__ = ["WHAT", "install", "install_command", "missing"]
+__all__ = [
+    "install",
+]
 
-WHAT = {  # name -> extras and dependency groups of pyproject.toml
-    "kernels": ("kernels",),
-    "serve": ("serve",),
-    "viz": ("viz",),
-    "book": ("book", "viz"),
-    "all": ("kernels", "serve", "viz", "book", "dev"),
-}
-GROUPS = ("book", "dev")  # dependency groups, which only a clone has
-if not IS_CLONE:
-    WHAT = {name: parts for name, parts in WHAT.items() if name != "book"} | {"all": ("kernels", "serve", "viz")}
 DEFAULT = ("kernels",)  # what ./course installs in any case
 LOCKED = "--frozen-lockfile"  # the versions of pdm.lock, whatever a newer PDM thinks of that file
 
@@ -56,17 +47,6 @@ def install(
         show(words("install_done", names=", ".join(what), count=added, seconds=f"{monotonic() - start:.0f}"))
 
 
-def install_command(what: str) -> str:
-    """Return the command that installs missing packages."""
-    return f"./course install {what}"
-
-
-def missing(what: str) -> list[str]:
-    """The packages that are not installed of those that a name of WHAT stands for."""
-    names = (re.match(r"[\w.-]+", text) for part in WHAT[what] for text in _requirements(part))
-    return [name.group() for name in names if name and not _is_installed(name.group())]
-
-
 def command_for(parts: list[str], environment: Path = Path(sys.prefix), is_clone: bool = IS_CLONE) -> list[str]:
     """Return the command that installs extras and dependency groups, with the tool that made this environment."""
     settings = environment / "pyvenv.cfg"
@@ -83,7 +63,7 @@ def command_for(parts: list[str], environment: Path = Path(sys.prefix), is_clone
     if is_clone and (pdm := _pdm(environment)):
         return [*pdm, "install", LOCKED, *options_of_pdm(parts)]
     pip = ["uv", "pip", "install", "--python", sys.executable] if has_uv else [sys.executable, "-m", "pip", "install"]
-    return [*pip, *(text for part in parts for text in _requirements(part))]
+    return [*pip, *(text for part in parts for text in requirements_of(part))]
 
 
 def options_of_pdm(parts: list[str]) -> list[str]:
@@ -125,29 +105,7 @@ def _list(words: Messages) -> None:
         show(f"{left('', 8)} {state}", dim=True)
 
 
-def _requirements(part: str) -> list[str]:
-    """The packages of an extra or a dependency group."""
-    if IS_CLONE:
-        settings = read_toml(ROOT / "pyproject.toml")
-        found: list[str] = (settings["project"]["optional-dependencies"] | settings["dependency-groups"])[part]
-        return found
-    from importlib import metadata  # here and below, so that other commands start sooner
-
-    pattern = re.compile(rf"(.*?)\s*;\s*extra == ['\"]{part}['\"]")
-    return [match.group(1) for text in metadata.requires("tiny-llm") or () if (match := pattern.fullmatch(text))]
-
-
 def _installed() -> set[str]:
     from importlib import metadata
 
     return {each.name for each in metadata.distributions()}
-
-
-def _is_installed(name: str) -> bool:
-    from importlib import metadata
-
-    try:
-        metadata.version(name)
-    except metadata.PackageNotFoundError:
-        return False
-    return True

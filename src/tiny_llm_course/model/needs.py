@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
+from importlib import import_module
+from pathlib import Path
 
 from ..tasks.syllabus import Day, TaskId, select_days
-from ..tasks.unsolved import Stub
+from ..tasks.unsolved import Stub, unsolved
 
-__all__ = ["has_cache", "needs_of_serving", "needs_of_text"]
+__all__ = ["has_cache", "is_written", "needs_of_serving", "needs_of_text", "open_stubs"]
 
 _LOOP = TaskId(1, 6, 1)  # the generation loop without a cache
 _SAMPLING = 7  # day of week 1
@@ -53,3 +55,19 @@ def _week_2(is_quantised: bool, layers: str, days: set[int]) -> list[Day]:
 
 def _tasks(days: list[Day]) -> set[TaskId]:
     return {task.id for day in days for task in day.tasks} - _METAL - {_AHEAD, _MEASURING, _SAMPLING_AT_ONCE}
+
+
+def is_written(kernel: str, stubs: list[Stub]) -> bool:
+    """Tell whether none of a package's stubs belongs to this kernel, or to a header that it includes. A stub in Metal
+    does not count: the CPU's kernel runs instead."""
+    from tiny_llm_native.compiler import with_included
+
+    files = {stub.file for stub in stubs if stub.file.parent.name == "kernels" and stub.file.suffix != ".metal"}
+    sources = {file.with_name(f"{kernel}.cpp") for file in files}
+    parts = {part for source in sources if source.exists() for part in with_included(source)}
+    return not any(file.stem == kernel or file in parts for file in files)
+
+
+def open_stubs(package: str) -> list[Stub]:
+    """Return the stubs that a learner still has to write. The reference has none."""
+    return [] if package == "tiny_llm_ref" else unsolved(Path(import_module(package).__file__ or "").parent)

@@ -1,13 +1,17 @@
-"""The tasks and days that a command's arguments name."""
+"""Arguments that several commands have: tasks, days, and the folder for files."""
 
 from __future__ import annotations
 
 import re
+from pathlib import Path
+from typing import Annotated
+
+import typer
 
 from ..tasks.syllabus import Day, SyllabusError, Task, select_days, select_task, tasks, weeks
 from ..ui import CommandError, Phrase, phrase
 
-__all__ = ["asked_day", "asked_days", "asked_task"]
+__all__ = ["OUT", "Out", "TaskArgument", "asked_day", "asked_days", "asked_task"]
 
 
 def asked_task(name: str) -> Task:
@@ -46,3 +50,12 @@ def _existing() -> list[Phrase]:
         phrase("days_of_week", week=week.number, first=week.days[0].number, last=week.days[-1].number)
         for week in weeks()
     ]
+
+
+OUT = Path("out")  # of the current folder; git ignores it
+Out = Annotated[Path, typer.Option(metavar="FOLDER", help="Where files are written. The folder is made if need be.")]
+
+
+TaskArgument = Annotated[
+    str | None, typer.Argument(metavar="[TASK]", help="A task's id, such as w1d1.1. Default: the next open task.")
+]

@@ -10,9 +10,10 @@ from difflib import get_close_matches
 from types import FrameType, ModuleType
 from typing import Any, TypeAlias
 
-__all__ = ["Advice", "Frames", "of"]
+from ..pytest_runs.test_run import Advice
 
-Advice: TypeAlias = tuple[str, dict[str, str]]  # a key of messages.toml and its values
+__all__ = ["Frames", "of"]
+
 Frames: TypeAlias = Sequence[dict[str, Any]]  # of a traceback: file, function and code, innermost last
 
 

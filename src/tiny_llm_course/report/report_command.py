@@ -11,23 +11,21 @@ from pathlib import Path
 
 import typer
 
-from ..learner.address import address
-from ..learner.packages import PACKAGES
-from ..learner.places import ROOT
-from ..learner.progress_commands import TaskArgument, chosen_task, show_next
-from ..learner.reporting import reporting
+from ..base.arguments import OUT, Out, TaskArgument
+from ..base.machine import about
+from ..base.packages import PACKAGES
+from ..base.places import ROOT, address
+from ..base.reporting import reporting
+from ..learner.next_steps import chosen_task, show_next
 from ..learner.workspace import Workspace
 from ..native import mlx_extension
 from ..native.kernel_files import ensure_extension
-from ..native.machine import about
+from ..pytest_runs.test_run import PytestRun, asked_time_limit, run_tests
 from ..tasks.syllabus import TaskId, day_of
+from ..testing.task_lines import TaskLines, open_task_of
 from ..ui import CommandError, Lang, Messages, Phrase, os_reason, phrase, show
-from ..ui.out import OUT, Out
 from .own_code import own_code
-from .pytest_process import Run, run_tests
 from .reported import SHOWN, SOURCES, written
-from .task_lines import TaskLines, open_task_of
-from .test_command import time_limit
 
 __all__ = ["report", "write_new"]
 
@@ -60,12 +58,12 @@ def report(task: TaskArgument = None, out: Out = OUT, lang: Lang = None) -> None
             show("\n" + words("report_passed", task=chosen.id))
 
 
-def _tested(task: TaskId, workspace: Workspace, words: Messages) -> Run:
+def _tested(task: TaskId, workspace: Workspace, words: Messages) -> PytestRun:
     """Run all tests of the task as `test` does, and shows a line for it."""
     days, package = [day_of(task)], PACKAGES["mine"]
     ensure_extension(package, days, words)
     lines = TaskLines(days, workspace, words)
-    run = run_tests(days, package, ["-k", f"test_task_{task.task}_"], lines.update, time_limit=time_limit())
+    run = run_tests(days, package, ["-k", f"test_task_{task.task}_"], lines.update, time_limit=asked_time_limit())
     lines.finish(run)
     return run
 

@@ -18,15 +18,15 @@ from metal_host.places import lines_of
 from metal_host.toolchain import toolchain
 from tiny_llm_native.compiler import with_included
 
-from ..learner.places import ROOT
+from ..base.places import ROOT
 from ..native.checked_build import REQUEST, SECONDS, Warned, warnings_in
+from ..pytest_runs.test_run import TESTS, PytestRun, Result, files_of, pytest_command
 from ..tasks.regions import region_lines
 from ..tasks.syllabus import TaskId, day_of
 from ..tasks.task_code import StubError
 from ..ui import Messages, StatusLine, show
-from .pytest_process import TESTS, Result, Run, files_of, pytest_command
 
-__all__ = ["Found", "second_look", "show_second_look"]
+__all__ = ["Finding", "second_look", "show_second_look"]
 
 PATIENCE = 60  # seconds that all of it may take; as a rule it takes three
 MOST_WARNINGS = 5
@@ -34,7 +34,7 @@ PRECEDENCE = re.compile(r"[\w\])]\s*&(?!&)\s*[\w.\[\]]+\s*>>")
 
 
 @dataclass(frozen=True)
-class Found:
+class Finding:
     """What a checked run stopped at, or what it saw. kind: `look_KIND` in messages.toml. line: 0 if none is known."""
 
     kind: str
@@ -42,7 +42,7 @@ class Found:
     values: dict[str, Any] = field(default_factory=dict)
 
 
-def show_second_look(failure: Result, done: Run, words: Messages) -> bool:
+def show_second_look(failure: Result, done: PytestRun, words: Messages) -> bool:
     """Show what a second look at a failed kernel in C++ finds, and return whether it finds anything.
 
     There is one look for each task and run.
@@ -64,7 +64,7 @@ def show_second_look(failure: Result, done: Run, words: Messages) -> bool:
     return bool(warned or found)
 
 
-def second_look(failure: Result, package: str, source: Path) -> tuple[list[Warned], list[Found]]:
+def second_look(failure: Result, package: str, source: Path) -> tuple[list[Warned], list[Finding]]:
     """Run the test of a failure once more, with a checked build of a file of kernels: what the compiler warns about in
     the tasks' regions, and what the run found. Nothing where this compiler cannot build it so.
 
@@ -82,7 +82,7 @@ def second_look(failure: Result, package: str, source: Path) -> tuple[list[Warne
     names = _argument_names(compiled, events.get("kernel", ""))
     found = [replace(one, values=one.values | {"argument": _argument(names, one.values)}) for one in found]
     lines = text.splitlines()
-    found += [Found("precedence", line) for line in region if PRECEDENCE.search(lines[line - 1].partition("//")[0])]
+    found += [Finding("precedence", line) for line in region if PRECEDENCE.search(lines[line - 1].partition("//")[0])]
     return warned, found
 
 
@@ -135,7 +135,7 @@ def _run(failure: Result, package: str, source: Path, folder: Path) -> tuple[dic
     report = folder / "report"
     test = f"{files_of([day_of(failure.task)])[0]}::{failure.test}"
     command = pytest_command(
-        [Path(test)], package, ["-p", "tiny_llm_course.testing.checked_run", "-p", "no:cacheprovider"], TESTS
+        [Path(test)], package, ["-p", "tiny_llm_course.diagnosis.checked_run", "-p", "no:cacheprovider"], TESTS
     )
     request = {"source": str(source), "package": package, "folder": str(folder), "report": str(report)}
     environment = os.environ | {REQUEST: json.dumps(request)}
@@ -158,7 +158,7 @@ def _run(failure: Result, package: str, source: Path, folder: Path) -> tuple[dic
     return events, stopped if stopped[-1:] == ["end"] else []
 
 
-def _stopped_at(stopped: list[str], library: Path, source: Path, region: list[int]) -> Found:
+def _stopped_at(stopped: list[str], library: Path, source: Path, region: list[int]) -> Finding:
     """What checked.cpp wrote down, with the innermost line of the learner's that led there."""
     codes = [line.removeprefix("code ") for line in stopped if line.startswith("code ")]
     values: dict[str, Any] = dict(line.partition(" ")[::2] for line in stopped if not line.startswith(("code ", "end")))
@@ -169,19 +169,19 @@ def _stopped_at(stopped: list[str], library: Path, source: Path, region: list[in
     if kind == "outside":
         kind = f"{values['access']}_{values['side']}"
         values["at"] = int(values["size"]) + int(values["bytes"])
-    return Found(kind, line, values)
+    return Finding(kind, line, values)
 
 
-def _seen(events: dict[str, Any]) -> Iterator[Found]:
+def _seen(events: dict[str, Any]) -> Iterator[Finding]:
     """Return the findings of a run that nothing stopped."""
     if events.get("unset"):
-        yield Found("unset")
+        yield Finding("unset")
     if unwritten := events.get("unwritten"):
         number, count, first = unwritten
-        yield Found("unwritten", 0, {"number": number, "count": count, "first": first})
+        yield Finding("unwritten", 0, {"number": number, "count": count, "first": first})
 
 
-def _told(found: Found, words: Messages) -> str:
+def _told(found: Finding, words: Messages) -> str:
     values = found.values | {"seconds": SECONDS}
     if "memory" in values:
         values["memory"] = values["argument"] or words("look_memory")

@@ -1,4 +1,4 @@
-"""Describes the machine that a measurement was made on."""
+"""Describes the machine, and counts its processors."""
 
 from __future__ import annotations
 

@@ -11,8 +11,8 @@ from typing import Any, TypeAlias
 
 import pytest
 
+from ..base.places import ROOT, SHARED
 from ..catalogue import Mistake
-from ..learner.places import ROOT, SHARED
 from ..tasks.syllabus import TaskId
 from .mutants import compile_mistakes, done_in_time, is_in_metal, mutant_package
 from .observation import Observation, observe

@@ -8,8 +8,8 @@ import typer
 
 from tiny_llm_models import BUNDLED
 
-from ..learner.packages import PACKAGES
-from .engine import BITS, DTYPES, LAYERS
+from ..base.packages import PACKAGES
+from .loaded_model import BITS, DTYPES, LAYERS
 from .params import COURSE_SAMPLING, MAX_TOKENS, MAX_TOKENS_THINKING
 
 __all__ = [

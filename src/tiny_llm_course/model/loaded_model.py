@@ -10,19 +10,24 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from ..learner.reporting import is_learners
+from ..base.reporting import is_learners
 from ..native.compiling import compile_for
-from ..tasks.unsolved import Stub, unsolved
+from ..native.threads import check_threads, set_threads
 from ..ui import CommandError, Messages, one_of, phrase, show_note
-from .needs import has_cache
+from .needs import has_cache, is_written, open_stubs
 from .package_protocols import Model, Sampler, Tokenizer
 
-__all__ = ["BITS", "DTYPES", "LAYERS", "Engine", "Wanted", "check_threads", "is_written", "open_stubs", "set_threads"]
+__all__ = [
+    "BITS",
+    "DTYPES",
+    "LAYERS",
+    "LoadedModel",
+    "Wanted",
+]
 
 BITS = (2, 4, 8)
 DTYPES = ("float32", "bfloat16", "float16")
 LAYERS = ("plain", "kernels", "tuned")
-MOST_THREADS = 256
 MOST_LETTERS = 1_000  # of what is told of a damaged model
 _ATTENTION = "attention"  # the kernel that the cache calls
 
@@ -56,7 +61,7 @@ class Wanted:
             raise CommandError("wrong_value", option="--layers tuned", expected=phrase("tuned_dtype"), got=self.dtype)
 
 
-class Engine:
+class LoadedModel:
     """A model, its tokenizer and the loop that generates. Raises a CommandError where there can be none.
 
     option: the one that names the model. kernels: what else will be called, besides those of the layers, and is
@@ -181,35 +186,3 @@ def _short(error: Exception) -> str:
     """Return the error's text, cut short: names in a damaged checkpoint may be as long as the file."""
     said = str(error)
     return said if len(said) <= MOST_LETTERS else f"{said[:MOST_LETTERS]} …"
-
-
-def check_threads(count: int) -> None:
-    """Raise a CommandError if kernels cannot run on so many."""
-    if not 1 <= count <= MOST_THREADS:
-        raise CommandError(
-            "wrong_value", option="--threads", expected=phrase("from_to", first=1, last=MOST_THREADS), got=count
-        )
-
-
-def set_threads(count: int) -> None:
-    """Set on how many threads kernels run. Raises a CommandError if none are built."""
-    try:
-        import_module("tiny_llm_native.extension").set_threads(count)
-    except RuntimeError as error:
-        raise CommandError("threads_failed", reason=error, exit_code=1) from None
-
-
-def is_written(kernel: str, stubs: list[Stub]) -> bool:
-    """Tell whether none of a package's stubs belongs to this kernel, or to a header that it includes. A stub in Metal
-    does not count: the CPU's kernel runs instead."""
-    from tiny_llm_native.compiler import with_included
-
-    files = {stub.file for stub in stubs if stub.file.parent.name == "kernels" and stub.file.suffix != ".metal"}
-    sources = {file.with_name(f"{kernel}.cpp") for file in files}
-    parts = {part for source in sources if source.exists() for part in with_included(source)}
-    return not any(file.stem == kernel or file in parts for file in files)
-
-
-def open_stubs(package: str) -> list[Stub]:
-    """Return the stubs that a learner still has to write. The reference has none."""
-    return [] if package == "tiny_llm_ref" else unsolved(Path(import_module(package).__file__ or "").parent)

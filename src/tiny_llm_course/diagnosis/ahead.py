@@ -13,12 +13,12 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
+from ..base.places import SRC
 from ..catalogue import entry_of
-from ..learner.places import SRC
 from ..learner.workspace import Workspace
+from ..pytest_runs import test_run  # not its `pytest_command`, which pytest would take for a hook
 from ..tasks.regions import BUILT, code_files, is_native
 from ..tasks.syllabus import Day
-from . import pytest_process  # not its `pytest_command`, which pytest would take for a hook
 
 __all__ = ["compile_ahead"]
 
@@ -51,9 +51,9 @@ def compile_ahead(day: Day, test: str = "") -> None:
 
 
 def _start(day: Day, test: str, note: int) -> None:
-    options = ["-p", "tiny_llm_course.testing.ahead", f"--note={note}", f"--ahead={test}", "-p", "no:cacheprovider"]
+    options = ["-p", "tiny_llm_course.diagnosis.ahead", f"--note={note}", f"--ahead={test}", "-p", "no:cacheprovider"]
     options.append(f"--time-limit={TEST_LIMIT}")
-    command = [*NICE, *pytest_process.pytest_command([pytest_process.TESTS / day.test_file], REFERENCE.name, options)]
+    command = [*NICE, *test_run.pytest_command([test_run.TESTS / day.test_file], REFERENCE.name, options)]
     quiet: dict[str, Any] = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.DEVNULL)
     subprocess.Popen(command, pass_fds=[note], **quiet)  # a new session would have a share of its own, whatever is nice
 
@@ -63,7 +63,7 @@ def _digest(day: Day) -> bytes:
     kernels = [file for folder in (REFERENCE / "kernels", Workspace().native) for file in code_files(folder)]
     catalogue = Path(__file__).parents[1] / "catalogue" / f"week_{day.week}_day_{day.number}.toml"
     digest = hashlib.sha256(os.environ.get("CXX", "").encode())
-    for file in [*kernels, catalogue, pytest_process.TESTS / day.test_file]:
+    for file in [*kernels, catalogue, test_run.TESTS / day.test_file]:
         digest.update(file.read_bytes())
     return digest.hexdigest().encode()
 

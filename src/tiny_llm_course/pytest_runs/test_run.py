@@ -3,22 +3,35 @@
 from __future__ import annotations
 
 import math
+import os
 import select
 import sys
 import threading
 from collections import Counter
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from time import monotonic
-from typing import Any
+from typing import Any, TypeAlias
 
-from ..learner.places import ROOT
+from ..base.places import ROOT
 from ..tasks.syllabus import Day, TaskId
-from .advice import Advice
-from .pytest_events import PytestProcess
+from .pytest_process import PytestProcess
 
-__all__ = ["HIDDEN", "TIME_LIMIT", "Result", "Run", "files_of", "pytest_command", "run_tests"]
+__all__ = [
+    "HIDDEN",
+    "TIME_LIMIT",
+    "Advice",
+    "PytestRun",
+    "Result",
+    "asked_time_limit",
+    "files_of",
+    "pytest_command",
+    "run_tests",
+]
+
+Advice: TypeAlias = tuple[str, dict[str, str]]  # a key of messages.toml and its values
 
 TESTS = ROOT / "tests"
 HIDDEN = "test_hidden_"  # how the files of an instructor's own tests begin
@@ -46,7 +59,7 @@ class Result:
 
 
 @dataclass
-class Run:
+class PytestRun:
     """The results of a run, as far as they are known."""
 
     package: str = ""  # under test
@@ -149,14 +162,14 @@ def run_tests(
     days: list[Day],
     package: str,
     arguments: list[str],
-    on_event: Callable[[Run], None] = lambda run: None,
+    on_event: Callable[[PytestRun], None] = lambda run: None,
     time_limit: float = TIME_LIMIT,
     tests: Path = TESTS,
     deadline: float = math.inf,
     stop: threading.Event | None = None,
     jobs: int = 1,
     folder: Path | None = None,
-) -> Run:
+) -> PytestRun:
     """Run tests in up to `jobs` processes, each with a share of the files.
 
     on_event: gets the run so far, after each new event.
@@ -164,7 +177,7 @@ def run_tests(
     deadline: seconds after which all processes are killed. Setting `stop` kills them at once.
     folder: the one they run in. None: the current one.
     """
-    run, start = Run(package), monotonic()
+    run, start = PytestRun(package), monotonic()
     files = files_of(days, tests)
     shares = [files[first::jobs] for first in range(min(jobs, len(files)))]
     processes: list[PytestProcess] = []
@@ -190,8 +203,8 @@ def run_tests(
 
 def _listen(
     processes: list[PytestProcess],
-    run: Run,
-    on_event: Callable[[Run], None],
+    run: PytestRun,
+    on_event: Callable[[PytestRun], None],
     patience: float,
     end: float,
     stop: threading.Event | None,
@@ -220,3 +233,18 @@ def _listen(
             run.is_collected = all(process.left is not None for process in processes)
             if events != [] or hangs:
                 on_event(run)
+
+
+def asked_time_limit() -> float:
+    """Return how many seconds a test may take: TINY_LLM_TIME_LIMIT from the environment, or the default.
+
+    Raises:
+        CommandError: TINY_LLM_TIME_LIMIT is not a number above 0.
+    """
+    from ..ui import CommandError, phrase  # here, since tests load this module, and need no texts
+
+    text = os.environ.get("TINY_LLM_TIME_LIMIT") or str(TIME_LIMIT)
+    with suppress(ValueError):
+        if 0 < float(text) < math.inf:
+            return float(text)
+    raise CommandError("wrong_value", option="TINY_LLM_TIME_LIMIT", expected=phrase("above", least=0), got=text)

@@ -1,11 +1,10 @@
-"""Writing files so that nothing is lost: all of a file or nothing, and a copy of what was there before."""
+"""Backups: commands change all of their files or none, and keep copies that `undo` brings back."""
 
 from __future__ import annotations
 
 import errno
 import json
 import os
-import secrets
 import shutil
 import subprocess
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -15,35 +14,18 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any, TypeAlias
 
+from ..base.whole_files import content_of, write_like, write_whole
 from ..tasks.syllabus import Text
 
-__all__ = ["Backups", "ChangedSinceError", "Merge", "Undone", "content_of", "write_whole"]
+__all__ = [
+    "Backups",
+    "ChangedSinceError",
+    "Merge",
+    "Undone",
+]
 
 NAME = "%Y-%m-%d_%H-%M-%S.%f"  # of a command's folder
 Merge: TypeAlias = Callable[[bytes, bytes, bytes], bytes]  # of now, after, before: now, without what was done
-
-
-def write_whole(path: Path, content: bytes) -> None:
-    """All of it or nothing: a reader never sees half a file, and a crash or a full disk leaves the old one. A link
-    stays a link."""
-    path = path.resolve()
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")  # another process may write this file, too
-    _write(temporary, content, path)
-    os.replace(temporary, path)
-
-
-def _write(file: Path, content: bytes, path: Path) -> None:
-    """Write a new file with the permissions of `path`, which it is going to replace."""
-    try:
-        file.write_bytes(content)
-        if path.exists():
-            shutil.copymode(path, file)
-    except OSError as error:
-        with suppress(OSError):
-            file.unlink(missing_ok=True)
-        error.filename = error.filename or str(path)  # the system names none when the disk is full
-        raise
 
 
 @dataclass(frozen=True)
@@ -274,11 +256,6 @@ def _record(copies: Path) -> dict[str, Any]:
     return record
 
 
-def content_of(path: Path) -> bytes | None:
-    """Return what a file holds. None: there is no such file."""
-    return path.read_bytes() if path.is_file() else None
-
-
 def _replace(file: Path, path: Path) -> None:
     """Move a file to this path, or to where a link at this path leads."""
     path = path.resolve()
@@ -292,7 +269,7 @@ def _replace(file: Path, path: Path) -> None:
 
 def _copy(content: bytes, copy: Path, path: Path) -> None:
     copy.parent.mkdir(parents=True, exist_ok=True)
-    _write(copy, content, path)
+    write_like(copy, content, path)
 
 
 def _check_writable(files: Iterable[Path]) -> None:

@@ -10,16 +10,16 @@ from typing import Annotated
 
 import typer
 
-from ..learner.packages import PACKAGES, package_of
-from ..learner.places import SRC
-from ..learner.reporting import reporting
+from ..base.packages import PACKAGES, package_of
+from ..base.places import SRC
+from ..base.reporting import reporting
+from ..diagnosis.ahead import compile_ahead
 from ..learner.workspace import Workspace
 from ..native import mlx_extension
 from ..native.compiling import compile_files
 from ..native.kernel_files import kernels_of
 from ..tasks.syllabus import day_of
 from ..ui import Lang, show
-from .ahead import compile_ahead
 
 __all__ = ["build_ext"]
 

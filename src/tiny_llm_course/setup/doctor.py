@@ -19,18 +19,18 @@ import typer
 
 from metal_host.toolchain import recent_clang
 
-from ..learner.install import install_command
-from ..learner.places import IS_CLONE, ROOT
-from ..learner.reporting import reporting
+from ..base.extras import install_command
+from ..base.places import IS_CLONE, ROOT
+from ..base.reporting import reporting
 from ..learner.workspace import Workspace
+from ..native import mlx_extension
+from ..native.checked_build import BuildError, build_checked, can_name_lines
+from ..native.kernel_files import has_kernels, kernels_of
 from ..tasks.regions import is_native
 from ..tasks.splice import definitions
 from ..tasks.syllabus import Day, select_days
 from ..tasks.task_code import task_parts
 from ..ui import Lang, Messages, show, styled, terminal_width
-from . import mlx_extension
-from .checked_build import BuildError, build_checked, can_name_lines
-from .kernel_files import has_kernels, kernels_of
 
 __all__ = ["doctor"]
 

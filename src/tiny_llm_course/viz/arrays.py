@@ -1,4 +1,4 @@
-"""The masks of one row of a batch (causal, padding, and both), and the types of arrays that pictures show."""
+"""Arrays that pictures show, and the masks of one row of a batch: causal, padding, and both."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 __all__ = ["Array", "Mask", "masks_of"]
 
+Array: TypeAlias = NDArray[np.float32]
 Mask: TypeAlias = NDArray[np.bool_]  # L x S: which keys each query sees
 
 
@@ -16,6 +17,3 @@ def masks_of(causal: Mask, length: int) -> list[Mask]:
     """Return three masks of a row with `length` tokens before the padding: causal, padding, and both."""
     words = np.broadcast_to(np.arange(causal.shape[1]) < length, causal.shape)
     return [causal, words, causal & words]
-
-
-Array: TypeAlias = NDArray[np.float32]

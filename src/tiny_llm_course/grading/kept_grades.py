@@ -14,13 +14,13 @@ from importlib.metadata import version
 from pathlib import Path
 from time import time
 
-from ..learner.files import write_whole
-from ..learner.places import ROOT, SRC
+from ..base.places import ROOT, SRC
+from ..base.whole_files import write_whole
 from ..tasks.syllabus import Day
-from .grades import Grade, Limits
+from .grades import Grade, GradingLimits
 from .submissions import Submission
 
-__all__ = ["Kept"]
+__all__ = ["KeptGrades"]
 
 PACKAGES = (  # on which grades depend
     *("tiny_llm_course", "tiny_llm_given", "tiny_llm_models", "tiny_llm_native", "tiny_llm_ref", "metal_host"),
@@ -30,10 +30,10 @@ LIBRARIES = ("mlx", "numpy", "pytest")
 DAYS = 60  # after the last use, a grade is deleted
 
 
-class Kept:
+class KeptGrades:
     """The grades in a folder, without names. A file's name is a digest of everything that decides the grade."""
 
-    def __init__(self, folder: Path, days: list[Day], hidden: Path | None, limits: Limits):
+    def __init__(self, folder: Path, days: list[Day], hidden: Path | None, limits: GradingLimits):
         self._folder = folder
         about = [[str(task.id) for day in days for task in day.tasks], asdict(limits)]
         about += [platform.platform(), sys.version, os.environ.get("CXX", "")]

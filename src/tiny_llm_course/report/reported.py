@@ -10,10 +10,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from ..learner.places import ROOT
+from ..base.places import ROOT
+from ..pytest_runs.test_run import PytestRun, Result
 from ..tasks.regions import is_native
 from ..tasks.syllabus import Task, TaskId
-from .pytest_process import Result, Run
 
 __all__ = ["SHOWN", "SOURCES", "Reported", "read", "written"]
 
@@ -45,7 +45,7 @@ class Reported:
     code: dict[str, str]  # by path in the package: modules of the task's functions, or regions with their markers
 
 
-def written(task: Task, code: Mapping[str, str], run: Run, versions: Sequence[str]) -> str:
+def written(task: Task, code: Mapping[str, str], run: PytestRun, versions: Sequence[str]) -> str:
     """The report of a run of the task's tests with this code."""
     return "\n".join(
         [
@@ -78,7 +78,7 @@ def read(text: str) -> Reported:
     return Reported(TaskId.parse(match[1]), code)
 
 
-def _named(task: TaskId, run: Run) -> str:
+def _named(task: TaskId, run: PytestRun) -> str:
     if task in run.left:
         few, many = run.left[task]
         return f"none was recognised so far; {many - few} of {many} were compared"

@@ -1,0 +1,1 @@
+"""The ground floor of every command: where the course is, its packages, arguments, errors, and files written whole."""

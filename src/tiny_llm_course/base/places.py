@@ -1,0 +1,22 @@
+"""Where the course is: its folders on this machine, and its public address."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from ..tasks.toml import read_toml
+
+__all__ = ["IS_CLONE", "ROOT", "SHARED", "SRC", "address"]
+
+SRC = Path(__file__).resolve().parents[2]  # where the packages are: src of a clone, or else site-packages
+ROOT = SRC.parent
+IS_CLONE = (ROOT / "pyproject.toml").is_file()
+# The packages that the learner's package and the reference import, by the names that tests use.
+SHARED = {"given": "tiny_llm_given", "native": "tiny_llm_native"}
+
+
+def address() -> str:
+    """The URL of the repository, without a slash at its end. Empty: links to it are left out."""
+    if not IS_CLONE:
+        return ""
+    return str(read_toml(ROOT / "pyproject.toml")["tool"]["tiny-llm"]["address"])

@@ -1,0 +1,39 @@
+"""Writes a file whole or not at all."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import shutil
+from contextlib import suppress
+from pathlib import Path
+
+__all__ = ["content_of", "write_whole"]
+
+
+def write_whole(path: Path, content: bytes) -> None:
+    """All of it or nothing: a reader never sees half a file, and a crash or a full disk leaves the old one. A link
+    stays a link."""
+    path = path.resolve()
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")  # another process may write this file, too
+    write_like(temporary, content, path)
+    os.replace(temporary, path)
+
+
+def write_like(file: Path, content: bytes, path: Path) -> None:
+    """Write a new file with the permissions of `path`, which it is going to replace."""
+    try:
+        file.write_bytes(content)
+        if path.exists():
+            shutil.copymode(path, file)
+    except OSError as error:
+        with suppress(OSError):
+            file.unlink(missing_ok=True)
+        error.filename = error.filename or str(path)  # the system names none when the disk is full
+        raise
+
+
+def content_of(path: Path) -> bytes | None:
+    """Return what a file holds. None: there is no such file."""
+    return path.read_bytes() if path.is_file() else None

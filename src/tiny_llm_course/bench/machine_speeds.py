@@ -1,0 +1,34 @@
+"""Measures how fast this machine reads memory and multiplies."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from importlib import import_module
+from typing import Any
+
+from ..ui import CommandError, Messages
+
+__all__ = ["MEASURED", "limit_name", "measure_speeds"]
+
+MEASURED = {  # what tiny_llm_native.roofline says that it measures: how it is told
+    "reading memory": "roofline_bandwidth",
+    "multiplying float32": "roofline_float32",
+    "multiplying bfloat16": "roofline_bfloat16",
+}
+
+
+def limit_name(what: str, words: Messages) -> str:
+    """Return the name, in the reader's language, of what tiny_llm_native.roofline measures."""
+    return words(MEASURED[what]) if what in MEASURED else what
+
+
+def measure_speeds(progress: Callable[[str], None] = lambda what: None) -> Any:
+    """Measure how fast this machine is, with tiny_llm_native.roofline.
+
+    Raises:
+        CommandError: no kernels are built.
+    """
+    try:
+        return import_module("tiny_llm_native.roofline").measure(progress)
+    except RuntimeError as error:
+        raise CommandError("no_kernels", reason=error, exit_code=1) from None

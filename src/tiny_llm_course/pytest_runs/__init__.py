@@ -1,0 +1,1 @@
+"""Runs day tests in processes of their own, and collects their results."""

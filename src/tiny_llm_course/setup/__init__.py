@@ -1,0 +1,1 @@
+"""Prepares a machine for the course: `tiny-llm install`, `doctor` and `build-ext`."""

@@ -1,0 +1,42 @@
+"""Records the outcome of a test run in the learner's progress."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from ..learner.progress import SKIPPED, SOLVED
+from ..learner.workspace import CodePlace, Workspace
+from ..pytest_runs.test_run import PytestRun
+from ..tasks.syllabus import TaskId
+
+__all__ = ["ProgressChange", "keep_progress"]
+
+
+@dataclass
+class ProgressChange:
+    """What a run changes in the learner's progress."""
+
+    solved: list[TaskId] = field(default_factory=list)  # by this run, and not before
+    skipped: list[TaskId] = field(default_factory=list)  # still marked as skipped, though their tests passed
+    stubs: dict[TaskId, CodePlace] = field(default_factory=dict)  # where each unfinished task's first stub is
+
+
+def keep_progress(workspace: Workspace, done: PytestRun) -> ProgressChange:
+    """Record which tasks are solved and which mistakes were named."""
+    states: dict[TaskId, str | None] = {}
+    kept = ProgressChange(stubs=workspace.stubs)
+    diagnosed: dict[TaskId, str | None] = {}
+    for task in done.collected:
+        results = done.of(task)
+        before = workspace.state(task)
+        if done.is_solved(task):
+            states[task] = before or SOLVED  # a task that was skipped stays so
+            kept.solved += [task] if before is None else []
+            kept.skipped += [task] if before == SKIPPED else []
+        elif any(result.outcome != "passed" for result in results):
+            states[task] = None
+        if results:
+            diagnosed[task] = done.named.get(task)
+    workspace.note("diagnosed", diagnosed)
+    workspace.progress.set(states)
+    return kept
