@@ -69,7 +69,7 @@ def mask(
     queries: Annotated[int, typer.Option(metavar="L", help="The queries are the last of the positions.")] = 5,
     keys: Annotated[int, typer.Option(metavar="S", help="How many positions there are.")] = 8,
     lengths: Annotated[
-        str, typer.Option(metavar="N,N", help="How many of the keys are words and no filling, in each row of a batch.")
+        str, typer.Option(metavar="N,N", help="How many of the keys are tokens, not padding, in each row of a batch.")
     ] = "3,5",
     impl: Impl = DEFAULT_IMPL,
     out: Out = OUT,
