@@ -15,7 +15,7 @@ __all__ = ["OUT", "Out", "TaskArgument", "asked_day", "asked_days", "asked_task"
 
 
 def asked_task(name: str) -> Task:
-    """The task with this id. Raises a CommandError if there is none."""
+    """Return the task with this id. Raises a CommandError if there is none."""
     try:
         return select_task(name)
     except SyllabusError:
@@ -27,13 +27,15 @@ def asked_task(name: str) -> Task:
 
 
 def asked_day(name: str) -> Day | None:
-    """The day with this name, such as 1.2. None if that names no day. Raises a CommandError if there is no such day."""
+    """Return the day with this name, such as 1.2. None if that names no day. Raises a CommandError if there is no such
+    day."""
     match = re.fullmatch(r"(\d+)\.(\d+)", name)
     return asked_days(match[1], match[2])[0] if match else None
 
 
 def asked_days(week: str | None, day: str | None) -> list[Day]:
-    """The days that --week and --day name: all, one week's, or one day. Raises a CommandError if there are none."""
+    """Return the days that --week and --day name: all, one week's, or one day. Raises a CommandError if there are
+    none."""
     try:
         return select_days(week, day)
     except SyllabusError:
@@ -45,7 +47,7 @@ def asked_days(week: str | None, day: str | None) -> list[Day]:
 
 
 def _existing() -> list[Phrase]:
-    """Every week and its days."""
+    """List every week and its days."""
     return [
         phrase("days_of_week", week=week.number, first=week.days[0].number, last=week.days[-1].number)
         for week in weeks()

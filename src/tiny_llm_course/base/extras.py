@@ -27,13 +27,13 @@ def install_command(what: str) -> str:
 
 
 def missing(what: str) -> list[str]:
-    """The packages that are not installed of those that a name of WHAT stands for."""
+    """Return the packages that are not installed of those that a name of WHAT stands for."""
     names = (re.match(r"[\w.-]+", text) for part in WHAT[what] for text in requirements_of(part))
     return [name.group() for name in names if name and not _is_installed(name.group())]
 
 
 def requirements_of(part: str) -> list[str]:
-    """The packages of an extra or a dependency group."""
+    """Return the packages of an extra or a dependency group."""
     if IS_CLONE:
         settings = read_toml(ROOT / "pyproject.toml")
         found: list[str] = (settings["project"]["optional-dependencies"] | settings["dependency-groups"])[part]

@@ -14,7 +14,7 @@ __all__ = ["about", "processors"]
 
 
 def about(command: str, *packages: str) -> dict[str, Any]:
-    """Command, machine and versions: what a reader needs to measure it again."""
+    """Return command, machine and versions, with which a reader can measure again."""
     versions = {"python": platform.python_version()} | {name: _version(name) for name in packages}
     system = f"{platform.system()} {platform.machine()}"
     return {

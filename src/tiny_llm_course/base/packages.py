@@ -15,7 +15,7 @@ DEFAULT_IMPL = next(iter(PACKAGES))
 
 
 def package_of(impl: str) -> str:
-    """The package that --impl names.
+    """Return the package that --impl names.
 
     Raises:
         CommandError: it names none.

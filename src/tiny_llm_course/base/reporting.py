@@ -22,7 +22,7 @@ __all__ = ["UnfinishedError", "is_learners", "needing", "reporting"]
 
 
 class UnfinishedError(Exception):
-    """A command came to a stub."""
+    """A command met a stub."""
 
     def __init__(self, stubs: list[Stub]):
         super().__init__(stubs)
@@ -114,7 +114,7 @@ def _explain(error: Exception) -> str:
 
 
 def _conflict(error: SyntaxError) -> CommandError | None:
-    """The message, if the error comes from git's conflict markers."""
+    """Return the message, if the error comes from git's conflict markers."""
     from .conflict import conflict_in  # here, since few commands need it
     from .places import ROOT
 
@@ -143,7 +143,7 @@ def _is_of_package(error: Exception) -> bool:
 
 
 def _frames(error: Exception, *more: Path) -> list[traceback.FrameSummary]:
-    """The part of the traceback in files of `tiny_llm`. more: further folders."""
+    """Return the part of the traceback in files of `tiny_llm`. more: further folders."""
     frames = traceback.extract_tb(error.__traceback__)
     return [frame for frame in frames if any(map(Path(frame.filename).is_relative_to, (_directory(), *more)))]
 

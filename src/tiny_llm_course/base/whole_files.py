@@ -12,8 +12,8 @@ __all__ = ["content_of", "write_whole"]
 
 
 def write_whole(path: Path, content: bytes) -> None:
-    """All of it or nothing: a reader never sees half a file, and a crash or a full disk leaves the old one. A link
-    stays a link."""
+    """Write all of a file or nothing: a reader never sees half of it, and a crash or a full disk leaves the old one. A
+    link stays a link."""
     path = path.resolve()
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")  # another process may write this file, too

@@ -29,7 +29,7 @@ BASE, EPS = 1e6, 1e-6
 
 @dataclass(frozen=True)
 class Rung:
-    """One way to compute it. limit: what it runs against. device: on which it runs; None: on the default one."""
+    """One way to compute a case. limit: what it runs against. device: on which it runs; None: on the default one."""
 
     name: str  # fallback, mlx, tuned or a task's id
     run: Callable[[], Any]
@@ -39,7 +39,7 @@ class Rung:
 
 @dataclass(frozen=True)
 class Case:
-    """One computation. Rungs do it `times` over; bytes and operations are of one."""
+    """A computation that is measured. Rungs repeat it `times` times; bytes and operations are those of one."""
 
     kernel: str
     sizes: str

@@ -55,7 +55,7 @@ class Quiet:
     def measure(
         self, work: Callable[[], T], best: Callable[[T, T], T], doubt: Callable[[T], str | None] = lambda found: None
     ) -> tuple[T, str | None]:
-        """What work gives, and why it is in doubt: BUSY, or what `doubt` says of it. None: it is not.
+        """Return what work gives, and why it is in doubt: BUSY, or what `doubt` says. None: there is no doubt.
 
         best: of two results of work. Other programs only slow it down, so the best of several comes nearest.
         """
@@ -74,7 +74,7 @@ class Quiet:
         return found, problem
 
     def _watched(self, work: Callable[[], T]) -> tuple[T, float, float]:
-        """What work gives, how many processors other programs used meanwhile, and how many seconds it took."""
+        """Return what work gives, how many processors other programs used meanwhile, and how many seconds it took."""
         before = self._read()
         found = work()
         after = self._read()
@@ -100,8 +100,8 @@ def counters() -> Counters:
 
 
 def _linux_seconds(file: Path = Path("/proc/stat")) -> float | None:
-    """Of the processors that this process may use: all time but idle and waiting for disks. What another virtual
-    machine took (steal) is in it."""
+    """Count the seconds of the processors that this process may use, without idling and waiting for disks. What another
+    virtual machine took (steal) counts."""
     try:
         lines = [line.split() for line in file.read_text(encoding="utf-8").splitlines()]
     except OSError:
@@ -112,7 +112,7 @@ def _linux_seconds(file: Path = Path("/proc/stat")) -> float | None:
 
 
 def _mac_seconds(library: Any = None) -> float | None:
-    """Of all processors, from the kernel's host_statistics: user, system and nice, without idle."""
+    """Count the seconds of all processors, from the kernel's host_statistics: user, system and nice, without idle."""
     cpu_load, count = 3, ctypes.c_uint32(4)  # HOST_CPU_LOAD_INFO, and how many numbers it has
     ticks = (ctypes.c_uint32 * count.value)()
     try:

@@ -32,7 +32,7 @@ FILES = {"quantized_matvec": ("packed",), "quantized_matmul": ("packed",), MODEL
 
 
 class BenchRun:
-    """What is measured, for whom, and what is known so far.
+    """A run of `bench`: what it measures, in which package, and the figures so far.
 
     options: of the command, without `--only`. wanted: some of NAMES. save: where the figures are written, or None.
     """
@@ -95,7 +95,7 @@ class BenchRun:
                 )
 
     def _kept(self, events: Events) -> Events:
-        """The same, after it was noted and written."""
+        """Yield the same events, each after it was noted and written."""
         for name, value in events:
             if name in ("kernels", MODEL):
                 self._found[name].append(value)

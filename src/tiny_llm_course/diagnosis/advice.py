@@ -18,7 +18,7 @@ Frames: TypeAlias = Sequence[dict[str, Any]]  # of a traceback: file, function a
 
 
 def of(error: BaseException, frames: Frames, task: str) -> Advice | None:
-    """What to do about an error; None where there is nothing to add.
+    """Advise on an error. None where there is nothing to add.
 
     frames: those in the package under test; there are none if a test itself raised the error.
     task: the task whose test met the error.

@@ -37,7 +37,7 @@ QUICK = "-O1"  # half the time of -O3
 
 
 class CatalogueError(Exception):
-    """Why a mistake cannot be made, in words for the catalogue's author."""
+    """A mistake cannot be made. Says why, for the catalogue's author."""
 
 
 def mutant_sources(reference: Path, task: TaskId, mistake: Mistake) -> dict[str, str]:

@@ -17,7 +17,7 @@ MAX_SECONDS = 5.0  # of replays of the first test that fails
 
 
 class Diagnosis(Generic[Test]):
-    """Of one task, fed with its tests in the order in which they ran.
+    """The diagnosis of one task, which gets the task's tests in the order in which they ran.
 
     replay: runs a test with a mistake instead of the learner's code, or with none. Nothing is replayed before a test
         fails. If the test then fails without a mistake in the same way, the machine is at fault, and nothing is named.

@@ -20,7 +20,7 @@ class ChangedArgumentError(AssertionError):
 
 @dataclass(eq=False)
 class Observation:
-    """One run of a test: what was compared, and how it ended."""
+    """A run of a test: what was compared, and how the run ended."""
 
     values: list[tuple[np.ndarray, str, float]] = field(default_factory=list)  # float64, dtype, tolerance
     error: BaseException | None = None
@@ -37,7 +37,8 @@ class Observation:
 
     @property
     def _ending(self) -> tuple[str, str] | None:
-        """Of a mismatch of numbers only the kind: the numbers themselves are in `values`, with their tolerance."""
+        """Return how the run ended. A mismatch of numbers counts by its kind only, since `values` has the numbers and
+        their tolerance."""
         if self.error is None:
             return None
         kind, text = type(self.error).__name__, getattr(self.error, "general", str(self.error))
@@ -47,7 +48,8 @@ class Observation:
 
 
 def _in_general(text: str) -> str:
-    """Of metal_host's report of a kernel, what does not depend on how that is written: no lines and no threads."""
+    """Take lines and threads out of metal_host's report of a kernel: the rest does not depend on how the kernel is
+    written."""
     if not text.startswith("kernel '"):
         return text
     return re.sub(r"\n.*\.metal:\d+:.*|\n  by thread .*|(\n |,) such as thread .*", "", text)
@@ -58,7 +60,7 @@ _active = threading.local()  # its `observations`: tests may be replayed in seve
 
 
 def record(values: np.ndarray, dtype: str, tolerance: float) -> None:
-    """Called by the tests' comparisons with what the code under test gave."""
+    """Note a result of the code under test. The tests' comparisons call this."""
     for observation in _observations():
         observation.values.append((values, dtype, tolerance))
 

@@ -35,7 +35,8 @@ PRECEDENCE = re.compile(r"[\w\])]\s*&(?!&)\s*[\w.\[\]]+\s*>>")
 
 @dataclass(frozen=True)
 class Finding:
-    """What a checked run stopped at, or what it saw. kind: `look_KIND` in messages.toml. line: 0 if none is known."""
+    """A fault at which a checked run stopped, or something that it saw. kind: `look_KIND` in messages.toml. line: 0 if
+    none is known."""
 
     kind: str
     line: int = 0
@@ -131,7 +132,8 @@ def _does_not_compile(failure: Result) -> bool:
 
 
 def _run(failure: Result, package: str, source: Path, folder: Path) -> tuple[dict[str, Any], list[str]]:
-    """What the process tells, by name, and the lines of what stopped a kernel in it."""
+    """Run the test in a process of its own. Return what the process tells, by name, and the lines that tell what
+    stopped a kernel."""
     report = folder / "report"
     test = f"{files_of([day_of(failure.task)])[0]}::{failure.test}"
     command = pytest_command(
@@ -159,7 +161,7 @@ def _run(failure: Result, package: str, source: Path, folder: Path) -> tuple[dic
 
 
 def _stopped_at(stopped: list[str], library: Path, source: Path, region: list[int]) -> Finding:
-    """What checked.cpp wrote down, with the innermost line of the learner's that led there."""
+    """Make a finding of what checked.cpp wrote down, with the innermost line of the learner's that led there."""
     codes = [line.removeprefix("code ") for line in stopped if line.startswith("code ")]
     values: dict[str, Any] = dict(line.partition(" ")[::2] for line in stopped if not line.startswith(("code ", "end")))
     places = lines_of(library, codes, {source.name: ""}, toolchain()) or []

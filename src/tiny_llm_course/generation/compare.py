@@ -24,7 +24,7 @@ CLOSE = 0.01  # where two logits differ by less, rounding decides between them
 
 @dataclass(frozen=True)
 class Compared:
-    """How two texts compare.
+    """A comparison of two texts.
 
     count: how many tokens are the same before the first difference. yours, theirs: the texts from there on, "" if one
     ends there; None if they do not differ.

@@ -34,7 +34,7 @@ SUFFIX = "_of_reference"  # of the reference's helpers, since the learner's own 
 
 
 def fill_in(workspace: Workspace, words: Messages) -> Filled:
-    """From now on the package is imported with the reference's code in place of stubs.
+    """Import the package with the reference's code in place of stubs, from now on.
 
     Raises:
         CommandError: there is no reference.
@@ -47,7 +47,7 @@ def fill_in(workspace: Workspace, words: Messages) -> Filled:
 
 
 class Filled:
-    """What was filled in."""
+    """The tasks that were filled in."""
 
     def __init__(self, workspace: Workspace, words: Messages):
         self._workspace, self._words = workspace, words
@@ -130,7 +130,7 @@ class _TheReferences(importlib.machinery.SourceFileLoader):
         return import_module(self._name)
 
     def exec_module(self, module: ModuleType) -> None:
-        """That was done."""
+        """Do nothing: the module was executed before."""
 
 
 class _Loader(importlib.machinery.SourceFileLoader):
@@ -224,13 +224,13 @@ def _put_imports(yours: ast.Module, theirs: ast.Module) -> None:
 
 
 def _stands_first(node: ast.stmt) -> bool:
-    """Whether this is the docstring, or an import that Python wants before all others."""
+    """Tell whether this is the docstring, or an import that Python wants before all others."""
     is_future = isinstance(node, ast.ImportFrom) and node.module == "__future__"
     return is_future or (isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant))
 
 
 def _with_places(code: CodeType, prefix: str, filled: set[str], file: str) -> CodeType:
-    """The same code, in which everything that was filled in comes from this file."""
+    """Return the same code, in which everything that was filled in comes from this file."""
     parts = []
     for part in code.co_consts:
         if isinstance(part, CodeType):

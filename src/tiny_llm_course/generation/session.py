@@ -35,7 +35,7 @@ FILTERS = {"top_k", "top_p", "min_p"}  # change nothing at temperature 0
 
 @dataclass(frozen=True)
 class Settings:
-    """What `main` and `chat` are both asked for.
+    """The settings that `main` and `chat` share.
 
     Raises:
         CommandError: an option is out of range.
@@ -78,7 +78,7 @@ class Settings:
 
 @dataclass
 class Reply:
-    """What one run of the generation loop said, and when."""
+    """The text of one run of the generation loop, and the time of each token."""
 
     prompt_tokens: int
     max_tokens: int
@@ -188,7 +188,7 @@ class Session:
         return self._reply(Reply(len(prompt), self.max_tokens, self.thinking.thoughts(self.thinks)), prompt)
 
     def write_on(self, prompt: list[int]) -> Reply:
-        """The same with what follows a text."""
+        """Print what follows a text, in the same way."""
         return self._reply(Reply(len(prompt), self._most(MAX_TOKENS)), prompt)
 
     def _reply(self, reply: Reply, prompt: list[int]) -> Reply:

@@ -22,7 +22,7 @@ class Plain:
         print(text, end="", file=self._out, flush=True)
 
     def end(self) -> None:
-        """After the last text, unless the user ended it."""
+        """Finish after the last text, unless the user ended it."""
 
 
 class TerminalText:
@@ -43,7 +43,7 @@ class TerminalText:
         self._show(found)
 
     def end(self) -> None:
-        """After the last text, unless the user ended it."""
+        """Finish after the last text, unless the user ended it."""
         self._show([self._held])
         self._held = ""
 

@@ -41,7 +41,7 @@ KINDS = {
 
 
 class RefusedError(Exception):
-    """Why a hand-in is not taken."""
+    """A hand-in is refused. Says why."""
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ class HandedInFile:
 
 
 class Readable(Protocol):
-    """What can be read from its beginning to its end."""
+    """A stream that can be read from its beginning to its end."""
 
     def read(self, size: int, /) -> bytes: ...
 
@@ -103,7 +103,7 @@ def _collected(entries: Iterator[tuple[str, HandedInFile]]) -> Tree:
 
 
 def _is_handed_in(name: str) -> bool:
-    """Whether a file or folder may belong to the package. It does not if it is another program's, or leads out."""
+    """Tell whether a file or folder may belong to the package: it is not another program's, and does not lead out."""
     return not name.startswith(".") and name not in NOT_HANDED_IN
 
 

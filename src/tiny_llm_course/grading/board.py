@@ -33,7 +33,7 @@ class Board:
 
     @property
     def grades(self) -> list[Grade]:
-        """In the order of the submissions."""
+        """Return the grades in the order of the submissions."""
         return [self._done[name] for name in self._submissions]
 
     def add(self, grade: Grade) -> None:

@@ -18,7 +18,7 @@ SIGNALS = (signal.SIGTERM, signal.SIGHUP)
 
 @contextmanager
 def like_ctrl_c() -> Iterator[None]:
-    """In the block, SIGTERM and SIGHUP interrupt like Ctrl-C. The exit code is 128 plus the signal's number.
+    """Let SIGTERM and SIGHUP interrupt the block as Ctrl-C does. The exit code is 128 plus the signal's number.
 
     What is ignored, as `nohup` ignores SIGHUP, stays ignored.
     """

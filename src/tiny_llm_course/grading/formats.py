@@ -35,7 +35,7 @@ def table_line(grade: Grade) -> str:
 
 
 def legend() -> str:
-    """What the signs of a table mean."""
+    """Explain the signs of a table."""
     return Messages()("grade_legend", solved=signs().solved, failed=signs().failed, open=signs().open)
 
 
@@ -88,7 +88,7 @@ def _json(grades: list[Grade]) -> str:
 
 
 def from_json(text: str) -> list[Grade]:
-    """What `grade --format json` wrote.
+    """Read what `grade --format json` wrote.
 
     Raises:
         ValueError: the text is something else.
@@ -120,8 +120,8 @@ def _gradescope(grade: Grade) -> Json:
 
 
 def _classroom(grade: Grade) -> Json:
-    """What a grader of GitHub Classroom hands, in base64, to classroom-resources/autograding-grading-reporter, which
-    prints the messages into the log of a workflow."""
+    """Write the grade as GitHub Classroom's graders do: in base64, for
+    classroom-resources/autograding-grading-reporter, which prints the messages into the log of a workflow."""
     return {
         "version": 1,
         "status": _status(grade),
@@ -173,7 +173,7 @@ def _title(task: TaskGrade) -> str:
 
 
 def _explained(task: TaskGrade, grade: Grade) -> str:
-    """Why a task got no point, in words for the student."""
+    """Tell the student why a task got no point."""
     if task.outcome == SOLVED:
         return ""
     if not task.message:

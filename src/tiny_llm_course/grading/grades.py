@@ -68,7 +68,7 @@ class TaskGrade:
 
 @dataclass(frozen=True)
 class Grade:
-    """Of one submission."""
+    """The grade of one submission."""
 
     name: str
     tasks: tuple[TaskGrade, ...]
@@ -86,7 +86,7 @@ class Grade:
 
     @classmethod
     def from_json(cls, entry: dict[str, Any]) -> Grade:
-        """What `as_json` made.
+        """Make a grade of what `as_json` made.
 
         Raises:
             ValueError: the entry is something else.
@@ -101,7 +101,7 @@ class Grade:
 
 @dataclass(frozen=True)
 class GradingLimits:
-    """What a submission may use."""
+    """The time, memory and sandbox of a submission."""
 
     patience: float = 10  # seconds that a test waits for one answer
     seconds: float = 300  # for all tests
@@ -202,7 +202,7 @@ def _grade(submission: Submission, days: list[Day], tests: Path, limits: Grading
 
 
 def _is_final(run: PytestRun) -> bool:
-    """Whether the run ended by itself, and no test tells of trouble with the machine."""
+    """Tell whether the run ended by itself, and no test tells of trouble with the machine."""
     return not run.problem and not any(trouble in result.message for result in run.results for trouble in TROUBLE)
 
 

@@ -55,7 +55,7 @@ def _average(grades: list[Grade], words: Messages) -> str:
 
 
 def _protection(grades: list[Grade], words: Messages) -> str:
-    """What the submissions ran in. Nothing if the file of grades does not say."""
+    """Name the sandbox in which the submissions ran. Return nothing if the file of grades does not say."""
     if count := sum(grade.protection == NONE for grade in grades):
         return words("grades_unprotected", count=count)
     used = {grade.protection for grade in grades if grade.protection}

@@ -73,7 +73,7 @@ class RemotePackage:
         return self._modules[name]
 
     def play(self, scene: str, *arguments: Any) -> Any:
-        """What is seen when a scene of tests/scenes.py is played there."""
+        """Play a scene of tests/scenes.py in the submission's process, and return what is seen there."""
         return self._begin().request("scene", scene, arguments)
 
     def _find(self, name: str) -> Any:
@@ -105,7 +105,7 @@ class Worker:
         return connection
 
     def asking(self, name: str, here: Callable[..., Any]) -> Callable[..., Any]:
-        """For tests: a function about MLX's state, which is called here and in the process of the code under test."""
+        """Ask about MLX's state, for tests: the function is called here and in the process of the code under test."""
 
         def both(*values: Any) -> Any:
             found = here(*values)

@@ -36,7 +36,7 @@ STEP = 0.2  # seconds between two looks at `stop`
 
 
 def is_taken(path: str, workspace: Workspace) -> bool:
-    """Whether a submitted file is used, and not the course's own: of what makes kernels run only files with tasks.
+    """Tell whether a submitted file is used, and not the course's own: of what makes kernels run only files with tasks.
 
     A header that tiny_llm_native has is not used: the compiler would look for it next to the kernel first.
     """
@@ -80,7 +80,7 @@ def compile_submitted(package: Path, sandbox: str, memory: int, seconds: float, 
 
 
 def _compile(package: Path, file: Path, sandbox: str, memory: int, seconds: float, stop: threading.Event) -> bool:
-    """One kernel, as the worker asks for it: errors name the file as it is seen from the package."""
+    """Compile a kernel as the worker asks for it: errors name the file as it is seen from the package."""
     built = mlx_extension.built(file.parent)
     command = ["-I", "-c", COMPILE, str(SRC), str(file)]
     box = Box(sandbox, package, reads=[package], writes=[built])

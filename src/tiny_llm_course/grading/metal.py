@@ -44,7 +44,7 @@ class MetalRunner:
         self._connection: Connection | None = None
 
     def run(self, *request: Any) -> Answer:
-        """What `elsewhere` asks for, on the submission's behalf. If the test counts, with what was counted."""
+        """Run what `elsewhere` asks for, on the submission's behalf. If the test counts, return the counts as well."""
         from metal_host.observe import observer
 
         test = observer()
@@ -116,14 +116,14 @@ def _run(is_counted: bool, description: Any, *request: Any) -> tuple[Answer, Cou
 
 
 def _counts(numbers: Any, buffers: Any, variables: Any) -> Counts:
-    """Of a process that answers with plain values."""
+    """Read the counts of a process that answers with plain values."""
     from metal_host import Counts, Traffic
 
     return Counts(*numbers, *({name: Traffic(*one) for name, one in group.items()} for group in (buffers, variables)))
 
 
 def _tuples(value: Any) -> Any:
-    """With tuples for lists, which the connection passes on as they are, whatever is in them."""
+    """Put tuples in place of lists: the connection passes tuples on as they are, whatever is in them."""
     return tuple(map(_tuples, value)) if isinstance(value, list | tuple) else value
 
 

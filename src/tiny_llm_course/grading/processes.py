@@ -32,7 +32,7 @@ PER_NAMESPACE = [5, 14]  # since this Linux, a limit of processes counts only th
 
 @dataclass(frozen=True)
 class Box:
-    """Where a submission's processes run: in a sandbox and a folder, without the grader's environment.
+    """The sandbox and the folder in which a submission's processes run, without the grader's environment.
 
     reads, writes: what they see besides Python and the course's own modules, and what of it they may change.
     """

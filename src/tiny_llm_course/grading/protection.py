@@ -66,7 +66,7 @@ def told() -> str:
 
 
 def _probe(sandbox: str) -> str:
-    """What is wrong with this sandbox. Empty: it works."""
+    """Try a sandbox, and return what is wrong with it. Empty: it works."""
     compiler = os.environ.get("CXX", "").partition(" ")[0]
     command = [sys.executable, "-I", "-S", "-c", PROBE, compiler, *map(str, UNSEEN)]
     try:

@@ -106,7 +106,7 @@ class Connection:
         self.commands: dict[str, Callable[..., Any]] = {}
 
     def set_patience(self, seconds: float) -> None:
-        """How long to wait for an answer."""
+        """Set how long to wait for an answer."""
         self._stream.settimeout(seconds)
 
     def request(self, operation: str, *values: Any) -> Any:
@@ -199,7 +199,7 @@ class Connection:
             raise GoneError(f"the submission's process has ended ({error})") from None
 
     def _receive(self) -> tuple[str, Any, bool]:
-        """What kind of message it is, its content, and whether an argument was changed on the other side."""
+        """Receive a message: its kind, its content, and whether an argument was changed on the other side."""
         sizes = struct.unpack(">QQ", self._read(16))
         if sizes[0] > MAX_HEADER or sum(sizes) > MAX_MESSAGE:
             raise GoneError(f"a message of {sizes} bytes, of which {(MAX_HEADER, MAX_MESSAGE)} are allowed")
@@ -231,7 +231,7 @@ class Connection:
         return b"".join(parts)
 
     def _encode(self, value: Any, blobs: list[bytes]) -> Any:
-        """As JSON; arrays go into blobs."""
+        """Encode a value as JSON; arrays go into blobs."""
         match value:
             case None | bool() | int() | float() | str():
                 return value
@@ -314,7 +314,7 @@ def _is_data(value: Any) -> bool:
 
 
 def _bytes(value: Any) -> bytes:
-    """What a list or an array holds."""
+    """Return the bytes that a list or an array holds."""
     if isinstance(value, mx.array):
         value = value.view(mx.uint16) if value.dtype == mx.bfloat16 and value.ndim else value
         if value.dtype == mx.bfloat16:

@@ -87,8 +87,8 @@ def _in(path: Path, apart_from: Path | None, pool: ThreadPoolExecutor) -> Iterat
 
 
 def _is_one(folder: Path) -> bool:
-    """Whether a folder is one submission: its package is at the top. If the files themselves are, folders and archives
-    of others may not be next to them."""
+    """Tell whether a folder is one submission: its package is at the top. If the package's files are at the top, no
+    folders or archives of others may be next to them."""
     if any((folder / place / file).is_file() for place in PLACES for file in known()):
         return True
     if not any((folder / file).is_file() for file in known()):
@@ -110,7 +110,7 @@ def _single_name() -> re.Pattern[str]:
 
 
 def _submission(entries: list[Path]) -> Submission:
-    """What one student handed in: one entry, or single files."""
+    """Take what one student handed in: one entry, or single files."""
     first = entries[0]
     match = _single(first)
     name = (match["student"].strip(" _-") or first.stem) if match else archive_stem(first.name) or first.name

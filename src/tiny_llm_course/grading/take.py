@@ -94,7 +94,7 @@ def _shown(path: str, entry: HandedInFile) -> str:
 
 
 def _contents(files: dict[str, HandedInFile]) -> dict[str, bytes]:
-    """What the files hold, if they are not too many or too large."""
+    """Read the files, unless there are too many or they are too large."""
     total = sum(entry.size for entry in files.values())
     if len(files) > MAX_FILES or total > MAX_BYTES:
         raise RefusedError(

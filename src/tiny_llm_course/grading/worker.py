@@ -50,7 +50,8 @@ def main() -> None:
         mx.set_default_device(mx.gpu if device == "gpu" else mx.cpu)
 
     def reset_peak() -> None:
-        """From here on, the peak counts no copies of the judge's arrays, which only grading makes."""
+        """Begin to measure the peak of memory here, without the copies of the judge's arrays that only grading
+        makes."""
         connection.received = 0
         mx.reset_peak_memory()
 
@@ -96,7 +97,7 @@ class _Modules:
 
 
 def _load_extension(metal_kernel: Callable[..., Any]) -> None:
-    """What runs kernels, before rights are given up, and nothing of the submission's with it."""
+    """Load what runs kernels before rights are given up, and nothing of the submission's with it."""
     from tiny_llm_native import compiler, extension, metal
 
     compiler.get_ready()

@@ -30,7 +30,7 @@ Merge: TypeAlias = Callable[[bytes, bytes, bytes], bytes]  # of now, after, befo
 
 @dataclass(frozen=True)
 class Undone:
-    """What was taken back."""
+    """A command that was taken back."""
 
     reason: Text
     files: list[Path]
@@ -242,7 +242,7 @@ class Backups:
         return self._root / name, copies / "before" / name, copies / "after" / name
 
     def _new_folder(self) -> Path:
-        """Its name comes after all others, also when summer time ends."""
+        """Make a folder whose name comes after all others, also when summer time ends."""
         now = datetime.now()
         if others := self.all():
             now = max(now, datetime.strptime(others[-1].name, NAME) + timedelta(microseconds=1))

@@ -12,7 +12,7 @@ __all__ = ["show_hint"]
 
 
 def show_hint(task: Task, more: bool, words: Messages, next_step: str) -> None:
-    """The hint of the level reached so far, or the next one; first what the last test run named.
+    """Show the hint of the level reached so far, or the next one, after the mistake that the last test run named.
 
     next_step: how to see the next level.
     """

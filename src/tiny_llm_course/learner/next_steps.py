@@ -37,7 +37,7 @@ def show_finished(day: Day, workspace: Workspace, words: Messages) -> None:
 
 
 def show_next_step(day: Day, workspace: Workspace, words: Messages) -> None:
-    """After a run in which everything passed: what was finished, and the next task in a line."""
+    """Show what a run finished in which everything passed, and the next task in a line."""
     show()
     show_finished(day, workspace, words)
     task = workspace.next_task()
@@ -49,7 +49,7 @@ def show_next_step(day: Day, workspace: Workspace, words: Messages) -> None:
 
 
 def chosen_task(text: str | None, workspace: Workspace) -> Task | None:
-    """The task with this id; of None the next open one, or None if all are done."""
+    """Return the task with this id; of None the next open one, or None if all are done."""
     return workspace.next_task() if text is None else asked_task(text)
 
 
@@ -90,6 +90,6 @@ def show_left_out(workspace: Workspace, task: Task, words: Messages) -> None:
 
 
 def show_end(workspace: Workspace, words: Messages) -> None:
-    """Nothing is open: the path is done, or all of the course."""
+    """Tell that nothing is open: the path is done, or all of the course."""
     key = "all_done" if workspace.progress.path == ALL else "path_done"
     show(words(key, count=sum(workspace.state(task.id) is not None for task in tasks())))

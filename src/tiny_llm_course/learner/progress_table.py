@@ -23,7 +23,7 @@ def progress_table(workspace: Workspace, words: Messages) -> None:
 
 
 def week_list(workspace: Workspace, task: TaskId, rows: int, words: Messages) -> None:
-    """The week of a task in this many rows of the terminal, if that is possible; each other week is one line.
+    """Show the week of a task in this many rows of the terminal, if that is possible; each other week is one line.
 
     Of a week that is too long, the days nearest to the task's own show their tasks, and each other day is one line.
     """
@@ -41,7 +41,8 @@ def week_list(workspace: Workspace, task: TaskId, rows: int, words: Messages) ->
 
 
 def _unfolded(week: Week, number: int, rows: int, words: Messages) -> list[Day]:
-    """The days of a week that show their tasks: that of this number, and its neighbours as long as there are rows."""
+    """Choose the days of a week that show their tasks: that of this number, and its neighbours as long as there are
+    rows."""
     rows -= sum(_rows(_day_line(day, words)) for day in week.days)
     found: list[Day] = []
     for day in sorted(week.days, key=lambda day: abs(day.number - number)):

@@ -54,7 +54,7 @@ def check_stubs(reference: Path, out: Path, manifest: Path) -> list[str]:
 
 @dataclass(frozen=True)
 class _Plan:
-    """What is to be done. Paths are relative, with forward slashes."""
+    """The changes to make. Paths are relative, with forward slashes."""
 
     stubs: dict[str, bytes]
     hashes: dict[str, str]
@@ -97,5 +97,5 @@ def _read_manifest(path: Path) -> dict[str, str]:
 
 
 def _hash(content: bytes) -> str:
-    """The same for a file that git checked out with CRLF."""
+    """Hash a file; one that git checked out with CRLF has the same hash."""
     return hashlib.sha256(content.replace(b"\r\n", b"\n")).hexdigest()

@@ -31,7 +31,7 @@ PRISTINE = Path(__file__).parents[1] / "pristine"  # the stubs, in a copy withou
 
 @dataclass(frozen=True)
 class CodePlace:
-    """Where a task's code stands."""
+    """The file and line of a task's code."""
 
     file: Path
     line: int
@@ -74,7 +74,7 @@ class Workspace:
         return None if task in self.stubs else self.progress.state(task)
 
     def open_tasks(self, path: str | None = None) -> list[Task]:
-        """Those on a path, or else on the learner's."""
+        """Return the open tasks of a path, or else of the learner's own."""
         return [task for task in _tasks_on(path or self.progress.path) if self.state(task.id) is None]
 
     def left_out(self, path: str, until: Task) -> list[Task]:
@@ -96,7 +96,7 @@ class Workspace:
 
     @property
     def is_untouched(self) -> bool:
-        """No task is solved or skipped."""
+        """Tell whether no task is solved or skipped."""
         return not any(self.state(task.id) for task in tasks())
 
     def place(self, day: Day, task: Task) -> CodePlace:
@@ -193,7 +193,7 @@ class Workspace:
 
 @contextmanager
 def changing(command: str) -> Iterator[Workspace]:
-    """The clone, for a command that changes the learner's files, progress or notes. Other such commands wait.
+    """Hold the clone for a command that changes the learner's files, progress or notes. Other such commands wait.
 
     What a command did that was killed while it wrote is taken back first.
     """
@@ -209,7 +209,7 @@ def changing(command: str) -> Iterator[Workspace]:
 
 
 def settle() -> None:
-    """Before a command runs: wait for a command that writes, or take back what a killed command wrote."""
+    """Wait for a command that writes, or take back what a killed command wrote, before another command runs."""
     if Workspace().backups.interrupted():
         with changing("next"):
             pass

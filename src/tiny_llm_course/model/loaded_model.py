@@ -34,7 +34,7 @@ _ATTENTION = "attention"  # the kernel that the cache calls
 
 @dataclass(frozen=True)
 class Wanted:
-    """What is to run.
+    """The model, the package and the layers that a command asks for.
 
     Raises:
         CommandError: an option is none of those that there are.
@@ -100,7 +100,8 @@ class LoadedModel:
         return self._module("kv_cache").KVCache(len(self.model.layers), **self.attention())
 
     def attention(self) -> dict[str, Any]:
-        """What a cache is made with so that its attention is a kernel, if the layers are and it is written."""
+        """Return the arguments with which a cache's attention is a kernel, if the layers are kernels and it is
+        written."""
         if self._wanted.layers == "plain" or not self._is_written(_ATTENTION):
             return {}
         return {"attention": self._module("kernels.attention").flash_attention}

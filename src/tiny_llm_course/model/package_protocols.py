@@ -64,7 +64,7 @@ class Tokenizer(Protocol):
 
 
 class Thoughts(Protocol):
-    """What separates the thinking from the answer, token by token."""
+    """A reader that separates the thinking from the answer, token by token."""
 
     @property
     def is_open(self) -> bool: ...
@@ -74,7 +74,7 @@ class Thoughts(Protocol):
 
 
 class Thinking(Protocol):
-    """How a checkpoint thinks."""
+    """The way in which a checkpoint thinks."""
 
     @property
     def can_choose(self) -> bool: ...

@@ -118,7 +118,7 @@ def _run(command: list[str]) -> str:
 
 
 def warnings_in(said: str, source: Path, region: list[int]) -> list[Warned]:
-    """What the compiler warns about in some lines of a file, each once, however many types a template has.
+    """Return the compiler's warnings about some lines of a file, each once, however many types a template has.
 
     Of code that was moved into another function's, the line counts that it was moved from.
     """

@@ -79,7 +79,7 @@ finally:
 
 
 class Compiled:
-    """What was compiled, and meanwhile a line that says how far it is: the last of a terminal, or lines on stderr.
+    """A compilation: its result, and meanwhile a line that says how far it is, at the end of a terminal or on stderr.
 
     names: the paths of the files that were not compiled before. problems: what is wrong with a file, by its path.
     seconds: how long all of it took.

@@ -28,7 +28,7 @@ class Kernels:
 
 
 def ensure_extension(package_name: str, days: list[Day], words: Messages) -> None:
-    """Before tests of kernels that are written: build the MLX extension, if it is not there and can be built."""
+    """Build the MLX extension before tests of kernels that are written, if it is missing and can be built."""
     native = Workspace().native
     if not has_kernels(days) or mlx_extension.is_current(native):
         return

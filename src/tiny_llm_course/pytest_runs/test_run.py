@@ -43,7 +43,7 @@ WORST = ("crash", "hang", "changed")  # kinds of failures that are shown before 
 
 @dataclass(frozen=True)
 class Result:
-    """What became of a test."""
+    """The result of a test."""
 
     test: str
     task: TaskId
@@ -121,7 +121,7 @@ class PytestRun:
 
     @property
     def failures(self) -> list[Result]:
-        """The worst first."""
+        """Return the tests that failed, the worst first."""
         rank = {kind: number for number, kind in enumerate(WORST)}
         failed = [result for result in self.results if result.outcome == "failed"]
         return sorted(failed, key=lambda result: rank.get(result.kind, len(WORST)))
@@ -135,7 +135,7 @@ class PytestRun:
         return [result for result in self.results if result.task == task]
 
     def is_solved(self, task: TaskId) -> bool:
-        """Every test of the task was run, and passed."""
+        """Tell whether every test of the task was run and passed."""
         results = self.of(task)
         count = self.collected[task]
         return len(results) == count > 0 and all(result.outcome == "passed" for result in results)
@@ -146,12 +146,12 @@ def _by_task(values: dict[str, Any]) -> dict[TaskId, Any]:
 
 
 def files_of(days: list[Day], tests: Path = TESTS) -> list[Path]:
-    """The files with the tests of some days, and then an instructor's own."""
+    """Return the files with the tests of some days, and then an instructor's own."""
     return [*(tests / day.test_file for day in days), *sorted(tests.glob(f"{HIDDEN}*.py"))]
 
 
 def pytest_command(files: list[Path], package: str, arguments: list[str], tests: Path = TESTS) -> list[str]:
-    """The command that runs the tests in some files."""
+    """Return the command that runs the tests in some files."""
     root = tests.parent
     options = ["-q", "--no-header", "--tb=short", f"--rootdir={root}", "-c", str(root / "pyproject.toml")]
     options += ["-p", "no:hypothesispytest", "-p", "no:anyio"]  # a second of imports that no day test needs

@@ -15,7 +15,8 @@ __all__ = ["own_code"]
 
 
 def own_code(workspace: Workspace, task: TaskId) -> dict[str, str]:
-    """By path in the package: a module of the task's functions, or a region with its markers. All files parse."""
+    """Collect the learner's code of a task by path in the package: a module of its functions, or a region with its
+    markers. All files have to parse."""
     found = {}
     for file, names in workspace.parts(day_of(task), task).items():
         path = file.relative_to(workspace.package).as_posix()
@@ -29,7 +30,7 @@ def own_code(workspace: Workspace, task: TaskId) -> dict[str, str]:
 
 
 def _needed(yours: str, stub: str, task: TaskId, names: list[str]) -> set[str]:
-    """The definitions of these names, given ones that were changed, and new ones that any of them uses."""
+    """Find the definitions of these names, given ones that were changed, and new ones that any of them uses."""
     mine, given = definitions(yours), definitions(stub)
     others = {name for of, parts in task_parts(stub).items() if of != task for name in parts}
     changed = {

@@ -69,7 +69,7 @@ def _tested(task: TaskId, workspace: Workspace, words: Messages) -> PytestRun:
 
 
 def write_new(folder: Path, task: TaskId, text: str) -> Path:
-    """Into a new file: a report that is there already stays."""
+    """Write the report into a new file: a report that is there already stays."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         names = (f"report-{task}{f'-{number}' if number > 1 else ''}.md" for number in count(1))
@@ -92,7 +92,7 @@ def _versions() -> Iterator[str]:
 
 
 def _commit() -> str:
-    """The last one that changed the commands, which learners do not; nothing where there is no git."""
+    """Return the last commit that changed the commands, which learners do not change; nothing where there is no git."""
     if shutil.which("git") is None:
         return ""
     command = ["git", "log", "-1", "--format=%h", "--", "src/tiny_llm_course"]
@@ -100,6 +100,6 @@ def _commit() -> str:
 
 
 def _issue() -> Phrase:
-    """Where the course takes reports: at the issues of the project's address, if it has one."""
+    """Say where the course takes reports: at the issues of the project's address, if it has one."""
     url = address()
     return phrase("report_issue_at", address=f"{url}/issues") if url else phrase("report_issue")

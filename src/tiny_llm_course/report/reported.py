@@ -39,7 +39,7 @@ FOLDERS = re.compile(r"(?<![\w.~/])(/[^\s/'\"`()<>]+)/(?:[^\s/'\"`()<>]+/)*")  #
 
 @dataclass(frozen=True)
 class Reported:
-    """What a report says of a solution."""
+    """The task and the code that a report contains."""
 
     task: TaskId
     code: dict[str, str]  # by path in the package: modules of the task's functions, or regions with their markers

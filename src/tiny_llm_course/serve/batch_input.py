@@ -57,7 +57,7 @@ def read_requests(file: Path) -> list[BatchRequest]:
 
 
 class _LineError(Exception):
-    """What is wrong with a line."""
+    """A line of the requests is wrong."""
 
     def __init__(self, problem: Phrase):
         super().__init__(problem)
@@ -110,7 +110,7 @@ def _object(line: bytes) -> dict[str, Any]:
 
 
 def _wrong_messages(messages: list[Any]) -> Iterator[tuple[str, Phrase, Any]]:
-    """Of each message that is wrong: what it is called, what is expected, what came."""
+    """Yield the name of each message that is wrong, what is expected, and what came."""
     for number, message in enumerate(messages):
         name = f"messages[{number}]"
         if not isinstance(message, dict) or message.keys() != {"role", "content"}:

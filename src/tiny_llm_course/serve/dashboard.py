@@ -134,8 +134,8 @@ def _rounded(value: float | None, digits: int) -> float | None:
 
 
 def _pages(scheduler: Scheduler) -> dict[str, Any] | None:
-    """Of a cache in pages: of each page the place of a running request that holds it, FREE or KEPT; and those that
-    several requests share."""
+    """Return who holds each page of a cache: the place of a running request, FREE or KEPT; and the pages that several
+    requests share."""
     pool = getattr(scheduler.cache, "pool", None)
     if pool is None:
         return None

@@ -59,7 +59,7 @@ class Chunk(Protocol):
 
 
 class Batch(Protocol):
-    """What a step computes."""
+    """The work of a step."""
 
     @property
     def chunks(self) -> Sequence[Chunk]: ...
@@ -82,7 +82,7 @@ class Scheduler(Protocol):
 
 
 class Engine(Protocol):
-    """What runs steps."""
+    """An engine, which runs steps."""
 
     @property
     def scheduler(self) -> Scheduler: ...
@@ -95,14 +95,14 @@ class Engine(Protocol):
 
 
 class Observer(Protocol):
-    """What an engine tells about each step."""
+    """A listener to which an engine tells each step."""
 
     def on_step(self, engine: Any, batch: Any, touched: Any) -> None: ...
     def on_abort(self, engine: Any, request: Any) -> None: ...
 
 
 class EndedRequest(Protocol):
-    """What is remembered of a request that is over. first: seconds to its first token; rate: tokens per second."""
+    """The record of a request that is over. first: seconds to its first token; rate: tokens per second."""
 
     @property
     def id(self) -> str: ...

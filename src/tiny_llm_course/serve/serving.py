@@ -48,7 +48,7 @@ KINDS = (  # in the order of the course
 
 @dataclass(frozen=True)
 class Options:
-    """How requests are served.
+    """The options of serving requests.
 
     cache: of KINDS, or None for the furthest that is written. pages: None for as many as the requests need. draft: the
     model that guesses, or NGRAM for guesses from the text itself, or None; num_drafts: how many a step checks at most.

@@ -49,7 +49,7 @@ print(json.dumps({"device": "gpu (Metal)" if gpu and mx.metal.is_available() els
 
 @dataclass(frozen=True)
 class Check:
-    """One line of the report."""
+    """A line of the report."""
 
     name: str  # its label is `doctor_NAME` in messages.toml
     state: str

@@ -67,7 +67,8 @@ def command_for(parts: list[str], environment: Path = Path(sys.prefix), is_clone
 
 
 def options_of_pdm(parts: list[str]) -> list[str]:
-    """Without --prod, PDM would add all dependency groups; with it, it knows none."""
+    """Return PDM's options for these parts. Without --prod, PDM would add all dependency groups; with it, it knows
+    none."""
     chosen = [word for part in dict.fromkeys(parts) for word in ("-G", part)]
     return chosen if set(GROUPS) & set(parts) else ["--prod", *chosen]
 

@@ -32,12 +32,12 @@ def with_imports(target: str, source: str, names: Collection[str]) -> str:
 
 
 def imported_names(source: str) -> set[str]:
-    """What the imports at the top of a module bind."""
+    """Return the names that the imports at the top of a module bind."""
     return {_bound(alias) for statement in _imports(ast.parse(source).body) for alias in statement.names}
 
 
 def bound_names(source: str) -> set[str]:
-    """What a module binds at its top, also inside of an `if` or a `try`."""
+    """Return the names that a module binds at its top, also inside of an `if` or a `try`."""
     names: set[str] = set()
     for statement in ast.parse(source).body:
         for node in [statement] if isinstance(statement, Definition) else ast.walk(statement):

@@ -38,7 +38,7 @@ def code_files(package: Path) -> list[Path]:
 
 
 def parts_of(source: str, filename: str) -> dict[TaskId, list[str]]:
-    """For each task in a file the names of its functions and helpers, or of its region."""
+    """Return, for each task in a file, the names of its functions and helpers, or of its region."""
     if is_native(filename):
         return {task: [str(task)] for task in regions(source, filename)}
     return task_parts(source)
@@ -56,7 +56,7 @@ def regions(source: str, filename: str) -> dict[TaskId, str]:
 
 
 def any_regions(source: str, filename: str) -> dict[TaskId, str]:
-    """The same, also of tasks that only a newer syllabus has."""
+    """Return the same regions, and those of tasks that only a newer syllabus has."""
     lines = lines_of(source)
     return {task: "".join(lines[start:end]) for task, (start, end) in _places(lines, filename).items()}
 

@@ -40,7 +40,7 @@ def encoded(text: str, before: bytes = b"") -> bytes:
 
 
 def unit_of(node: ast.AST, source: str) -> str:
-    """One level of indentation in a module, class or function, as its first indented body shows it."""
+    """Return one level of indentation in a module, class or function, as its first indented body shows it."""
     lines = lines_of(source)
     for part in ast.walk(node):
         if isinstance(part, Definition):

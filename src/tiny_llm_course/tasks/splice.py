@@ -43,7 +43,7 @@ __all__ = [
 
 
 class SpliceError(Exception):
-    """Why a file was left alone, in words for its author."""
+    """A file was left alone. Says why, for its author."""
 
 
 class UnfitError(SpliceError):
@@ -52,7 +52,7 @@ class UnfitError(SpliceError):
 
 @dataclass(frozen=True)
 class Part:
-    """Where a definition stands: lines `start` to before `end`, with decorators and the comments directly above."""
+    """The place of a definition: lines `start` to before `end`, with decorators and the comments directly above."""
 
     start: int
     end: int
@@ -229,13 +229,13 @@ def names_used(source: str, names: Collection[str]) -> set[str]:
 
 
 def parts_of_source(source: str, filename: str = "<string>") -> dict[str, Part]:
-    """What a module defines at its top and in its classes, by qualified name, in order. Of a name that is defined more
-    than once, the last definition."""
+    """Return the definitions at the top of a module and in its classes, by qualified name, in order. Of a name that is
+    defined more than once, the last definition counts."""
     return dict(all_parts(source, filename))
 
 
 def all_parts(source: str, filename: str = "<string>") -> list[tuple[str, Part]]:
-    """What a module defines at its top and in its classes, with qualified names, in order."""
+    """Return the definitions at the top of a module and in its classes, with qualified names, in order."""
     try:
         tree = parse(source, filename)
     except StubError as error:

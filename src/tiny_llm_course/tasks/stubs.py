@@ -123,7 +123,8 @@ def _raise(error: list[str], indent: str) -> list[str]:
 
 
 def _is_async_generator(function: Function) -> bool:
-    """Without a `yield` it would be a coroutine, and `async for` would not reach the error."""
+    """Tell whether a function is an async generator. Its stub keeps a `yield`: otherwise `async for` would not reach
+    the error."""
     if not isinstance(function, ast.AsyncFunctionDef):
         return False
     nested = [node for node in ast.walk(function) if node is not function and isinstance(node, Function | ast.Lambda)]

@@ -29,7 +29,7 @@ Text = dict[str, str]  # language code -> text
 
 
 class SyllabusError(ValueError):
-    """What was asked for and what exists, in one line."""
+    """The syllabus lacks what was asked for. Says in one line what exists."""
 
 
 @dataclass(frozen=True, order=True)

@@ -75,8 +75,8 @@ def statements_in(node: ast.AST) -> Iterator[ast.AST]:
 
 
 def task_parts(source: str) -> dict[TaskId, list[str]]:
-    """For each task of a module the qualified names of its functions, then of the helpers that they lead to and that
-    stubs leave out."""
+    """Return, for each task of a module, the qualified names of its functions, then those of the helpers that they lead
+    to and that stubs leave out."""
     tree = parse(source, "<string>")
     tagged = list(tasks_in(tree))
     left_out = unneeded_helpers(tree, [function for function, _, _ in tagged])
@@ -98,7 +98,7 @@ def _known() -> set[TaskId]:
 
 
 def check_known(task: TaskId, place: str) -> TaskId:
-    """The same task. Raises a StubError, which names the place, if the syllabus does not have it."""
+    """Return the task. Raises a StubError, which names the place, if the syllabus does not have it."""
     if task not in _known():
         raise StubError(f"{place}: the syllabus has no task {task}")
     return task

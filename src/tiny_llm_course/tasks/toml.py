@@ -1,4 +1,4 @@
-"""Reading TOML on every Python that the course runs on."""
+"""Reads TOML on every Python that the course runs on."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["parse_toml", "read_toml"]
 
 
 def read_toml(path: Path) -> dict[str, Any]:
-    """The file's content."""
+    """Read a file."""
     return parse_toml(path.read_text(encoding="utf-8"))
 
 

@@ -72,7 +72,7 @@ def _stubs_below(node: ast.AST, file: Path) -> Iterator[Stub]:
 
 
 def _messages(node: ast.AST) -> Iterator[tuple[TaskId, int, str]]:
-    """What stubs raise below a node: the task that is named, the line, the message."""
+    """Yield what stubs raise below a node: the task that is named, the line, the message."""
     for child in statements_in(node):
         match child:
             case ast.Raise(

@@ -14,7 +14,7 @@ __all__ = ["ProgressChange", "keep_progress"]
 
 @dataclass
 class ProgressChange:
-    """What a run changes in the learner's progress."""
+    """The changes that a run makes to the learner's progress."""
 
     solved: list[TaskId] = field(default_factory=list)  # by this run, and not before
     skipped: list[TaskId] = field(default_factory=list)  # still marked as skipped, though their tests passed

@@ -66,7 +66,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 class _Course:
-    """What is kept during a run."""
+    """The course's hooks, and what they keep during a run."""
 
     def __init__(self, config: pytest.Config):
         self._package = str(config.getoption("--impl"))
@@ -94,7 +94,7 @@ class _Course:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_protocol(self, item: pytest.Item) -> None:
-        """What is known before the test runs, since it may end this process."""
+        """Send what is known before the test runs, since it may end this process."""
         self._send("start", test=item.nodeid, about=_about(item) if task_of(item) else None)
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
@@ -221,7 +221,7 @@ def _message(error: BaseException) -> str:
 
 
 def _frames(error: BaseException, package: str) -> list[dict[str, Any]]:
-    """The part of a traceback in the package under test, innermost last."""
+    """Return the part of a traceback in the package under test, innermost last."""
     if isinstance(remote := getattr(error, "frames", None), list):  # of a submission in another process
         return [{"file": file, "line": line, "function": name, "code": ""} for file, line, name in remote]
     if _is_of_kernels(error):  # where it was called from says nothing

@@ -1,4 +1,4 @@
-"""After a task's tests passed: what they do not look at. The task is solved all the same."""
+"""Remarks on code that passes a task's tests, about what the tests do not look at. The task is solved all the same."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ __all__ = ["Remark", "remarks", "remarks_on", "show_remarks"]
 
 @dataclass(frozen=True)
 class Remark:
-    """tasks: of which something is said if nothing that the learner wrote matches `expects`."""
+    """A remark on tasks in which nothing that the learner wrote matches `expects`."""
 
     tasks: tuple[TaskId, ...]
     expects: re.Pattern[str]
@@ -53,13 +53,13 @@ def show_remarks(done: PytestRun, words: Messages) -> None:
 
 
 def remarks_on(workspace: Workspace, task: TaskId) -> list[Remark]:
-    """The remarks on a task that is solved."""
+    """Return the remarks on a task that is solved."""
     written = "\n".join(_written(workspace, file) for file in workspace.parts(day_of(task), task))
     return [remark for remark in remarks() if task in remark.tasks and not remark.expects.search(written)]
 
 
 def _written(workspace: Workspace, file: Path) -> str:
-    """The lines of a file that are not its stub's, without comments."""
+    """Return the lines of a file that are not its stub's, without comments."""
     lines = [
         re.sub(r"//.*", "", line).strip() for line in file.read_text(encoding="utf-8", errors="replace").splitlines()
     ]

@@ -1,4 +1,4 @@
-"""A line for each task that was tested, as soon as its last test has ended."""
+"""Shows a line for each task that was tested, as soon as its last test has ended."""
 
 from __future__ import annotations
 
@@ -69,5 +69,5 @@ class TaskLines:
 
 
 def open_task_of(stub: Result) -> TaskId:
-    """The task that is still to be written: the one that was tested, or an earlier one that it builds on."""
+    """Return the task that is still to be written: the one that was tested, or an earlier one that it builds on."""
     return task_in_message(stub.stub["message"]) or stub.task

@@ -104,7 +104,7 @@ class _Watch:
         self._is_listed = happened == "l" and not self._is_listed
 
     def _list(self, workspace: Workspace) -> None:
-        """The current week as far as there is room, or everything, if that was shown already."""
+        """Show the current week as far as there is room, or everything, if the week was shown already."""
         if self._is_listed:
             progress_table(workspace, self._words)
         else:
@@ -149,7 +149,7 @@ class _Watch:
         sys.stdout.flush()
 
     def _happenings(self) -> Iterator[str]:
-        """Keys, and "saved" when the files are no longer what was tested."""
+        """Yield keys, and "saved" when the files are no longer those that were tested."""
         looked = 0.0
         while True:
             if select.select([sys.stdin], [], [], 0.1)[0]:
@@ -195,14 +195,14 @@ def _times(folders: list[Path]) -> dict[Path, tuple[int, int]]:
 
 
 def _after(task: Task, workspace: Workspace) -> Task:
-    """The next open task after this one, or else the one that `next` names, or the same if all are done."""
+    """Return the next open task after this one, or else the one that `next` names, or the same if all are done."""
     later = (other for other in workspace.open_tasks() if other.id > task.id)
     return next(later, None) or workspace.next_task() or task
 
 
 @contextmanager
 def _keys() -> Iterator[None]:
-    """Keys arrive one by one and are not shown; Ctrl-C still works. The terminal is left as it was."""
+    """Let keys arrive one by one, without showing them; Ctrl-C still works. The terminal is left as it was."""
     before = termios.tcgetattr(sys.stdin)
     tty.setcbreak(sys.stdin)
     try:

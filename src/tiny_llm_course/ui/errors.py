@@ -30,7 +30,7 @@ _REASONS = {  # the others are told as the system tells them
 
 
 class CommandError(Exception):
-    """What is wrong, what was expected, what to do: one line.
+    """A problem of the caller's, in one line: what is wrong, what was expected, what to do.
 
     key: of errors.toml. values: what the text names; a Phrase is told in the text's language. exit_code: 2, the call is
     at fault; 1, something else.

@@ -96,7 +96,8 @@ def progress_console() -> Any:
 
 
 def terminal_width(out: TextIO) -> int:
-    """In columns: what the environment's COLUMNS says, or the terminal itself. 80 where there is none."""
+    """Return the width in columns: what the environment's COLUMNS says, or the terminal itself. 80 where there is
+    none."""
     named = os.environ.get("COLUMNS", "")
     width = int(named) if named.isdecimal() else 0
     with suppress(OSError, ValueError):
@@ -136,7 +137,8 @@ class StatusLine:
 
 
 def called() -> str:
-    """What you typed to run this command: the path of `./course`, `pdm run`, `tiny-llm`, or the last through uv."""
+    """Return what you typed to run this command: the path of `./course`, `pdm run`, `tiny-llm`, or the last through
+    uv."""
     if path := os.environ.get("TINY_LLM_CALLED"):  # which ./course sets
         return path
     if "PDM_RUN_CWD" in os.environ:
@@ -193,7 +195,7 @@ def table(head: Sequence[str], *rows: Sequence[str]) -> list[str]:
 
 
 def _narrow(name: str, cells: Sequence[str], least: int) -> int:
-    """How wide a column is whose heading may be broken, but for words, and is not made narrower than that."""
+    """Return the least width of a column: its heading may be broken, but only between words."""
     words = max(least, *(columns(unit.strip()) for unit in units(name)), 0)
     return max(min(columns(name), words), *map(columns, cells))
 
@@ -206,7 +208,7 @@ def _heads(head: Sequence[str], widths: Sequence[int]) -> list[tuple[str, ...]]:
 
 
 def fits(widths: Sequence[int]) -> bool:
-    """Whether columns of these widths have room beside each other. In a pipe there is room for all."""
+    """Tell whether columns of these widths fit next to each other. In a pipe there is room for all."""
     return not sys.stdout.isatty() or sum(widths) + 2 * (len(widths) - 1) <= terminal_width(sys.stdout)
 
 
@@ -220,7 +222,7 @@ def left(text: str, width: int) -> str:
 
 
 def right(text: str, width: int) -> str:
-    """The same with the text at the right end."""
+    """Fill a text up to a width, with the text at the right end."""
     return _blanks(text, width) + text
 
 
@@ -254,7 +256,7 @@ class Signs(NamedTuple):
 
 
 def signs() -> Signs:
-    """Those that the terminal can show."""
+    """Return the signs that the terminal can show."""
     found = Signs(*"✔✘–○█▒░")
     try:
         "".join(found).encode(sys.stdout.encoding or "ascii")

@@ -48,7 +48,7 @@ def hanging(line: str, width: int, hang: int) -> str:
 
 
 def columns(text: str) -> int:
-    """How wide the text is on a terminal, where a Japanese character takes two columns and a colour none."""
+    """Return how wide the text is on a terminal, where a Japanese character takes two columns and a colour none."""
     text = _COLOURS.sub("", text) if "\x1b" in text else text
     if text.isascii():
         return len(text)

@@ -22,8 +22,8 @@ class LostLines:
 
 
 def lost_lines(yours: str, old: str, new: str, merged: str, kept: Collection[int] = ()) -> list[LostLines]:
-    """What the learner changed in the stub and the merged file does not have. kept: lines, counted from 0, that it has
-    in another place."""
+    """Find the learner's changes of the stub that the merged file does not have. kept: lines, counted from 0, that it
+    has in another place."""
     stub, own, result = (lines_of(text) for text in (old, yours, merged))
     edits, later = _steps(stub, own), _steps(own, result)
     mine = {i for step in edits for i in step.own}

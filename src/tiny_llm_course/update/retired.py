@@ -52,7 +52,7 @@ def retire(yours: str, stub: str, filename: str, changed: Changed) -> Retired:
 
 
 def code_of_task(source: str, task: TaskId, filename: str, kept: Collection[str] = ()) -> str:
-    """What a file has of a task: functions below the heads of their classes, a region, or nothing. kept: without
+    """Return what a file has of a task: functions below the heads of their classes, a region, or nothing. kept: without
     these."""
     names = [name for name, tasks in tasks_by_name(source, filename).items() if task in tasks and name not in kept]
     if not names:

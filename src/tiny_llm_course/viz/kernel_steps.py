@@ -53,7 +53,7 @@ class Wait:
 
 @dataclass
 class KernelStep:
-    """What threads do until they wait, and what they wait at."""
+    """The work of threads until they wait, and what they wait at."""
 
     rows: list[Row] = field(default_factory=list)
     waits: list[Wait] = field(default_factory=list)
@@ -88,7 +88,7 @@ def steps_of(call: Call) -> list[KernelStep]:
 
 
 def _rows(accesses: dict[int, list[Event]]) -> list[Row]:
-    """In an order that is each thread's own: what threads do at the same place, for the same time, is one row."""
+    """Make rows in each thread's own order: what threads do at the same place, for the same time, is one row."""
     order: list[_Key] = []
     rows: dict[_Key, Row] = {}
     for thread, events in sorted(accesses.items()):
@@ -136,7 +136,7 @@ def _meet(a: Event, b: Event) -> bool:
 
 
 def index_text(call: Call, events: Iterable[Event]) -> str:
-    """Which elements: "3", "0–3", "0, 32", or the first and the last of many: "0…96"."""
+    """Name elements: "3", "0–3", "0, 32", or the first and the last of many: "0…96"."""
     elements = sorted({i for event in events for i in call.elements(event)})
     starts = [i for k, i in enumerate(elements) if k == 0 or elements[k - 1] != i - 1]
     ends = [i for k, i in enumerate(elements) if k + 1 == len(elements) or elements[k + 1] != i + 1]
@@ -146,7 +146,7 @@ def index_text(call: Call, events: Iterable[Event]) -> str:
 
 
 def folded(items: Sequence[_T], most: int, is_wanted: Callable[[_T], bool]) -> list[_T | list[_T]]:
-    """No more than `most` items and those that are wanted: the first, the last, and lists of what was left out."""
+    """Keep no more than `most` items and those that are wanted: the first, the last, and lists of what was left out."""
     if len(items) <= most:
         return list(items)
     shown = {*range(most - 2), len(items) - 1, *(i for i, item in enumerate(items) if is_wanted(item))}

@@ -1,4 +1,4 @@
-"""The model that is looked at."""
+"""A model that pictures look into."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ class Probe(Session):
         return token_labels(self.pieces([token]))[0]
 
     def weights(self, tokens: list[int]) -> Array:
-        """How much each token attends to each, in every layer and head.
+        """Return how much each token attends to each, in every layer and head.
 
         Shapes: -> layers x H_q x L x L: a row for each token that looks, a column for each that is looked at.
         """

@@ -12,7 +12,7 @@ __all__ = ["Turns"]
 
 @dataclass(frozen=True)
 class Turns:
-    """How far each pair is turned at each position. Shapes: cos and sin: positions x dims / 2."""
+    """The turns of each pair at each position. Shapes: cos and sin: positions x dims / 2."""
 
     dims: int
     base: float
@@ -30,7 +30,7 @@ class Turns:
         return relative
 
     def period(self, pair: int) -> float:
-        """After how many positions a pair has come round."""
+        """Return after how many positions a pair has come round."""
         return 2 * math.pi * math.pow(self.base, 2 * pair / self.dims)
 
     @property

@@ -20,7 +20,7 @@ SHOWN = 40  # characters of a value that is wrong
 
 @dataclass(frozen=True)
 class Work:
-    """What a step computed of a request: positions `start` to `start + length`."""
+    """The part of a request that a step computed: positions `start` to `start + length`."""
 
     id: str
     start: int
@@ -32,7 +32,8 @@ class Work:
 
 @dataclass(frozen=True)
 class RequestEvent:
-    """Something that happened to a request. lane: None where it did not run. why: it is over."""
+    """An event of a request: it was preempted, finished or aborted. lane: None where it did not run. why: it is
+    over."""
 
     id: str
     lane: int | None
@@ -104,7 +105,7 @@ def read_run(file: Path) -> RecordedRun:
 
 
 class _RunError(Exception):
-    """Where, what was expected, what came."""
+    """A recorded run is wrong: where, what was expected, what came."""
 
 
 def _text(value: object) -> bool:

@@ -25,7 +25,7 @@ SOFTMAX = 5  # operations for each score: maximum, difference, exp, sum, quotien
 
 @dataclass(frozen=True)
 class Sizes:
-    """Of one attention layer and its input.
+    """The sizes of an attention layer and its input.
 
     Raises:
         CommandError: a size is below 1, or the heads do not fit together.
@@ -50,7 +50,7 @@ class Sizes:
 
 @dataclass(frozen=True)
 class TraceStep:
-    """What one step makes, and at what cost."""
+    """A step: the array that it makes, and its cost."""
 
     name: str  # in messages.toml, behind "trace_"
     shape: tuple[int, ...]
@@ -145,7 +145,7 @@ def _show(sizes: Sizes, dtype: str, words: Messages) -> None:
 
 
 def _rows(done: list[TraceStep], dtype: str, words: Messages, written: Callable[[int], str]) -> list[list[str]]:
-    """What each step makes and costs, and all together. written: a number as text."""
+    """Make a row for each step, what it makes and costs, and one for all together. written: a number as text."""
     rows = [[words(f"trace_{step.name}"), *_cells(step, dtype, written)] for step in done]
     totals = map(sum, zip(*(step.costs(dtype) for step in done), strict=True))
     return [*rows, [words("trace_total"), "", *map(written, totals), ""]]
