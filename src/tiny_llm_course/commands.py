@@ -51,8 +51,8 @@ class Commands(Group):
             return _command(cmd_name, script, "For maintainers", add_help_option=False)
         place = FOR_LEARNERS.get(cmd_name) or FOR_INSTRUCTORS[cmd_name]
         module, _, function = place.partition(":")
-        found = getattr(import_module(f".{module}", __package__), function)
-        return _command(cmd_name, found, "For instructors" if cmd_name in FOR_INSTRUCTORS else None)
+        target = getattr(import_module(f".{module}", __package__), function)
+        return _command(cmd_name, target, "For instructors" if cmd_name in FOR_INSTRUCTORS else None)
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         name, *rest = args
@@ -80,16 +80,16 @@ def _all() -> None:
     pass  # without this, Typer expects a command that is registered
 
 
-def _command(name: str, found: Any, panel: str | None, add_help_option: bool = True) -> Any:
+def _command(name: str, target: Any, panel: str | None, add_help_option: bool = True) -> Any:
     """Make Typer's command of a function, or of a group of commands."""
-    if not isinstance(found, typer.Typer):
-        function, found = found, typer.Typer(add_completion=False)
+    if not isinstance(target, typer.Typer):
+        function, target = target, typer.Typer(add_completion=False)
         settings = PASSES_ON if name == "test" or not add_help_option else None
         text = as_called(inspect.getdoc(function) or "")
-        found.command(name, cls=Command, context_settings=settings, add_help_option=add_help_option, help=text)(
+        target.command(name, cls=Command, context_settings=settings, add_help_option=add_help_option, help=text)(
             function
         )
-    command: Any = typer.main.get_command(found)
+    command: Any = typer.main.get_command(target)
     command.name, command.rich_help_panel = name, panel
     return command
 

@@ -62,12 +62,12 @@ def write(task: str, *functions: Callable[..., object]) -> None:
 
 def _place(workspace: Workspace, task: Task, function: Callable[..., object]) -> tuple[Path, str]:
     """The file of a task's function or method, and its qualified name there."""
-    found = workspace.parts(day_of(task.id), task.id)
-    for file, names in found.items():
+    parts = workspace.parts(day_of(task.id), task.id)
+    for file, names in parts.items():
         for name in names:
             if name.rpartition(".")[2] == function.__name__:
                 return file, name
-    expected = ", ".join(name for names in found.values() for name in names)
+    expected = ", ".join(name for names in parts.values() for name in names)
     raise CommandError("notebook_no_function", task=task.id, name=function.__name__, expected=expected)
 
 

@@ -36,8 +36,8 @@ def requirements_of(part: str) -> list[str]:
     """Return the packages of an extra or a dependency group."""
     if IS_CLONE:
         settings = read_toml(ROOT / "pyproject.toml")
-        found: list[str] = (settings["project"]["optional-dependencies"] | settings["dependency-groups"])[part]
-        return found
+        requirements: list[str] = (settings["project"]["optional-dependencies"] | settings["dependency-groups"])[part]
+        return requirements
     from importlib import metadata  # here and below, so that other commands start sooner
 
     pattern = re.compile(rf"(.*?)\s*;\s*extra == ['\"]{part}['\"]")

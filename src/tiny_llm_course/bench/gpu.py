@@ -78,7 +78,7 @@ def _limits(is_small: bool) -> Figures:
 
 def table(events: Events, machine: dict[str, Any]) -> Iterator[str]:
     """Yield the measurements in Markdown, each line as soon as it is complete."""
-    found: dict[str, Any] = {}
+    known: dict[str, Any] = {}
     doubts: set[str] = set()
     for name, group in groupby(_noted(events, doubts), key=_part):
         if name == "kernels":
@@ -87,11 +87,11 @@ def table(events: Events, machine: dict[str, Any]) -> Iterator[str]:
             yield from ["", "| Qwen3 with random weights | prefill, tok/s | decode, tok/s |", "|---|---|---|"]
             for _, row in group:
                 yield _model_line(row)
-                found[MODEL] = row
+                known[MODEL] = row
         else:
-            found |= group
-            yield from _heading(found, machine)
-    yield from ["", *_missing(found), *(text for doubt, text in DOUBTS.items() if doubt in doubts)]
+            known |= group
+            yield from _heading(known, machine)
+    yield from ["", *_missing(known), *(text for doubt, text in DOUBTS.items() if doubt in doubts)]
 
 
 def _noted(events: Events, doubts: set[str]) -> Events:
@@ -105,10 +105,10 @@ def _part(event: tuple[str, Any]) -> str:
     return event[0] if event[0] in ("kernels", MODEL) else "heading"
 
 
-def _heading(found: dict[str, Any], machine: dict[str, Any]) -> Iterator[str]:
+def _heading(known: dict[str, Any], machine: dict[str, Any]) -> Iterator[str]:
     versions = ", ".join(f"{name} {version}" for name, version in machine["versions"].items())
-    yield from [f"`{machine['command']}` on {found['device'] or 'no GPU'}; {machine['machine']}; {versions}", ""]
-    if limits := found["limits"]:
+    yield from [f"`{machine['command']}` on {known['device'] or 'no GPU'}; {machine['machine']}; {versions}", ""]
+    if limits := known["limits"]:
         memory, arithmetic = limits["bandwidth"] / 1e9, limits["bfloat16"] / 1e12
         yield f"MLX reads memory at {memory:,.0f} GB/s and multiplies bfloat16 at {arithmetic:,.1f} TFLOP/s."
         yield ""
@@ -149,15 +149,15 @@ def _microseconds(row: Row | None) -> str:
     return "runs" if row.get("runs") else "to be written"
 
 
-def _missing(found: dict[str, Any]) -> list[str]:
+def _missing(known: dict[str, Any]) -> list[str]:
     """List what was not measured, and why."""
     lines = []
-    if found["limits"] is None:
+    if known["limits"] is None:
         lines.append(
             "Not measured: there is no GPU that MLX can use. Kernels in Metal were run once, small, on the processor "
             "by metal_host, which says nothing of their speed; models were not run."
         )
-    last = found.get(MODEL, {})
+    last = known.get(MODEL, {})
     if last.get("stage") == "mlx-lm" and last["prefill"] is None:
         lines.append("Not measured: mlx-lm, which is not installed (`pip install mlx-lm`).")
     return lines

@@ -277,13 +277,13 @@ def _weight(rows: int, columns: int) -> tuple[mx.array, mx.array, mx.array]:
 
 def _panels(weights: list[tuple[mx.array, mx.array, mx.array]]) -> Callable[[], list[mx.array]]:
     """Pack the weights of the given products when they are first needed, and keep them."""
-    found: list[mx.array] = []
+    panels: list[mx.array] = []
 
     def get() -> list[mx.array]:
-        if not found:
-            found.extend(pack(*weight) for weight in weights)
-            mx.eval(found)
-        return found
+        if not panels:
+            panels.extend(pack(*weight) for weight in weights)
+            mx.eval(panels)
+        return panels
 
     return get
 

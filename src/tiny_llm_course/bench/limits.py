@@ -29,8 +29,8 @@ class MachineLimits:
 
     def measure(self) -> None:
         """Measure them, near what is compared with them."""
-        found, self.doubt = self._quiet.measure(self._measure, _larger, self._slower)
-        self.best = _larger(self.best, found)
+        measured, self.doubt = self._quiet.measure(self._measure, _larger, self._slower)
+        self.best = _larger(self.best, measured)
 
     def share(self, case: Case, rung: Rung, seconds: float) -> float | None:
         """Return how near a rung comes to its limit: 1 is the limit."""
@@ -44,8 +44,8 @@ class MachineLimits:
             self.best = _larger(self.best, self._measure())
         return OVER if is_over(self.share(case, rung, seconds)) else None
 
-    def _slower(self, found: Figures) -> str | None:
-        return SLOWER if any(rate < LEAST_SHARE * self.best.get(name, 0) for name, rate in found.items()) else None
+    def _slower(self, measured: Figures) -> str | None:
+        return SLOWER if any(rate < LEAST_SHARE * self.best.get(name, 0) for name, rate in measured.items()) else None
 
 
 def is_over(share: float | None) -> bool:

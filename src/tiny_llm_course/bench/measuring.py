@@ -50,9 +50,9 @@ def measure(package: str, is_small: bool, names: Collection[str], step: OnStep, 
 
     def speeds() -> dict[str, float]:
         nonlocal threads
-        found = measure_speeds(lambda what: step("", what))
-        threads = found.threads
-        return {name: rate for name, rate in found._asdict().items() if name != "threads"}
+        machine = measure_speeds(lambda what: step("", what))
+        threads = machine.threads
+        return {name: rate for name, rate in machine._asdict().items() if name != "threads"}
 
     limits = MachineLimits(speeds, quiet)
     limits.measure()
@@ -86,7 +86,7 @@ def before(limits: MachineLimits, is_small: bool, case: Case) -> None:
 
 
 def kernel_rows(
-    found: Iterator[Case],
+    measured_cases: Iterator[Case],
     device: Device,
     measured: Callable[[Case, Rung], Row],
     prepare: Callable[[Case], None],
@@ -96,7 +96,7 @@ def kernel_rows(
 
     measured: what is to be said of a rung; nothing is, of a stub.
     """
-    for case in found:
+    for case in measured_cases:
         step(case.kernel, "")
         prepare(case)
         for rung in case.on(device):
@@ -131,8 +131,8 @@ def _model_speeds(make: Callable[[], Stage], is_small: bool, quiet: Quiet) -> Ro
             decode = 1 / seconds_of(partial(stage.decode, last, cache), is_small)
             return {"prefill": length / seconds_of(partial(_logits, stage, prompt), is_small), "decode": decode}
 
-        found, doubt = quiet.measure(speeds, _faster)
-        row |= found | {"doubt": doubt}
+        best, doubt = quiet.measure(speeds, _faster)
+        row |= best | {"doubt": doubt}
     return row
 
 

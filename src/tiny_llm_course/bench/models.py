@@ -50,20 +50,20 @@ def random_model(package: str, is_small: bool, is_quantised: bool = True) -> Mod
     sizes = SMALL if is_small else QWEN3_0_6B
     config = ModelConfig.from_hf(sizes | {"quantization": QUANTIZATION if is_quantised else None})
     mx.random.seed(0)
-    found: dict[str, mx.array] = {}
+    weights: dict[str, mx.array] = {}
     for name, shape in expected_shapes(config).items():
         if len(shape) == 1:
-            found[name] = mx.ones(shape, mx.bfloat16)
+            weights[name] = mx.ones(shape, mx.bfloat16)
             continue
         packed = mx.random.randint(0, 2**31 - 1, (shape[0], shape[1] // 8), mx.uint32)
         scales = mx.full((shape[0], shape[1] // 64), 0.1 / shape[1] ** 0.5, mx.bfloat16)
         if is_quantised:
             layer = name.removesuffix(".weight")
-            found |= {name: packed, f"{layer}.scales": scales, f"{layer}.biases": scales * -7.5}
+            weights |= {name: packed, f"{layer}.scales": scales, f"{layer}.biases": scales * -7.5}
         else:
-            found[name] = mx.dequantize(packed, scales, scales * -7.5, 64, 4)
-        mx.eval(found)
-    model: Model = import_module(f"{package}.models").build_model(config, found)
+            weights[name] = mx.dequantize(packed, scales, scales * -7.5, 64, 4)
+        mx.eval(weights)
+    model: Model = import_module(f"{package}.models").build_model(config, weights)
     return model
 
 

@@ -53,35 +53,35 @@ class Quiet:
         self.most = 0.0
 
     def measure(
-        self, work: Callable[[], T], best: Callable[[T, T], T], doubt: Callable[[T], str | None] = lambda found: None
+        self, work: Callable[[], T], best: Callable[[T, T], T], doubt: Callable[[T], str | None] = lambda figure: None
     ) -> tuple[T, str | None]:
         """Return what work gives, and why it is in doubt: BUSY, or what `doubt` says. None: there is no doubt.
 
         best: of two results of work. Other programs only slow it down, so the best of several comes nearest.
         """
-        found, others, seconds = self._watched(work)
-        problem = BUSY if self._disturbs(others) else doubt(found)
+        figure, others, seconds = self._watched(work)
+        problem = BUSY if self._disturbs(others) else doubt(figure)
         for _ in range(self._again):
             if problem is None or not self._left or seconds > MOST_SECONDS:
                 break
             self._left -= 1
             self._tell(problem, others)
             again, others, seconds = self._watched(work)
-            found = best(found, again)
-            problem = BUSY if self._disturbs(others) else doubt(found)
+            figure = best(figure, again)
+            problem = BUSY if self._disturbs(others) else doubt(figure)
         if problem == BUSY:
             self.most = max(self.most, others)
-        return found, problem
+        return figure, problem
 
     def _watched(self, work: Callable[[], T]) -> tuple[T, float, float]:
         """Return what work gives, how many processors other programs used meanwhile, and how many seconds it took."""
         before = self._read()
-        found = work()
+        figure = work()
         after = self._read()
         seconds = after.wall - before.wall
         if before.all is None or after.all is None or seconds < LEAST_SECONDS:
-            return found, 0.0, seconds
-        return found, (after.all - before.all - (after.own - before.own)) / seconds, seconds
+            return figure, 0.0, seconds
+        return figure, (after.all - before.all - (after.own - before.own)) / seconds, seconds
 
     def _disturbs(self, others: float) -> bool:
         return others > self._spare + MOST_OTHERS

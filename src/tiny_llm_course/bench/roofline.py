@@ -42,15 +42,15 @@ def roofline(
         speeds, doubt, others = _measure(PACKAGES[DEFAULT_IMPL], words)
         peak = max(speeds.float32, speeds.bfloat16)
         machine = costs.Machine(peak, speeds.bandwidth)
-        found = list(points(costs, config, machine, bits / 8))
-        _print(words, words("roofline_model", model=model or "Qwen3-0.6B", bits=f"{bits:g}"), speeds, machine, found)
+        passes = list(points(costs, config, machine, bits / 8))
+        _print(words, words("roofline_model", model=model or "Qwen3-0.6B", bits=f"{bits:g}"), speeds, machine, passes)
         if doubt:
             show(wrapped(doubt_text(f"roofline_{doubt}", others, words)) + "\n", fg="yellow")
 
         def draw() -> bytes:
             from .roofline_drawing import draw_roofline
 
-            return draw_roofline(speeds, found, words)
+            return draw_roofline(speeds, passes, words)
 
         from ..viz.output import Output
 
@@ -90,7 +90,7 @@ def _config(package: str, model: str | None) -> Any:
         raise CommandError("bad_model", option="--model", reason=error, exit_code=1) from None
 
 
-def _print(words: Messages, of_model: str, speeds: Any, machine: Any, found: list[Point]) -> None:
+def _print(words: Messages, of_model: str, speeds: Any, machine: Any, passes: list[Point]) -> None:
     show(words("roofline_machine", threads=speeds.threads), bold=True)
     rows = [("roofline_bandwidth", f"{speeds.bandwidth / 1e9:.1f} GB/s")]
     rows += [("roofline_float32", f"{speeds.float32 / 1e9:,.0f} GFLOP/s")]
@@ -101,7 +101,7 @@ def _print(words: Messages, of_model: str, speeds: Any, machine: Any, found: lis
     show("\n" + of_model, bold=True)
     limits = {waits: words(f"roofline_{what}") for waits, what in ((True, "memory"), (False, "arithmetic"))}
     longest = max(map(columns, limits.values()))
-    for point in found:
+    for point in passes:
         name = words(f"roofline_{point.name}", L=point.L, S=point.S - point.L, batch=BATCH)
         limit = left(limits[point.waits_for_memory], longest)
         speed = right(f"{point.tokens:,.0f} tok/s", 16)

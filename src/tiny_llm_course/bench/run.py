@@ -128,9 +128,9 @@ class BenchRun:
 
     def _doubts(self) -> list[str]:
         rows: list[Row] = [*self._found["kernels"], *self._found[MODEL]]
-        found = [self._found.get("limits_doubt"), *(row.get("doubt") for row in rows)]
-        found += [OVER for row in rows if is_over(row.get("limit"))]  # which a busy machine alone does not explain
-        return [doubt for doubt in dict.fromkeys(found) if doubt]
+        doubts = [self._found.get("limits_doubt"), *(row.get("doubt") for row in rows)]
+        doubts += [OVER for row in rows if is_over(row.get("limit"))]  # which a busy machine alone does not explain
+        return [doubt for doubt in dict.fromkeys(doubts) if doubt]
 
     def _arguments(self, names: Sequence[str]) -> str:
         """Return the arguments of a command that measures these names."""

@@ -23,10 +23,10 @@ def shortest(work: Callable[[], Any], seconds: float) -> float:
     if first > seconds:
         return min(first, _once(work)) if first < 4 * seconds else first
     end = time.perf_counter() + seconds
-    found: list[float] = []
-    while len(found) < LEAST or (time.perf_counter() < end and len(found) < MOST):
-        found.append(_once(work))
-    return min(found)
+    times: list[float] = []
+    while len(times) < LEAST or (time.perf_counter() < end and len(times) < MOST):
+        times.append(_once(work))
+    return min(times)
 
 
 def _once(work: Callable[[], Any]) -> float:

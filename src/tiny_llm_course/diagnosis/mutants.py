@@ -71,13 +71,13 @@ def _sources(reference: Path) -> dict[str, str]:
 @cache
 def _code(reference: Path, task: TaskId) -> list[tuple[str, str]]:
     """The task's functions and helpers, and its regions: path and code."""
-    found: list[tuple[str, str]] = []
+    code_by_path: list[tuple[str, str]] = []
     for path, source in _sources(reference).items():
         if is_native(path):
-            found += [(path, code) for of, code in regions(source, path).items() if of == task]
+            code_by_path += [(path, code) for of, code in regions(source, path).items() if of == task]
         else:
-            found += [(path, code_of(source, name)) for name in task_parts(source).get(task, [])]
-    return found
+            code_by_path += [(path, code_of(source, name)) for name in task_parts(source).get(task, [])]
+    return code_by_path
 
 
 def is_in_kernels(reference: Path, task: TaskId) -> bool:
@@ -134,13 +134,13 @@ def _native_files(reference: Path, task: TaskId, mistake: Mistake) -> dict[str, 
     next to the reference's libraries."""
     changed = {path: text for path, text in mutant_sources(reference, task, mistake).items() if is_native(path)}
     including = {path: _sources(reference)[path] for path in _compiled(reference, task, changed)}
-    found = {}
+    files = {}
     for path, text in (including | changed).items():
         file = reference / "kernels" / BUILT / "mistakes" / f"{task}_{mistake.id}" / Path(path).name
         if not file.exists() or file.read_text(encoding="utf-8") != text:
             write_whole(file, text.encode())
-        found[file.name] = file
-    return found
+        files[file.name] = file
+    return files
 
 
 def _compiled(reference: Path, task: TaskId, paths: Collection[str]) -> list[str]:

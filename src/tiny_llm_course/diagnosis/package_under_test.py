@@ -43,8 +43,8 @@ class Package:
             return Package(SHARED[module])
         name = f"{self._name}.{module}"
         try:
-            found = importlib.import_module(name)
-            return Package(name) if hasattr(found, "__path__") else found
+            imported = importlib.import_module(name)
+            return Package(name) if hasattr(imported, "__path__") else imported
         except SyntaxError as error:  # its traceback only says who imported the file
             pytest.fail("".join(traceback.format_exception_only(error)), pytrace=False)
 

@@ -55,14 +55,14 @@ def show_second_look(failure: Result, done: PytestRun, words: Messages) -> bool:
     status = StatusLine()
     status.show(words("look_running"))
     try:
-        warned, found = second_look(failure, done.package, source)
+        warned, findings = second_look(failure, done.package, source)
     except StubError:  # its markers are damaged, which other messages are about
         return False
     finally:
         status.clear()
     _show_part("look_warnings", source, [(one.line, one.text) for one in warned[:MOST_WARNINGS]], words)
-    _show_part("look_checked", source, [(one.line, _told(one, words)) for one in found], words)
-    return bool(warned or found)
+    _show_part("look_checked", source, [(one.line, _told(one, words)) for one in findings], words)
+    return bool(warned or findings)
 
 
 def second_look(failure: Result, package: str, source: Path) -> tuple[list[Warned], list[Finding]]:
@@ -79,12 +79,13 @@ def second_look(failure: Result, package: str, source: Path) -> tuple[list[Warne
         folder = Path(name)
         events, stopped = _run(failure, package, compiled, folder)
         warned = warnings_in(events.get("said", ""), source, region)
-        found = [_stopped_at(stopped, folder / "checked.so", source, region)] if stopped else list(_seen(events))
+        findings = [_stopped_at(stopped, folder / "checked.so", source, region)] if stopped else list(_seen(events))
     names = _argument_names(compiled, events.get("kernel", ""))
-    found = [replace(one, values=one.values | {"argument": _argument(names, one.values)}) for one in found]
+    findings = [replace(one, values=one.values | {"argument": _argument(names, one.values)}) for one in findings]
     lines = text.splitlines()
-    found += [Finding("precedence", line) for line in region if PRECEDENCE.search(lines[line - 1].partition("//")[0])]
-    return warned, found
+    code = {line: lines[line - 1].partition("//")[0] for line in region}
+    findings += [Finding("precedence", line) for line in region if PRECEDENCE.search(code[line])]
+    return warned, findings
 
 
 def _source_of(task: TaskId, package: str) -> Path | None:
@@ -183,11 +184,11 @@ def _seen(events: dict[str, Any]) -> Iterator[Finding]:
         yield Finding("unwritten", 0, {"number": number, "count": count, "first": first})
 
 
-def _told(found: Finding, words: Messages) -> str:
-    values = found.values | {"seconds": SECONDS}
+def _told(finding: Finding, words: Messages) -> str:
+    values = finding.values | {"seconds": SECONDS}
     if "memory" in values:
         values["memory"] = values["argument"] or words("look_memory")
-    return words(f"look_{found.kind}", **values)
+    return words(f"look_{finding.kind}", **values)
 
 
 def _show_part(title: str, source: Path, lines: list[tuple[int, str]], words: Messages) -> None:

@@ -38,18 +38,18 @@ class TerminalText:
         self._column = 0
 
     def add(self, text: str) -> None:
-        found = units(self._held + text.translate(_CONTROL))
-        self._held = found.pop() if found and found[-1] != "\n" else ""
-        self._show(found)
+        pieces = units(self._held + text.translate(_CONTROL))
+        self._held = pieces.pop() if pieces and pieces[-1] != "\n" else ""
+        self._show(pieces)
 
     def end(self) -> None:
         """Finish after the last text, unless the user ended it."""
         self._show([self._held])
         self._held = ""
 
-    def _show(self, found: list[str]) -> None:
+    def _show(self, pieces: list[str]) -> None:
         width = terminal_width(self._out)
-        text = "".join(self._placed(unit, width) for unit in found)
+        text = "".join(self._placed(unit, width) for unit in pieces)
         print(styled(text, out=self._out, **self._style), end="", file=self._out, flush=True)
 
     def _placed(self, unit: str, width: int) -> str:

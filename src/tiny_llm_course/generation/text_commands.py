@@ -159,8 +159,8 @@ def _comment(session: Session, settings: Settings, prompt: list[int], reply: Rep
     if "ref" in PACKAGES and settings.is_greedy and wanted.model in BUNDLED and wanted.layers == LAYERS[0]:
         from .compare import compared  # here, since it imports MLX
 
-        found = compared(wanted, prompt, reply.tokens, session.ends_itself(reply))
-        show_note(found.told(words), style="green" if found.yours is None else "yellow")
+        comparison = compared(wanted, prompt, reply.tokens, session.ends_itself(reply))
+        show_note(comparison.told(words), style="green" if comparison.yours is None else "yellow")
     if not session.has_cache and len(reply.tokens) > 1:
         show_note(words("speed_without_cache"))
 

@@ -93,10 +93,10 @@ def from_json(text: str) -> list[Grade]:
     Raises:
         ValueError: the text is something else.
     """
-    found = json.loads(text)
-    if not isinstance(found, dict) or not isinstance(found.get("grades"), list):
+    content = json.loads(text)
+    if not isinstance(content, dict) or not isinstance(content.get("grades"), list):
         raise ValueError("there is no list of grades")
-    return [Grade.from_json(entry) for entry in found["grades"]]
+    return [Grade.from_json(entry) for entry in content["grades"]]
 
 
 def _gradescope(grade: Grade) -> Json:

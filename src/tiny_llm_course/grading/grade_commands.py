@@ -117,12 +117,12 @@ def grade_report(
     """Make one page of grades: tasks by students, and the most common mistakes. Beside it the same as CSV."""
     with reporting(lang) as words:
         try:
-            found = from_json(grades.read_text(encoding="utf-8"))
+            read = from_json(grades.read_text(encoding="utf-8"))
         except (OSError, ValueError) as error:
             reason = os_reason(error) if isinstance(error, OSError) else str(error)
             raise CommandError("grades_unreadable", file=grades, reason=reason) from None
-        write_whole(out, html_report(found, words).encode())
-        write_whole(out.with_suffix(".csv"), TOGETHER["csv"](found).encode())
+        write_whole(out, html_report(read, words).encode())
+        write_whole(out.with_suffix(".csv"), TOGETHER["csv"](read).encode())
         show(words("viz_wrote", file=f"{out}, {out.with_suffix('.csv')}"))
 
 
@@ -153,12 +153,12 @@ def _check(
 
 def _file_names(names: list[str]) -> list[str]:
     """A file for each grade, also where names differ only in what a file's name cannot hold."""
-    found: list[str] = []
+    files: list[str] = []
     taken: set[str] = set()
     for name in names:
         stem = re.sub(r"[^\w.()-]+", "_", name).lstrip(".") or "submission"
         stem = stem.encode()[:LONGEST].decode(errors="ignore")
         numbered = (f"{stem}.json" if number == 1 else f"{stem}-{number}.json" for number in count(1))
-        found.append(next(file for file in numbered if file.casefold() not in taken))
-        taken.add(found[-1].casefold())
-    return found
+        files.append(next(file for file in numbered if file.casefold() not in taken))
+        taken.add(files[-1].casefold())
+    return files

@@ -44,8 +44,8 @@ class KeptGrades:
 
     def find(self, submissions: list[Submission]) -> dict[str, Grade]:
         """The grades that earlier commands gave for the same files, by the submission's name."""
-        found = {submission.name: self._find(submission) for submission in submissions if not submission.problem}
-        return {name: replace(grade, name=name) for name, grade in found.items() if grade}
+        grades = {submission.name: self._find(submission) for submission in submissions if not submission.problem}
+        return {name: replace(grade, name=name) for name, grade in grades.items() if grade}
 
     def add(self, submission: Submission, grade: Grade) -> OSError | None:
         """Keep a grade that is final, if tests were run for it. Returns why that is not possible: a full disk ends no

@@ -59,10 +59,10 @@ def protection() -> Protection:
 
 def told() -> str:
     """The line about the sandbox that follows a table of grades."""
-    found, words = protection(), Messages()
-    if found.sandbox == NONE:
-        return words("grade_unprotected", reason=found.reason)
-    return words("grade_protected", sandbox=found.sandbox)
+    protected, words = protection(), Messages()
+    if protected.sandbox == NONE:
+        return words("grade_unprotected", reason=protected.reason)
+    return words("grade_protected", sandbox=protected.sandbox)
 
 
 def _probe(sandbox: str) -> str:

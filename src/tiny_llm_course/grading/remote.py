@@ -267,33 +267,33 @@ class Connection:
         ((kind, content),) = value.items()
         match kind:
             case "array":
-                found: Any = _array(blobs[content[0]], content[1], content[2])
-                self.received += found.nbytes
+                decoded: Any = _array(blobs[content[0]], content[1], content[2])
+                self.received += decoded.nbytes
             case "numpy":
-                found = np.frombuffer(blobs[content[0]], np.dtype(content[1])).reshape(content[2]).copy()
+                decoded = np.frombuffer(blobs[content[0]], np.dtype(content[1])).reshape(content[2]).copy()
             case "dtype":
-                found = DTYPES[content]
+                decoded = DTYPES[content]
             case "path":
-                found = Path(content)
+                decoded = Path(content)
             case "slice":
-                found = slice(*(self._decode(part, blobs) for part in content))
+                decoded = slice(*(self._decode(part, blobs) for part in content))
             case "list":
-                found = [self._decode(part, blobs) for part in content]
+                decoded = [self._decode(part, blobs) for part in content]
             case "tuple":
-                found = tuple(self._decode(part, blobs) for part in content)
+                decoded = tuple(self._decode(part, blobs) for part in content)
             case "set":
-                found = {self._decode(part, blobs) for part in content}
+                decoded = {self._decode(part, blobs) for part in content}
             case "dict":
-                found = {self._decode(key, blobs): self._decode(part, blobs) for key, part in content}
+                decoded = {self._decode(key, blobs): self._decode(part, blobs) for key, part in content}
             case "yours":
-                found = self._objects[content]
+                decoded = self._objects[content]
             case "mine":
-                found = self._proxies.setdefault(content, Proxy(self, content))
+                decoded = self._proxies.setdefault(content, Proxy(self, content))
             case _:
                 raise ValueError(f"unknown kind {kind!r}")
         if self._borrows and kind in ("array", "list"):
-            self._borrowed.append((found, _bytes(found)))
-        return found
+            self._borrowed.append((decoded, _bytes(decoded)))
+        return decoded
 
     def _number_of(self, value: Any) -> int:
         if not self._is_open and isinstance(value, KEPT_BACK):

@@ -61,8 +61,9 @@ def find_submissions(paths: list[Path], apart_from: Path | None = None) -> list[
     apart_from: a file or folder that was not handed in.
     """
     with ThreadPoolExecutor(processors()) as pool:
-        found = [submission for path in paths for submission in _in(path.resolve(), apart_from, pool)]
-    return [replace(one, name=name) for one, name in zip(found, _unique([one.name for one in found]), strict=True)]
+        submissions = [submission for path in paths for submission in _in(path.resolve(), apart_from, pool)]
+    names = _unique([submission.name for submission in submissions])
+    return [replace(submission, name=name) for submission, name in zip(submissions, names, strict=True)]
 
 
 def _unique(names: list[str]) -> Iterator[str]:

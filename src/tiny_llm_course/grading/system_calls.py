@@ -77,11 +77,11 @@ def library() -> ctypes.CDLL:
     Raises:
         OSError: it is not installed, or too old.
     """
-    found = ctypes.CDLL(LIBRARY)
-    if found.seccomp_syscall_resolve_name(b"faccessat2") < 0:
+    seccomp = ctypes.CDLL(LIBRARY)
+    if seccomp.seccomp_syscall_resolve_name(b"faccessat2") < 0:
         raise OSError(f"{LIBRARY} is older than 2.5.0")
-    found.seccomp_init.restype = ctypes.c_void_p
-    return found
+    seccomp.seccomp_init.restype = ctypes.c_void_p
+    return seccomp
 
 
 def refuse() -> None:

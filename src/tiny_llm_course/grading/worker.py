@@ -92,8 +92,8 @@ class _Modules:
         path = f"{self._start}{name}"
         if path in SHARED:
             return _Modules(f"{path}.")
-        found = _module(path)
-        return _Modules(f"{path}.") if hasattr(found, "__path__") else found
+        module = _module(path)
+        return _Modules(f"{path}.") if hasattr(module, "__path__") else module
 
 
 def _load_extension(metal_kernel: Callable[..., Any]) -> None:

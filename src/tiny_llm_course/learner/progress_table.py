@@ -44,13 +44,13 @@ def _unfolded(week: Week, number: int, rows: int, words: Messages) -> list[Day]:
     """Choose the days of a week that show their tasks: that of this number, and its neighbours as long as there are
     rows."""
     rows -= sum(_rows(_day_line(day, words)) for day in week.days)
-    found: list[Day] = []
+    days: list[Day] = []
     for day in sorted(week.days, key=lambda day: abs(day.number - number)):
         rows -= sum(_rows(f"    x {task.id}  {words.of(task.title)}") for task in day.tasks)
-        if rows < 0 and found:
+        if rows < 0 and days:
             break
-        found.append(day)
-    return found
+        days.append(day)
+    return days
 
 
 def _rows(text: str) -> int:

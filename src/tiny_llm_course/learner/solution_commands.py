@@ -171,8 +171,8 @@ def _explained(error: SpliceError, file: Path, names: list[str], before: str) ->
     if is_native(file):
         missing = next(task for task in names if f"// task {task} begin" not in before)
         return CommandError("splice_markers", file=name, task=missing, exit_code=1)
-    found = definitions(before)
-    missing_names = ", ".join(name for name in names if name not in found)
+    defined = definitions(before)
+    missing_names = ", ".join(name for name in names if name not in defined)
     return CommandError("splice_renamed", file=name, names=missing_names, exit_code=1)
 
 

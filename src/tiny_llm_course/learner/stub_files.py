@@ -69,14 +69,14 @@ def _plan(reference: Path, out: Path, manifest: Path) -> _Plan:
     if not stubs:
         raise StubError(f"{reference} holds no code")
     new, old = {path: _hash(stub) for path, stub in stubs.items()}, _read_manifest(manifest)
-    found = {path: _hash((out / path).read_bytes()) for path in sorted({*new, *old}) if (out / path).exists()}
-    edited = [path for path in found if found[path] not in (new.get(path), old.get(path))]
+    hashes = {path: _hash((out / path).read_bytes()) for path in sorted({*new, *old}) if (out / path).exists()}
+    edited = [path for path in hashes if hashes[path] not in (new.get(path), old.get(path))]
     return _Plan(
         stubs,
         new,
         edited,
-        stale=[path for path in new if found.get(path) != new[path] and path not in edited],
-        orphaned=[path for path in found if path not in new and path not in edited],
+        stale=[path for path in new if hashes.get(path) != new[path] and path not in edited],
+        orphaned=[path for path in hashes if path not in new and path not in edited],
         manifest_is_stale=new != old,
     )
 

@@ -112,8 +112,8 @@ class Workspace:
 
     def files(self, day: Day) -> list[Path]:
         """The learner's files in which a day is written."""
-        found = (sorted(self._originals.glob(f"{module}.*")) for module in day.modules)
-        return [self._yours(file) for files in found for file in files if file.suffix in SUFFIXES]
+        originals = (sorted(self._originals.glob(f"{module}.*")) for module in day.modules)
+        return [self._yours(file) for files in originals for file in files if file.suffix in SUFFIXES]
 
     def all_files(self) -> list[Path]:
         """Return all of the learner's files that have a stub."""
@@ -156,8 +156,8 @@ class Workspace:
     def parts(self, day: Day, task: TaskId) -> dict[Path, list[str]]:
         """The functions of a task, by file."""
         sources = {file: self.solution(file) if self.has_solutions else self.stub(file) for file in self.files(day)}
-        found = {file: parts_of(source, file.name).get(task, []) for file, source in sources.items()}
-        return {file: names for file, names in found.items() if names}
+        names_by_file = {file: parts_of(source, file.name).get(task, []) for file, source in sources.items()}
+        return {file: names for file, names in names_by_file.items() if names}
 
     @property
     def notes(self) -> dict[str, Any]:

@@ -85,10 +85,10 @@ class LoadedModel:
         """New tokens, one at a time: with a KV cache, or by week 1's loop until week 2 day 1 is written."""
         end = self.model.config.eos_token_ids
         if self.has_cache:
-            found: Iterable[int] = self._generation.generate(self.model, prompt, sampler, max_tokens, end, self.cache())
+            new: Iterable[int] = self._generation.generate(self.model, prompt, sampler, max_tokens, end, self.cache())
         else:
-            found = self._generation.generate_simple(self.model, prompt, sampler, max_tokens, end)
-        return found
+            new = self._generation.generate_simple(self.model, prompt, sampler, max_tokens, end)
+        return new
 
     @property
     def has_cache(self) -> bool:

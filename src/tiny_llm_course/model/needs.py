@@ -35,8 +35,8 @@ def needs_of_text(is_quantised: bool, layers: str, is_greedy: bool, is_cached: b
     """
     days = select_days("1", None)[: -1 if is_greedy else None]
     week_2 = {_CACHE} if is_cached else set()
-    found = _tasks([*days, *_week_2(is_quantised, layers, week_2)])
-    return found - {_LOOP} if is_cached else found
+    needed = _tasks([*days, *_week_2(is_quantised, layers, week_2)])
+    return needed - {_LOOP} if is_cached else needed
 
 
 def needs_of_serving(is_quantised: bool, layers: str, days: Collection[int]) -> set[TaskId]:

@@ -122,12 +122,12 @@ def warnings_in(said: str, source: Path, region: list[int]) -> list[Warned]:
 
     Of code that was moved into another function's, the line counts that it was moved from.
     """
-    found: dict[Warned, None] = {}
+    warnings: dict[Warned, None] = {}
     for text, places in _warnings(said.splitlines()):
         line = next((line for file, line in places if file == source.name and line in region), None)
         if line is not None:
-            found[Warned(line, text)] = None
-    return sorted(found, key=lambda warned: warned.line)
+            warnings[Warned(line, text)] = None
+    return sorted(warnings, key=lambda warned: warned.line)
 
 
 def _warnings(lines: list[str]) -> Iterator[tuple[str, list[tuple[str, int]]]]:

@@ -54,14 +54,14 @@ def kernels_of(package: Path) -> Kernels:
         if file.name == mlx_extension.SOURCE:
             continue
         try:
-            found = _regions_of(file)
+            code_by_task = _regions_of(file)
         except StubError as error:
             kernels.faulty[file] = str(error)
             continue
-        open_ = [task for task, code in found.items() if open_task(code)]
+        open_ = [task for task, code in code_by_task.items() if open_task(code)]
         if open_:
             kernels.open[file] = open_
-        if len(open_) < len(found) or not found:
+        if len(open_) < len(code_by_task) or not code_by_task:
             kernels.written.append(file)
     return kernels
 

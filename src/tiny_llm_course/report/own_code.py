@@ -17,16 +17,16 @@ __all__ = ["own_code"]
 def own_code(workspace: Workspace, task: TaskId) -> dict[str, str]:
     """Collect the learner's code of a task by path in the package: a module of its functions, or a region with its
     markers. All files have to parse."""
-    found = {}
+    code = {}
     for file, names in workspace.parts(day_of(task), task).items():
         path = file.relative_to(workspace.package).as_posix()
         yours = file.read_text(encoding="utf-8-sig", errors="replace")
         if is_native(path):
             region = regions(yours, path).get(task, "")
-            found[path] = f"// task {task} begin\n{region}// task {task} end\n" if region else ""
+            code[path] = f"// task {task} begin\n{region}// task {task} end\n" if region else ""
         else:
-            found[path] = excerpt(yours, _needed(yours, workspace.stub(file), task, names))
-    return {path: text for path, text in found.items() if text}
+            code[path] = excerpt(yours, _needed(yours, workspace.stub(file), task, names))
+    return {path: text for path, text in code.items() if text}
 
 
 def _needed(yours: str, stub: str, task: TaskId, names: list[str]) -> set[str]:
@@ -38,10 +38,10 @@ def _needed(yours: str, stub: str, task: TaskId, names: list[str]) -> set[str]:
         for name in set(mine) & set(given) - others
         if not any(other.startswith(f"{name}.") for other in given) and code_of(yours, name) != code_of(stub, name)
     }
-    found: set[str] = set()
+    needed: set[str] = set()
     reached = set(names) & set(mine) | changed
     while reached:
-        found |= reached
+        needed |= reached
         used = set().union(*(names_in(ast.parse(dedent(code_of(yours, name)))) for name in reached))
-        reached = {name for name in mine if name not in given and name.rpartition(".")[2] in used} - found
-    return found
+        reached = {name for name in mine if name not in given and name.rpartition(".")[2] in used} - needed
+    return needed

@@ -82,12 +82,12 @@ def write_new(folder: Path, task: TaskId, text: str) -> Path:
 
 def _versions() -> Iterator[str]:
     """Return the versions that can decide how a test goes. None of them names a person."""
-    found = about("", "tiny-llm", "mlx", "numpy")
+    known = about("", "tiny-llm", "mlx", "numpy")
     if commit := _commit():
         yield f"course: commit {commit}"
-    yield ", ".join(f"{name} {number}" for name, number in found["versions"].items())
+    yield ", ".join(f"{name} {number}" for name, number in known["versions"].items())
     yield f"compiler: {mlx_extension.compiler() or 'none'}"
-    yield f"machine: {found['machine']}"
+    yield f"machine: {known['machine']}"
     yield f"system: {platform.platform()}"
 
 

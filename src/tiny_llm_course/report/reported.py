@@ -71,8 +71,8 @@ def read(text: str) -> Reported:
     if match is None:
         raise ValueError("expected a line such as `# w1d1.1 ...`, got none: this is no report")
     code, rest = {}, text.partition(HEADING)[2]
-    while found := CODE.match(rest):
-        code[found["path"]], rest = found["code"], rest[found.end() :]
+    while section := CODE.match(rest):
+        code[section["path"]], rest = section["code"], rest[section.end() :]
     if not code:
         raise ValueError(f"expected code below a line such as `### {SOURCES}attention.py`, got none")
     return Reported(TaskId.parse(match[1]), code)

@@ -44,16 +44,16 @@ def read_requests(file: Path) -> list[BatchRequest]:
         del lines[-1]
     if not lines:
         raise CommandError("batch_no_requests", file=file)
-    found: dict[str, BatchRequest] = {}
+    requests: dict[str, BatchRequest] = {}
     for number, line in enumerate(lines, start=1):
         try:
             request = _request(number, line)
-            if request.id in found:
-                raise _LineError(phrase("batch_id_twice", id=request.id, line=found[request.id].line))
+            if request.id in requests:
+                raise _LineError(phrase("batch_id_twice", id=request.id, line=requests[request.id].line))
         except _LineError as wrong:
             raise CommandError("batch_line", file=file, line=number, problem=wrong.problem) from None
-        found[request.id] = request
-    return list(found.values())
+        requests[request.id] = request
+    return list(requests.values())
 
 
 class _LineError(Exception):

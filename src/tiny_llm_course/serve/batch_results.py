@@ -129,8 +129,9 @@ def _is_cut(half: bytes) -> bool:
 def _result(line: bytes) -> dict[str, Any] | None:
     """Return the result on a line; None if the line is not a result."""
     try:
-        found = json.loads(line)
+        result = json.loads(line)
     except (ValueError, RecursionError):
         return None
-    is_result = isinstance(found, dict) and isinstance(found.get("id"), str) and {"text", "finish_reason"} <= {*found}
-    return found if is_result else None
+    if not isinstance(result, dict) or not isinstance(result.get("id"), str):
+        return None
+    return result if {"text", "finish_reason"} <= result.keys() else None

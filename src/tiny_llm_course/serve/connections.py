@@ -174,10 +174,10 @@ class Rarely(logging.Filter):
 
 def _kind(record: logging.LogRecord) -> Any:
     """A key that records share if they say the same. asyncio writes addresses of objects into the further lines."""
-    found: list[Any] = [record.levelno, str(record.msg).partition("\n")[0]]
+    kind: list[Any] = [record.levelno, str(record.msg).partition("\n")[0]]
     if record.exc_info and record.exc_info[1] is not None:
         error, trace = record.exc_info[1:]
         while trace is not None and trace.tb_next is not None:
             trace = trace.tb_next
-        found += [type(error), trace and (trace.tb_frame.f_code.co_filename, trace.tb_lineno)]
-    return tuple(found)
+        kind += [type(error), trace and (trace.tb_frame.f_code.co_filename, trace.tb_lineno)]
+    return tuple(kind)

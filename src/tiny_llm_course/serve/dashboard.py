@@ -105,10 +105,10 @@ class Dashboard:
         self._num_readers += 1
         try:
             while not engine.is_stopping:
-                found = await self._shared_look(engine)
-                if found != before:
-                    before = found
-                    yield found
+                look = await self._shared_look(engine)
+                if look != before:
+                    before = look
+                    yield look
                 await asyncio.sleep(max(INTERVAL, self._num_readers / MOST_EVENTS))
         finally:
             self._num_readers -= 1

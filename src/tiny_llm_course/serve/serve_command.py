@@ -122,12 +122,12 @@ def _url(address: ipaddress.IPv4Address | ipaddress.IPv6Address, port: int) -> s
 
 def _own_parts(page: str) -> list[str]:
     """Return the parts of a content security policy that allow this script and this style, and no others."""
-    found = []
+    hashes = []
     for tag in ("script", "style"):
         for part in re.findall(rf"<{tag}>(.*?)</{tag}>", page, re.DOTALL):
             digest = base64.b64encode(hashlib.sha256(part.encode()).digest()).decode()
-            found.append(f"{tag}-src 'sha256-{digest}'")
-    return found
+            hashes.append(f"{tag}-src 'sha256-{digest}'")
+    return hashes
 
 
 class _Service:

@@ -113,12 +113,12 @@ def _system(words: Messages) -> Check:
     if sys.platform == "darwin":
         version, _, machine = platform.mac_ver()
         fits = machine == "arm64" and int(version.partition(".")[0]) >= 14
-        found, fix = f"macOS {version}, {machine}", words("doctor_system_mac")
-        return Check("system", OK if fits else ERROR, found, "" if fits else fix)
+        system, fix = f"macOS {version}, {machine}", words("doctor_system_mac")
+        return Check("system", OK if fits else ERROR, system, "" if fits else fix)
     library, version = platform.libc_ver()
     fits = library != "glibc" or tuple(map(int, version.split("."))) >= (2, 35)
-    found = f"{platform.system()}, {platform.machine()}, {library} {version}"
-    return Check("system", OK if fits else ERROR, found, "" if fits else words("doctor_system_linux"))
+    system = f"{platform.system()}, {platform.machine()}, {library} {version}"
+    return Check("system", OK if fits else ERROR, system, "" if fits else words("doctor_system_linux"))
 
 
 def _packages() -> Check:
@@ -156,9 +156,9 @@ def _compiler(words: Messages) -> Check:
 
 def _build_tools(words: Messages) -> Check:
     """Check the tools that build the MLX extension."""
-    found = mlx_extension.tools()
-    missing = [name for name, version in found.items() if version is None]
-    text = ", ".join(f"{name} {version}" for name, version in found.items() if version)
+    tools = mlx_extension.tools()
+    missing = [name for name, version in tools.items() if version is None]
+    text = ", ".join(f"{name} {version}" for name, version in tools.items() if version)
     if missing:
         return Check("build_tools", WARNING, f"- {', '.join(missing)}", install_command("kernels"))
     if not mlx_extension.has_headers():
@@ -228,8 +228,8 @@ def _terminal(words: Messages) -> Check:
     encoding = sys.stdout.encoding or "?"
     fits = encoding.lower().replace("-", "") == "utf8"
     lines = shutil.get_terminal_size().lines
-    found = f"{encoding}, {os.environ.get('TERM', '-')}, {terminal_width(sys.stdout)} x {lines}"
-    return Check("terminal", OK if fits else WARNING, found, "" if fits else "export LC_ALL=C.UTF-8")
+    described = f"{encoding}, {os.environ.get('TERM', '-')}, {terminal_width(sys.stdout)} x {lines}"
+    return Check("terminal", OK if fits else WARNING, described, "" if fits else "export LC_ALL=C.UTF-8")
 
 
 def _files(words: Messages) -> Check:
@@ -250,9 +250,9 @@ def _gone(workspace: Workspace) -> Iterator[str]:
     """Functions of tasks that their files do not have: the tests will not find them."""
     for file in {file: None for day in select_days(None, None) for file in workspace.files(day)}:
         if not is_native(file):
-            found = definitions(file.read_text(encoding="utf-8-sig", errors="replace"))
+            defined = definitions(file.read_text(encoding="utf-8-sig", errors="replace"))
             for names in task_parts(workspace.stub(file)).values():
-                yield from (f"{file.relative_to(ROOT)}: {name}" for name in names if name not in found)
+                yield from (f"{file.relative_to(ROOT)}: {name}" for name in names if name not in defined)
 
 
 def _days(works: bool, kernels: bool) -> dict[str, bool]:

@@ -83,7 +83,7 @@ def with_regions(source: str, texts: Mapping[TaskId, str], filename: str) -> str
 
 def _places(lines: list[str], filename: str) -> dict[TaskId, tuple[int, int]]:
     """Between which lines each region stands."""
-    found: dict[TaskId, tuple[int, int]] = {}
+    places: dict[TaskId, tuple[int, int]] = {}
     opened: tuple[str, int] | None = None  # a task, and the line behind its first marker
 
     def alone(name: str, marker: str, line: int) -> StubError:
@@ -102,12 +102,12 @@ def _places(lines: list[str], filename: str) -> dict[TaskId, tuple[int, int]]:
             raise alone(opened[0], "begin", opened[1])
         else:
             task = _task(name, f"{filename}:{number}")
-            if task in found:
+            if task in places:
                 raise StubError(f"{filename}:{number}: a second region of {task}")
-            found[task], opened = (opened[1], number - 1), None
+            places[task], opened = (opened[1], number - 1), None
     if opened is not None:
         raise alone(opened[0], "begin", opened[1])
-    return found
+    return places
 
 
 def _task(name: str, place: str) -> TaskId:

@@ -70,11 +70,11 @@ def _moved(line: str, old: Indent, new: Indent) -> str:
 
 def _inside_of_strings(source: str) -> set[int]:
     """Indices of the lines that begin inside of a string, unless the string is a statement, as docstrings are."""
-    found: set[int] = set()
+    inside: set[int] = set()
     begins = True  # a statement
     for token in tokenize.generate_tokens(io.StringIO(source).readline):
         if token.type in _STRINGS and not begins:
-            found |= set(range(token.start[0], token.end[0]))
+            inside |= set(range(token.start[0], token.end[0]))
         if token.type not in (tokenize.COMMENT, tokenize.NL):
             begins = token.type in _LINE_ENDS
-    return found
+    return inside

@@ -125,13 +125,13 @@ def select_task(text: str) -> Task:
     Raises:
         SyllabusError: it does not exist.
     """
-    found = [task for task in tasks() if str(task.id) == text.lower()]
-    if not found:
+    matching = [task for task in tasks() if str(task.id) == text.lower()]
+    if not matching:
         numbers = ".".join(re.findall(r"\d+", text))
         meant = next((task.id for task in tasks() if numbers and task.id.numbers.startswith(numbers)), None)
         example = f"did you mean {meant}?" if meant else f"a task id looks like {tasks()[0].id}."
         raise SyllabusError(f"there is no task {text!r}; {example} `progress` lists all")
-    return found[0]
+    return matching[0]
 
 
 def select_days(week: str | None, day: str | None) -> list[Day]:

@@ -139,11 +139,11 @@ def unneeded_helpers(tree: ast.Module, cut: Collection[Function]) -> set[ast.stm
 
 def _reached(helpers: dict[ast.stmt, str], uses: dict[ast.stmt, set[str]], names: set[str]) -> set[ast.stmt]:
     """The helpers that names lead to, directly or through other helpers."""
-    found: set[ast.stmt] = set()
-    while new := {helper for helper, name in helpers.items() if name in names} - found:
-        found |= new
+    reached: set[ast.stmt] = set()
+    while new := {helper for helper, name in helpers.items() if name in names} - reached:
+        reached |= new
         names = names.union(*(uses[helper] for helper in new))
-    return found
+    return reached
 
 
 def _scopes(scope: Scope, prefix: str = "") -> Iterator[tuple[Scope, str]]:
@@ -157,14 +157,14 @@ def _scopes(scope: Scope, prefix: str = "") -> Iterator[tuple[Scope, str]]:
 
 def _helpers(scope: Scope) -> dict[ast.stmt, str]:
     """A module's private functions, classes and constants, or a class's private methods, and their names."""
-    found = {
+    helpers = {
         statement: name
         for statement in scope.body
         if _is_private(name := defined_name(statement))
         and (isinstance(scope, ast.Module) or isinstance(statement, Function))
         and not any(_is_tagged(part) for part in ast.walk(statement))
     }
-    return found if len(found) < len(scope.body) else {}  # a class needs a body
+    return helpers if len(helpers) < len(scope.body) else {}  # a class needs a body
 
 
 def defined_name(statement: ast.stmt) -> str:

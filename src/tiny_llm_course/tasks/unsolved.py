@@ -60,11 +60,11 @@ def _stubs_in(file: Path) -> Iterator[Stub]:
         tree = ast.parse(source)
     except (SyntaxError, ValueError):
         return
-    found = set(_stubs_below(tree, file))
+    stubs = set(_stubs_below(tree, file))
     with suppress(StubError):  # a task id that the learner changed
         for function, ids, _ in tasks_in(tree, str(file)):  # one stub may stand for several tasks
-            found |= {replace(stub, task=task) for stub in _stubs_below(function, file) for task in ids}
-    yield from found
+            stubs |= {replace(stub, task=task) for stub in _stubs_below(function, file) for task in ids}
+    yield from stubs
 
 
 def _stubs_below(node: ast.AST, file: Path) -> Iterator[Stub]:

@@ -98,8 +98,8 @@ def _show_stub(stub: Result, stubs: dict[TaskId, CodePlace], words: Messages) ->
     """Show where code is still to be written."""
     task = open_task_of(stub)
     show(f"NotImplementedError: {stub.stub['message'].partition('. ')[0]}.", fg="yellow")
-    found = stubs.get(task) or CodePlace(
+    location = stubs.get(task) or CodePlace(
         Path(stub.stub["file"]), stub.stub["line"]
     )  # a Python file raises a kernel's stub
-    place = f"{os.path.relpath(found.file)}:{found.line}"
+    place = f"{os.path.relpath(location.file)}:{location.line}"
     show(words("run_stub", place=place, task=task, command=task.test_command).strip("\n"))

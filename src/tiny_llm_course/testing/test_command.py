@@ -69,8 +69,8 @@ def _chosen(arguments: list[str], week: str | None, day: str | None) -> tuple[li
     The first argument may name a task (w1d2.1) or a day (w1d2 or 1.2).
     """
     name = arguments[0].lower() if arguments else ""
-    if found := asked_day(re.sub(r"^w(\d+)d(\d+)$", r"\1.\2", name)):
-        return [found], arguments[1:]
+    if asked := asked_day(re.sub(r"^w(\d+)d(\d+)$", r"\1.\2", name)):
+        return [asked], arguments[1:]
     if re.match(r"w\d", name):
         task = asked_task(arguments[0]).id
         return [day_of(task)], ["-k", f"test_task_{task.task}_", *arguments[1:]]

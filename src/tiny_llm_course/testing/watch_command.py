@@ -173,25 +173,25 @@ def _send_events(folders: list[Path], saved: SimpleQueue[None], stop: threading.
 
 
 def _drain(queue: SimpleQueue[None]) -> bool:
-    found = False
+    was_full = False
     while True:
         try:
             queue.get_nowait()
         except Empty:
-            return found
-        found = True
+            return was_full
+        was_full = True
 
 
 def _times(folders: list[Path]) -> dict[Path, tuple[int, int]]:
-    found = {}
+    times = {}
     for file in chain.from_iterable(folder.rglob("*") for folder in folders):
         if file.suffix in SUFFIXES:
             try:
                 status = file.stat()
             except FileNotFoundError:  # an editor is just replacing it
                 continue
-            found[file] = status.st_mtime_ns, status.st_size
-    return found
+            times[file] = status.st_mtime_ns, status.st_size
+    return times
 
 
 def _after(task: Task, workspace: Workspace) -> Task:

@@ -257,9 +257,9 @@ class Signs(NamedTuple):
 
 def signs() -> Signs:
     """Return the signs that the terminal can show."""
-    found = Signs(*"✔✘–○█▒░")
+    pretty = Signs(*"✔✘–○█▒░")
     try:
-        "".join(found).encode(sys.stdout.encoding or "ascii")
+        "".join(pretty).encode(sys.stdout.encoding or "ascii")
     except (UnicodeEncodeError, LookupError):
         return Signs(*"+x-.#=.")
-    return found
+    return pretty

@@ -88,10 +88,10 @@ def _uses(source: str) -> Counter[str]:
 def helpers_of(source: str, names: Collection[str]) -> set[str]:
     """These functions, and everything that they use of their module, directly or through others, except for tasks."""
     stop = {*tasks_by_name(source, "<string>")}
-    found: set[str] = set()
+    helpers: set[str] = set()
     new = set(names)
     while new:
-        found |= new
+        helpers |= new
         used = names_used(source, new)
-        new = {name for name in parts_of_source(source) if name.rpartition(".")[2] in used} - found - stop
-    return found
+        new = {name for name in parts_of_source(source) if name.rpartition(".")[2] in used} - helpers - stop
+    return helpers

@@ -53,10 +53,10 @@ def _steps(old: list[str], new: list[str]) -> list[_Step]:
 
 
 def _ranges(indices: Collection[int]) -> list[LostLines]:
-    found: list[LostLines] = []
+    ranges: list[LostLines] = []
     for line in sorted(index + 1 for index in indices):
-        if found and found[-1].last == line - 1:
-            found[-1] = replace(found[-1], last=line)
+        if ranges and ranges[-1].last == line - 1:
+            ranges[-1] = replace(ranges[-1], last=line)
         else:
-            found.append(LostLines(line, line))
-    return found
+            ranges.append(LostLines(line, line))
+    return ranges

@@ -97,8 +97,8 @@ def _native(yours: str, old: str, new: str, filename: str, moves: Moves) -> Merg
     expected = any_regions(theirs, filename)
 
     def checked(text: str) -> str:
-        found = any_regions(text, filename)
-        if found.keys() != expected.keys() or any(found[task] != regions[task] for task in regions.keys() & found):
+        got = any_regions(text, filename)
+        if got.keys() != expected.keys() or any(got[task] != regions[task] for task in regions.keys() & got):
             raise UnfitError(filename)
         return text
 
@@ -176,14 +176,14 @@ def _repeated(source: str) -> list[str]:
 def _kept(yours: str, merged: str, tasks: Collection[str], left: Collection[str]) -> set[int]:
     """The lines of definitions that the merged file has unchanged, and of tasks' code, which it or another file has."""
     lines, there = lines_of(yours), parts_of_source(merged)
-    found: set[int] = set()
+    kept: set[int] = set()
     for name, part in parts_of_source(yours).items():
         if name in there and code_of(yours, name) == code_of(merged, name):
-            found |= {*range(part.start, part.end)}
+            kept |= {*range(part.start, part.end)}
         elif name in tasks and (name in left or (name in there and _code(yours, name) == _code(merged, name))):
             place = _body(part, lines) or slice(part.start, part.end)
-            found |= {*range(place.start, place.stop)}
-    return found
+            kept |= {*range(place.start, place.stop)}
+    return kept
 
 
 def _with_unit(stub: str, unit: str) -> str:

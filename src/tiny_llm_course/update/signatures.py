@@ -14,13 +14,13 @@ __all__ = ["changed_on_the_way", "changed_signatures", "own_signatures"]
 def changed_signatures(yours: str, old: str, new: str, names: list[str]) -> dict[str, tuple[str, str]]:
     """The learner's signature and the new one, where the course changed it."""
     mine, before, after = (parts_of_source(source) for source in (yours, old, new))
-    found = {}
+    changed = {}
     for name in names:
         if name in after:
             pair = _signature(mine[name]), _signature(after[name])
             if len(set(pair)) == 2 and (name not in before or _signature(before[name]) != pair[1]):
-                found[name] = pair
-    return found
+                changed[name] = pair
+    return changed
 
 
 def own_signatures(yours: str, old: str, names: list[str]) -> list[str]:

@@ -51,12 +51,12 @@ def update(
         plan = plan_update(workspace, git, head, new)
         if plan.refused:
             raise CommandError("update_refused", reasons=plan.refused, exit_code=1)
-        found = _tried(workspace, plan, words)
-        if found and not reopen:
+        trouble = _tried(workspace, plan, words)
+        if trouble and not reopen:
             has_new_packages = git.files(head).get(PACKAGES) != git.files(new).get(PACKAGES)
-            raise _taken_back(found, plan, has_new_packages)
+            raise _taken_back(trouble, plan, has_new_packages)
         opened = [task for task in plan.changed if workspace.progress.state(task)]
-        copies = _write(plan, head, new, [*opened, *(found.tasks if found else [])], words)
+        copies = _write(plan, head, new, [*opened, *(trouble.tasks if trouble else [])], words)
         _show(plan, workspace, copies, opened, words)
 
 
@@ -69,13 +69,13 @@ def _tried(workspace: Workspace, plan: UpdatePlan, words: Messages) -> Trouble |
     return trouble(workspace, plan.files, solved, [*plan.changed, *plan.added])
 
 
-def _taken_back(found: Trouble, plan: UpdatePlan, has_new_packages: bool) -> CommandError:
+def _taken_back(trouble: Trouble, plan: UpdatePlan, has_new_packages: bool) -> CommandError:
     """Print what the newer tests say. The error, which lists what the update would break."""
-    if found.told:
-        show(found.told.strip("\n") + "\n")
-    reasons = [phrase("update_breaks_import", name=name, error=error) for name, error in found.imports.items()]
-    if found.tasks:
-        reasons.append(phrase("update_breaks_tasks", tasks=", ".join(map(str, found.tasks))))
+    if trouble.told:
+        show(trouble.told.strip("\n") + "\n")
+    reasons = [phrase("update_breaks_import", name=name, error=error) for name, error in trouble.imports.items()]
+    if trouble.tasks:
+        reasons.append(phrase("update_breaks_tasks", tasks=", ".join(map(str, trouble.tasks))))
     reasons += [phrase("update_breaks_signature", old=old, new=new) for _, old, new in plan.signatures]
     if has_new_packages:
         reasons.append(phrase("update_breaks_packages"))

@@ -160,9 +160,9 @@ class _Merges:
     def _retire(self) -> None:
         """Put stubs in place of what the learner wrote for contracts that have changed."""
         for name in [name for name in self._yours if name in self._old]:
-            found = retire(self._yours[name], self._old[name], self._shown(name), self._plan.changed)
-            self._yours[name], self._helpers[name] = found.text, found.helpers
-            for task, code in found.code.items():
+            retired = retire(self._yours[name], self._old[name], self._shown(name), self._plan.changed)
+            self._yours[name], self._helpers[name] = retired.text, retired.helpers
+            for task, code in retired.code.items():
                 left = self._plan.changed[task]
                 new = {self._path(other): code_of_task(text, task, other, left) for other, text in self._new.items()}
                 kept = self._workspace.root / OLD / f"{task}{Path(name).suffix}"

@@ -27,8 +27,8 @@ def tasks_by_name(stub: str, filename: str) -> dict[str, tuple[TaskId, ...]]:
 def written(source: str, names: Collection[str], filename: str) -> list[str]:
     """The functions or regions among these that are no longer a stub. Raises a SpliceError for a faulty file."""
     if is_native(filename):
-        found = regions_of(source, filename).items()
-        return [str(task) for task, code in found if str(task) in names and not open_task(code)]
+        code_by_task = regions_of(source, filename).items()
+        return [str(task) for task, code in code_by_task if str(task) in names and not open_task(code)]
     return [
         name
         for name, part in parts_of_source(source, filename).items()

@@ -230,7 +230,7 @@ class _Drawing:
         words, drawn = self._words, self.plan.shown()
         rows = [line for line in drawn if isinstance(line, Row)]
         waits = [line for line in drawn if isinstance(line, Wait)]
-        found: list[tuple[float, Callable[[float], None], str]] = []
+        samples: list[tuple[float, Callable[[float], None], str]] = []
         for is_write, is_device, meaning in (
             (False, True, "read"),
             (True, True, "write"),
@@ -239,13 +239,13 @@ class _Drawing:
         ):
             if any(r.kind.endswith("write") == is_write and (r.name in self._call.spaces) == is_device for r in rows):
                 draw = partial(self._sample, is_write=is_write, is_device=is_device)
-                found.append((30, draw, words(f"viz_kernel_legend_{meaning}")))
+                samples.append((30, draw, words(f"viz_kernel_legend_{meaning}")))
         for is_barrier, meaning in ((True, "barrier"), (False, "operation")):
             if any(wait.is_barrier == is_barrier for wait in waits):
-                found.append((34, partial(self._sample_line, is_barrier), words(f"viz_kernel_legend_{meaning}")))
+                samples.append((34, partial(self._sample_line, is_barrier), words(f"viz_kernel_legend_{meaning}")))
         if len(self._red) == 2:
-            found.append((30, self._sample_race, words("viz_kernel_legend_race")))
-        return found
+            samples.append((30, self._sample_race, words("viz_kernel_legend_race")))
+        return samples
 
     def _sample(self, x: float, is_write: bool, is_device: bool) -> None:
         self._shape(x, self._y, 30, DIM, is_write, is_device)

@@ -114,11 +114,11 @@ def racing(call: Call) -> list[Event]:
     """The accesses of this threadgroup that race: two, or one if the other thread is in another threadgroup."""
     if call.error is None or call.error.kind != "race":
         return []
-    found: list[Event] = []
+    events: list[Event] = []
     for party in call.error.parties:
         if party.threadgroup == call.at:
-            found += _access_of(party, call.events, found)
-    return found
+            events += _access_of(party, call.events, events)
+    return events
 
 
 def _access_of(party: Party, events: Sequence[Event], other: Sequence[Event]) -> list[Event]:
@@ -150,8 +150,8 @@ def folded(items: Sequence[_T], most: int, is_wanted: Callable[[_T], bool]) -> l
     if len(items) <= most:
         return list(items)
     shown = {*range(most - 2), len(items) - 1, *(i for i, item in enumerate(items) if is_wanted(item))}
-    found: list[_T | list[_T]] = []
+    kept: list[_T | list[_T]] = []
     for is_shown, group in groupby(enumerate(items), key=lambda entry: entry[0] in shown):
         left = [item for _, item in group]
-        found += left if is_shown or len(left) == 1 else [left]
-    return found
+        kept += left if is_shown or len(left) == 1 else [left]
+    return kept

@@ -63,13 +63,13 @@ def padded(label: str, width: int) -> str:
 
 def _characters(data: bytes) -> list[tuple[str, bytes]]:
     """UTF-8 text taken apart; "" for a byte that belongs to no character."""
-    found, start = [], 0
+    characters, start = [], 0
     while start < len(data):
         lengths = (length for length in range(1, 5) if _is_character(data[start : start + length]))
         length = next(lengths, 0)
-        found.append((data[start : start + length].decode("utf-8"), data[start : start + (length or 1)]))
+        characters.append((data[start : start + length].decode("utf-8"), data[start : start + (length or 1)]))
         start += length or 1
-    return found
+    return characters
 
 
 def _is_character(data: bytes) -> bool:

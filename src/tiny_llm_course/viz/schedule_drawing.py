@@ -75,14 +75,14 @@ _MARKS = {"preempted": ("x", ACCENT), "aborted": ("D", BLACK), "error": ("P", "#
 
 def _places(run: RecordedRun, name: str) -> list[tuple[float, float]]:
     """Step and lane of each event; what did not run has no lane."""
-    found = [
+    places = [
         (number + (name == "error"), place)
         for number, step in enumerate(run.steps)
         for place in {"preempted": step.preempted, "aborted": step.aborted, "error": step.finished}[name]
         if name != "error" or place.why == "error"
     ]
-    found += [(len(run.steps), place) for place in run.late if name == "aborted"]
-    return [(float(x), float(place.lane)) for x, place in found if place.lane is not None]
+    places += [(len(run.steps), place) for place in run.late if name == "aborted"]
+    return [(float(x), float(place.lane)) for x, place in places if place.lane is not None]
 
 
 def _draw_counts(axes: Any, run: RecordedRun, layers: list[tuple[str, list[int]]], label: str) -> None:
@@ -98,17 +98,17 @@ def _legend(run: RecordedRun, words: Messages) -> list[Any]:
     from matplotlib.lines import Line2D
 
     drawn = {work.kind for step in run.steps for work in step.work}
-    found: list[Any] = [
+    entries: list[Any] = [
         Patch(color=COLOURS[kind], label=words(f"viz_schedule_{kind}")) for kind in KINDS if kind in drawn
     ]
-    found.append(Patch(color=PALE, label=words("viz_schedule_idle")))
+    entries.append(Patch(color=PALE, label=words("viz_schedule_idle")))
     for name, (marker, colour) in _MARKS.items():
         if _places(run, name):
             label = words(f"viz_schedule_{name}")
-            found.append(Line2D([], [], marker=marker, color=colour, mew=1.8, ls="", label=label))
+            entries.append(Line2D([], [], marker=marker, color=colour, mew=1.8, ls="", label=label))
     if run.pages is not None:
-        found.append(Patch(color="#00795a", label=words("viz_schedule_used")))
+        entries.append(Patch(color="#00795a", label=words("viz_schedule_used")))
         if any(step.pages_kept for step in run.steps):
-            found.append(Patch(color=KEPT, label=words("viz_schedule_kept")))
-        found.append(Line2D([], [], color=DIM, lw=0.8, ls="--", label=words("viz_schedule_all_pages")))
-    return found
+            entries.append(Patch(color=KEPT, label=words("viz_schedule_kept")))
+        entries.append(Line2D([], [], color=DIM, lw=0.8, ls="--", label=words("viz_schedule_all_pages")))
+    return entries

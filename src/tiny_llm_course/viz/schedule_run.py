@@ -244,8 +244,8 @@ class _Layout:
         return Work(id, start, length, chunk["scored"], kind, self._lanes[id][0])
 
     def _aborted(self, number: int, is_last: bool = False) -> list[RequestEvent]:
-        found = [a["id"] for a in self._data["aborted"] if a["step"] == number or (is_last and a["step"] > number)]
-        return [RequestEvent(id, self._leave(id, number), "abort") for id in found]
+        ids = [a["id"] for a in self._data["aborted"] if a["step"] == number or (is_last and a["step"] > number)]
+        return [RequestEvent(id, self._leave(id, number), "abort") for id in ids]
 
     def _leave(self, id: str, number: int) -> int | None:
         """The lane that a request had until this step; None if it did not run."""
