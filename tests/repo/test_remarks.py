@@ -59,14 +59,16 @@ def test_vectors_in_a_function_of_ones_own_count(clone):
 @pytest.mark.parametrize("language", ["en", "ja"])
 def test_what_was_not_checked_without_clang_is_said(capsys, monkeypatch, language):
     """After the tests of a kernel in Metal."""
-    say = Messages(language)
+    words = Messages(language)
     for clang, task in (("", "w2d4.4"), ("", "w2d4.1"), ("true", "w2d4.4")):
         monkeypatch.setenv("METAL_HOST_CLANG", clang)
         if clang:
             monkeypatch.setattr("tiny_llm_course.testing.remarks._has_clang", lambda: True)
-        show_remarks(SimpleNamespace(package="tiny_llm", collected=[TaskId.parse(task)], is_solved=lambda _: True), say)
+        show_remarks(
+            SimpleNamespace(package="tiny_llm", collected=[TaskId.parse(task)], is_solved=lambda _: True), words
+        )
         shown = " ".join(capsys.readouterr().out.split())
-        assert (say("remark_spaces").split()[0] in shown) == (task == "w2d4.4" and not clang)
+        assert (words("remark_spaces").split()[0] in shown) == (task == "w2d4.4" and not clang)
 
 
 def test_nothing_is_said_about_the_package_of_the_reference(capsys):

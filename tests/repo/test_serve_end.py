@@ -87,9 +87,9 @@ def streams(port: int, count: int, tokens: int = 1000) -> Iterator[HTTPResponse]
 @pytest.mark.parametrize(("language", "host"), [("en", "127.0.0.1"), ("ja", "0.0.0.0")])
 def test_addresses(language: str, host: str, tmp_path: Path) -> None:
     """The page's, and the clients' base URL: each answers."""
-    terminal, say = served(language, tmp_path, "--host", host), Messages(language)
+    terminal, words = served(language, tmp_path, "--host", host), Messages(language)
     url = f"http://127.0.0.1:{port_of(terminal)}"
-    assert say("serve_addresses", url=url, seconds=DRAIN) in terminal.screen
+    assert words("serve_addresses", url=url, seconds=DRAIN) in terminal.screen
     answers = {}
     for path in ("/", "/v1"):
         with closing(HTTPConnection("127.0.0.1", port_of(terminal), timeout=60)) as connection:
@@ -101,45 +101,45 @@ def test_addresses(language: str, host: str, tmp_path: Path) -> None:
     assert "POST /v1/chat/completions" in json.loads(answers["/v1"][2])["endpoints"]
     terminal.send(CTRL_C)
     assert terminal.exit_code() == 0
-    assert terminal.screen.rstrip().endswith(say("serve_stopped"))
-    assert say("serve_waits", count=0, seconds=DRAIN) not in terminal.screen
+    assert terminal.screen.rstrip().endswith(words("serve_stopped"))
+    assert words("serve_waits", count=0, seconds=DRAIN) not in terminal.screen
 
 
 @pytest.mark.parametrize("language", LANGUAGES)
 def test_ctrl_c_says_what_it_waits_for(language: str, tmp_path: Path) -> None:
     terminal = served(language, tmp_path, command=[sys.executable, "-c", PATIENT, "1", *SERVE])
-    say = Messages(language)
+    words = Messages(language)
     with streams(port_of(terminal), 2, tokens=20) as response:
         terminal.send(CTRL_C)
-        terminal.wait_for("\n" + say("serve_waits", count=2, seconds=PATIENCE))
+        terminal.wait_for("\n" + words("serve_waits", count=2, seconds=PATIENCE))
         assert response.read().endswith(b"data: [DONE]\n\n")
     assert terminal.exit_code() == 0
-    assert terminal.screen.rstrip().endswith(say("serve_answered"))
+    assert terminal.screen.rstrip().endswith(words("serve_answered"))
 
 
 def test_a_second_ctrl_c_says_what_it_cut_off(tmp_path: Path) -> None:
-    terminal, say = served("en", tmp_path, command=[sys.executable, "-c", PATIENT, "2", *SERVE]), Messages("en")
+    terminal, words = served("en", tmp_path, command=[sys.executable, "-c", PATIENT, "2", *SERVE]), Messages("en")
     with streams(port_of(terminal), 8) as response:
         terminal.send(CTRL_C)
-        terminal.wait_for(say("serve_waits", count=8, seconds=PATIENCE))
+        terminal.wait_for(words("serve_waits", count=8, seconds=PATIENCE))
         terminal.send(CTRL_C)
-        terminal.wait_for("\n" + say("serve_cuts"))
+        terminal.wait_for("\n" + words("serve_cuts"))
         last = json.loads(response.read().rpartition(b"data: ")[2])
         assert last["error"]["code"] == "stopping"
     assert terminal.exit_code() == 0
-    assert terminal.screen.rstrip().endswith(f"{say('serve_cut', cut=8, count=8)}\n{say('serve_stopped')}")
+    assert terminal.screen.rstrip().endswith(f"{words('serve_cut', cut=8, count=8)}\n{words('serve_stopped')}")
 
 
 def test_a_second_ctrl_c_does_not_wait_for_a_step(tmp_path: Path) -> None:
     """This one never ends."""
-    terminal, say = served("ja", tmp_path, command=[sys.executable, "-c", STUCK, *SERVE]), Messages("ja")
+    terminal, words = served("ja", tmp_path, command=[sys.executable, "-c", STUCK, *SERVE]), Messages("ja")
     with streams(port_of(terminal), 3) as response:
         terminal.wait_for("stuck")
         terminal.send(CTRL_C)
-        terminal.wait_for(say("serve_waits", count=3, seconds=DRAIN))
+        terminal.wait_for(words("serve_waits", count=3, seconds=DRAIN))
         terminal.send(CTRL_C)
-        terminal.wait_for(say("serve_cuts"))
+        terminal.wait_for(words("serve_cuts"))
         assert terminal.exit_code() == 0
-        assert terminal.screen.rstrip().endswith(say("serve_forced", count=3))
+        assert terminal.screen.rstrip().endswith(words("serve_forced", count=3))
         with pytest.raises((IncompleteRead, ConnectionError)):
             response.read()

@@ -158,13 +158,13 @@ def test_kinds_of_work(file: Path) -> None:
 def test_files(language: str, file: Path, tmp_path: Path) -> None:
     out = tmp_path / "made"
     text = call(file, "--out", out, "--lang", language)
-    run, say = read_run(file), Messages(language)
-    assert say("viz_schedule_title", model="tiny", cache="pages") in text
+    run, words = read_run(file), Messages(language)
+    assert words("viz_schedule_title", model="tiny", cache="pages") in text
     again = sum(work.length for step in run.steps for work in step.work if work.kind == "again")
-    assert re.search(rf"{say('viz_schedule_tokens_again')} +{again}\n", text)
-    assert re.search(rf"{say('viz_schedule_most_pages')} +8 / 8\n", text)
+    assert re.search(rf"{words('viz_schedule_tokens_again')} +{again}\n", text)
+    assert re.search(rf"{words('viz_schedule_most_pages')} +8 / 8\n", text)
     assert text.endswith(
-        f"{say('viz_wrote', file=out / 'schedule.png')}\n{say('viz_wrote', file=out / 'schedule.html')}\n"
+        f"{words('viz_wrote', file=out / 'schedule.png')}\n{words('viz_wrote', file=out / 'schedule.html')}\n"
     )
     pixels = imread(out / "schedule.png")[..., :3]
     assert pixels[0, 0].tolist() == [1, 1, 1]
@@ -174,7 +174,7 @@ def test_files(language: str, file: Path, tmp_path: Path) -> None:
     assert {(0, 114, 178), (233, 180, 76), (138, 95, 192), (0, 121, 90)} <= colours  # prefill, decode, again, pages
     page = (out / "schedule.html").read_text()
     assert f'<html lang="{language}">' in page
-    assert data_of(page)["texts"]["preempted"] == say("viz_schedule_preempted")
+    assert data_of(page)["texts"]["preempted"] == words("viz_schedule_preempted")
 
 
 @pytest.mark.parametrize("name", ["a.png", "b.svg", "c.html"])
