@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING
 
 from ..ui import CommandError, Messages
+
+if TYPE_CHECKING:
+    from tiny_llm_native.roofline import Speeds
 
 __all__ = ["MEASURED", "limit_name", "measure_speeds"]
 
@@ -22,13 +25,14 @@ def limit_name(what: str, words: Messages) -> str:
     return words(MEASURED[what]) if what in MEASURED else what
 
 
-def measure_speeds(progress: Callable[[str], None] = lambda what: None) -> Any:
+def measure_speeds(progress: Callable[[str], None] = lambda what: None) -> Speeds:
     """Measure how fast this machine is, with tiny_llm_native.roofline.
 
     Raises:
         CommandError: no kernels are built.
     """
     try:
-        return import_module("tiny_llm_native.roofline").measure(progress)
+        speeds: Speeds = import_module("tiny_llm_native.roofline").measure(progress)
     except RuntimeError as error:
         raise CommandError("no_kernels", reason=error, exit_code=1) from None
+    return speeds

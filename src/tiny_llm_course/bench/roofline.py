@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from importlib import import_module
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
 
@@ -17,7 +17,11 @@ from ..ui import CommandError, Lang, Messages, StatusLine, left, phrase, right, 
 from ..ui.wrapping import columns
 from .machine_speeds import limit_name, measure_speeds
 from .quiet import Quiet, doubt_text
-from .roofline_points import BATCH, Point, points
+from .roofline_points import BATCH, Costs, Machine, Point, points
+
+if TYPE_CHECKING:
+    from tiny_llm_given.config import ModelConfig
+    from tiny_llm_native.roofline import Speeds
 
 __all__ = ["roofline"]
 
@@ -37,7 +41,7 @@ def roofline(
         package = package_of(impl)
         if bits <= 0:
             raise CommandError("wrong_value", option="--bits", expected=phrase("above", least=0), got=bits)
-        costs, config = import_module(f"{package}.costs"), _config(package, model)
+        costs, config = cast(Costs, import_module(f"{package}.costs")), _config(package, model)
         list(points(costs, config, costs.Machine(1, 1), bits / 8))  # a stub says so before anything is measured
         speeds, doubt, others = _measure(PACKAGES[DEFAULT_IMPL], words)
         peak = max(speeds.float32, speeds.bfloat16)
@@ -57,7 +61,7 @@ def roofline(
         Output(out, words).picture("roofline.png", draw)
 
 
-def _measure(package: str, words: Messages) -> tuple[Any, str | None, float]:
+def _measure(package: str, words: Messages) -> tuple[Speeds, str | None, float]:
     """The machine's speeds, why they are in doubt, and how many processors other programs used then."""
     status = StatusLine()
 
@@ -71,15 +75,15 @@ def _measure(package: str, words: Messages) -> tuple[Any, str | None, float]:
     try:
         speeds, doubt = quiet.measure(
             lambda: measure_speeds(lambda what: tell(words("roofline_status", what=limit_name(what, words)))),
-            lambda one, other: type(one)(*map(max, one, other)),
+            lambda one, other: type(one)._make(map(max, one, other)),
         )
     finally:
         status.clear()
     return speeds, doubt, quiet.most
 
 
-def _config(package: str, model: str | None) -> Any:
-    config = import_module("tiny_llm_given.config").ModelConfig
+def _config(package: str, model: str | None) -> ModelConfig:
+    config: type[ModelConfig] = import_module("tiny_llm_given.config").ModelConfig
     if model is None:
         from tiny_llm_models.untrained import QWEN3_0_6B  # here, so that other commands do not wait for NumPy
 
@@ -90,7 +94,7 @@ def _config(package: str, model: str | None) -> Any:
         raise CommandError("bad_model", option="--model", reason=error, exit_code=1) from None
 
 
-def _print(words: Messages, of_model: str, speeds: Any, machine: Any, passes: list[Point]) -> None:
+def _print(words: Messages, of_model: str, speeds: Speeds, machine: Machine, passes: list[Point]) -> None:
     show(words("roofline_machine", threads=speeds.threads), bold=True)
     rows = [("roofline_bandwidth", f"{speeds.bandwidth / 1e9:.1f} GB/s")]
     rows += [("roofline_float32", f"{speeds.float32 / 1e9:,.0f} GFLOP/s")]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from matplotlib.ticker import FuncFormatter
@@ -11,10 +11,13 @@ from ..ui import Messages
 from ..viz.drawing import ACCENT, BLUE, DIM, picture
 from .roofline_points import BATCH, Point
 
+if TYPE_CHECKING:
+    from tiny_llm_native.roofline import Speeds
+
 __all__ = ["draw_roofline"]
 
 
-def draw_roofline(speeds: Any, points: list[Point], words: Messages) -> bytes:
+def draw_roofline(speeds: Speeds, points: list[Point], words: Messages) -> bytes:
     with picture(7.5, 4.2, words("roofline_title")) as drawn:
         axes = drawn.figure.subplots()
         intensity = np.geomspace(0.25, max(4096, 2 * max(point.intensity for point in points)), 200)

@@ -2,14 +2,45 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Protocol
 
-__all__ = ["BATCH", "CASES", "Point", "points"]
+if TYPE_CHECKING:
+    from tiny_llm_given.config import ModelConfig
+
+__all__ = ["BATCH", "CASES", "Costs", "Machine", "Point", "points"]
 
 CASES = (("prefill", 128, 128), ("prefill", 512, 512), ("decode", 1, 129), ("decode", 1, 513), ("batch", 1, 513))
 BATCH = 16  # requests
+
+
+class PassCost(Protocol):
+    """The cost of a pass."""
+
+    @property
+    def operations(self) -> float: ...
+    @property
+    def bytes(self) -> float: ...
+    @property
+    def intensity(self) -> float: ...
+
+
+class Machine(Protocol):
+    """The limits of a processor."""
+
+    @property
+    def ridge(self) -> float: ...
+    def seconds(self, cost: PassCost, /) -> float: ...
+
+
+class Costs(Protocol):
+    """A package's module `costs`, which may be a learner's."""
+
+    Cost: Callable[[float, float], PassCost]  # operations, bytes
+    Machine: Callable[[float, float], Machine]  # peak, bandwidth
+
+    def model_cost(self, config: ModelConfig, L: int, S: int, bytes_per_weight: float) -> PassCost: ...
 
 
 @dataclass(frozen=True)
@@ -25,8 +56,8 @@ class Point:
     waits_for_memory: bool
 
 
-def points(costs: Any, config: Any, machine: Any, bytes_per_weight: float) -> Iterator[Point]:
-    """costs: the package's module, whose model_cost may be a learner's."""
+def points(costs: Costs, config: ModelConfig, machine: Machine, bytes_per_weight: float) -> Iterator[Point]:
+    """Yield the points of a model of these sizes on a machine."""
     for name, L, S in CASES:
         if config.max_position_embeddings < S:
             continue

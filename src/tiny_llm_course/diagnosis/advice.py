@@ -10,11 +10,11 @@ from difflib import get_close_matches
 from types import FrameType, ModuleType
 from typing import Any, TypeAlias
 
-from ..pytest_runs.test_run import Advice
+from ..pytest_runs.test_run import Advice, Frame
 
 __all__ = ["Frames", "of"]
 
-Frames: TypeAlias = Sequence[dict[str, Any]]  # of a traceback: file, function and code, innermost last
+Frames: TypeAlias = Sequence[Frame]  # of a traceback, innermost last
 
 
 def of(error: BaseException, frames: Frames, task: str) -> Advice | None:
@@ -152,7 +152,7 @@ _EXPLANATIONS: list[Callable[[BaseException, Frames, str], Advice | None]] = [
 
 def _line(frames: Frames) -> str:
     """The line of the package under test that raised the error."""
-    return str(frames[-1]["code"]) if frames else ""
+    return frames[-1]["code"] if frames else ""
 
 
 def _in_package(error: BaseException, frames: Frames) -> list[FrameType]:

@@ -11,7 +11,7 @@ import hashlib
 import os
 import subprocess
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..base.places import SRC
 from ..catalogue import entry_of
@@ -19,6 +19,9 @@ from ..learner.workspace import Workspace
 from ..pytest_runs import test_run  # not its `pytest_command`, which pytest would take for a hook
 from ..tasks.regions import BUILT, code_files, is_native
 from ..tasks.syllabus import Day
+
+if TYPE_CHECKING:
+    import pytest
 
 __all__ = ["compile_ahead"]
 
@@ -68,16 +71,16 @@ def _digest(day: Day) -> bytes:
     return digest.hexdigest().encode()
 
 
-def pytest_addoption(parser: Any) -> None:
+def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--note", type=int, help="descriptor of the file that says what is done")
     parser.addoption("--ahead", default="", help="name of a test; empty: the first of each task")
 
 
-def pytest_configure(config: Any) -> None:
+def pytest_configure(config: pytest.Config) -> None:
     os.setpgid(0, 0)  # Ctrl-C in the terminal is meant for others
 
 
-def pytest_collection_modifyitems(config: Any, items: list[Any]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leave the tests that were asked for, or the first of each task in C++ or Metal."""
     from .mutants import is_in_kernels
     from .package_under_test import task_of
@@ -87,7 +90,7 @@ def pytest_collection_modifyitems(config: Any, items: list[Any]) -> None:
     items[:] = [item for item in items if item.name == asked] if asked else first.values()
 
 
-def pytest_runtest_teardown(item: Any) -> None:
+def pytest_runtest_teardown(item: pytest.Function) -> None:
     from .package_under_test import ready, task_of, test_of
 
     task = task_of(item)
@@ -96,7 +99,7 @@ def pytest_runtest_teardown(item: Any) -> None:
     ready(task, mistakes[::-1], None, test_of(item))  # from the end: a learner's test may have begun at the start
 
 
-def pytest_sessionfinish(session: Any, exitstatus: int) -> None:
+def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
     from ..tasks.syllabus import day_of
     from .package_under_test import task_of
 

@@ -15,7 +15,7 @@ from ..native.compiling import compile_for
 from ..native.threads import check_threads, set_threads
 from ..ui import CommandError, Messages, one_of, phrase, show_note
 from .needs import has_cache, is_written, open_stubs
-from .package_protocols import Model, Sampler, Tokenizer
+from .package_protocols import Cache, Model, Sampler, Tokenizer
 
 __all__ = [
     "BITS",
@@ -95,9 +95,10 @@ class LoadedModel:
         """Tell whether tokens are generated with a KV cache."""
         return has_cache(self._open) and hasattr(self._generation, "generate")
 
-    def cache(self) -> Any:
-        """An empty KV cache, whose attention is a kernel if the layers are."""
-        return self._module("kv_cache").KVCache(len(self.model.layers), **self.attention())
+    def cache(self) -> Cache:
+        """Make an empty KV cache, whose attention is a kernel if the layers are."""
+        made: Cache = self._module("kv_cache").KVCache(len(self.model.layers), **self.attention())
+        return made
 
     def attention(self) -> dict[str, Any]:
         """Return the arguments with which a cache's attention is a kernel, if the layers are kernels and it is

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 if TYPE_CHECKING:
     import mlx.core as mx
 
-__all__ = ["Model", "ModelConfig", "Sampler", "Thinking", "Thoughts", "Tokenizer"]
+__all__ = ["Cache", "LayerCache", "Model", "ModelConfig", "Sampler", "Thinking", "Thoughts", "Tokenizer"]
 
 Sampler: TypeAlias = "Callable[[mx.array, mx.array], mx.array]"  # logits B x V, tokens so far B x L -> next tokens B
 
@@ -36,6 +36,29 @@ class ModelConfig(Protocol):
     def eos_token_ids(self) -> Sequence[int]: ...
 
 
+class LayerCache(Protocol):
+    """The part of a cache that one attention layer sees."""
+
+    @property
+    def offset(self) -> int | mx.array: ...
+    def attend(self, query: mx.array, key: mx.array, value: mx.array, scale: float | None = None) -> mx.array: ...
+
+
+class Cache(Protocol):
+    """A cache as a model sees it."""
+
+    @property
+    def layers(self) -> Sequence[LayerCache]: ...
+    def advance(self, length: int) -> None: ...
+
+
+class Norm(Protocol):
+    """The model's last norm, whose dtype is that of everything that is computed."""
+
+    @property
+    def weight(self) -> mx.array: ...
+
+
 class Model(Protocol):
     """A language model."""
 
@@ -44,11 +67,11 @@ class Model(Protocol):
     @property
     def layers(self) -> Sequence[object]: ...
     @property
-    def norm(self) -> Any: ...
+    def norm(self) -> Norm: ...
     @property
     def embed_tokens(self) -> object: ...
-    def __call__(self, tokens: mx.array, cache: Any = None) -> mx.array: ...
-    def hidden(self, tokens: mx.array, cache: Any) -> mx.array: ...
+    def __call__(self, tokens: mx.array, cache: Cache | None = None) -> mx.array: ...
+    def hidden(self, tokens: mx.array, cache: Cache) -> mx.array: ...
     def logits(self, hidden: mx.array) -> mx.array: ...
 
 

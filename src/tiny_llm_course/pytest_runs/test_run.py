@@ -13,7 +13,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from time import monotonic
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypedDict
 
 from ..base.places import ROOT
 from ..tasks.syllabus import Day, TaskId
@@ -23,6 +23,7 @@ __all__ = [
     "HIDDEN",
     "TIME_LIMIT",
     "Advice",
+    "Frame",
     "PytestRun",
     "Result",
     "asked_time_limit",
@@ -41,6 +42,15 @@ COMPILING = 600  # seconds after which a compiler, or a process that starts, is 
 WORST = ("crash", "hang", "changed")  # kinds of failures that are shown before others, in this order
 
 
+class Frame(TypedDict):
+    """A line of a traceback."""
+
+    file: str
+    line: int
+    function: str
+    code: str
+
+
 @dataclass(frozen=True)
 class Result:
     """The result of a test."""
@@ -54,7 +64,7 @@ class Result:
     advice: Advice | None = None
     doc: str = ""
     printed: str = ""
-    frames: list[dict[str, Any]] = field(default_factory=list)
+    frames: list[Frame] = field(default_factory=list)
     stub: dict[str, Any] = field(default_factory=dict)
 
 

@@ -13,6 +13,7 @@ from typing import Any
 from ..base.reporting import needing
 from ..model.loaded_model import LoadedModel, Wanted
 from ..model.needs import needs_of_serving, open_stubs
+from ..model.package_protocols import Thinking
 from ..tasks.syllabus import TaskId
 from ..tasks.unsolved import Stub
 from ..ui import CommandError, Messages, one_of, phrase, show_note
@@ -107,10 +108,11 @@ class Serving:
         self.sampling = self._loaded.sampling
 
     @cached_property
-    def _thinking(self) -> Any:
+    def _thinking(self) -> Thinking:
         """Return how the checkpoint thinks. The server does not use it: it fills in the chat template in a process of
         its own."""
-        return import_module(f"{self._package}.thinking").Thinking(self.tokenizer)
+        made: Thinking = import_module(f"{self._package}.thinking").Thinking(self.tokenizer)
+        return made
 
     def encode(self, prompt: str | Sequence[Mapping[str, str]]) -> list[int]:
         """The tokens of a text as it is, or of messages that are to be answered. Thinking is off where it can be.

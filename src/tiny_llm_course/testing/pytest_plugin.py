@@ -21,7 +21,7 @@ from ..diagnosis.naming import Diagnosis
 from ..diagnosis.observation import ChangedArgumentError, Observation, recording
 from ..diagnosis.package_under_test import Test, ready, replay, task_of, test_of
 from ..learner.workspace import Workspace
-from ..pytest_runs.test_run import HIDDEN, TIME_LIMIT
+from ..pytest_runs.test_run import HIDDEN, TIME_LIMIT, Frame
 from ..pytest_runs.time_limit import TimedOut, end_time_limit, leave_out_compiling, time_limit
 from ..tasks.syllabus import TaskId, tasks
 from ..tasks.unsolved import task_in_message
@@ -220,7 +220,7 @@ def _message(error: BaseException) -> str:
     return text if len(text) <= MAX_MESSAGE else f"{text[:MAX_MESSAGE]} ... ({len(text)} characters)"
 
 
-def _frames(error: BaseException, package: str) -> list[dict[str, Any]]:
+def _frames(error: BaseException, package: str) -> list[Frame]:
     """Return the part of a traceback in the package under test, innermost last."""
     if isinstance(remote := getattr(error, "frames", None), list):  # of a submission in another process
         return [{"file": file, "line": line, "function": name, "code": ""} for file, line, name in remote]
@@ -228,7 +228,7 @@ def _frames(error: BaseException, package: str) -> list[dict[str, Any]]:
         return []
     folder = ROOT / "src" / package
     return [
-        {"file": frame.filename, "line": frame.lineno, "function": frame.name, "code": frame.line}
+        {"file": frame.filename, "line": frame.lineno or 0, "function": frame.name, "code": frame.line or ""}
         for frame in traceback.extract_tb(error.__traceback__)
         if Path(frame.filename).is_relative_to(folder)
     ]

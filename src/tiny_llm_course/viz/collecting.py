@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import mlx.core as mx
+
+from ..model.package_protocols import Cache, LayerCache
 
 __all__ = ["CollectingCache"]
 
@@ -15,7 +15,7 @@ class CollectingCache:
     cache: of the package whose attention is looked at, such as its NoCache.
     """
 
-    def __init__(self, cache: Any):
+    def __init__(self, cache: Cache):
         self._cache = cache
         self.layers = [_Layer(layer) for layer in cache.layers]
 
@@ -24,18 +24,17 @@ class CollectingCache:
 
 
 class _Layer:
-    def __init__(self, layer: Any):
+    def __init__(self, layer: LayerCache):
         self._layer = layer
         self.weights: mx.array | None = None
 
     @property
-    def offset(self) -> Any:
+    def offset(self) -> int | mx.array:
         return self._layer.offset
 
     def attend(self, query: mx.array, key: mx.array, value: mx.array, scale: float | None = None) -> mx.array:
         self.weights = self._read_off(query.astype(mx.float32), key.astype(mx.float32), scale)
-        output: mx.array = self._layer.attend(query, key, value, scale)
-        return output
+        return self._layer.attend(query, key, value, scale)
 
     def _read_off(self, query: mx.array, key: mx.array, scale: float | None) -> mx.array:
         """The weights, from the layer's own attention: a query's average of unit vectors is its weights.
