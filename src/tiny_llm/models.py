@@ -100,7 +100,7 @@ class _Parts:
         return Linear(self.weights[f"{name}.weight"], bias)
 
     def packed(self, name: str) -> tuple[mx.array, mx.array, mx.array, int, int] | None:
-        """What a quantised layer is made of; None of a dense one."""
+        """Return what a quantised layer is made of; None for a dense one."""
         if f"{name}.scales" not in self.weights:
             return None
         packed, scales, biases = (self.weights[f"{name}.{part}"] for part in ("weight", "scales", "biases"))

@@ -49,8 +49,8 @@ _BATCH_TOKENS = 8192
 
 @dataclass(frozen=True)
 class Exam:
-    """One question about stories of its own. alone: the prompt without the stories. unsaid: the answer to a question
-    that a story does not answer. tokens: of the prompt."""
+    """A question about stories of its own. alone: the prompt without the stories. unsaid: the answer to a question that
+    a story does not answer. tokens: of the prompt."""
 
     prompt: str
     question: Question
@@ -68,12 +68,12 @@ def exams(tokenizer: Tokenizer, language: str, length: str, count: int, kinds: M
 
 
 def chat_prompt(said: str) -> str:
-    """What a model reads before it answers, as the chat template writes it."""
+    """Return what a model reads before it answers, as the chat template writes it."""
     return f"<|im_start|>user\n{said}{TURN_END}\n<|im_start|>assistant\n"
 
 
 def exact_matches(model: Model, tokenizer: Tokenizer, exams: Sequence[Exam], *, alone: bool = False) -> list[bool]:
-    """Whether greedy decoding writes exactly the answer to each question, and ends there.
+    """Tell, for each question, whether greedy decoding writes exactly the answer, and ends there.
 
     It does if and only if each token of the answer has the highest logit after those before it: one forward pass.
     alone: without the stories.

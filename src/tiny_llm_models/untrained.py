@@ -50,7 +50,7 @@ QWEN3_0_6B = untrained_config(
 
 
 def byte_tokenizer() -> Tokenizer:
-    """One token for each byte, ids 0 to 255 in an order of their own, then the special tokens."""
+    """Make a tokenizer with one token for each byte, ids 0 to 255 in an order of their own, then the special tokens."""
     alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
     tokenizer = Tokenizer(models.BPE(vocab={letter: i for i, letter in enumerate(alphabet)}, merges=[]))
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)

@@ -14,7 +14,7 @@ Attention: TypeAlias = Callable[[mx.array, mx.array, mx.array, "float | None", "
 
 
 class LayerCache(Protocol):
-    """What one attention layer sees of a cache."""
+    """The part of a cache that one attention layer sees."""
 
     @property
     def offset(self) -> int | mx.array:
@@ -28,14 +28,14 @@ class LayerCache(Protocol):
 
 
 class Cache(Protocol):
-    """What a model sees of a cache."""
+    """A cache as a model sees it."""
 
     @property
     def layers(self) -> Sequence[LayerCache]:
-        """One entry for each layer of the model."""
+        """Return one entry for each layer of the model."""
 
     def advance(self, length: int) -> None:
-        """Called once, after all layers have attended: `length` more positions are stored."""
+        """Count `length` more positions as stored. The model calls this once, after all layers have attended."""
 
 
 class NoCache:
@@ -51,7 +51,7 @@ class NoCache:
         return self._attention(query, key, value, scale, "causal")
 
     def advance(self, length: int) -> None:
-        """Nothing is stored, so there is nothing to count."""
+        """Do nothing: nothing is stored, so there is nothing to count."""
 
 
 class KVCacheLayer:

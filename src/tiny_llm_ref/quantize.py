@@ -155,7 +155,7 @@ def quantize_model(model: CausalLM, group_size: int = 64, bits: int = 4) -> None
 
 
 def _places(model: CausalLM) -> Iterator[tuple[object, str]]:
-    """Where a model keeps its layers: the object and the attribute."""
+    """Find where a model keeps its layers: the object and the attribute."""
     for block in model.layers:
         yield from ((block.self_attn, f"{part}_proj") for part in "qkvo")
         yield from ((block.mlp, f"{part}_proj") for part in ("gate", "up", "down"))

@@ -61,7 +61,8 @@ class Qwen2Attention:
 
 
 class TransformerBlock:
-    """One block: attention, then the MLP. Each reads the residual stream through a norm and adds its result to it."""
+    """A transformer block: attention, then the MLP. Each reads the residual stream through a norm and adds its result
+    to it."""
 
     def __init__(
         self,

@@ -8,7 +8,7 @@ __all__ = ["Thinking", "Thoughts"]
 
 
 class Thinking:
-    """How a checkpoint thinks, as its chat template shows.
+    """The way in which a checkpoint thinks, as its chat template shows.
 
     can_choose: the template has a switch, Qwen3's `enable_thinking`. always: it has none, and begins each answer with
     `<think>`, as the templates of QwQ and Qwen3-Thinking-2507 do.
@@ -38,11 +38,11 @@ class Thinking:
         return self.always or bool(wanted)
 
     def thoughts(self, thinks: bool) -> "Thoughts":
-        """For one answer to a prompt that `apply_chat_template` made with this as `enable_thinking`."""
+        """Return a reader for one answer to a prompt that `apply_chat_template` made with this as `enable_thinking`."""
         return Thoughts(self._tokenizer, self._opens[thinks])
 
     def _prompt(self, thinks: bool) -> str:
-        """Of a conversation in which nobody mentions a mark."""
+        """Return the prompt of a conversation in which nobody mentions a mark."""
         said = [{"role": "user", "content": "Hello"}]
         prompt = self._tokenizer.apply_chat_template(
             said, add_generation_prompt=True, tokenize=False, enable_thinking=thinks

@@ -68,7 +68,7 @@ class TunedBlock:
         )
 
     def after(self, attended: mx.array, x: mx.array) -> mx.array:
-        """What the block gives, from what attention found and the block's own input."""
+        """Return the block's output, from what attention found and the block's own input."""
         return after_attention(attended, x, self.o, self.norms[1], self.gate_up, self.down, self.eps)
 
 

@@ -22,7 +22,7 @@ Job: TypeAlias = Callable[[Engine], None]
 
 
 class QueueFullError(RuntimeError):
-    """As many requests as may be are being served, or wait."""
+    """The queue is full: as many requests as allowed are being served, or wait."""
 
 
 class EngineStoppedError(RuntimeError):
@@ -31,8 +31,8 @@ class EngineStoppedError(RuntimeError):
 
 @dataclass(frozen=True)
 class Update:
-    """What is new of a request. tokens: of its output. text: what is certain of it by now. finish_reason: why it is
-    over; None before the last update. error: what went wrong, if something did."""
+    """The news of a request. tokens: of its output. text: what is certain of it by now. finish_reason: why it is over;
+    None before the last update. error: what went wrong, if something did."""
 
     tokens: tuple[int, ...]
     text: str
@@ -41,7 +41,8 @@ class Update:
 
 
 class Stream:
-    """From the engine's thread, which writes updates, to a coroutine of this loop, which reads them."""
+    """A stream of updates from the engine's thread, which writes them, to a coroutine of this loop, which reads
+    them."""
 
     def __init__(self) -> None:
         self.request: Request | None = None  # once the engine has it
@@ -61,7 +62,7 @@ class Stream:
         )
 
     def fail(self, error: Exception) -> None:
-        """In the engine's thread: the engine is broken, and there is nothing more to come."""
+        """End the stream because the engine is broken. Runs in the engine's thread."""
         self._loop.call_soon_threadsafe(self.updates.put_nowait, Update((), "", "error", error))
 
 
@@ -134,7 +135,7 @@ class AsyncEngine:
             self._refuse(engine, error)
 
     def _refuse(self, engine: Engine, error: Exception) -> None:
-        """Until `stop` is called: nobody is served any more, and nobody waits in vain."""
+        """Refuse every job until `stop` is called, so that no client waits in vain."""
         self.error = error
         self._loop.call_soon_threadsafe(self.broken.set)
         while not (self._is_stopping and self._jobs.empty()):
@@ -145,7 +146,7 @@ class AsyncEngine:
                 self._jobs.get()(engine)
 
     async def call(self, function: Callable[[Engine], _T]) -> _T:
-        """What a function finds out in the engine's thread, between two steps."""
+        """Return what a function finds out in the engine's thread, between two steps."""
         result: Future[_T] = Future()
 
         def job(engine: Engine) -> None:
@@ -209,32 +210,32 @@ class AsyncEngine:
         )
 
     def begin(self, engine: Engine, make_request: Callable[[], Request], stream: Stream) -> None:
-        """In the engine's thread: make a request, give it to the engine, and its updates to a stream."""
+        """Make a request, give it to the engine, and its updates to a stream. Runs in the engine's thread."""
         request = make_request()
         engine.add(request)
         stream.request = request
         self._streams[request.id] = stream
 
     def end(self, engine: Engine, stream: Stream) -> None:
-        """In the engine's thread: nobody listens to this stream any more."""
+        """Forget a stream to which nobody listens any more. Runs in the engine's thread."""
         if stream.request is not None:
             self._streams.pop(stream.request.id, None)
             engine.abort(stream.request.id)  # unless it is over
 
     def publish(self, request: Request) -> None:
-        """In the engine's thread: hand on what is new of a request, if somebody listens."""
+        """Hand on what is new of a request, if a client listens. Runs in the engine's thread."""
         if request.id in self._streams:
             self._streams[request.id].publish()
 
     def abort_all(self, engine: Engine) -> None:
-        """In the engine's thread: nobody is served any more."""
+        """Abort all requests. Runs in the engine's thread."""
         for request in list(engine.scheduler):
             engine.abort(request.id)
             self.num_aborted += 1
             self.publish(request)
 
     def fail(self, engine: Engine, error: Exception) -> list[Request]:
-        """In the engine's thread: all requests are over, with this error. Returns them."""
+        """End all requests with this error, and return them. Runs in the engine's thread."""
         requests = list(engine.scheduler)
         for request in requests:
             engine.abort(request.id, error)

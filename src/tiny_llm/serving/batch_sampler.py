@@ -39,7 +39,7 @@ class Settings:
         )
 
     def keeps_all(self, V: int) -> NDArray[np.bool_]:
-        """For each row, whether it has no filter: each of the V tokens may be drawn."""
+        """Tell, for each row, whether it has no filter: each of the V tokens may be drawn."""
         keeps: NDArray[np.bool_] = ((self.top_k == 0) | (self.top_k >= V)) & (self.top_p >= 1) & (self.min_p == 0)
         return keeps
 

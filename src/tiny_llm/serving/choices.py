@@ -17,7 +17,7 @@ __all__ = ["Choice"]
 
 
 class Choice:
-    """One of those that a call asks for: a prompt, the request that comes of it, and what it has.
+    """A choice of a call: a prompt, the request made of it, and the text so far.
 
     number: among the choices of the same prompt, from 0 on. echoed: what the answer begins with. thoughts: of a chat.
     """
@@ -39,7 +39,7 @@ class Choice:
         self._num_seen = 0  # of the output's tokens
 
     def make_request(self, tokenizer: Any) -> Request:
-        """In the engine's thread."""
+        """Make the request. Runs in the engine's thread."""
         stop = self._params.stop
         text = (
             TextStream(tokenizer, stop) if self._thoughts is None else ThinkingStream(tokenizer, self._thoughts, stop)
@@ -48,7 +48,7 @@ class Choice:
         return self.request
 
     def take(self, update: Update) -> Piece:
-        """What an update adds to the answer."""
+        """Return what an update adds to the answer."""
         seen = slice(self._num_seen, self._num_seen + len(update.tokens))
         text, self._num_seen, self._echoed = self._echoed + update.text, seen.stop, ""
         thoughts = self._all_thoughts[seen] or [None] * len(update.tokens)
@@ -57,7 +57,8 @@ class Choice:
         return Piece(text, shown, update.finish_reason, self._logprobs(seen, thoughts))
 
     def usage(self, metrics: Metrics) -> Usage:
-        """What it adds to the usage of its call, in which a prompt counts once, however many choices it has."""
+        """Return what the choice adds to the usage of its call, in which a prompt counts once, however many choices it
+        has."""
         request = self.request
         assert request is not None
         prompt, cached = (len(self.tokens), metrics.cached.get(request, 0)) if self._is_first else (0, 0)
@@ -70,7 +71,7 @@ class Choice:
         return text.thoughts if isinstance(text, ThinkingStream) else []
 
     def _logprobs(self, seen: slice, thoughts: Sequence[str | None]) -> list[Logprobs] | None:
-        """Of the answer's tokens, if the client asked for them."""
+        """Return the logprobs of the answer's tokens, if the client asked for them."""
         if self.request is None or self._body.num_logprobs is None:
             return None
         pairs = zip(self.request.logprobs[seen], thoughts, strict=False)

@@ -54,7 +54,7 @@ def _next_tokens(request: Request, logits: mx.array) -> Chosen:
 
 
 def next_token(request: Request, logits: mx.array) -> int:
-    """What a request's own sampler chooses.
+    """Return the token that a request's own sampler chooses.
 
     Shapes: logits: 1 x V, after all tokens of the request.
 

@@ -53,12 +53,12 @@ class NGramDrafter:
         return [Draft(propose_by_ngram(request.tokens, count, self.longest)) for request, count in wanted]
 
     def forget(self, request: Request) -> None:
-        """Nothing is kept."""
+        """Do nothing: nothing is kept."""
 
 
 @dataclass
 class _Copy:
-    """What a drafter's cache holds of a request: a `Stored`.
+    """The part of a request that a drafter's cache holds: a `Stored`.
 
     tokens: those that the drafter's model has run on, its own guesses too. num_computed_tokens: how many of them are
     committed.
@@ -114,7 +114,7 @@ class ModelDrafter:
         self.copies[chunk.request].tokens += chunk.tokens
 
     def _copy(self, request: Request) -> _Copy | None:
-        """What is held of a request; None: the cache has no room for it."""
+        """Return what is held of a request; None: the cache has no room for it."""
         if request not in self.copies:
             copy = _Copy(list(request.tokens))
             if not self.cache.open(copy):

@@ -63,7 +63,7 @@ class Engine:
 
     @property
     def has_work(self) -> bool:
-        """Whether a request waits or runs."""
+        """Tell whether a request waits or runs."""
         return bool(self.scheduler.running or self.scheduler.waiting)
 
     def add(self, request: Request) -> None:
@@ -107,7 +107,7 @@ class Engine:
         return touched
 
     def plan(self) -> Batch:
-        """What the next step computes. The cache has room for it, and counts nothing of it as computed."""
+        """Plan what the next step computes. The cache has room for it, and counts nothing of it as computed."""
         return self.decoding.draft(self.scheduler.schedule(), self.scheduler.cache, self.max_length)
 
     def settle(self, batch: Batch, logits: mx.array) -> list[Request]:

@@ -17,7 +17,7 @@ _LEAST = -9999.0  # what OpenAI's API says of a token that is as good as impossi
 
 
 def rows_of(logits: mx.array) -> Logits:
-    """The same numbers for NumPy. Waits until they are computed."""
+    """Return the same numbers for NumPy. Waits until they are computed."""
     rows: Logits = np.asarray(logits.astype(mx.float32))
     return rows
 

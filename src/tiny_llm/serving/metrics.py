@@ -38,8 +38,8 @@ class Ended:
 
 @dataclass
 class _Progress:
-    """Of a request that is served. arrival: when it came. first: when it had its first token. last: when it came, or
-    had its last token."""
+    """The progress of a request that is served. arrival: when it came. first: when it had its first token. last: when
+    it came, or had its last token."""
 
     arrival: float
     last: float
@@ -79,7 +79,7 @@ class Metrics:
             self._requests.labels(reason)
 
     def text(self) -> bytes:
-        """All of it, as Prometheus reads it."""
+        """Return all metrics, as Prometheus reads them."""
         return generate_latest(self._registry)
 
     def arrive(self, request: Request) -> None:

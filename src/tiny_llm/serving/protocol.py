@@ -141,26 +141,26 @@ class GenerationRequest(Strict):
         return self
 
     def filled_in(self, defaults: Mapping[str, Any]) -> "GenerationRequest":
-        """With these in place of what the client leaves out."""
+        """Return the request with these in place of what the client leaves out."""
         return self.model_copy(update={k: v for k, v in defaults.items() if k not in self.model_fields_set})
 
     @property
     def default_max_tokens(self) -> int | None:
-        """Where the client gives none; None: as many as there is room for."""
+        """Return max_tokens where the client gives none; None: as many as there is room for."""
         return None
 
     @property
     def num_logprobs(self) -> int | None:
-        """How many likely tokens are told of each place; None: nothing is."""
+        """Return how many likely tokens are told of each place; None: none are."""
         raise NotImplementedError
 
     @property
     def has_usage(self) -> bool:
-        """Whether a stream ends with the numbers of tokens."""
+        """Tell whether a stream ends with the numbers of tokens."""
         return self.stream_options is not None and self.stream_options.include_usage
 
     def sampling(self, max_tokens: int, choice: int = 0) -> SamplingParams:
-        """Of one of the n choices. Each draws with a seed of its own."""
+        """Return the sampling of one of the n choices. Each draws with a seed of its own."""
         return SamplingParams(
             max_tokens=max_tokens,
             temperature=self.temperature if self.temperature >= _LEAST else 0.0,

@@ -27,7 +27,7 @@ class Piece:
 
     @classmethod
     def joined(cls, pieces: "Sequence[Piece]") -> "Piece":
-        """All of a choice."""
+        """Join all pieces of a choice."""
         thinking = [each.thinking for each in pieces if each.thinking is not None]
         logprobs = [each.logprobs for each in pieces if each.logprobs is not None]
         return cls(
@@ -51,7 +51,7 @@ class Usage:
     reasoning: int = 0
 
     def __add__(self, other: "Usage") -> "Usage":
-        """Of several choices."""
+        """Add the usage of several choices."""
         pairs = zip(vars(self).values(), vars(other).values(), strict=True)
         return Usage(*(one + another for one, another in pairs))
 
@@ -86,7 +86,7 @@ class Answer:
         return found if usage is None else {**found, "usage": usage.as_json()}
 
     def begin(self, index: int) -> _Json | None:
-        """What a choice's stream begins with."""
+        """Return what a choice's stream begins with."""
         return None
 
     def choice(self, index: int, piece: Piece) -> _Json:
@@ -94,7 +94,7 @@ class Answer:
         raise NotImplementedError
 
     def delta(self, index: int, piece: Piece) -> _Json:
-        """What is new of a choice."""
+        """Return what is new of a choice."""
         return self.choice(index, piece)
 
     def _text(self, token: int) -> str:

@@ -127,7 +127,7 @@ class Scheduler:
         self.running: list[Request] = []
 
     def add(self, request: Request) -> None:
-        """One more request waits."""
+        """Add a request to those that wait."""
         self.waiting.append(request)
 
     def remove(self, request: Request) -> None:

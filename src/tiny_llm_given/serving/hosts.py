@@ -31,7 +31,7 @@ class LocalHosts:
 
 
 def is_local(host: str, names: Collection[str] = ()) -> bool:
-    """Whether a Host header names this machine, or one of these names in lower case; its port does not count."""
+    """Tell whether a Host header names this machine, or one of these names in lower case; its port does not count."""
     try:
         name = (urlsplit(f"//{host}").hostname or "").rstrip(".")
         return name in {"localhost", *names} or ipaddress.ip_address(name).is_loopback

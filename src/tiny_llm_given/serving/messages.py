@@ -109,7 +109,7 @@ class Message(Strict):
         return self
 
     def as_template(self) -> dict[str, str]:
-        """What chat templates know: they call the developer the system."""
+        """Return the message as chat templates know it: they call the developer the system."""
         text = self.content if isinstance(self.content, str) else "".join(part.text for part in self.content)
         return {"role": "system" if self.role == "developer" else self.role, "content": text}
 

@@ -41,7 +41,7 @@ def parse(kind: type[_R], body: bytes) -> _R:
 
 
 def _is_unsupported(place: Sequence[int | str], problem: str) -> bool:
-    """Whether the error is about a parameter that OpenAI's API has and this server lacks."""
+    """Tell whether the error is about a parameter that OpenAI's API has and this server lacks."""
     names = [part for part in place if part in _UNSUPPORTED]
     return bool(names) and (problem == "extra_forbidden" or names[0] in _HARMLESS)
 

@@ -12,7 +12,7 @@ _ENOUGH = 64  # requests after which old ones count half
 
 
 class RetryAfter:
-    """How many seconds a client that is refused shall wait: until those who were refused before it have had a place.
+    """The seconds that a refused client shall wait: until the clients refused before it have had a place.
 
     If all of them came back at once, most would be refused again, and OpenAI's clients try three times only. So each
     gets a later time than the one before, by the time from one request's end to the next one's. That is measured while
@@ -45,7 +45,7 @@ class RetryAfter:
             self._since, self._num_ended = (self._since + now) / 2, self._num_ended // 2
 
     def seconds(self, count: int = 1) -> int:
-        """For a client that is refused with so many more."""
+        """Return the seconds for a client that is refused with so many more."""
         now = self._clock()
         self._last = min(max(self._last, now) + count * self._pace(now), now + _LONGEST)
         return max(1, math.ceil(self._last - now))

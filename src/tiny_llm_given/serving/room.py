@@ -54,7 +54,7 @@ class Room:
 
 
 def _longest_token(tokenizer: Any) -> int | None:
-    """In bytes; None where that is no bound."""
+    """Return the length of the longest token in bytes; None where that is no bound."""
     backend, added = tokenizer.backend_tokenizer, list(tokenizer.added_tokens_decoder.values())
     shrinks = _SHRINKS.get(type(backend.normalizer).__name__)
     takes_blanks = any(token.lstrip or token.rstrip for token in added)  # as many as there are

@@ -38,7 +38,7 @@ class Document:
 
 @dataclass(frozen=True)
 class Mix:
-    """What documents are about.
+    """The mixture of what documents are about.
 
     long: the share of documents about several stories in a row, of 2 to `stories` each.
     shares: of the other documents, how many are what; the rest has questions.
@@ -80,14 +80,14 @@ def document(split: str, index: int, mix: Mix) -> Document:
 
 
 def question_prompt(story: str, question: str, gap: str = _GAPS[0]) -> str:
-    """What the user says who asks about a story."""
+    """Return the user's words in a question about a story."""
     return f"{story}{gap}{question}"
 
 
 def tell_several(
     words: Lexicon, random: Random, count: int, recast: Callable[[Entity], Entity] | None = None, scenes: float = 0
 ) -> list[Story]:
-    """Up to this many stories that have nobody and nothing in common; fewer if the words do not suffice.
+    """Tell up to this many stories that have no person and no thing in common; fewer if the words do not suffice.
 
     recast: as in `tell`. scenes: the share of scenes among them.
     """
@@ -111,7 +111,7 @@ def _story(words: Lexicon, random: Random) -> Story:
 
 
 def _turn(said: list[tuple[str, float]], *answer: tuple[str, float]) -> list[tuple[str, float]]:
-    """What the user says and what is answered, as the chat template writes them."""
+    """Return the user's message and the answer, as the chat template writes them."""
     *pieces, (last, weight) = answer
     return [
         ("<|im_start|>user\n", 0),

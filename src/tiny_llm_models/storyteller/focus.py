@@ -15,7 +15,7 @@ _STOP = re.compile("[.!?。！？]")
 
 
 class Focus(NamedTuple):
-    """What the reader of a story has in mind at one point of it.
+    """The persons and things that a reader has in mind at one point of a story.
 
     subject: the person who was last named as a subject. since: persons named after that.
     now, before: persons and things named in this line, and in the line before.
@@ -31,18 +31,18 @@ class Focus(NamedTuple):
     quoted: bool = False  # somebody is speaking
 
     def next_line(self) -> Focus:
-        """After the end of a line."""
+        """Return the focus after the end of a line."""
         return self._replace(now=frozenset(), before=self.now, fresh=True, quoted=False)
 
     def text(self, text: str) -> Focus:
-        """After words that name nobody."""
+        """Return the focus after words that name no person."""
         stops, quotes = _marks(text)
         if not stops and not quotes:
             return self
         return self._replace(fresh=self.fresh or stops, quoted=self.quoted != quotes)
 
     def named(self, role: str, entity: Entity, subject: bool | None) -> Focus:
-        """After this person or thing.
+        """Return the focus after this person or thing was named.
 
         subject: whether the form says that it is the subject; None if forms do not tell: then it is the first
         person named in a sentence, outside of speech.
@@ -60,11 +60,11 @@ class Focus(NamedTuple):
         return self._replace(since=since, now=self.now | {one}, person=role, fresh=fresh)
 
     def repeats(self, role: str) -> bool:
-        """Whether this line has named the role already."""
+        """Tell whether this line has named the role already."""
         return any(each == role for each, _ in self.now)
 
     def clear(self, role: str, entity: Entity, short: str | None) -> bool:
-        """Whether everybody would know that the short form means this role.
+        """Tell whether every reader would know that the short form means this role.
 
         short: "" for nothing at all. None for a form that has no long form, such as a possessive: it may also mean
         the subject or the last person of its own line.
@@ -86,5 +86,5 @@ class Focus(NamedTuple):
 
 @cache
 def _marks(text: str) -> tuple[bool, bool]:
-    """Whether the text contains the end of a sentence, and whether speech begins or ends in it."""
+    """Tell whether the text contains the end of a sentence, and whether speech begins or ends in it."""
     return bool(_STOP.search(text)), len(_QUOTE.findall(text)) % 2 == 1

@@ -37,7 +37,7 @@ class Forms:
         return self._texts[key]
 
     def said(self, entity: Entity) -> str:
-        """What to call somebody or something in an explanation."""
+        """Return what to call a person or a thing in an explanation."""
         return entity["name"] or entity["noun"] or entity["kind"] or entity["look"]
 
     def at(self, place: int, group: str, form: str, known: Entity | None, capital: bool) -> list[tuple[int, Entity]]:
@@ -87,7 +87,7 @@ class Forms:
         return entity, doubles or (("contradiction", f"{self.said(entity) or 'this'} does not fit here"),)
 
     def mismatches(self, known: Entity, words: Mapping[str, str], others: Iterable[Entity]) -> tuple[Mismatch, ...]:
-        """What does not agree between who is meant and the words by which they are named."""
+        """Find what does not agree between the persons who are meant and the words that name them."""
         different = [word for word, value in words.items() if word in known.words and known[word] != value]
         if any(word in _BASE[known.sort] for word in different):
             return (self._base_mismatch(known, Entity(known.sort, words), others),)
@@ -169,12 +169,12 @@ class Forms:
         return found + by_initial.get(first.lower(), []) if capital and first != first.lower() else found
 
     def _entity(self, sort: str, words: dict[str, str]) -> Entity:
-        """The same object for the same words."""
+        """Return the same object for the same words."""
         return self._entities.setdefault((sort, frozenset(words.items())), Entity(sort, words))
 
 
 def _may_be(pattern: str, words: Mapping[str, str]) -> bool:
-    """Whether a pattern could be used for somebody with these words, as far as they are known."""
+    """Tell whether a pattern could be used for a person with these words, as far as they are known."""
     return all(words.get(word, "?") for word in needed(pattern))
 
 

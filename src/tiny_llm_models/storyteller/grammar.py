@@ -42,7 +42,7 @@ class Slot:
 
 @dataclass(frozen=True)
 class Choice:
-    """One of several texts."""
+    """A choice of one of several texts."""
 
     options: tuple[Text, ...]
 
@@ -78,7 +78,7 @@ class Effect:
 
 @dataclass(frozen=True)
 class Line:
-    """One or several sentences that belong together, when they may be told, and what changes once they are."""
+    """A line: one or several sentences that belong together, when they may be told, and what changes once they are."""
 
     text: Text
     conditions: tuple[Condition, ...] = ()
@@ -87,7 +87,7 @@ class Line:
 
 
 class Told(Enum):
-    """When alternatives are told."""
+    """The condition under which alternatives are told."""
 
     ALWAYS = "one of them is told"
     OPTIONAL = "one of them or none, and none in a short story"

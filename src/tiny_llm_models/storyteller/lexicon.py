@@ -57,7 +57,7 @@ class Lexeme:
 
     @property
     def key(self) -> str:
-        """What it is called."""
+        """Return the name by which the lexeme is found."""
         return self.words["kind" if self.sort == "person" else "noun"]
 
 
@@ -78,7 +78,7 @@ class Entity:
 
     @property
     def key(self) -> str:
-        """What no other person, or no other thing, of the same story is called."""
+        """Return what no other person, or no other thing, of the same story is called."""
         return self["kind" if self.sort == "person" else "noun"]
 
 
@@ -163,7 +163,7 @@ class Lexicon:
         return None
 
     def _complete(self, lexeme: Lexeme, known: Mapping[str, str]) -> dict[str, str] | None:
-        """The same for one lexeme. Its own words follow once all words that tell it from others are known."""
+        """Complete one lexeme. Its own words follow once all words that tell it from others are known."""
         own = lexeme.words
         telling = [word for word in ("kind", "noun", "at") if word in own]
         if any(known.get(word, own[word]) != own[word] for word in telling):
@@ -210,7 +210,7 @@ class Lexicon:
         return self.forms[sort][form]
 
     def is_subject(self, form: str) -> bool | None:
-        """Whether a form says that somebody is the subject; None in a language whose forms do not tell."""
+        """Tell whether a form says that a person is the subject; None in a language whose forms do not tell."""
         return form in self.subjects if self.subjects else None
 
     def article(self, word: str) -> str:

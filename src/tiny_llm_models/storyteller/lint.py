@@ -31,7 +31,7 @@ _SORTS_REQUESTED = {**_SORTS_ASKED, HERO: ("person",), "place": ("place",), GIST
 
 @dataclass(frozen=True)
 class Report:
-    """What was found."""
+    """The findings of a check."""
 
     summary: str
     problems: list[str]
@@ -112,7 +112,7 @@ def lint_plot(lexicon: Lexicon, plot: Plot, tellings: int = TELLINGS) -> Report:
 
 
 def _written(lexicon: Lexicon, plot: Plot) -> Iterator[str]:
-    """What can be seen without telling the plot."""
+    """Check what can be seen without telling the plot."""
     if HERO not in plot.cast:
         yield f"expected a role {HERO!r}"
     for role, group in plot.cast.items():

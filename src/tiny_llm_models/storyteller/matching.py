@@ -75,7 +75,7 @@ class Matcher:
         return found
 
     def _introductions(self, match: Match, before: Mapping[str, Entity], known: Sequence[str]) -> Match:
-        """The same, with a mismatch for whoever and whatever the story has not introduced."""
+        """Yield the same matches, with a mismatch for each person and thing that the story has not introduced."""
         for role in sorted(match.met - match.introduced):
             entity = match.cast[role]
             if role in before or role in known or entity.sort not in ("person", "thing"):
@@ -115,7 +115,7 @@ class Matcher:
                 yield from self._read(option, 0, at)
 
     def _literal(self, literal: str, start: int) -> int:
-        """Where the literal ends if it is at this place, otherwise -1."""
+        """Return where the literal ends if it is at this place, otherwise -1."""
         if self._text.startswith(literal, start) and not (literal[:1].islower() and self._begins(start)):
             return start + len(literal)
         if self._begins(start) and self._text.startswith(capitalised(literal), start):
@@ -125,7 +125,7 @@ class Matcher:
         return -1
 
     def _begins(self, place: int) -> bool:
-        """Whether a sentence begins here, so that a capital is due."""
+        """Tell whether a sentence begins here, so that a capital is due."""
         if place == self._start or place in self._begin:
             return True
         return place == self._start + 1 and self._text[self._start] == '"'
@@ -146,7 +146,7 @@ class Matcher:
     def _named(
         self, slot: Slot, form: str, entity: Entity | None, capital: bool, at: Match
     ) -> Iterator[tuple[int, Entity, tuple[Mismatch, ...]]]:
-        """How far this form reaches, whom it names, and what does not agree with what is known."""
+        """Return how far this form reaches, whom it names, and what does not agree with what is known."""
         if form == "":
             if entity is not None:
                 yield at.end, entity, ()

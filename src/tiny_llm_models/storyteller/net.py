@@ -27,7 +27,7 @@ class Edge:
     longest: str
 
     def may_begin(self, text: str, place: int) -> bool:
-        """Whether the text here begins like the line, or stops within its beginning."""
+        """Tell whether the text here begins like the line, or stops within its beginning."""
         if text.startswith(self.first, place):
             return True
         rest = len(text) - place
@@ -50,7 +50,7 @@ class Net:
         return [edge for each in self._closure(point, world) for edge in self._lines[each]]
 
     def may_end(self, point: int, world: World) -> bool:
-        """Whether the story is complete."""
+        """Tell whether the story is complete."""
         return self.last in self._closure(point, world)
 
     def _closure(self, point: int, world: World) -> tuple[int, ...]:

@@ -19,7 +19,7 @@ _ODD = {
 
 
 def proofread(story: Story) -> Iterator[str]:
-    """What an author should mend, each with the line as the author wrote it."""
+    """Return what an author should mend, each with the line as the author wrote it."""
     seen, before, clean = set[str](), World(), True
     for line in story.lines:
         for problem in (*_introductions(story, line, seen), *_pronouns(story, line), *_moves(story, line, before)):
@@ -70,7 +70,7 @@ def _typography(story: Story, line: TextLine) -> Iterator[str]:
 
 
 def _checked(story: Story) -> Iterator[str]:
-    """What the checker finds, which should accept every story."""
+    """Return what the checker finds. It should accept every story."""
     sources = [line.source for line in story.lines for _ in sentence_spans(line.text, story.lexicon.language)]
     for fault in read(story.lexicon, story.text, [story.plot]).faults[:1]:
         yield f"the checker finds {fault.kind} (such as: {fault.explanation}), in {sources[fault.sentence]!r}"

@@ -63,7 +63,7 @@ def ask(
     gaps: Mapping[str, int] | None = None,
     recast: Callable[[Entity], Entity] | None = None,
 ) -> list[Question]:
-    """Up to this many different questions about stories that have nobody and nothing in common.
+    """Ask up to this many different questions about stories that have no person and no thing in common.
 
     kinds: which ones to ask; all if none is named. They take turns, as far as the stories allow it.
     gaps: by kind, how rare its questions are, 2 if not named; half the gap of another means twice as many.
@@ -151,7 +151,7 @@ def _said(lexicon: Lexicon, roles: Mapping[str, Entity], *lines: str) -> list[st
 
 
 def _last_place(stories: Sequence[Story], sort: str) -> Entity | None:
-    """Where the last person, or thing, went or was put."""
+    """Return where the last person, or thing, went or was put."""
     last = None
     for story in stories:
         before = World()

@@ -38,7 +38,7 @@ _RECOVERIES = 10  # places where reading goes on after a fault; later faults are
 
 @dataclass(frozen=True)
 class Reading:
-    """What a story turned out to be.
+    """The result of reading a story.
 
     story: the plot, cast and state as far as they were understood; None if nothing was.
     """
@@ -49,7 +49,7 @@ class Reading:
 
     @property
     def right(self) -> bool:
-        """Whether the program could have told this story."""
+        """Tell whether the program could have told this story."""
         return not self.faults
 
 

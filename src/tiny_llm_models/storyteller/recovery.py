@@ -70,7 +70,7 @@ class Recovery:
         return []
 
     def _unknown(self) -> list[Thread]:
-        """Nothing says this."""
+        """Return a line that no plot can tell."""
         reader, first = self._reader, self._sentence
         number = max(first, reader.sentence_at(max(self._place, reader.matcher.furthest - 1)))
         number = min(number, first + _SKIPPED - 1)

@@ -23,7 +23,7 @@ _SHORT, _OTHER_LANGUAGE = 0.2, 0.05  # shares of the requests
 
 @dataclass(frozen=True)
 class Request:
-    """What somebody asks for, and a story that fulfils it. wish: each detail that the request names."""
+    """A user's request, and a story that fulfils it. wish: each detail that the request names."""
 
     text: str
     wish: Wish
@@ -48,7 +48,7 @@ def request(words: Lexicon, random: Random) -> Request:
 
 
 def fulfils(story: Story, wish: Wish) -> bool:
-    """Whether a story has every detail of a wish; `short` is not checked."""
+    """Tell whether a story has every detail of a wish; `short` is not checked."""
     roles = [HERO] if about_hero(story.lexicon, wish) else story.roles("person")
     persons = (story.cast[role] for role in roles if role in story.cast)
     things = (story.cast[role] for role in story.roles("thing"))
@@ -62,12 +62,12 @@ def fulfils(story: Story, wish: Wish) -> bool:
 
 
 def gists(story: Story) -> list[Line]:
-    """What a request may say of the hero, as far as it suits this story."""
+    """Return what a request may say of the hero, as far as it suits this story."""
     return [gist for gist in story.plot.gists if story.suits(gist)]
 
 
 def _any_has(entities: Iterable[Entity], **words: str) -> bool:
-    """Whether one of these has all words that are not empty; true if all are empty."""
+    """Tell whether one of these has all words that are not empty; true if all are empty."""
     wanted = {word: value for word, value in words.items() if value}
     return not wanted or any(all(one[word] == value for word, value in wanted.items()) for one in entities)
 
@@ -93,7 +93,7 @@ def _asked(words: Lexicon, random: Random, story: Story, template: Line, wish: W
 
 
 def _cast(random: Random, story: Story, subject: str) -> dict[str, Entity]:
-    """Who and what the roles of a request are."""
+    """Return the persons and things that have the roles of a request."""
     cast = {**story.cast, HERO: story.cast[subject]}
     for sort in _ROLES:
         if named := [role for role in story.roles(sort) if _HOME not in story.plot.cast[role].split("|")]:
@@ -113,7 +113,7 @@ def _subject(words: Lexicon, random: Random, story: Story) -> str:
 
 
 def _details(words: Lexicon, slot: Slot, entity: Entity) -> dict[str, Any]:
-    """What this slot of a request says, as fields of a wish."""
+    """Return what this slot of a request says, as fields of a wish."""
     said = {match[1]: entity[match[1]] for match in WORD.finditer(words.pattern(entity, slot.form))}
     if slot.role == HERO:
         return {word: said[word] for word in ("name", "kind", "look") if word in said}

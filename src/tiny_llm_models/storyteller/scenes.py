@@ -18,7 +18,8 @@ _LOOKED = 0.4  # the share of spots and things that get a look of another
 def furnished(
     lexicon: Lexicon, random: Random, recast: Callable[[Entity], Entity] | None = None
 ) -> Callable[[Entity], Entity]:
-    """For `telling.scene`: things of any look, and spots with one, such as "the old box". recast: comes first."""
+    """Furnish a scene for `telling.scene`: things of any look, and spots with one, such as "the old box". recast: comes
+    first."""
     looks = sorted({look for lexeme in lexicon.lexemes if lexeme.sort == "thing" for look in lexeme.looks})
 
     def changed(entity: Entity) -> Entity:

@@ -21,12 +21,12 @@ _JAPANESE = re.compile(r"[。！？]+|」(?!と(?!ころ|ても|うとう|つぜ
 
 
 def starts_sentence(text: str) -> bool:
-    """Whether a new sentence begins after this text, the beginning of a line."""
+    """Tell whether a new sentence begins after this text, the beginning of a line."""
     return bool(_START.search(text[-3:] if len(text) > 3 else text))
 
 
 def sentence_spans(text: str, language: str) -> list[tuple[int, int]]:
-    """Where each sentence begins and ends; the last one need not be complete. Speech in 「」 is not divided."""
+    """Return where each sentence begins and ends; the last one need not be complete. Speech in 「」 is not divided."""
     spans, start = [], 0
     for match in (_ENGLISH if language == "english" else _JAPANESE).finditer(text):
         quoted = text.count("「", start, match.end()) > text.count("」", start, match.end())
@@ -48,7 +48,7 @@ class Naming(NamedTuple):
 
 @dataclass(frozen=True)
 class TextLine:
-    """One line of a story as it was told, and the state after it."""
+    """A line of a story as it was told, and the state after it."""
 
     text: str
     world: World
@@ -91,7 +91,7 @@ class Story:
         return self.lines[-1].world
 
     def history(self, role: str) -> list[str]:
-        """Where somebody or something was, one place after the other, or who had it."""
+        """Return where a person or a thing was, one place after the other, or who had it."""
         found: list[str] = []
         for line in self.lines:
             where = line.world.where(role)
@@ -104,7 +104,8 @@ class Story:
         return [role for role, entity in self.cast.items() if entity.sort == sort]
 
     def suits(self, *lines: Line) -> bool:
-        """Whether one can say these lines about the story: their conditions hold at its end, and it has their roles."""
+        """Tell whether one can say these lines about the story: their conditions hold at its end, and it has their
+        roles."""
         roles = {slot.role for line in lines for slot in slots(line.text) if not slot.group}
         return roles <= self.cast.keys() and not any(self.world.unmet(line) for line in lines)
 

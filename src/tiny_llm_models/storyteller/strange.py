@@ -17,13 +17,13 @@ _INVENTED = 0.7  # of the names, in training
 
 
 def held_out(word: str) -> bool:
-    """Whether an invented name or an unknown thing is kept for tests: one in six."""
+    """Tell whether an invented name or an unknown thing is kept for tests: one in six."""
     return zlib.crc32(word.encode()) % 6 == 0
 
 
 def strange(lexicon: Lexicon, random: Random, split: str) -> Callable[[Entity], Entity]:
-    """For `telling.tell`: gives persons invented names, and replaces things by unknown ones of any colour,
-    as long as there are others.
+    """Give persons invented names, and replace things by unknown ones of any colour, as long as there are others: for
+    `telling.tell`.
 
     split: "train" or "test": which of the words.
     """

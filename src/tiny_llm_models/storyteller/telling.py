@@ -160,7 +160,7 @@ class _Teller:
         return self._lexicon.form(entity, form) if form else ""
 
     def _rarest(self, keys: Sequence[Hashable]) -> int:
-        """One of these that the story has used least, by lot."""
+        """Draw one of those that the story has used least."""
         least = min(self._used[key] for key in keys)
         number = self._random.choice([i for i, key in enumerate(keys) if self._used[key] == least])
         self._choices.append(number)

@@ -43,6 +43,6 @@ class Thread:
         return self.net.plot
 
     def key(self) -> object:
-        """The same for readings that go on alike."""
+        """Return a key that readings share if they go on alike."""
         match = self.match
         return id(self.net), self.point, frozenset(match.cast.items()), match.past, self.world, match.focus

@@ -15,7 +15,7 @@ HERO = "hero"  # the role that requests are about; every plot has it
 
 @dataclass(frozen=True)
 class Wish:
-    """What a story shall be about; "" where it does not matter.
+    """The wish for what a story shall be about; "" where it does not matter.
 
     plot: its name. name, kind, look: of the hero; or, where no plot has such a hero, of somebody else in it.
     thing, thing_look, place: what shall occur in it.
@@ -33,7 +33,8 @@ class Wish:
 
 
 def about_hero(lexicon: Lexicon, wish: Wish) -> bool:
-    """Whether the person of the wish can be the hero. If not, it may be anybody: "a story about an owl"."""
+    """Tell whether the person of the wish can be the hero. If not, the hero may be any person: "a story about an
+    owl"."""
     person = _person(wish)
     return any(lexicon.complete(plot.cast[HERO], person) is not None for plot in _plots(lexicon, wish))
 

@@ -12,7 +12,7 @@ __all__ = ["World"]
 
 @dataclass(frozen=True)
 class World:
-    """What holds at one point of a story.
+    """The facts that hold at one point of a story.
 
     facts: pairs of roles: a thing and who has it, a thing and the spot or place where it is, a person and where they
     are; and pairs of a mark and "".
@@ -21,15 +21,15 @@ class World:
     facts: frozenset[tuple[str, str]] = frozenset()
 
     def where(self, role: str) -> str:
-        """Who has it, or where it is; "" if the story has not said so."""
+        """Return who has a thing, or where it is; "" if the story has not said so."""
         return next((where for what, where in self.facts if what == role), "")
 
     def contents(self, role: str) -> list[str]:
-        """What is there, or what this person has."""
+        """Return what is in a place, or what this person has."""
         return sorted(what for what, where in self.facts if where == role)
 
     def holds(self, condition: Condition) -> bool:
-        """Whether the condition is true."""
+        """Tell whether the condition is true."""
         return ((condition.what, condition.where) in self.facts) != condition.negated
 
     def unmet(self, line: Line) -> list[Condition]:
@@ -38,7 +38,7 @@ class World:
         return [condition for condition in (*line.conditions, *before) if not self.holds(condition)]
 
     def allows(self, steps: Steps) -> bool:
-        """Whether these steps can begin here."""
+        """Tell whether these steps can begin here."""
         step = steps[0]
         if isinstance(step, Line):
             return not self.unmet(step)

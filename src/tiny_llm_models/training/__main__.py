@@ -147,7 +147,7 @@ def card(name: Name, work: Work = WORK, out: Out = OUT, share: Share = 1, smoke:
 
 @app.command(name="all")
 def everything(work: Work = WORK, out: Out = OUT, share: Share = 1, smoke: Smoke = False) -> None:
-    """All of it, for all models."""
+    """Run all steps, for all models."""
     from .checkpoint import weights_of  # needs PyTorch
 
     for name in BUNDLED:

@@ -15,7 +15,7 @@ _ANSWER = 48  # tokens
 
 
 def answers(sampler: Sampler, made: Sequence[Exam]) -> dict[str, Any]:
-    """How many answers are exactly right, by kind too, and how many say that the story does not say."""
+    """Count the answers that are exactly right, by kind too, and those that say that the story does not say."""
     told, alone = written(sampler, made), written(sampler, made, alone=True)
     questions, right = [exam.question for exam in made], defaultdict[str, list[bool]](list)
     for question, answer in zip(questions, told, strict=True):

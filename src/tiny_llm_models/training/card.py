@@ -155,25 +155,25 @@ def tables(figures: dict[str, Any], language: int) -> dict[str, str]:
 
 
 def _answers(figures: dict[str, Any], case: str) -> dict[str, Any]:
-    """One column of the table of answers."""
+    """Return a column of the table of answers."""
     return {**figures["answers"][case], **{key: figures[key][case]["right"] for key in ("what is there", "not said")}}
 
 
 def _stories(found: dict[str, Any]) -> dict[str, Any]:
-    """One column of the table of stories."""
+    """Return a column of the table of stories."""
     plots = found["plots"].values() or [0.0]
     more = {"4 bit": found["in 4 bit"]["without faults"], "greedy": found["greedy"]["without faults"]}
     return {**found, **more, "least plot": min(plots), "most plot": max(plots)}
 
 
 def _seconds(steps: Sequence[dict[str, float]]) -> float:
-    """How long the training took, from its log."""
+    """Return how long the training took, from its log."""
     tokens = [0, *(step["tokens"] for step in steps)]
     return sum((now - before) / step["speed"] for before, now, step in zip(tokens, tokens[1:], steps, strict=False))
 
 
 def _more(recipe: Recipe, language: int) -> str:
-    """What distinguishes this model's training from the others'."""
+    """Return what distinguishes this model's training from the others'."""
     parts = []
     if recipe.own_stories:
         parts.append(

@@ -40,7 +40,7 @@ _Spell = Callable[[str], list[int]]
 
 
 class Encoder:
-    """From documents to token ids.
+    """An encoder from documents to token ids.
 
     A model that has met all names and things as single tokens would only learn to copy these. So in some documents,
     what the questions ask for is spelled anew: some words become a made-up one, some are cut up as if they were unknown
@@ -73,11 +73,11 @@ class Encoder:
         return ids, weights
 
     def _encodings(self, document: Document) -> list[Encoding]:
-        """Of each piece by itself: all begin and end where words do, at line breaks and special tokens."""
+        """Encode each piece by itself: all begin and end where words do, at line breaks and special tokens."""
         return self._tokenizer.encode_batch([text for text, _ in document.pieces])
 
     def _spelling(self, word: str, random: Random) -> _Spell | None:
-        """How a word is spelled in one document; None: as the tokenizer does."""
+        """Choose how a word is spelled in one document; None: as the tokenizer does."""
         lot = random.random()
         if lot < _RANDOM_SHARE:
             tokens = [random.randrange(self._vocab_size) for _ in range(random.randint(1, 3))]

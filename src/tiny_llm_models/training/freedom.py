@@ -37,7 +37,7 @@ class Told:
 
     @property
     def right(self) -> bool:
-        """Whether the checker finds no fault."""
+        """Tell whether the checker finds no fault."""
         return self.ended and self.reading.right
 
 
@@ -52,7 +52,7 @@ def openings(words: Lexicon, count: int, split: str = "test") -> list[str]:
 
 
 def free_prompts(words: Lexicon, count: int, split: str = "test") -> list[str]:
-    """How free stories begin: half of them as all tales do, half with one of the `openings`."""
+    """Return the beginnings of free stories: half of them as all tales begin, half with one of the `openings`."""
     return [TALE[words.language]] * (count - count // 2) + openings(words, count // 2, split)
 
 
@@ -77,7 +77,7 @@ def report(told: Sequence[Told]) -> dict[str, Any]:
 
 
 def requests(sampler: Sampler, words: Lexicon, count: int, settings: Settings, seed: int) -> dict[str, Any]:
-    """How many held-out requests are honoured: language, subject and each named detail."""
+    """Count the held-out requests that are honoured: language, subject and each named detail."""
     asked = [request(words, Random(f"request test {words.language} {index}")) for index in range(count)]
     written = sampler.continued([chat_prompt(each.text) for each in asked], settings, LIMIT, seed)
     honoured, right, missed = list[bool](), list[bool](), list[str]()
@@ -106,7 +106,7 @@ def distinct(tokens: Sequence[Sequence[int]]) -> float:
 
 
 def copies(stories: Sequence[Sequence[int]], training: Iterable[Path], length: int) -> list[bool]:
-    """Whether each story has a run of this many tokens that the training text has, in its shards."""
+    """Tell, for each story, whether it has a run of this many tokens that the training text has, in its shards."""
     runs = [_hashes(np.array(tokens), length) for tokens in stories]
     wanted = np.unique(np.concatenate(runs)) if runs else np.array([], dtype=np.uint64)
     found = np.zeros(len(wanted), dtype=bool)
@@ -118,7 +118,7 @@ def copies(stories: Sequence[Sequence[int]], training: Iterable[Path], length: i
 
 
 def _hashes(tokens: np.ndarray[Any, Any], length: int) -> np.ndarray[Any, Any]:
-    """One number of 64 bits for each run of tokens: a polynomial, made from those of runs of half the length."""
+    """Hash each run of tokens to 64 bits: a polynomial, made from those of runs of half the length."""
     tokens = tokens.astype(np.uint64)
     if length == 1:
         return tokens

@@ -26,7 +26,7 @@ _WIDE = Settings(1.0, min_p=0.02)  # for stories to learn from: the checker sort
 
 
 def try_settings(folder: Path, stories: int, report: Callable[[str], Any]) -> list[dict[str, Any]]:
-    """For each setting of the grid, the share of faultless stories, and how much the stories differ.
+    """Measure, for each setting of the grid, the share of faultless stories, and how much the stories differ.
 
     stories: how many of each language, from the same prompts each time.
     """
@@ -55,7 +55,7 @@ def try_settings(folder: Path, stories: int, report: Callable[[str], Any]) -> li
 
 
 def best_settings(tried: list[dict[str, Any]]) -> dict[str, float]:
-    """Of the settings with about the fewest faults, the one whose stories differ most.
+    """Choose, of the settings with about the fewest faults, the one whose stories differ most.
 
     Settings at which one plot is too frequent come into question only if there are no others.
     """

@@ -33,7 +33,7 @@ _SEED = 1
 
 @dataclass(frozen=True)
 class Effort:
-    """How much is measured, of each language."""
+    """The amount that is measured of each language."""
 
     stories: int = 500  # free ones
     openings: int = 200  # that are continued greedily

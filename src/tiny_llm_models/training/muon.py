@@ -15,7 +15,7 @@ _ITERATIONS = 5
 
 
 class Muon(torch.optim.Optimizer):
-    """For the matrices inside the layers; embeddings, heads and vectors want AdamW.
+    """An optimiser for the matrices inside the layers; embeddings, heads and vectors want AdamW.
 
     torch.optim.Muon multiplies in bfloat16, which most CPUs do slowly; this one keeps the weights' float32.
     Its updates have the size of AdamW's (Liu et al. 2025, arXiv:2502.16982), so that both take one learning rate.
@@ -41,7 +41,7 @@ class Muon(torch.optim.Optimizer):
 
 
 def _of_one_shape(matrices: Iterable[torch.nn.Parameter]) -> Iterable[list[torch.nn.Parameter]]:
-    """Those that one product of many matrices can take together: on a GPU, few large steps beat many small ones."""
+    """Group the matrices that one product can take together: on a GPU, few large steps beat many small ones."""
     groups = defaultdict[torch.Size, list[torch.nn.Parameter]](list)
     for matrix in matrices:
         groups[matrix.shape].append(matrix)

@@ -98,7 +98,7 @@ STAGES = (
 
 
 def scaled(stages: tuple[Stage, ...], share: float) -> tuple[Stage, ...]:
-    """The same stages with this share of their documents, at least a few."""
+    """Return the same stages with this share of their documents, at least a few."""
     return tuple(replace(stage, documents=max(16, round(share * stage.documents))) for stage in stages)
 
 

@@ -23,8 +23,8 @@ _COMPACT = 0.8  # the share of texts that go on below which the others leave the
 
 @dataclass(frozen=True)
 class Settings:
-    """How tokens are chosen. temperature: 0 for the likeliest. min_p: the least probability, in parts of the greatest,
-    with which a token may be drawn (Nguyen et al. 2024, arXiv:2407.01082)."""
+    """The settings by which tokens are chosen. temperature: 0 for the likeliest. min_p: the least probability, in parts
+    of the greatest, with which a token may be drawn (Nguyen et al. 2024, arXiv:2407.01082)."""
 
     temperature: float = 0.7
     min_p: float = 0.0
@@ -60,7 +60,7 @@ class Sampler:
     def continued(
         self, prompts: Sequence[str], settings: Settings, limit: int = 400, seed: int = 0
     ) -> list[tuple[str, bool]]:
-        """What the model writes after each prompt, and whether it ended by itself within this many tokens."""
+        """Return what the model writes after each prompt, and whether it ended by itself within this many tokens."""
         tokens = [encoding.ids for encoding in self.tokenizer.encode_batch(list(prompts))]
         generator = torch.Generator(self.model.device).manual_seed(seed)
         order = sorted(range(len(tokens)), key=lambda i: len(tokens[i]))
@@ -112,7 +112,7 @@ def _left_padded(prompts: list[list[int]], device: Any) -> tuple[torch.Tensor, t
 
 
 def _chosen(logits: torch.Tensor, settings: Settings, generator: torch.Generator) -> torch.Tensor:
-    """One token per row."""
+    """Choose one token per row."""
     if settings.temperature == 0:
         return logits.argmax(-1)
     probabilities = (logits / settings.temperature).softmax(-1)

@@ -48,7 +48,7 @@ def train_tokenizer(texts: Sequence[str], vocab_size: int = VOCAB_SIZE) -> Token
 
 
 def with_fewer_merges(tokenizer: Tokenizer, share: float) -> Tokenizer:
-    """The same tokens, but only this share of the merges: it cuts words into smaller pieces."""
+    """Return a tokenizer with the same tokens, but only this share of the merges: it cuts words into smaller pieces."""
     description = json.loads(tokenizer.to_str())
     merges = description["model"]["merges"]
     description["model"]["merges"] = merges[: int(share * len(merges))]

@@ -49,7 +49,7 @@ class _Step:
 
 
 class Trainer:
-    """One model's training, which goes on where it stopped.
+    """The training of one model, which goes on where it stopped.
 
     folder: where checkpoint.pt and log.jsonl are kept.
     start: a checkpoint folder to start from, instead of new weights.
@@ -110,7 +110,7 @@ class Trainer:
         self._save()
 
     def _train(self, batch: Batch, learning_rate: float) -> torch.Tensor:
-        """One step. Returns the mean loss of the tokens of stories, and that of answers; not a number without any.
+        """Train one step. Return the mean loss of the tokens of stories, and that of answers; not a number without any.
 
         They stay on the device: a GPU that is asked for a number at each step waits for the CPU at the next.
         """
@@ -143,7 +143,7 @@ class Trainer:
         return cross_entropy(logits.float(), expected.float().softmax(-1), reduction="none")
 
     def _moved(self, array: np.ndarray[Any, Any]) -> torch.Tensor:
-        """On the device. From pinned memory, a copy does not wait for the work before it."""
+        """Move arrays to the device. From pinned memory, a copy does not wait for the work before it."""
         tensor = torch.from_numpy(array)
         return tensor.pin_memory().to(self._device, non_blocking=True) if self._device == "cuda" else tensor
 
@@ -237,5 +237,5 @@ def _optimizers(model: torch.nn.Module, rate: float) -> list[torch.optim.Optimiz
 
 
 def _mean(losses: torch.Tensor) -> float | None:
-    """Of those that are numbers."""
+    """Return the mean of those that are numbers."""
     return round(losses.nanmean().item(), 4) if losses.isfinite().any() else None

@@ -63,7 +63,7 @@ def word_pattern() -> str:
 
 
 def told_with_gaps(words: Lexicon, seed: int) -> tuple[str, str]:
-    """The same story twice: as it is, and with a gap for each kind and noun of its cast."""
+    """Tell the same story twice: as it is, and with a gap for each kind and noun of its cast."""
 
     def gap(entity: Entity) -> Entity:
         return Entity(entity.sort, {**entity.words, **{word: GAP for word in ("kind", "noun") if entity[word]}})
@@ -72,7 +72,7 @@ def told_with_gaps(words: Lexicon, seed: int) -> tuple[str, str]:
 
 
 def _contexts_elsewhere(japanese: Lexicon, words: Iterable[str]) -> dict[str, set[tuple[str, str]]]:
-    """For each short word, the letters before and after it where it is part of another word of hiragana.
+    """Return, for each short word, the letters before and after it where it is part of another word of hiragana.
 
     The letter before is "" if the one after is enough: no kind and no noun is ever followed by it. Letters that also
     surround kinds and nouns are left out: these have to be found there.

@@ -39,7 +39,7 @@ class Settings:
         )
 
     def keeps_all(self, V: int) -> NDArray[np.bool_]:
-        """For each row, whether it has no filter: each of the V tokens may be drawn."""
+        """Tell, for each row, whether it has no filter: each of the V tokens may be drawn."""
         keeps: NDArray[np.bool_] = ((self.top_k == 0) | (self.top_k >= V)) & (self.top_p >= 1) & (self.min_p == 0)
         return keeps
 
@@ -100,8 +100,8 @@ def _weights(logits: Logits, top: Logits, temperature: NDArray[np.float32] | np.
 def _cut(
     logits: Logits, top: Logits, settings: Settings, size: int
 ) -> tuple[Logits, NDArray[np.int64], NDArray[np.bool_]]:
-    """Where the filters cut each row, as far as its `size` largest logits tell: the smallest logit that is kept, how
-    many are kept, and whether this is certain whatever the others are."""
+    """Find where the filters cut each row, as far as its `size` largest logits tell: the smallest logit that is kept,
+    how many are kept, and whether this is certain whatever the others are."""
     V, temperature = logits.shape[1], settings.temperature[:, None]
     values = np.sort(np.partition(logits, V - size, axis=-1)[:, V - size :], axis=-1)[:, ::-1]
     weights = _weights(values, top, temperature)

@@ -31,8 +31,8 @@ class Span:
 
 @dataclass(frozen=True)
 class SlotRows:
-    """Where the rows of a step belong. slots, positions: one of each for every row, T. spans, slot_of_span: one of each
-    for every chunk."""
+    """The slots and positions to which the rows of a step belong. slots, positions: one of each for every row, T.
+    spans, slot_of_span: one of each for every chunk."""
 
     slots: mx.array
     positions: mx.array

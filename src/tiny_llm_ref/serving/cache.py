@@ -60,7 +60,8 @@ class RequestCache(Protocol):
         """A request leaves: all its room is free again."""
 
     def step(self, chunks: Sequence[Chunk]) -> Cache:
-        """What the model gets to compute these chunks, for which room is reserved: T rows of one token."""
+        """Return the cache with which the model computes these chunks, for which room is reserved: T rows of one
+        token."""
 
     def check_integrity(self, held: Collection[Stored]) -> None:
         """Raise AssertionError unless exactly these hold room, each enough for its computed tokens."""
@@ -78,7 +79,7 @@ class RowsLayer(Protocol):
 
 @dataclass(frozen=True)
 class _StepLayer:
-    """One layer during one step: a `LayerCache` of T rows."""
+    """A layer during one step: a `LayerCache` of T rows."""
 
     layer: RowsLayer
     rows: Any
@@ -103,4 +104,4 @@ class StepCache:
         self.layers = [_StepLayer(layer, rows) for layer in layers]
 
     def advance(self, length: int) -> None:
-        """Nothing: `RequestCache.commit` counts what was computed, of each request its own number."""
+        """Do nothing: `RequestCache.commit` counts what was computed, of each request its own number."""

@@ -124,7 +124,7 @@ class EventStream:
 
 
 async def merged(sources: Sequence[AsyncGenerator[_T, None]]) -> AsyncGenerator[tuple[int, _T], None]:
-    """What several generators yield, as it comes, each with its place. If one raises an error, all others end."""
+    """Yield what several generators yield, as it comes, each with its place. If one raises an error, all others end."""
     found: asyncio.Queue[tuple[int, _T] | BaseException | None] = asyncio.Queue()
 
     async def feed(place: int, source: AsyncGenerator[_T, None]) -> None:

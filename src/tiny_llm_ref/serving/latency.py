@@ -78,7 +78,7 @@ class Recorder:
             times += [now] * (len(request.output) - len(times))
 
     def on_abort(self, engine: Engine, request: Request) -> None:
-        """What was recorded of it stays."""
+        """Do nothing: what was recorded of the request stays."""
 
     def of(self, request: Request) -> Latencies:
         """The waits of a request that `arrive` was called with, and that has a token."""

@@ -7,7 +7,7 @@ __all__ = ["OutOfPagesError", "PagePool"]
 
 
 class OutOfPagesError(RuntimeError):
-    """There are fewer free pages than are needed."""
+    """The pool has fewer free pages than are needed."""
 
 
 class PagePool:

@@ -21,7 +21,7 @@ __all__ = ["KernelPagedKVCacheLayer", "PageRows", "PagedKVCache", "PagedKVCacheL
 
 @dataclass(frozen=True)
 class PageRows:
-    """Where the rows of a step belong.
+    """The pages and positions to which the rows of a step belong.
 
     positions, pages, places: one of each for every row, T: its position, its page, and its place in that page.
     spans, tables: one of each for every chunk; a table lists the pages of its request, in the order of positions.

@@ -96,7 +96,7 @@ class Server:
         return Starlette(routes=routes, middleware=list(self._middleware()), exception_handlers=HANDLERS)
 
     def _middleware(self) -> Iterator[Middleware]:
-        """What is asked before the routes are."""
+        """Return what is asked before the routes are."""
         if self.limits.names is not None:
             yield Middleware(LocalHosts, names=self.limits.names)
         if origins := list(self.limits.origins):
@@ -156,7 +156,7 @@ class Server:
         return await self.answer(request, body, [(tokens, "")], answer, partial(thinking.thoughts, thinks))
 
     async def read(self, kind: Any, request: HttpRequest) -> Any:
-        """What a client asks for, checked."""
+        """Read what a client asks for, and check it."""
         if request.headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
             raise ApiError(415, "Content-Type: expected application/json")  # nor may any web page send something else
         body, most = bytearray(), self.limits.max_body
@@ -210,7 +210,7 @@ class Server:
         return answer.complete(parts, self._usage(choices))
 
     async def events(self, choices: Sequence[Choice], answer: Answer, has_usage: bool) -> AsyncGenerator[str, None]:
-        """What is sent of a stream, each event as JSON, and [DONE] after the last."""
+        """Yield what is sent of a stream, each event as JSON, and [DONE] after the last."""
         begun: set[int] = set()
         async with aclosing(self.updates(choices)) as updates:
             async for index, update in updates:
@@ -226,7 +226,7 @@ class Server:
         yield "[DONE]"
 
     async def updates(self, choices: Sequence[Choice]) -> AsyncGenerator[tuple[int, Update], None]:
-        """Of all choices, as they come. Raises ApiError where one fails or is refused."""
+        """Yield the updates of all choices, as they come. Raises ApiError where one fails or is refused."""
 
         def make(choice: Choice) -> Request:
             request = choice.make_request(self.model.tokenizer)
@@ -257,7 +257,7 @@ class Server:
             raise refusal(error, partial(self._retry_after.seconds, count)) from None
 
     def _max_tokens(self, body: GenerationRequest, length: int) -> int:
-        """Of the output: what was asked for, or what there is room for."""
+        """Return the most tokens of the output: what was asked for, or what there is room for."""
         room = self.model.max_length - length
         wanted = body.max_tokens or body.default_max_tokens or room
         if room < 1 or (wanted > room and (body.max_tokens or isinstance(body, ChatRequest))):
