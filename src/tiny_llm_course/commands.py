@@ -31,7 +31,7 @@ PASSES_ON = {"ignore_unknown_options": True, "allow_extra_args": True}  # argume
 
 
 def names() -> list[str]:
-    """The commands of this copy of the course."""
+    """Return the commands of this copy of the course."""
     withheld = set() if Workspace().has_solutions else NEED_SOLUTIONS
     absent = {name for name, (script, _) in FOR_MAINTAINERS.items() if not (ROOT / script).is_file()}
     return [name for name in ALL if name not in withheld | absent and (IS_CLONE or name in ANYWHERE)]
@@ -103,7 +103,7 @@ def _same_as(words: list[str]) -> Callable[[], None]:
 
 
 def _script(name: str, needed: str | None) -> Callable[[typer.Context], None]:
-    """A command that becomes this script. needed: what has to be installed."""
+    """Make a command that becomes this script. needed: what has to be installed."""
 
     def command(context: typer.Context) -> None:
         if needed and (absent := missing(needed)):

@@ -61,7 +61,7 @@ def write(task: str, *functions: Callable[..., object]) -> None:
 
 
 def _place(workspace: Workspace, task: Task, function: Callable[..., object]) -> tuple[Path, str]:
-    """The file of a task's function or method, and its qualified name there."""
+    """Return the file of a task's function or method, and its qualified name there."""
     parts = workspace.parts(day_of(task.id), task.id)
     for file, names in parts.items():
         for name in names:

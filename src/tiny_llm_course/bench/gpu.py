@@ -33,7 +33,7 @@ DOUBTS = {
 
 
 def measure_gpu(package: str, is_small: bool, names: Collection[str], step: OnStep, quiet: Quiet) -> Events:
-    """The GPU's limits, as MLX's own operations reach them, and rows of kernels and of a model."""
+    """Return the GPU's limits, as MLX's own operations reach them, and rows of kernels and of a model."""
     has_gpu = mx.is_available(mx.gpu)
     mx.set_default_device(mx.gpu if has_gpu else mx.cpu)
     limits = MachineLimits(partial(_limits, is_small), quiet)

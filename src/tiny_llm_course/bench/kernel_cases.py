@@ -49,12 +49,12 @@ class Case:
     operations: float = 0
 
     def on(self, device: Device) -> list[Rung]:
-        """The rungs that this device has."""
+        """Return the rungs that this device has."""
         return [rung for rung in self.rungs if rung.device in (None, device)]
 
 
 def cases(package: str, is_small: bool, names: Collection[str]) -> Iterator[Case]:
-    """The cases of the kernels that are named, each made when its turn comes."""
+    """Yield the cases of the kernels that are named, each made when its turn comes."""
     for name, make in CASES:
         if name in names:
             mx.random.seed(0)

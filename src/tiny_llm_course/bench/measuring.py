@@ -40,7 +40,7 @@ PROMPT, SMOKE_PROMPT = 128, 16  # tokens
 
 
 def measure(package: str, is_small: bool, names: Collection[str], step: OnStep, quiet: Quiet) -> Events:
-    """The machine's threads and limits, rows of the kernels that are named, and of a model if MODEL is.
+    """Yield the machine's threads and limits, rows of the kernels that are named, and of a model if MODEL is.
 
     Raises:
         CommandError: no kernels are built.
@@ -68,7 +68,7 @@ def measure(package: str, is_small: bool, names: Collection[str], step: OnStep, 
 
 
 def limited(limits: MachineLimits, quiet: Quiet, is_small: bool, case: Case, rung: Rung) -> Row:
-    """A rung's time, and its share of the limit; of small sizes, which a cache holds, that would say nothing."""
+    """Return a rung's time, and its share of the limit; of small sizes, which a cache holds, that would say nothing."""
     is_compared = rung.limit is not None and not is_small
     seconds, doubt = quiet.measure(
         lambda: seconds_of(rung.run, is_small) / case.times,
@@ -92,7 +92,7 @@ def kernel_rows(
     prepare: Callable[[Case], None],
     step: OnStep,
 ) -> Events:
-    """A row for each rung that a device has. prepare: is called before each case.
+    """Yield a row for each rung that a device has. prepare: is called before each case.
 
     measured: what is to be said of a rung; nothing is, of a stub.
     """
@@ -110,14 +110,14 @@ def kernel_rows(
 def model_rows(
     stages: Sequence[str], make: Callable[[str], Stage], is_small: bool, step: OnStep, quiet: Quiet
 ) -> Events:
-    """A row for each stage of a model, which `make` makes."""
+    """Yield a row for each stage of a model, which `make` makes."""
     for name in stages:
         step(MODEL, name)
         yield MODEL, {"stage": name} | _model_speeds(partial(make, name), is_small, quiet)
 
 
 def _model_speeds(make: Callable[[], Stage], is_small: bool, quiet: Quiet) -> Row:
-    """Tokens per second that a model reads and writes; None where a stub is missing that it needs."""
+    """Return tokens per second that a model reads and writes; None where a stub is missing that it needs."""
     length = SMOKE_PROMPT if is_small else PROMPT
     tokens = mx.random.randint(0, 256, (1, length + 1))
     prompt, last = tokens[:, :length], tokens[:, length:]
@@ -145,5 +145,5 @@ def _logits(stage: Stage, prompt: mx.array) -> mx.array:
 
 
 def seconds_of(work: Callable[[], Any], is_small: bool) -> float:
-    """The shortest of many runs."""
+    """Return the shortest of many runs."""
     return shortest(work, SMOKE_SECONDS if is_small else SECONDS)

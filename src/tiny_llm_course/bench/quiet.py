@@ -93,7 +93,7 @@ def doubt_text(key: str, others: float, words: Messages) -> str:
 
 
 def counters() -> Counters:
-    """This machine's."""
+    """Read this machine's counters."""
     times = os.times()
     own = times.user + times.system + times.children_user + times.children_system
     return Counters(time.monotonic(), _mac_seconds() if sys.platform == "darwin" else _linux_seconds(), own)

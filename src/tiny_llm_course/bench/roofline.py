@@ -62,7 +62,7 @@ def roofline(
 
 
 def _measure(package: str, words: Messages) -> tuple[Speeds, str | None, float]:
-    """The machine's speeds, why they are in doubt, and how many processors other programs used then."""
+    """Return the machine's speeds, why they are in doubt, and how many processors other programs used then."""
     status = StatusLine()
 
     def tell(text: str) -> None:

@@ -115,5 +115,5 @@ def rung_name(rung: str, words: Messages) -> str:
 
 
 def speed(tokens: float) -> str:
-    """Tokens per second, to about three digits."""
+    """Return tokens per second, to about three digits."""
     return f"{tokens:,.{0 if tokens >= 100 else 1 if tokens >= 10 else 2}f} tok/s"

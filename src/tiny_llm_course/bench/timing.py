@@ -14,7 +14,7 @@ LEAST, MOST = 3, 200  # runs
 
 
 def shortest(work: Callable[[], Any], seconds: float) -> float:
-    """The shortest of several runs: whatever else the machine does can only slow one down.
+    """Return the shortest of several runs: whatever else the machine does can only slow one down.
 
     work: gives arrays that are to be computed. The first run, in which kernels are compiled and memory is fetched,
     counts only if it takes longer than all the time that there is.

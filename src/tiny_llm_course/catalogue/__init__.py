@@ -32,12 +32,12 @@ class Entry:
     mistakes: tuple[Mistake, ...]
 
     def mistake(self, id: str | None) -> Mistake | None:
-        """The mistake with this id, if the catalogue (still) has it."""
+        """Return the mistake with this id, if the catalogue (still) has it."""
         return next((mistake for mistake in self.mistakes if mistake.id == id), None)
 
 
 def entry_of(task: TaskId) -> Entry:
-    """A task's entry.
+    """Return a task's entry.
 
     Raises:
         KeyError: the catalogue does not have the task.

@@ -28,7 +28,7 @@ def of(error: BaseException, frames: Frames, task: str) -> Advice | None:
 
 
 def _missing_function(error: BaseException, frames: Frames, task: str) -> Advice | None:
-    """A test does not find what a stub has defined."""
+    """Explain that a test does not find what a stub has defined."""
     if frames or not isinstance(error, AttributeError):
         return None
     place = _own_name(error.obj)
@@ -36,7 +36,7 @@ def _missing_function(error: BaseException, frames: Frames, task: str) -> Advice
 
 
 def _own_name(owner: object) -> str:
-    """The name of a module or class of the course; empty for any other."""
+    """Return the name of a module or class of the course; empty for any other."""
     if isinstance(owner, ModuleType):
         return f"{owner.__name__.rpartition('.')[2]}.py" if owner.__name__.startswith("tiny_llm") else ""
     kind = owner if isinstance(owner, type) else type(owner)
@@ -44,7 +44,7 @@ def _own_name(owner: object) -> str:
 
 
 def _other_signature(error: BaseException, frames: Frames, task: str) -> Advice | None:
-    """A test cannot call a function with the parameters of its stub."""
+    """Explain that a test cannot call a function with the parameters of its stub."""
     if frames or not isinstance(error, TypeError) or not re.search(r"\(\) (got an un|missing |takes )", str(error)):
         return None
     return "advice_signature", {"name": str(error).partition("(")[0].rpartition(".")[2], "task": task}
@@ -89,7 +89,8 @@ def _truth_of_an_array(error: BaseException, frames: Frames, task: str) -> Advic
 
 
 def _all_axes_reversed(error: BaseException, frames: Frames, task: str) -> Advice | None:
-    """The shapes do not fit, and some `x.T` in these functions is the transpose of an array with batch axes."""
+    """Explain shapes that do not fit because some `x.T` in these functions is the transpose of an array with batch
+    axes."""
     if not isinstance(error, ValueError) or not re.search(r"\[(matmul|broadcast_shapes|addmm)\]", str(error)):
         return None
     for name, array in _transposed(error, frames):
@@ -151,12 +152,12 @@ _EXPLANATIONS: list[Callable[[BaseException, Frames, str], Advice | None]] = [
 
 
 def _line(frames: Frames) -> str:
-    """The line of the package under test that raised the error."""
+    """Return the line of the package under test that raised the error."""
     return frames[-1]["code"] if frames else ""
 
 
 def _in_package(error: BaseException, frames: Frames) -> list[FrameType]:
-    """The frames themselves, with their variables."""
+    """Return the frames themselves, with their variables."""
     files = {frame["file"] for frame in frames}
     return [frame for frame, _ in traceback.walk_tb(error.__traceback__) if frame.f_code.co_filename in files]
 

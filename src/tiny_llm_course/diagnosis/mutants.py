@@ -41,7 +41,7 @@ class CatalogueError(Exception):
 
 
 def mutant_sources(reference: Path, task: TaskId, mistake: Mistake) -> dict[str, str]:
-    """The files that a mistake changes, by path in the package: their new text.
+    """Return the files that a mistake changes, by path in the package: their new text.
 
     Raises:
         CatalogueError: what an edit replaces does not stand exactly once in the task's code.
@@ -70,7 +70,7 @@ def _sources(reference: Path) -> dict[str, str]:
 
 @cache
 def _code(reference: Path, task: TaskId) -> list[tuple[str, str]]:
-    """The task's functions and helpers, and its regions: path and code."""
+    """Return the task's functions and helpers, and its regions: path and code."""
     code_by_path: list[tuple[str, str]] = []
     for path, source in _sources(reference).items():
         if is_native(path):
@@ -130,8 +130,8 @@ def done_in_time(work: Callable[[Each], object], of: Sequence[Each], seconds: fl
 
 
 def _native_files(reference: Path, task: TaskId, mistake: Mistake) -> dict[str, Path]:
-    """The files of C++ and Metal that a mistake changes, or that include one, by name: copies in a folder of its own,
-    next to the reference's libraries."""
+    """Return the files of C++ and Metal that a mistake changes, or that include one, by name: copies in a folder of its
+    own, next to the reference's libraries."""
     changed = {path: text for path, text in mutant_sources(reference, task, mistake).items() if is_native(path)}
     including = {path: _sources(reference)[path] for path in _compiled(reference, task, changed)}
     files = {}

@@ -50,18 +50,18 @@ class Package:
 
 
 def task_of(item: pytest.Item) -> TaskId | None:
-    """The task that a test is marked with."""
+    """Return the task that a test is marked with."""
     mark = item.get_closest_marker("task")
     return TaskId.parse(mark.args[0]) if mark else None
 
 
 def test_of(item: pytest.Function) -> Test:
-    """A test, to be kept beyond its run."""
+    """Return a test in a form that can be kept beyond its run."""
     return item.obj, {name: item.funcargs[name] for name in item._fixtureinfo.argnames if name in item.funcargs}
 
 
 def ready(task: TaskId, mistakes: Sequence[Mistake], seconds: float | None, test: Test) -> list[Mistake]:
-    """The mistakes with which a test can be run at once: compiled before, or within so many seconds.
+    """Return the mistakes with which a test can be run at once: compiled before, or within so many seconds.
 
     Mistakes in Metal are compiled by running the test, because only its call says for which types.
     """

@@ -89,7 +89,7 @@ def second_look(failure: Result, package: str, source: Path) -> tuple[list[Warne
 
 
 def _source_of(task: TaskId, package: str) -> Path | None:
-    """The file of C++ in which a task is written."""
+    """Return the file of C++ in which a task is written."""
     folder = ROOT / "src" / package / "kernels"
     marker = re.compile(rf"^\s*// task {re.escape(str(task))} begin", re.MULTILINE)
     files = [*sorted(folder.glob("*.cpp")), *sorted(folder.glob("*.h"))]

@@ -73,7 +73,7 @@ class Chat:
         show_note(f"\n{reply.line}" if is_after_echo else reply.line)
 
     def _fit(self, question: str) -> tuple[list[int], list[tuple[str, str]]]:
-        """The prompt's tokens, and as many of the last turns as leave the answer its room, a quarter at most."""
+        """Return the prompt's tokens, and as many of the last turns as leave the answer its room, a quarter at most."""
         room = max(1, min(self._session.max_tokens, self._session.context // 4))
         for start in range(len(self._turns) + 1):
             turns = self._turns[start:]
@@ -84,7 +84,7 @@ class Chat:
 
 
 def _read_line() -> str:
-    """A line of stdin, with line editing on a terminal. Raises EOFError at the end."""
+    """Return a line of stdin, with line editing on a terminal. Raises EOFError at the end."""
     if not sys.stdin.isatty():
         return input()
     if sys.stdout.isatty():

@@ -84,7 +84,7 @@ class Filled:
             raise CommandError("fill_broken", place=place, error=what, exit_code=1) from error
 
     def _names(self, mine: Sequence[TaskId]) -> Iterator[str]:
-        """A day of which all tasks are solved is named as one."""
+        """Name tasks; a day of which all tasks are solved is named as one."""
         for (week, number), tasks in groupby(mine, key=lambda task: (task.week, task.day)):
             of_day = list(tasks)
             states = [self._workspace.state(task) for task in of_day]
@@ -145,7 +145,8 @@ class _Loader(importlib.machinery.SourceFileLoader):
 
 
 def merged(file: Path, reference: Path) -> CodeType:
-    """The code of a module, in which each stub is the reference's function, or all of a class that is one task."""
+    """Return the code of a module, in which each stub is the reference's function, or all of a class that is one
+    task."""
     source = reference.read_text(encoding="utf-8")
     yours, theirs = parse(file.read_text(encoding="utf-8-sig"), str(file)), parse(source, str(reference))
     filled: set[str] = set()
@@ -162,7 +163,7 @@ def merged(file: Path, reference: Path) -> CodeType:
 
 
 def _units(scope: ast.Module | ast.ClassDef, prefix: str = "") -> Iterator[tuple[str, Definition]]:
-    """The functions, and the classes as a whole, that carry the id of a task; with their qualified names."""
+    """Yield the functions, and the classes as a whole, that carry the id of a task; with their qualified names."""
     for node in scope.body:
         if isinstance(node, Definition):
             if parse_task_ids(ast.get_docstring(node)):
@@ -172,7 +173,7 @@ def _units(scope: ast.Module | ast.ClassDef, prefix: str = "") -> Iterator[tuple
 
 
 def _body(tree: ast.Module, name: str) -> list[ast.stmt]:
-    """The statements of the module, or of the class in it, in which something of this qualified name belongs."""
+    """Return the statements of the module, or of the class in it, in which something of this qualified name belongs."""
     body = tree.body
     for outer in name.split(".")[:-1]:
         body = next((node.body for node in body if isinstance(node, ast.ClassDef) and node.name == outer), [])

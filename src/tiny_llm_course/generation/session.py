@@ -169,12 +169,12 @@ class Session:
         self.dtype = self._engine.dtype
 
     def encode(self, text: str) -> list[int]:
-        """The text's tokens. Raises a CommandError if it is not a proper text."""
+        """Return the text's tokens. Raises a CommandError if it is not a proper text."""
         _check_text(text)
         return list(self._tokenizer.encode(text))
 
     def encode_chat(self, system: str | None, said: list[str]) -> list[int]:
-        """The tokens of a conversation that the user began and the model is to answer."""
+        """Return the tokens of a conversation that the user began and the model is to answer."""
         _check_text(system or "", *said)
         messages = [{"role": ("user", "assistant")[i % 2], "content": text} for i, text in enumerate(said)]
         if system is not None:
@@ -227,7 +227,7 @@ class Session:
         return reply.exhausted and length < reply.max_tokens and reply.prompt_tokens + length < self.context
 
     def _most(self, default: int) -> int:
-        """Tokens of an answer."""
+        """Return tokens of an answer."""
         return default if self._settings.max_tokens is None else self._settings.max_tokens
 
     def _choose_thinking(self, think: bool | None) -> bool:
@@ -262,7 +262,7 @@ def _in_words(sampling: dict[str, Any]) -> str:
 
 
 def _sampler(module: Any, sampling: dict[str, Any]) -> Sampler:
-    """The package's sampler; greedy where that is the same, so that day 6 runs before day 7 is written."""
+    """Return the package's sampler; greedy where that is the same, so that day 6 runs before day 7 is written."""
     made: Sampler = module.greedy if _is_greedy(sampling) else module.make_sampler(**sampling)
     return made
 

@@ -53,7 +53,7 @@ class TerminalText:
         print(styled(text, out=self._out, **self._style), end="", file=self._out, flush=True)
 
     def _placed(self, unit: str, width: int) -> str:
-        """A unit, on a line of its own if it does not fit any more."""
+        """Return a unit, on a line of its own if it does not fit any more."""
         if unit == "\n":
             self._column = 0
             return unit

@@ -173,7 +173,7 @@ def _sampling(
     repetition_penalty: float | None,
     seed: int | None,
 ) -> dict[str, float | int | None]:
-    """The arguments of `make_sampler`, as far as they were given."""
+    """Return the arguments of `make_sampler`, as far as they were given."""
     return {
         "temperature": temp,
         "top_k": top_k,

@@ -66,18 +66,18 @@ Tree = dict[str, HandedInFile]  # path -> file
 
 
 def archive_stem(name: str) -> str | None:
-    """An archive's name without its suffix. None: this is no archive."""
+    """Return an archive's name without its suffix. None: this is no archive."""
     suffix = max((suffix for suffix in SUFFIXES if name.lower().endswith(suffix)), key=len, default=None)
     return name[: -len(suffix)] if suffix else None
 
 
 def tree_of(path: Path) -> Tree:
-    """The files of a folder or an archive."""
+    """Return the files of a folder or an archive."""
     return _folder(path) if path.is_dir() else opened(path.open("rb"))
 
 
 def opened(stream: IO[bytes]) -> Tree:
-    """The files of an archive. Its content says what kind it is, not its name."""
+    """Return the files of an archive. Its content says what kind it is, not its name."""
     magic = stream.read(2)
     stream.seek(0)
     if magic == b"PK":
@@ -86,12 +86,12 @@ def opened(stream: IO[bytes]) -> Tree:
 
 
 def kind_of(mode: int) -> str:
-    """The kind of a file that is neither plain nor a folder, by its mode. Otherwise empty."""
+    """Return the kind of a file that is neither plain nor a folder, by its mode. Otherwise empty."""
     return KINDS.get(stat.S_IFMT(mode), "")
 
 
 def _collected(entries: Iterator[tuple[str, HandedInFile]]) -> Tree:
-    """The entries that may belong to the package, by path, with `/` between folders."""
+    """Return the entries that may belong to the package, by path, with `/` between folders."""
     tree: Tree = {}
     for name, entry in entries:
         path = PurePosixPath(name.replace("\\", "/"))

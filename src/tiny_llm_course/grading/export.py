@@ -66,7 +66,7 @@ def _handed_out(name: str) -> bool:
 
 
 def _names() -> list[str]:
-    """The course's files: what git has, or, outside of git, all that is not hidden or made."""
+    """Return the course's files: what git has, or, outside of git, all that is not hidden or made."""
     run = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True)
     if run.returncode == 0 and run.stdout:
         return [name for name in run.stdout.decode().split("\0") if name and (ROOT / name).is_file()]

@@ -48,7 +48,7 @@ def _table(grades: list[Grade]) -> str:
 
 
 def _csv(grades: list[Grade]) -> str:
-    """A row for each submission, a column for each task. Cells that a spreadsheet would compute are made text."""
+    """Write a row for each submission, a column for each task. Cells that a spreadsheet would compute are made text."""
     tasks = [task.task for task in grades[0].tasks] if grades else []
     out = io.StringIO()
     writer = csv.writer(out)
@@ -65,7 +65,7 @@ def _cell(value: object) -> object:
 
 
 def _junit(grades: list[Grade]) -> str:
-    """A suite for each submission, a case for each task."""
+    """Write a suite for each submission, a case for each task."""
     root = ElementTree.Element("testsuites")
     for grade in grades:
         failed = [task for task in grade.tasks if task.outcome != SOLVED]

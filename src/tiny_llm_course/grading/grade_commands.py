@@ -152,7 +152,7 @@ def _check(
 
 
 def _file_names(names: list[str]) -> list[str]:
-    """A file for each grade, also where names differ only in what a file's name cannot hold."""
+    """Choose a file for each grade, also where names differ only in what a file's name cannot hold."""
     files: list[str] = []
     taken: set[str] = set()
     for name in names:

@@ -140,7 +140,7 @@ def grade_all(
 
 @contextmanager
 def _tests(hidden: Path | None) -> Iterator[Path]:
-    """The folder of the tests: the course's own, or a copy with the instructor's added."""
+    """Provide the folder of the tests: the course's own, or a copy with the instructor's added."""
     if hidden is None:
         yield ROOT / "tests"
         return
@@ -165,7 +165,7 @@ def _check_hidden(days: list[Day], tests: Path) -> None:
 def _grade_safely(
     submission: Submission, days: list[Day], tests: Path, limits: GradingLimits, stop: threading.Event
 ) -> Grade:
-    """The grade, also if something goes wrong: the other submissions have to be graded."""
+    """Return the grade, also if something goes wrong: the other submissions have to be graded."""
     problem = submission.problem
     if not problem:
         try:

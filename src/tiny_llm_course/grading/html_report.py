@@ -28,7 +28,7 @@ MARKS = {"solved": "✔", "failed": "✘", "unsolved": "·"}
 
 
 def html_report(grades: list[Grade], words: Messages) -> str:
-    """The page."""
+    """Return the page."""
     tasks = [task.task for task in grades[0].tasks] if grades else []
     return f"""<!doctype html>
 <html lang="{words.language}"><head><meta charset="utf-8">

@@ -46,7 +46,7 @@ def pytest_unconfigure(config: pytest.Config) -> None:
 
 
 def package_of(request: pytest.FixtureRequest) -> RemotePackage | None:
-    """The package under test, if it is a submission's."""
+    """Return the package under test, if it is a submission's."""
     worker = request.config.stash.get(WORKER, None)
     if worker is None:
         return None
@@ -97,7 +97,7 @@ class Worker:
         self._metal = MetalRunner(self._submission / "metal", self._sandbox, self._memory)
 
     def begin(self, task: str) -> Connection:
-        """The connection, for a test that begins."""
+        """Return the connection, for a test that begins."""
         connection = self._connected()
         connection.forget()
         device = "gpu" if mx.default_device() == mx.Device(mx.gpu) else "cpu"

@@ -43,7 +43,7 @@ class KeptGrades:
             self._digest.update(f"{file.name} {len(content)} ".encode() + content)
 
     def find(self, submissions: list[Submission]) -> dict[str, Grade]:
-        """The grades that earlier commands gave for the same files, by the submission's name."""
+        """Return the grades that earlier commands gave for the same files, by the submission's name."""
         grades = {submission.name: self._find(submission) for submission in submissions if not submission.problem}
         return {name: replace(grade, name=name) for name, grade in grades.items() if grade}
 
@@ -82,7 +82,7 @@ class KeptGrades:
 
 
 def _files(hidden: Path | None) -> Iterator[Path]:
-    """The files that decide a grade besides the submission, in a fixed order."""
+    """Yield the files that decide a grade besides the submission, in a fixed order."""
     for folder in (ROOT / "tests", *(SRC / package for package in PACKAGES)):
         for file in sorted(folder.rglob("*")):
             if file.is_file() and not NO_PART.intersection(file.relative_to(folder).parts):

@@ -20,15 +20,15 @@ SHOWN = 3  # names in a message
 
 @cache
 def known() -> frozenset[str]:
-    """The files, by their paths in the package, that the course asks learners to write."""
+    """Return the files, by their paths in the package, that the course asks learners to write."""
     modules = {module for day in select_days(None, None) for module in day.modules}
     native = (f"{module}{suffix}" for module in modules if module.startswith("kernels/") for suffix in NATIVE)
     return frozenset([*(f"{module}.py" for module in modules), *native])
 
 
 def package_roots(paths: Iterable[str]) -> list[str]:
-    """The folders called tiny_llm that hold files of the package, or else all that do. The best comes first: it is
-    nearest to the top, and in src.
+    """Return the folders called tiny_llm that hold files of the package, or else all that do. The best comes first: it
+    is nearest to the top, and in src.
 
     Raises:
         RefusedError: two are equally good.
@@ -41,13 +41,14 @@ def package_roots(paths: Iterable[str]) -> list[str]:
 
 
 def listed(names: Collection[str]) -> str:
-    """The first names, and the number of the others."""
+    """Return the first names, and the number of the others."""
     shown = [plain_name(name) or "the top folder" for name in sorted(names)[:SHOWN]]
     return ", ".join(shown) + (f" and {len(names) - SHOWN} more" if len(names) > SHOWN else "")
 
 
 def roots_of(path: str) -> list[str]:
-    """The folders that could be the package, judged by this file: `x/kernels/attention.py` names x and x/kernels."""
+    """Return the folders that could be the package, judged by this file: `x/kernels/attention.py` names x and
+    x/kernels."""
     parts = path.split("/")
     return ["/".join(parts[:-depth]) for depth in (1, 2) if "/".join(parts[-depth:]) in known()]
 

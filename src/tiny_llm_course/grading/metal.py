@@ -81,7 +81,7 @@ class MetalRunner:
 
 
 def elsewhere(connection: Connection, on_gpu: Callable[[], bool]) -> Callable[..., Callable[..., Any]]:
-    """The submission's side: a metal_kernel that runs in the judge's process, unless a GPU runs it."""
+    """Return the submission's side: a metal_kernel that runs in the judge's process, unless a GPU runs it."""
     import metal_host
 
     def metal_kernel(*description: Any) -> Callable[..., Any]:

@@ -58,7 +58,7 @@ def protection() -> Protection:
 
 
 def told() -> str:
-    """The line about the sandbox that follows a table of grades."""
+    """Return the line about the sandbox that follows a table of grades."""
     protected, words = protection(), Messages()
     if protected.sandbox == NONE:
         return words("grade_unprotected", reason=protected.reason)

@@ -44,7 +44,7 @@ PROFILE = """
 
 
 def wrapped(sandbox: str, command: list[str], reads: Iterable[Path] = (), writes: Iterable[Path] = ()) -> list[str]:
-    """The command that runs `command` in this sandbox.
+    """Return the command that runs `command` in this sandbox.
 
     reads, writes: other files and folders that the command sees. It may change those of `writes` only.
     """
@@ -89,7 +89,8 @@ def _subpaths(paths: Iterable[Path]) -> str:
 
 
 def _python() -> list[Path]:
-    """The folders of this Python and of its virtual environment, and the links that lead from one to the other."""
+    """Return the folders of this Python and of its virtual environment, and the links that lead from one to the
+    other."""
     prefixes = [Path(prefix) for prefix in {sys.prefix, sys.base_prefix, sys.exec_prefix}]
     folders = {*prefixes, *(prefix.resolve() for prefix in prefixes)}
     links, link = [], Path(sys.executable)

@@ -55,8 +55,8 @@ class Submission:
 
 
 def find_submissions(paths: list[Path], apart_from: Path | None = None) -> list[Submission]:
-    """The submissions in some places: a folder that has the package at its top, an archive or a file is one; of any
-    other folder, each folder and archive in it, and all files that differ only in the name of the module.
+    """Return the submissions in some places: a folder that has the package at its top, an archive or a file is one; of
+    any other folder, each folder and archive in it, and all files that differ only in the name of the module.
 
     apart_from: a file or folder that was not handed in.
     """
@@ -67,7 +67,7 @@ def find_submissions(paths: list[Path], apart_from: Path | None = None) -> list[
 
 
 def _unique(names: list[str]) -> Iterator[str]:
-    """Names that occur more than once get a number."""
+    """Give names that occur more than once a number."""
     taken = {name for name in names if names.count(name) == 1}
     for name in names:
         if names.count(name) > 1:
@@ -99,13 +99,13 @@ def _is_one(folder: Path) -> bool:
 
 
 def _single(entry: Path) -> re.Match[str] | None:
-    """The parts of the name of a single file of the package. None: it is something else."""
+    """Return the parts of the name of a single file of the package. None: it is something else."""
     return None if entry.is_dir() else _single_name().fullmatch(entry.name)
 
 
 @cache
 def _single_name() -> re.Pattern[str]:
-    """Names as platforms change them: `lee_123_attention.py`, `attention-2.py`, `attention (1).py`."""
+    """Return names as platforms change them: `lee_123_attention.py`, `attention-2.py`, `attention (1).py`."""
     modules = "|".join(sorted({Path(path).stem for path in known()}))
     return re.compile(rf"(?P<student>(.*?[ _-])??)(?P<module>{modules})([ -]?\(?\d+\)?)?(?P<suffix>\.(py|cpp|h|metal))")
 
@@ -140,7 +140,7 @@ def _of_files(entries: list[Path]) -> dict[str, bytes]:
 
 
 def _of_hand_in(path: Path) -> tuple[dict[str, bytes], str]:
-    """The package's files in a folder or an archive, and what was left out."""
+    """Return the package's files in a folder or an archive, and what was left out."""
     _check_plain(path)
     if not path.is_dir() and archive_stem(path.name) is None:
         raise RefusedError(EXPECTED)

@@ -72,7 +72,7 @@ class _Comparison(ctypes.Structure):
 
 
 def library() -> ctypes.CDLL:
-    """The library that makes the filter.
+    """Return the library that makes the filter.
 
     Raises:
         OSError: it is not installed, or too old.

@@ -34,7 +34,7 @@ class Taken:
 
 
 def take(tree: Tree, depth: int = DEPTH) -> Taken:
-    """The package among these files, or in the one archive among them that has one.
+    """Return the package among these files, or in the one archive among them that has one.
 
     Raises:
         RefusedError: there is none, or more than one.

@@ -77,7 +77,7 @@ def main() -> None:
 
 
 def _module(name: str) -> Any:
-    """A module of the submission, or of a package that the course's packages share, such as `given.config`."""
+    """Return a module of the submission, or of a package that the course's packages share, such as `given.config`."""
     package, _, module = name.partition(".")
     return importlib.import_module(f"{SHARED[package]}.{module}" if package in SHARED else f"tiny_llm.{name}")
 
@@ -106,7 +106,7 @@ def _load_extension(metal_kernel: Callable[..., Any]) -> None:
 
 
 def _guard(tests: Path) -> Callable[[str, tuple[Any, ...]], None]:
-    """An audit hook against reading what a sandbox would hide. It stops mistakes, and no hostile code."""
+    """Make an audit hook against reading what a sandbox would hide. It stops mistakes, and no hostile code."""
     closed = (tests, ROOT / "tests", SRC / "tiny_llm_ref", *HIDDEN, Path("/proc"))
 
     def guard(event: str, arguments: tuple[Any, ...]) -> None:

@@ -134,12 +134,12 @@ class Backups:
         return None
 
     def interrupted(self) -> list[Path]:
-        """The folders of commands that are at work or were killed."""
+        """Return the folders of commands that are at work or were killed."""
         marked = sorted(mark.parent for mark in self._folder.glob("*/writing"))
         return [copies for copies in marked if (copies / "backup.json").exists()]
 
     def all(self) -> list[Path]:
-        """The folders of copies, oldest first. One that a crash left without its record is not among them."""
+        """Return the folders of copies, oldest first. One that a crash left without its record is not among them."""
         return sorted(record.parent for record in self._folder.glob("*/backup.json"))
 
     def _keep(self, files: Mapping[Path, bytes | None], reason: Text, undoes: str) -> Path:
@@ -238,7 +238,7 @@ class Backups:
         return run.stdout
 
     def _versions(self, copies: Path, name: str) -> tuple[Path, Path, Path]:
-        """The file as it is now, as it was before the command, and as the command wrote it."""
+        """Return the file as it is now, as it was before the command, and as the command wrote it."""
         return self._root / name, copies / "before" / name, copies / "after" / name
 
     def _new_folder(self) -> Path:

@@ -59,7 +59,8 @@ class Git:
         return self.base(head, other) == other
 
     def base(self, head: str, other: str) -> str | None:
-        """The last commit that both have. A shallow clone, or a copy with a history of its own, may have none."""
+        """Return the last commit that both have. A shallow clone, or a copy with a history of its own, may have
+        none."""
         run = subprocess.run(["git", "merge-base", head, other], cwd=self._root, capture_output=True, text=True)
         return run.stdout.strip() or None
 

@@ -68,7 +68,7 @@ def _taken(lock: IO[bytes]) -> bool:
 
 
 def _holder(lock: IO[bytes]) -> Phrase:
-    """The command that holds the lock, and its process."""
+    """Return the command that holds the lock, and its process."""
     from ..ui import phrase
 
     lock.seek(0)

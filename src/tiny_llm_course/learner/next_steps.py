@@ -22,7 +22,7 @@ def _commands() -> dict[str, str]:
 
 
 def command_of(day: Day) -> str:
-    """The command with which a day's chapter ends."""
+    """Return the command with which a day's chapter ends."""
     return _commands()[f"{day.week}.{day.number}"]
 
 

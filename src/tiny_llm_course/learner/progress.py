@@ -67,12 +67,13 @@ def _decoded(content: bytes) -> list[str]:
 
 
 def _encoded(lines: list[str]) -> bytes:
-    """The file with these lines. Bytes that are not UTF-8 stay."""
+    """Return the file with these lines. Bytes that are not UTF-8 stay."""
     return "".join(f"{line}\n" for line in lines).encode(errors="surrogateescape")
 
 
 def without_change(now: bytes, after: bytes, before: bytes) -> bytes:
-    """The file as it is now, without the change from `before` to `after`. Lines that others changed since stay."""
+    """Return the file as it is now, without the change from `before` to `after`. Lines that others changed since
+    stay."""
     is_now, was_after, was_before = (_lines_by_key(content) for content in (now, after, before))
     for key in [*was_after, *was_before]:
         if is_now.get(key) == was_after.get(key) != was_before.get(key):
@@ -82,7 +83,7 @@ def without_change(now: bytes, after: bytes, before: bytes) -> bytes:
 
 
 def _lines_by_key(content: bytes) -> dict[str, str]:
-    """Each line by its task, other lines by themselves. Of two lines about a task, the later one counts."""
+    """Return each line by its task, other lines by themselves. Of two lines about a task, the later one counts."""
     return {_key(line): line for line in _decoded(content)}
 
 

@@ -133,7 +133,7 @@ def _fill_in(open_: list[Task], workspace: Workspace, words: Messages, what: str
 
 
 def _with_solutions(workspace: Workspace, chosen: list[Task]) -> dict[Path, str]:
-    """The learner's files with the reference's code of some tasks."""
+    """Return the learner's files with the reference's code of some tasks."""
     texts: dict[Path, str] = {}
     for task in chosen:
         for file, names in workspace.parts(day_of(task.id), task.id).items():
@@ -143,7 +143,7 @@ def _with_solutions(workspace: Workspace, chosen: list[Task]) -> dict[Path, str]
 
 
 def _with_stubs(workspace: Workspace, file: Path, names: list[str], before: str) -> str:
-    """A learner's file with stubs in place of functions, and with those that it no longer has."""
+    """Return a learner's file with stubs in place of functions, and with those that it no longer has."""
     stub = workspace.stub(file)
     try:
         restored = restore(before or stub, stub, names, os.path.relpath(file))
@@ -216,7 +216,7 @@ def _day(text: str) -> Day:
 
 
 def _read(file: Path) -> str:
-    """A learner's file, line ends as they are; a missing one is empty."""
+    """Return a learner's file, line ends as they are; a missing one is empty."""
     if not file.exists():
         return ""
     try:

@@ -40,7 +40,7 @@ def write_stubs(reference: Path, out: Path, manifest: Path) -> list[str]:
 
 
 def check_stubs(reference: Path, out: Path, manifest: Path) -> list[str]:
-    """A line for each file that is not as `write_stubs` leaves it. Writes nothing.
+    """Return a line for each file that is not as `write_stubs` leaves it. Writes nothing.
 
     Raises:
         StubError: a file of `reference` is at fault.

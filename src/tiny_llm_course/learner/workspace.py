@@ -60,7 +60,7 @@ class Workspace:
         files = {(day.week, day.number): self.files(day) for day in select_days(None, None)}
 
         def rank(stub: Stub) -> tuple[TaskId, int, int]:
-            """The order of writing: a day's files as the syllabus lists them."""
+            """Return the order of writing: a day's files as the syllabus lists them."""
             of_day = files.get((stub.task.week, stub.task.day), [])
             return stub.task, of_day.index(stub.file) if stub.file in of_day else len(of_day), stub.line
 
@@ -78,14 +78,14 @@ class Workspace:
         return [task for task in _tasks_on(path or self.progress.path) if self.state(task.id) is None]
 
     def left_out(self, path: str, until: Task) -> list[Task]:
-        """The open tasks before this one that a path leaves out. The warm-up is no part of any."""
+        """Return the open tasks before this one that a path leaves out. The warm-up is no part of any."""
         on_path = _tasks_on(path)
         between = (task for task in tasks() if task.id.week >= FIRST_WEEK and task.id < until.id)
         return [task for task in between if task not in on_path and self.state(task.id) is None]
 
     def next_task(self, path: str | None = None) -> Task | None:
-        """The first open task of the week in which the learner is, or of a later one, or else of an earlier one: on a
-        path, or else on the learner's.
+        """Return the first open task of the week in which the learner is, or of a later one, or else of an earlier one:
+        on a path, or else on the learner's.
 
         The course begins with week 1. Week 0 is for those who have begun it, until they do a task of another week.
         """
@@ -111,7 +111,7 @@ class Workspace:
         return CodePlace(self.files(day)[0], 1)
 
     def files(self, day: Day) -> list[Path]:
-        """The learner's files in which a day is written."""
+        """Return the learner's files in which a day is written."""
         originals = (sorted(self._originals.glob(f"{module}.*")) for module in day.modules)
         return [self._yours(file) for files in originals for file in files if file.suffix in SUFFIXES]
 
@@ -144,17 +144,17 @@ class Workspace:
         return None
 
     def solution(self, file: Path) -> str:
-        """The reference's version of a learner's file."""
+        """Return the reference's version of a learner's file."""
         return (self.reference / file.relative_to(self.package)).read_text(encoding="utf-8")
 
     def stub(self, file: Path) -> str:
-        """A learner's file as it was in the beginning."""
+        """Return a learner's file as it was in the beginning."""
         if self.has_solutions:
             return make_stub(self.solution(file), filename=file.name)
         return (PRISTINE / file.relative_to(self.package)).read_text(encoding="utf-8")
 
     def parts(self, day: Day, task: TaskId) -> dict[Path, list[str]]:
-        """The functions of a task, by file."""
+        """Return the functions of a task, by file."""
         sources = {file: self.solution(file) if self.has_solutions else self.stub(file) for file in self.files(day)}
         names_by_file = {file: parts_of(source, file.name).get(task, []) for file, source in sources.items()}
         return {file: names for file, names in names_by_file.items() if names}

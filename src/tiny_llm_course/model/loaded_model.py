@@ -108,7 +108,8 @@ class LoadedModel:
         return {"attention": self._module("kernels.attention").flash_attention}
 
     def _kernels(self) -> list[str]:
-        """The files of kernels in C++ that the layers call. On a GPU, those in Metal take most of their places."""
+        """Return the files of kernels in C++ that the layers call. On a GPU, those in Metal take most of their
+        places."""
         import mlx.core as mx
 
         given = ["packed", "block"] if self._wanted.layers == "tuned" else []

@@ -55,7 +55,8 @@ class Warned:
 
 
 def build_checked(source: Path, headers: Path, folder: Path) -> tuple[Path, str]:
-    """A library of a file of kernels with checked.cpp and the compiler's checks, and what the compiler warns about.
+    """Build a library of a file of kernels with checked.cpp and the compiler's checks, and what the compiler warns
+    about.
 
     Raises:
         BuildError: there is no compiler, or it does not know one of our options, or the file has an error.
@@ -83,7 +84,7 @@ def can_name_lines() -> bool:
 
 
 def build_set(source: Path, headers: Path, folder: Path) -> tuple[Path, Path]:
-    """A library in which each local variable begins as 0, and one in which it begins as a strange number.
+    """Build a library in which each local variable begins as 0, and one in which it begins as a strange number.
 
     Raises as `build_checked`.
     """
@@ -131,7 +132,8 @@ def warnings_in(said: str, source: Path, region: list[int]) -> list[Warned]:
 
 
 def _warnings(lines: list[str]) -> Iterator[tuple[str, list[tuple[str, int]]]]:
-    """Each warning, and the places that it is about: its own, those it was inlined into, that of the declaration."""
+    """Yield each warning, and the places that it is about: its own, those it was inlined into, that of the
+    declaration."""
     from tiny_llm_native.compiler import plain
 
     led: list[tuple[str, int]] = []  # named before the warning

@@ -46,7 +46,7 @@ class Reported:
 
 
 def written(task: Task, code: Mapping[str, str], run: PytestRun, versions: Sequence[str]) -> str:
-    """The report of a run of the task's tests with this code."""
+    """Write the report of a run of the task's tests with this code."""
     return "\n".join(
         [
             f"# {task.id} {task.title['en']}: {len(run.failures)} of {len(run.results)} tests fail\n",
@@ -105,13 +105,14 @@ def _tests(results: Sequence[Result]) -> Iterator[str]:
 
 
 def _fenced(text: str, language: str = "") -> str:
-    """A block of code, between fences that are longer than any in it."""
+    """Return a block of code, between fences that are longer than any in it."""
     fence = "`" * max(3, *(len(run) + 1 for run in re.findall("`+", text)), 0)
     return f"{fence}{language}\n{text.rstrip()}\n{fence}"
 
 
 def _public(text: str) -> str:
-    """A message without this machine's folders: paths in the course are relative, of others the last part stays."""
+    """Return a message without this machine's folders: paths in the course are relative, of others the last part
+    stays."""
     return FOLDERS.sub(lambda path: "" if Path(path[1]).is_dir() else path[0], _at_home(text))
 
 

@@ -227,7 +227,7 @@ def _result(id: str, text: str, reason: str, prompt: int, output: int) -> dict[s
 
 @contextmanager
 def _board(count: int, words: Messages) -> Iterator[Callable[[_Run], None]]:
-    """A bar on stderr, where that is a terminal, and what shows a run there."""
+    """Provide a bar on stderr, where that is a terminal, and what shows a run there."""
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
     columns = (BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[state]}", markup=False))

@@ -173,7 +173,8 @@ class Rarely(logging.Filter):
 
 
 def _kind(record: logging.LogRecord) -> Any:
-    """A key that records share if they say the same. asyncio writes addresses of objects into the further lines."""
+    """Return a key that records share if they say the same. asyncio writes addresses of objects into the further
+    lines."""
     kind: list[Any] = [record.levelno, str(record.msg).partition("\n")[0]]
     if record.exc_info and record.exc_info[1] is not None:
         error, trace = record.exc_info[1:]

@@ -179,7 +179,7 @@ class _Service:
         return import_module(f"{self._options.wanted.package}.serving.{name}")
 
     def _routes(self, server: Any, engine: AsyncEngine) -> list[Any]:
-        """The page that shows the engine at work, and what it shows."""
+        """Return the page that shows the engine at work, and what it shows."""
         from starlette.responses import HTMLResponse
         from starlette.routing import Route
 

@@ -115,7 +115,8 @@ class Serving:
         return made
 
     def encode(self, prompt: str | Sequence[Mapping[str, str]]) -> list[int]:
-        """The tokens of a text as it is, or of messages that are to be answered. Thinking is off where it can be.
+        """Return the tokens of a text as it is, or of messages that are to be answered. Thinking is off where it can
+        be.
 
         Raises:
             ValueError: there are messages, and no chat template, or one that refuses them.
@@ -128,8 +129,8 @@ class Serving:
         )
 
     def request(self, id: str, tokens: Sequence[int], params: Mapping[str, Any], *, is_chat: bool = False) -> Any:
-        """A request of the package. Raises a ValueError where its own checks do. params: of `SamplingParams`. is_chat:
-        its text is an answer, without what the model thinks."""
+        """Return a request of the package. Raises a ValueError where its own checks do. params: of `SamplingParams`.
+        is_chat: its text is an answer, without what the model thinks."""
         module = self._module("request")
         settings = module.SamplingParams(**params)
         if is_chat:
@@ -140,7 +141,8 @@ class Serving:
         return module.Request(id, tokens, settings, text)
 
     def engine(self, longest: int | None = None, observers: Sequence[Observer] = ()) -> ServingEngine:
-        """A new engine with an empty cache. longest: how many tokens a request has at most, prompt and output."""
+        """Return a new engine with an empty cache. longest: how many tokens a request has at most, prompt and
+        output."""
         longest, options = min(longest or self.context, self.context), self.options
         scheduler = self._scheduler(self._cache(self._loaded, longest))
         made: ServingEngine = self._module("engine").Engine(
@@ -178,7 +180,7 @@ class Serving:
             raise _open(name, stubs)
 
     def needs(self, days: Sequence[int]) -> set[TaskId]:
-        """The tasks whose code requests need, with these days of week 3."""
+        """Return the tasks whose code requests need, with these days of week 3."""
         wanted = self.options.wanted
         speculation = (SPECULATION,) if self.options.draft is not None else ()
         return needs_of_serving(wanted.bits is not None, wanted.layers, {*days, *self._days, *speculation})
@@ -199,7 +201,7 @@ class Serving:
         return kind
 
     def _kernels(self) -> list[str]:
-        """The files of kernels in C++ that requests call, besides the layers'."""
+        """Return the files of kernels in C++ that requests call, besides the layers'."""
         import mlx.core as mx
 
         if mx.default_device().type != mx.DeviceType.cpu:
@@ -239,14 +241,15 @@ class Serving:
 
 
 def kinds_of(package: str) -> list[Kind]:
-    """The caches that a package has, be they written or stubs."""
+    """Return the caches that a package has, be they written or stubs."""
     if find_spec(f"{package}.serving") is None:
         raise CommandError("no_serving", package=package, exit_code=1)
     return list(KINDS)
 
 
 def missing(stubs: Sequence[Stub], days: Sequence[int]) -> Stub | None:
-    """The first of these stubs that requests would meet on these days of week 3. Kernels do without bodies in Metal."""
+    """Return the first of these stubs that requests would meet on these days of week 3. Kernels do without bodies in
+    Metal."""
     needed = (stub for stub in stubs if stub.task.week == 3 and stub.task.day in days)
     return next((stub for stub in needed if stub.file.suffix != ".metal" and stub.file.stem not in _NOT_RUN), None)
 

@@ -167,7 +167,7 @@ def _build_tools(words: Messages) -> Check:
 
 
 def _mlx_extension(words: Messages) -> Check:
-    """The MLX extension, and how many kernels are written."""
+    """Check the MLX extension, and count the kernels that are written."""
     native = Workspace().native
     if not mlx_extension.is_built(native):
         return Check("mlx_extension", WARNING, words("doctor_not_built"), "./course build-ext")
@@ -247,7 +247,7 @@ def _files(words: Messages) -> Check:
 
 
 def _gone(workspace: Workspace) -> Iterator[str]:
-    """Functions of tasks that their files do not have: the tests will not find them."""
+    """Yield functions of tasks that their files do not have: the tests will not find them."""
     for file in {file: None for day in select_days(None, None) for file in workspace.files(day)}:
         if not is_native(file):
             defined = definitions(file.read_text(encoding="utf-8-sig", errors="replace"))
@@ -264,7 +264,7 @@ def _days(works: bool, kernels: bool) -> dict[str, bool]:
 
 
 def _listed(days: dict[str, bool], words: Messages) -> str:
-    """The days that can be done."""
+    """Return the days that can be done."""
     if all(days.values()):
         return words("doctor_all")
     return ", ".join(day for day, works in days.items() if works) or words("doctor_none")

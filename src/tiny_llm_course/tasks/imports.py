@@ -16,7 +16,7 @@ FROM = re.compile(r"from\s*\.[\w.]*")
 
 
 def with_imports(target: str, source: str, names: Collection[str]) -> str:
-    """The target with the source's imports of these names, except for names that the target binds already."""
+    """Return the target with the source's imports of these names, except for names that the target binds already."""
     wanted = set(names) - bound_names(target)
     missing = []
     for statement in _imports(ast.parse(source).body):
@@ -51,7 +51,8 @@ def bound_names(source: str) -> set[str]:
 
 
 def relocated(source: str, old: str, new: str) -> str:
-    """A module's source for another file of the package: its relative imports lead to the same modules from there.
+    """Return a module's source for another file of the package: its relative imports lead to the same modules from
+    there.
 
     old, new: paths in the package, such as serving/cache.py.
     """
@@ -65,7 +66,7 @@ def relocated(source: str, old: str, new: str) -> str:
 
 
 def redirected(source: str, path: str, places: Mapping[str, str]) -> str:
-    """A module's source, in which imports of files that left the package lead to where they are now.
+    """Return a module's source, in which imports of files that left the package lead to where they are now.
 
     path: of the module, in the package. places: the modules, such as `tiny_llm_given.config`, by their old paths in the
     package. Imports are of the form `from .config import ModelConfig` or `from . import config`.
@@ -100,7 +101,7 @@ def redirected(source: str, path: str, places: Mapping[str, str]) -> str:
 
 
 def relative_module(path: str, importer: str) -> str:
-    """The module of a file as another file imports it, such as `..basics`. Both are paths in the package."""
+    """Return the module of a file as another file imports it, such as `..basics`. Both are paths in the package."""
     return _relative(PurePosixPath(path).with_suffix("").parts, PurePosixPath(importer).parent.parts)
 
 

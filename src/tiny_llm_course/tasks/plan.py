@@ -30,7 +30,7 @@ def about(hours: float) -> int:
 
 
 def days_of(path: str) -> list[Day]:
-    """The days on a path, in order."""
+    """Return the days on a path, in order."""
     return [day for day in select_days(None, None) if path == ALL or _entry(day).get("core", False)]
 
 
@@ -40,6 +40,6 @@ def _entry(day: Day) -> dict[str, Any]:
 
 @cache
 def _entries() -> dict[tuple[int, int], dict[str, Any]]:
-    """The days of syllabus.toml, by week and number."""
+    """Return the days of syllabus.toml, by week and number."""
     table = read_toml(Path(__file__).parents[1] / "syllabus.toml")
     return {(week["number"], day["number"]): day for week in table["weeks"] for day in week["days"]}

@@ -32,7 +32,7 @@ def is_native(filename: str | PurePath) -> bool:
 
 
 def code_files(package: Path) -> list[Path]:
-    """The files in which there may be tasks. What stands in a folder `built` was made by a program."""
+    """Return the files in which there may be tasks. What stands in a folder `built` was made by a program."""
     files = (file for file in package.rglob("*") if file.suffix in SUFFIXES)
     return sorted(file for file in files if BUILT not in file.relative_to(package).parts)
 
@@ -45,7 +45,7 @@ def parts_of(source: str, filename: str) -> dict[TaskId, list[str]]:
 
 
 def regions(source: str, filename: str) -> dict[TaskId, str]:
-    """The text of each task's region, in order.
+    """Return the text of each task's region, in order.
 
     Raises:
         StubError: a marker without its partner, or a task that the syllabus does not have; names filename and line.
@@ -62,7 +62,7 @@ def any_regions(source: str, filename: str) -> dict[TaskId, str]:
 
 
 def region_lines(source: str, filename: str) -> list[int]:
-    """The numbers of all lines that stand in a task's region.
+    """Return the numbers of all lines that stand in a task's region.
 
     Raises:
         StubError: as `regions`.
@@ -72,7 +72,7 @@ def region_lines(source: str, filename: str) -> list[int]:
 
 
 def with_regions(source: str, texts: Mapping[TaskId, str], filename: str) -> str:
-    """The source with these texts in its regions; all else stays as it is, byte for byte."""
+    """Return the source with these texts in its regions; all else stays as it is, byte for byte."""
     lines = lines_of(source)
     newline = newline_of(lines)
     for task, (start, end) in reversed(_places(lines, filename).items()):

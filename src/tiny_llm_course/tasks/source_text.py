@@ -26,7 +26,7 @@ class Indent:
 
 
 def decoded(content: bytes) -> str:
-    """The text of a file, with its line ends. A byte-order mark is left out, as Python does.
+    """Return the text of a file, with its line ends. A byte-order mark is left out, as Python does.
 
     Raises:
         UnicodeDecodeError: the file is not UTF-8.
@@ -35,7 +35,7 @@ def decoded(content: bytes) -> str:
 
 
 def encoded(text: str, before: bytes = b"") -> bytes:
-    """A file with this text. It begins with a byte-order mark if it did so before."""
+    """Return a file with this text. It begins with a byte-order mark if it did so before."""
     return (BOM if before.startswith(BOM) else b"") + text.encode()
 
 
@@ -51,7 +51,7 @@ def unit_of(node: ast.AST, source: str) -> str:
 
 
 def reindented(source: str, old: Indent, new: Indent) -> list[str]:
-    """The lines of a module, with another indentation. Strings keep theirs, docstrings excepted."""
+    """Return the lines of a module, with another indentation. Strings keep theirs, docstrings excepted."""
     lines = lines_of(source)
     if old == new:
         return lines

@@ -60,19 +60,20 @@ class Part:
 
 
 def definitions(source: str) -> list[str]:
-    """The qualified names of what a module defines. Raises a SpliceError if it does not parse."""
+    """Return the qualified names of what a module defines. Raises a SpliceError if it does not parse."""
     return list(parts_of_source(source))
 
 
 def code_of(source: str, name: str) -> str:
-    """The text of the function, method or constant with this qualified name. Raises a KeyError if there is none."""
+    """Return the text of the function, method or constant with this qualified name. Raises a KeyError if there is
+    none."""
     part = parts_of_source(source)[name]
     return "".join(lines_of(source)[part.start : part.end])
 
 
 def excerpt(source: str, names: Collection[str]) -> str:
-    """A module of these definitions alone, in their order: a method below the head of its class, and the imports that
-    all of them need."""
+    """Return a module of these definitions alone, in their order: a method below the head of its class, and the imports
+    that all of them need."""
     parts, lines = parts_of_source(source), lines_of(source)
     chosen = [name for name in parts if name in names and scope_of(name) not in names]
     text, last = with_imports("", source, names_used(source, chosen)), ""
@@ -115,7 +116,7 @@ def splice(target: str, source: str, names: list[str], filename: str) -> str:
 
 
 def _without_unused(target: str, names: list[str], filename: str) -> str:
-    """The target without those of these definitions that nothing in it uses, or only others that go."""
+    """Return the target without those of these definitions that nothing in it uses, or only others that go."""
     for name in names:
         if name in (parts := parts_of_source(target, filename)):
             rest = without(target, parts[name])
@@ -151,7 +152,7 @@ def _splice_regions(target: str, source: str, names: list[str], filename: str) -
 
 
 def regions_of(source: str, filename: str) -> dict[TaskId, str]:
-    """The regions of an author's file. Raises a SpliceError if its markers are at fault."""
+    """Return the regions of an author's file. Raises a SpliceError if its markers are at fault."""
     try:
         return regions(source, filename)
     except StubError as error:
@@ -192,7 +193,7 @@ def put(target: str, source: str, name: str, filename: str = "<string>", any_nam
 
 
 def _written(source: str, name: str, target: str, line: int | None, node: ast.stmt | None) -> list[str]:
-    """The lines of a definition, indented like this line of the target, and inside like this node of it."""
+    """Return the lines of a definition, indented like this line of the target, and inside like this node of it."""
     part = parts_of_source(source)[name]
     old = Indent(indent_of(lines_of(source)[first_line(part.node)]), _unit(part.node, source))
     new = Indent("" if line is None else indent_of(lines_of(target)[line]), _unit(node, target))
@@ -213,7 +214,7 @@ def check_fits(source: str, filename: str) -> None:
 
 
 def without(target: str, part: Part) -> str:
-    """The target without a definition, and without the blank lines above it."""
+    """Return the target without a definition, and without the blank lines above it."""
     lines = lines_of(target)
     start = part.start
     while start and not lines[start - 1].strip():
@@ -256,5 +257,5 @@ def _parts_in(scope: ast.Module | ast.ClassDef, lines: list[str], prefix: str) -
 
 
 def scope_of(name: str) -> str:
-    """The class that a qualified name leads through, or nothing."""
+    """Return the class that a qualified name leads through, or nothing."""
     return name.rpartition(".")[0]

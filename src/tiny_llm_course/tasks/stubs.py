@@ -77,7 +77,7 @@ def _chapters() -> dict[TaskId, str]:
 
 
 def _error(task_id: TaskId, name: str) -> list[str]:
-    """The sentences that a learner reads."""
+    """Return the sentences that a learner reads."""
     return [
         f"{task_id.words}: {name} is yours to write. ",
         f"Chapter: {_chapters()[task_id]}. ",
@@ -106,7 +106,7 @@ def _replace_body(function: Function, lines: list[str], error: list[str]) -> Non
 
 
 def _with_comment(statement: ast.stmt, lines: list[str]) -> str:
-    """A statement as it is written, with the comment at the end of its line."""
+    """Return a statement as it is written, with the comment at the end of its line."""
     assert statement.end_lineno is not None
     assert statement.end_col_offset is not None
     _, behind = _split(lines[statement.end_lineno - 1], statement.end_col_offset)
@@ -115,7 +115,7 @@ def _with_comment(statement: ast.stmt, lines: list[str]) -> str:
 
 
 def _raise(error: list[str], indent: str) -> list[str]:
-    """A statement as `ruff format` would leave it."""
+    """Return a statement as `ruff format` would leave it."""
     if len(indent) + 6 + len("".join(error)) <= LINE_LENGTH:  # 4 more columns and 2 quotes
         error = ["".join(error)]
     strings = [f"{indent}    {json.dumps(sentence, ensure_ascii=False)}" for sentence in error]

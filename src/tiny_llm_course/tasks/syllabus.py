@@ -115,12 +115,12 @@ def tasks() -> list[Task]:
 
 
 def day_of(task: TaskId) -> Day:
-    """The day to which a task belongs."""
+    """Return the day to which a task belongs."""
     return select_days(str(task.week), str(task.day))[0]
 
 
 def select_task(text: str) -> Task:
-    """The task with this id.
+    """Return the task with this id.
 
     Raises:
         SyllabusError: it does not exist.
@@ -135,7 +135,7 @@ def select_task(text: str) -> Task:
 
 
 def select_days(week: str | None, day: str | None) -> list[Day]:
-    """The days that `--week` and `--day` name: all, one week's, or one day.
+    """Return the days that `--week` and `--day` name: all, one week's, or one day.
 
     Raises:
         SyllabusError: it does not exist.

@@ -41,7 +41,7 @@ class StubError(Exception):
 
 
 def parse(source: str, filename: str) -> ast.Module:
-    """A module's tree. Raises a StubError that names the place of a syntax error."""
+    """Return a module's tree. Raises a StubError that names the place of a syntax error."""
     try:
         return ast.parse(source, filename)
     except SyntaxError as error:
@@ -53,7 +53,7 @@ def parse(source: str, filename: str) -> ast.Module:
 def tasks_in(
     node: ast.AST, filename: str = "<string>", prefix: str = "", inherited: tuple[TaskId, ...] = ()
 ) -> Iterator[tuple[Function, tuple[TaskId, ...], str]]:
-    """The functions below a node that are tasks, their ids, their qualified names."""
+    """Yield the functions below a node that are tasks, their ids, their qualified names."""
     for child in statements_in(node):
         if not isinstance(child, Definition):
             yield from tasks_in(child, filename, prefix, inherited)
@@ -66,7 +66,7 @@ def tasks_in(
 
 
 def statements_in(node: ast.AST) -> Iterator[ast.AST]:
-    """The statements directly below a module or statement, and the handlers and cases that hold more of them.
+    """Yield the statements directly below a module or statement, and the handlers and cases that hold more of them.
 
     Expressions, which are most of a tree, cannot hold a definition, so they are not visited.
     """
@@ -114,7 +114,7 @@ def _task_ids(node: Definition, filename: str) -> tuple[TaskId, ...]:
 
 
 def leading_checks(function: Function) -> list[ast.stmt]:
-    """The calls of `_check_*` with which a function begins: its stub keeps them."""
+    """Return the calls of `_check_*` with which a function begins: its stub keeps them."""
     body = function.body[1:] if ast.get_docstring(function) is not None else function.body
     return list(takewhile(_is_check, body))
 
@@ -138,7 +138,7 @@ def unneeded_helpers(tree: ast.Module, cut: Collection[Function]) -> set[ast.stm
 
 
 def _reached(helpers: dict[ast.stmt, str], uses: dict[ast.stmt, set[str]], names: set[str]) -> set[ast.stmt]:
-    """The helpers that names lead to, directly or through other helpers."""
+    """Return the helpers that names lead to, directly or through other helpers."""
     reached: set[ast.stmt] = set()
     while new := {helper for helper, name in helpers.items() if name in names} - reached:
         reached |= new
@@ -147,7 +147,7 @@ def _reached(helpers: dict[ast.stmt, str], uses: dict[ast.stmt, set[str]], names
 
 
 def _scopes(scope: Scope, prefix: str = "") -> Iterator[tuple[Scope, str]]:
-    """A module or class, and the classes in it that are no helpers themselves; with what precedes names in it."""
+    """Yield a module or class, and the classes in it that are no helpers themselves; with what precedes names in it."""
     yield scope, prefix
     helpers = _helpers(scope)
     for statement in scope.body:
@@ -156,7 +156,7 @@ def _scopes(scope: Scope, prefix: str = "") -> Iterator[tuple[Scope, str]]:
 
 
 def _helpers(scope: Scope) -> dict[ast.stmt, str]:
-    """A module's private functions, classes and constants, or a class's private methods, and their names."""
+    """Return a module's private functions, classes and constants, or a class's private methods, and their names."""
     helpers = {
         statement: name
         for statement in scope.body
@@ -168,7 +168,7 @@ def _helpers(scope: Scope) -> dict[ast.stmt, str]:
 
 
 def defined_name(statement: ast.stmt) -> str:
-    """The name of the function, class or constant that a statement defines, or nothing."""
+    """Return the name of the function, class or constant that a statement defines, or nothing."""
     match statement:
         case (
             ast.FunctionDef(name=name)
@@ -205,7 +205,7 @@ def names_in(node: ast.AST, excluded: Collection[ast.AST] = ()) -> set[str]:
 
 
 def lines_of(source: str) -> list[str]:
-    """A text's lines, with their ends as they are."""
+    """Return a text's lines, with their ends as they are."""
     return list(io.StringIO(source, newline=""))
 
 

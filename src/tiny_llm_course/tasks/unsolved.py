@@ -27,13 +27,13 @@ class Stub:
 
 
 def task_in_message(message: str) -> TaskId | None:
-    """The task that a stub's message names: `Week 1 Day 2 Task 3: ...`."""
+    """Return the task that a stub's message names: `Week 1 Day 2 Task 3: ...`."""
     match = re.match(r"Week (\d+) Day (\d+) Task (\d+): ", message)
     return TaskId(*map(int, match.groups())) if match else None
 
 
 def unsolved(package: Path) -> list[Stub]:
-    """All stubs in a package's directory, in the order of the course. A file that does not parse has none."""
+    """Return all stubs in a package's directory, in the order of the course. A file that does not parse has none."""
     return sorted(stub for file in code_files(package) for stub in _stubs_in(file))
 
 
@@ -43,7 +43,7 @@ def is_stub(function: ast.AST) -> bool:
 
 
 def open_task(code: str) -> TaskId | None:
-    """The task whose stub this code of C++ or Metal is."""
+    """Return the task whose stub this code of C++ or Metal is."""
     return task_in_message(code.strip().removeprefix("// "))
 
 

@@ -38,7 +38,7 @@ class Phrase:
 
 
 def phrase(key: str, /, **values: object) -> Phrase:
-    """A text of messages.toml or errors.toml as a part of another one."""
+    """Return a text of messages.toml or errors.toml as a part of another one."""
     return Phrase(key, values)
 
 
@@ -62,11 +62,11 @@ class Messages:
 
     @staticmethod
     def in_all(key: str, /, **values: object) -> Text:
-        """A message in every language, for when it is not known which one it will be read in."""
+        """Return a message in every language, for when it is not known which one it will be read in."""
         return {language: Messages(language)(key, **values) for language in LANGUAGES}
 
     def of(self, text: Text) -> str:
-        """A text of the syllabus or the catalogue."""
+        """Return a text of the syllabus or the catalogue."""
         return text[self.language].strip("\n")
 
     def _told(self, value: object) -> object:

@@ -56,7 +56,7 @@ def show(text: str = "", *, err: bool = False, **style: Any) -> None:
 
 
 def styled(text: str, *, fg: str | None = None, dim: bool = False, out: TextIO | None = None, **style: Any) -> str:
-    """The text in colours, for a terminal, unless NO_COLOR is set; in any case if FORCE_COLOR is.
+    """Return the text in colours, for a terminal, unless NO_COLOR is set; in any case if FORCE_COLOR is.
 
     fg: a key of COLOURS. out: where it will be printed; None: stdout. `style`: what else `typer.style` takes.
     """
@@ -68,14 +68,14 @@ def styled(text: str, *, fg: str | None = None, dim: bool = False, out: TextIO |
 
 
 def fitted(text: str, out: TextIO) -> str:
-    """Lines that are too long for a terminal, broken between words: what is left stands below the second column, if
-    there is one, or further in."""
+    """Return lines that are too long for a terminal, broken between words: what is left stands below the second column,
+    if there is one, or further in."""
     width = terminal_width(out)
     return "\n".join(hanging(line, width, _hang(line, width)) for line in text.split("\n")) if out.isatty() else text
 
 
 def rich_style(style: str) -> str:
-    """A style of Rich, in which COLOURS' keys stand for them."""
+    """Return a style of Rich, in which COLOURS' keys stand for them."""
     return " ".join(f"color({COLOURS[word]})" if word in COLOURS else word for word in style.split())
 
 
@@ -147,7 +147,7 @@ def called() -> str:
 
 
 def as_called(text: str) -> str:
-    """The text, in which commands are written as `./course NAME`, with what you typed in place of `./course`."""
+    """Return the text, in which commands are written as `./course NAME`, with what you typed in place of `./course`."""
     return text.replace("./course ", f"{called()} ")
 
 
@@ -167,7 +167,7 @@ def _wrapped(part: str, width: int) -> str:
 
 
 def table_row(name: str, *cells: str) -> str:
-    """A line of a table. Where the terminal is narrow, the name has less room, or a line of its own."""
+    """Return a line of a table. Where the terminal is narrow, the name has less room, or a line of its own."""
     beside = " ".join(cells)
     room = min(NAME, terminal_width(sys.stdout) - columns(beside) - 3) if sys.stdout.isatty() else NAME
     if room < min(LEAST_NAME, columns(name)):
@@ -177,8 +177,8 @@ def table_row(name: str, *cells: str) -> str:
 
 
 def table(head: Sequence[str], *rows: Sequence[str]) -> list[str]:
-    """Lines: the first column stands left, the others right. On a narrow terminal headings have several lines; if that
-    is not enough, so has a row: its first cell, and below it the others."""
+    """Return lines: the first column stands left, the others right. On a narrow terminal headings have several lines;
+    if that is not enough, so has a row: its first cell, and below it the others."""
     widths = [max(map(columns, column)) for column in zip(head, *rows, strict=True)]
     if fits(widths):
         return [_line(cells, widths, "  ") for cells in (head, *rows)]
@@ -217,7 +217,7 @@ def _line(cells: Sequence[str], widths: Sequence[int], gap: str) -> str:
 
 
 def left(text: str, width: int) -> str:
-    """The text, filled up to so many columns of a terminal, of which a Japanese character takes two."""
+    """Return the text, filled up to so many columns of a terminal, of which a Japanese character takes two."""
     return text + _blanks(text, width)
 
 

@@ -24,13 +24,14 @@ _COLOURS = re.compile(r"\x1b\[[\d;]*m")
 
 
 def units(text: str) -> list[str]:
-    """The text in the parts that stay whole: words with the blanks in front of them, Japanese characters with the
-    punctuation that belongs to them, ends of lines. Together they are the text."""
+    """Return the text in the parts that stay whole: words with the blanks in front of them, Japanese characters with
+    the punctuation that belongs to them, ends of lines. Together they are the text."""
     return [match[0] for match in _UNIT.finditer(text) if match[0]]
 
 
 def hanging(line: str, width: int, hang: int) -> str:
-    """The line in as many lines as it needs. All but the first are indented; a word that is too long stays whole.
+    """Return the line in as many lines as it needs. All but the first are indented; a word that is too long stays
+    whole.
 
     What stands far to the right, as a comment, comes nearer first.
     """

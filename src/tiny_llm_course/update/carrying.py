@@ -16,7 +16,8 @@ __all__ = ["helpers_of", "with_all", "with_arrived", "with_own"]
 
 
 def with_all(target: str, source: str, names: Collection[str]) -> str:
-    """The target with those of these definitions that it lacks, in a class that it lacks with the whole class."""
+    """Return the target with those of these definitions that it lacks, in a class that it lacks with the whole
+    class."""
     for name in names:
         while (scope := scope_of(name)) and scope not in parts_of_source(target):
             name = scope
@@ -26,8 +27,8 @@ def with_all(target: str, source: str, names: Collection[str]) -> str:
 
 
 def with_own(merged: str, yours: str, stubs: tuple[str, str], mine: list[str], left: Mapping[str, str]) -> str:
-    """The merged text with everything that the learner defined and imported, and with given code that the course took
-    away and the learner uses. Tasks that left are imported where something still uses them.
+    """Return the merged text with everything that the learner defined and imported, and with given code that the course
+    took away and the learner uses. Tasks that left are imported where something still uses them.
 
     stubs: the old one and the new one. mine: the tasks that the learner wrote.
     """
@@ -48,7 +49,7 @@ def with_own(merged: str, yours: str, stubs: tuple[str, str], mine: list[str], l
 
 
 def with_arrived(merged: str, arrived: Mapping[str, str]) -> str:
-    """The merged text with what the tasks that came from another file need of it."""
+    """Return the merged text with what the tasks that came from another file need of it."""
     for source in dict.fromkeys(arrived.values()):
         reached = helpers_of(source, [name for name, text in arrived.items() if text == source])
         while needed := [name for name in _needed(merged, source) if name in reached]:
@@ -58,7 +59,8 @@ def with_arrived(merged: str, arrived: Mapping[str, str]) -> str:
 
 
 def _needed(target: str, source: str, excluded: Collection[str] = (), unless_in: str = "") -> list[str]:
-    """The definitions of the source that the target lacks and uses, more often than another text uses the same name."""
+    """Return the definitions of the source that the target lacks and uses, more often than another text uses the same
+    name."""
     parts, used, bound = parts_of_source(target), _uses(target) - _uses(unless_in), bound_names(target)
     return [
         name

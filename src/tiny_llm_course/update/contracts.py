@@ -22,7 +22,7 @@ class _Contract:
 
 
 def changed_contracts(old: str, new: str) -> Changed:
-    """The tasks of both syllabuses that have a higher contract number in the newer one."""
+    """Return the tasks of both syllabuses that have a higher contract number in the newer one."""
     before, after = _contracts(old), _contracts(new)
     return {
         task: contract.kept
@@ -32,7 +32,7 @@ def changed_contracts(old: str, new: str) -> Changed:
 
 
 def new_tasks(old: str, new: str) -> list[TaskId]:
-    """The tasks that only the newer syllabus has."""
+    """Return the tasks that only the newer syllabus has."""
     return sorted(_contracts(new).keys() - _contracts(old).keys())
 
 

@@ -14,7 +14,8 @@ __all__ = ["with_exports", "with_same_exports"]
 
 
 def with_same_exports(yours: str, old: str, new: str) -> tuple[str, str, str]:
-    """The three versions. If both sides changed `__all__`, all of them get the learner's, with the course's changes."""
+    """Return the three versions. If both sides changed `__all__`, all of them get the learner's, with the course's
+    changes."""
     mine, before, after = (_exports(source) for source in (yours, old, new))
     if mine is None or before is None or after is None:
         return yours, old, new
@@ -25,7 +26,7 @@ def with_same_exports(yours: str, old: str, new: str) -> tuple[str, str, str]:
 
 
 def with_exports(target: str, source: str) -> str:
-    """The target with the source's `__all__`."""
+    """Return the target with the source's `__all__`."""
     lines, node = lines_of(target), _node(target)
     lines[node.lineno - 1 : node.end_lineno] = _statement(source)
     return "".join(lines)
@@ -41,14 +42,14 @@ def _statement(source: str) -> list[str]:
 
 
 def _list(source: str) -> ast.List | None:
-    """The value of a module's `__all__`, if that is a list."""
+    """Return the value of a module's `__all__`, if that is a list."""
     part = parts_of_source(source).get("__all__")
     value = getattr(part.node, "value", None) if part else None
     return value if isinstance(value, ast.List) else None
 
 
 def _exports(source: str) -> list[str] | None:
-    """The names in a module's `__all__`, if that is a list of texts."""
+    """Return the names in a module's `__all__`, if that is a list of texts."""
     if (listed := _list(source)) is None:
         return None
     names = [name.value for name in listed.elts if isinstance(name, ast.Constant) and isinstance(name.value, str)]
@@ -56,7 +57,7 @@ def _exports(source: str) -> list[str] | None:
 
 
 def _edited(source: str, removed: Collection[str], added: list[str]) -> str:
-    """The source without some names of its `__all__`, and with others at its start. Comments in it stay."""
+    """Return the source without some names of its `__all__`, and with others at its start. Comments in it stay."""
     listed = _list(source)
     assert listed is not None
     lines = [line.encode() for line in lines_of(source)]  # positions in a tree count bytes

@@ -61,7 +61,7 @@ class Merged:
 
 
 def merge(yours: str, old: str, new: str, filename: str, moves: Moves = Moves()) -> Merged:
-    """The learner's file, with what changed between two stubs.
+    """Return the learner's file, with what changed between two stubs.
 
     Raises:
         SpliceError: the learner's file has a syntax error, or lacks markers of regions.
@@ -138,7 +138,7 @@ def _python(yours: str, old: str, new: str, filename: str, moves: Moves) -> Merg
 
 
 def _joined(parts: list[str | Conflict], checked: Callable[[str], str], filename: str) -> str:
-    """The merged text. Where both sides changed lines, it has both if the result can be used, and otherwise the
+    """Return the merged text. Where both sides changed lines, it has both if the result can be used, and otherwise the
     course's."""
     for resolve in (Conflict.both, lambda conflict: None):
         with suppress(SpliceError, StubError, SyntaxError):
@@ -154,7 +154,8 @@ def _resolved(part: str | Conflict, resolve: Callable[[Conflict], list[str] | No
 
 
 def _once(merged: str, yours: str, theirs: str) -> str:
-    """The merged text without the old one of two definitions of a name: the learner moved it, the course changed it."""
+    """Return the merged text without the old one of two definitions of a name: the learner moved it, the course changed
+    it."""
     allowed = {*_repeated(yours), *_repeated(theirs)}
     after, mine = parts_of_source(theirs), parts_of_source(yours)
     while names := [name for name in _repeated(merged) if name not in allowed]:
@@ -168,13 +169,14 @@ def _once(merged: str, yours: str, theirs: str) -> str:
 
 
 def _repeated(source: str) -> list[str]:
-    """The names that a module or class defines more than once, classes before what is in them."""
+    """Return the names that a module or class defines more than once, classes before what is in them."""
     counts = Counter(name for name, _ in all_parts(source))
     return [name for name, count in counts.items() if count > 1]
 
 
 def _kept(yours: str, merged: str, tasks: Collection[str], left: Collection[str]) -> set[int]:
-    """The lines of definitions that the merged file has unchanged, and of tasks' code, which it or another file has."""
+    """Return the lines of definitions that the merged file has unchanged, and of tasks' code, which it or another file
+    has."""
     lines, there = lines_of(yours), parts_of_source(merged)
     kept: set[int] = set()
     for name, part in parts_of_source(yours).items():
@@ -191,7 +193,7 @@ def _with_unit(stub: str, unit: str) -> str:
 
 
 def _without_namesakes(yours: str, old: str, new: str, tasks: Collection[str]) -> str:
-    """The learner's file without its own definitions of names that the course defines now."""
+    """Return the learner's file without its own definitions of names that the course defines now."""
     before, after = parts_of_source(old), parts_of_source(new)
     names = [name for name in parts_of_source(yours) if name in after and name not in before and name not in tasks]
     text = yours
@@ -202,7 +204,7 @@ def _without_namesakes(yours: str, old: str, new: str, tasks: Collection[str]) -
 
 
 def _with_written(stub: str, source: str, names: list[str], whole: Collection[str]) -> str:
-    """A stub with what the learner wrote: the body of each function, or all of it."""
+    """Return a stub with what the learner wrote: the body of each function, or all of it."""
     for name in names:
         if name not in (parts := parts_of_source(stub)):
             continue
@@ -217,7 +219,7 @@ def _with_written(stub: str, source: str, names: list[str], whole: Collection[st
 
 
 def _body(part: Part, lines: list[str]) -> slice | None:
-    """The lines of a function after signature and docstring. None: they share a line with one of these."""
+    """Return the lines of a function after signature and docstring. None: they share a line with one of these."""
     assert isinstance(part.node, Function)
     first, *rest = part.node.body
     if lines[first.lineno - 1][: first.col_offset].strip():
@@ -232,6 +234,6 @@ def _body(part: Part, lines: list[str]) -> slice | None:
 
 
 def _code(source: str, name: str) -> list[str]:
-    """The lines of a function that the learner wrote."""
+    """Return the lines of a function that the learner wrote."""
     lines, part = lines_of(source), parts_of_source(source).get(name)
     return lines[_body(part, lines) or slice(part.start, part.end)] if part else []

@@ -12,7 +12,7 @@ __all__ = ["changed_on_the_way", "changed_signatures", "own_signatures"]
 
 
 def changed_signatures(yours: str, old: str, new: str, names: list[str]) -> dict[str, tuple[str, str]]:
-    """The learner's signature and the new one, where the course changed it."""
+    """Return the learner's signature and the new one, where the course changed it."""
     mine, before, after = (parts_of_source(source) for source in (yours, old, new))
     changed = {}
     for name in names:
@@ -24,13 +24,13 @@ def changed_signatures(yours: str, old: str, new: str, names: list[str]) -> dict
 
 
 def own_signatures(yours: str, old: str, names: list[str]) -> list[str]:
-    """The functions whose signature the learner changed."""
+    """Return the functions whose signature the learner changed."""
     mine, before = parts_of_source(yours), parts_of_source(old)
     return [name for name in names if name in before and _signature(mine[name]) != _signature(before[name])]
 
 
 def changed_on_the_way(new: str, arrived: Mapping[str, str]) -> dict[str, tuple[str, str]]:
-    """The same of functions that the learner wrote in another file, which is the value."""
+    """Return the same of functions that the learner wrote in another file, which is the value."""
     pairs = {
         name: (_signature(parts_of_source(source)[name]), _signature(parts_of_source(new)[name]))
         for name, source in arrived.items()

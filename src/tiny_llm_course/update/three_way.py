@@ -25,7 +25,7 @@ class Conflict:
     theirs: list[str]
 
     def both(self) -> list[str] | None:
-        """The lines of one side with those that the other side added. None: both did more than adding lines."""
+        """Return the lines of one side with those that the other side added. None: both did more than adding lines."""
         for mine, other in ((self.yours, self.theirs), (self.theirs, self.yours)):
             if (added := _added(self.base, mine)) is not None:
                 return _with(added, self.base, other)
@@ -33,7 +33,7 @@ class Conflict:
 
 
 def three_way(yours: str, base: str, theirs: str) -> list[str | Conflict]:
-    """The lines of a text with the changes of both sides, and the conflicts between them."""
+    """Return the lines of a text with the changes of both sides, and the conflicts between them."""
     texts = [text if text.endswith("\n") or not text else f"{text}\n" for text in (yours, base, theirs)]
     size = 1 + max([6, *(len(run) for text in texts for run in re.findall(r"<+|\|+|=+|>+", text))])
     first, *between, last = (mark * size for mark in MARKERS)
@@ -68,7 +68,8 @@ def _merged(texts: list[str], size: int) -> str:
 
 
 def _added(base: list[str], side: list[str]) -> dict[int, list[str]] | None:
-    """The lines that a side added, by the line of the base that follows them. None: it changed other lines, too."""
+    """Return the lines that a side added, by the line of the base that follows them. None: it changed other lines,
+    too."""
     steps = SequenceMatcher(None, base, side, autojunk=False).get_opcodes()
     if any(kind not in ("equal", "insert") for kind, *_ in steps):
         return None
@@ -76,7 +77,8 @@ def _added(base: list[str], side: list[str]) -> dict[int, list[str]] | None:
 
 
 def _with(added: dict[int, list[str]], base: list[str], side: list[str]) -> list[str]:
-    """A side with the lines that the other added, each after the line that it followed, or before a later one."""
+    """Return a side with the lines that the other added, each after the line that it followed, or before a later
+    one."""
     blocks = SequenceMatcher(None, base, side, autojunk=False).get_matching_blocks()
     place_of = {block.a + i: block.b + i for block in blocks for i in range(block.size)}
     found = list(side)

@@ -87,7 +87,7 @@ def _solve(copy: Path, chosen: Sequence[TaskId]) -> bool:
 
 @contextmanager
 def _copy(root: Path, files: Mapping[Path, bytes | None]) -> Iterator[Path]:
-    """A copy of the clone in which these files are different, as long as the block runs."""
+    """Provide a copy of the clone in which these files are different, as long as the block runs."""
     with tempfile.TemporaryDirectory(prefix="tiny-llm-update-") as folder:
         copy = Path(folder).resolve()
         for part in PARTS:
@@ -106,7 +106,7 @@ def _copy(root: Path, files: Mapping[Path, bytes | None]) -> Iterator[Path]:
 
 
 def _import_errors(copy: Path) -> dict[str, str]:
-    """The errors of the modules of the learner's package that cannot be imported."""
+    """Return the errors of the modules of the learner's package that cannot be imported."""
     run = _python(copy, "-c", IMPORTS)
     try:
         return dict(json.loads(run.stdout.splitlines()[-1]))
@@ -116,7 +116,7 @@ def _import_errors(copy: Path) -> dict[str, str]:
 
 
 def _failures(copy: Path, chosen: Collection[TaskId]) -> tuple[list[TaskId], str]:
-    """The tasks among these whose tests fail in the copy, and the output of its `test`."""
+    """Return the tasks among these whose tests fail in the copy, and the output of its `test`."""
     if not chosen:
         return [], ""
     progress = Progress(copy / "progress.txt")

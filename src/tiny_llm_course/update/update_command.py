@@ -105,7 +105,7 @@ def _write(plan: UpdatePlan, head: str, new: str, reopened: list[TaskId], words:
 
 
 def _old_code(plan: UpdatePlan, workspace: Workspace) -> dict[Path, bytes]:
-    """Files with what the learner wrote for tasks that ask for something else now."""
+    """Return files with what the learner wrote for tasks that ask for something else now."""
     files: dict[Path, str] = {}
     for old in plan.old:
         comment = "#" if old.kept.suffix == ".py" else "//"

@@ -74,7 +74,7 @@ class UpdatePlan:
 
 
 def plan_update(workspace: Workspace, git: Git, head: str, new: str) -> UpdatePlan:
-    """The plan of an update to the commit `new`. Nothing is written."""
+    """Return the plan of an update to the commit `new`. Nothing is written."""
     plan = UpdatePlan()
     common = git.base(head, new)
     base, theirs = git.files(common) if common else {}, git.files(new)
@@ -170,7 +170,7 @@ class _Merges:
                 self._plan.old.append(Old(task, self._path(name), kept, code, asked))
 
     def _moves(self) -> dict[str, Moves]:
-        """The tasks that moved, by file. A file that is gone first becomes its heir."""
+        """Return the tasks that moved, by file. A file that is gone first becomes its heir."""
         self._inherit()
         arrived: dict[str, dict[str, str]] = {}
         left: dict[str, dict[str, str]] = {}
@@ -289,7 +289,7 @@ class _Merges:
             self._plan.refused.append(phrase("splice_unreadable", reason=error.__cause__ or error))
 
     def _stub(self, name: str) -> str:
-        """The stub that the learner's file began as."""
+        """Return the stub that the learner's file began as."""
         if entry := self._base.get(LEARNERS + name):
             return self._git.content(entry).decode()
         try:

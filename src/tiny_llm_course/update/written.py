@@ -18,14 +18,15 @@ __all__ = ["tasks_by_name", "written"]
 
 
 def tasks_by_name(stub: str, filename: str) -> dict[str, tuple[TaskId, ...]]:
-    """The ids of each function that is a task, by its qualified name. In C++ and Metal a region's name is its id."""
+    """Return the ids of each function that is a task, by its qualified name. In C++ and Metal a region's name is its
+    id."""
     if is_native(filename):
         return {str(task): (task,) for task in any_regions(stub, filename)}
     return dict(_tasks_in(parse(stub, filename), "", ()))
 
 
 def written(source: str, names: Collection[str], filename: str) -> list[str]:
-    """The functions or regions among these that are no longer a stub. Raises a SpliceError for a faulty file."""
+    """Return the functions or regions among these that are no longer a stub. Raises a SpliceError for a faulty file."""
     if is_native(filename):
         code_by_task = regions_of(source, filename).items()
         return [str(task) for task, code in code_by_task if str(task) in names and not open_task(code)]

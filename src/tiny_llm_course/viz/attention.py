@@ -53,7 +53,7 @@ def _check(option: str, value: int, count: int) -> None:
 
 
 def _text(seen: Attention) -> str:
-    """A line for each of the last tokens: a darker sign where it looks more, and the two it looks at most."""
+    """Return a line for each of the last tokens: a darker sign where it looks more, and the two it looks at most."""
     width = terminal_width(sys.stdout)
     first = max(0, len(seen.labels) - ROWS)
     with_signs = len(seen.labels) + 3 * LABEL + 16 <= width

@@ -22,7 +22,7 @@ NUMBERED = 12  # so few tokens leave room for numbers
 
 
 def draw_one(seen: Attention, words: Messages) -> bytes:
-    """A heat map of the chosen head: a row for each token that looks."""
+    """Draw a heat map of the chosen head: a row for each token that looks."""
     labels = [drawable(shortened(label, LABEL)) for label in seen.labels]
     L = len(labels)
     side = L * min(max(6 / L, 0.2), 0.6)
@@ -46,7 +46,7 @@ def draw_one(seen: Attention, words: Messages) -> bytes:
 
 
 def draw_all(seen: Attention, words: Messages) -> bytes:
-    """Every head as a small heat map: a row of maps for each layer."""
+    """Draw every head as a small heat map: a row of maps for each layer."""
     layers, heads, L, _ = seen.weights.shape
     pitch = L + max(1, L // 12)  # with the gap between two maps
     mosaic = np.full((layers * pitch, heads * pitch), 2, np.float32)  # over 1: the colour of gaps
@@ -69,7 +69,7 @@ def draw_all(seen: Attention, words: Messages) -> bytes:
 
 
 def _show(axes: Any, weights: Array) -> Any:
-    """An image whose colour grows with the root of the weight, so that small weights can be told apart."""
+    """Show an image whose colour grows with the root of the weight, so that small weights can be told apart."""
     from matplotlib import colormaps
 
     colours = colormaps["Blues"].with_extremes(bad=ACCENT, over=PALE)

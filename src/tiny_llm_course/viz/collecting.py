@@ -37,7 +37,7 @@ class _Layer:
         return self._layer.attend(query, key, value, scale)
 
     def _read_off(self, query: mx.array, key: mx.array, scale: float | None) -> mx.array:
-        """The weights, from the layer's own attention: a query's average of unit vectors is its weights.
+        """Return the weights, from the layer's own attention: a query's average of unit vectors is its weights.
 
         Shapes: query: B x H_q x L x D, key: B x H_kv x S x D -> B x H_q x L x S.
         """

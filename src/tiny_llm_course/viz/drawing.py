@@ -50,7 +50,8 @@ class Picture:
 
 @contextmanager
 def picture(width: float, height: float, title: str, format: str = "png") -> Iterator[Picture]:
-    """A figure of this size in inches; when the block ends, `data` is set. format: png, or svg with text as shapes."""
+    """Provide a figure of this size in inches; when the block ends, `data` is set. format: png, or svg with text as
+    shapes."""
     _add_font()
     with matplotlib.rc_context(_STYLE):
         drawn = Picture(Figure(figsize=(width, height), dpi=DPI))
@@ -62,7 +63,7 @@ def picture(width: float, height: float, title: str, format: str = "png") -> Ite
 
 
 def drawable(text: str) -> str:
-    """The text, with the code point of each character that the font lacks in place of a box."""
+    """Return the text, with the code point of each character that the font lacks in place of a box."""
     return "".join(letter if letter in _glyphs() or letter == "\n" else f"<U+{ord(letter):04X}>" for letter in text)
 
 

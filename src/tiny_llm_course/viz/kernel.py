@@ -77,7 +77,7 @@ def _error_text(call: Call, error: MetalKernelError, words: Messages) -> str:
 
 
 def _counts_text(counts: Counts, spaces: Mapping[str, str], words: Messages) -> str:
-    """A table of all threadgroups' traffic, and how often they waited."""
+    """Return a table of all threadgroups' traffic, and how often they waited."""
     head = ["", *(words(f"viz_kernel_{column}") for column in _COLUMNS)]
     rows = []
     for group, hidden in ((counts.buffers, "conflicts"), (counts.variables, "lines")):

@@ -59,7 +59,7 @@ class Call:
         return math.prod(max(0, min(size, n - at * size)) for n, size, at in sizes)
 
     def line(self, file: str, line: int) -> str:
-        """A line of the source; "" if it is not known."""
+        """Return a line of the source; "" if it is not known."""
         lines = self.texts.get(file, ())
         return lines[line - 1].strip() if 0 < line <= len(lines) else ""
 

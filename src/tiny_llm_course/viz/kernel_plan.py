@@ -63,7 +63,7 @@ class PicturePlan:
         return any(event is red for red in self.red)
 
     def source(self, line: Row | Wait) -> str:
-        """The text of the kernel's line, as far as there is room for it."""
+        """Return the text of the kernel's line, as far as there is room for it."""
         return shortened(self.call.line(line.file, line.line), SOURCE)
 
     def label(self, line: Row | Wait) -> str:
@@ -94,7 +94,7 @@ class PicturePlan:
         return columns
 
     def _chosen(self) -> list[list[Sequence[int]]]:
-        """The threads of each simdgroup; in one list those that are left out next to each other."""
+        """Return the threads of each simdgroup; in one list those that are left out next to each other."""
         named = {party.thread for party in self.call.error.parties} if self.call.error else set()
         threads = range(self.call.threads)
         simdgroups = [threads[i : i + LANES] for i in range(0, len(threads), LANES)]

@@ -60,7 +60,7 @@ class KernelStep:
 
 
 def steps_of(call: Call) -> list[KernelStep]:
-    """The steps of the traced threadgroup.
+    """Return the steps of the traced threadgroup.
 
     A simdgroup's operations are counted from the last barrier on, so that those of several simdgroups are in one step
     though nothing orders them.
@@ -111,7 +111,7 @@ def _waits(events: Sequence[Event]) -> list[Wait]:
 
 
 def racing(call: Call) -> list[Event]:
-    """The accesses of this threadgroup that race: two, or one if the other thread is in another threadgroup."""
+    """Return the accesses of this threadgroup that race: two, or one if the other thread is in another threadgroup."""
     if call.error is None or call.error.kind != "race":
         return []
     events: list[Event] = []
@@ -122,7 +122,7 @@ def racing(call: Call) -> list[Event]:
 
 
 def _access_of(party: Party, events: Sequence[Event], other: Sequence[Event]) -> list[Event]:
-    """The last that this thread did there, and that meets the other one's."""
+    """Return the last that this thread did there, and that meets the other one's."""
     for event in reversed(events):
         is_there = not party.line or (event.file, event.line) == (party.file, party.line)
         if event.thread == party.thread and event.kind != "wait" and is_there and all(_meet(event, e) for e in other):

@@ -15,7 +15,7 @@ _SIGNS = {" ": "␣", "\u3000": "␣", "\n": "⏎", "\t": "\\t"}
 
 
 def token_bytes(entry: str | None, token: int) -> bytes:
-    """The bytes of a vocabulary entry as a byte-level BPE stores it: each letter stands for a byte.
+    """Return the bytes of a vocabulary entry as a byte-level BPE stores it: each letter stands for a byte.
 
     An entry that is not written so is a special token, which is its own text. None: an id without an entry.
     """
@@ -26,7 +26,7 @@ def token_bytes(entry: str | None, token: int) -> bytes:
 
 
 def token_labels(pieces: Sequence[bytes]) -> list[str]:
-    """A label for each token of a text, given the bytes of each.
+    """Return a label for each token of a text, given the bytes of each.
 
     Blanks and ends of lines become signs. A character that is spread over several tokens stands in the label of each
     of them, with its part: "鰯[1/3]", "鰯[2/3]", "鰯[3/3]". Bytes that make no character are written as "<F0 9F>".
@@ -48,7 +48,7 @@ def token_labels(pieces: Sequence[bytes]) -> list[str]:
 
 
 def shortened(label: str, width: int) -> str:
-    """The label, cut to some columns of a terminal; a Japanese character takes two."""
+    """Return the label, cut to some columns of a terminal; a Japanese character takes two."""
     if cell_len(label) <= width:
         return label
     while cell_len(label) > width - 1:
@@ -57,7 +57,7 @@ def shortened(label: str, width: int) -> str:
 
 
 def padded(label: str, width: int) -> str:
-    """The label, cut or filled up to some columns of a terminal."""
+    """Return the label, cut or filled up to some columns of a terminal."""
     return left(shortened(label, width), width)
 
 

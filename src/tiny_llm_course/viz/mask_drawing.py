@@ -16,7 +16,7 @@ NUMBERED = 12  # so few keys leave room for what is added to the scores
 
 
 def draw_mask(causal: Mask, lengths: list[int], title: str, words: Messages) -> bytes:
-    """A row of three masks for each length."""
+    """Draw a row of three masks for each length."""
     L, S = causal.shape
     cell = min(max(3 / S, 0.16), 0.42)
     height = max(len(lengths) * (L * cell + 0.9) + 0.8, 2)

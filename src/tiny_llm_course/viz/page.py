@@ -25,7 +25,7 @@ _TEXTS = ("attention", "choose", "map", "maps", "name", "looks_at", "bytes", "po
 
 
 def attention_page(seen: Attention, words: Messages) -> str:
-    """A page that shows every head's weights. It asks for nothing over the network."""
+    """Make a page that shows every head's weights. It asks for nothing over the network."""
     data = {
         "model": seen.model,
         "labels": seen.labels,
@@ -48,7 +48,7 @@ def _as_bytes(weights: Array) -> bytes:
 
 
 def filled(name: str, language: str, title: str, data: dict[str, Any]) -> str:
-    """The template of this name with its style and script, and the data as JSON."""
+    """Return the template of this name with its style and script, and the data as JSON."""
     parts = {
         "language": language,
         "title": escape(title),

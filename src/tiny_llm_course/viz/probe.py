@@ -33,7 +33,7 @@ _GREEDY = {
 
 
 def given_or(example: str, prompt: str | None) -> str:
-    """The prompt, if one was given."""
+    """Return the prompt, if one was given."""
     if prompt == "":
         raise CommandError("prompt_empty")
     return example if prompt is None else prompt
@@ -79,7 +79,7 @@ class Probe(Session):
         self.heads: int = self._model.config.num_attention_heads
 
     def prompt(self, text: str, limit: int | None = None) -> list[int]:
-        """The tokens of a text that the model reads as it is.
+        """Return the tokens of a text that the model reads as it is.
 
         limit: how many tokens can be shown. None: as many as the model can read.
 
@@ -94,7 +94,7 @@ class Probe(Session):
         return tokens
 
     def pieces(self, tokens: list[int]) -> list[bytes]:
-        """The bytes of each token."""
+        """Return the bytes of each token."""
         entries = self._tokenizer.convert_ids_to_tokens(tokens)
         return [token_bytes(entry, token) for entry, token in zip(entries, tokens, strict=True)]
 
@@ -113,7 +113,7 @@ class Probe(Session):
         return np.stack([np.array(layer.weights)[0] for layer in cache.layers])
 
     def logits(self, tokens: list[int]) -> mx.array:
-        """The scores of the next token. Shapes: -> 1 x V.
+        """Return the scores of the next token. Shapes: -> 1 x V.
 
         Raises:
             CommandError: some are not numbers.

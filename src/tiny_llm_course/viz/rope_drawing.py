@@ -19,7 +19,7 @@ HANDS = 9  # positions that a clock shows
 
 
 def draw_rope(turns: Turns, words: Messages) -> bytes:
-    """Three rows: a clock for some pairs, a heat map of cosines, a curve of dot products."""
+    """Draw three rows: a clock for some pairs, a heat map of cosines, a curve of dot products."""
     with picture(9, 9.5, words("viz_rope_title", **turns.title)) as drawn:
         rows = drawn.figure.subfigures(3, 1, height_ratios=(2.6, 4, 3))
         _draw_clocks(rows[0], turns, words)

@@ -54,7 +54,8 @@ def show_sampling(
 
 
 def _steps(logits: mx.array, sampler: Any, sampling: dict[str, Any], words: Messages) -> list[SamplingStep]:
-    """The model's own probabilities, then those after each step that does something, in `make_sampler`'s order."""
+    """Return the model's own probabilities, then those after each step that does something, in `make_sampler`'s
+    order."""
     steps = [_step(words("viz_sampling_model"), logits)]
     temperature = sampling["temperature"]
     name = words("viz_sampling_temp", temp=f"{temperature:g}")
@@ -76,7 +77,7 @@ def _step(name: str, logits: mx.array) -> SamplingStep:
 
 
 def _text(steps: list[SamplingStep], best: list[int], labels: list[str], words: Messages) -> str:
-    """A line for each token, a column for each step, and a bar for the last step."""
+    """Return a line for each token, a column for each step, and a bar for the last step."""
     names = [*labels, words("viz_sampling_rest")]
     columns = [step.shares(best) for step in steps]
     room = terminal_width(sys.stdout) - LABEL - 2 if sys.stdout.isatty() else COLUMN * len(steps) + BAR

@@ -29,7 +29,7 @@ class SamplingStep:
 
 
 def percent(share: float) -> str:
-    """A probability, or a dash for 0."""
+    """Return a probability, or a dash for 0."""
     if share <= 0:
         return "-"
     return f"{share:.1%}" if share >= 0.0005 else "<0.1%"

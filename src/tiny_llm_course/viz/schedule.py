@@ -40,7 +40,7 @@ def _draw(run: RecordedRun, words: Messages, format: str) -> bytes:
 
 
 def _text(run: RecordedRun, words: Messages) -> str:
-    """A table of numbers: how many steps, tokens and events there were."""
+    """Return a table of numbers: how many steps, tokens and events there were."""
     tokens = {kind: sum(w.length for step in run.steps for w in step.work if w.kind == kind) for kind in KINDS}
     rows = [
         ("viz_schedule_requests", f"{len(run.prompts):,}"),

@@ -138,14 +138,14 @@ def _expect(expects: str, value: object, where: str) -> None:
 
 
 def _get(entry: Any, name: str, where: str, expects: str) -> Any:
-    """A value of an object, of the kind that is expected."""
+    """Return a value of an object, of the kind that is expected."""
     value = entry.get(name) if isinstance(entry, dict) else None
     _expect(expects, value, f"{where}.{name}".lstrip("."))
     return value
 
 
 def _items(entry: Any, name: str, where: str, expects: str = "list") -> Iterator[tuple[str, Any]]:
-    """The elements of a list, and what each is called."""
+    """Yield the elements of a list, and what each is called."""
     for number, item in enumerate(_get(entry, name, where, expects)):
         yield f"{where}.{name}[{number}]".lstrip("."), item
 
@@ -248,7 +248,7 @@ class _Layout:
         return [RequestEvent(id, self._leave(id, number), "abort") for id in ids]
 
     def _leave(self, id: str, number: int) -> int | None:
-        """The lane that a request had until this step; None if it did not run."""
+        """Return the lane that a request had until this step; None if it did not run."""
         if id not in self._lanes:
             return None
         lane, first = self._lanes.pop(id)

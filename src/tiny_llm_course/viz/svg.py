@@ -13,7 +13,7 @@ MONO = "'DejaVu Sans Mono', Menlo, Consolas, 'Noto Sans Mono CJK JP', monospace"
 
 
 def text_width(text: str, size: float) -> float:
-    """An upper bound, of text in MONO; text in SANS is no wider."""
+    """Return an upper bound, of text in MONO; text in SANS is no wider."""
     narrow = 2 * len(text) - cell_len(text)
     return size * (0.61 * narrow + 1.02 * (len(text) - narrow))
 
