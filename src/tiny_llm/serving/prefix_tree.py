@@ -90,7 +90,7 @@ class PrefixTree:
 
     @property
     def num_evictable(self) -> int:
-        """How many pages only the tree holds."""
+        """Count the pages that only the tree holds."""
         return sum(self.pool.holders(node.page) == 1 for node in self.root)
 
     def evict(self, count: int) -> int:
@@ -124,5 +124,5 @@ class PrefixTree:
 
 
 def common(a: Sequence[int], b: Sequence[int]) -> int:
-    """How many tokens two texts have in common from the beginning on."""
+    """Count the tokens that two texts have in common from the beginning on."""
     return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(a, b, strict=False)))

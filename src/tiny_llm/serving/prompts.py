@@ -60,7 +60,8 @@ class Prompts:
         return await self._in_thread(name, lambda: made.encode(self._encoders[name], self._room))
 
     async def thinking(self) -> Thinking:
-        """How the checkpoint thinks, for the engine's thread. Raises ValueError where its chat template fails."""
+        """Return how the checkpoint thinks, for the engine's thread. Raises ValueError where its chat template
+        fails."""
         if self._thinking is None:
             return await self._in_thread("fill-in", self._look_at_thinking)
         return self._thinking

@@ -10,7 +10,7 @@ __all__ = ["Logprob", "Logprobs", "SamplingParams"]
 
 @dataclass(frozen=True)
 class SamplingParams:
-    """How a request's tokens are chosen, and what ends it. Each request has its own.
+    """The choice of a request's tokens, and what ends them. Each request has its own.
 
     max_tokens: of the output, at least one. temperature to seed: as in `make_sampler`, which checks them.
     stop: strings before which the text is cut. stop_token_ids: tokens that end the output, as those of the model do.
@@ -45,12 +45,12 @@ class SamplingParams:
 
     @property
     def is_greedy(self) -> bool:
-        """Whether the likeliest token is taken, whatever came before."""
+        """Tell whether the likeliest token is taken, whatever came before."""
         return self.temperature == 0 and self.repetition_penalty == 1
 
     @property
     def changes_logits(self) -> bool:
-        """Whether it asks for a bias or a penalty that its sampler knows nothing of."""
+        """Tell whether the request asks for a bias or a penalty that its sampler knows nothing of."""
         return bool(self.logit_bias or self.presence_penalty or self.frequency_penalty)
 
 

@@ -29,7 +29,7 @@ BASE, EPS = 1e6, 1e-6
 
 @dataclass(frozen=True)
 class Rung:
-    """One way to compute a case. limit: what it runs against. device: on which it runs; None: on the default one."""
+    """A way to compute a case. limit: what it runs against. device: on which it runs; None: on the default one."""
 
     name: str  # fallback, mlx, tuned or a task's id
     run: Callable[[], Any]

@@ -24,7 +24,7 @@ class Mistake:
 
 @dataclass(frozen=True)
 class Entry:
-    """What the course tells about a task: hints, what was learned, and known mistakes."""
+    """The catalogue's entry about a task: hints, what was learned, and known mistakes."""
 
     task: TaskId
     hints: tuple[Text, Text, Text]  # a nudge, where to look, pseudo-code

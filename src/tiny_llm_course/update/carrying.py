@@ -72,7 +72,7 @@ def _needed(target: str, source: str, excluded: Collection[str] = (), unless_in:
 
 
 def _uses(source: str) -> Counter[str]:
-    """How often a module uses each name, and each name of an attribute, with a dot before it."""
+    """Count how often a module uses each name, and each name of an attribute, with a dot before it."""
     nodes = list(ast.walk(ast.parse(source)))
     docstrings = [node.value for node in nodes if isinstance(node, ast.Expr)]
     names: list[str] = []

@@ -61,6 +61,6 @@ def code_of_task(source: str, task: TaskId, filename: str, kept: Collection[str]
 
 
 def _helpers(yours: str, stub: str, names: Collection[str]) -> list[str]:
-    """What the learner defined besides these functions, and they use."""
+    """Find what the learner defined besides these functions, and they use."""
     given = parts_of_source(stub)
     return [name for name in helpers_of(yours, names) if name not in given]

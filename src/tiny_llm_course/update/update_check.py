@@ -46,7 +46,7 @@ sys.exit(any([app(["solution", task, "--apply"], standalone_mode=False) for task
 
 @dataclass(frozen=True)
 class Trouble:
-    """What an update would break. imports: the error of each module. told: the output of the tests."""
+    """The damage that an update would do. imports: the error of each module. told: the output of the tests."""
 
     imports: Mapping[str, str]
     tasks: list[TaskId]

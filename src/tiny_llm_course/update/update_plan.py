@@ -46,7 +46,7 @@ class Old:
 
 @dataclass
 class UpdatePlan:
-    """What an update does. In comments, "yours" are the learner's files in src/tiny_llm."""
+    """The plan of an update. In comments, "yours" are the learner's files in src/tiny_llm."""
 
     files: dict[Path, bytes | None] = field(default_factory=dict)  # None: it goes
     seen: dict[Path, bytes | None] = field(default_factory=dict)  # the same files as they were
@@ -219,7 +219,7 @@ class _Merges:
         return bool(moved) and {*written(self._yours[name], tasks, self._shown(name))} <= moved
 
     def _has_no_more_use(self, name: str) -> bool:
-        """Whether nothing is left in it that was written for a task, or defined for anything else."""
+        """Tell whether nothing is left in the file that was written for a task, or defined for anything else."""
         if is_native(name):
             return False
         tasks = tasks_by_name(self._old[name], name)
@@ -227,7 +227,7 @@ class _Merges:
         return own <= self._helpers.get(name, frozenset()) and not written(self._yours[name], tasks, self._shown(name))
 
     def _own_definitions(self, name: str) -> set[str]:
-        """What the learner defined in a Python file."""
+        """Return what the learner defined in a Python file."""
         return set() if is_native(name) else {*definitions(self._yours[name])} - {*definitions(self._old[name])}
 
     def _follow(self) -> None:
@@ -270,7 +270,7 @@ class _Merges:
             self._plan.merged += [path] if name in self._yours else []
 
     def _in_original(self, name: str, lines: LostLines) -> LostLines:
-        """Where these lines are in the learner's file, which has its own code of all tasks."""
+        """Find these lines in the learner's file, which has its own code of all tasks."""
         mine, original = self._yours.get(name, ""), self._original.get(name, "")
         if mine == original or not original:
             return lines

@@ -48,7 +48,7 @@ def show_kernel(output: Output, script: Path, number: int, threadgroup: str) -> 
 
 
 def _steps_text(steps: list[KernelStep], words: Messages) -> str:
-    """How many threads read and wrote what in each step, and what they wait at."""
+    """Tell how many threads read and wrote what in each step, and what they wait at."""
     texts = [words("viz_kernel_steps")]
     for part in folded(list(enumerate(steps, 1)), MOST_STEPS, lambda _: False):
         if isinstance(part, list):

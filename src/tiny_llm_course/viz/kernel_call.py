@@ -49,12 +49,12 @@ class Call:
 
     @property
     def threadgroups(self) -> Sizes:
-        """How many there are along each axis."""
+        """Return the number of threadgroups along each axis."""
         return threadgroups_of(self.grid, self.threadgroup)
 
     @property
     def threads(self) -> int:
-        """Of this threadgroup; one at the grid's end may be smaller."""
+        """Return the number of threads of this threadgroup; one at the grid's end may be smaller."""
         sizes = zip(self.grid, self.threadgroup, self.at, strict=True)
         return math.prod(max(0, min(size, n - at * size)) for n, size, at in sizes)
 
@@ -108,7 +108,7 @@ class _Recorder:
         self.failed: Exception | None = None  # what kept the kernel from running
 
     def run(self, script: Path) -> CommandError | None:
-        """What the script failed with, if it is not the kernel that was looked at."""
+        """Run the script, and return its error, unless the error is that of the kernel that was looked at."""
         with watching(self._make), _as_main(script):
             try:
                 runpy.run_path(str(script), run_name="__main__")
@@ -125,7 +125,7 @@ class _Recorder:
         return call.run()  # as the script asks for it, which may itself count or trace
 
     def _is_kernels(self, error: BaseException | None) -> bool:
-        """Whether it is the kernel's error, or was raised where that was handled."""
+        """Tell whether an error is the kernel's, or was raised where that was handled."""
         while error and not (self.found and error is self.found.error):
             error = error.__context__
         return error is not None
@@ -162,14 +162,14 @@ class _Recorder:
 
 
 class _ScriptError(CommandError):
-    """What a script raised, in as many lines as it has."""
+    """A script raised an error, which is told in as many lines as it has."""
 
     def __str__(self) -> str:
         return Messages()(self.key, **self.values)
 
 
 def _raised(script: Path, error: Exception) -> CommandError:
-    """What a script raised, behind the script's own line."""
+    """Tell what a script raised, after the script's own line."""
     frames = [f.lineno for f in traceback.extract_tb(error.__traceback__) if f.filename == str(script)]
     line = error.lineno if isinstance(error, SyntaxError) and error.filename == str(script) else None
     place = ":".join(map(str, [script, *[line or frames[-1]]] if line or frames else [script]))
@@ -179,7 +179,7 @@ def _raised(script: Path, error: Exception) -> CommandError:
 
 @contextmanager
 def _as_main(script: Path) -> Iterator[None]:
-    """As a script finds it: its folder is the first to import from, and it is the only argument."""
+    """Let a script find what it expects: its folder is the first to import from, and it is the only argument."""
     path = [str(script.resolve().parent), *sys.path]
     with mock.patch.object(sys, "path", path), mock.patch.object(sys, "argv", [str(script)]):
         yield

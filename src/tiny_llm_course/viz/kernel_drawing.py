@@ -191,7 +191,7 @@ class _Drawing:
             self._sheet.shape("circle", cx=x, cy=y, r=3, fill=INK)
 
     def end(self) -> None:
-        """Where a run was cut off."""
+        """Mark where a run was cut off."""
         if self._call.error is None:
             return
         named = {party.thread for party in self._call.error.parties if party.threadgroup == self._call.at}
@@ -205,7 +205,7 @@ class _Drawing:
         self._y += ROW
 
     def legend(self) -> None:
-        """What shapes and colours mean, in as many lines as they need."""
+        """Explain shapes and colours, in as many lines as they need."""
         words, x = self._words, MARGIN
         self._y += 22
         for width, draw, text in self._samples():

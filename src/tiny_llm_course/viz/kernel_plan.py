@@ -79,7 +79,7 @@ class PicturePlan:
         return any(self.is_red(event) for row in rows for cell in row.cells.values() for event in cell)
 
     def shown(self) -> list[Row | Wait]:
-        """What has a line of its own."""
+        """Return what has a line of its own."""
         steps = [step for step in self.steps if not isinstance(step, int)]
         return [line for _, rows, waits in steps for line in (*rows, *waits) if not isinstance(line, list)]
 

@@ -23,7 +23,7 @@ _Key: TypeAlias = tuple[str, str, str, int, int]  # kind, name, file, line; the 
 
 @dataclass(frozen=True)
 class Row:
-    """What threads do at one place of the text, one beside the other.
+    """The work of threads at one place of the text, next to each other.
 
     kind: "read", "write", "atomic read" or "atomic write". name: of the buffer or variable. cells: what each thread
     reads or writes there.

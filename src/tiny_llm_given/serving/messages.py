@@ -84,7 +84,7 @@ class TextPart(Strict):
 
 
 class Message(Strict):
-    """One of a conversation. What the model thought for an earlier answer may come back, and does not count."""
+    """A message of a conversation. What the model thought for an earlier answer may come back, and does not count."""
 
     role: Literal["system", "developer", "user", "assistant"]
     content: Text | Annotated[list[TextPart], Field(max_length=MOST_ITEMS, fail_fast=True)] = Field(

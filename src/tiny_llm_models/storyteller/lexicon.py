@@ -83,7 +83,7 @@ class Entity:
 
 
 class Lexicon:
-    """One language's words, forms and plots."""
+    """The words, forms and plots of a language."""
 
     def __init__(
         self,

@@ -20,7 +20,7 @@ _FUEL = 400_000  # parts of lines that are compared in one text, at most
 
 
 class Match(NamedTuple):
-    """One way to read a line at one place, or, while it is being read, a part of it.
+    """A way to read a line at one place, or, while it is being read, a part of it.
 
     cast: who and what each role is. here: the same of those who are in this line only.
     past: who and what was in one line only, until now.

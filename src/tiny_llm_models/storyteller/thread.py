@@ -24,7 +24,7 @@ class Fault:
 
 @dataclass(frozen=True)
 class Thread:
-    """One way to read the story up to a place, as in the simulation of a nondeterministic automaton.
+    """A way to read the story up to a place, as in the simulation of a nondeterministic automaton.
 
     point: of the plot. cost: of the faults on the way.
     """

@@ -222,7 +222,8 @@ def _loaded(folder: Path) -> Any:
 
 
 def _steps(corpus: Corpus, recipe: Recipe, rate: float) -> Iterator[_Step]:
-    """Up in a hundredth of the steps, then straight down to nothing (Bergsma et al. 2025, arXiv:2502.15938)."""
+    """Raise the learning rate in a hundredth of the steps, then lower it straight to nothing (Bergsma et al. 2025,
+    arXiv:2502.15938)."""
     batches = corpus.plan(recipe.every, recipe.seed)
     for step, documents in enumerate(batches):
         height = min((step + 1) / (len(batches) / 100), 1 - step / len(batches))

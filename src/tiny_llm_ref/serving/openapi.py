@@ -63,7 +63,7 @@ def index(description: Mapping[str, Any]) -> _Json:
 
 
 class _Untitled(GenerateJsonSchema):
-    """Without a title for each field, which would only repeat its name."""
+    """A generator that gives no title to a field, which would only repeat its name."""
 
     def field_title_should_be_set(self, schema: Any) -> bool:
         return False
@@ -139,7 +139,7 @@ def _answers(model: Mapping[str, Any]) -> _Json:
 
 
 def _chunks(answer: Answer) -> list[_Json]:
-    """One of each kind."""
+    """Return one chunk of each kind."""
     pieces = (Piece("text"), Piece("", "text", "stop", []))
     deltas = [answer.begin(0), *(answer.delta(0, piece) for piece in pieces)]
     return [answer.part([each for each in deltas if each is not None]), answer.part([], Usage())]

@@ -24,15 +24,15 @@ class PagePool:
 
     @property
     def num_free(self) -> int:
-        """How many pages nobody holds."""
+        """Return the number of free pages."""
         return len(self._free)
 
     def holders(self, page: int) -> int:
-        """How many hold a page; 0: it is free."""
+        """Return how many holders a page has; 0: it is free."""
         return self._holders[page]
 
     def pages_for(self, length: int) -> int:
-        """How many pages `length` positions need."""
+        """Return how many pages `length` positions need."""
         return -(-length // self.page_size)
 
     def allocate(self, count: int) -> list[int]:

@@ -107,7 +107,7 @@ class PrefixTree:
 
     @property
     def num_evictable(self) -> int:
-        """How many pages only the tree holds."""
+        """Count the pages that only the tree holds."""
         return sum(self.pool.holders(node.page) == 1 for node in self.root)
 
     def evict(self, count: int) -> int:
@@ -141,7 +141,7 @@ class PrefixTree:
         return node.parent
 
     def _is_evictable(self, node: Node) -> bool:
-        """Whether it is a leaf of the tree, and only the tree holds its page."""
+        """Tell whether it is a leaf of the tree, and only the tree holds its page."""
         is_known = node.parent is not None and node.parent.children.get(node.tokens) is node
         return is_known and not node.children and self.pool.holders(node.page) == 1
 
@@ -161,5 +161,5 @@ class PrefixTree:
 
 
 def common(a: Sequence[int], b: Sequence[int]) -> int:
-    """How many tokens two texts have in common from the beginning on."""
+    """Count the tokens that two texts have in common from the beginning on."""
     return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(a, b, strict=False)))

@@ -17,7 +17,7 @@ _Json = dict[str, Any]
 
 @dataclass(frozen=True)
 class Piece:
-    """What is new of a choice, or all of it. thinking: apart from the text; None where there is none. logprobs: of the
+    """A piece of a choice, or all of it. thinking: apart from the text; None where there is none. logprobs: of the
     text's tokens; None if nobody asked for it."""
 
     text: str = ""
@@ -68,7 +68,7 @@ class Usage:
 
 
 class Answer:
-    """To one call: whole, or in chunks. id, created (seconds since 1970), model: of all its parts."""
+    """The answer to a call: whole, or in chunks. id, created (seconds since 1970), model: of all its parts."""
 
     whole: str
     chunk: str
@@ -81,7 +81,7 @@ class Answer:
         return {**self._about, "object": self.whole, "choices": list(choices), "usage": usage.as_json()}
 
     def part(self, choices: Sequence[_Json], usage: Usage | None = None) -> _Json:
-        """One event of a stream. usage: of the last one, whose choices are none, if the client asked for it."""
+        """Return an event of a stream. usage: of the last one, whose choices are none, if the client asked for it."""
         found = {**self._about, "object": self.chunk, "choices": list(choices)}
         return found if usage is None else {**found, "usage": usage.as_json()}
 
@@ -159,7 +159,7 @@ def _reasoning(piece: Piece) -> _Json:
 
 
 def _bytes_of(piece: str) -> list[int] | None:
-    """Of a token's name in a byte-level vocabulary; None where it is another kind of name."""
+    """Return the bytes of a token's name in a byte-level vocabulary; None where it is another kind of name."""
     table = _byte_names()
     return [table[letter] for letter in piece] if all(letter in table for letter in piece) else None
 

@@ -12,7 +12,7 @@ __all__ = ["Budget", "PreemptNewest", "Preemption", "Scheduler", "TokenBudget"]
 
 
 class Budget:
-    """What a step may compute. This one sets no limit: all pending tokens of all that run, whole prompts too.
+    """The budget of a step. This one sets no limit: all pending tokens of all that run, whole prompts too.
 
     num_tokens: how many tokens a step may have, of all requests together.
     """
@@ -46,8 +46,8 @@ class TokenBudget(Budget):
 
 
 class Preemption:
-    """What happens if a running request finds no room. With this one, an error: it is for a cache of slots, in which
-    every running request has room."""
+    """The answer to a running request that finds no room. This one raises an error: it is for a cache of slots, in
+    which every running request has room."""
 
     def make_room(self, scheduler: "Scheduler", request: Request, count: int, batch: Batch) -> bool:
         """Reserve room for `count` more tokens of a running request. False: it gets no chunk in this step.

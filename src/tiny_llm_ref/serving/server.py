@@ -45,8 +45,8 @@ _Handler: TypeAlias = Callable[[HttpRequest], Coroutine[Any, Any, ASGIApp]]
 
 @dataclass(frozen=True)
 class ServedModel:
-    """What is served. max_length: tokens of a prompt and what follows. has_drafts: a step checks guesses. sampling: for
-    requests that leave it out; None: OpenAI's defaults."""
+    """The model that is served. max_length: tokens of a prompt and what follows. has_drafts: a step checks guesses.
+    sampling: for requests that leave it out; None: OpenAI's defaults."""
 
     name: str
     tokenizer: Any
@@ -57,9 +57,9 @@ class ServedModel:
 
 @dataclass(frozen=True)
 class Limits:
-    """What clients may do. max_body: bytes. timeout: seconds that a request may take. api_key: what they have to know;
-    None: nothing. origins: web pages, besides the server's own, whose scripts may ask. names: by which clients may call
-    the server besides this machine's local ones; None: any."""
+    """The limits of clients. max_body: bytes. timeout: seconds that a request may take. api_key: what they have to
+    know; None: nothing. origins: web pages, besides the server's own, whose scripts may ask. names: by which clients
+    may call the server besides this machine's local ones; None: any."""
 
     max_body: int = 1 << 20
     timeout: float = 600.0
