@@ -13,6 +13,12 @@ from ..ui import CommandError, Phrase, phrase
 
 __all__ = ["OUT", "Out", "TaskArgument", "asked_day", "asked_days", "asked_task"]
 
+OUT = Path("out")  # of the current folder; git ignores it
+Out = Annotated[Path, typer.Option(metavar="FOLDER", help="Where files are written. The folder is made if need be.")]
+TaskArgument = Annotated[
+    str | None, typer.Argument(metavar="[TASK]", help="A task's id, such as w1d1.1. Default: the next open task.")
+]
+
 
 def asked_task(name: str) -> Task:
     """Return the task with this id. Raises a CommandError if there is none."""
@@ -52,12 +58,3 @@ def _existing() -> list[Phrase]:
         phrase("days_of_week", week=week.number, first=week.days[0].number, last=week.days[-1].number)
         for week in weeks()
     ]
-
-
-OUT = Path("out")  # of the current folder; git ignores it
-Out = Annotated[Path, typer.Option(metavar="FOLDER", help="Where files are written. The folder is made if need be.")]
-
-
-TaskArgument = Annotated[
-    str | None, typer.Argument(metavar="[TASK]", help="A task's id, such as w1d1.1. Default: the next open task.")
-]
