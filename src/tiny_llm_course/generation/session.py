@@ -23,11 +23,7 @@ from .streaming import output
 if TYPE_CHECKING:
     import mlx.core as mx
 
-__all__ = [
-    "Reply",
-    "Session",
-    "Settings",
-]
+__all__ = ["Reply", "Session", "Settings"]
 
 _OPTIONS = {"temperature": "--temp"}  # where they are not named as the argument is
 FILTERS = {"top_k", "top_p", "min_p"}  # change nothing at temperature 0

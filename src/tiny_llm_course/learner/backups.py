@@ -17,12 +17,7 @@ from typing import Any, TypeAlias
 from ..base.whole_files import content_of, write_like, write_whole
 from ..tasks.syllabus import Text
 
-__all__ = [
-    "Backups",
-    "ChangedSinceError",
-    "Merge",
-    "Undone",
-]
+__all__ = ["Backups", "ChangedSinceError", "Merge", "Undone"]
 
 NAME = "%Y-%m-%d_%H-%M-%S.%f"  # of a command's folder
 Merge: TypeAlias = Callable[[bytes, bytes, bytes], bytes]  # of now, after, before: now, without what was done

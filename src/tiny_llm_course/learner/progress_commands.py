@@ -15,11 +15,7 @@ from .next_steps import chosen_task, show_next
 from .progress_table import progress_table
 from .workspace import Workspace, changing
 
-__all__ = [
-    "hint",
-    "next_task",
-    "progress",
-]
+__all__ = ["hint", "next_task", "progress"]
 
 
 def next_task(

@@ -17,13 +17,7 @@ from ..ui import CommandError, Messages, one_of, phrase, show_note
 from .needs import has_cache, is_written, open_stubs
 from .package_protocols import Cache, Model, Sampler, Tokenizer
 
-__all__ = [
-    "BITS",
-    "DTYPES",
-    "LAYERS",
-    "LoadedModel",
-    "Wanted",
-]
+__all__ = ["BITS", "DTYPES", "LAYERS", "LoadedModel", "Wanted"]
 
 BITS = (2, 4, 8)
 DTYPES = ("float32", "bfloat16", "float16")

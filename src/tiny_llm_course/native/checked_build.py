@@ -12,16 +12,7 @@ from pathlib import Path
 
 from metal_host.toolchain import compiler_command, for_this_processor, run_in_english
 
-__all__ = [
-    "REQUEST",
-    "SECONDS",
-    "BuildError",
-    "Warned",
-    "build_checked",
-    "build_set",
-    "can_name_lines",
-    "warnings_in",
-]
+__all__ = ["REQUEST", "SECONDS", "BuildError", "Warned", "build_checked", "build_set", "can_name_lines", "warnings_in"]
 
 REQUEST = "TINY_LLM_SECOND_LOOK"  # the variable that tells checked_run.py what to do
 SECONDS = 5  # of computing, that a call of a kernel may take in a checked run; the longest takes a tenth of one

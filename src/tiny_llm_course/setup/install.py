@@ -17,9 +17,7 @@ from ..base.places import IS_CLONE, ROOT
 from ..base.reporting import reporting
 from ..ui import CommandError, Lang, Messages, left, one_of, phrase, show
 
-__all__ = [
-    "install",
-]
+__all__ = ["install"]
 
 DEFAULT = ("kernels",)  # what ./course installs in any case
 LOCKED = "--frozen-lockfile"  # the versions of pdm.lock, whatever a newer PDM thinks of that file

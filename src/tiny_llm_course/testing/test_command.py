@@ -25,9 +25,7 @@ from .outcome import compile_rest, offer_report, show_outcome
 from .progress_change import ProgressChange, keep_progress
 from .task_lines import TaskLines
 
-__all__ = [
-    "run",
-]
+__all__ = ["run"]
 
 NONE_CHOSEN = 5  # pytest's exit code
 MAX_PROCESSES = 8  # each needs about a quarter of a gigabyte
