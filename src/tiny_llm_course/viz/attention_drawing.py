@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from matplotlib.colors import PowerNorm
@@ -12,6 +12,11 @@ from .arrays import Array
 from .drawing import ACCENT, PALE, drawable, picture
 from .labels import shortened
 from .probe import Attention
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+    from matplotlib.image import AxesImage
 
 __all__ = ["draw_all", "draw_one"]
 
@@ -68,7 +73,7 @@ def draw_all(seen: Attention, words: Messages) -> bytes:
     return drawn.data
 
 
-def _show(axes: Any, weights: Array) -> Any:
+def _show(axes: Axes, weights: Array) -> AxesImage:
     """Show an image whose colour grows with the root of the weight, so that small weights can be told apart."""
     from matplotlib import colormaps
 
@@ -76,7 +81,7 @@ def _show(axes: Any, weights: Array) -> Any:
     return axes.imshow(weights, cmap=colours, norm=PowerNorm(0.5, 0, 1))
 
 
-def _write_numbers(axes: Any, weights: Array) -> None:
+def _write_numbers(axes: Axes, weights: Array) -> None:
     for (query, key), weight in np.ndenumerate(weights):
         if weight >= 0.005:
             axes.text(
@@ -90,7 +95,7 @@ def _write_numbers(axes: Any, weights: Array) -> None:
             )
 
 
-def _add_scale(figure: Any, image: Any, axes: Any, words: Messages) -> None:
+def _add_scale(figure: Figure, image: AxesImage, axes: Axes, words: Messages) -> None:
     part = min(3 / figure.get_figheight(), 0.7)
     scale = figure.colorbar(image, ax=axes, shrink=part, aspect=25, pad=0.02, ticks=TICKS, label=words("viz_weight"))
     scale.ax.set_yticklabels([f"{tick:.0%}" for tick in TICKS])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 from matplotlib.ticker import PercentFormatter
 
@@ -10,6 +10,9 @@ from ..ui import Messages
 from .drawing import BLUE, DIM, PALE, drawable, picture
 from .labels import shortened
 from .sampling_steps import SamplingStep, percent
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 __all__ = ["draw_sampling"]
 
@@ -38,7 +41,7 @@ def draw_sampling(
     return drawn.data
 
 
-def _draw(axes: Any, shares: Any, before: Any) -> None:
+def _draw(axes: Axes, shares: list[float], before: list[float] | None) -> None:
     places = range(len(shares))
     if before is not None:
         axes.barh(places, before, color=PALE, height=0.8)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from matplotlib.patches import Patch
@@ -12,6 +12,9 @@ from ..ui import Messages
 from .drawing import ACCENT, DIM, PALE, drawable, picture
 from .labels import shortened
 from .schedule_run import KINDS, RecordedRun
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 __all__ = ["COLOURS", "draw_schedule"]
 
@@ -45,7 +48,7 @@ def draw_schedule(run: RecordedRun, words: Messages, format: str) -> bytes:
     return drawn.data
 
 
-def _draw_lanes(axes: Any, run: RecordedRun, words: Messages, inches: float) -> None:
+def _draw_lanes(axes: Axes, run: RecordedRun, words: Messages, inches: float) -> None:
     """inches: of a step."""
     for span in run.spans:
         axes.broken_barh([(span.first, span.last - span.first)], (span.lane - 0.42, 0.84), facecolors=PALE)
@@ -85,7 +88,7 @@ def _places(run: RecordedRun, name: str) -> list[tuple[float, float]]:
     return [(float(x), float(place.lane)) for x, place in places if place.lane is not None]
 
 
-def _draw_counts(axes: Any, run: RecordedRun, layers: list[tuple[str, list[int]]], label: str) -> None:
+def _draw_counts(axes: Axes, run: RecordedRun, layers: list[tuple[str, list[int]]], label: str) -> None:
     edges = np.arange(len(run.steps) + 1)
     for colour, counts in layers:
         axes.stairs(counts, edges, fill=True, color=colour)
