@@ -27,7 +27,7 @@ def array_of(x: Any) -> mx.array:
 
 
 def buffer_of(parameter: Parameter, array: mx.array, is_contiguous: bool) -> Buffer:
-    """What a parameter that is no output points at."""
+    """Return what a parameter that is no output points at."""
     values = _numpy(array)
     copied = 0 if values.flags.c_contiguous or not is_contiguous else values.nbytes
     if is_contiguous:
@@ -51,7 +51,7 @@ def filled_output(shape: Sequence[int], dtype: mx.Dtype, value: float | None) ->
 
 
 def _numpy(array: mx.array) -> "np.ndarray[Any, np.dtype[Any]]":
-    """The same memory, if MLX lets us see it; bfloat16 as 16 bits."""
+    """Return the same memory, if MLX lets us see it; bfloat16 as 16 bits."""
     try:
         return np.array(array.view(mx.uint16) if array.dtype == mx.bfloat16 else array, copy=False)
     except ValueError as error:

@@ -39,7 +39,7 @@ _watcher: ContextVar[Watcher | None] = ContextVar("metal_host_watcher", default=
 
 
 def watcher() -> Watcher | None:
-    """Who makes the calls of this thread now."""
+    """Return what makes the calls of this thread now."""
     return _watcher.get()
 
 
@@ -57,6 +57,6 @@ def watching(by: Watcher | None) -> Iterator[None]:
 
 
 def unwatched(kernel: Callable[..., list[mx.array]], **arguments: Any) -> list[mx.array]:
-    """What a kernel gives, where nobody watches."""
+    """Return what a kernel gives, where nothing watches."""
     with watching(None):
         return kernel(**arguments)

@@ -105,7 +105,7 @@ def _compile_program(
 
 
 def _extract_symbols(linked: Path, found: Path) -> None:
-    """On macOS lines stand in the object file, which does not stay."""
+    """Keep the lines on macOS, where they are in the object file, which does not stay."""
     symbols = f"{linked}.dSYM"
     run_tool(["xcrun", "dsymutil", str(linked), "-o", symbols])
     with suppress(OSError):  # there are none, or somebody else was faster
@@ -140,7 +140,8 @@ def _runtime(tools: Toolchain) -> list[Path]:
 
 
 def _of_this_compiler(tools: Toolchain, checked: bool) -> list[str]:
-    """So that half is rounded after each operation; and, for a checked run, without calls that we do not need."""
+    """Return the options of this compiler: half is rounded after each operation, and a checked run has no calls that we
+    do not need."""
     flags = ["-mf16c"] if tools.has_half else []
     if tools.is_clang:
         flags += ["-Xclang", "-ffloat16-excess-precision=none", "-Wno-everything", *_REFUSED]

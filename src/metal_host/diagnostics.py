@@ -25,7 +25,8 @@ def explain_errors(output: str, texts: Mapping[str, str]) -> str:
 
 
 def listed(found: Mapping[tuple[str, int], str], texts: Mapping[str, str], most: int = 3) -> str:
-    """What was found at places, file and line; and their text. texts: the kernel's, by the names of their files."""
+    """List what was found at places, file and line, and their text. texts: the kernel's, by the names of their
+    files."""
     parts = [f"{f}:{n}: {said}{_text(f, n, texts, chr(10) + '    ')}" for (f, n), said in list(found.items())[:most]]
     more = [f"and {len(found) - most} more"] if len(found) > most else []
     return "\n".join([*parts, *more])
@@ -62,7 +63,7 @@ def _errors(lines: list[str], texts: Mapping[str, str]) -> Iterator[tuple[str, i
 
 
 def _noted(lines: list[str], texts: Mapping[str, str]) -> tuple[str, int] | None:
-    """Where a compiler says, behind an error in another file, that it comes from: a template's use, or a macro's."""
+    """Find where an error in another file comes from, as the compiler says after it: a template's use, or a macro's."""
     for text in lines:
         if " error: " in text:
             return None
@@ -73,7 +74,7 @@ def _noted(lines: list[str], texts: Mapping[str, str]) -> tuple[str, int] | None
 
 
 def _plain(message: str, line: str) -> str:
-    """In words of Metal, without what templates and namespaces add."""
+    """Write a message in words of Metal, without what templates and namespaces add."""
     if refused := re.search(r"attempt to use poisoned \"(\w+)\"", message):
         return _refusal(refused[1])
     if "attempt to use a poisoned identifier" in message:  # Clang does not say which

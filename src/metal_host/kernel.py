@@ -36,7 +36,8 @@ def metal_kernel(
     atomic_outputs: bool = False,
     compile_options: object | None = None,
 ) -> Callable[..., list[mx.array]]:
-    """As `mx.fast.metal_kernel`, whose documentation tells the rest; without Metal, the kernel runs on the CPU.
+    """Make a kernel as `mx.fast.metal_kernel` does, whose documentation tells the rest; without Metal, the kernel runs
+    on the CPU.
 
     The environment's METAL_HOST may be `plain` or `check`: on the CPU in any case, in `check` with everything looked
     at that a kernel can do wrong; or `off`: MLX's own in any case. On the CPU a call computes at once, and therefore
@@ -206,7 +207,8 @@ class _Kernel:
 
 
 def _without_derivative(name: str, compute: Callable[..., list[mx.array]]) -> Callable[..., list[mx.array]]:
-    """The same for MLX's transformations to see: to them what `compute` computes would look like constants."""
+    """Return the same outputs for MLX's transformations to see: to them what `compute` computes would look like
+    constants."""
 
     def refuse(*_: Any) -> None:
         raise MetalHostError(

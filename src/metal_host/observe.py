@@ -29,7 +29,7 @@ _ACCESSES = {"r": "read", "w": "write", "ar": "atomic read", "aw": "atomic write
 
 @dataclass
 class Traffic:
-    """What went to and from one buffer or threadgroup variable.
+    """The traffic of one buffer or threadgroup variable.
 
     read, written: bytes, each time that a thread moved them. distinct_read, distinct_written: each byte once a call.
     reads, writes: accesses of threads; wide: those of them that move 16 bytes or more.
@@ -54,14 +54,14 @@ class Traffic:
     copied: int = 0
 
     def add(self, numbers: Sequence[int]) -> None:
-        """All of them, in their order."""
+        """Add all of them, in their order."""
         for entry, number in zip(fields(self), numbers, strict=True):
             setattr(self, entry.name, getattr(self, entry.name) + number)
 
 
 @dataclass
 class Counts:
-    """What kernels did, all calls together.
+    """The counts of what kernels did, all calls together.
 
     buffers: by the names of inputs and outputs; variables: threadgroup variables, by theirs.
     barriers: of threadgroups, each counted once for a threadgroup; those of simdgroups and their operations, for each
@@ -77,7 +77,7 @@ class Counts:
     variables: dict[str, Traffic] = field(default_factory=dict)
 
     def add(self, other: "Counts") -> None:
-        """What another process has counted, for instance."""
+        """Add other counts, such as those of another process."""
         for name in ("calls", "threadgroups", "barriers", "simd_barriers", "simd_operations"):
             setattr(self, name, getattr(self, name) + getattr(other, name))
         for group, added in ((self.buffers, other.buffers), (self.variables, other.variables)):
@@ -87,7 +87,7 @@ class Counts:
 
 @dataclass(frozen=True)
 class Event:
-    """What one thread of the traced threadgroup did.
+    """An event: what one thread of the traced threadgroup did.
 
     thread: its number in the threadgroup. kind: "read", "write", "atomic read", "atomic write" or "wait".
     name: of the buffer or threadgroup variable; of the barrier or operation of a simdgroup that it waits at.
@@ -113,7 +113,7 @@ class Trace(list[Event]):
 
 @dataclass
 class Observer:
-    """Who asked for what. threadgroup: which one is traced."""
+    """An observer of calls, and what it asked for. threadgroup: which one is traced."""
 
     counts: Counts | None = None
     events: Trace | None = None
@@ -169,7 +169,7 @@ def _events(
 
 
 def threadgroups_of(grid: Sequence[int], threadgroup: Sequence[int]) -> tuple[int, int, int]:
-    """How many there are along each axis."""
+    """Return the number of threadgroups along each axis."""
     x, y, z = (-(-size // max(1, min(size, of_one))) for size, of_one in zip(grid, threadgroup, strict=True))
     return x, y, z
 
@@ -178,7 +178,7 @@ _observer: ContextVar[Observer | None] = ContextVar("metal_host_observer", defau
 
 
 def observer() -> Observer | None:
-    """Who looks on now, in this thread."""
+    """Return the observer that looks on now, in this thread."""
     return _observer.get()
 
 

@@ -15,7 +15,7 @@ Place = tuple[str, int]  # a file and a line of it
 def lines_of(
     program: Path, codes: Sequence[str], texts: Mapping[str, str], tools: Toolchain
 ) -> list[Place | None] | None:
-    """For each address (hexadecimal) the innermost line of the kernel's own text that it comes from.
+    """Return, for each address (hexadecimal), the innermost line of the kernel's own text that it comes from.
 
     None in place of a line: between the kernel's lines. None instead of the list: no tool here can say it.
     """
@@ -26,7 +26,7 @@ def lines_of(
 def calls_of(
     program: Path, codes: Sequence[str], texts: Mapping[str, str], tools: Toolchain
 ) -> list[list[Place]] | None:
-    """The same, and behind each line those that its function was called from, as far as the compiler has put the
+    """Return the same, and after each line those that its function was called from, as far as the compiler has put the
     function in their place."""
     if sys.platform == "darwin":
         symbols = f"{program}.dSYM/Contents/Resources/DWARF/{program.name}"

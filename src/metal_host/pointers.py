@@ -18,7 +18,7 @@ _ENDS = {";", ",", ")", "{"}
 
 
 class _Pointer(NamedTuple):
-    """What is declared or cast to. name: "" of a cast. sign: `*` or `&`. end: the index after it."""
+    """A pointer that is declared or cast to. name: "" of a cast. sign: `*` or `&`. end: the index after it."""
 
     space: str
     sign: str
@@ -82,7 +82,7 @@ def _without_space(source: str) -> tuple[list[Token], list[int]]:
 
 
 def _is_qualified(tokens: Sequence[Token], i: int) -> bool:
-    """Whether another address space stands right before it, or it is that of a method's object."""
+    """Tell whether another address space is right before it, or it is that of a method's object."""
     before = tokens[i - 1].text if i else ";"
     return before in SPACES or before == ")"
 
@@ -120,7 +120,8 @@ def _declared(text: str) -> _Pointer | None:
 
 
 def _variables(tokens: Sequence[Token], i: int, scope: str) -> _Known:
-    """What is declared at i and is no pointer: arrays are where they are, other names hide what has the same name.
+    """Return what is declared at i and is no pointer: arrays are where they are, other names hide what has the same
+    name.
 
     Under "" what is wrong about it.
     """
@@ -142,14 +143,14 @@ def _variables(tokens: Sequence[Token], i: int, scope: str) -> _Known:
 
 
 def _is_set(tokens: Sequence[Token], i: int) -> bool:
-    """Whether the name at i is that of a pointer that gets another value: `p = ...;`."""
+    """Tell whether the name at i is that of a pointer that gets another value: `p = ...;`."""
     before = tokens[i - 1].text if i else ";"
     is_equal = [token.text for token in tokens[i + 1 : i + 3]]
     return before in (";", "{", "}", ")", "else") and is_equal[:1] == ["="] and is_equal[1:] != ["="]
 
 
 def _mixed(tokens: Sequence[Token], i: int, pointer: _Pointer, known: Mapping[str, str]) -> str:
-    """What is wrong if the expression at i is in another address space than the pointer that gets it."""
+    """Return what is wrong if the expression at i is in another address space than the pointer that gets it."""
     name, other = _of(tokens, i, pointer, known)
     if not other or other == pointer.space:
         return ""
@@ -200,7 +201,7 @@ def _space_of(parameter: Sequence[Token]) -> str:
 
 
 def _parts(tokens: Sequence[Token], opening: int, end: int) -> Iterator[tuple[int, int]]:
-    """What stands between the commas of a pair of brackets."""
+    """Return what is between the commas of a pair of brackets."""
     start = i = opening + 1
     while i < end - 1:
         if tokens[i].text in ("(", "[", "{"):

@@ -17,7 +17,7 @@ _NOT_OWN = {"const", "constexpr", "constant", "static", "volatile", "device", "t
 
 
 def private_arrays(tokens: Sequence[Token], outermost: str, word: Word) -> dict[int, tuple[str, int]]:
-    """By the index of a declaration's first token: what to write instead, and where the declaration ends.
+    """Return what to write instead of a declaration, by the index of its first token, and where the declaration ends.
 
     word: what becomes of a single token of an initial value.
     """
@@ -58,7 +58,7 @@ def _redzoned(tokens: Sequence[Token], known: Declaration, word: Word) -> str:
 
 
 def _is_led_to(tokens: Sequence[Token], start: int, variable: Variable) -> bool:
-    """Whether the text behind a declaration of an array uses it otherwise than with all its indices."""
+    """Tell whether the text after a declaration of an array uses it otherwise than with all its indices."""
     if not variable.dimensions or "[]" in variable.dimensions or ">" in variable.dimensions:  # no template's argument
         return False
     depth = _count(variable.dimensions)

@@ -88,7 +88,7 @@ class _Reader(Mapping[str, str]):
         return text + (f"\n    called from {quoted(*caller, self._texts)}" if caller and found[0] != body else "")
 
     def line(self, prefix: str) -> Place | str:
-        """The same as file and line, without what led there; or why there is none."""
+        """Return the place as file and line, without what led there; or why there is none."""
         if self.has(f"{prefix}line"):
             return self[f"{prefix}file"].rsplit("/", 1)[-1], int(self[f"{prefix}line"])
         found = self._calls(prefix)
@@ -113,7 +113,7 @@ class _Reader(Mapping[str, str]):
             yield Party(number, (x, y, z), file, line)
 
     def thread(self, prefix: str = "") -> str:
-        """Which thread, in Metal's words."""
+        """Name the thread, in Metal's words."""
         if not self.has(f"{prefix}thread"):
             return "?"
         x, y, z, gx, gy, gz, number = map(int, self[f"{prefix}thread"].split())
@@ -210,7 +210,7 @@ def _other(r: _Reader) -> str:
 
 
 def _is_unset(index: int) -> bool:
-    """Whether it is what a compiler fills variables with in a checked run, or one of the next elements."""
+    """Tell whether it is what a compiler fills variables with in a checked run, or one of the next elements."""
     return any(0 <= index % (1 << 32) - pattern < 1 << 16 for pattern in (0xFEFEFEFE, 0xAAAAAAAA))
 
 

@@ -49,7 +49,7 @@ def rewrite(source: str, outermost: str, word: Word | None = None) -> str:
 
 
 def on_cpu(tokens: Sequence[Token], i: int) -> str:
-    """What becomes of a token that is no part of something larger."""
+    """Rewrite a token that is no part of something larger."""
     kind, text = tokens[i]
     if kind == "number":
         if _FLOAT.fullmatch(text):
@@ -63,7 +63,7 @@ def on_cpu(tokens: Sequence[Token], i: int) -> str:
 
 
 def _directive(tokens: Sequence[Token], i: int) -> tuple[str, int]:
-    """What becomes of a line for the preprocessor, and where it ends; 0 if it stays as it is."""
+    """Rewrite a line for the preprocessor, and tell where it ends; 0 if it stays as it is."""
     line = ""
     while i < len(tokens) and "\n" not in tokens[i].text:
         line += tokens[i].text
@@ -82,7 +82,7 @@ def _attribute(tokens: Sequence[Token]) -> str:
 
 
 def _implies_const(tokens: Sequence[Token], i: int) -> bool:
-    """Whether `constant` at i is all that says that a pointer or a reference leads to what does not change."""
+    """Tell whether `constant` at i is all that says that a pointer or a reference leads to what does not change."""
     if "const" in [token.text for token in tokens[max(0, i - 2) : i]]:
         return False
     j = after_space(tokens, i + 1)
@@ -94,7 +94,7 @@ def _implies_const(tokens: Sequence[Token], i: int) -> bool:
 
 
 def _line_ends(tokens: Sequence[Token]) -> str:
-    """Only the ends of the lines of what is left out, so that all lines keep their numbers."""
+    """Return only the ends of the lines of what is left out, so that all lines keep their numbers."""
     found = ""
     for token in tokens:
         if token.kind == "space":

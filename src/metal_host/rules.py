@@ -58,7 +58,7 @@ def _own_types(tokens: Sequence[Token]) -> set[str]:
 
 
 def _names(text: str, next_: str) -> bool:
-    """Whether a type's name stands between the two."""
+    """Tell whether a type's name is between the two."""
     return (text == "struct" and next_ == "{") or (text in ("typename", "class") and next_ in (",", ">", "="))
 
 
@@ -83,7 +83,7 @@ def _is_in_parentheses(tokens: Sequence[Token], i: int) -> bool:
 
 
 def _no_space(tokens: Sequence[Token], i: int) -> str:
-    """Whether the type at i is that of a pointer or a reference that has no address space."""
+    """Tell whether the type at i is that of a pointer or a reference that has no address space."""
     behind = after_space(tokens, i + 1)
     if behind < len(tokens) and tokens[behind].text == "<":
         behind = after_space(tokens, after_brackets(tokens, behind))

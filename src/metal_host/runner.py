@@ -46,13 +46,13 @@ class Buffer:
 
     @property
     def number(self) -> int:
-        """What its elements are, in the runtime's words."""
+        """Return what its elements are, in the runtime's words."""
         return _NUMBERS.get(self.type.removeprefix("atomic<").removesuffix(">"), 0)
 
 
 @dataclass(frozen=True)
 class Options:
-    """How to run.
+    """The options of a run.
 
     order: of threads and threadgroups: forward, backward, or at random (0, 1, 2), by a seed.
     steps: basic blocks that one thread may run, in a checked run.
@@ -71,7 +71,7 @@ class Options:
 
 
 class Outcome(NamedTuple):
-    """What a run left.
+    """The outcome of a run.
 
     report: of a problem; empty if all was well. observed: lines for observe.py. results: the bytes of all buffers that
     are no inputs.

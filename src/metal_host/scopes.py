@@ -13,7 +13,7 @@ _BEHIND_PARAMETERS = {"const", "thread", "device", "constant", "threadgroup", "n
 
 
 def scopes(tokens: Sequence[Token], outermost: str) -> list[str]:
-    """For each token what the innermost braces around it hold; those of a namespace do not count."""
+    """Return, for each token, what the innermost braces around it hold; those of a namespace do not count."""
     found: list[str] = []
     stack = [outermost]
     words: list[str] = []  # of the statement so far, without what stands in parentheses
@@ -43,7 +43,7 @@ def scopes(tokens: Sequence[Token], outermost: str) -> list[str]:
 
 
 def _kind(words: list[str], around: str) -> str:
-    """What the brace behind these words of a statement opens."""
+    """Return what the brace after these words of a statement opens."""
     last = len(words)
     while last and words[last - 1] in _BEHIND_PARAMETERS:
         last -= 1

@@ -88,7 +88,7 @@ def _mixed(signature: Signature, texts: Mapping[str, str]) -> str:
 
 
 def _with_spaces(signature: Signature, texts: Mapping[str, str]) -> str:
-    """For clang to look at, and never compiled."""
+    """Return a text for clang to look at, which is never compiled."""
     (body, source), (before, header) = texts.items()
     parameters = [p.declaration for p in signature.parameters]
     parameters += [f"{ATTRIBUTES[a][0]} {a}" for a in signature.attributes]
@@ -107,7 +107,7 @@ auto* msl_kernel_entry = &msl_kernel{signature.template_values};
 
 
 def _with_space(tokens: Sequence[Token], i: int) -> str:
-    """What becomes of a token: constant stays; vectors are made, and pointers cast, by functions of spaces.h."""
+    """Rewrite a token: constant stays; vectors are made, and pointers cast, by functions of spaces.h."""
     text = on_cpu(tokens, i)
     if tokens[i].text in SPACES and _is_of_method(tokens, i):
         return ""  # which only Metal's compiler takes
@@ -123,7 +123,7 @@ def _with_space(tokens: Sequence[Token], i: int) -> str:
 
 
 def _is_of_method(tokens: Sequence[Token], i: int) -> bool:
-    """Whether the address space at i is that of a method's object: `int f() const device {`."""
+    """Tell whether the address space at i is that of a method's object: `int f() const device {`."""
     before = [token.text for token in tokens[max(0, i - 4) : i] if token.kind != "space"]
     behind = after_space(tokens, i + 1)
     is_end = behind < len(tokens) and tokens[behind].text in ("{", ";", ":", "=", "const")
@@ -131,7 +131,7 @@ def _is_of_method(tokens: Sequence[Token], i: int) -> bool:
 
 
 def _end_of_cast(tokens: Sequence[Token], i: int) -> int:
-    """Where `(device T*)` ends that begins at i; 0 if there is none, or one that a sign before it applies to."""
+    """Return where `(device T*)` ends that begins at i; 0 if there is none, or one that a sign before it applies to."""
     if tokens[i].text != "(":
         return 0
     end = after_brackets(tokens, i) - 1

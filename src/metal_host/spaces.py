@@ -25,7 +25,7 @@ _NAMES = {"0": "thread", "1": "device", "2": "constant", "3": "threadgroup"}
 
 
 def mixed_spaces(source: str, texts: Mapping[str, str], clang: Toolchain, folder: Path) -> str:
-    """What clang has against a kernel's pointers, with places; nothing if all is well."""
+    """Return what clang has against a kernel's pointers, with places; nothing if all is well."""
     file = folder / "spaces.cpp"
     file.write_text(source, encoding="utf-8")
     said = run_tool([*clang.command, *_FLAGS, f"-I{_INCLUDE}", str(file)]).stderr
@@ -40,7 +40,7 @@ _Said = Iterator[tuple[tuple[str, int], str]]  # a place, and what clang has aga
 
 
 def _errors(lines: Sequence[str], texts: Mapping[str, str]) -> Iterator[tuple[int, tuple[str, int], str]]:
-    """Those in the kernel's text: the number of the line that says it, place, message."""
+    """Yield the errors in the kernel's text: the number of the line that says it, place, message."""
     for number, text in enumerate(lines):
         match = re.match(r"(?:.*/)?(.+?):(\d+):\d+: error: (.*)", text)
         if match and match[1] in texts:
@@ -69,7 +69,7 @@ def _relevant(lines: Sequence[str], texts: Mapping[str, str]) -> _Said:
 
 
 def _notes(lines: Sequence[str]) -> Iterator[str]:
-    """Why no candidate fits: the notes behind an error."""
+    """Return why no candidate fits: the notes after an error."""
     for text in lines:
         if " error: " in text:
             return
@@ -78,7 +78,7 @@ def _notes(lines: Sequence[str]) -> Iterator[str]:
 
 
 def _named(said: str) -> str:
-    """With the names of address spaces, and without what is ours."""
+    """Write a message with the names of address spaces, and without what is ours."""
     said = re.sub(r"msl_type<([^>]*)>", r"\1", said).replace("generic address space", "thread")
     said = re.sub(r" ?\[with [^\]]*\]| \(aka '[^']*'\)|metal::", "", said)
     said = re.sub(r"invalid operands .*\('msl_cast<(.*)>' and (.*)\)", r"cast of \2 to '\1'", said)
@@ -86,7 +86,7 @@ def _named(said: str) -> str:
 
 
 def _differ(said: str) -> bool:
-    """Whether two types of a message are in different address spaces."""
+    """Tell whether two types of a message are in different address spaces."""
     if "address space" in said:
         return True
     types = [type_ for type_ in _QUOTED.findall(_named(said)) if re.search(r"[*&[]", type_)]

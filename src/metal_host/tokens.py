@@ -49,7 +49,7 @@ def after_brackets(tokens: Sequence[Token], i: int) -> int:
 
 
 def directives(tokens: Sequence[Token]) -> list[bool]:
-    """For each token whether it belongs to a line for the preprocessor."""
+    """Tell, for each token, whether it belongs to a line for the preprocessor."""
     found = []
     is_directive = False
     is_start = True  # of a line
