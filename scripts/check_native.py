@@ -23,30 +23,38 @@ WARNINGS = [
 
 
 def main() -> int:
-    files = [file for package in (REFERENCE, NATIVE) for file in code_files(package) if is_native(file)]
+    reference, native = ([file for file in code_files(package) if is_native(file)] for package in (REFERENCE, NATIVE))
     runtime = [ROOT / "src" / "tiny_llm_course" / "native" / "checked.cpp"]
     runtime += [file for part in ("include", "runtime") for file in (METAL_HOST / part).rglob("*.*")]
     formatted = subprocess.run(
-        [str(Path(sys.executable).with_name("clang-format")), "--dry-run", "--Werror", *map(str, [*files, *runtime])]
+        [
+            str(Path(sys.executable).with_name("clang-format")),
+            "--dry-run",
+            "--Werror",
+            *map(str, [*reference, *native, *runtime]),
+        ]
     )
-    unfit = [file for file in files if _is_kernel(file) and not _compiles(file, files)]
-    return int(bool(formatted.returncode) | bool(unfit))
+    compiled = [_compiles(file) for file in [*reference, *native] if _is_kernel(file)]
+    with tempfile.TemporaryDirectory() as folder:
+        stubs = [_stub(file, Path(folder)) for file in reference]
+        compiled += [_compiles(stub) for stub in stubs if _is_kernel(stub)]
+    return int(bool(formatted.returncode) or not all(compiled))
 
 
 def _is_kernel(file: Path) -> bool:
     return file.suffix == ".cpp" and file.name != "mlx_extension.cpp"
 
 
-def _compiles(file: Path, files: list[Path]) -> bool:
-    """The file, and its stub."""
-    with tempfile.TemporaryDirectory() as folder:
-        for other in files:
-            stub = make_stub(other.read_text(encoding="utf-8"), filename=other.name)
-            (Path(folder) / other.name).write_text(stub, encoding="utf-8")
-        options = [*KERNEL_FLAGS, for_this_processor(), f"-I{NATIVE}", *WARNINGS, "-Werror", "-fsyntax-only"]
-        command = [*compiler_command(), *options]
-        runs = [subprocess.run([*command, str(place / file.name)]) for place in (file.parent, Path(folder))]
-        return not any(run.returncode for run in runs)
+def _stub(file: Path, folder: Path) -> Path:
+    """Write the stub of a file of the reference into a folder, where it finds the stubs of the headers next to it."""
+    stub = folder / file.name
+    stub.write_text(make_stub(file.read_text(encoding="utf-8"), filename=file.name), encoding="utf-8")
+    return stub
+
+
+def _compiles(file: Path) -> bool:
+    options = [*KERNEL_FLAGS, for_this_processor(), f"-I{NATIVE}", *WARNINGS, "-Werror", "-fsyntax-only"]
+    return not subprocess.run([*compiler_command(), *options, str(file)]).returncode
 
 
 if __name__ == "__main__":
