@@ -31,6 +31,7 @@ __all__ = ["Program", "run_python", "start_python"]
 CAN_FORK = sys.platform == "linux"  # on macOS, Apple's frameworks do not survive a fork
 SIZE = 4  # bytes of a number in a message
 ONLY_ONCE = ("PYTHONIOENCODING", "HF_HOME", "MALLOC_ARENA_MAX")  # variables that count only when a process starts
+AT_FIRST = dict(os.environ)  # with which the process that forks is started
 
 
 def run_python(
@@ -99,7 +100,7 @@ def _control_terminal() -> None:
 def _is_for_a_start(environment: Mapping[str, str]) -> bool:
     """Whether it holds what only a process that starts takes into account: some variables, or a sitecustomize.py."""
     folders = environment.get("PYTHONPATH", "").split(os.pathsep)
-    others = any(environment.get(name) != os.environ.get(name) for name in ONLY_ONCE)
+    others = any(environment.get(name) != AT_FIRST.get(name) for name in ONLY_ONCE)
     return others or any(Path(folder, "sitecustomize.py").exists() for folder in folders)
 
 
@@ -152,7 +153,7 @@ def _server() -> socket.socket:
     ours, theirs = socket.socketpair()
     with theirs:
         call = [sys.executable, __file__, str(theirs.fileno())]
-        environment = os.environ | {"PYTHONUTF8": "1", "HF_HUB_OFFLINE": "1"}
+        environment = AT_FIRST | {"PYTHONUTF8": "1", "HF_HUB_OFFLINE": "1"}
         subprocess.Popen(call, pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL, env=environment)
     return ours
 

@@ -76,3 +76,8 @@ def test_what_counts_only_when_a_process_starts(monkeypatch, tmp_path):
     assert python("import sys; print(sys.stdout.encoding)", PYTHONIOENCODING="ascii").stdout == "ascii\n"
     (tmp_path / "sitecustomize.py").write_text("print('first')")
     assert python("print(1)", PYTHONPATH=str(tmp_path)).stdout == "first\n1\n"
+    monkeypatch.setenv("MALLOC_ARENA_MAX", "1")
+    with open(os.devnull, "r+") as nothing:
+        process = forks.start_python(["-c", ""], Path("/"), os.environ, [nothing.fileno()] * 3)
+    assert isinstance(process, subprocess.Popen)
+    assert process.wait(60) == 0
