@@ -271,9 +271,7 @@ def _why_not() -> str:
         return "TINY_LLM_KERNELS is off; to build kernels"
     if _extension_file() is None:
         return "the MLX extension is not built; to build it"
-    return (
-        f"the kernels' mlx_extension was built for MLX {_built_for()}, and this is {_mlx_version()}; to build it again"
-    )
+    return f"the MLX extension was built for MLX {_built_for()}, and this is {_mlx_version()}; to build it again"
 
 
 @cache
