@@ -1,6 +1,6 @@
 """A checkpoint's chat template, filled in by a process of its own. Given.
 
-A chat template is a program that somebody else wrote. It may never end, or ask for all memory. Then its process
+A chat template is a program that comes with a checkpoint. It may never end, or ask for all memory. Then its process
 ends, and the server goes on.
 """
 
@@ -26,7 +26,7 @@ class ChatTemplate:
     """A tokenizer whose `apply_chat_template` runs in another process, with limits. All else is the tokenizer's own.
 
     Only one thread may call it at a time. The process starts with the first conversation, and again after one that
-    ended it. seconds: of processor time that a conversation may take.
+    ended it. seconds: the processor time that a conversation may take.
     """
 
     def __init__(self, tokenizer: Any, seconds: float = _SECONDS):
@@ -39,7 +39,7 @@ class ChatTemplate:
     def apply_chat_template(
         self, messages: Sequence[Mapping[str, str]], *, add_generation_prompt: bool, tokenize: bool, **settings: bool
     ) -> str:
-        """The text of a conversation.
+        """Return the text of a conversation.
 
         Raises:
             RefusedError: the template refuses these messages.

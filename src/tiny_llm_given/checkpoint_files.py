@@ -10,7 +10,7 @@ _MOST_BYTES = 100_000_000  # of a JSON file; the largest tokenizers have a third
 
 
 def read_json(path: Path) -> dict[str, Any]:
-    """The object in a JSON file.
+    """Return the object in a JSON file.
 
     Raises:
         FileNotFoundError: there is no such file.
@@ -32,10 +32,10 @@ def read_json(path: Path) -> dict[str, Any]:
 
 
 def shards(index: Path) -> list[Path]:
-    """The files of weights that model.safetensors.index.json names, all of them in its own folder.
+    """Return the files of weights that model.safetensors.index.json names, all of them in its own folder.
 
-    Only the index is checked, because it comes from whoever made the checkpoint. A file may be a link to anywhere:
-    downloads of Hugging Face are links into a folder `blobs`.
+    Only the index is checked, because it comes with the checkpoint. A file may be a link to anywhere: downloads of
+    Hugging Face are links into a folder `blobs`.
 
     Raises:
         FileNotFoundError: a file is missing.

@@ -15,7 +15,8 @@ _LONGEST_CONTEXT = 1 << 22  # tokens; RoPE keeps two rows of numbers for each
 
 
 def rope_settings(config: Mapping[str, Any]) -> Mapping[str, Any]:
-    """RoPE's settings, which newer files keep under rope_parameters and older ones at the top and in rope_scaling."""
+    """Return RoPE's settings, which newer files keep under rope_parameters and older ones at the top and in
+    rope_scaling."""
     return {**config, **(config.get("rope_parameters") or {}), **(config.get("rope_scaling") or {})}
 
 

@@ -23,7 +23,7 @@ __all__ = ["compiled", "main"]
 
 
 class _Generation(Extension):
-    """`{% generation %}` marks what a model is trained to write, and changes no text."""
+    """The tag `{% generation %}`, which marks what a model is trained to write, and changes no text."""
 
     tags = {"generation"}  # noqa: RUF012 (as Jinja declares it)
 
@@ -46,7 +46,7 @@ def compiled(source: str) -> Template:
 def _to_json(
     value: Any, ensure_ascii: bool = False, indent: Any = None, separators: Any = None, sort_keys: bool = False
 ) -> str:
-    """Jinja's own writes <, > and & for HTML."""
+    """Return a value as JSON. Jinja's own filter writes <, > and & for HTML."""
     return json.dumps(value, ensure_ascii=ensure_ascii, indent=indent, separators=separators, sort_keys=sort_keys)
 
 
@@ -65,7 +65,7 @@ def _answer(source: str, given: dict[str, Any], longest: int) -> dict[str, str]:
         return {"error": "takes too much memory"}
     except _RefusedError as error:
         return {"refusal": str(error)[:longest]}
-    except Exception as error:  # a template can raise whatever Python can
+    except Exception as error:  # a template can raise any exception
         return {"error": f"fails with {type(error).__name__}: {error}"[:longest]}
     return {"text": text} if len(text) <= longest else {"error": f"writes more than {longest} letters"}
 

@@ -14,7 +14,8 @@ _NAMES = ("temperature", "top_k", "top_p", "min_p", "repetition_penalty")
 
 
 def sampling_defaults(path: Path) -> Sampling:
-    """The settings that a checkpoint directory's generation_config.json gives; those that it leaves out are left out.
+    """Return the settings that a checkpoint directory's generation_config.json gives; those that it leaves out are left
+    out.
 
     "do_sample": false means the likeliest token each time, which is temperature 0.
 
@@ -33,7 +34,7 @@ def sampling_defaults(path: Path) -> Sampling:
 
 def _check_setting(file: Path, name: str, value: Any) -> None:
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    number = value if is_number else math.nan  # with which nothing holds
+    number = value if is_number else math.nan  # no comparison with NaN holds
     expected, holds = {
         "temperature": ("0 or more", 0 <= number < math.inf),
         "top_k": ("a whole number, 0 or more", number >= 0 and isinstance(value, int)),

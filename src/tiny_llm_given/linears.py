@@ -1,4 +1,4 @@
-"""Finds the linear layers of a built model, which week 2 and week 4 replace from outside."""
+"""The linear layers of a built model, which week 2 and week 4 replace from outside."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -9,7 +9,7 @@ __all__ = ["named_linears"]
 def named_linears(model: Any) -> Iterator[tuple[str, Any, str]]:
     """Yield every linear layer of a model: its name in a checkpoint, the object that holds it, and the attribute.
 
-    Such as `("model.layers.0.mlp.up_proj", mlp, "up_proj")`. The output layer comes last, if the model has one.
+    An example is `("model.layers.0.mlp.up_proj", mlp, "up_proj")`. The output layer comes last, if the model has one.
     """
     for i, block in enumerate(model.layers):
         for part in ("self_attn", "mlp"):

@@ -11,16 +11,16 @@ from .checkpoint_files import read_json
 
 __all__ = ["load_tokenizer"]
 
-_MOST_ADDED, _LONGEST_ADDED = 20_000, 1_000  # tokens besides the vocabulary, and letters of one
+_MOST_ADDED, _LONGEST_ADDED = 20_000, 1_000  # tokens added to the vocabulary, and letters of one
 _MOST_BYTES = 4_000_000  # of the small files, the longest of which lists the added tokens once more
 _SMALL = ("tokenizer_config.json", "special_tokens_map.json", "added_tokens.json", "chat_template.jinja")
 _HELLO = [{"role": "user", "content": "Hello"}]
 
 
 def load_tokenizer(path: Path, vocab_size: int) -> Any:
-    """The tokenizer of a checkpoint directory, with `encode`, `decode`, `apply_chat_template`.
+    """Return the tokenizer of a checkpoint directory, with `encode`, `decode` and `apply_chat_template`.
 
-    vocab_size: of the model.
+    vocab_size: that of the model.
 
     Raises:
         FileNotFoundError: there is no tokenizer.json.
@@ -40,7 +40,8 @@ def load_tokenizer(path: Path, vocab_size: int) -> Any:
 
 
 def _check_files(path: Path) -> None:
-    """Added tokens become a search for all of them at once: building it takes a second for each million letters."""
+    """Check the files of a tokenizer. Added tokens become a search for all of them at once: building it takes a second
+    for each million letters."""
     file = path / "tokenizer.json"
     added = read_json(file).get("added_tokens") or []
     if not isinstance(added, list) or len(added) > _MOST_ADDED:
@@ -61,7 +62,7 @@ def _check_tokens(tokenizer: Any, vocab_size: int) -> None:
 
 
 def _check_template(tokenizer: Any) -> None:
-    """A template may refuse a conversation, but it has to be one, and to end."""
+    """Check a chat template: it may refuse a conversation, but it has to be a template, and to end."""
     if not tokenizer.has_chat_template or tokenizer.chat_template == CHAT_TEMPLATE:
         return
     template = ChatTemplate(tokenizer)

@@ -23,13 +23,13 @@ Weights = dict[str, mx.array]
 
 
 def load_weights(path: Path, config: ModelConfig, dtype: mx.Dtype | None = None) -> Weights:
-    """All weights of a checkpoint directory, dense, under Hugging Face's names: read, rename, check.
+    """Return all weights of a checkpoint directory, dense, under Hugging Face's names: read, rename, check.
 
-    dtype: of the result; None keeps what the file has (for quantised weights, that of their scales).
+    dtype: that of the result; None keeps what the file has (for quantised weights, that of their scales).
 
     Raises:
-        FileNotFoundError: no safetensors file, or one that the index names is missing.
-        ValueError: a file is damaged; names that are missing or unexpected, shapes that are not the configuration's.
+        FileNotFoundError: there is no safetensors file, or one that the index names is missing.
+        ValueError: a file is damaged; names are missing or unexpected; shapes are not the configuration's.
     """
     stored = read_safetensors(path)
     try:
@@ -42,13 +42,14 @@ def load_weights(path: Path, config: ModelConfig, dtype: mx.Dtype | None = None)
 
 
 def load_quantized_weights(path: Path, config: ModelConfig) -> Weights:
-    """All weights of a checkpoint that mlx-lm quantised, as they are stored: read and checked as by `load_weights`.
+    """Return all weights of a checkpoint that mlx-lm quantised, as they are stored: read and checked as by
+    `load_weights`.
 
     A quantised layer has weight (packed), scales and biases; `layer_quantization` says how it was quantised.
 
     Raises:
         FileNotFoundError: as `load_weights`.
-        ValueError: as `load_weights`; nothing is quantised, or a layer is to other than 2, 4 or 8 bits.
+        ValueError: as `load_weights`; nothing is quantised, or a layer is quantised to other than 2, 4 or 8 bits.
     """
     stored = read_safetensors(path)
     try:
@@ -62,14 +63,14 @@ def load_quantized_weights(path: Path, config: ModelConfig) -> Weights:
 
 
 def layer_quantization(quantization: Mapping[str, Any] | None, layer: str) -> tuple[int, int]:
-    """Group size and bits of a layer: its own, else those of the whole checkpoint, else MLX's 64 and 4."""
+    """Return group size and bits of a layer: its own, else those of the whole checkpoint, else MLX's 64 and 4."""
     own = (quantization or {}).get(layer)
     settings = own if isinstance(own, Mapping) else quantization or {}
     return settings.get("group_size", 64), settings.get("bits", 4)
 
 
 def read_safetensors(path: Path) -> Weights:
-    """The arrays of model.safetensors, or of the files that model.safetensors.index.json names."""
+    """Return the arrays of model.safetensors, or of the files that model.safetensors.index.json names."""
     index = path / "model.safetensors.index.json"
     files = shards(index) if index.exists() else sorted(path.glob("*.safetensors"))
     if not files:
@@ -100,7 +101,7 @@ def dequantize_weights(weights: Weights, quantization: Mapping[str, Any] | None)
 
 
 def expected_shapes(config: ModelConfig) -> dict[str, tuple[int, ...]]:
-    """Name and shape of every weight of a model."""
+    """Return name and shape of every weight of a model."""
     E, V = config.hidden_size, config.vocab_size
     shapes: dict[str, tuple[int, ...]] = {"model.embed_tokens.weight": (V, E), "model.norm.weight": (E,)}
     if not config.tie_word_embeddings:
@@ -145,7 +146,7 @@ def _read_file(file: Path) -> Weights:
 
 
 def _layer(name: str) -> str:
-    """The layer that a weight belongs to."""
+    """Return the layer that a weight belongs to."""
     return name.rpartition(".")[0]
 
 

@@ -1,4 +1,4 @@
-// Where the largest number of each row stands: given.
+// The place of the largest number in each row: given.
 #include <algorithm>
 #include <cmath>
 
@@ -7,10 +7,10 @@
 
 using namespace tiny_llm;
 
-// The first of equals; a NaN is never the largest.
+// Returns the first of equal numbers; a NaN is never the largest.
 template <typename T>
 int32_t argmax_of(const T* x, int64_t n) {
-    constexpr int64_t BLOCK = 16 * WIDTH;  // one of these is looked through number by number
+    constexpr int64_t BLOCK = 16 * WIDTH;  // one block is searched number by number
     float best = -INFINITY;
     int64_t block = 0, i = 0;
     for (; i + BLOCK <= n; i += BLOCK) {

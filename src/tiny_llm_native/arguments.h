@@ -8,20 +8,20 @@
 //     };
 //     KERNEL(scale, Scaling) { ... call.x.last() ... }
 //
-// Before a kernel runs, Python compares the op's arrays and numbers with the struct (arguments.py). A part of kernel.h,
-// which includes this file where all it needs is known.
+// Before a kernel runs, Python compares the op's arrays and numbers with the struct (arguments.py). This file is a part
+// of kernel.h, which includes it after all that it needs.
 #pragma once
 #include <type_traits>
 
 namespace tiny_llm {
 
-// An array of so many axes; 0: of any number. float stands for float32, bfloat16 and float16.
+// An array with this many axes; 0: with any number of axes. float means float32, bfloat16 and float16.
 template <typename T, int axes = 0>
 struct In : Array {};
 template <typename T, int axes = 0>
 struct Out : Array {};
 
-// Becomes whichever member it stands for: the next input, output or number of a call.
+// Converts to the type of the member that it fills: the next input, output or number of a call.
 struct Next {
     const Call& call;
     int &in, &out, &number;
@@ -42,8 +42,8 @@ struct Next {
     operator Threads() const { return call.threads; }
 };
 
-// Likewise, but writes down what the member is: as f2 or F2 an input or output of floats with two axes, i or I of
-// int32, u or U of uint32; as n a number.
+// Does the same, but writes down what the member is: f2 or F2 for an input or output of floats with two axes, i or I
+// for one of int32, u or U for one of uint32, and n for a number.
 struct Noted {
     char*& text;
 
@@ -76,7 +76,7 @@ struct Anything {
     operator T() const;
 };
 
-// A struct whose members are all made from `next`, one after the other.
+// Returns a struct whose members are all made from `next`, one after the other.
 template <typename Arguments, typename Member, typename... Same>
 Arguments filled(const Member& next, const Same&... same) {
     if constexpr (requires { Arguments{same..., next}; }) {

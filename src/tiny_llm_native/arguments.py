@@ -30,7 +30,7 @@ class Arguments(NamedTuple):
 
     @property
     def counts(self) -> tuple[int, int, int]:
-        """How many inputs, outputs and numbers the kernel takes."""
+        """Return how many inputs, outputs and numbers the kernel takes."""
         return len(self.inputs), len(self.outputs), self.numbers
 
     def check(

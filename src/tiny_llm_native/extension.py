@@ -51,7 +51,8 @@ _Stamp: TypeAlias = tuple[int, int]  # of a file: when it was written, and its s
 
 
 class KernelError(RuntimeError):
-    """A kernel did what none may do, such as writing behind its output; or there are none, where they are asked for."""
+    """A kernel did something forbidden, such as writing past the end of its output; or kernels are needed, and there
+    are none."""
 
 
 class Kernel:
@@ -71,11 +72,11 @@ class Kernel:
         numbers: Sequence[float] = (),
         changed: Sequence[mx.array] = (),
     ) -> list[mx.array]:
-        """Run it. outputs: shape and dtype of each result. numbers: what else the function gets.
+        """Run the function. outputs: the shape and dtype of each result. numbers: what else the function gets.
 
-        changed: arrays into which the function writes. The results begin with what they become; for the function they
-        are its first outputs, and hold what was there. An array's memory is taken over, if nobody else refers to it
-        when the result is computed; otherwise it stays as it is, and the result is a changed copy.
+        changed: arrays into which the function writes. The first results are these arrays after the call; for the
+        function they are its first outputs, and hold what was there. An array's memory is taken over if nothing else
+        refers to it when the result is computed; otherwise it stays as it is, and the result is a changed copy.
 
         Raises:
             ValueError: the kernel takes another number of arrays or numbers or, if it is watched, arrays of other
@@ -102,15 +103,16 @@ class Kernel:
 
 @cache
 def kernel(source: Path, name: str, *tasks: str) -> Kernel | None:
-    """The function `name` of a file of C++; None where no MLX extension was built, which is said once.
+    """Return the function `name` of a file of C++, or None if no MLX extension was built; a warning says so once.
 
-    tasks: whose regions in the file, or in one that it includes, have to be written for this function.
+    tasks: those whose regions in the file, or in one that it includes, have to be written for this function.
 
-    The environment's TINY_LLM_KERNELS may be `off`: None in any case; or `watched`, as in the course's tests: there
-    must be an MLX extension, and each kernel is computed at once, on copies that show what it does out of bounds.
+    The environment's TINY_LLM_KERNELS may be `off`: then the result is always None. Or it may be `watched`, as in the
+    course's tests: then there must be an MLX extension, and each kernel is computed at once, on copies that show what
+    it does out of bounds.
 
     Raises:
-        NotImplementedError: one is still to be written. Nothing is compiled then.
+        NotImplementedError: a task is still to be written. Nothing is compiled then.
         CompileError: the file does not compile.
         KernelError: there is no MLX extension, and kernels are to be watched.
     """
@@ -129,7 +131,7 @@ def kernel(source: Path, name: str, *tasks: str) -> Kernel | None:
 
 
 def kernel_without_fallback(source: Path, name: str) -> Kernel:
-    """As `kernel`. Raises KernelError where that gives None."""
+    """Return what `kernel` returns. Raises KernelError where that would be None."""
     if mode() == "off" or mlx_extension() is None:
         raise KernelError(f"{_why_not()}: {_BUILD}")
     found = kernel(source, name)
@@ -138,7 +140,8 @@ def kernel_without_fallback(source: Path, name: str) -> Kernel:
 
 
 def load(source: Path, name: str, flags: tuple[str, ...] = (), built: Path | None = None) -> Kernel:
-    """The function `name` of a file, whose library is, or will be, in a folder: None means the one next to the file."""
+    """Return the function `name` of a file. Its library is, or will be, in the folder `built`; None means the one next
+    to the file."""
     status = source.stat()
     library = _library(source, (status.st_mtime_ns, status.st_size), flags, built)
     if isinstance(library, CompileError):
@@ -159,7 +162,7 @@ def _arguments(address: int) -> Arguments | None:
 
 @cache
 def mlx_extension() -> ModuleType | None:
-    """The extension that was built for this Python and this MLX, or None."""
+    """Return the extension that was built for this Python and this MLX, or None."""
     file = _extension_file()
     if file is None or _built_for() not in (None, _mlx_version()):
         return None
@@ -178,33 +181,34 @@ def get_ready() -> None:
 
 
 def set_threads(count: int) -> None:
-    """How many threads kernels use, from the next one on. The environment's TINY_LLM_THREADS sets it from the start."""
+    """Set how many threads kernels use, from the next one on. The environment's TINY_LLM_THREADS sets it from the
+    start."""
     _loaded().set_threads(count)
 
 
 def threads() -> int:
-    """How many threads kernels use."""
+    """Return how many threads kernels use."""
     return int(_loaded().threads())
 
 
 def set_race_injection(is_on: bool) -> None:
-    """For tests: whether the first part of a kernel's work stops in its middle until all others are done."""
+    """Set, for tests, whether the first part of a kernel's work stops in its middle until all others are done."""
     _watching().set_race_injection(is_on)
 
 
 def guard_inputs(is_on: bool) -> None:
-    """For tests: a watched kernel that reads past the end of an input raises a KernelError, even if it makes no use of
-    what it reads."""
+    """Set, for tests, whether a watched kernel that reads past the end of an input raises a KernelError, even if it
+    makes no use of what it reads."""
     _watching().guard_inputs(is_on)
 
 
 def shared_parts() -> int:
-    """In how many parts work was handed to several threads so far."""
+    """Return in how many parts work was handed to several threads so far."""
     return int(_loaded().shared())
 
 
 def is_written(source: Path, task: str) -> bool:
-    """Whether a task's region in a file holds more than its stub."""
+    """Tell whether a task's region in a file holds more than its stub."""
     return _stub(source, task) is None
 
 
@@ -215,7 +219,7 @@ def check_written(source: Path, task: str) -> None:
 
 
 def _stub(source: Path, task: str) -> str | None:
-    """What the stub of a task says, if that is all that there is."""
+    """Return what the stub of a task says, if the file holds no more than that of the task."""
     text = source.read_text(encoding="utf-8")
     name = re.escape(task)
     region = re.search(rf"// task {name} begin *\n(.*?)^\s*// task {name} end", text, re.DOTALL | re.MULTILINE)
@@ -227,7 +231,7 @@ def _stub(source: Path, task: str) -> str | None:
 
 @cache
 def _library(source: Path, stamp: _Stamp, flags: tuple[str, ...], built: Path | None) -> Path | CompileError:
-    """Also what does not compile is compiled once, not for every test of it."""
+    """Compile a file once, even if it does not compile: it is not tried again for every test of it."""
     try:
         return compile_kernels(source, flags, built)
     except CompileError as error:
@@ -248,14 +252,14 @@ def _watching() -> ModuleType:
 
 
 def _extension_file() -> Path | None:
-    """The build that this process loads. Tests have one of their own, with all that is in `checks`."""
+    """Return the build that this process loads. Tests have a build of their own, with all that is in `checks`."""
     name = "_mlx_extension_watched" if mode() == "watched" else "_mlx_extension"
     files = (_HERE / BUILT / f"{name}{suffix}" for suffix in EXTENSION_SUFFIXES)
     return next((file for file in files if file.is_file()), None)
 
 
 def _built_for() -> str | None:
-    """The version of MLX for which the MLX extension was built."""
+    """Return the version of MLX for which the MLX extension was built."""
     try:
         return str(json.loads((_HERE / BUILT / "mlx_extension.json").read_text(encoding="utf-8"))["mlx"])
     except (OSError, ValueError, KeyError):
@@ -287,7 +291,7 @@ def _warn(text: str) -> None:
 
 @cache
 def mode() -> str:
-    """The environment's TINY_LLM_KERNELS."""
+    """Return the environment's TINY_LLM_KERNELS."""
     mode = os.environ.get("TINY_LLM_KERNELS", "")
     if mode not in _MODES:
         raise ValueError(f"TINY_LLM_KERNELS: expected off or watched, got {mode!r}")
@@ -295,7 +299,7 @@ def mode() -> str:
 
 
 def _thread_count() -> int:
-    """The environment's TINY_LLM_THREADS, or a thread for each processor that this process may use."""
+    """Return the environment's TINY_LLM_THREADS, or a thread for each processor that this process may use."""
     text = os.environ.get("TINY_LLM_THREADS")
     if text is None:
         count = len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1

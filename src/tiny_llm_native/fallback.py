@@ -34,7 +34,8 @@ def add_rms_norm(x: mx.array, residual: mx.array, weight: mx.array, eps: float) 
 
 
 def rope(x: mx.array, offsets: mx.array, base: float, traditional: bool) -> mx.array:
-    """offsets: B. Whole turns are taken off in float64, which MLX has on the CPU: float32 has not the digits."""
+    """Apply RoPE. offsets: B. Whole turns are taken off in float64, which MLX has on the CPU: float32 has too few
+    digits."""
     D = x.shape[-1]
     with mx.stream(mx.cpu):
         positions = (offsets[:, None] + mx.arange(x.shape[1])).astype(mx.float64)  # B, L
@@ -57,7 +58,7 @@ def swiglu(gate: mx.array, up: mx.array) -> mx.array:
 def attention(
     query: mx.array, key: mx.array, value: mx.array, scale: float, mask: mx.array | str | None = None
 ) -> mx.array:
-    """mask: an additive array, "causal" or None. A query that sees no key gets NaN."""
+    """Compute attention. mask: an additive array, "causal" or None. A query that sees no key gets NaN."""
     *batch, H_q, L, D = query.shape
     H_kv, S = key.shape[-3:-1]
     shape = (*batch, H_kv, H_q // H_kv, L, D)  # query heads by the key head that they share
@@ -81,7 +82,7 @@ def quantized_matmul(
 def paged_attention(
     query: mx.array, keys: mx.array, values: mx.array, tables: mx.array, spans: mx.array, scale: float
 ) -> mx.array:
-    """One request after the other, whose keys and values are copied together."""
+    """Compute one request after the other, each with its keys and values copied together."""
     page_size = keys.shape[2]
     places: list[list[int]] = np.array(spans, copy=False).tolist()
     found = []
@@ -95,7 +96,7 @@ def paged_attention(
 def store_pages(
     keys: mx.array, values: mx.array, key: mx.array, value: mx.array, pages: mx.array, places: mx.array
 ) -> tuple[mx.array, mx.array]:
-    """Copies: of the arrays that are given nothing is changed."""
+    """Return changed copies: the given arrays stay as they are."""
     keys, values = mx.array(keys), mx.array(values)
     keys[pages, :, places], values[pages, :, places] = key, value
     return keys, values

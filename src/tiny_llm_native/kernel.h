@@ -1,4 +1,4 @@
-// What a kernel is given: arrays, numbers and threads. Nothing of MLX is in here, so a kernel compiles in a second.
+// What a kernel gets: arrays, numbers and threads. This file needs nothing of MLX, so a kernel compiles in a second.
 #pragma once
 #include <cstdint>
 #include <cstring>
@@ -45,7 +45,7 @@ struct Call {
     Threads threads;
 };
 
-// 16-bit numbers are stored in these and computed with as float.
+// 16-bit numbers are stored in these types, and computed in float.
 struct bfloat16 {
     uint16_t bits;
     operator float() const {

@@ -1,8 +1,8 @@
 """From a file of Metal to a function that MLX calls: on a GPU, and without one on the CPU, by metal_host.
 
-A body stands in a section `KERNEL(name) { ... }` of kernels/NAME.metal. What stands outside of all sections is its
-header. MLX writes the function around a body: inputs, outputs, template arguments, shapes such as `x_shape`, and what a
-thread may ask about itself, such as `thread_index_in_simdgroup`, are there without a declaration.
+A body is a section `KERNEL(name) { ... }` of kernels/NAME.metal. Everything outside of all sections is its header. MLX
+writes the function around a body: inputs, outputs, template arguments, shapes such as `x_shape`, and what a thread may
+ask about itself, such as `thread_index_in_simdgroup`, are there without a declaration.
 """
 
 import os
@@ -21,7 +21,7 @@ from .extension import KernelError, check_written, is_written, mode
 
 __all__ = ["MetalKernel", "metal", "uses_metal"]
 
-_FEW = 8  # elements: an input that has fewer lies in the constant address space
+_FEW = 8  # elements: an input that has fewer is in the constant address space
 _SECTION = r"^KERNEL\((\w+)\) *\{(.*?)^\}"
 
 _Output: TypeAlias = tuple[Sequence[int], mx.Dtype]
@@ -33,8 +33,8 @@ _Stamp: TypeAlias = tuple[int, int]  # of a file: when it was written, and its s
 class MetalKernel:
     """A section of a file of Metal, as an operation on MLX arrays.
 
-    contiguous: whether the inputs' rows have to follow one another; those of others are copied. If not, the body finds
-    its numbers by strides such as `x_strides`, in elements.
+    contiguous: whether the inputs' rows have to follow one another; other inputs are copied. If not, the body finds its
+    numbers by strides such as `x_strides`, in elements.
     """
 
     def __init__(self, source: Path, name: str, inputs: Sequence[str], outputs: Sequence[str], contiguous: bool = True):
@@ -51,7 +51,8 @@ class MetalKernel:
         threadgroup: _Sizes,
         template: Sequence[_Argument] = (),
     ) -> list[mx.array]:
-        """Run it. outputs: shape and dtype of each result. grid: how many threads. threadgroup: how many in one.
+        """Run the section. outputs: the shape and dtype of each result. grid: how many threads run. threadgroup: how
+        many threads a threadgroup has.
 
         template: names and values of the template arguments. For the body a number is a reference, and an array of two
         axes or more a `device` pointer; the first axis of a small one may be longer than it was, so take rows from the
@@ -59,7 +60,7 @@ class MetalKernel:
 
         Raises:
             CompileError: the file does not compile.
-            KernelError: metal_host has seen the kernel do what none may do.
+            KernelError: metal_host has seen the kernel do something forbidden.
         """
         try:
             return self._run(
@@ -77,20 +78,21 @@ class MetalKernel:
             raise KernelError(self._told(error)) from None
 
     def _told(self, error: Exception) -> str:
-        """With the name of the file that was read: all lines have the numbers that they have there."""
+        """Return an error's message with the name of the file that was read: all lines have the numbers that they have
+        there."""
         return re.sub(rf"\b{self._name}\.(header\.)?metal(?=:\d)", lambda match: self._place, str(error))
 
 
 def metal(
     source: Path, name: str, inputs: Sequence[str], outputs: Sequence[str], *tasks: str, contiguous: bool = True
 ) -> MetalKernel:
-    """The section `name` of a file of Metal; it is read again when the file has changed.
+    """Return the section `name` of a file of Metal; it is read again when the file has changed.
 
-    inputs, outputs: what the body calls them. tasks: whose regions in the file have to be written for this section.
-    contiguous: as for MetalKernel.
+    inputs, outputs: what the body calls them. tasks: those whose regions in the file have to be written for this
+    section. contiguous: as for MetalKernel.
 
     Raises:
-        NotImplementedError: one is still to be written.
+        NotImplementedError: a task is still to be written.
         CompileError: the file has no such section.
     """
     return _metal(source, _stamp(source), name, tuple(inputs), tuple(outputs), tasks, contiguous)
@@ -115,7 +117,7 @@ def uses_metal(source: Path, *tasks: str) -> bool:
     """Tell whether an op with several bodies takes the one in a file of Metal: there is a GPU, which is the default
     device, and all of the tasks are written.
 
-    With TINY_LLM_KERNELS=off or watched it does not: then the CPU's body, or the fallback, is asked for.
+    With TINY_LLM_KERNELS=off or watched it does not: then the CPU's body, or the fallback, is used.
     """
     if not mx.metal.is_available() or mx.default_device().type != mx.gpu or mode():
         return False
@@ -133,14 +135,14 @@ def _stamp(source: Path) -> _Stamp:
 
 
 def _in_device_memory(x: mx.array | float) -> mx.array | float:
-    """With further rows, if it has few elements: so a body needs one kind of pointer only."""
+    """Return an array with further rows, if it has few elements, so that a body needs one kind of pointer only."""
     if not isinstance(x, mx.array) or x.ndim < 2 or x.size == 0 or x.size >= _FEW:
         return x
     return mx.pad(x, [(0, _FEW), *[(0, 0)] * (x.ndim - 1)])
 
 
 def _parts(source: Path, name: str) -> tuple[str, str]:
-    """Header and body, in which all lines have the numbers that they have in the file."""
+    """Return header and body, in which all lines have the numbers that they have in the file."""
     text = source.read_text(encoding="utf-8")
     sections = {match[1]: match for match in re.finditer(_SECTION, text, re.DOTALL | re.MULTILINE)}
     if name not in sections:
@@ -158,6 +160,6 @@ def _blank(text: str) -> str:
 
 
 def _numbered(text: str, file: str) -> str:
-    """With the file's name, for messages, in place of its first line, if that is a comment."""
+    """Return a text with the file's name, for messages, in place of its first line, if that is a comment."""
     first, _, rest = text.partition("\n")
     return text if first.strip() and not first.startswith("//") else f'#line 2 "{file}"\n{rest}'

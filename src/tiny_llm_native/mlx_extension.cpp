@@ -47,7 +47,7 @@ DType dtype_of(mx::Dtype dtype) {
     throw std::invalid_argument("a kernel takes float32, bfloat16, float16, uint32 and int32");
 }
 
-// What an array is to a kernel, with shape and strides that live as long as the call.
+// An array as a kernel sees it, with shape and strides that live as long as the call.
 struct ArrayView {
     std::vector<int64_t> shape, strides;
     void* data;
@@ -78,8 +78,8 @@ void compute(Function function, const std::vector<ArrayView>& inputs, const std:
 #endif
 }
 
-// The first `changed` outputs begin as the first inputs: in their memory, if nobody else needs these, or as copies. The
-// function gets them as outputs only.
+// The first `changed` outputs begin as the first inputs: in the memory of these inputs, if nothing else needs them, or
+// as copies. The function gets them as outputs only.
 class Kernel : public mx::Primitive {
    public:
     Kernel(mx::Stream stream, Function function, std::vector<Output> results, std::vector<double> numbers,
@@ -122,8 +122,8 @@ class Kernel : public mx::Primitive {
     }
 
    private:
-    // Each output refers to the inputs. But one of them stands for all while they are computed; without the others, MLX
-    // sees whether somebody else needs an input.
+    // Each output refers to the inputs. While they are computed, the reference of one output is enough; without the
+    // others, MLX sees whether anything else needs an input.
     static void forget_inputs(std::vector<mx::array>& outputs, const std::vector<mx::array>& inputs) {
         for (auto& x : outputs)
             if (&x.inputs() != &inputs && !x.is_tracer()) x.inputs().clear();
@@ -142,13 +142,13 @@ class Kernel : public mx::Primitive {
     size_t changed_;
 };
 
-// One whose rows follow one another: itself, or a copy.
+// Returns an array whose rows follow one another: x itself, or a copy.
 mx::array contiguous(const mx::array& x, mx::Stream stream) {
     const bool is_known = x.status() != mx::array::Status::unscheduled;
     return is_known && x.flags().row_contiguous ? x : mx::contiguous(x, false, stream);
 }
 
-// changed: arrays that the function writes into. The results begin with what they become.
+// changed: arrays that the function writes into. The first results are these arrays after the call.
 std::vector<mx::array> run(uintptr_t function, const std::vector<mx::array>& inputs, const std::vector<Output>& results,
                            const std::vector<double>& numbers, const std::vector<mx::array>& changed) {
     auto stream = mx::default_stream(mx::Device::cpu);

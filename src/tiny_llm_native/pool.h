@@ -1,5 +1,5 @@
-// Threads that wait for work: awake for a moment, since the next kernel mostly comes soon, then asleep, since other
-// programs want the processor too. Nothing is left to clean up at exit.
+// Threads that wait for work: awake for a moment, because the next kernel usually comes soon, then asleep, because
+// other programs want the processor, too. Nothing is left to clean up at exit.
 #pragma once
 #include <algorithm>
 #include <atomic>
@@ -21,8 +21,8 @@ class Pool {
     int threads() const { return threads_; }
     int64_t shared() const { return shared_; }
 
-    // The caller takes parts, too, so nobody waits for a thread that the system keeps from running: only for one that
-    // has begun a part. Of several callers at once, or of a kernel within a kernel, the first gets the threads.
+    // The caller takes parts, too, so it never waits for a thread that the system keeps from running, but only for one
+    // that has begun a part. Of several callers at once, or of a kernel within a kernel, the first gets the threads.
     void run(Part part, void* state, int64_t count, int64_t grain) {
         if (count <= 0) return;
         const int64_t even = (count + 4 * threads_ - 1) / (4 * threads_);  // small, so that a slow thread gets less
@@ -32,7 +32,7 @@ class Pool {
         part_ = part, state_ = state, count_ = count, share_ = share;
         shared_ += parts;
         unfinished_ = parts;
-        left_ = parts;  // from here on all that stands above is read by whoever takes a part
+        left_ = parts;  // from here on, any thread that takes a part reads all of the above
         {
             std::lock_guard lock(mutex_);
             round_++;
@@ -50,7 +50,7 @@ class Pool {
         for (; started_ < threads_ - 1; started_++) {
             try {
                 std::thread([this] { wait_for_work(); }).detach();
-            } catch (const std::system_error&) {  // no more threads for this process: those that there are do
+            } catch (const std::system_error&) {  // no more threads for this process: it does with those started
                 return;
             }
         }
@@ -71,7 +71,7 @@ class Pool {
             if (--unfinished_ == 0) {
                 {
                     std::lock_guard lock(mutex_);
-                }  // whoever looked before is asleep now, and hears it
+                }  // a thread that looked before is asleep now, and is woken
                 done_.notify_one();
             }
         }
@@ -113,7 +113,8 @@ class Pool {
     int64_t count_ = 0, share_ = 1;
 };
 
-// The pool of so many threads, the same one each time. A forked process has none of its parent's threads, nor pools.
+// The pool with this many threads, the same one each time. A forked process has neither threads nor pools of its
+// parent.
 class Pools {
    public:
     static constexpr int MOST = 256;  // threads

@@ -56,7 +56,7 @@ KERNEL(read_bytes, ReadArguments) {
     });
 }
 
-// On each thread some rounds of multiplications and additions in float32.
+// Does some rounds of multiplications and additions in float32 on each thread.
 KERNEL(multiply_add, MultiplyArguments) {
     repeat(call, 2 * CHAINS * WIDTH, [](int64_t rounds) {
         floats sums[CHAINS], x = splat(1e-3f), y = splat(0.5f);
@@ -70,7 +70,8 @@ KERNEL(multiply_add, MultiplyArguments) {
     });
 }
 
-// The same with pairs of bfloat16, where the processor has an instruction for them; elsewhere no operations.
+// Does the same with pairs of bfloat16, where the processor has an instruction for them; elsewhere it does no
+// operations.
 KERNEL(multiply_add_bfloat16, MultiplyArguments) {
     repeat(call, PAIRED, [](int64_t rounds) {
 #if defined(__AVX512BF16__)

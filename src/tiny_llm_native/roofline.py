@@ -15,11 +15,12 @@ __all__ = ["Speeds", "measure"]
 _FILE = Path(__file__).parent / "roofline.cpp"
 _FLOATS = 64 * 1024 * 1024  # 256 MiB: more than any cache holds
 _ROUNDS = 2_000_000
-_REPEATS = 20  # of which the fastest counts: whatever else the machine does can only slow it down
+_REPEATS = 20  # the fastest counts: anything else that the machine does can only slow a run down
 
 
 class Speeds(NamedTuple):
-    """bandwidth: bytes per second. float32, bfloat16: operations per second; 0 where there are no instructions."""
+    """The speeds of a machine. bandwidth: bytes per second. float32, bfloat16: operations per second; 0 where there are
+    no instructions."""
 
     bandwidth: float
     float32: float
@@ -28,7 +29,7 @@ class Speeds(NamedTuple):
 
 
 def measure(progress: Callable[[str], None] = lambda what: None) -> Speeds:
-    """Takes a few seconds. progress: is told what is measured next.
+    """Measure how fast this machine is, in a few seconds. progress: a function that is told what is measured next.
 
     Raises:
         KernelError: no kernels are built.

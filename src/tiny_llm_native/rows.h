@@ -1,4 +1,4 @@
-// The rows of an array, wherever its strides put them: a view into a longer array is read where it lies.
+// The rows of an array, wherever its strides put them: a view into a longer array is read where it is.
 #pragma once
 #include <vector>
 
@@ -6,7 +6,8 @@
 
 namespace tiny_llm {
 
-// A row is what lies along the last axis; rows are counted in order. Only rows whose numbers lie apart are copied.
+// A row runs along the last axis; rows are counted in order. A row is copied only if its numbers are not next to each
+// other.
 class StridedRows {
    public:
     explicit StridedRows(const Array& x)
@@ -51,7 +52,7 @@ class StridedRows {
 
     const char* data_;
     int64_t item_, step_;                 // bytes of a number; numbers
-    std::vector<int64_t> sizes_, steps_;  // of the axes before the last, from the right, as few as tell the same
+    std::vector<int64_t> sizes_, steps_;  // of the axes before the last, from the right, merged where possible
     std::vector<char> copy_;
 };
 

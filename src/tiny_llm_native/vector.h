@@ -28,7 +28,7 @@ inline floats load(const float* from) {
 inline floats load(const bfloat16* from) {
     shorts bits;
     std::memcpy(&bits, from, sizeof bits);
-#if defined(__AVX512F__) && !defined(__clang__)  // one instruction; GCC takes four for what stands below
+#if defined(__AVX512F__) && !defined(__clang__)  // one instruction; GCC takes four for the code below
     typedef int16_t signed_shorts __attribute__((vector_size(WIDTH * 2)));
     words wide = (words)__builtin_ia32_pmovzxwd512_mask((signed_shorts)bits, ints{}, 0xffff) << 16;
 #else
@@ -73,7 +73,7 @@ inline float max(floats x) {
     return largest;
 }
 
-// e^x, right to 2 units in the last place; below -87.3 it is 0, above 88.7 infinity.
+// e^x, accurate to 2 units in the last place; below -87.3 it is 0, above 88.7 infinity.
 inline floats exp(floats x) {
     floats clamped = min(max(x, splat(-87.3f)), splat(88.7f));
     floats scaled = clamped * 1.44269504f;                          // x / ln 2 = n + a fraction

@@ -47,7 +47,7 @@ def quantize(weight: mx.array, group_size: int = 64, bits: int = 4) -> tuple[mx.
 
 
 def _pack(levels: mx.array, bits: int) -> mx.array:
-    """32 / bits levels to a word, the first in the lowest bits."""
+    """Pack 32 / bits levels into a word, the first in the lowest bits."""
     shifts = mx.arange(0, 32, bits, dtype=mx.uint32)
     return mx.sum(mx.unflatten(levels, -1, (-1, 32 // bits)) << shifts, axis=-1)
 
@@ -70,7 +70,7 @@ def dequantize(packed: mx.array, scales: mx.array, biases: mx.array, group_size:
 
 
 def _unpack(packed: mx.array, bits: int) -> mx.array:
-    """The levels: N.. x W -> N.. x (W * 32 / bits)."""
+    """Return the levels: N.. x W -> N.. x (W * 32 / bits)."""
     shifts = mx.arange(0, 32, bits, dtype=mx.uint32)
     return mx.flatten(packed[..., None] >> shifts & (2**bits - 1), -2)
 
@@ -96,7 +96,8 @@ class QuantizedLinear:
         self.bias = bias
 
     def __call__(self, x: mx.array) -> mx.array:
-        """Linear layer: y = x W^T + b. W is made dense in the dtype of x, and never rounded to another dtype before.
+        """Compute the linear layer y = x W^T + b. W is made dense in the dtype of x, and is never rounded to another
+        dtype before.
 
         x has the dtype of scales, biases and bias, or float32. The result has the dtype of x.
 

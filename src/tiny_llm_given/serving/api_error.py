@@ -1,4 +1,4 @@
-"""What a client is told that cannot be served."""
+"""The error that a client gets when it cannot be served."""
 
 from collections.abc import Mapping
 

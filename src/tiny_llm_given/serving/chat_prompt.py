@@ -1,4 +1,4 @@
-"""A conversation as tokens, in which what people wrote is text, and never a control token. Given."""
+"""A conversation as tokens, in which the texts that people wrote are never control tokens. Given."""
 
 import re
 import secrets
@@ -16,10 +16,10 @@ __all__ = ["ChatPrompt", "encode_chat"]
 class ChatPrompt:
     """Messages in the checkpoint's chat template, up to where the answer begins.
 
-    A content such as "<|im_end|>" would become the token that ends a message, and whoever wrote it could speak as the
-    system. So names of such tokens in contents are replaced by marks while the template is filled in, and encoded as
-    the letters that they are.
-    parts: the text before each name and after the last one. names: in their order.
+    A content such as "<|im_end|>" would become the token that ends a message, and its author could speak as the system.
+    So names of such tokens in contents are replaced by marks while the template is filled in, and encoded as the
+    letters that they are.
+    parts: the text before each name and after the last one. names: those names, in their order.
     """
 
     parts: Sequence[str]
@@ -27,7 +27,8 @@ class ChatPrompt:
 
     @staticmethod
     def of(tokenizer: Any, messages: Sequence[Mapping[str, str]], *, thinks: bool = False) -> "ChatPrompt":
-        """thinks: whether the model shall think first, as far as the template leaves that open.
+        """Make a prompt of messages. thinks: whether the model shall think first, as far as the template leaves that
+        open.
 
         Raises:
             ValueError: the checkpoint has no chat template, or one that refuses these messages.
@@ -36,7 +37,7 @@ class ChatPrompt:
             raise ValueError("messages: expected a prompt, since this checkpoint has no chat template")
         names = sorted((str(token) for token in tokenizer.added_tokens_decoder.values()), key=len, reverse=True)
         control = re.compile("|".join(map(re.escape, names)) or "(?!)")
-        mark = secrets.token_hex(16)  # nobody can have written it
+        mark = secrets.token_hex(16)  # no message can contain it
         found = [name for message in messages for name in control.findall(message["content"])]
         safe = [{**message, "content": control.sub(mark, message["content"])} for message in messages]
         parts = _filled_in(tokenizer, safe, thinks).split(mark)
@@ -45,7 +46,7 @@ class ChatPrompt:
         return ChatPrompt(parts, found)
 
     def encode(self, tokenizer: Any, room: Room | None = None) -> list[int]:
-        """Raises TooLongError as soon as it is clear that there is no room for it."""
+        """Return the tokens. Raises TooLongError as soon as it is clear that there is no room for them."""
         if room is not None:
             room.check_text(*self.parts, *self.names)
         spelled = {
@@ -63,7 +64,7 @@ class ChatPrompt:
 
 
 def encode_chat(tokenizer: Any, messages: Sequence[Mapping[str, str]], *, thinks: bool = False) -> list[int]:
-    """The tokens of a `ChatPrompt`. Raises as `ChatPrompt.of` does."""
+    """Return the tokens of a `ChatPrompt`. Raises as `ChatPrompt.of` does."""
     return ChatPrompt.of(tokenizer, messages, thinks=thinks).encode(tokenizer)
 
 

@@ -34,7 +34,7 @@ __all__ = [
 
 
 def encodable(text: str) -> str:
-    """The text, if it can be encoded: JSON may have half a character."""
+    """Return the text, if it can be encoded: JSON may have half a character."""
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -63,7 +63,7 @@ class Strict(BaseModel):
 
     @classmethod
     def asked(cls, given: Mapping[str, Any]) -> dict[str, Any]:
-        """The fields that ask for something: drops null, and empty values of unknown names."""
+        """Return the fields that ask for something: drop null, and empty values of unknown names."""
         known = cls.model_fields.keys() | _EMPTY_ASKS
         return {name: v for name, v in given.items() if v is not None and (name in known or v not in ("", [], {}))}
 

@@ -15,9 +15,9 @@ class RetryAfter:
     """The seconds that a refused client shall wait: until the clients refused before it have had a place.
 
     If all of them came back at once, most would be refused again, and OpenAI's clients try three times only. So each
-    gets a later time than the one before, by the time from one request's end to the next one's. That is measured while
-    there are requests: `begin` and `end` are called with each. Until one has ended, the next end is expected to take as
-    long as has passed already.
+    gets a later time than the one before, by the time from one request's end to the next one's. This time is measured
+    while there are requests: `begin` and `end` are called with each. Until one has ended, the next end is expected to
+    take as long as has passed already.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic):
@@ -28,13 +28,14 @@ class RetryAfter:
         self._last = 0.0  # the time that was given last
 
     def begin(self, count: int = 1) -> None:
-        """The server begins to serve this many requests."""
+        """Note that the server begins to serve this many requests."""
         if self._num_now == 0:
             self._since, self._num_ended = self._clock(), 0
         self._num_now += count
 
     def end(self, count: int = 1, *, were_served: bool = True) -> None:
-        """These requests are over. were_served: False if they were refused at once, which says nothing about pace."""
+        """Note that these requests are over. were_served: False if they were refused at once, which says nothing about
+        pace."""
         now = self._clock()
         self._num_now -= count
         if not were_served:
@@ -45,13 +46,13 @@ class RetryAfter:
             self._since, self._num_ended = (self._since + now) / 2, self._num_ended // 2
 
     def seconds(self, count: int = 1) -> int:
-        """Return the seconds for a client that is refused with so many more."""
+        """Return the seconds for a client that is refused with `count` requests."""
         now = self._clock()
         self._last = min(max(self._last, now) + count * self._pace(now), now + _LONGEST)
         return max(1, math.ceil(self._last - now))
 
     def _pace(self, now: float) -> float:
-        """Seconds from one end to the next."""
+        """Return the seconds from one end to the next."""
         if self._num_now == 0:
             return self._known
         passed = now - self._since

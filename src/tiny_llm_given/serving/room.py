@@ -14,11 +14,11 @@ class TooLongError(ValueError):
 
 
 class Room:
-    """Refuses a text that is too long however the tokenizer cuts it up.
+    """The room of a context: it refuses a text that is too long however the tokenizer cuts it up.
 
-    max_length: tokens of a prompt and what follows, which is one at least. What a token can stand for is known of
-    tokenizers that work on bytes, as those of Qwen2 and Qwen3 do. Of texts that may fit, beginnings are encoded first,
-    so that a text that is much too long costs little more than one that fits.
+    max_length: how many tokens a prompt and its answer may have; the answer has at least one. How many bytes a token
+    can stand for is known for tokenizers that work on bytes, as those of Qwen2 and Qwen3 do. For texts that may fit,
+    beginnings are encoded first, so that a text that is much too long costs little more than one that fits.
     """
 
     def __init__(self, tokenizer: Any, max_length: int):
@@ -26,7 +26,7 @@ class Room:
         self._longest = _longest_token(tokenizer)
 
     def check_text(self, *parts: str) -> None:
-        """Raises TooLongError."""
+        """Raise TooLongError if the text cannot fit."""
         size = sum(len(part.encode()) for part in parts)
         if self._longest is not None and size > (self._max_length - 1) * self._longest:
             raise TooLongError(
@@ -35,9 +35,10 @@ class Room:
             )
 
     def encoded(self, encode: Callable[[str], Sequence[int]], text: str) -> list[int]:
-        """The tokens of a text. Raises TooLongError once a beginning of the text has twice as many tokens as fit.
+        """Return the tokens of a text. Raises TooLongError once a beginning of the text has twice as many tokens as
+        fit.
 
-        Twice, because the beginning of a word may have more tokens than the whole word.
+        The limit is twice as many, because the beginning of a word may have more tokens than the whole word.
         """
         size = _BEGINNING
         while size < len(text):
@@ -46,7 +47,7 @@ class Room:
         return list(encode(text))
 
     def check_tokens(self, count: int) -> None:
-        """Raises TooLongError. count: how many there are, or are by now."""
+        """Raise TooLongError if there are too many tokens. count: how many there are, or are by now."""
         if count >= self._max_length:
             raise TooLongError(
                 f"expected {self._max_length} tokens at most, of prompt and output, got a prompt of {count} or more"

@@ -1,4 +1,4 @@
-// What attention.cpp is written with: given. Everything is read through strides, and computed with as float.
+// The parts with which attention.cpp is written: given. Everything is read through strides, and computed in float.
 #pragma once
 #include <algorithm>
 #include <cfloat>
@@ -11,12 +11,12 @@
 
 namespace tiny_llm {
 
-constexpr int64_t QUERIES = 64, KEYS = 64;  // of a block
-constexpr int64_t PART = 256;               // keys, where the keys are shared out
+constexpr int64_t QUERIES = 64, KEYS = 64;  // per block
+constexpr int64_t PART = 256;               // keys per part, where threads share the keys
 constexpr int64_t PIECE = 16, AHEAD = 32;   // keys that are scored in one go; rows that are on their way from memory
 
 struct AttentionArguments {
-    In<float> query, key, value;  // of heads: L x D, S x D, S x D
+    In<float> query, key, value;  // heads of L x D, S x D, S x D
     Out<float> out;               // as query
     float scale;
     bool causal;
@@ -27,7 +27,7 @@ struct Problem {
     StridedRows query, key, value;
     Array out;
     int64_t L, S, D, query_heads, kv_heads;  // heads: of all N.. together
-    int64_t group, padded;                   // query heads to one of keys; D, up to a multiple of 16
+    int64_t group, padded;                   // query heads per key head; D, rounded up to a multiple of 16
     float scale;
     bool causal;
 
@@ -40,16 +40,16 @@ struct Problem {
     }
     virtual ~Problem() = default;
 
-    // How many keys query i sees, from the first on: where causal, none behind its own position, S - L + i.
+    // Returns how many keys query i sees, from the first on. If causal, it sees none after its own position, S - L + i.
     int64_t seen(int64_t i) const { return causal ? S - L + i + 1 : S; }
 
-    // Query i of a head, times scale, filled up with zeros.
+    // Loads query i of a head, times scale, padded with zeros.
     virtual void load_query(int64_t head, int64_t i, float* to) const {
         dispatch(out.dtype, [&]<typename T>(T*) { widen(query.at<T>(head * L + i), to); });
         for (int64_t d = 0; d < D; d++) to[d] *= scale;
     }
 
-    // The result for it.
+    // Stores the result of query i.
     virtual void store_result(int64_t head, int64_t i, const float* from) const {
         dispatch(out.dtype, [&]<typename T>(T*) {
             T* to = out.as<T>() + (head * L + i) * D;
@@ -59,7 +59,7 @@ struct Problem {
         });
     }
 
-    // `count` keys or values of a head from `first` on, filled up with zeros.
+    // Loads `count` keys or values of a head from `first` on, padded with zeros.
     virtual void load_rows(const StridedRows& rows, int64_t kv_head, int64_t first, int64_t count, float* to) const {
         copy_rows(rows, kv_head * S + first, count, to);
     }
@@ -68,7 +68,7 @@ struct Problem {
     Problem(StridedRows query, StridedRows key, StridedRows value, Array out)
         : query(std::move(query)), key(std::move(key)), value(std::move(value)), out(out) {}
 
-    // Rows that follow one another.
+    // Copies rows that follow one another.
     void copy_rows(const StridedRows& rows, int64_t first, int64_t count, float* to) const {
         dispatch(out.dtype, [&]<typename T>(T*) {
             const T* from = rows.at<T>(first);
@@ -85,9 +85,9 @@ struct Problem {
     }
 };
 
-constexpr int TILE_ROWS = WIDTH == 8 ? 4 : 8, TILE_VECTORS = 2;  // sums that stay in registers: AVX2 has but 16
+constexpr int TILE_ROWS = WIDTH == 8 ? 4 : 8, TILE_VECTORS = 2;  // sums that stay in registers: AVX2 has only 16
 
-// c += a b, where b and c have QUERIES columns, and a[r * down + k * right] stands in row r and column k of a.
+// c += a b, where b and c have QUERIES columns, and a[r * down + k * right] is in row r and column k of a.
 inline void multiply_add(const float* a, int64_t down, int64_t right, const float* b, float* c, int64_t rows,
                          int64_t inner) {
     for (int64_t column = 0; column < QUERIES; column += TILE_VECTORS * WIDTH)
@@ -105,7 +105,7 @@ inline void multiply_add(const float* a, int64_t down, int64_t right, const floa
         }
 }
 
-// What a thread works with: all floats, and in queries, scores and out a column for each query.
+// What a thread works with, all of it in float. queries, scores and out have a column for each query.
 struct Block {
     std::vector<float> keys, values, queries, scores, out, largest, total;
 

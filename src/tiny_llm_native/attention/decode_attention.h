@@ -9,7 +9,7 @@ floats swapped(floats x, std::integer_sequence<int, LANES...>) {
     return __builtin_shufflevector(x, x, (LANES ^ HALF)...);
 }
 
-// The sum of a vector's numbers, with a logarithm of additions.
+// Returns the sum of a vector's numbers, in log2(WIDTH) additions.
 template <int HALF = WIDTH / 2>
 float folded(floats x) {
     if constexpr (HALF == 0)
@@ -18,14 +18,14 @@ float folded(floats x) {
         return folded<HALF / 2>(x + swapped<HALF>(x, std::make_integer_sequence<int, WIDTH>()));
 }
 
-// Numbers of a and b in turns, HALF of each, added up over pairs of lanes that are HALF apart.
+// Returns numbers of a and b in turns, HALF of each, added up over pairs of lanes that are HALF apart.
 template <int HALF, int... LANES>
 floats merged(floats a, floats b, std::integer_sequence<int, LANES...>) {
     return __builtin_shufflevector(a, b, (LANES & HALF ? LANES + WIDTH : LANES)...) +
            __builtin_shufflevector(a, b, (LANES & HALF ? (LANES ^ HALF) + WIDTH : LANES ^ HALF)...);
 }
 
-// The sums of four vectors' numbers, one behind the other.
+// Stores the sums of four vectors' numbers, one after the other.
 inline void store_folded(float* to, const floats* x) {
     constexpr auto lanes = std::make_integer_sequence<int, WIDTH>();
     floats sums = merged<2>(merged<1>(x[0], x[1], lanes), merged<1>(x[2], x[3], lanes), lanes);
@@ -80,9 +80,9 @@ void in_pairs(int64_t rows, F f) {
     if (r < rows) f.template operator()<1>(r);
 }
 
-// What one query has of one part of the keys, besides the sum of values.
+// The results of one query for one part of the keys, except for the sum of values.
 struct Sums {
-    float largest, total;  // of its scores; of exp(score - largest)
+    float largest, total;  // the largest score; the sum of exp(score - largest)
 };
 
 // What a thread needs for a few queries: it takes the keys that they share part by part.
@@ -100,7 +100,8 @@ struct DecodeAttention {
           scores(rows * PART),
           whole(D == padded ? 0 : PART * padded * sizeof(float)) {}
 
-    // Scores of all rows and `count` more keys of the part, from key j on. ahead: a row that is to be read soon.
+    // Computes the scores of all rows and `count` more keys of the part, from key j on. ahead: a row that is to be read
+    // soon.
     template <typename T>
     [[gnu::noinline]] void score(const T* key, int64_t step, int64_t j, int64_t count, const T* ahead) {
         const int64_t apart = step;
@@ -116,7 +117,7 @@ struct DecodeAttention {
         });
     }
 
-    // A row's scores become weights exp(score - largest), and 0 from `seen` on. With seen = 0 the total is 0.
+    // Turns a row's scores into weights exp(score - largest), which are 0 from `seen` on. If seen is 0, the total is 0.
     Sums weigh(int64_t row, int64_t seen) {
         float* x = &scores[row * PART];
         const int64_t end = (std::max(keys, seen) + WIDTH - 1) / WIDTH * WIDTH;
@@ -151,7 +152,7 @@ struct DecodeAttention {
     }
 
    private:
-    // Rows that may be read up to `padded`: where D is less, a copy, filled up with zeros.
+    // Returns rows that may be read up to `padded`. If D is less, they are copies, padded with zeros.
     template <typename T>
     const T* whole_rows(const T* from, int64_t count, int64_t& step) {
         if (whole.empty()) return from;
@@ -168,7 +169,7 @@ struct Part : DecodeAttention {
 
     explicit Part(const Problem& p) : DecodeAttention(p.D, p.padded, p.group * p.L), p(p) {}
 
-    // Scores of all rows and `count` keys from `first` on.
+    // Computes the scores of all rows and `count` keys from `first` on.
     void score(int64_t kv_head, int64_t first, int64_t count) {
         for (int64_t r = 0; r < rows; r++) p.load_query(kv_head * p.group + r / p.L, r % p.L, &queries[r * padded]);
         in_pieces(p.key, kv_head, first, count, [&](auto* key, int64_t j, int64_t some, auto* ahead) {
@@ -184,7 +185,7 @@ struct Part : DecodeAttention {
     }
 
    private:
-    // Small ones, so that what is asked for in advance arrives bit by bit.
+    // Calls f for small pieces, so that what is asked for in advance arrives bit by bit.
     template <typename F>
     void in_pieces(const StridedRows& rows, int64_t kv_head, int64_t first, int64_t count, F f) {
         dispatch(p.out.dtype, [&]<typename T>(T*) {

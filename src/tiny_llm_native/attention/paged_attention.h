@@ -1,4 +1,4 @@
-// What paged_attention.cpp is written with: given.
+// The parts with which paged_attention.cpp is written: given.
 #pragma once
 #include <deque>
 #include <memory>
@@ -7,18 +7,18 @@
 
 namespace tiny_llm {
 
-// Positions of a request whose keys follow one another, and whose values do: from this row on. A page has page_size
-// rows for each head of keys, the heads one behind the other; `row` counts from the first row of page 0.
+// Positions of a request whose keys follow one another in memory from this row on, as their values do. A page has
+// page_size rows for each head of keys, one head after the other; `row` counts from the first row of page 0.
 struct Run {
     int64_t row, count;
 };
 
-// Rows first to last of the step are its last positions. `length` are stored.
+// A request. Rows first to last of the step are its last positions, and `length` positions are stored.
 struct Request {
     const int32_t* table;
     int64_t width;  // of the table
     int64_t first, last, length;
-    int64_t parts = 0, place = 0;  // of its keys, where it has few rows; where the results of these are
+    int64_t parts = 0, place = 0;  // parts of its keys, if it has few rows; the place of their results
 
     int64_t L() const { return last - first; }
     int64_t seen(int64_t i) const { return length - L() + i + 1; }  // positions that its row i sees, from 0 on
@@ -32,7 +32,7 @@ struct PagesArguments {
     In<int32_t, 2> spans;       // R x 3
     Out<float, 3> out;          // as query
     float scale;
-    int few;  // up to so many rows of a request, its keys are shared out
+    int few;  // up to this many rows of a request, threads share its keys
     Threads threads;
 };
 
@@ -42,7 +42,7 @@ struct Step {
     StridedRows queries, keys, values, tables, spans;
     int64_t query_heads, D, kv_heads, page_size;
     int64_t width;          // of the tables
-    int64_t group, padded;  // query heads to one of keys; D, up to a multiple of 16
+    int64_t group, padded;  // query heads per key head; D, rounded up to a multiple of 16
     float scale;
 
     explicit Step(const PagesArguments& call)
@@ -71,7 +71,7 @@ struct Step {
         return all;
     }
 
-    // A row's query, times scale, filled up with zeros; and the result for it.
+    // Loads a row's query, times scale, padded with zeros. The function after it stores the row's result.
     void load_query(int64_t row, int64_t head, float* to) const {
         dispatch(out.dtype, [&]<typename T>(T*) {
             const T* from = queries.at<T>(row * query_heads + head);
@@ -92,7 +92,7 @@ struct Step {
 
 Run find(const Step& step, const Request& request, int64_t head, int64_t position, int64_t end);
 
-// The rows of one request, many of them, as attention.h knows them: a prompt, or a chunk of it.
+// The many rows of one request, as attention.h knows them: a prompt, or a chunk of it.
 class Prompt : public Problem {
    public:
     Prompt(const Step& step, const Request& request)
@@ -130,15 +130,16 @@ struct KeyPart {
     int64_t size() const { return end - first; }
 };
 
-// What a thread works with then: row r is row r % L of the request, in query head r / L of those that share the keys.
+// What a thread works with, where rows are few: row r is row r % L of the request, in query head r / L of those that
+// share the keys.
 struct FewRows : DecodeAttention {
     const Step& step;
-    std::vector<float> out;  // of each row the sum of weighted values: `padded` numbers
+    std::vector<float> out;  // for each row, the sum of weighted values: `padded` numbers
 
     FewRows(const Step& step, int64_t most)
         : DecodeAttention(step.D, step.padded, step.group * most), step(step), out(rows * padded) {}
 
-    // next: whose keys are needed next.
+    // next: the part whose keys are needed next.
     void begin(const KeyPart& part, const KeyPart& next) {
         const int64_t L = part.request->L();
         rows = step.group * L, part_ = part, next_ = next;
@@ -147,17 +148,17 @@ struct FewRows : DecodeAttention {
         std::fill_n(out.begin(), rows * padded, 0.f);
     }
 
-    // The scores of all rows and the run's keys, which are the part's keys from j on.
+    // Computes the scores of all rows and the run's keys, which are the part's keys from j on.
     void score(Run run, int64_t j) {
         stay_inside(run, j);
-        const int64_t later = j + AHEAD - part_.size();  // behind the keys come the values
+        const int64_t later = j + AHEAD - part_.size();  // after the keys come the values
         dispatch(step.out.dtype, [&]<typename T>(T*) {
             const T* ahead = later < 0 ? row_of<T>(step.keys, part_, j + AHEAD) : row_of<T>(step.values, part_, later);
             DecodeAttention::score(step.keys.at<T>(run.row), step.keys.step(), j, run.count, ahead);
         });
     }
 
-    // Adds the run's values, which are the part's from j on, to each row's sum: times the weights.
+    // Adds the run's values, which are the part's from j on, times their weights, to each row's sum.
     void add_values(Run run, int64_t j) {
         stay_inside(run, j);
         const int64_t later = j + AHEAD - part_.size();
@@ -168,12 +169,12 @@ struct FewRows : DecodeAttention {
         });
     }
 
-    // The scores of a row become weights, and 0 from `seen` on: where it is 0 or less, all of them, and from as many on
-    // as there are, none.
+    // Turns the scores of a row into weights, which are 0 from `seen` on: all of them if `seen` is 0 or less, none if
+    // it is at least the number of keys.
     Sums weigh(int64_t row, int64_t seen) { return DecodeAttention::weigh(row, std::clamp(seen, int64_t(0), keys)); }
 
    private:
-    // There is room for PART keys: a mistake is to give wrong numbers, not to write over other memory.
+    // There is room for PART keys: a mistake shall give wrong numbers, and not write over other memory.
     static void stay_inside(Run& run, int64_t& j) {
         run.count = std::min(run.count, PART);
         j = std::clamp(j, int64_t(0), PART - run.count);

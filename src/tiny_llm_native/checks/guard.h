@@ -15,7 +15,7 @@ class Guard {
     static constexpr size_t SIZE = 1 << 18;  // bytes: whole pages
     static inline std::atomic<bool> is_on = false;
 
-    // From each of these places on, which begin a page, SIZE bytes.
+    // Guards SIZE bytes from each of these places on, which begin a page.
     explicit Guard(std::vector<char*> places) {
         guarded = std::move(places);
         touched = NONE;
@@ -28,7 +28,7 @@ class Guard {
         for (char* place : guarded) mprotect(place, SIZE, PROT_NONE);
     }
 
-    // Which place was touched first; or NONE.
+    // Returns which place was touched first; or NONE.
     int lift() {
         if (guarded.empty()) return NONE;
         for (char* place : guarded) mprotect(place, SIZE, PROT_READ | PROT_WRITE);

@@ -52,13 +52,13 @@ class RaceInjection {
 
    private:
     using Bytes = std::vector<std::vector<char>>;
-    static inline std::atomic<bool> stopped, resumed;  // the first part
+    static inline std::atomic<bool> stopped, resumed;  // whether the first part has
     static inline std::minstd_rand random;
     static inline char* guarded = nullptr;  // memory that stops the part that touches it
     static inline size_t guarded_size;
     static inline struct sigaction old_fault, old_bus;
 
-    // An array from a page in its first quarter on, another one each time.
+    // Guards an array, another one each time, from a page in its first quarter on.
     static void guard() {
         auto all = inputs;
         all.insert(all.end(), outputs.begin(), outputs.end());

@@ -35,7 +35,7 @@ class RedzoneCopy {
     void take_back() const { std::memcpy(original_, copy(), size_); }
     bool is_unchanged() const { return std::memcmp(copy(), original_, size_) == 0; }
 
-    // What was written outside: "bytes 0 to 3 behind its end", or nothing.
+    // Returns what was written outside, such as "bytes 0 to 3 behind its end", or nothing.
     std::string out_of_bounds() const {
         if (auto before = touched(copy() - MARGIN); !before.empty()) return before + " of the margin before its start";
         if (auto behind = touched(copy() + size_); !behind.empty()) return behind + " behind its end";
@@ -54,8 +54,8 @@ class RedzoneCopy {
         return "bytes " + std::to_string(first) + " to " + std::to_string(last);
     }
 
-    // At the same place of a page each time, so that what happens does; no better aligned than an array of MLX's. Where
-    // it is guarded, it ends with a page.
+    // The copy is at the same place of a page each time, so that every run is alike, and no better aligned than an
+    // array of MLX. If it is guarded, it ends with a page.
     char* copy() const {
         const auto start = reinterpret_cast<uintptr_t>(words_.data()) + MARGIN;
         if (is_guarded_) return reinterpret_cast<char*>((start + size_ + PAGE - 1) / PAGE * PAGE - size_);

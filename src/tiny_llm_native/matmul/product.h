@@ -1,4 +1,4 @@
-// A product with a quantised matrix, x W^T, as its kernels are given it. W is packed as quantize.py says.
+// A product with a quantised matrix, x W^T, as its kernels get it. W is packed as quantize.py says.
 #pragma once
 #include "kernel.h"
 
@@ -19,8 +19,8 @@ struct Product : ProductArguments {
     int64_t words = packed.last(), groups = scales.last();      // in a row of W
 };
 
-// Numbers of any dtype as float; asks memory for those behind them, which will be next. Kept apart from the loops that
-// call it, which are faster so.
+// Turns numbers of any dtype into float, and asks memory for the numbers after them, which will be next. This function
+// is kept apart from the loops that call it, because they are faster that way.
 [[gnu::noinline]] static void widen(const Array& from, int64_t start, int64_t count, float* to) {
     dispatch(from.dtype, [=, &from]<typename T>(T*) {
         const T* numbers = from.as<T>() + start;
@@ -29,7 +29,7 @@ struct Product : ProductArguments {
     });
 }
 
-// The other way round: results in the dtype of an array.
+// Does the opposite: stores results in the dtype of an array.
 [[gnu::noinline]] static void narrow(const float* from, int64_t count, const Array& to, int64_t start) {
     dispatch(to.dtype, [=, &to]<typename T>(T*) {
         for (int64_t i = 0; i < count; i++) to.as<T>()[start + i] = from[i];
