@@ -89,7 +89,8 @@ def metal(
     """Return the section `name` of a file of Metal; it is read again when the file has changed.
 
     inputs, outputs: what the body calls them. tasks: those whose regions in the file have to be written for this
-    section. contiguous: as for MetalKernel.
+    section.
+    contiguous: as for MetalKernel.
 
     Raises:
         NotImplementedError: a task is still to be written.

@@ -34,7 +34,8 @@ def load(name_or_path: str | Path, dtype: mx.Dtype | None = None) -> tuple[Causa
 
     Raises:
         FileNotFoundError: there is no such directory or name, the model was not downloaded before and there is no
-            network, or files are missing. ValueError: the checkpoint is damaged or of a kind that is not supported.
+            network, or files are missing.
+        ValueError: the checkpoint is damaged or of a kind that is not supported.
     """
     path = resolve(name_or_path)
     model = load_model(path, dtype)

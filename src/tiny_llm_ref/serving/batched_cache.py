@@ -50,7 +50,7 @@ def attend_each(
     """Let each request's rows attend causally to what is stored of that request, and to nothing else.
 
     Shapes: query: T x H_q x 1 x D -> T x H_q x 1 x D. stored: the keys and values of each span, 1 x H_kv x length x D.
-        attention: a function of the queries (1 x H_q x L x D), the keys, the values, `scale` as it is, and the mask
+    attention: a function of the queries (1 x H_q x L x D), the keys, the values, `scale` as it is, and the mask
         "causal". It is called once for each span, with all its rows.
 
     Task: w3d1.2

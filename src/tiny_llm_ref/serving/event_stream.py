@@ -29,7 +29,7 @@ class ClientGoneError(Exception):
 
 
 async def until_gone(receive: Receive, work: Coroutine[Any, Any, _T], timeout: float | None) -> _T:
-    """Return what some work returns, or raise what it raises.
+    """Return what `work` returns, or raise what it raises.
 
     The work is cancelled when the client goes away, when the time is over, and when the coroutine that waits here is
     cancelled. It has ended when this function ends. Anything else that the client sends is read and ignored.

@@ -65,7 +65,7 @@ class Request:
     finish_reason: why the request is over: "stop" (an end came), "length" (it got all tokens it may have), "abort" (it
     is not wanted any more), "error" (`error` is the exception); None while it is not over.
     pages: the cache's pages that hold its keys and values, in the order of its positions. A slot is one long page.
-        num_computed_tokens: how many of its first tokens are computed: their keys and values are in these pages.
+    num_computed_tokens: how many of its first tokens are computed: their keys and values are in these pages.
         `RequestCache.commit` moves it forward after a step. Room beyond it is reserved: the next step writes there.
     logprobs: the log-probabilities of each chosen token, an end token included, if `params.num_logprobs` asks for them.
     draft: tokens guessed for the step at hand; None: no guesses (day 6). num_drafted, num_accepted: how many tokens

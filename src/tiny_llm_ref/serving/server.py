@@ -46,7 +46,8 @@ _Handler: TypeAlias = Callable[[HttpRequest], Coroutine[Any, Any, ASGIApp]]
 @dataclass(frozen=True)
 class ServedModel:
     """The model that is served. max_length: tokens of a prompt and what follows. has_drafts: a step checks guesses.
-    sampling: the settings of requests that leave them out; None: OpenAI's defaults."""
+    sampling: the settings of requests that leave them out; None: OpenAI's defaults.
+    """
 
     name: str
     tokenizer: Any
