@@ -193,7 +193,7 @@ def additive_mask(keep: mx.array, hidden: float = -math.inf, dtype: mx.Dtype = m
 
 
 def dropout(x: mx.array, rate: float, training: bool = False) -> mx.array:
-    """In training, replace each number by 0 with probability `rate` and divide the others by 1 - rate.
+    """Replace, in training, each number by 0 with probability `rate`, and divide the others by 1 - rate.
 
     At inference, return x as it is.
     Shapes: x: any -> the same. The dtype is kept.

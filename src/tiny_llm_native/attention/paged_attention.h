@@ -71,7 +71,7 @@ struct Step {
         return all;
     }
 
-    // Loads a row's query, times scale, padded with zeros. The function after it stores the row's result.
+    // Loads a row's query, times scale, padded with zeros.
     void load_query(int64_t row, int64_t head, float* to) const {
         dispatch(out.dtype, [&]<typename T>(T*) {
             const T* from = queries.at<T>(row * query_heads + head);

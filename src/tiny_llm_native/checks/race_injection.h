@@ -52,7 +52,7 @@ class RaceInjection {
 
    private:
     using Bytes = std::vector<std::vector<char>>;
-    static inline std::atomic<bool> stopped, resumed;  // whether the first part has
+    static inline std::atomic<bool> stopped, resumed;  // states of the first part
     static inline std::minstd_rand random;
     static inline char* guarded = nullptr;  // memory that stops the part that touches it
     static inline size_t guarded_size;

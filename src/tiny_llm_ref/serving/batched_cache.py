@@ -105,7 +105,7 @@ class BatchedKVCacheLayer:
 
 
 class BatchedKVCache:
-    """Keys and values of up to `num_slots` requests, of up to `capacity` positions each. A `RequestCache`.
+    """Keys and values of up to `num_slots` requests, of up to `capacity` positions each. This is a `RequestCache`.
 
     A request's `pages` are its slot: one page that has room for everything.
     """

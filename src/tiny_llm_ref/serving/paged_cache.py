@@ -144,7 +144,7 @@ class Prefixes:
 
 
 class PagedKVCache:
-    """Keys and values of requests, in the pages of a pool. A `RequestCache`.
+    """Keys and values of requests, in the pages of a pool. This is a `RequestCache`.
 
     A page has room for `pool.page_size` positions of one request, in every layer. A request's `pages` are in the order
     of its positions.
