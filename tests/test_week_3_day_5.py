@@ -48,7 +48,7 @@ def ones_common(a, b):
     return different[0] if different else min(len(a), len(b))
 
 
-# ------------------------------------------------------------------------------- task 1: what is known of a text
+# ------------------------------------------------------------------------------- task 1: the known beginning of a text
 
 
 class Planted:
@@ -498,7 +498,7 @@ def test_task_2_by_chance(impl, page_size, seed):
     assert owner.known == known, "each page with the text up to its end"
 
 
-# ----------------------------------------------------------------------------------- task 3: what is forgotten first
+# ----------------------------------------------------------------------------------- task 3: which pages to forget
 
 
 class Tree(Owner):
