@@ -43,7 +43,7 @@ class Linear:
 
 
 def silu(x: mx.array) -> mx.array:
-    """SiLU, also called swish: x * sigmoid(x).
+    """Compute SiLU, also called swish: x * sigmoid(x).
 
     Shapes: any -> the same. The dtype is kept.
     Source: Elfwing et al. 2017, "Sigmoid-Weighted Linear Units", arXiv:1702.03118.

@@ -99,11 +99,11 @@ def attention_heatmap(
 def scaled_dot_product_attention(
     query: mx.array, key: mx.array, value: mx.array, mask: mx.array | None = None
 ) -> tuple[mx.array, mx.array]:
-    """Attention whose scores are divided by sqrt(d_k), so that their size does not depend on d_k.
+    """Compute attention with scores divided by sqrt(d_k), so that their size does not depend on d_k.
 
     Shapes: query: N.. x L x d_k, key: N.. x S x d_k, value: N.. x S x d_v, mask: broadcastable to N.. x L x S
     -> output N.. x L x d_v and weights N.. x L x S. The dtype is kept.
-    mask: is added to the scaled scores; has the query's dtype.
+    mask: an array of the query's dtype, which is added to the scaled scores.
     Source: Vaswani et al. 2017, section 3.2.1, arXiv:1706.03762.
 
     Task: w0d2.1
@@ -166,7 +166,7 @@ def multi_head_attention(
 
 
 def padding_mask(lengths: Sequence[int], S: int) -> mx.array:
-    """Mark the keys that are words, in sentences that are filled up at their ends: 1 for a word, 0 for the filling.
+    """Mark the keys that are words, in sentences that are padded at their ends: 1 for a word, 0 for the padding.
 
     Shapes: lengths: B numbers from 0 to S -> B x 1 x 1 x S, float32: the same for each head and each query.
 
@@ -210,7 +210,7 @@ def additive_mask(keep: mx.array, hidden: float = -math.inf, dtype: mx.Dtype = m
 
 
 def dropout(x: mx.array, rate: float, training: bool = False) -> mx.array:
-    """In training, replace each number by 0 with probability `rate` and divide the others by 1 - rate.
+    """Replace, in training, each number by 0 with probability `rate`, and divide the others by 1 - rate.
 
     At inference, return x as it is.
     Shapes: x: any -> the same. The dtype is kept.

@@ -122,7 +122,7 @@ def generate_ahead(
 
 
 class StreamingDetokenizer:
-    """Turns tokens into text as they come.
+    """A detokenizer: it turns tokens into text as they come.
 
     A character may be spread over several tokens (Japanese, emoji). Until its last byte has come, decoding gives the
     replacement character U+FFFD at the end. Such an end is held back, so that no broken character is shown.
@@ -160,7 +160,7 @@ class StreamingDetokenizer:
 
 
 class StopStrings:
-    """Cuts a text that comes in pieces before the first stop string in it.
+    """A filter that cuts a text, which comes in pieces, before the first stop string in it.
 
     The first stop string is the one that is complete first; of several that are complete with the same character, it
     is the one that begins first. Text that may be the beginning of a stop string is held back until this is clear.

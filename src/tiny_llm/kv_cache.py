@@ -18,7 +18,7 @@ class LayerCache(Protocol):
 
     @property
     def offset(self) -> int | mx.array:
-        """Position of the first new token, or one per row."""
+        """Return the position of the first new token, or an array with one position per row."""
 
     def attend(self, query: mx.array, key: mx.array, value: mx.array, scale: float | None = None) -> mx.array:
         """Store the new keys and values, then attend causally to all stored positions.
@@ -39,7 +39,7 @@ class Cache(Protocol):
 
 
 class NoCache:
-    """Remembers nothing: every call attends within its own L tokens, from position 0."""
+    """A cache that remembers nothing: every call attends within its own L tokens, from position 0."""
 
     offset = 0
 
@@ -108,7 +108,7 @@ class KVCacheLayer:
 
 
 class KVCache:
-    """Keeps the keys and values of every layer, so that a model runs on new tokens only.
+    """The keys and values of every layer, kept so that a model runs on new tokens only.
 
     offset: the number of stored tokens, the same in all layers; it is the position of the next token.
     """

@@ -27,13 +27,14 @@ _HUB_FILES = ["*.json", "*.safetensors", "*.txt", "*.jinja"]
 
 
 def load(name_or_path: str | Path, dtype: mx.Dtype | None = None) -> tuple[CausalLM, Any]:
-    """A model and its tokenizer, by the name of a bundled one, a checkpoint directory, or a name on the Hub.
+    """Return a model and its tokenizer, by the name of a bundled model, a checkpoint directory, or a name on the Hub.
 
-    The tokenizer is mlx-lm's, with `encode`, `decode`, `apply_chat_template`.
-    dtype: of the weights; None keeps the checkpoint's.
+    The tokenizer is mlx-lm's, with `encode`, `decode` and `apply_chat_template`.
+    dtype: the dtype of the weights; None keeps the checkpoint's.
 
     Raises:
-        FileNotFoundError: no such directory or name, no network and not downloaded before, or files that are missing.
+        FileNotFoundError: there is no such directory or name, the model was not downloaded before and there is no
+            network, or files are missing.
         ValueError: the checkpoint is damaged or of a kind that is not supported.
     """
     path = resolve(name_or_path)
@@ -42,16 +43,17 @@ def load(name_or_path: str | Path, dtype: mx.Dtype | None = None) -> tuple[Causa
 
 
 def load_model(path: Path, dtype: mx.Dtype | None = None) -> CausalLM:
-    """The model of a checkpoint directory. Raises as `load` does."""
+    """Return the model of a checkpoint directory. Raises as `load` does."""
     config = ModelConfig.from_pretrained(path)
     return build_model(config, load_weights(path, config, dtype))
 
 
 def load_quantized(name_or_path: str | Path) -> tuple[CausalLM, Any]:
-    """A model that mlx-lm quantised, and its tokenizer. Its weights stay packed, where `load` makes them dense.
+    """Return a model that mlx-lm quantised, and its tokenizer. Its weights stay packed; `load` would make them dense.
 
     Raises:
-        FileNotFoundError, ValueError: as `load` does; the checkpoint is not quantised, or to other than 2, 4 or 8 bits.
+        FileNotFoundError, ValueError: as `load` does; also, the checkpoint is not quantised, or it is quantised to
+            other than 2, 4 or 8 bits.
     """
     path = resolve(name_or_path)
     model = load_quantized_model(path)
@@ -59,13 +61,13 @@ def load_quantized(name_or_path: str | Path) -> tuple[CausalLM, Any]:
 
 
 def load_quantized_model(path: Path) -> CausalLM:
-    """The model of a quantised checkpoint's directory. Raises as `load_quantized` does."""
+    """Return the model of a quantised checkpoint's directory. Raises as `load_quantized` does."""
     config = ModelConfig.from_pretrained(path)
     return build_model(config, load_quantized_weights(path, config))
 
 
 def build_model(config: ModelConfig, weights: Mapping[str, mx.array]) -> CausalLM:
-    """Put the parts together.
+    """Build a model from its weights.
 
     weights: those that `weights.expected_shapes(config)` names, dense, or as `load_quantized_weights` gives them.
     """
@@ -80,7 +82,7 @@ def build_model(config: ModelConfig, weights: Mapping[str, mx.array]) -> CausalL
 
 
 class _Parts:
-    """Makes the parts of a model from the weights under their names."""
+    """A builder of a model's parts from the weights under their names."""
 
     def __init__(self, config: ModelConfig, weights: Mapping[str, mx.array]):
         self.config = config
@@ -88,7 +90,7 @@ class _Parts:
         self.rope = RoPE(config.head_dim, config.max_position_embeddings, config.rope_theta)
 
     def embedding(self, name: str) -> Any:
-        """An `Embedding`, or what has its calls."""
+        """Return an `Embedding`, or an object with the same calls."""
         if packed := self.packed(name):
             return QuantizedEmbedding(*packed)
         return Embedding(self.config.vocab_size, self.config.hidden_size, self.weights[f"{name}.weight"])
@@ -100,7 +102,7 @@ class _Parts:
         return Linear(self.weights[f"{name}.weight"], bias)
 
     def packed(self, name: str) -> tuple[mx.array, mx.array, mx.array, int, int] | None:
-        """Return what a quantised layer is made of; None for a dense one."""
+        """Return the arrays and settings of a quantised layer; None for a dense one."""
         if f"{name}.scales" not in self.weights:
             return None
         packed, scales, biases = (self.weights[f"{name}.{part}"] for part in ("weight", "scales", "biases"))
@@ -131,7 +133,7 @@ class _Parts:
 
 
 def resolve(name_or_path: str | Path) -> Path:
-    """The checkpoint directory that is meant; downloads it if need be. Raises as `load` does.
+    """Return the checkpoint directory that is meant, and download it if need be. Raises as `load` does.
 
     name_or_path: a bundled model ("story"; a directory of that name is "./story"), a directory, or a model on the
         Hugging Face Hub ("Qwen/Qwen3-0.6B").

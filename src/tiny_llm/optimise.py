@@ -1,6 +1,6 @@
 """The layer seam: a built model whose layers run week 2's kernels. Given.
 
-The model does not change, and the plain layers stay what these are tested against.
+The model itself does not change, and tests compare these layers with the plain ones.
 """
 
 from collections.abc import Collection
@@ -29,9 +29,9 @@ _FEW = 8  # rows: up to here a product with each is faster than making the weigh
 
 
 def optimise(model: CausalLM, kernels: Collection[str] = KERNELS) -> None:
-    """Replace the layers of a built model by those that run the named kernels.
+    """Replace the layers of a built model by layers that run the named kernels.
 
-    Attention is the cache's business: KVCache(layers, attention=kernels.attention.flash_attention).
+    The cache chooses attention: KVCache(layers, attention=kernels.attention.flash_attention).
 
     Raises:
         ValueError: a name is not one of KERNELS.
@@ -64,7 +64,8 @@ def _replace_products(model: Any, kernels: Collection[str]) -> None:
 
 
 class KernelLinear:
-    """A quantised layer: few rows by one kernel, many by another; by the plain layer where that kernel is not named."""
+    """A quantised layer that runs one kernel for few rows and another for many; the plain layer does it where that
+    kernel is not named."""
 
     def __init__(self, layer: QuantizedLinear | QuantizedEmbedding, kernels: Collection[str] = KERNELS):
         self.weight = layer.packed, layer.scales, layer.biases, layer.group_size, layer.bits
@@ -82,7 +83,7 @@ class KernelLinear:
 
 
 class KernelBlock:
-    """A transformer block whose first sum is taken together with its second norm."""
+    """A transformer block that computes its first sum and its second norm by one kernel."""
 
     def __init__(self, block: TransformerBlock):
         self.self_attn, self.mlp = block.self_attn, block.mlp
@@ -96,7 +97,7 @@ class KernelBlock:
 
 
 class KernelNorm:
-    """An RMSNorm."""
+    """An RMSNorm that runs a kernel."""
 
     def __init__(self, norm: RMSNorm):
         self.weight, self.eps = norm.weight, norm.eps

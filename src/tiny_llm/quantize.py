@@ -76,7 +76,8 @@ class QuantizedLinear:
         self.bias = bias
 
     def __call__(self, x: mx.array) -> mx.array:
-        """Linear layer: y = x W^T + b. W is made dense in the dtype of x, and never rounded to another dtype before.
+        """Compute the linear layer y = x W^T + b. W is made dense in the dtype of x, and is never rounded to another
+        dtype before.
 
         x has the dtype of scales, biases and bias, or float32. The result has the dtype of x.
 

@@ -26,7 +26,8 @@ class Thinking:
             self.always = self._opens[False] and not self.can_choose
 
     def choose(self, wanted: bool | None) -> bool:
-        """Whether the model shall think. wanted: None if nobody says: then only a model that always thinks does.
+        """Return whether the model shall think. wanted: None if the client does not say; then only a model that always
+        thinks does.
 
         Raises:
             ValueError: the checkpoint does not do what is wanted.
@@ -42,7 +43,7 @@ class Thinking:
         return Thoughts(self._tokenizer, self._opens[thinks])
 
     def _prompt(self, thinks: bool) -> str:
-        """Return the prompt of a conversation in which nobody mentions a mark."""
+        """Return the prompt of a conversation in which no message contains a mark."""
         said = [{"role": "user", "content": "Hello"}]
         prompt = self._tokenizer.apply_chat_template(
             said, add_generation_prompt=True, tokenize=False, enable_thinking=thinks
@@ -51,7 +52,7 @@ class Thinking:
 
 
 class Thoughts:
-    """Tells the tokens of the thinking in one answer from those of the answer itself.
+    """A reader that tells the tokens of the thinking in one answer from those of the answer itself.
 
     is_open: the thinking has begun and is not over. count: how many tokens it has by now, with its marks and the blank
     ones that follow it.
@@ -71,7 +72,8 @@ class Thoughts:
         return self._state == "open"
 
     def take(self, token: int) -> str | None:
-        """The new text of the thinking, without blanks around all of it; None: the token belongs to the answer."""
+        """Return the new text of the thinking, without blanks around all of it; None if the token belongs to the
+        answer."""
         if self._state == "answer" or (self._state == "before" and token != self._start):
             self._state = "answer"
             return None
@@ -97,6 +99,6 @@ class Thoughts:
 
 
 def _single(tokenizer: Any, name: str) -> int | None:
-    """A mark's token; None where there is no mark, or one of several tokens, as no Qwen2 or Qwen3 has."""
+    """Return a mark's token; None if there is no mark, or one of several tokens, as no Qwen2 or Qwen3 has."""
     tokens = getattr(tokenizer, name)
     return tokens[0] if tokens and len(tokens) == 1 else None

@@ -1,7 +1,7 @@
 """A quantised model on packed weights, each block in two operations around attention: given, and the fastest.
 
 It enters by the layer seam: `tune` replaces the blocks, the last norm and both ends of a built model by objects with
-the same calls. What week 2 builds is the way here; the plain layers are what these are tested against.
+the same calls. Week 2 builds the way here, and tests compare these objects with the plain layers.
 """
 
 from typing import Any
@@ -62,7 +62,7 @@ class TunedBlock:
         return self.after(layer_cache.attend(q, k, v, self.scale), x)
 
     def before(self, x: mx.array, offset: int | mx.array) -> list[mx.array]:
-        """Queries, keys and values."""
+        """Return queries, keys and values."""
         return before_attention(
             x, self.norms[0], self.qkv, self.head_norms, self.bias, self.heads, self.eps, self.base, offset
         )

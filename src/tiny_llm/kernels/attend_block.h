@@ -1,10 +1,11 @@
-// A block of FlashAttention. attention.cpp computes whole queries with it, paged_attention.cpp those of prompts.
+// A block of FlashAttention. attention.cpp uses it when there are many queries, paged_attention.cpp for those of
+// prompts.
 #pragma once
 #include "attention/attention.h"
 
 namespace tiny_llm {
 
-// One block of queries against all keys that they see, a block of keys at a time.
+// Computes the attention of one block of queries to all keys that they see, one block of keys at a time.
 inline void attend_block(const Problem& p, int64_t head, int64_t first_query, int64_t count, Block& block) {
     block.load_queries(p, head, first_query, count);
     float *scores = block.scores.data(), *out = block.out.data();

@@ -4,11 +4,11 @@
 namespace tiny_llm {
 namespace {
 
-// Few queries: the keys of each head are shared out, and what was found for a query's parts is joined.
+// For few queries: threads share the keys of each head, and then the results for the parts of a query are joined.
 void attend_split_kv(const Problem& p, const Threads& threads) {
     const int64_t rows = p.group * p.L, parts = (p.S + PART - 1) / PART, all_rows = p.kv_heads * rows;
-    std::vector<Sums> found(all_rows * parts);            // of row r and part i: r * parts + i
-    std::vector<float> out(all_rows * parts * p.padded);  // likewise, padded numbers each
+    std::vector<Sums> found(all_rows * parts);            // row r and part i have index r * parts + i
+    std::vector<float> out(all_rows * parts * p.padded);  // the same order, `padded` numbers each
     // task w2d7.3 begin
     // Week 2 Day 7 Task 3: what belongs here is yours to write.
     // Chapter: FlashAttention.

@@ -2,26 +2,27 @@
 //
 // query and out: heads of L rows of D numbers of type T; key and value: heads of S rows, each for `group` heads of
 // queries. Inputs may be views: strides say how far apart two heads, two rows and two numbers of a row are, counted in
-// numbers. causal: whether the L queries are the last L of S positions, and see nothing behind their own.
+// numbers. causal: whether the L queries are the last L of S positions, so that a query sees no key after its own
+// position.
 
 constant constexpr uint LANES = 32;
-constant constexpr uint SIDE = 8;                          // of a simdgroup_float8x8, and queries of a simdgroup
-constant constexpr uint QUERIES = 32;                      // of a threadgroup that has a block of them
-constant constexpr uint THREADS = QUERIES / SIDE * LANES;  // of such a threadgroup
-constant constexpr uint PART = 64;                         // keys for a simdgroup, where keys are shared out
+constant constexpr uint SIDE = 8;                          // rows of a simdgroup_float8x8, and queries per simdgroup
+constant constexpr uint QUERIES = 32;                      // queries per threadgroup: one block
+constant constexpr uint THREADS = QUERIES / SIDE * LANES;  // per threadgroup
+constant constexpr uint PART = 64;                         // keys per simdgroup, where simdgroups share the keys
 
-// Number d of row j of a head, whose rows have D of them, and zeros behind.
+// Returns number d of row j of a head. A row has D numbers; past them, the result is 0.
 template <uint D, typename T>
 float number(const device T* head, const constant int64_t* strides, uint j, uint d) {
     return D % LANES == 0 || d < D ? float(head[j * strides[1] + d * strides[2]]) : 0;
 }
 
-// Where in a simdgroup_float8x8 the two numbers of a lane stand: in this row, in this column and the next. Apple's
-// documents do not say it, but MLX's own kernels count on it.
+// The row and the first column of the two numbers that a lane holds of a simdgroup_float8x8; the second number is in
+// the next column. Apple does not document this, but MLX's own kernels rely on it.
 uint row_of(uint lane) { return (lane / 4 & 4) + lane / 2 % 4; }
 uint column_of(uint lane) { return (lane / 4 & 2) * 2 + lane % 2 * 2; }
 
-// Over a row of such matrices: over the four lanes that have a part of it.
+// The largest number and the sum of a row of such matrices: four lanes each hold a part of the row.
 float max_of_row(float x) {
     x = max(x, simd_shuffle_xor(x, 1));
     return max(x, simd_shuffle_xor(x, 8));
@@ -31,8 +32,8 @@ float sum_of_row(float x) {
     return x + simd_shuffle_xor(x, 8);
 }
 
-// COUNT of a head's S rows as float, from the row `first` on, by all threads; zeros for rows that do not exist, and
-// behind the D numbers of a row.
+// All threads load COUNT of a head's S rows as float, from row `first` on. Rows that do not exist become zeros, and
+// zeros follow the D numbers of each row.
 template <uint COUNT, uint D, uint STRIDE, typename T>
 void load_rows(const device T* head, const constant int64_t* strides, uint first, uint S, threadgroup float* to,
                uint t) {
@@ -43,9 +44,9 @@ void load_rows(const device T* head, const constant int64_t* strides, uint first
     }
 }
 
-// QUERIES queries of a head by a threadgroup, for all keys that they see, a block of KEYS keys at a time.
+// A threadgroup computes QUERIES queries of a head, for all keys that they see, one block of KEYS keys at a time.
 KERNEL(attend_blocks) {
-    constexpr uint KEYS = D > 128 ? 8 : 16;  // what fits into 32 KiB, with their values
+    constexpr uint KEYS = D > 128 ? 8 : 16;  // as many keys and values as fit into 32 KiB
     constexpr uint COLUMNS = (D + SIDE - 1) / SIDE, STRIDE = COLUMNS * SIDE + 4;  // 4 more: rows begin in other banks
     const uint L = query_shape[1], S = key_shape[1];
     const uint lane = thread_index_in_simdgroup, column = column_of(lane);
@@ -71,13 +72,14 @@ KERNEL(attend_blocks) {
     // task w2d7.4 end
 }
 
-// A row and one part of the keys, by a simdgroup. Row r of a head of keys is query r % L of its head r / L of queries.
-// What a row has of a part: the largest score, the sum of exp(score - largest), and that of the values times these.
+// A simdgroup computes one row with one part of the keys. Row r of a key head is query r % L of the r / L-th query head
+// that shares it. The results of a row for a part are the largest score, the sum of exp(score - largest), and the sum
+// of the values times these weights.
 KERNEL(attend_part) {
-    constexpr uint SHARE = (D + LANES - 1) / LANES;  // neighbours in a row, for a lane
+    constexpr uint SHARE = (D + LANES - 1) / LANES;  // neighbouring numbers of a row per lane
     const uint L = query_shape[1], S = key_shape[1], part = threadgroup_position_in_grid.x;
     const uint head = thread_position_in_grid.z, row = head * threads_per_grid.y + thread_position_in_grid.y;
-    const uint place = row * threadgroups_per_grid.x + part;  // of what is found
+    const uint place = row * threadgroups_per_grid.x + part;  // where the results go
     const uint lane = thread_index_in_simdgroup, first_number = lane * SHARE;
     const uint sees = causal ? S - L + row % L + 1 : S;  // keys, from the first on
     const device T* queries = query + row / L * query_strides[0];
@@ -91,7 +93,7 @@ KERNEL(attend_part) {
     // task w2d7.5 end
 }
 
-// The result's number d of a row, by a thread: what the row has of all parts.
+// A thread computes number d of a row's result: it joins the results of all parts.
 KERNEL(join_split_kv) {
     const uint parts = sums_shape[1], D = sums_shape[2], row = thread_position_in_grid.y, d = thread_position_in_grid.x;
     float largest = -INFINITY, total = 0, sum = 0;

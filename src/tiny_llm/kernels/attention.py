@@ -13,11 +13,11 @@ __all__ = ["attention_online", "flash_attention", "flash_attention_metal"]
 
 _HERE = Path(__file__).parent
 _CPP, _METAL = _HERE / "attention.cpp", _HERE / "attention.metal"
-_FEW = 32  # queries: with more of them, blocks of queries are the better way
-_BLOCK_TASK, _PART_TASK = "w2d7.4", "w2d7.5"  # in Metal, to which the rest belongs, too
+_FEW = 32  # queries: for more than these, blocks of queries are faster
+_BLOCK_TASK, _PART_TASK = "w2d7.4", "w2d7.5"  # in Metal, like all that follows
 _FEW_IN_METAL = 8
 _LARGEST = 256  # numbers in a head: its blocks have to fit into threadgroup memory
-_QUERIES, _THREADS = 32, 128  # of a block, by a threadgroup
+_QUERIES, _THREADS = 32, 128  # queries of a block, threads of the threadgroup that computes it
 _PART, _ROWS = 64, 8  # keys of a part, queries of a threadgroup
 _INPUTS, _FOUND = ("query", "key", "value", "scale", "causal"), ("maxima", "totals", "sums")
 
@@ -30,14 +30,15 @@ def attention_online(
     mask: mx.array | str | None = None,
     block: int = 64,
 ) -> mx.array:
-    """Grouped attention that takes `block` keys at a time: no more than these are scored, or made float32, at once.
+    """Compute grouped attention, `block` keys at a time: no more than `block` keys are scored, or made float32, at
+    once.
 
     Shapes: query: N.. x H_q x L x D, key and value: N.. x H_kv x S x D, mask: broadcastable to N.. x H_q x L x S
-    -> N.. x H_q x L x D. Query head h reads key/value head h // (H_q / H_kv). All are of one float dtype, which is
-    kept; the arithmetic is float32.
-    scale: 1/sqrt(D) when None.
-    mask: an additive array; "causal", where the L queries are the last L of S positions; or None. What a query gets
-        that sees no key at all is NaN, as softmax gives for it.
+    -> N.. x H_q x L x D. Query head h reads key/value head h // (H_q / H_kv). All arrays have one float dtype, and the
+    result has it too; the arithmetic is float32.
+    scale: None means 1/sqrt(D).
+    mask: an additive array; "causal", where the L queries are the last L of S positions; or None. The result of a query
+        that sees no key at all is NaN, as with softmax.
     Source: Milakov and Gimelshein 2018, "Online normalizer calculation for softmax", arXiv:1805.02867.
 
     Raises:
@@ -59,13 +60,12 @@ def flash_attention(
     scale: float | None = None,
     mask: mx.array | str | None = None,
 ) -> mx.array:
-    """Grouped attention by a kernel: the same as `attention_online`. Many queries are taken in blocks; of a few, as in
-    decoding, the keys are shared out among threads.
+    """Compute grouped attention by a kernel, with the same result as `attention_online`.
 
-    Keys and values are read where they are: of a view into a longer cache nothing is copied, and nothing past the last
-    key is read. For a mask that is an
-    array, which no step of generation has, MLX's own operations do the work. Where the default device is a GPU,
-    `flash_attention_metal`, once that is written.
+    Many queries are taken in blocks; for a few queries, as in decoding, threads share the keys.
+    Keys and values are read where they are: nothing of a view into a longer cache is copied, and nothing past the last
+    key is read. For a mask that is an array, which no step of generation has, MLX's own operations do the work. Where
+    the default device is a GPU, `flash_attention_metal` does it, once that is written.
     Source: Dao et al. 2022, "FlashAttention", arXiv:2205.14135; Dao et al. 2023, "Flash-Decoding for long-context
     inference".
 
@@ -90,11 +90,11 @@ def flash_attention_metal(
     scale: float | None = None,
     mask: mx.array | str | None = None,
 ) -> mx.array:
-    """Grouped attention on a GPU, or by metal_host where there is none: up to 8 queries by parts of the keys, which a
-    second pass joins; more of them in blocks.
+    """Compute grouped attention on a GPU, or by metal_host where there is none.
 
-    Otherwise as `flash_attention`: nothing is copied of a view into a longer cache, nor of any other view whose N.. and
-    heads lie as one axis does. For heads of more than 256 numbers, MLX's own operations do the work, too.
+    Up to 8 queries are computed by parts of the keys, which a second pass joins; more queries are taken in blocks.
+    Nothing of a view into a longer cache is copied, nor of any other view in which N.. and heads are spaced like a
+    single axis. For heads of more than 256 numbers, MLX's own operations do the work. Otherwise as `flash_attention`.
     """
     _check_inputs(query, key, value, mask)
     few = query.shape[-2] <= _FEW_IN_METAL

@@ -1,27 +1,28 @@
-// Attention for the rows of many requests, whose keys and values lie in the pages of a pool.
+// Attention for the rows of many requests, whose keys and values are in the pages of a pool.
 #include "attention/paged_attention.h"
 
 #include "attend_block.h"
 
 namespace tiny_llm {
 
-// Where a request's key of a position is, in one head of keys; and how many positions, up to `end`, follow in its page.
+// Finds the key of a request's position in one head of keys, and how many positions, up to `end`, follow one another
+// from there in its page.
 Run find(const Step& step, const Request& request, int64_t head, int64_t position, int64_t end) {
-    int64_t row = 0, count = 0;  // of the key; from it on to the end of its page
+    int64_t row = 0, count = 0;  // the key's row; the rows from it to the end of its page
     // task w3d4.1 begin
     // Week 3 Day 4 Task 1: what belongs here is yours to write.
     // Chapter: Paged attention.
     // Test: ./course test w3d4.1
     // task w3d4.1 end
-    // A run has one row at least, or the loops over runs would not end. Where `count` says none, this is row 0 of the
+    // A run has at least one row, or the loops over runs would not end. If `count` is below 1, the run is row 0 of the
     // pool, so that the result is wrong.
     return count < 1 ? Run{0, 1} : Run{row, std::min(count, end - position)};
 }
 
 namespace {
 
-// A part of a request's keys in one head, for all rows that share them. What it finds: in found[r] the largest score of
-// row r and the sum of its weights, in rows.out the sum of its values times these.
+// Computes a part of a request's keys in one head, for all rows that share them. For row r, found[r] gets the largest
+// score and the sum of the weights, and rows.out gets the sum of the values times these weights.
 void attend_part(const Step& step, const KeyPart& part, FewRows& rows, Sums* found) {
     const Request& request = *part.request;
     // task w3d4.2 begin
@@ -31,7 +32,7 @@ void attend_part(const Step& step, const KeyPart& part, FewRows& rows, Sums* fou
     // task w3d4.2 end
 }
 
-// Joins what was found for the parts of a row's keys, and stores the result. sums: of each part `padded`.
+// Joins the results for the parts of a row's keys, and stores the row's result. sums: `padded` numbers for each part.
 void join(const Step& step, int64_t row, int64_t head, int64_t parts, const Sums* found, const float* sums,
           float* joined) {
     float most = -FLT_MAX, total = 0;
@@ -46,11 +47,12 @@ void join(const Step& step, int64_t row, int64_t head, int64_t parts, const Sums
     step.store_result(row, head, joined);
 }
 
-// Of a prompt: a block of queries of one head. Of a request with few rows: a part of one head's keys.
+// A piece of work. For a prompt, it is a block of queries of one head; for a request with few rows, a part of one
+// head's keys.
 struct Item {
     const Request* request;
     const Prompt* prompt;  // or nullptr
-    int64_t head, first;   // query; position
+    int64_t head, first;   // first: a query of a prompt, or a position
 };
 
 class Work {

@@ -1,22 +1,22 @@
-// Attention for the rows of many requests, whose keys and values lie in the pages of a pool.
+// Attention for the rows of many requests, whose keys and values are in the pages of a pool.
 //
-// query: for each row of the step heads of D numbers of type T; keys and values: pages, in each of them heads, in each
-// of these page_size rows of D numbers. tables: of each request its pages, in the order of its positions. rows: of each
-// row of the step its request, and how many positions it sees, from the first on.
+// query: rows of the step, each with heads of D numbers of type T. keys and values: pages, each with heads of page_size
+// rows of D numbers. tables: the pages of each request, in the order of its positions. rows: for each row of the step,
+// its request and how many positions it sees, from the first on.
 
 constant constexpr uint LANES = 32;
-constant constexpr uint PART = 64;  // keys for a simdgroup
+constant constexpr uint PART = 64;  // keys per simdgroup
 
-// Number d of a row of D numbers, and zeros behind. Rows count from the first of page 0.
+// Returns number d of a row of D numbers; past them, the result is 0. Rows count from the first row of page 0.
 template <uint D, typename T>
 float number(const device T* first, uint row, uint d) {
     return D % LANES == 0 || d < D ? float(first[size_t(row) * D + d]) : 0;
 }
 
-// A row of the step, one of its heads, and one part of the keys, by a simdgroup. What a row has of a part: the largest
-// score, the sum of exp(score - largest), and that of the values times these.
+// A simdgroup computes one row of the step, in one of its heads, with one part of the keys. The results of a row for a
+// part are the largest score, the sum of exp(score - largest), and the sum of the values times these weights.
 KERNEL(attend_part) {
-    constexpr uint SHARE = (D + LANES - 1) / LANES;  // neighbours in a row, for a lane
+    constexpr uint SHARE = (D + LANES - 1) / LANES;  // neighbouring numbers of a row per lane
     const uint heads = threads_per_grid.y, kv_heads = keys_shape[1], page_size = keys_shape[2];
     const uint part = threadgroup_position_in_grid.x, head = thread_position_in_grid.y, row = thread_position_in_grid.z;
     const uint kv_head = head / (heads / kv_heads), place = (row * heads + head) * threadgroups_per_grid.x + part;

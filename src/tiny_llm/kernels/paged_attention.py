@@ -14,10 +14,10 @@ __all__ = ["paged_attention", "paged_attention_metal", "store_pages"]
 
 _HERE = Path(__file__).parent
 _CPP, _METAL, _JOIN = _HERE / "paged_attention.cpp", _HERE / "paged_attention.metal", _HERE / "attention.metal"
-_FEW = 32  # rows of a request: with more of them, they are taken in blocks
+_FEW = 32  # rows of a request: if it has more, they are taken in blocks
 _LARGEST = 256  # numbers in a head, in Metal
-_PART = 64  # keys for a simdgroup
-_ROWS = 8  # simdgroups in a threadgroup
+_PART = 64  # keys per simdgroup
+_ROWS = 8  # simdgroups per threadgroup
 _INPUTS = ("query", "keys", "values", "tables", "rows", "scale")
 _FOUND = ("maxima", "totals", "sums")
 
@@ -30,19 +30,19 @@ def paged_attention(
     spans: mx.array,
     scale: float | None = None,
 ) -> mx.array:
-    """Causal attention of the rows of a step, each to its own request, in one operation.
+    """Compute causal attention of the rows of a step, each row to its own request, in one operation.
 
-    Nothing is copied together: keys and values are read in their pages. A step may mix prompts and single tokens. The
-    many rows of a prompt are taken in blocks; where a request has few, its keys are shared out among threads.
+    Keys and values are read in their pages, and nothing is copied together. A step may mix prompts and single tokens.
+    The many rows of a prompt are taken in blocks; where a request has few rows, threads share its keys.
     Shapes: query: T x H_q x D, keys and values: P x H_kv x page_size x D, tables: R x W, spans: R x 3 -> T x H_q x D.
-    Query head h reads key/value head h // (H_q / H_kv). query, keys and values are of one float dtype, which is kept;
-    the arithmetic is float32. tables and spans are int32.
+    Query head h reads key/value head h // (H_q / H_kv). query, keys and values have one float dtype, and the result has
+    it too; the arithmetic is float32. tables and spans are int32.
     tables: row r lists the pages of request r in the order of its positions: page tables[r, i] holds positions
-        i * page_size up to, not including, (i + 1) * page_size. Entries after its last page are not looked at.
-    spans: of each request first, last and length. Rows first to last (exclusive) are its newest positions, and `length`
+        i * page_size up to, not including, (i + 1) * page_size. Entries after its last page are ignored.
+    spans: first, last and length of each request. Rows first to last (exclusive) are its newest positions, and `length`
         positions are stored, these included: row i of the step sees the first length - (last - 1 - i) of them. The
-        spans follow one another, and together are all T rows.
-    scale: 1/sqrt(D) when None.
+        spans follow one another, and together they cover all T rows.
+    scale: None means 1/sqrt(D).
     Source: Kwon et al. 2023, "Efficient Memory Management for Large Language Model Serving with PagedAttention",
     section 4, arXiv:2309.06180.
 
@@ -72,10 +72,10 @@ def paged_attention_metal(
     spans: mx.array,
     scale: float | None = None,
 ) -> mx.array:
-    """The same on a GPU, or by metal_host where there is none: every row by itself, by parts of the keys that it sees,
-    which a second pass joins.
+    """Compute the same on a GPU, or by metal_host where there is none.
 
-    For heads of more than 256 numbers, MLX's own operations do the work.
+    Each row is computed by itself, by parts of the keys that it sees, which a second pass joins. For heads of more than
+    256 numbers, MLX's own operations do the work.
     """
     run = metal(_METAL, "attend_part", _INPUTS, _FOUND, "w3d4.3")
     _check_arrays(query, keys, values, tables, spans)
@@ -100,12 +100,12 @@ def paged_attention_metal(
 def store_pages(
     keys: mx.array, values: mx.array, key: mx.array, value: mx.array, pages: mx.array, places: mx.array
 ) -> tuple[mx.array, mx.array]:
-    """`keys` and `values` with row t's key and value at place places[t] of page pages[t].
+    """Return `keys` and `values` with row t's key and value at place places[t] of page pages[t].
 
-    Their memory is taken over, and nothing else in it is touched, if nobody else refers to them: assign the result to
-    where they were. No two rows have the same place.
+    If nothing else refers to `keys` and `values`, the results take over their memory, and nothing else in it is
+    touched: assign the results to where these were. No two rows have the same place.
     Shapes: keys and values: P x H_kv x page_size x D, key and value: T x H_kv x D, pages and places: T, int32. All but
-    the last two are of one float dtype.
+    the last two have one float dtype.
 
     Raises:
         ValueError: sizes or dtypes do not fit together, or there is no such page or place.
@@ -143,7 +143,7 @@ def _check_pages(keys: mx.array, values: mx.array, rows: mx.array) -> None:
 
 
 def _check_places(query: mx.array, keys: mx.array, tables: mx.array, spans: mx.array) -> list[list[int]]:
-    """The spans, as numbers."""
+    """Return the spans as numbers."""
     found: list[list[int]] = np.array(spans, copy=False).tolist()
     page_size, width, end = keys.shape[2], tables.shape[1], 0
     for first, last, length in found:
@@ -161,7 +161,7 @@ def _check_places(query: mx.array, keys: mx.array, tables: mx.array, spans: mx.a
 
 def _check_tables(tables: np.ndarray, num_pages: int, needed: list[int]) -> None:
     if not (tables.view(np.uint32) >= num_pages).any():
-        return  # not even behind the last pages
+        return  # not even after the last pages
     for table, count in zip(tables, needed, strict=True):
         for page in table[:count].tolist():
             if not 0 <= page < num_pages:

@@ -1,6 +1,6 @@
 // Many vectors times a quantised matrix, a tile of the result at a time: y = x W^T, with W packed as quantize.py says.
 //
-// All arithmetic is float's, whatever the dtypes of x and of the scales.
+// All arithmetic is in float, whatever the dtypes of x and of the scales.
 #include <algorithm>
 #include <memory>
 
@@ -11,13 +11,13 @@ namespace tiny_llm {
 namespace {
 
 #if defined(__AVX512F__) || defined(__aarch64__)
-constexpr int M_TILE = 8;  // rows of x: their sums are half of the 32 registers
+constexpr int M_TILE = 8;  // rows of x: their sums take half of the 32 registers
 #else
-constexpr int M_TILE = 6;  // of 16 registers, 12 are sums
+constexpr int M_TILE = 6;  // of 16 registers, 12 hold sums
 #endif
 constexpr int N_VECTORS = 2, N_TILE = N_VECTORS * WIDTH;  // rows of W
 
-// A tile of sums: out = x^T w, over n rows of x and of w. x: n x M_TILE, w: n x N_TILE, out: M_TILE x N_TILE.
+// Computes a tile of sums: out = x^T w, over n rows of x and of w. x: n x M_TILE, w: n x N_TILE, out: M_TILE x N_TILE.
 void tile(const float* x, const float* w, int64_t n, float* out) {
     // task w2d6.1 begin
     // Week 2 Day 6 Task 1: what belongs here is yours to write.
@@ -26,7 +26,7 @@ void tile(const float* x, const float* w, int64_t n, float* out) {
     // task w2d6.1 end
 }
 
-// Memory for numbers, from the start of a cache line on, since a vector that lies in two of them takes two loads.
+// Memory for numbers, which begins at the start of a cache line: a vector that spans two lines takes two loads.
 class Buffer {
    public:
     float* at_least(int64_t size) {
@@ -45,7 +45,8 @@ class Buffer {
     int64_t size_ = -1;
 };
 
-// All of x, M_TILE rows side by side: in memory as `tile` reads it. Behind the last row there are rows of zeros.
+// Returns all of x, M_TILE rows interleaved, in the order in which `tile` reads them. After the last row come rows of
+// zeros.
 const float* tiles_of_x(const Product& p, Buffer& buffer) {
     const int64_t count = (p.M + M_TILE - 1) / M_TILE;
     float* tiles = buffer.at_least(count * M_TILE * p.K);
@@ -64,9 +65,10 @@ const float* tiles_of_x(const Product& p, Buffer& buffer) {
     return tiles;
 }
 
-// N_TILE rows of W from row `first` on, side by side: in memory as `tile` reads it. Behind the last row it comes again.
+// Returns N_TILE rows of W from row `first` on, interleaved, in the order in which `tile` reads them. The last row is
+// repeated where there are no more rows.
 const float* panel_of_w(const Product& p, int64_t first) {
-    static thread_local Buffer buffer, of_scales, of_biases;  // kept, since new memory costs more than its use does
+    static thread_local Buffer buffer, of_scales, of_biases;  // kept, because new memory costs more than using it
     float *panel = buffer.at_least(p.K * N_TILE), *scales = of_scales.at_least(N_TILE * p.groups),
           *biases = of_biases.at_least(N_TILE * p.groups);
     const int64_t count = std::min<int64_t>(N_TILE, p.N - first), words_of_group = p.group_size / p.per_word;
@@ -94,7 +96,7 @@ const float* panel_of_w(const Product& p, int64_t first) {
     return panel;
 }
 
-// y, tile by tile, in panels that are shared out among threads.
+// Computes y tile by tile, in panels that threads share.
 void product(const Product& p) {
     Buffer buffer;
     const float* x = tiles_of_x(p, buffer);

@@ -4,13 +4,13 @@
 // bits: 2, 4 or 8. O is an argument, as x is. A threadgroup has four simdgroups and makes TILE x TILE numbers of out.
 
 constant constexpr uint TILE = 32;          // rows of x, rows of W, and numbers of each at a time: all of one group
-constant constexpr uint STRIDE = TILE + 4;  // numbers from row to row: so rows begin in different banks
+constant constexpr uint STRIDE = TILE + 4;  // numbers from row to row, so that rows begin in different banks
 constant constexpr uint SIMDGROUPS = 4;
-constant constexpr uint SHARE = 8;        // weights of a row for a thread to unpack
+constant constexpr uint SHARE = 8;        // weights of a row that a thread unpacks
 constant constexpr uint HALF = TILE / 2;  // a simdgroup has a quarter of the tile: HALF x HALF sums
-constant constexpr uint SIDE = 8;         // of a simdgroup_float8x8
+constant constexpr uint SIDE = 8;         // rows of a simdgroup_float8x8
 
-// SHARE levels as they lie in memory: so they are loaded at once.
+// SHARE levels as they are in memory, so that they are loaded at once.
 template <int bits>
 struct alignas(bits) Levels {
     uchar byte[bits];
@@ -22,10 +22,10 @@ struct alignas(bits) Levels {
 };
 
 KERNEL(quantized_matmul) {
-    const uint M = x_shape[0], I = x_shape[1], groups = scales_shape[1];  // I and groups: of a row
+    const uint M = x_shape[0], I = x_shape[1], groups = scales_shape[1];  // I and groups: per row
     const uint top = threadgroup_position_in_grid.y * TILE, left = threadgroup_position_in_grid.x * TILE;
     const uint simdgroup = simdgroup_index_in_threadgroup, lane = thread_index_in_simdgroup;
-    const uint t = thread_index_in_threadgroup, row = t / 4, first = t % 4 * SHARE;  // of the thread's weights
+    const uint t = thread_index_in_threadgroup, row = t / 4, first = t % 4 * SHARE;  // where its weights are
     const device Levels<bits>* levels = (const device Levels<bits>*)packed;
 
     threadgroup float tile_x[TILE * STRIDE], tile_w[TILE * STRIDE];

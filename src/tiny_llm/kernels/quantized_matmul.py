@@ -1,5 +1,5 @@
-"""Many vectors times a quantised matrix, a tile at a time, on the CPU and on a GPU: what a model computes for a
-prompt."""
+"""Many vectors times a quantised matrix, a tile at a time, on the CPU and on a GPU. A model needs this product for
+prompts."""
 
 from pathlib import Path
 
@@ -17,11 +17,11 @@ __all__ = ["matmul_tile", "quantized_matmul", "quantized_matmul_metal", "tile_sh
 _HERE = Path(__file__).parent
 _CPP, _METAL = _HERE / "quantized_matmul.cpp", _HERE / "quantized_matmul.metal"
 _METAL_TASK = "w2d6.3"
-_TILE, _THREADS = 32, 128  # rows of x and of W for a threadgroup in Metal, and its threads
+_TILE, _THREADS = 32, 128  # in Metal: rows of x and of W per threadgroup, and its threads
 
 
 def tile_shape() -> tuple[int, int]:
-    """Rows of x and rows of W in a tile: M_TILE and N_TILE, which depend on the processor's registers."""
+    """Return how many rows of x and of W a tile has: M_TILE and N_TILE, which depend on the processor's registers."""
     run = kernel(_CPP, "tile_shape", "w2d6.1")
     if run is None:
         return 8, 32
@@ -30,7 +30,7 @@ def tile_shape() -> tuple[int, int]:
 
 
 def matmul_tile(x: mx.array, w: mx.array) -> mx.array:
-    """x^T w, as large as one tile: all its sums are in registers. 0 * inf and 0 * NaN are NaN, as in `x.T @ w`.
+    """Return x^T w for one tile, all of whose sums are in registers. 0 * inf and 0 * NaN are NaN, as in `x.T @ w`.
 
     Shapes: x: K x M_TILE, w: K x N_TILE -> M_TILE x N_TILE, all float32.
 
@@ -45,15 +45,15 @@ def matmul_tile(x: mx.array, w: mx.array) -> mx.array:
 def quantized_matmul(
     x: mx.array, packed: mx.array, scales: mx.array, biases: mx.array, group_size: int = 64, bits: int = 4
 ) -> mx.array:
-    """x W^T, with W packed by `quantize`: tiles of the result, shared out among threads.
+    """Return x W^T, with W packed by `quantize`. Threads share the tiles of the result.
 
-    Where the default device is a GPU, `quantized_matmul_metal`, once that is written.
+    Where the default device is a GPU, `quantized_matmul_metal` does it, once that is written.
 
     Shapes: x: N.. x I, packed: O x (I * bits / 32) uint32, scales and biases: O x (I / group_size) -> N.. x O.
-    The dtype is that of x; the arithmetic is float32. scales and biases have a dtype of their own.
+    The result has the dtype of x; the arithmetic is float32. scales and biases have a dtype of their own.
 
     Raises:
-        ValueError: a shape or dtype is not as above, or no such bits or group_size.
+        ValueError: a shape or dtype is not as above, or bits or group_size is not one of those of `quantize`.
     """
     if uses_metal(_METAL, _METAL_TASK):
         return quantized_matmul_metal(x, packed, scales, biases, group_size, bits)
@@ -71,7 +71,7 @@ def quantized_matmul(
 def quantized_matmul_metal(
     x: mx.array, packed: mx.array, scales: mx.array, biases: mx.array, group_size: int = 64, bits: int = 4
 ) -> mx.array:
-    """A tile of the result by a threadgroup, on a GPU, or by metal_host where there is none.
+    """Compute a tile of the result per threadgroup, on a GPU, or by metal_host where there is none.
 
     Otherwise as `quantized_matmul`.
     """

@@ -10,7 +10,7 @@
 namespace tiny_llm {
 namespace {
 
-// A row of n weights times x, one weight at a time.
+// Multiplies a row of n weights by x, one weight at a time.
 template <typename T, typename S>
 float dot_scalar(const T* x, const uint32_t* packed, const S* scales, const S* biases, int64_t n, int bits,
                  int group_size) {
@@ -35,7 +35,7 @@ struct Block {
         std::memcpy(&block, packed, sizeof block);
         return block;
     }
-    // The levels of field j, times its unit.
+    // Returns the levels of field j, times its unit.
     static floats field(words block, int j) {
         const uint32_t mask = (1u << BITS) - 1;
         const words field = j < PER_WORD - 1 ? block & mask << BITS * j : block >> BITS * j;
@@ -43,11 +43,11 @@ struct Block {
     }
 };
 
-// A field stays where it is in its word, which saves a shift: so it is the level times this unit. Only the last field
-// is shifted, because its highest bit would be taken for a sign.
+// A field stays where it is in its word, which saves a shift. So the field is the level times this unit. Only the last
+// field is shifted, because its highest bit would be taken for a sign.
 float unit(int j, int per_word) { return j < per_word - 1 ? float(1u << 32 / per_word * j) : 1; }
 
-// A vector in which each number occurs `times` times, one after the other.
+// Returns a vector in which each number occurs `times` times, one after the other.
 template <int times>
 floats spread(const float* numbers) {
     ints lane = {};
@@ -57,8 +57,8 @@ floats spread(const float* numbers) {
     return x;
 }
 
-// The dot product of x with `blocks` blocks of a row of weights, plus the part of the first `groups` biases. fields: x
-// in the order of the blocks' fields, divided by their units. sums: the sum of x in each group, then zeros.
+// Returns the dot product of x with `blocks` blocks of a row of weights, plus what the first `groups` biases add.
+// fields: x in the order of the blocks' fields, divided by their units. sums: the sum of x in each group, then zeros.
 template <int BITS, int GROUP>
 float dot_vector(const float* fields, const float* sums, const uint32_t* packed, const float* scales,
                  const float* biases, int64_t blocks, int64_t groups) {
@@ -83,8 +83,8 @@ Dot dot_of(int bits, int group_size) {
     return all[bits / 4][group_size / 64];
 }
 
-// Numbers from the start of a cache line on, since a vector that lies in two of them takes two loads. Behind the last
-// one are zeros, so that a vector may be loaded from any place.
+// Numbers that begin at the start of a cache line, because a vector that spans two lines takes two loads. After the
+// last number come zeros, so that a vector may be loaded from any place.
 class Buffer {
    public:
     explicit Buffer(int64_t size) : lines_(size / 16 + 2) {}
@@ -98,7 +98,7 @@ class Buffer {
     std::vector<Line> lines_;
 };
 
-// All rows of x, made ready for dot_vector.
+// All rows of x, prepared for dot_vector.
 class Activations {
    public:
     explicit Activations(const Product& p)
@@ -118,7 +118,7 @@ class Activations {
     const float* sums(int64_t m) const { return sums_.data() + m * groups_; }
 
    private:
-    const int64_t block_, padded_, groups_;  // numbers of a block, of a row, of its groups
+    const int64_t block_, padded_, groups_;  // numbers of a block, of a padded row; groups of a row, padded
     Buffer fields_, sums_;
 
     void add_groups(const float* x, const Product& p, float* sums) const {
@@ -138,9 +138,9 @@ class Activations {
     }
 };
 
-constexpr int64_t AT_ONCE = 8;  // rows of W: to turn the scales of several into float is faster than of each
+constexpr int64_t AT_ONCE = 8;  // rows of W: widening the scales of several rows at once is faster than row by row
 
-// Some rows of W: those that were taken last.
+// The rows of W that were taken last.
 class Rows {
    public:
     Rows(const Product& p, const Activations& x) : p_(p), x_(x), dot_(dot_of(p.bits, p.group_size)) {}
@@ -155,7 +155,7 @@ class Rows {
         widen_rows(p_.biases, first, count, biases_.data());
     }
 
-    // The row first + i times row m of x.
+    // Returns row first + i of W times row m of x.
     float dot(int64_t i, int64_t m) const {
         const uint32_t* packed = packed_ + i * p_.words;
         const float *fields = x_.fields(m), *sums = x_.sums(m);
@@ -163,7 +163,7 @@ class Rows {
         const int64_t blocks = p_.words / WIDTH, rest = p_.words % WIDTH, done = blocks * WIDTH * p_.per_word;
         const float total = dot_(fields, sums, packed, scales, biases, blocks, p_.groups);
         if (rest == 0) return total;
-        uint32_t last[WIDTH] = {};  // words that fill no block are copied to one that is filled with zeros
+        uint32_t last[WIDTH] = {};  // words that fill no block are copied into a block of zeros
         std::copy_n(packed + blocks * WIDTH, rest, last);
         return total + dot_(fields + done, sums, last, scales + done / p_.group_size, biases, 1, 0);
     }
@@ -172,14 +172,14 @@ class Rows {
     const Product& p_;
     const Activations& x_;
     const Dot dot_;
-    // From one row's scales to the next one's: whole vectors, filled up with zeros. Otherwise the last vector of a row
-    // would hold numbers of the next one, and an infinite one times 0 is NaN.
+    // The distance from one row's scales to the next row's: whole vectors, padded with zeros. Otherwise the last vector
+    // of a row would hold numbers of the next row, and an infinite number times 0 is NaN.
     const int64_t step_ = (p_.groups + WIDTH - 1) / WIDTH * WIDTH;
     const uint32_t* packed_ = nullptr;
     int64_t room_ = AT_ONCE;  // rows that scales_ and biases_ hold
     Buffer scales_{room_ * step_}, biases_{room_ * step_};
 
-    // All at once, and then apart, the last row first.
+    // Widens all rows at once, and then moves them apart, the last row first.
     void widen_rows(const Array& from, int64_t first, int64_t count, float* to) {
         const int64_t groups = p_.groups;
         widen(from, first * groups, count * groups, to);
@@ -191,7 +191,7 @@ class Rows {
     }
 };
 
-// All rows of W times all rows of x, shared among threads.
+// Computes all rows of W times all rows of x. Threads share the rows of W.
 void dot_threads(const Product& p, const Activations& x) {
     // task w2d4.3 begin
     // Week 2 Day 4 Task 3: what belongs here is yours to write.

@@ -3,7 +3,7 @@
 // x: rows of I numbers of type T; the threadgroup's y is the number of its row. packed, scales and biases: O rows each.
 // out: rows of O numbers of type T. bits: 2, 4 or 8. O is an argument of the kernel, like x and out.
 
-constant constexpr uint ROWS = 4;    // of W for a simdgroup: it uses each loaded element of x for all of them
+constant constexpr uint ROWS = 4;    // rows of W per simdgroup, which uses each loaded element of x for all of them
 constant constexpr uint CHUNK = 32;  // weights that a lane takes at a time: all of one group, since no group has fewer
 constant constexpr uint LANES = 32;
 
@@ -19,10 +19,10 @@ struct alignas(4 * bits) Words {
 };
 
 KERNEL(quantized_matvec) {
-    const uint I = x_shape[1], chunks = I / CHUNK, groups = scales_shape[1];  // in a row
+    const uint I = x_shape[1], chunks = I / CHUNK, groups = scales_shape[1];  // per row
     const uint m = threadgroup_position_in_grid.y, lane = thread_index_in_simdgroup;
     const uint simdgroup = threadgroup_position_in_grid.x * simdgroups_per_threadgroup + simdgroup_index_in_threadgroup;
-    const uint first = simdgroup * ROWS;  // of its rows of W
+    const uint first = simdgroup * ROWS;  // the first of its rows of W
     const device Words<bits>* words = (const device Words<bits>*)packed;
 
     // task w2d4.4 begin

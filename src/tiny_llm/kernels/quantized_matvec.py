@@ -1,5 +1,5 @@
-"""A quantised matrix times a few vectors, in three steps of speed on the CPU, and on a GPU: what a model computes for
-each new token."""
+"""A quantised matrix times a few vectors, in three steps of speed on the CPU, and on a GPU. A model needs this product
+for each new token."""
 
 import math
 from pathlib import Path
@@ -22,19 +22,19 @@ __all__ = [
 _HERE = Path(__file__).parent
 _CPP, _METAL = _HERE / "quantized_matvec.cpp", _HERE / "quantized_matvec.metal"
 _METAL_TASK = "w2d4.4"
-_ROWS, _SIMDGROUPS = 4, 2  # rows of W for a simdgroup, simdgroups of a threadgroup
+_ROWS, _SIMDGROUPS = 4, 2  # rows of W per simdgroup, simdgroups per threadgroup
 
 
 def quantized_matvec_scalar(
     x: mx.array, packed: mx.array, scales: mx.array, biases: mx.array, group_size: int = 64, bits: int = 4
 ) -> mx.array:
-    """x W^T, with W packed by `quantize`: one weight at a time, on one thread.
+    """Return x W^T, with W packed by `quantize`: one weight at a time, on one thread.
 
     Shapes: x: N.. x I, packed: O x (I * bits / 32) uint32, scales and biases: O x (I / group_size) -> N.. x O.
-    The dtype is that of x; the arithmetic is float32. scales and biases have a dtype of their own.
+    The result has the dtype of x; the arithmetic is float32. scales and biases have a dtype of their own.
 
     Raises:
-        ValueError: a shape or dtype is not as above, or no such bits or group_size.
+        ValueError: a shape or dtype is not as above, or bits or group_size is not one of those of `quantize`.
     """
     return _run(x, packed, scales, biases, group_size, bits, "quantized_matvec_scalar", "w2d4.1")
 
@@ -42,18 +42,18 @@ def quantized_matvec_scalar(
 def quantized_matvec_vector(
     x: mx.array, packed: mx.array, scales: mx.array, biases: mx.array, group_size: int = 64, bits: int = 4
 ) -> mx.array:
-    """Several weights at a time, on one thread. Otherwise as `quantized_matvec_scalar`."""
+    """Multiply several weights at a time, on one thread. Otherwise as `quantized_matvec_scalar`."""
     return _run(x, packed, scales, biases, group_size, bits, "quantized_matvec_vector", "w2d4.2")
 
 
 def quantized_matvec(
     x: mx.array, packed: mx.array, scales: mx.array, biases: mx.array, group_size: int = 64, bits: int = 4
 ) -> mx.array:
-    """Several weights at a time, and rows of W shared out among threads. Otherwise as `quantized_matvec_scalar`.
-    Nothing past the last row of W is read.
+    """Multiply several weights at a time; threads share the rows of W. Otherwise as `quantized_matvec_scalar`.
 
-    Made for few rows of x: each is computed by itself. `quantized_matmul` is faster from about eight rows on.
-    Where the default device is a GPU, `quantized_matvec_metal`, once that is written.
+    Nothing past the last row of W is read. This op is made for few rows of x, each of which is computed by itself.
+    `quantized_matmul` is faster from about eight rows on.
+    Where the default device is a GPU, `quantized_matvec_metal` does it, once that is written.
     """
     if uses_metal(_METAL, _METAL_TASK):
         return quantized_matvec_metal(x, packed, scales, biases, group_size, bits)
@@ -63,7 +63,7 @@ def quantized_matvec(
 def quantized_matvec_metal(
     x: mx.array, packed: mx.array, scales: mx.array, biases: mx.array, group_size: int = 64, bits: int = 4
 ) -> mx.array:
-    """Some rows of W by a simdgroup, on a GPU, or by metal_host where there is none.
+    """Multiply a few rows of W per simdgroup, on a GPU, or by metal_host where there is none.
 
     Otherwise as `quantized_matvec_scalar`.
     """
@@ -83,8 +83,8 @@ def product_metal(
     tile: tuple[int, int],
     threads: int,
 ) -> mx.array:
-    """A product by the section of a file of Metal that has the file's name. tile: rows of x and of W for a threadgroup
-    of `threads`."""
+    """Compute a product by that section of a Metal file which has the file's name. tile: rows of x and of W for a
+    threadgroup of `threads` threads."""
     check_product(x, packed, scales, biases, group_size, bits)
     run = metal(source, source.stem, ["x", "packed", "scales", "biases", "O"], ["out"], task)
     M, O = math.prod(x.shape[:-1]), packed.shape[0]
@@ -120,7 +120,7 @@ def _run(
 def check_product(
     x: mx.array, packed: mx.array, scales: mx.array, biases: mx.array, group_size: int, bits: int
 ) -> None:
-    """Raise a ValueError if these are not the arguments of a product, as `quantized_matvec_scalar` says."""
+    """Raise a ValueError if these are not the arguments of a product, as `quantized_matvec_scalar` describes them."""
     if bits not in (2, 4, 8):
         raise ValueError(f"bits: expected 2, 4 or 8, got {bits}")
     if group_size not in (32, 64, 128):

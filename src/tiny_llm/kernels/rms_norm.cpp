@@ -1,4 +1,4 @@
-// RMSNorm, and the residual sum before it, in one go over each row.
+// RMSNorm, and the residual sum before it, in one pass over each row.
 #include <cmath>
 
 #include "rows.h"
@@ -7,8 +7,8 @@
 namespace tiny_llm {
 namespace {
 
-// One row: total = x + residual, out = total / sqrt(mean(total^2) + eps) * weight. Without residual (null), x is the
-// total, and nothing is written there.
+// Computes one row: total = x + residual, out = total / sqrt(mean(total^2) + eps) * weight. Without a residual (null),
+// x is the total, and nothing is written to `total`.
 template <typename T>
 void add_rms_norm_row(const T* x, const T* residual, const T* weight, T* total, T* out, int64_t n, float eps) {
     // task w2d5.1 begin
@@ -18,7 +18,7 @@ void add_rms_norm_row(const T* x, const T* residual, const T* weight, T* total, 
     // task w2d5.1 end
 }
 
-// All rows, shared out among threads.
+// Computes all rows, which threads share.
 template <typename T>
 void add_rms_norm(const Array& x, const Array* residual, const Array& weight, T* total, T* out, float eps,
                   const Threads& threads) {

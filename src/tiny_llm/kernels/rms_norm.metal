@@ -1,11 +1,12 @@
-// RMSNorm, and the residual sum before it, of each row by a threadgroup of its own.
+// RMSNorm, and the residual sum before it. Each row has a threadgroup of its own.
 //
-// x, residual, total and out: rows of n numbers of type T. weight: n of them. The row is the threadgroup's y.
+// x, residual, total and out: rows of n numbers of type T. weight: n numbers of type T. The threadgroup's y is the
+// number of its row.
 
-constant constexpr uint MOST_SIMDGROUPS = 32;  // of a threadgroup
+constant constexpr uint MOST_SIMDGROUPS = 32;  // per threadgroup
 
-// Four numbers from i on, as float; behind the row's end 0, which changes no sum. A thread takes four neighbours at a
-// time, so that a simdgroup has 128 side by side.
+// Returns four numbers from i on, as float; past the end of the row they are 0, which changes no sum. A thread takes
+// four neighbours at a time, so a simdgroup has 128 neighbours.
 template <typename T>
 float4 load4(const device T* row, uint i, uint n) {
     if (i + 4 <= n) return float4(row[i], row[i + 1], row[i + 2], row[i + 3]);
@@ -21,13 +22,14 @@ void store4(device T* row, uint i, uint n, float4 numbers) {
 
 float sum4(float4 v) { return v.x + v.y + v.z + v.w; }
 
-// What a thread knows of itself: where its first four numbers stand, how far on the next ones, and where it belongs.
+// A thread: the place of its first four numbers, the distance from there to the next four, and its own place in the
+// threadgroup.
 struct Thread {
     uint first, step, lane, simdgroup, simdgroups;
 };
 
-// One row: total = x + residual, out = total / sqrt(mean(total^2) + eps) * weight. Without residual (null), x is the
-// total, and nothing is written there. found: what each simdgroup has found, for all to read.
+// Computes one row: total = x + residual, out = total / sqrt(mean(total^2) + eps) * weight. Without a residual (null),
+// x is the total, and nothing is written to `total`. found: the sum of each simdgroup, for all threads to read.
 template <typename T>
 void add_rms_norm_row(const device T* x, const device T* residual, const device T* weight, device T* total,
                       device T* out, uint n, float eps, threadgroup float* found, Thread me) {

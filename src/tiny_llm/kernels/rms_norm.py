@@ -17,11 +17,11 @@ _TASK, _METAL_TASK = "w2d5.1", "w2d5.4"
 
 
 def rms_norm(x: mx.array, weight: mx.array, eps: float) -> mx.array:
-    """RMSNorm over the last axis: x / sqrt(mean(x^2) + eps) * weight.
+    """Compute RMSNorm over the last axis: x / sqrt(mean(x^2) + eps) * weight.
 
-    Shapes: x: N.. x E, weight: E -> N.. x E. Both are of one dtype, which is kept; the arithmetic is float32.
+    Shapes: x: N.. x E, weight: E -> N.. x E. Both have one dtype, and the result has it too; the arithmetic is float32.
 
-    Where the default device is a GPU, `rms_norm_metal`, once that is written.
+    Where the default device is a GPU, `rms_norm_metal` does it, once that is written.
 
     Raises:
         ValueError: weight is not of shape E, or the dtypes are not one float dtype.
@@ -34,11 +34,11 @@ def rms_norm(x: mx.array, weight: mx.array, eps: float) -> mx.array:
 
 
 def add_rms_norm(x: mx.array, residual: mx.array, weight: mx.array, eps: float) -> tuple[mx.array, mx.array]:
-    """The sum x + residual, and its RMSNorm: a block needs both.
+    """Return the sum x + residual, and its RMSNorm: a block needs both.
 
     Shapes: x and residual: N.. x E, weight: E -> N.. x E twice. Otherwise as `rms_norm`.
 
-    Where the default device is a GPU, `add_rms_norm_metal`, once that is written.
+    Where the default device is a GPU, `add_rms_norm_metal` does it, once that is written.
 
     Raises:
         ValueError: x and residual differ in shape or dtype; else as `rms_norm`.
@@ -55,13 +55,13 @@ def add_rms_norm(x: mx.array, residual: mx.array, weight: mx.array, eps: float) 
 
 
 def rms_norm_metal(x: mx.array, weight: mx.array, eps: float) -> mx.array:
-    """A row by a threadgroup, on a GPU, or by metal_host where there is none. Otherwise as `rms_norm`."""
+    """Compute a row per threadgroup, on a GPU, or by metal_host where there is none. Otherwise as `rms_norm`."""
     _check_weight(x, weight)
     return _run_metal("rms_norm", {"x": x}, weight, eps, ["out"])[0]
 
 
 def add_rms_norm_metal(x: mx.array, residual: mx.array, weight: mx.array, eps: float) -> tuple[mx.array, mx.array]:
-    """A row by a threadgroup, on a GPU, or by metal_host where there is none. Otherwise as `add_rms_norm`."""
+    """Compute a row per threadgroup, on a GPU, or by metal_host where there is none. Otherwise as `add_rms_norm`."""
     _check_alike("residual", residual, x)
     _check_weight(x, weight)
     total, normed = _run_metal("add_rms_norm", {"x": x, "residual": residual}, weight, eps, ["total", "out"])
@@ -76,7 +76,7 @@ def _run_metal(
     rows = math.prod(shape[:-1])
     if rows * n == 0:
         return [mx.zeros(shape, weight.dtype)] * len(outputs)
-    threads = min(32 * -(-n // 128), 1024)  # of a threadgroup, each with 4 numbers at a time
+    threads = min(32 * -(-n // 128), 1024)  # per threadgroup; each takes 4 numbers at a time
     inputs: list[mx.array | float] = [*(x.reshape(rows, n) for x in arrays.values()), weight.reshape(1, n), eps]
     results = [((rows, n), weight.dtype)] * len(outputs)
     found = run(inputs, results, (threads, rows, 1), (threads, 1, 1), [("T", weight.dtype)])

@@ -1,4 +1,4 @@
-// RoPE: angles for a position are computed once, and turn the pairs of all its heads.
+// RoPE: the angles of a position are computed once, and the pairs of all its heads turn by them.
 #include <cmath>
 #include <vector>
 
@@ -20,10 +20,11 @@ void sin_cos(floats turns, floats& sine, floats& cosine) {
     cosine = ((quarter == 1) | (quarter == 2)) != 0 ? -b : b;
 }
 
-// What a thread works with: for each of half a head's pairs its frequency, in turns per position, and room.
+// What a thread works with: the frequency of each of a head's D / 2 pairs, in turns per position, and room for their
+// angles.
 struct Angles {
     std::vector<double> frequency;
-    std::vector<float> turns, sine, cosine;  // up to a multiple of WIDTH
+    std::vector<float> turns, sine, cosine;  // padded to a multiple of WIDTH
 
     Angles(int64_t D, double base) : frequency(D / 2) {
         const double ratio = std::pow(base, -2.0 / D);
@@ -34,7 +35,8 @@ struct Angles {
     }
 };
 
-// All H heads of one position, whose pairs are turned by position * frequency. Heads lie `step` apart in x, D in out.
+// Turns the pairs of all H heads of one position by position * frequency. Heads are `step` numbers apart in x, and D in
+// out.
 template <typename T>
 void rope_position(const T* x, int64_t step, T* out, int64_t H, int64_t D, double position, bool traditional,
                    Angles& angles) {

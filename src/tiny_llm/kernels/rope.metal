@@ -1,15 +1,15 @@
 // RoPE: a thread turns one pair in a few heads of one token.
 //
-// x and out: B x L x H x D numbers of type T. offsets: B first positions. frequency: of each of the D / 2 pairs, how
+// x and out: B x L x H x D numbers of type T. offsets: B first positions. frequency: for each of the D / 2 pairs, how
 // far it turns from one position to the next, in turns times 2^64. traditional: whether a pair is two neighbours.
 
-constant constexpr uint HEADS = 4;                           // for a thread: its sine and cosine serve all of them
+constant constexpr uint HEADS = 4;                           // per thread: one sine and cosine serve all of them
 constant constexpr float UNIT = 2 * M_PI_F / 4294967296.0f;  // 2^-32 turns, in radians
 
 KERNEL(rope) {
     const uint L = x_shape[1], H = x_shape[2], D = x_shape[3];
     const uint i = thread_position_in_grid.x, token = thread_position_in_grid.y;  // of D / 2 pairs, of B * L tokens
-    const uint first = thread_position_in_grid.z * HEADS;                         // of its heads
+    const uint first = thread_position_in_grid.z * HEADS;                         // the first of its heads
 
     // task w2d5.5 begin
     // Week 2 Day 5 Task 5: what belongs here is yours to write.

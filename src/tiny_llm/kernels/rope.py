@@ -16,17 +16,17 @@ __all__ = ["rope", "rope_metal"]
 _HERE = Path(__file__).parent
 _CPP, _METAL = _HERE / "rope.cpp", _HERE / "rope.metal"
 _METAL_TASK = "w2d5.5"
-_HEADS = 4  # for a thread
+_HEADS = 4  # per thread
 
 
 def rope(x: mx.array, offset: int | mx.array, base: float, traditional: bool = False) -> mx.array:
-    """Rotary positional encoding: turns pair i of a head's D numbers at position p by p * base^(-2i/D).
+    """Apply rotary positional encoding: turn pair i of a head's D numbers at position p by p * base^(-2i/D).
 
     The pairs are (x[i], x[i + D/2]) or, where traditional, neighbours (x[2i], x[2i + 1]).
-    Shapes: x: B x L x H x D -> the same. The dtype is kept; the arithmetic is float32. Sines and cosines are right to
-    1e-6 at every position up to 2^20: an angle in float32 would be off by 0.002 at position 40,000.
+    Shapes: x: B x L x H x D -> the same. The dtype is kept; the arithmetic is float32. Sines and cosines are accurate
+    to 1e-6 at every position up to 2^20: an angle in float32 would be off by 0.002 at position 40,000.
     offset: position of the first token, or an integer array of B: one for each row (0-d: one for all).
-    Where the default device is a GPU, `rope_metal`, once that is written.
+    Where the default device is a GPU, `rope_metal` does it, once that is written.
 
     Raises:
         ValueError: x is not B x L x H x D with D even, or not of a float dtype; offsets are not integers, one for each
@@ -42,7 +42,7 @@ def rope(x: mx.array, offset: int | mx.array, base: float, traditional: bool = F
 
 
 def rope_metal(x: mx.array, offset: int | mx.array, base: float, traditional: bool = False) -> mx.array:
-    """A pair of a few heads by a thread, on a GPU, or by metal_host where there is none. Otherwise as `rope`."""
+    """Turn a pair in a few heads per thread, on a GPU, or by metal_host where there is none. Otherwise as `rope`."""
     offsets = _offsets(x, offset)
     run = metal(_METAL, "rope", ["x", "offsets", "frequency", "traditional"], ["out"], _METAL_TASK)
     if x.size == 0:
@@ -55,16 +55,16 @@ def rope_metal(x: mx.array, offset: int | mx.array, base: float, traditional: bo
 
 @cache
 def _frequencies(D: int, base: float) -> mx.array:
-    """Of each pair, how far it turns from one position to the next, in turns times 2^64.
+    """Return, for each pair, how far it turns from one position to the next, in turns times 2^64.
 
     Shapes: 1 x (D / 2), of uint64.
     """
-    turns = float(base) ** (-np.arange(0, D, 2) / D) / (2 * math.pi) % 1  # of a base below 1 there may be more
+    turns = float(base) ** (-np.arange(0, D, 2) / D) / (2 * math.pi) % 1  # a base below 1 may give whole turns
     return mx.array((turns * 2.0**64).astype(np.uint64)[None])
 
 
 def _offsets(x: mx.array, offset: int | mx.array) -> mx.array:
-    """The first position of each row, of int32."""
+    """Return the first position of each row, in int32."""
     _check_input(x)
     offsets = mx.array(offset)
     _check_offsets(offsets, x.shape[0])

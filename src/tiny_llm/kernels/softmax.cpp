@@ -6,7 +6,7 @@
 namespace tiny_llm {
 namespace {
 
-// One row of n numbers, one at a time. The largest number is subtracted first, so nothing overflows.
+// Computes one row of n numbers, one number at a time. The largest number is subtracted first, so nothing overflows.
 template <typename T>
 void softmax_scalar(const T* x, T* out, int64_t n) {
     // task w2d2.2 begin
@@ -16,7 +16,7 @@ void softmax_scalar(const T* x, T* out, int64_t n) {
     // task w2d2.2 end
 }
 
-// The same, WIDTH numbers at a time; n need not be a multiple of WIDTH.
+// Computes the same, WIDTH numbers at a time; n need not be a multiple of WIDTH.
 template <typename T>
 void softmax_vector(const T* x, T* out, int64_t n) {
     // task w2d2.3 begin
@@ -26,7 +26,7 @@ void softmax_vector(const T* x, T* out, int64_t n) {
     // task w2d2.3 end
 }
 
-// All rows, shared among threads.
+// Computes all rows, which threads share.
 template <typename T>
 void softmax_threads(const T* x, T* out, int64_t rows, int64_t n, const Threads& threads) {
     // task w2d2.4 begin

@@ -2,10 +2,10 @@
 //
 // x and out: rows of n numbers of type T. The threadgroup's y is the number of its row.
 
-constant constexpr uint MOST_SIMDGROUPS = 32;  // of a threadgroup
+constant constexpr uint MOST_SIMDGROUPS = 32;  // per threadgroup
 
-// Four numbers from i on, as float; after the end of the row -INFINITY, whose exponential is 0. A thread takes four
-// neighbours at a time, so a simdgroup has 128 neighbours.
+// Returns four numbers from i on, as float; past the end of the row they are -INFINITY, whose exponential is 0. A
+// thread takes four neighbours at a time, so a simdgroup has 128 neighbours.
 template <typename T>
 float4 load4(const device T* row, uint i, uint n) {
     if (i + 4 <= n) return float4(row[i], row[i + 1], row[i + 2], row[i + 3]);

@@ -16,7 +16,7 @@ _METAL_TASK = "w2d2.5"
 
 
 def softmax_scalar(x: mx.array) -> mx.array:
-    """One number at a time, on one thread.
+    """Compute the softmax of each row, one number at a time, on one thread.
 
     Shapes: x: N.. x S -> the same. The dtype is kept; the arithmetic is float32.
 
@@ -27,14 +27,14 @@ def softmax_scalar(x: mx.array) -> mx.array:
 
 
 def softmax_vector(x: mx.array) -> mx.array:
-    """Several numbers at a time, on one thread. Otherwise as `softmax_scalar`."""
+    """Compute several numbers at a time, on one thread. Otherwise as `softmax_scalar`."""
     return _run(x, "softmax_vector", "w2d2.3")
 
 
 def softmax(x: mx.array) -> mx.array:
-    """Several numbers at a time, and rows shared out among threads. Otherwise as `softmax_scalar`.
+    """Compute several numbers at a time; threads share the rows. Otherwise as `softmax_scalar`.
 
-    Where the default device is a GPU, `softmax_metal`, once that is written.
+    Where the default device is a GPU, `softmax_metal` does it, once that is written.
     """
     if uses_metal(_METAL, _METAL_TASK):
         return softmax_metal(x)
@@ -42,13 +42,13 @@ def softmax(x: mx.array) -> mx.array:
 
 
 def softmax_metal(x: mx.array) -> mx.array:
-    """A row by a threadgroup, on a GPU, or by metal_host where there is none. Otherwise as `softmax_scalar`."""
+    """Compute a row per threadgroup, on a GPU, or by metal_host where there is none. Otherwise as `softmax_scalar`."""
     _check_rows(x)
     run = metal(_METAL, "softmax", ["x"], ["out"], _METAL_TASK)
     if x.size == 0:
         return x
     n = x.shape[-1]
-    rows, threads = x.reshape(-1, n), min(32 * -(-n // 128), 1024)  # of a threadgroup, each with 4 numbers at a time
+    rows, threads = x.reshape(-1, n), min(32 * -(-n // 128), 1024)  # each thread takes 4 at a time
     grid, group = (threads, rows.shape[0], 1), (threads, 1, 1)
     return run([rows], [(rows.shape, x.dtype)], grid, group, [("T", x.dtype)])[0].reshape(x.shape)
 

@@ -1,4 +1,4 @@
-// SwiGLU's product, silu(gate) * up, in one go over each row.
+// SwiGLU's product, silu(gate) * up, in one pass over each row.
 #include <cmath>
 
 #include "rows.h"
@@ -7,7 +7,7 @@
 namespace tiny_llm {
 namespace {
 
-// One row: out = gate / (1 + exp(-gate)) * up.
+// Computes one row: out = gate / (1 + exp(-gate)) * up.
 template <typename T>
 void swiglu_row(const T* gate, const T* up, T* out, int64_t n) {
     // task w2d5.3 begin
@@ -19,7 +19,7 @@ void swiglu_row(const T* gate, const T* up, T* out, int64_t n) {
 
 struct SwigluArguments {
     In<float> gate, up;  // of one shape
-    Out<float> out;      // of the same
+    Out<float> out;      // of the same shape
     Threads threads;
 };
 

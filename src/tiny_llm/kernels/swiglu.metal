@@ -1,8 +1,8 @@
-// SwiGLU's product, silu(gate) * up, four numbers by a thread.
+// SwiGLU's product, silu(gate) * up. A thread computes four numbers.
 //
 // gate, up and out: n numbers of type T.
 
-// Four numbers from i on, as float; behind the end 0: so a simdgroup has 128 side by side.
+// Returns four numbers from i on, as float; past the end they are 0. So a simdgroup has 128 neighbours.
 template <typename T>
 float4 load4(const device T* x, uint i, uint n) {
     if (i + 4 <= n) return float4(x[i], x[i + 1], x[i + 2], x[i + 3]);

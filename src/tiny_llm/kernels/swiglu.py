@@ -16,11 +16,11 @@ _METAL_TASK = "w2d5.6"
 
 
 def swiglu(gate: mx.array, up: mx.array) -> mx.array:
-    """silu(gate) * up, element by element.
+    """Compute silu(gate) * up, element by element.
 
-    Shapes: gate and up: N.. x I -> N.. x I. Both are of one dtype, which is kept; the arithmetic is float32. They may
-    be halves of one array: nothing is copied.
-    Where the default device is a GPU, `swiglu_metal`, once that is written.
+    Shapes: gate and up: N.. x I -> N.. x I. Both have one dtype, and the result has it too; the arithmetic is float32.
+    They may be halves of one array: nothing is copied.
+    Where the default device is a GPU, `swiglu_metal` does it, once that is written.
 
     Raises:
         ValueError: gate and up differ in shape or dtype, have no axis, or are not of a float dtype.
@@ -33,7 +33,8 @@ def swiglu(gate: mx.array, up: mx.array) -> mx.array:
 
 
 def swiglu_metal(gate: mx.array, up: mx.array) -> mx.array:
-    """Four numbers by a thread, on a GPU, or by metal_host where there is none. Halves of one array are copied first.
+    """Compute four numbers per thread, on a GPU, or by metal_host where there is none. Halves of one array are copied
+    first.
 
     Otherwise as `swiglu`.
     """

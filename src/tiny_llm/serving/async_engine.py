@@ -1,4 +1,5 @@
-"""Between an event loop, where nobody may wait, and an engine, whose steps take their time in a thread of its own."""
+"""The connection between an event loop, which nothing may block, and an engine, whose steps take their time in a thread
+of its own."""
 
 import asyncio
 import sys
@@ -22,7 +23,7 @@ Job: TypeAlias = Callable[[Engine], None]
 
 
 class QueueFullError(RuntimeError):
-    """The queue is full: as many requests as allowed are being served, or wait."""
+    """The queue is full: as many requests as allowed are running or waiting."""
 
 
 class EngineStoppedError(RuntimeError):
@@ -31,8 +32,11 @@ class EngineStoppedError(RuntimeError):
 
 @dataclass(frozen=True)
 class Update:
-    """The news of a request. tokens: of its output. text: what is certain of it by now. finish_reason: why it is over;
-    None before the last update. error: what went wrong, if something did."""
+    """The news of a request.
+
+    tokens: the new tokens of its output. text: the new text, as far as it is certain by now. finish_reason: why the
+    request is over; None before the last update. error: what went wrong, if something did.
+    """
 
     tokens: tuple[int, ...]
     text: str
@@ -48,12 +52,13 @@ class Stream:
         self.request: Request | None = None  # once the engine has it
         self.updates: asyncio.Queue[Update] = asyncio.Queue()
         self._loop = asyncio.get_running_loop()
-        self._num_tokens = self._num_characters = 0  # that were handed on
+        self._num_tokens = self._num_characters = 0  # already handed on
 
     def publish(self) -> None:
-        """In the engine's thread: put an Update with what is new of the request since the last time into `updates`.
+        """Put an Update with what is new of the request since the last time into `updates`. Runs in the engine's
+        thread.
 
-        An asyncio.Queue belongs to its loop, whose thread alone may touch it.
+        An asyncio.Queue belongs to its loop, and only the loop's thread may touch it.
 
         Task: w3d7.1
         """
@@ -67,31 +72,33 @@ class Stream:
 
 
 class AsyncEngine:
-    """Serves an engine to the coroutines of one event loop.
+    """The access to an engine for the coroutines of one event loop.
 
-    The engine is made and used in one thread: MLX's streams belong to a thread, and nothing of an engine is locked. All
-    others hand it jobs, functions that get the engine, which that thread does between two steps.
-    make_engine: makes it. max_requests: how many may be served or wait at the same time.
+    The engine is made and used in one thread, because MLX's streams belong to a thread, and an engine has no locks. All
+    other threads hand it jobs, which are functions that get the engine. The engine's thread does these between two
+    steps.
+    make_engine: a function that makes the engine. max_requests: how many requests may run or wait at the same time.
     """
 
     def __init__(self, make_engine: Callable[[], Engine], max_requests: int = 64):
         self.max_requests = max_requests
-        self.num_requests = 0  # of the loop
-        self.num_aborted = 0  # by `stop`
+        self.num_requests = 0  # used by the loop's thread
+        self.num_aborted = 0  # requests that `stop` has aborted
         self._make_engine = make_engine
         self._jobs: SimpleQueue[Job] = SimpleQueue()
-        self._streams: dict[str, Stream] = {}  # of the engine's thread, by request
+        self._streams: dict[str, Stream] = {}  # by request; used by the engine's thread
         self._is_stopping = False
         self._thread: threading.Thread | None = None
-        self.broken = asyncio.Event()  # `serve` has raised an exception, which nothing should: `error`
+        self.broken = asyncio.Event()  # set when `serve` has raised `error`, which it never should
         self.error: Exception | None = None
-        self._over = asyncio.Event()  # the thread ends
+        self._over = asyncio.Event()  # set when the thread ends
 
     async def start(self) -> None:
-        """Make the engine. Raises what making it raised, or CancelledError; the thread has ended then."""
+        """Start the thread, and make the engine in it. Raises what making the engine raised, or CancelledError; then
+        the thread has ended."""
         self._loop = asyncio.get_running_loop()
         made: Future[None] = Future()
-        made.set_running_or_notify_cancel()  # so that nobody can cancel it, and the thread may set its result
+        made.set_running_or_notify_cancel()  # so that it cannot be cancelled, and the thread may set its result
         self._thread = threading.Thread(target=self._run, args=(made,), name="engine", daemon=True)
         self._thread.start()
         try:
@@ -101,10 +108,10 @@ class AsyncEngine:
             raise
 
     async def stop(self, timeout: float | None = None) -> None:
-        """Take no more requests, and return when those that are being served are over: by themselves, or after so many
-        seconds aborted."""
+        """Take no more requests, and return when all that are being served are over. After `timeout` seconds, those
+        that are left are aborted."""
         self._is_stopping = True
-        self._jobs.put(lambda engine: None)  # wakes whoever waits for one
+        self._jobs.put(lambda engine: None)  # wakes the engine's thread if it waits for a job
         if self._thread is not None:
             try:
                 await asyncio.wait_for(self._over.wait(), timeout)
@@ -119,7 +126,7 @@ class AsyncEngine:
 
     def _run(self, made: "Future[None]") -> None:
         self._make_and_serve(made)
-        with suppress(RuntimeError):  # a loop that is closed: nobody waits
+        with suppress(RuntimeError):  # if the loop is closed, nothing waits for this
             self._loop.call_soon_threadsafe(self._over.set)
 
     def _make_and_serve(self, made: "Future[None]") -> None:
@@ -146,12 +153,12 @@ class AsyncEngine:
                 self._jobs.get()(engine)
 
     async def call(self, function: Callable[[Engine], _T]) -> _T:
-        """Return what a function finds out in the engine's thread, between two steps."""
+        """Return what a function returns when the engine's thread calls it, between two steps."""
         result: Future[_T] = Future()
 
         def job(engine: Engine) -> None:
             if not result.set_running_or_notify_cancel():
-                return  # nobody waits for it any more
+                return  # nothing waits for the result any more
             try:
                 result.set_result(function(engine))
             except BaseException as error:
@@ -161,11 +168,11 @@ class AsyncEngine:
         return await asyncio.wrap_future(result)
 
     def serve(self, engine: Engine) -> None:
-        """In the engine's thread: steps, and jobs in between, until `stop` was called and no request is left.
+        """Run steps, and jobs in between, until `stop` was called and no request is left. Runs in the engine's thread.
 
-        All jobs that have come are done, in their order; then a step, if the engine has work, and each request that it
-        returns is published. Without work, wait for a job: that takes no processor time. A step that raises an
-        exception ends all requests: those that `fail` returns are published, and serving goes on.
+        First, do all jobs that have come, in their order. Then, if the engine has work, make a step, and publish each
+        request that the step returns. If it has no work, wait for a job: waiting takes no processor time. A step that
+        raises an exception ends all requests: publish those that `fail` returns, and go on serving.
 
         `stop` sets `_is_stopping`, and puts one job that does nothing but wake this thread. The thread may take that
         job long before the last request is over, and no other job needs to follow.
@@ -177,15 +184,15 @@ class AsyncEngine:
         )
 
     async def generate(self, make_request: Callable[[], Request]) -> AsyncGenerator[Update, None]:
-        """Serve a request, and yield what it gets as it comes; the last update has a finish_reason.
+        """Serve a request, and yield its updates as they come; the last update has a finish_reason.
 
-        make_request: is called in the engine's thread, by `begin`. When the request is over, or nobody listens any
-        more, since the generator was closed or the coroutine that waits was cancelled, `end` is called there, and the
-        request counts no longer. Nobody waits for that.
+        make_request: a function that `begin` calls in the engine's thread. The client may stop listening: the generator
+        is closed, or the coroutine that waits is cancelled. Then, and when the request is over, `end` is called in the
+        engine's thread, and the request no longer counts. Nothing waits for this call of `end`.
 
         Raises:
-            QueueFullError, EngineStoppedError: of `check_open`, before anything is done.
-            ValueError: of `make_request` or `Engine.add`.
+            QueueFullError, EngineStoppedError: as `check_open` raises them, before anything is done.
+            ValueError: as `make_request` or `Engine.add` raises it.
 
         Task: w3d7.2
         """
@@ -195,11 +202,11 @@ class AsyncEngine:
         yield  # what makes this an asynchronous generator
 
     def check_open(self, count: int = 1) -> None:
-        """Do nothing if so many more requests may come.
+        """Do nothing if `count` more requests may come.
 
         Raises:
             EngineStoppedError: the engine `is_stopping`.
-            QueueFullError: they would be more than max_requests at the same time.
+            QueueFullError: there would be more than max_requests requests at the same time.
 
         Task: w3d7.2
         """
@@ -217,13 +224,13 @@ class AsyncEngine:
         self._streams[request.id] = stream
 
     def end(self, engine: Engine, stream: Stream) -> None:
-        """Forget a stream to which nobody listens any more. Runs in the engine's thread."""
+        """Forget a stream that no client listens to any more. Runs in the engine's thread."""
         if stream.request is not None:
             self._streams.pop(stream.request.id, None)
             engine.abort(stream.request.id)  # unless it is over
 
     def publish(self, request: Request) -> None:
-        """Hand on what is new of a request, if a client listens. Runs in the engine's thread."""
+        """Publish what is new of a request, if a client listens. Runs in the engine's thread."""
         if request.id in self._streams:
             self._streams[request.id].publish()
 
@@ -249,7 +256,7 @@ def _join(thread: threading.Thread) -> None:
     Before Python 3.13, `join` does not wait for that, and a process that exits at that moment is aborted.
     """
     thread.join()
-    while Path(f"/proc/self/task/{thread.native_id}").exists():  # Linux; the system signals this end to nobody
+    while Path(f"/proc/self/task/{thread.native_id}").exists():  # Linux, which sends no signal at this end
         time.sleep(0.001)
-    if sys.platform == "darwin":  # which does not even show it
+    if sys.platform == "darwin":  # where this end cannot even be seen
         time.sleep(0.05)

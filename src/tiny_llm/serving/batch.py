@@ -14,7 +14,7 @@ class Chunk:
 
     num_logits: how many of its rows, the last ones, need logits: 0 if the request has more pending tokens, otherwise 1,
     and 1 more for each guessed token (day 6).
-    pages: the request's, with room for all positions before `end`.
+    pages: the request's pages, with room for all positions before `end`.
     """
 
     request: Request
@@ -32,8 +32,8 @@ class Chunk:
 class Batch:
     """The plan of one step: chunks of different requests.
 
-    preempted: the ids of the requests that lost their pages to make room for it (day 3). num_tokens: of all chunks
-    together: T, the rows of the step.
+    preempted: the ids of the requests that lost their pages to make room for it (day 3). num_tokens: how many tokens
+    all chunks have together; this is T, the rows of the step.
     """
 
     chunks: list[Chunk] = field(default_factory=list)

@@ -44,12 +44,13 @@ class Settings:
         return keeps
 
     def rows(self, which: NDArray[np.intp]) -> "Settings":
-        """The parameters of some rows."""
+        """Return the parameters of some rows."""
         return Settings(self.temperature[which], self.top_k[which], self.top_p[which], self.min_p[which])
 
 
 def penalise(logits: Logits, penalties: Sequence[float], texts: Sequence[Sequence[int]]) -> Logits:
-    """`apply_repetition_penalty` for all rows at once, each with its own penalty and text. A new array.
+    """Return what `apply_repetition_penalty` returns, for all rows at once, each with its own penalty and text. It is a
+    new array.
 
     Shapes: logits: N x V, penalties: N, texts: N of any length -> N x V.
     """
@@ -63,7 +64,8 @@ def penalise(logits: Logits, penalties: Sequence[float], texts: Sequence[Sequenc
 
 
 def sample_rows(logits: Logits, settings: Settings, chances: NDArray[np.float64], first: int = _FIRST) -> list[int]:
-    """Draw one token for each row, with the probabilities that a `make_sampler` with the row's settings draws it with.
+    """Draw one token for each row, with the probabilities with which a `make_sampler` with the row's settings would
+    draw it.
 
     Sort a row's logits, the largest first; of equal logits, that of the smaller token comes first. Each filter keeps a
     beginning of this list. Top-k keeps top_k tokens (`apply_top_k` keeps more if logits are equal). Top-p keeps as many
@@ -72,8 +74,8 @@ def sample_rows(logits: Logits, settings: Settings, chances: NDArray[np.float64]
     Go through the kept tokens in the order of the vocabulary: the drawn one is the first at which the running sum of
     their probabilities, as a part of the sum over all kept tokens, exceeds the row's chance. Sums are in float64, so
     that small probabilities count.
-    first: the filters look at so many of a row's largest logits first, and at all of them only if others may be kept as
-    well. So the tokens are the same for every `first`. A row that keeps all tokens is not sorted.
+    first: the filters look at this many of a row's largest logits first, and at all of them only if others may be kept
+    as well. So the tokens are the same for every `first`. A row that keeps all tokens is not sorted.
     Shapes: logits: N x V, chances: N, from 0 to less than 1 -> N tokens. No temperature is 0.
 
     Task: w3d2.3
@@ -95,7 +97,10 @@ class BatchSampler(Decoding):
         return [next(chosen) if chunk.num_logits else [] for chunk in chunks]
 
     def next_tokens(self, requests: Sequence[Request], logits: Logits) -> list[Chosen]:
-        """Shapes: logits: N x V, for N requests -> N."""
+        """Return the next token of each request, or the exception of its sampling.
+
+        Shapes: logits: N x V, for N requests -> N.
+        """
         changed = _penalised(biased(logits, requests), requests)
         tokens: list[int | None] = [  # None: there is none, because the model's logits are not finite
             token if np.isfinite(row).all() else None

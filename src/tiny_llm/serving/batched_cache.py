@@ -24,7 +24,7 @@ class Span:
 
     @classmethod
     def of(cls, chunks: Sequence[Chunk]) -> list["Span"]:
-        """The span of each chunk, one after the other."""
+        """Return the span of each chunk, one after the other."""
         ends = accumulate(len(chunk.tokens) for chunk in chunks)
         return [cls(end - len(chunk.tokens), end, chunk.end) for end, chunk in zip(ends, chunks, strict=True)]
 
@@ -47,11 +47,11 @@ def attend_each(
     spans: Sequence[Span],
     scale: float | None,
 ) -> mx.array:
-    """Each request's rows attend causally to what is stored of that request, and to nothing else.
+    """Let each request's rows attend causally to what is stored of that request, and to nothing else.
 
-    Shapes: query: T x H_q x 1 x D -> T x H_q x 1 x D. stored: of each span keys and values, 1 x H_kv x length x D.
-    attention: takes 1 x H_q x L x D, keys, values, `scale` as it is, and the mask "causal". It is called once for each
-        span, with all its rows.
+    Shapes: query: T x H_q x 1 x D -> T x H_q x 1 x D. stored: the keys and values of each span, 1 x H_kv x length x D.
+    attention: a function of the queries (1 x H_q x L x D), the keys, the values, `scale` as it is, and the mask
+        "causal". It is called once for each span, with all its rows.
 
     Task: w3d1.2
     """
@@ -73,7 +73,7 @@ class BatchedKVCacheLayer:
         self._attention = attention
 
     def store(self, key: mx.array, value: mx.array, slots: mx.array, positions: mx.array) -> None:
-        """Write row t's key and value to position positions[t] of slot slots[t], over what may be there.
+        """Write row t's key and value to position positions[t] of slot slots[t], over anything that was there.
 
         The first call makes the arrays, of the dtype that key and value have.
         Shapes: key and value: T x H_kv x 1 x D, slots and positions: T, integers.
@@ -87,7 +87,7 @@ class BatchedKVCacheLayer:
         )
 
     def attend(self, query: mx.array, key: mx.array, value: mx.array, scale: float | None, rows: SlotRows) -> mx.array:
-        """As `RowsLayer` says: store all rows, then let each request's rows attend to that request's slot.
+        """Store all rows, then let each request's rows attend to that request's slot, as `RowsLayer` says.
 
         Task: w3d1.2
         """
@@ -99,7 +99,7 @@ class BatchedKVCacheLayer:
 
 
 class BatchedKVCache:
-    """Keys and values of up to `num_slots` requests, of up to `capacity` positions each. A `RequestCache`.
+    """Keys and values of up to `num_slots` requests, of up to `capacity` positions each. This is a `RequestCache`.
 
     A request's `pages` are its slot: one page that has room for everything.
     """

@@ -2,7 +2,7 @@
 
 A step has T tokens, of several requests and of any length for each. The model gets them as T rows of one token (B = T,
 L = 1), each with a position of its own: RoPE takes one offset for each row, and everything else in the model works on
-single tokens anyway. Only attention needs to know which rows belong together, and attention is the cache's business.
+single tokens anyway. Only attention needs to know which rows belong together, and the cache takes care of attention.
 """
 
 from collections.abc import Collection, Sequence
@@ -20,8 +20,8 @@ __all__ = ["RequestCache", "RowsLayer", "StepCache", "Stored"]
 class Stored(Protocol):
     """Tokens whose keys and values a cache holds: a `Request`, or a drafter's copy of one.
 
-    pages: where the cache holds them. num_computed_tokens: of how many tokens. What was reserved or written beyond that
-    does not count.
+    pages: where the cache holds them. num_computed_tokens: for how many tokens it holds them. What was reserved or
+    written beyond that does not count.
     """
 
     pages: list[int]
@@ -42,14 +42,14 @@ class RequestCache(Protocol):
     capacity: int
 
     def open(self, stored: Stored) -> bool:
-        """Reserve room for all tokens of one more request. False: there is none, and nothing has changed.
+        """Reserve room for all tokens of one more request. Return False if there is none; then nothing has changed.
 
         num_computed_tokens becomes the number of its first tokens whose keys and values the cache has already (day 5);
-        until then 0.
+        before day 5, it becomes 0.
         """
 
     def reserve(self, stored: Stored, count: int) -> bool:
-        """Reserve room for `count` positions beyond the computed ones. False: there is none, and nothing has
+        """Reserve room for `count` positions beyond the computed ones. Return False if there is none; then nothing has
         changed."""
 
     def commit(self, stored: Stored, num_computed_tokens: int) -> None:
@@ -57,7 +57,7 @@ class RequestCache(Protocol):
         again."""
 
     def close(self, stored: Stored) -> None:
-        """A request leaves: all its room is free again."""
+        """Free all the room of a request that leaves."""
 
     def step(self, chunks: Sequence[Chunk]) -> Cache:
         """Return the cache with which the model computes these chunks, for which room is reserved: T rows of one
@@ -86,7 +86,7 @@ class _StepLayer:
 
     @property
     def offset(self) -> mx.array:
-        """The position of each row, T."""
+        """Return the position of each row, T."""
         positions: mx.array = self.rows.positions
         return positions
 

@@ -19,7 +19,8 @@ __all__ = ["Choice"]
 class Choice:
     """A choice of a call: a prompt, the request made of it, and the text so far.
 
-    number: among the choices of the same prompt, from 0 on. echoed: what the answer begins with. thoughts: of a chat.
+    number: its number among the choices of the same prompt, from 0 on. echoed: the text that the answer begins with.
+    thoughts: the reader of a chat's thinking.
     """
 
     def __init__(
@@ -36,7 +37,7 @@ class Choice:
         self._echoed, self._is_first = echoed, number == 0
         self._body, self._params = body, body.sampling(max_tokens, number)
         self._thoughts = thoughts
-        self._num_seen = 0  # of the output's tokens
+        self._num_seen = 0  # tokens of the output
 
     def make_request(self, tokenizer: Any) -> Request:
         """Make the request. Runs in the engine's thread."""

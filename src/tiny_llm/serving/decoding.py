@@ -19,20 +19,22 @@ Chosen: TypeAlias = list[int] | Exception  # a request's next tokens, or why the
 
 
 class Decoding:
-    """Each request's own sampler chooses its next token. There are no guesses.
+    """A choice of tokens in which each request's own sampler chooses its next token. There are no guesses.
 
     `BatchSampler` (day 2) chooses for all requests at once, `Speculative` (day 6) adds guesses.
     """
 
     def draft(self, batch: Batch, cache: RequestCache, max_length: int) -> Batch:
-        """The batch that the scheduler planned, with guesses added, for which room is reserved. This one adds none.
+        """Return the batch that the scheduler planned, with guesses added, for which room is reserved. This class adds
+        none.
 
-        max_length: the engine's.
+        max_length: that of the engine.
         """
         return batch
 
     def choose(self, chunks: Sequence[Chunk], logits: mx.array) -> list[Chosen]:
-        """For each chunk the next tokens of its request, none if it has no logits; or the exception of its sampling.
+        """Return, for each chunk, the next tokens of its request, none if it has no logits; or the exception of its
+        sampling.
 
         Shapes: logits: N x V, num_logits rows for each chunk.
         """
@@ -43,7 +45,7 @@ class Decoding:
         ]
 
     def forget(self, request: Request) -> None:
-        """A request is over."""
+        """Note that a request is over."""
 
 
 def _next_tokens(request: Request, logits: mx.array) -> Chosen:
@@ -59,7 +61,7 @@ def next_token(request: Request, logits: mx.array) -> int:
     Shapes: logits: 1 x V, after all tokens of the request.
 
     Raises:
-        FloatingPointError: of `check_finite`.
+        FloatingPointError: as `check_finite` raises it.
     """
     check_finite(logits)
     changed = mx.array(biased(rows_of(logits), [request])) if request.params.changes_logits else logits

@@ -20,10 +20,10 @@ Probabilities: TypeAlias = NDArray[np.float32]  # N x V, each row sums to 1
 
 
 def sampler_of(params: SamplingParams) -> Sampler:
-    """A sampler with a generator of its own, that draws with one random number for each token.
+    """Return a sampler with a generator of its own, which draws each token with one random number.
 
     With the same seed, a `make_sampler` draws other tokens, with the same probabilities: it takes V random numbers for
-    each. Raises ValueError where a parameter is out of its range.
+    each token. Raises ValueError if a parameter is out of its range.
     """
     make_sampler(
         params.temperature, params.top_k, params.top_p, params.min_p, params.repetition_penalty, seed=params.seed
@@ -38,12 +38,13 @@ def sampler_of(params: SamplingParams) -> Sampler:
 
 
 def probabilities(params: SamplingParams, logits: mx.array, tokens: Sequence[Sequence[int]]) -> Probabilities:
-    """What a sampler with these parameters draws from: for temperature 0, all of it on the likeliest token.
+    """Return the probabilities with which a sampler with these parameters draws. At temperature 0, that of the
+    likeliest token is 1.
 
     Shapes: logits: N x V, tokens: N times all tokens so far -> N x V.
 
     Raises:
-        FloatingPointError: of `check_finite`.
+        FloatingPointError: as `check_finite` raises it.
     """
     check_finite(logits)
     if params.repetition_penalty != 1:
@@ -62,7 +63,7 @@ def probabilities(params: SamplingParams, logits: mx.array, tokens: Sequence[Seq
 
 
 def draw(weights: Probabilities, random: np.random.Generator) -> int:
-    """A token, each with a probability in proportion to its weight.
+    """Draw a token. Each token has a probability in proportion to its weight.
 
     Shapes: weights: V, not negative, at least one above 0.
     """

@@ -17,21 +17,21 @@ __all__ = ["Drafter", "ModelDrafter", "NGramDrafter", "propose_by_ngram"]
 
 
 class Drafter(Protocol):
-    """Guesses for several requests at a time."""
+    """A source of guesses for several requests at a time."""
 
     def propose(self, wanted: Sequence[tuple[Request, int]]) -> list[Draft]:
-        """For each request, up to so many tokens that may follow all its tokens so far; it may be none."""
+        """Return, for each request, up to so many tokens that may follow all its tokens so far; there may be none."""
 
     def forget(self, request: Request) -> None:
-        """A request is over."""
+        """Note that a request is over."""
 
 
 def propose_by_ngram(tokens: Sequence[int], count: int, longest: int = 3) -> list[int]:
     """Look up where the text's last tokens occurred before, and guess what followed them there.
 
-    First the last `longest` tokens are looked up; if they are new, one token fewer, and so on, down to one. Of several
-    places before the end, the latest counts, even if it overlaps with the end. The guess is up to `count` tokens after
-    it: none if even the last token is new, or if `count` is 0.
+    First the last `longest` tokens are looked up; if they are new, one token fewer is looked up, and so on, down to
+    one. Of several places before the end, the latest counts, even if it overlaps with the end. The guess is up to
+    `count` tokens after that place. It is empty if even the last token is new, or if `count` is 0.
     Source: Saxena 2023, "Prompt Lookup Decoding".
 
     Task: w3d6.2
@@ -44,7 +44,7 @@ def propose_by_ngram(tokens: Sequence[int], count: int, longest: int = 3) -> lis
 
 
 class NGramDrafter:
-    """Guesses by `propose_by_ngram`: it needs no model, and is right where a text repeats itself."""
+    """A drafter that guesses by `propose_by_ngram`: it needs no model, and is right where a text repeats itself."""
 
     def __init__(self, longest: int = 3):
         self.longest = longest
@@ -60,8 +60,8 @@ class NGramDrafter:
 class _Copy:
     """The part of a request that a drafter's cache holds: a `Stored`.
 
-    tokens: those that the drafter's model has run on, its own guesses too. num_computed_tokens: how many of them are
-    committed.
+    tokens: those that the drafter's model has run on, including its own guesses. num_computed_tokens: how many of them
+    are committed.
     """
 
     tokens: list[int] = field(default_factory=list)
@@ -70,9 +70,9 @@ class _Copy:
 
 
 class ModelDrafter:
-    """Guesses by a smaller model with the same vocabulary, and a cache of its own.
+    """A drafter that guesses by a smaller model with the same vocabulary, and has a cache of its own.
 
-    copies: what the cache holds, of each request for which there was room.
+    copies: what the cache holds of each request for which there was room.
     """
 
     def __init__(self, model: CausalLM, cache: RequestCache):
@@ -80,11 +80,11 @@ class ModelDrafter:
         self.copies: dict[Request, _Copy] = {}
 
     def propose(self, wanted: Sequence[tuple[Request, int]]) -> list[Draft]:
-        """Up to so many tokens for each request, each drawn by the request's own parameters and `random`.
+        """Return up to so many tokens for each request, each drawn by the request's own parameters and `random`.
 
         `take` gives the chunk from which a request's next guess comes: at first all its tokens that the model has not
         run on, later the guess before. One pass of the model gives a guess for all requests that want one more. The
-        model does not run on a request's last guess. If `take` returns None, a request has the guesses that it has by
+        model does not run on a request's last guess. If `take` returns None, the request has the guesses that it has by
         then. Call `keep` for each chunk that gave a guess.
 
         Task: w3d6.3
@@ -96,8 +96,8 @@ class ModelDrafter:
         )
 
     def take(self, request: Request, guesses: Sequence[int]) -> Chunk | None:
-        """A chunk of all of a request's tokens and these guesses that the model has not run on, with logits after the
-        last. None: the model's context is too short for them, or the cache has no room."""
+        """Return a chunk of all of a request's tokens and these guesses that the model has not run on, with logits
+        after the last. Return None if the model's context is too short for them, or the cache has no room."""
         tokens = [*request.tokens, *guesses]
         copy = self._copy(request) if len(tokens) <= self.model.config.max_position_embeddings else None
         if copy is None:
@@ -110,7 +110,7 @@ class ModelDrafter:
         return Chunk(request, tokens[start:], start, 1, copy.pages)
 
     def keep(self, chunk: Chunk) -> None:
-        """The model has run on this chunk."""
+        """Note that the model has run on this chunk."""
         self.copies[chunk.request].tokens += chunk.tokens
 
     def _copy(self, request: Request) -> _Copy | None:

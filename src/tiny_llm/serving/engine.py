@@ -1,4 +1,4 @@
-"""The engine: takes requests, and serves them step by step."""
+"""The engine: it takes requests, and serves them step by step."""
 
 from collections.abc import Iterator, Sequence
 from itertools import accumulate
@@ -20,10 +20,11 @@ class Observer(Protocol):
     """An object that the engine tells what it does."""
 
     def on_step(self, engine: "Engine", batch: Batch, touched: Sequence[Request]) -> None:
-        """A step is over, which computed this batch; these requests got tokens, or are over."""
+        """Note that a step is over, which computed this batch. The requests in `touched` got tokens, or are over."""
 
     def on_abort(self, engine: "Engine", request: Request) -> None:
-        """A request was aborted between two steps: nobody wants it any more, or it failed and has an `error`."""
+        """Note that a request was aborted between two steps: it is not wanted any more, or it failed and has an
+        `error`."""
 
 
 def batch_logits(model: CausalLM, batch: Batch, cache: RequestCache) -> mx.array:
@@ -41,10 +42,10 @@ def batch_logits(model: CausalLM, batch: Batch, cache: RequestCache) -> mx.array
 
 
 class Engine:
-    """Serves the requests of a scheduler with a model.
+    """An engine: it serves the requests of a scheduler with a model.
 
-    Requests may be added and aborted between any two steps. observers: are told of each step and abort. is_checked:
-    call `check_integrity` after each step. decoding: how tokens come from logits.
+    Requests may be added and aborted between any two steps. observers: objects that are told of each step and abort.
+    is_checked: whether `check_integrity` is called after each step. decoding: how tokens come from logits.
     """
 
     def __init__(
@@ -70,16 +71,18 @@ class Engine:
         """Take one more request, which the next steps serve.
 
         Raises:
-            ValueError: one with the same id is being served; this one was served before; its prompt has an id outside
-                of the vocabulary, or leaves no room for output in the model's context or in the cache.
+            ValueError: a request with the same id is being served; this request was served before; its prompt has an id
+                outside of the vocabulary, or leaves no room for output in the model's context or in the cache.
         """
         self._check_new(request)
         self.scheduler.add(request)
 
     def abort(self, id: str, error: Exception | None = None) -> Request | None:
-        """End this request and free its room, at once. Returns it; None: there is no such request.
+        """End the request with this id and free its room, at once. Return the request, or None if there is no such
+        request.
 
-        error: why it cannot go on, and then its finish_reason is "error"; None: nobody wants it any more.
+        error: why the request cannot go on; then its finish_reason is "error". None: the request is not wanted any
+        more.
         """
         request = self.scheduler.find(id)
         if request is not None:
@@ -90,7 +93,8 @@ class Engine:
         return request
 
     def step(self) -> list[Request]:
-        """Reserve, compute, commit: one batch. Returns the requests that got a token, or are over, in its order.
+        """Reserve, compute and commit one batch. Return the requests that got a token, or are over, in the order of the
+        batch.
 
         If the model raises an exception, nothing was committed and there is nothing to undo: room stays reserved,
         requests that began stay running, and the next step plans the same tokens again. A request whose own sampling
@@ -118,7 +122,7 @@ class Engine:
         `add` raises one, the request is finished with "error" and that exception, and the others get what they would
         get without it.
         After that, `cache.commit` learns how many tokens of the request are computed: all before chunk.end, but never
-        the newest, so num_tokens - 1 at most. A request that is over leaves by `leave`. Returns the requests that have
+        the newest, so num_tokens - 1 at most. A request that is over leaves by `leave`. Return the requests that have
         logits, in the order of the batch.
         Shapes: logits: N x V, num_logits rows for each chunk.
 

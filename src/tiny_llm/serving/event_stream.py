@@ -1,11 +1,11 @@
-"""Answers that take their time: sent piece by piece, and given up when nobody is there to read them.
+"""Answers that take their time: they are sent piece by piece, and given up when the client has left.
 
 A response is an ASGI application: a coroutine function that is given three things. scope: what is known of the HTTP
 request. receive: waits for the next message of the client, and returns it; {"type": "http.disconnect"} says that the
-client went away, each time from then on. send: sends a message to the client, and waits while what was sent before is
-still on its way: first {"type": "http.response.start", "status": ..., "headers": [(name, value), ...]}, in bytes; then
-{"type": "http.response.body", "body": bytes, "more_body": True}, as often as there is something; at last one with
-"more_body": False.
+client went away; from then on, `receive` returns it each time. send: sends a message to the client, and waits while
+earlier messages are still on their way. The messages are: first {"type": "http.response.start", "status": ...,
+"headers": [(name, value), ...]}, in bytes; then {"type": "http.response.body", "body": bytes, "more_body": True}, as
+often as there is something to send; at last one with "more_body": False.
 Source: "ASGI Specification", HTTP & WebSocket message format, version 2.3, asgi.readthedocs.io.
 """
 
@@ -25,15 +25,15 @@ Send: TypeAlias = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 
 
 class ClientGoneError(Exception):
-    """Nobody is there to read an answer."""
+    """The client went away, so an answer would have no reader."""
 
 
 async def until_gone(receive: Receive, work: Coroutine[Any, Any, _T], timeout: float | None) -> _T:
-    """What some work gives, or raises. It is cancelled when the client goes away, when the time is over, and when the
-    coroutine that waits here is cancelled; it has ended when this function does. What else the client sends is read,
-    and counts for nothing.
+    """Return what `work` returns, or raise what it raises.
 
-    timeout: seconds; None: as long as it takes.
+    The work is cancelled when the client goes away, when the time is over, and when the coroutine that waits here is
+    cancelled. It has ended when this function ends. Anything else that the client sends is read and ignored.
+    timeout: seconds; None: as long as the work takes.
 
     Raises:
         ApiError: the time is over. Its status is 504, its message "the request took too long", its kind "server_error",
@@ -57,7 +57,8 @@ async def _ended(tasks: Sequence["asyncio.Future[Any]"]) -> None:
 class EventStream:
     """A response of server-sent events.
 
-    events: what is sent of each, one line of text. timeout: seconds that all of it may take; None: any time.
+    events: the texts of the events, each of one line. timeout: the seconds that the whole response may take; None: as
+    long as it takes.
     Source: WHATWG, "HTML Living Standard", section 9.2, server-sent events.
     """
 
@@ -68,7 +69,7 @@ class EventStream:
 
     @staticmethod
     def encode(event: str) -> bytes:
-        """As a client gets it: `data: `, the text, and an empty line, in UTF-8.
+        """Return an event as a client gets it: `data: `, the text, and an empty line, in UTF-8.
 
         Task: w3d7.4
         """
@@ -79,10 +80,11 @@ class EventStream:
     async def __call__(self, scope: Any, receive: Receive, send: Send) -> None:
         """Send each event, encoded, as soon as it comes.
 
-        The status, 200, goes out with the first event, or when there was none. Before that, and while `send` still
-        waits to send it, an ApiError is raised here, and the client gets its status. One that is raised later, also
-        when the time is over, becomes the last event, its body as JSON. When the client goes away, nothing more is
-        sent. Whatever happens, `events` is closed then, before anything else is sent, so that what it holds is free.
+        The status, 200, goes out with the first event, or at the end if there was none. Before that, and while `send`
+        still waits to send the status, an ApiError is raised here, and the client gets that error's status. An ApiError
+        that is raised later, also when the time is over, becomes the last event, with its body as JSON. When the client
+        goes away, nothing more is sent. Whatever happens, `events` is then closed before anything else is sent, so that
+        what it holds is free.
 
         Task: w3d7.4
         """
@@ -92,7 +94,8 @@ class EventStream:
 
 
 async def merged(sources: Sequence[AsyncGenerator[_T, None]]) -> AsyncGenerator[tuple[int, _T], None]:
-    """Yield what several generators yield, as it comes, each with its place. If one raises an error, all others end."""
+    """Yield what several generators yield, as it comes, each item with the number of its generator. If one generator
+    raises an error, all others end."""
     found: asyncio.Queue[tuple[int, _T] | BaseException | None] = asyncio.Queue()
 
     async def feed(place: int, source: AsyncGenerator[_T, None]) -> None:

@@ -17,7 +17,8 @@ __all__ = ["HANDLERS", "refusal"]
 
 
 def refusal(error: Exception, wait: Callable[[], int]) -> ApiError:
-    """What a client is told when the engine, or a request, raises this. wait: the seconds after which there is room."""
+    """Return what a client is told when the engine, or a request, raises this error. wait: a function that returns the
+    seconds after which there is room."""
     if isinstance(error, QueueFullError):
         headers = {"Retry-After": str(wait())}
         return ApiError(429, str(error), kind="rate_limit_error", code="queue_full", headers=headers)

@@ -25,7 +25,8 @@ class Latencies:
 
 
 def latencies(arrival: float, token_times: Sequence[float]) -> Latencies:
-    """The waits of a request that arrived at `arrival` and got its tokens, one or more, at these times, in order.
+    """Return the waits of a request that arrived at `arrival` and got its tokens, one or more, at these times, in
+    order.
 
     Task: w3d2.2
     """
@@ -35,7 +36,7 @@ def latencies(arrival: float, token_times: Sequence[float]) -> Latencies:
 
 
 def percentile(values: Sequence[float], percent: float) -> float:
-    """The smallest of the values that at least `percent` per cent of them do not exceed (nearest rank).
+    """Return the smallest of the values that at least `percent` per cent of them do not exceed (nearest rank).
 
     percent: from 0 to 100; 0 gives the smallest value, 100 the largest.
 
@@ -68,7 +69,7 @@ class Recorder:
     steps: list[StepRecord] = field(default_factory=list)
 
     def arrive(self, request: Request) -> None:
-        """A request arrives now."""
+        """Note that a request arrives now."""
         self.arrivals[request.id] = self.clock()
         self.token_times[request.id] = []
 
@@ -83,7 +84,7 @@ class Recorder:
         """Do nothing: what was recorded of the request stays."""
 
     def of(self, request: Request) -> Latencies:
-        """The waits of a request that `arrive` was called with, and that has a token."""
+        """Return the waits of a request that `arrive` was called with, and that has a token."""
         return latencies(self.arrivals[request.id], self.token_times[request.id])
 
 

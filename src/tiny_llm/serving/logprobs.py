@@ -1,4 +1,5 @@
-"""What a request may ask for besides: logits changed before a token is chosen, log-probabilities after it. Given."""
+"""What a request may ask for in addition: logits changed before a token is chosen, log-probabilities after it.
+Given."""
 
 from collections.abc import Sequence
 from typing import TypeAlias
@@ -23,7 +24,8 @@ def rows_of(logits: mx.array) -> Logits:
 
 
 def biased(logits: Logits, requests: Sequence[Request]) -> Logits:
-    """The logits after each request's logit_bias, presence_penalty and frequency_penalty. A new array if one has any.
+    """Return the logits after each request's logit_bias, presence_penalty and frequency_penalty. It is a new array if a
+    request has any of these.
 
     Week 4 adds the tokens that a grammar does not allow.
     Shapes: N x V, N requests -> N x V.
@@ -58,7 +60,8 @@ def note_logprobs(logits: Logits, requests: Sequence[Request], tokens: Sequence[
 
 
 def _likeliest(values: Logits, count: int) -> list[int]:
-    """The tokens of the `count` largest values, the largest first; of equal values, that of the smaller token."""
+    """Return the tokens of the `count` largest values, the largest first; of equal values, that of the smaller
+    token."""
     count = min(count, len(values))
     if not count:
         return []

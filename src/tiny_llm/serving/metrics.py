@@ -50,9 +50,9 @@ class _Progress:
 
 
 class Metrics:
-    """An observer of an engine, in whose thread all of it runs but `text`.
+    """An observer of an engine. All of it but `text` runs in the engine's thread.
 
-    cached: of each request, how many tokens of its prompt did not have to be computed. ended: the last requests that
+    cached: for each request, how many tokens of its prompt did not have to be computed. ended: the last requests that
     are over, the newest first.
     """
 
@@ -75,7 +75,7 @@ class Metrics:
         )
         for kind in ("prompt", "cached", "output", "drafted", "accepted"):
             self._tokens.labels(kind)
-        for reason in get_args(FinishReason):  # from 0 on: a rate needs what a counter was before it grew
+        for reason in get_args(FinishReason):  # from 0 on: a rate needs a counter's value before it grew
             self._requests.labels(reason)
 
     def text(self) -> bytes:
@@ -83,7 +83,7 @@ class Metrics:
         return generate_latest(self._registry)
 
     def arrive(self, request: Request) -> None:
-        """A request was given to the engine."""
+        """Note that a request was given to the engine."""
         now = self._clock()
         self._served[request] = _Progress(now, now)
 
@@ -106,7 +106,7 @@ class Metrics:
         self._look_at(engine)
 
     def _advance(self, request: Request, now: float) -> None:
-        """A request has tokens that it had not at the step before."""
+        """Note the tokens that a request got since the step before."""
         progress = self._served[request]
         count = len(request.output) - progress.num_output
         if not count:

@@ -1,4 +1,5 @@
-"""What this server understands and answers, for programs to read: from the models and classes that do it. Given.
+"""What this server understands and answers, for programs to read. It is made from the models and classes that do it.
+Given.
 
 Source: "OpenAPI Specification", version 3.1.1, spec.openapis.org/oas/v3.1.1.
 """
@@ -30,8 +31,8 @@ _EVENTS = "Server-sent events: the data of each is a {}, of the last [DONE]. An 
 
 
 def describe(model: Mapping[str, Any], *, has_key: bool, defaults: Mapping[str, Any] | None = None) -> _Json:
-    """The server's OpenAPI description. model: what it tells of its model. has_key: clients have to know one. defaults:
-    the model's own, of parameters."""
+    """Return the server's OpenAPI description. model: what the server tells of its model. has_key: whether clients have
+    to know a key. defaults: the model's own defaults of parameters."""
     _, requests = models_json_schema(
         [(CompletionRequest, "validation"), (ChatRequest, "validation")],
         ref_template=_PLACE + "{model}",
@@ -56,7 +57,7 @@ def describe(model: Mapping[str, Any], *, has_key: bool, defaults: Mapping[str, 
 
 
 def index(description: Mapping[str, Any]) -> _Json:
-    """What the base URL answers: how to use it, and a description's endpoints."""
+    """Return what the base URL answers: how to use it, and a description's endpoints."""
     paths = description["paths"].items()
     endpoints = [f"{method.upper()} {path}" for path, found in paths for method in found if method in ("get", "post")]
     return {"message": _INDEX, "endpoints": endpoints}
@@ -78,7 +79,7 @@ def _or_null(schema: _Json) -> None:
 
 
 def _paths(refused: Sequence[int]) -> _Json:
-    """refused: the statuses that each guarded path may have."""
+    """Return the description of each path. refused: the statuses that each guarded path may have."""
     text = {"text/plain": {"schema": {"type": "string"}}}
     name = {"name": "model", "in": "path", "required": True, "schema": {"type": "string"}}
     health = {status: _response(status, _json("Health")) for status in (200, 503)}
@@ -119,7 +120,7 @@ def _json(name: str) -> _Json:
 
 
 def _answers(model: Mapping[str, Any]) -> _Json:
-    """The schemas of what the server sends, found by looking at it."""
+    """Return the schemas of what the server sends, found by looking at it."""
     errors = [ApiError(400, "", param=each, code=each).body for each in ("", None)]
     found = {
         "Error": _shape(*errors),
@@ -146,7 +147,7 @@ def _chunks(answer: Answer) -> list[_Json]:
 
 
 def _shape(*samples: Any) -> _Json:
-    """A schema that they all fit."""
+    """Return a schema that all samples fit."""
     values = [each for each in samples if each is not None]
     if len(values) < len(samples):
         return {"anyOf": [_shape(*values), {"type": "null"}]} if values else {"type": "null"}

@@ -11,7 +11,7 @@ class OutOfPagesError(RuntimeError):
 
 
 class PagePool:
-    """Counts the holders of each page, and knows nothing of what is in it.
+    """A pool of pages. It counts the holders of each page, and knows nothing of what is in the page.
 
     num_pages: the pages are numbered 0 to num_pages - 1. page_size: positions in a page.
     """
@@ -36,10 +36,10 @@ class PagePool:
         return -(-length // self.page_size)
 
     def allocate(self, count: int) -> list[int]:
-        """Take `count` pages that nobody holds; each has one holder then. All of them, or none.
+        """Take `count` free pages, all of them or none. Each of them has one holder then.
 
         Raises:
-            OutOfPagesError: there are fewer. Nothing has changed then.
+            OutOfPagesError: there are fewer free pages. Nothing has changed then.
 
         Task: w3d3.1
         """
@@ -50,7 +50,7 @@ class PagePool:
         )
 
     def share(self, pages: Sequence[int]) -> None:
-        """Each of these pages has one holder more. No page is listed twice.
+        """Give each of these pages one more holder. No page is listed twice.
 
         Raises:
             ValueError: a page is free, so there is nothing to share. `_check_held` below raises it; nothing has changed
@@ -66,7 +66,7 @@ class PagePool:
         )
 
     def release(self, pages: Sequence[int]) -> None:
-        """Each of these pages has one holder less; without a holder it is free again.
+        """Take one holder away from each of these pages. A page without a holder is free again.
 
         Raises:
             ValueError: a page is free already, or would be released more often than it is held. `_check_held` below
@@ -82,7 +82,8 @@ class PagePool:
         )
 
     def check_integrity(self, held: Mapping[int, int]) -> None:
-        """Raise AssertionError unless exactly these pages are held, each by so many, and all others are free once."""
+        """Raise AssertionError unless exactly these pages are held, each by this many holders, and all others are free
+        once."""
         found = {page: count for page, count in enumerate(self._holders) if count}
         assert found == held, f"holders of pages: counted {found}, there are {dict(held)}"
         free = sorted(self._free)

@@ -35,7 +35,7 @@ class PageRows:
 
     @cached_property
     def arrays(self) -> tuple[mx.array, mx.array]:
-        """Tables and spans as a kernel needs them (day 4), made once for all layers.
+        """Return tables and spans as a kernel needs them (day 4), made once for all layers.
 
         Shapes: R x W and R x 3, in int32. Tables are as wide as the longest; after the end of a shorter one come zeros.
         """
@@ -59,7 +59,7 @@ class PagedKVCacheLayer:
         self._attention = attention
 
     def store(self, key: mx.array, value: mx.array, pages: mx.array, places: mx.array) -> None:
-        """Write row t's key and value to place places[t] of page pages[t], over what may be there.
+        """Write row t's key and value to place places[t] of page pages[t], over anything that was there.
 
         The first call makes the arrays, of the dtype that key and value have.
         Shapes: key and value: T x H_kv x 1 x D, pages and places: T, integers.
@@ -73,7 +73,8 @@ class PagedKVCacheLayer:
         )
 
     def gather(self, table: list[int], length: int) -> tuple[mx.array, mx.array]:
-        """The keys and values of a request's first `length` positions, in their order: copies of what is in its pages.
+        """Return the keys and values of a request's first `length` positions, in their order, as copies of what is in
+        its pages.
 
         table: the request's pages, in the order of its positions; there may be more of them than `length` needs.
         Shapes: -> twice 1 x H_kv x length x D.
@@ -91,18 +92,19 @@ class PagedKVCacheLayer:
         for stored in (self.keys, self.values):
             if stored is not None:
                 page = mx.contiguous(stored[source])
-                mx.eval(page)  # so that nobody reads the old array any more, and it need not be copied
+                mx.eval(page)  # so that nothing reads the old array any more, and it need not be copied
                 stored[target] = page
 
     def attend(self, query: mx.array, key: mx.array, value: mx.array, scale: float | None, rows: PageRows) -> mx.array:
-        """As `RowsLayer` says."""
+        """Store all rows, then let each row attend to its own request, as `RowsLayer` says."""
         self.store(key, value, rows.pages, rows.places)
         stored = [self.gather(list(table), span.length) for span, table in zip(rows.spans, rows.tables, strict=True)]
         return attend_each(self._attention, query, stored, rows.spans, scale)
 
 
 class KernelPagedKVCacheLayer(PagedKVCacheLayer):
-    """Day 4: keys and values are stored and read in place, by one call of a kernel each for all rows of a step.
+    """The layer of day 4: it stores and reads keys and values in place, each by one call of a kernel for all rows of a
+    step.
 
     Where no kernels are built, MLX's operations do the same, and copy as much as a `PagedKVCacheLayer`.
     """
@@ -122,10 +124,10 @@ class KernelPagedKVCacheLayer(PagedKVCacheLayer):
 
 
 class Prefixes:
-    """Keys and values that were computed before, for any request, and are remembered. This one remembers nothing."""
+    """Keys and values that were computed before, for any request, and are remembered. This class remembers nothing."""
 
     def open(self, cache: "PagedKVCache", stored: Stored) -> bool:
-        """As `RequestCache.open`: share the pages that are remembered, and reserve all others."""
+        """Share the pages that are remembered, and reserve all others, as `RequestCache.open` says."""
         return cache.reserve(stored, len(stored.tokens))
 
     def keep(self, stored: Stored) -> None:
@@ -135,17 +137,17 @@ class Prefixes:
         """Forget, and so free, `count` pages that no request holds, or as many as there are."""
 
     def held(self) -> Sequence[int]:
-        """The pages that are remembered. Each of them has one holder more."""
+        """Return the pages that are remembered. This object is one of the holders of each."""
         return ()
 
 
 class PagedKVCache:
-    """Keys and values of requests, in the pages of a pool. A `RequestCache`.
+    """Keys and values of requests, in the pages of a pool. This is a `RequestCache`.
 
     A page has room for `pool.page_size` positions of one request, in every layer. A request's `pages` are in the order
     of its positions.
-    prefixes: remembers the pages of texts that were computed before (day 5). make_layer: makes a layer for a number of
-    pages and a page size (day 4).
+    prefixes: an object that remembers the pages of texts that were computed before (day 5). make_layer: a function that
+    makes a layer for a number of pages and a page size (day 4).
     """
 
     def __init__(
@@ -167,8 +169,8 @@ class PagedKVCache:
         """Reserve room for `count` positions beyond the computed ones: take the pages that the request lacks for them
         from the pool, and append them to those that it has.
 
-        If fewer are free, `prefixes.evict` is asked for the difference first. False if that is not enough: then the
-        request has what it had.
+        If fewer pages are free, first ask `prefixes.evict` for the difference. Return False if that is not enough; then
+        the request has the pages that it had before.
 
         Task: w3d3.2
         """
@@ -202,7 +204,8 @@ class PagedKVCache:
         )
 
     def step(self, chunks: Sequence[Chunk]) -> StepCache:
-        """As `RequestCache` says, with a `PageRows`: where each row belongs, and which pages each chunk's request has.
+        """Return the cache of a step, as `RequestCache` says, with a `PageRows`: it tells where each row belongs, and
+        which pages each chunk's request has.
 
         Task: w3d3.3
         """

@@ -13,8 +13,8 @@ __all__ = ["Node", "PrefixTree", "common"]
 class Node:
     """A page full of tokens, which follow those of its ancestors. The root has no tokens and no page.
 
-    tokens: exactly those whose keys and values are in the page. children: by their tokens. last_used: the later, the
-    greater.
+    tokens: exactly those whose keys and values are in the page. children: the nodes that follow this one, by their
+    tokens. last_used: the later the node was used, the greater it is.
     """
 
     def __init__(self, tokens: tuple[int, ...], page: int, parent: Node | None):
@@ -23,7 +23,7 @@ class Node:
         self.last_used = 0
 
     def __iter__(self) -> Iterator[Node]:
-        """All nodes below, parents first."""
+        """Yield all nodes below this one, parents first."""
         found = list(self.children.values())
         while found:
             node = found.pop()
@@ -32,10 +32,10 @@ class Node:
 
 
 class PrefixTree:
-    """Finds the pages of a text's beginning. It is one of the holders of each page that it knows.
+    """A tree that finds the pages of a text's beginning. It is one of the holders of each page that it knows.
 
     A request that holds a page of the tree holds those of all ancestors as well. So a page that only the tree holds has
-    no descendant that anybody else holds.
+    no descendant with another holder.
 
     Source: Zheng et al. 2024, "SGLang: Efficient Execution of Structured Language Model Programs", section 3,
     arXiv:2312.07104.
@@ -55,7 +55,7 @@ class PrefixTree:
         self._by_use[node.page] = node
 
     def match(self, tokens: Sequence[int]) -> tuple[list[int], int]:
-        """The pages of the longest known beginning of a text, in order, and how many positions of it they hold.
+        """Return the pages of the longest known beginning of a text, in order, and how many positions of it they hold.
 
         First come whole pages: those that, like all pages before them, have exactly the text's tokens. Then comes one
         page in part: of the children that could follow, the one with the longest beginning in common with the rest of
@@ -71,7 +71,7 @@ class PrefixTree:
         )
 
     def insert(self, tokens: Sequence[int], pages: Sequence[int]) -> list[int]:
-        """Remember the whole pages of a text. Returns the pages that their holder is to use from now on: as many as it
+        """Remember the whole pages of a text. Return the pages that their holder is to use from now on: as many as it
         has.
 
         tokens: from the text's beginning; those after the last whole page are ignored. pages: what the holder has, in
@@ -95,10 +95,10 @@ class PrefixTree:
 
     def evict(self, count: int) -> int:
         """Give back `count` pages that only the tree holds, or as many as there are: the least recently used first.
-        None where `count` is 0 or less.
+        Give back none if `count` is 0 or less.
 
-        Always a leaf goes, so that no node loses its ancestors; a parent may go after its last child. Returns how many
-        pages are free now that were not before.
+        A node goes only while it is a leaf, so that no node loses its ancestors; a parent may go after its last child.
+        Return how many pages are free now that were not before.
 
         Task: w3d5.3
         """

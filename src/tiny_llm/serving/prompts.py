@@ -1,4 +1,4 @@
-"""Turns what clients send into tokens, outside the event loop. Given."""
+"""From what clients send to tokens, outside the event loop. Given."""
 
 import asyncio
 import copy
@@ -19,9 +19,9 @@ _LONG = 1 << 14  # letters
 
 
 class Prompts:
-    """Parses bodies, fills in the chat template and encodes, each in a thread of its own.
+    """Workers that parse bodies, fill in the chat template and encode, each in a thread of its own.
 
-    A thread does one piece of work after the other. Work that has not begun is dropped when nobody waits for it any
+    A thread does one piece of work after the other. Work that has not begun is dropped when nothing waits for it any
     more; work that has begun ends soon, because `Room` and `ChatTemplate` limit it. Long texts have a thread and a
     tokenizer of their own, so that short ones do not wait for them: a tokenizer is used in one thread at a time.
     """
@@ -40,7 +40,8 @@ class Prompts:
         return await self._in_thread("parse", work)
 
     async def encode(self, prompt: str | Sequence[int]) -> tuple[list[int], str]:
-        """A prompt as tokens and as text. Raises TooLongError; ValueError where a token is none of the model's."""
+        """Return a prompt as tokens and as text. Raises TooLongError, and ValueError if a token is none of the
+        model's."""
         name = _encoder_for(len(prompt))
         return await self._in_thread(name, lambda: self._encode(self._encoders[name], prompt))
 
@@ -54,7 +55,7 @@ class Prompts:
         return list(prompt), str(encoder.decode(prompt))
 
     async def encode_chat(self, messages: Sequence[Mapping[str, str]], thinks: bool) -> list[int]:
-        """A conversation as tokens. Raises TooLongError; ValueError where there is no template for it."""
+        """Return a conversation as tokens. Raises TooLongError, and ValueError if there is no template for it."""
         made = await self._in_thread("fill-in", lambda: ChatPrompt.of(self._template, messages, thinks=thinks))
         name = _encoder_for(sum(map(len, made.parts)))
         return await self._in_thread(name, lambda: made.encode(self._encoders[name], self._room))
@@ -80,5 +81,5 @@ class Prompts:
 
 
 def _encoder_for(length: int) -> str:
-    """length: of a text in letters, or of a prompt in tokens."""
+    """Return the name of the thread that encodes. length: that of a text in letters, or of a prompt in tokens."""
     return "encode" if length < _LONG else "encode-long"

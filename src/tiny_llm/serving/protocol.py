@@ -1,6 +1,6 @@
 """What OpenAI's API lets a client ask for, as far as this server has it. Given.
 
-`parsing.py` refuses whatever is not there, by name: nothing that a client asks for is silently ignored.
+`parsing.py` refuses by name everything that is not listed here: nothing that a client asks for is silently ignored.
 Source: "OpenAI API reference", completions and chat completions, platform.openai.com/docs/api-reference.
 """
 
@@ -61,7 +61,7 @@ def _listed(stop: Any) -> Any:
 
 
 def _prompts(prompt: Any) -> list[_Prompt]:
-    """One prompt or several, each a text or its tokens."""
+    """Return the prompts of a call: one or several, each a text or its tokens."""
     prompts = [prompt] if _is_prompt(prompt) else prompt
     if isinstance(prompts, list) and len(prompts) > MOST_ITEMS:
         raise ValueError(f"expected {MOST_ITEMS} prompts at most, got {len(prompts)}")
@@ -106,8 +106,8 @@ _Bias: TypeAlias = Annotated[float, Field(ge=-100, le=100)]
 
 
 class GenerationRequest(Strict):
-    """What both kinds of requests have. top_k, min_p, repetition_penalty and ignore_eos are not OpenAI's, but many
-    servers have them. user: whom the client works for; it makes no difference here."""
+    """The fields that both kinds of requests have. top_k, min_p, repetition_penalty and ignore_eos are not OpenAI's,
+    but many servers have them. user: whom the client works for; it makes no difference here."""
 
     model: Text
     max_tokens: int | None = Field(None, ge=1, description="Of each choice.")
@@ -151,7 +151,7 @@ class GenerationRequest(Strict):
 
     @property
     def num_logprobs(self) -> int | None:
-        """Return how many likely tokens are told of each place; None: none are."""
+        """Return how many likely tokens are reported for each position; None: none are."""
         raise NotImplementedError
 
     @property
@@ -183,12 +183,12 @@ class GenerationRequest(Strict):
 
     @property
     def biases(self) -> dict[int, float]:
-        """`logit_bias` by tokens."""
+        """Return `logit_bias` by tokens."""
         return {int(token): value for token, value in self.logit_bias.items()}
 
 
 class CompletionRequest(GenerationRequest):
-    """A text, or several, or their tokens, that the model writes on."""
+    """One text or several, or their tokens, for the model to continue."""
 
     prompt: _Prompts
     echo: bool = False
@@ -246,7 +246,7 @@ class ChatRequest(GenerationRequest, HarmlessDefaults):
 
     @property
     def wants_thinking(self) -> tuple[str, bool | None]:
-        """Which parameter says whether the model shall think, and what it says; None: neither says anything."""
+        """Return which parameter says whether the model shall think, and what it says; None: neither says anything."""
         if self.reasoning_effort is not None:
             return "reasoning_effort", self.reasoning_effort != "none"
         return "chat_template_kwargs", self.chat_template_kwargs.enable_thinking

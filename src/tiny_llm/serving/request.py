@@ -17,7 +17,7 @@ FinishReason: TypeAlias = Literal["stop", "length", "abort", "error"]
 
 
 class Status(Enum):
-    """A request waits for room in the cache, runs with room in the cache, or is over."""
+    """The state of a request: it waits for room in the cache, runs with room in the cache, or is over."""
 
     WAITING = "waiting"
     RUNNING = "running"
@@ -27,7 +27,7 @@ class Status(Enum):
 class TextStream:
     """A request's text, as its tokens come: without half characters, cut before the first stop string.
 
-    text: what is certain by now. found: whether there was a stop string.
+    text: the text that is certain by now. found: whether there was a stop string.
     """
 
     def __init__(self, tokenizer: Decoder, stop: Sequence[str] = ()):
@@ -43,7 +43,8 @@ class TextStream:
         self.text += self._stops.add(self._detokenizer.add(token))
 
     def finish(self) -> None:
-        """No token follows. What might have become a stop string is text; a character without its last bytes is not."""
+        """Note that no token follows. What might have become a stop string is text after all; a character without its
+        last bytes is not."""
         if not self.found:
             self.text += self._stops.finish()
 
@@ -60,13 +61,13 @@ class Request:
     """A prompt, the tokens generated for it, and all state that serving keeps of it.
 
     id: a name that no other request has. prompt, output: token ids; the output never contains an end token (`add`).
-    text: turns the output into text; None if nobody needs text.
-    finish_reason: why the request is over: "stop" (an end came), "length" (it got all tokens it may have), "abort"
-    (nobody wants it any more), "error" (`error` is the exception); None while it is not over.
+    text: an object that turns the output into text; None if no text is needed.
+    finish_reason: why the request is over: "stop" (an end came), "length" (it got all tokens it may have), "abort" (it
+    is not wanted any more), "error" (`error` is the exception); None while it is not over.
     pages: the cache's pages that hold its keys and values, in the order of its positions. A slot is one long page.
     num_computed_tokens: how many of its first tokens are computed: their keys and values are in these pages.
         `RequestCache.commit` moves it forward after a step. Room beyond it is reserved: the next step writes there.
-    logprobs: of each chosen token, an end token included, if `params.num_logprobs` asks for them.
+    logprobs: the log-probabilities of each chosen token, an end token included, if `params.num_logprobs` asks for them.
     draft: tokens guessed for the step at hand; None: no guesses (day 6). num_drafted, num_accepted: how many tokens
         were guessed so far, and how many of them were accepted.
     random: a generator of its own, from which `BatchSampler` (day 2) and `Speculative` (day 6) draw.
@@ -106,22 +107,22 @@ class Request:
 
     @property
     def tokens(self) -> list[int]:
-        """Prompt and output, in one list that grows with the output. Do not change it."""
+        """Return prompt and output, in one list that grows with the output. Do not change it."""
         self._tokens += self.output[len(self._tokens) - len(self.prompt) :]
         return self._tokens
 
     @property
     def num_tokens(self) -> int:
-        """The length of `tokens`."""
+        """Return the length of `tokens`."""
         return len(self.prompt) + len(self.output)
 
     @property
     def num_pending(self) -> int:
-        """How many of its tokens the model still has to run on: the prompt at first, later the newest token."""
+        """Return how many of its tokens the model still has to run on: the prompt at first, later the newest token."""
         return self.num_tokens - self.num_computed_tokens
 
     def add(self, token: int, eos_token_ids: Collection[int], max_length: int) -> None:
-        """Take the next token, which is one more of the output; or the end, and then the request is finished.
+        """Take the next token. It is one more token of the output, or it is the end, and then the request is finished.
 
         It ends with "stop" at one of eos_token_ids, unless the request ignores them, or of its own stop_token_ids: that
         token is in neither output nor text. It ends with "stop", too, if the text now contains a stop string: the token

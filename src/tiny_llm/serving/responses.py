@@ -17,8 +17,8 @@ _Json = dict[str, Any]
 
 @dataclass(frozen=True)
 class Piece:
-    """A piece of a choice, or all of it. thinking: apart from the text; None where there is none. logprobs: of the
-    text's tokens; None if nobody asked for it."""
+    """A piece of a choice, or all of it. thinking: the new text of the thinking; None if there is none. logprobs: those
+    of the text's tokens; None if the client did not ask for them."""
 
     text: str = ""
     thinking: str | None = None
@@ -68,7 +68,8 @@ class Usage:
 
 
 class Answer:
-    """The answer to a call: whole, or in chunks. id, created (seconds since 1970), model: of all its parts."""
+    """The answer to a call: whole, or in chunks. All its parts have the same id, created (seconds since 1970) and
+    model."""
 
     whole: str
     chunk: str
@@ -81,7 +82,8 @@ class Answer:
         return {**self._about, "object": self.whole, "choices": list(choices), "usage": usage.as_json()}
 
     def part(self, choices: Sequence[_Json], usage: Usage | None = None) -> _Json:
-        """Return an event of a stream. usage: of the last one, whose choices are none, if the client asked for it."""
+        """Return an event of a stream. usage: that of the last event, which has no choices, if the client asked for
+        it."""
         found = {**self._about, "object": self.chunk, "choices": list(choices)}
         return found if usage is None else {**found, "usage": usage.as_json()}
 
@@ -90,7 +92,7 @@ class Answer:
         return None
 
     def choice(self, index: int, piece: Piece) -> _Json:
-        """A whole choice."""
+        """Return a whole choice."""
         raise NotImplementedError
 
     def delta(self, index: int, piece: Piece) -> _Json:
@@ -154,7 +156,8 @@ class ChatAnswer(Answer):
 
 
 def _reasoning(piece: Piece) -> _Json:
-    """OpenAI's API has no field for it. Servers and clients know two names: DeepSeek's, and vLLM's newer one."""
+    """Return the thinking under the two names that servers and clients know: DeepSeek's, and vLLM's newer one. OpenAI's
+    API has no field for it."""
     return {} if piece.thinking is None else {"reasoning_content": piece.thinking, "reasoning": piece.thinking}
 
 
@@ -166,7 +169,8 @@ def _bytes_of(piece: str) -> list[int] | None:
 
 @cache
 def _byte_names() -> dict[str, int]:
-    """The letters that stand for bytes: printable ones for themselves, the others from 256 on, in their order.
+    """Return the letters that represent bytes: printable bytes represent themselves, the others have letters from 256
+    on, in their order.
 
     Source: Radford et al. 2019, "Language Models are Unsupervised Multitask Learners", section 2.2.
     """

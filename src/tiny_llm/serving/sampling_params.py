@@ -12,12 +12,13 @@ __all__ = ["Logprob", "Logprobs", "SamplingParams"]
 class SamplingParams:
     """The choice of a request's tokens, and what ends them. Each request has its own.
 
-    max_tokens: of the output, at least one. temperature to seed: as in `make_sampler`, which checks them.
+    max_tokens: how many tokens the output may have, at least one. temperature to seed: as in `make_sampler`, which
+    checks them.
     stop: strings before which the text is cut. stop_token_ids: tokens that end the output, as those of the model do.
-    ignore_eos: the model's own ends do not count.
+    ignore_eos: whether the model's own end tokens are ignored.
     logit_bias: tokens, and what is added to the logit of each. presence_penalty: what is taken off the logit of each
         token that the output has; frequency_penalty: the same, as many times as the output has it.
-    num_logprobs: how many of the likeliest tokens are told of each place; None: not even the chosen one.
+    num_logprobs: how many of the likeliest tokens are reported for each position; None: not even the chosen one is.
 
     Raises:
         ValueError: max_tokens is less than 1; `stop` is one string, or has an empty one.

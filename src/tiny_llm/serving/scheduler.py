@@ -12,7 +12,8 @@ __all__ = ["Budget", "PreemptNewest", "Preemption", "Scheduler", "TokenBudget"]
 
 
 class Budget:
-    """The budget of a step. This one sets no limit: all pending tokens of all that run, whole prompts too.
+    """The budget of a step. This class sets no limit: a step has all pending tokens of all requests that run, whole
+    prompts too.
 
     num_tokens: how many tokens a step may have, of all requests together.
     """
@@ -20,12 +21,13 @@ class Budget:
     num_tokens = sys.maxsize
 
     def order(self, running: Sequence[Request]) -> list[Request]:
-        """The running requests in the order in which they get their tokens. A new list."""
+        """Return the running requests in the order in which they get their tokens, as a new list."""
         return list(running)
 
 
 class TokenBudget(Budget):
-    """A long prompt is computed in chunks: in each step, as much of it as the other requests leave of the budget.
+    """A budget with which a long prompt is computed in chunks: in each step, as much of it as the other requests leave
+    of the budget.
 
     num_tokens: how many tokens a step may have, of all requests together.
     Source: Agrawal et al. 2024, "Taming Throughput-Latency Tradeoff in LLM Inference with Sarathi-Serve", section 4,
@@ -36,7 +38,8 @@ class TokenBudget(Budget):
         self.num_tokens = num_tokens
 
     def order(self, running: Sequence[Request]) -> list[Request]:
-        """First the requests that have one pending token, then those that have more; each in the order of `running`.
+        """Return first the requests that have one pending token, then those that have more; both in the order of
+        `running`.
 
         So every request that generates gets its token in every step, and prompts share what is left.
 
@@ -50,11 +53,11 @@ class TokenBudget(Budget):
 
 
 class Preemption:
-    """The answer to a running request that finds no room. This one raises an error: it is for a cache of slots, in
+    """The answer to a running request that finds no room. This class raises an error: it is for a cache of slots, in
     which every running request has room."""
 
     def make_room(self, scheduler: "Scheduler", request: Request, count: int, batch: Batch) -> bool:
-        """Reserve room for `count` more tokens of a running request. False: it gets no chunk in this step.
+        """Reserve room for `count` more tokens of a running request. Return False if it gets no chunk in this step.
 
         batch: what is planned of this step so far.
         """
@@ -64,7 +67,8 @@ class Preemption:
 
 
 class PreemptNewest(Preemption):
-    """If there is no room, the newest running request is preempted: it loses its pages, and waits for room again.
+    """A `Preemption` for a cache in pages: if there is no room, the newest running request loses its pages, and waits
+    for room again.
 
     Source: Kwon et al. 2023, "Efficient Memory Management for Large Language Model Serving with PagedAttention",
     section 4.5, arXiv:2309.06180.
@@ -73,8 +77,8 @@ class PreemptNewest(Preemption):
     def make_room(self, scheduler: "Scheduler", request: Request, count: int, batch: Batch) -> bool:
         """Reserve room for `count` more tokens of a request; while there is none, preempt the newest running request.
 
-        That may be the request itself, which then gets no chunk in this step: False. False, too, for a request that was
-        preempted earlier in this step.
+        That may be the request itself, which then gets no chunk in this step: return False. Return False, too, for a
+        request that was preempted earlier in this step.
 
         Task: w3d3.4
         """
@@ -100,7 +104,8 @@ class PreemptNewest(Preemption):
 
 
 class Scheduler:
-    """Requests wait in the order in which they came, and run as soon as there is room. A step serves all that run.
+    """A scheduler: requests wait in the order in which they came, and run as soon as there is room. A step serves all
+    that run.
 
     waiting, running: the requests, the oldest first. max_running: how many may run at the same time.
     budget: how many tokens a step may have, and which requests get them first (day 2). preemption: what happens if a
@@ -131,7 +136,7 @@ class Scheduler:
         self.waiting.append(request)
 
     def remove(self, request: Request) -> None:
-        """Take out a request that is over, or that nobody wants any more. Its room in the cache is free at once."""
+        """Take out a request that is over, or that is not wanted any more. Its room in the cache is free at once."""
         if request in self.running:
             self.running.remove(request)
             self.cache.close(request)
@@ -139,11 +144,11 @@ class Scheduler:
             self.waiting.remove(request)
 
     def find(self, id: str) -> Request | None:
-        """The request with this id, if it waits or runs."""
+        """Return the request with this id, if it waits or runs."""
         return next((request for request in self if request.id == id), None)
 
     def __iter__(self) -> Iterator[Request]:
-        """All that run and wait."""
+        """Yield all requests that run, then all that wait."""
         yield from self.running
         yield from self.waiting
 
@@ -151,7 +156,7 @@ class Scheduler:
         """Let the oldest waiting request run, if there is one, if fewer than `max_running` run, and if there is room.
 
         `cache.open` reserves room for all its tokens, or says that there is none. The request moves from the front of
-        `waiting` to the end of `running`, and gets the status RUNNING. Returns it, or None if nothing changed.
+        `waiting` to the end of `running`, and gets the status RUNNING. Return it, or None if nothing changed.
 
         Task: w3d1.3
         """
@@ -164,12 +169,12 @@ class Scheduler:
     def schedule(self) -> Batch:
         """Plan the next step, and reserve room for it.
 
-        First a chunk for each running request, in the order that `budget.order` gives, of as many pending tokens as
-        `left` allows. `preemption.make_room` reserves room for a chunk; without room there is no chunk. It is not asked
-        on behalf of a request for which nothing is left. Then waiting requests `begin`, each with a chunk, while
-        something is left of the budget. No request begins in a step that preempted one.
+        First, each running request gets a chunk, in the order that `budget.order` gives, of as many pending tokens as
+        `left` allows. `preemption.make_room` reserves room for a chunk; without room there is no chunk. `make_room` is
+        not called for a request for which nothing is left of the budget. Then waiting requests `begin`, each with a
+        chunk, while something is left of the budget. No request begins in a step that preempted one.
 
-        `take` makes a chunk. An empty batch: there is nothing to do.
+        `take` makes a chunk. An empty batch means that there is nothing to do.
 
         Task: w3d1.3
         """
@@ -180,11 +185,12 @@ class Scheduler:
         )
 
     def left(self, batch: Batch) -> int:
-        """How many tokens of the budget a batch leaves."""
+        """Return how many tokens of the budget a batch leaves."""
         return self.budget.num_tokens - batch.num_tokens
 
     def take(self, request: Request, count: int) -> Chunk:
-        """A chunk of the next `count` pending tokens of a request. Its last row needs logits if no other is pending."""
+        """Return a chunk of the next `count` pending tokens of a request. Its last row needs logits if no other is
+        pending."""
         start = request.num_computed_tokens
         tokens = request.tokens[start : start + count]
         return Chunk(request, tokens, start, int(count == request.num_pending), request.pages)

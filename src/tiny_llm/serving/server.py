@@ -39,14 +39,15 @@ from .responses import Answer, ChatAnswer, CompletionAnswer, Piece, Usage
 __all__ = ["Limits", "ServedModel", "Server"]
 
 _T = TypeVar("_T")
-_LARGE = 1 << 16  # bytes: parsing as many takes a moment, in which nobody else is served
+_LARGE = 1 << 16  # bytes: parsing as many takes a moment, in which no other client is served
 _Handler: TypeAlias = Callable[[HttpRequest], Coroutine[Any, Any, ASGIApp]]
 
 
 @dataclass(frozen=True)
 class ServedModel:
     """The model that is served. max_length: tokens of a prompt and what follows. has_drafts: a step checks guesses.
-    sampling: for requests that leave it out; None: OpenAI's defaults."""
+    sampling: the settings of requests that leave them out; None: OpenAI's defaults.
+    """
 
     name: str
     tokenizer: Any
@@ -57,9 +58,9 @@ class ServedModel:
 
 @dataclass(frozen=True)
 class Limits:
-    """The limits of clients. max_body: bytes. timeout: seconds that a request may take. api_key: what they have to
-    know; None: nothing. origins: web pages, besides the server's own, whose scripts may ask. names: by which clients
-    may call the server besides this machine's local ones; None: any."""
+    """The limits of clients. max_body: bytes. timeout: seconds that a request may take. api_key: the key that they have
+    to know; None: no key. origins: web pages, other than the server's own, whose scripts may send requests. names: the
+    names, in addition to this machine's local ones, by which clients may call the server; None: any name."""
 
     max_body: int = 1 << 20
     timeout: float = 600.0
@@ -79,7 +80,7 @@ class Server:
         self._retry_after = RetryAfter()
 
     def app(self, more: Sequence[Route] = ()) -> Starlette:
-        """The application, with more than what clients need. The engine has to run."""
+        """Return the application, with the routes in `more` added to those that clients need. The engine has to run."""
         has_key = self.limits.api_key is not None
         description = describe(self._about_model(), has_key=has_key, defaults=self.model.sampling)
         routes = [
@@ -96,14 +97,14 @@ class Server:
         return Starlette(routes=routes, middleware=list(self._middleware()), exception_handlers=HANDLERS)
 
     def _middleware(self) -> Iterator[Middleware]:
-        """Return what is asked before the routes are."""
+        """Yield the layers that a request passes before the routes."""
         if self.limits.names is not None:
             yield Middleware(LocalHosts, names=self.limits.names)
         if origins := list(self.limits.origins):
             yield Middleware(CORSMiddleware, allow_origins=origins, allow_methods=["*"], allow_headers=["*"])
 
     def guarded(self, handler: _Handler) -> _Handler:
-        """A handler for those who know the key."""
+        """Return a handler for clients that know the key."""
 
         async def guarded(request: HttpRequest) -> ASGIApp:
             key, (scheme, _, given) = self.limits.api_key, request.headers.get("authorization", "").partition(" ")
@@ -158,7 +159,7 @@ class Server:
     async def read(self, kind: Any, request: HttpRequest) -> Any:
         """Read what a client asks for, and check it."""
         if request.headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
-            raise ApiError(415, "Content-Type: expected application/json")  # nor may any web page send something else
+            raise ApiError(415, "Content-Type: expected application/json")  # any web page may send other types unasked
         body, most = bytearray(), self.limits.max_body
         async for part in request.stream():
             body += part
@@ -188,7 +189,8 @@ class Server:
         answer: Answer,
         thoughts: Callable[[], Thoughts | None] = lambda: None,
     ) -> ASGIApp:
-        """Serve n choices for each prompt, and answer at once or piece by piece. thoughts: makes those of a choice."""
+        """Serve n choices for each prompt, and answer at once or piece by piece. thoughts: makes the reader of a
+        choice's thinking."""
         choices = []
         for tokens, text in prompts:
             max_tokens = self._max_tokens(body, len(tokens))
@@ -201,7 +203,7 @@ class Server:
         return JSONResponse(found)
 
     async def collect(self, choices: Sequence[Choice], answer: Answer) -> dict[str, Any]:
-        """The whole answer."""
+        """Return the whole answer."""
         pieces: list[list[Piece]] = [[] for _ in choices]
         async with aclosing(self.updates(choices)) as updates:
             async for index, update in updates:
@@ -273,7 +275,7 @@ class Server:
         return sum((choice.usage(self.metrics) for choice in choices), start=Usage())
 
     async def _unless_gone(self, request: HttpRequest, work: Coroutine[Any, Any, _T], param: str | None = None) -> _T:
-        """The result of work that precedes the answer. param: the parameter that a ValueError is about.
+        """Return the result of work that precedes the answer. param: the parameter that a ValueError is about.
 
         Raises:
             ApiError: the work raised a ValueError.

@@ -18,12 +18,14 @@ __all__ = ["Speculative", "accept"]
 
 
 def accept(target: Probabilities, draft: Draft, random: np.random.Generator) -> list[int]:
-    """The tokens that come next: the guesses up to the first that is rejected, and one more token of the model's own.
+    """Return the tokens that come next: the guesses up to the first that is rejected, and one more token of the model's
+    own.
 
     Guess i is accepted with probability min(1, p / q), where p and q are its probabilities in row i of target and
-    draft. In place of the first that is rejected, a token is drawn from max(target - draft, 0) of that row; after all
-    of them, from the last target row. So the tokens have the distribution that drawing from the target alone has.
-    Guesses without probabilities were certain: their q is 1, that of every other token 0.
+    draft. In place of the first guess that is rejected, a token is drawn from max(target - draft, 0) of that row. If
+    none is rejected, one more token is drawn from the last target row. So the tokens have the distribution that drawing
+    from the target alone has. Guesses without probabilities were certain: their q is 1, and that of every other token
+    is 0.
     random: one `random.random()` decides on each guess; `draw` needs it as well.
     Shapes: target: (k + 1) x V, for k guesses -> 1 to k + 1 tokens.
     Source: Leviathan et al. 2023, "Fast Inference from Transformers via Speculative Decoding", section 2.3,
@@ -40,8 +42,8 @@ class Speculative(Decoding):
     """A `Decoding` that adds guesses to what a step computes, and gets several tokens from a step where they are right.
 
     Guesses come on top of what a scheduler's budget allows, and so does what the drafter computes.
-    drafter: makes the guesses. num_drafts: how many at most, for each request and step. plain: the `Decoding` that
-    chooses for chunks without guesses.
+    drafter: the object that makes the guesses. num_drafts: how many it makes at most, for each request and step. plain:
+    the `Decoding` that chooses for chunks without guesses.
     """
 
     def __init__(self, drafter: Drafter, num_drafts: int = 4, plain: Decoding | None = None):
@@ -62,12 +64,13 @@ class Speculative(Decoding):
         return Batch(chunks, batch.preempted)
 
     def wanted(self, request: Request, max_length: int) -> int:
-        """How many guesses are of use: one token comes without any, and max_tokens and max_length are limits."""
+        """Return how many guesses are of use: one token comes without any, and max_tokens and max_length are limits."""
         left = request.params.max_tokens - len(request.output)
         return min(self.num_drafts, left - 1, max_length - request.num_tokens - 1)
 
     def with_draft(self, chunk: Chunk, cache: RequestCache) -> Chunk:
-        """The chunk with the guesses of `request.draft` after its tokens, and with logits after each of them as well.
+        """Return the chunk with the guesses of `request.draft` after its tokens, and with logits after each of them as
+        well.
 
         `cache` reserves room for all its tokens, guesses included. Without room, the request has a draft without
         guesses, and the chunk stays as it is.
@@ -81,7 +84,7 @@ class Speculative(Decoding):
         )
 
     def choose(self, chunks: Sequence[Chunk], logits: mx.array) -> list[Chosen]:
-        """`next_tokens` where there are guesses; for all other chunks together what `plain` chooses."""
+        """Choose by `next_tokens` where there are guesses, and by `plain` for all other chunks together."""
         ends = list(accumulate(chunk.num_logits for chunk in chunks))
         others = [i for i, chunk in enumerate(chunks) if chunk.num_logits <= 1]
         rows = mx.array([ends[i] - 1 for i in others if chunks[i].num_logits], mx.int32)
@@ -98,8 +101,8 @@ class Speculative(Decoding):
             return error
 
     def next_tokens(self, chunk: Chunk, logits: mx.array) -> list[int]:
-        """`accept` says which tokens come next. The request counts how many were guessed for it, and how many of them
-        were accepted.
+        """Return the tokens that come next, as `accept` says. The request counts how many were guessed for it, and how
+        many of them were accepted.
 
         `probabilities` needs the text before each row: the tokens of the request, and the guesses before the row.
         Shapes: logits: (k + 1) x V, for the k guesses of `request.draft`.

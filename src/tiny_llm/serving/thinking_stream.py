@@ -10,9 +10,9 @@ __all__ = ["ThinkingStream"]
 
 
 class ThinkingStream(TextStream):
-    """`text` is the answer alone, and stop strings are found in it alone.
+    """A text stream whose `text` is the answer alone. Stop strings are found in the answer alone.
 
-    thoughts: for each token of the output the new text of the thinking, or None where the token is the answer's. The
+    thoughts: for each token of the output, the new text of the thinking, or None where the token is the answer's. The
     list only grows, so that another thread may read what belongs to the tokens that it knows of.
     """
 
