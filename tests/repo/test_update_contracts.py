@@ -23,6 +23,7 @@ from tiny_llm_course.update.written import tasks_by_name, written
 
 ROOT = Path(__file__).resolve().parents[2]
 BEFORE = "6efebad"  # the last course in which planning changed the cache of week 3's engine
+MOVED = {("kernels/attention.cpp", TaskId(2, 7, 2)): "kernels/attend_block.h"}  # regions since then
 
 
 @pytest.fixture
@@ -281,7 +282,8 @@ def check_tasks(plan, files, after, is_week_3_solved):
                 assert all(code in old[task, Path(name).name] for task in changed)
                 assert name not in after or function not in written(after[name], [function], name)
             elif is_native(name):
-                assert any_regions(after[name], name)[tasks[0]] == code
+                place = MOVED.get((name, tasks[0]), name)
+                assert any_regions(after[place], place)[tasks[0]] == code
             else:
                 assert _body(code_of(after[name], function)) == _body(code), f"{name}: {function}"
 
