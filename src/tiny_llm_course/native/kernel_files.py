@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,6 +17,8 @@ from ..ui import CommandError, Messages, show
 from . import mlx_extension
 
 __all__ = ["Kernels", "ensure_extension", "has_kernels", "kernels_of"]
+
+INCLUDED = re.compile(r'^#include "(.+)"', re.MULTILINE)
 
 
 @dataclass(frozen=True)
@@ -67,9 +70,12 @@ def kernels_of(package: Path) -> Kernels:
 
 
 def _regions_of(file: Path) -> dict[TaskId, str]:
-    """The tasks that a kernel of this file runs: those in the file, and in the headers next to it."""
-    from tiny_llm_native.compiler import with_included  # here, since other commands need nothing of it
-
-    own = [part for part in with_included(file) if part.parent == file.parent]
-    texts = [(part.read_text(encoding="utf-8", errors="replace"), os.path.relpath(part)) for part in own]
-    return {task: code for text, name in texts for task, code in regions(text, name).items()}
+    """Return the tasks that a kernel of this file runs: those in the file, and in the headers next to it."""
+    code_by_task: dict[TaskId, str] = {}
+    parts = [file]
+    for part in parts:  # which grows
+        text = part.read_text(encoding="utf-8", errors="replace")
+        code_by_task |= regions(text, os.path.relpath(part))
+        headers = (part.with_name(name) for name in INCLUDED.findall(text))
+        parts += [header for header in headers if header.is_file() and header not in parts]
+    return code_by_task
