@@ -1,6 +1,7 @@
 """Kernels in Metal of a submission, which may start no process: `python metal.py SOCKET SANDBOX MEMORY` runs them.
 
-A kernel is machine code here, as one in C++ is (kernel_builds.py), and what holds for the submission's process holds for it.
+A kernel is machine code here, as one in C++ is (kernel_builds.py), so it gets the limits and the sandbox of the
+submission's process.
 """
 
 from __future__ import annotations
