@@ -18,7 +18,7 @@ from . import mlx_extension
 
 __all__ = ["Kernels", "ensure_extension", "has_kernels", "kernels_of"]
 
-INCLUDED = re.compile(r'^#include "(.+)"', re.MULTILINE)
+INCLUDED = re.compile(r'^#include "([^/"]+)"', re.MULTILINE)  # from the same folder
 
 
 @dataclass(frozen=True)
