@@ -85,7 +85,7 @@ PROSE = {
     ),
     "a comment in C++": (f"{NATIVE}/kernel.h", "// of the first element", "// where the first element is"),
     "C++'s first line": (f"{KERNELS}/quantized_matvec.cpp", r"\A//", "// So:"),
-    "a comment in Metal": (f"{KERNELS}/quantized_matvec.metal", "// in a row", "/* in one row */"),
+    "a comment in Metal": (f"{KERNELS}/quantized_matvec.metal", "// per row", "/* of a row */"),
     "another indent": (f"{NATIVE}/pool.h", r"\n    ", "\n        "),
     "a maintainer's package": ("pdm.lock", r'(name = "sphinx"\nversion = ")[\d.]+', r"\g<1>1.0"),
     "the project's description": ("pyproject.toml", 'description = "', 'description = "So: '),
