@@ -67,7 +67,7 @@ class Stream:
         )
 
     def fail(self, error: Exception) -> None:
-        """End the stream because the engine is broken. Runs in the engine's thread."""
+        """End the stream because the engine is broken. The engine's thread calls it."""
         self._loop.call_soon_threadsafe(self.updates.put_nowait, Update((), "", "error", error))
 
 
@@ -168,7 +168,7 @@ class AsyncEngine:
         return await asyncio.wrap_future(result)
 
     def serve(self, engine: Engine) -> None:
-        """Run steps, and jobs in between, until `stop` was called and no request is left. Runs in the engine's thread.
+        """Run steps, and jobs in between, until `stop` was called and no request is left. The engine's thread calls it.
 
         First, do all jobs that have come, in their order. Then, if the engine has work, make a step, and publish each
         request that the step returns. If it has no work, wait for a job: waiting takes no processor time. A step that
@@ -217,32 +217,32 @@ class AsyncEngine:
         )
 
     def begin(self, engine: Engine, make_request: Callable[[], Request], stream: Stream) -> None:
-        """Make a request, give it to the engine, and its updates to a stream. Runs in the engine's thread."""
+        """Make a request, give it to the engine, and its updates to a stream. The engine's thread calls it."""
         request = make_request()
         engine.add(request)
         stream.request = request
         self._streams[request.id] = stream
 
     def end(self, engine: Engine, stream: Stream) -> None:
-        """Forget a stream that no client listens to any more. Runs in the engine's thread."""
+        """Forget a stream that no client listens to any more. The engine's thread calls it."""
         if stream.request is not None:
             self._streams.pop(stream.request.id, None)
             engine.abort(stream.request.id)  # unless it is over
 
     def publish(self, request: Request) -> None:
-        """Publish what is new of a request, if a client listens. Runs in the engine's thread."""
+        """Publish what is new of a request, if a client listens. The engine's thread calls it."""
         if request.id in self._streams:
             self._streams[request.id].publish()
 
     def abort_all(self, engine: Engine) -> None:
-        """Abort all requests. Runs in the engine's thread."""
+        """Abort all requests. The engine's thread calls it."""
         for request in list(engine.scheduler):
             engine.abort(request.id)
             self.num_aborted += 1
             self.publish(request)
 
     def fail(self, engine: Engine, error: Exception) -> list[Request]:
-        """End all requests with this error, and return them. Runs in the engine's thread."""
+        """End all requests with this error, and return them. The engine's thread calls it."""
         requests = list(engine.scheduler)
         for request in requests:
             engine.abort(request.id, error)

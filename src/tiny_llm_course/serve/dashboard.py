@@ -75,7 +75,7 @@ class Dashboard:
         self._speed.note(self._clock(), tokens, is_idle=not engine.has_work)
 
     def look(self, engine: Engine) -> dict[str, Any]:
-        """Return what the page shows. Runs in the engine's thread. rate: generated tokens per second."""
+        """Return what the page shows. The engine's thread calls it. rate: generated tokens per second."""
         scheduler = engine.scheduler
         return {
             "steps": self._steps,

@@ -25,14 +25,14 @@ RENAMED = {  # files that had other names before they left the package for tiny_
 
 
 def moved_tasks(old: Stubs, new: Stubs) -> list[tuple[str, str, str]]:
-    """The functions and regions that are in another file now: name, old path, new path."""
+    """Return the functions and regions that are in another file now: name, old path, new path."""
     before, after = _places(old), _places(new)
     moved = [(key[1], before[key], after[key]) for key in before if key in after and before[key] != after[key]]
     return list(dict.fromkeys(moved))
 
 
 def heirs(old: Stubs, new: Stubs) -> dict[str, str]:
-    """For each file that is gone, its heir: the file that has most of its tasks, or a new file of the same name."""
+    """Return each file that is gone with its heir: the file with most of its tasks, or a new file of the same name."""
     moved = moved_tasks(old, new)
     found = {}
     for path in old.keys() - new.keys():
@@ -44,8 +44,10 @@ def heirs(old: Stubs, new: Stubs) -> dict[str, str]:
 
 
 def shared_places(gone: Iterable[str], theirs: Collection[str]) -> dict[str, str]:
-    """The files that are gone and that both course packages now import from a shared package: there, their paths below
-    `src`. theirs: the paths of the newer course."""
+    """Return where a shared package has the files that are gone from the learner's package, as paths below `src`.
+
+    theirs: all paths of the newer course.
+    """
     given, native = f"src/{SHARED['given']}/", f"src/{SHARED['native']}/"
     files = {f"kernels/{_name(path)}": path for path in theirs if path.startswith(native)}
     files |= {f"kernels/{old}": files[f"kernels/{new}"] for old, new in RENAMED.items() if f"kernels/{new}" in files}
@@ -54,7 +56,7 @@ def shared_places(gone: Iterable[str], theirs: Collection[str]) -> dict[str, str
 
 
 def _places(stubs: Stubs) -> dict[tuple[TaskId, str, str], str]:
-    """The path of each task, by its id, its name, and its language: a task may be in C++ and in Metal."""
+    """Return the path of each task by its id, its name and its language, since a task may be in C++ and in Metal."""
     return {
         (task, name, PurePosixPath(path).suffix.replace(".h", ".cpp")): path
         for path, stub in stubs.items()

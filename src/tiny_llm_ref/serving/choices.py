@@ -40,7 +40,7 @@ class Choice:
         self._num_seen = 0  # tokens of the output
 
     def make_request(self, tokenizer: Any) -> Request:
-        """Make the request. Runs in the engine's thread."""
+        """Make the request. The engine's thread calls it."""
         stop = self._params.stop
         text = (
             TextStream(tokenizer, stop) if self._thoughts is None else ThinkingStream(tokenizer, self._thoughts, stop)
