@@ -9,6 +9,9 @@ turns, so that whatever else the machine does hits all of them. llama-bench is b
 (cmake -DGGML_NATIVE=ON -DCMAKE_BUILD_TYPE=Release, target llama-bench; for --march x86-64-v3 with -DGGML_NATIVE=OFF
 -DGGML_AVX2=ON -DGGML_FMA=ON -DGGML_F16C=ON -DGGML_BMI2=ON), the GGUF file by peers/make_gguf.py. PYTHON is one that has
 torch and transformers. None of them is needed by the course.
+
+Each round begins with the machine's limits, measured as `roofline` measures them. Each speed is also given as a share
+of what these limits allow for the same pass, with the weights that the peer reads.
 """
 
 from __future__ import annotations
@@ -28,6 +31,8 @@ HERE = Path(__file__).parent
 THREADS, NEW = 2, 32  # NEW: tokens that are decoded
 LENGTHS = (128, 512)  # of the prompt
 PEERS = ("ours", "llama.cpp", "mlx-lm", "transformers")
+LIMITS = "limits"
+BYTES = {"ours": 4.5 / 8, "llama.cpp": 4.5 / 8, "mlx-lm": 4.5 / 8, "transformers": 2}  # read for a weight
 SLOW = "mlx-lm"  # 16 tokens in, 8 out, once, are enough
 
 
@@ -38,10 +43,11 @@ def main() -> None:
     parser.add_argument("--torch", help="a Python with torch and transformers")
     parser.add_argument("--march", help="an older processor to compile the course's kernels for")
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--measure", choices=PEERS, help="one peer, in this process, as JSON")
+    parser.add_argument("--measure", choices=[LIMITS, *PEERS], help="one peer, in this process, as JSON")
     options = parser.parse_args()
     if options.measure:
-        found = {"ours": ours, "mlx-lm": mlx_lm, "transformers": transformers}[options.measure](options)
+        measure = {LIMITS: limits, "ours": ours, "mlx-lm": mlx_lm, "transformers": transformers}
+        found = measure[options.measure](options)
         print(json.dumps(found))
         return
     rounds = [one_round(options, number) for number in range(options.rounds)]
@@ -49,7 +55,8 @@ def main() -> None:
 
 
 def one_round(options: argparse.Namespace, number: int) -> dict[str, dict[str, float]]:
-    found = {}
+    print(f"round {number + 1}: {LIMITS} ...", file=sys.stderr, flush=True)
+    found = {LIMITS: run_here(LIMITS, options)}
     for peer in PEERS:
         if is_measured(peer, options, number):
             print(f"round {number + 1}: {peer} ...", file=sys.stderr, flush=True)
@@ -107,18 +114,32 @@ def best(work: Callable[[], Any], runs: int = 3) -> float:
     return min(seconds)
 
 
+def limits(options: argparse.Namespace) -> dict[str, float]:
+    """Bytes and operations per second, by name."""
+    compile_for_older(options.march)
+    from tiny_llm_native.roofline import measure
+
+    return {name: rate for name, rate in measure()._asdict().items() if name != "threads"}
+
+
+def compile_for_older(processor: str | None) -> None:
+    """Compile kernels for a processor that has fewer instructions than this one, if one is named."""
+    if processor:
+        from tiny_llm_native import compiler
+
+        compiler.for_this_processor = lambda: f"-march={processor}"  # type: ignore[assignment]
+
+
 def ours(options: argparse.Namespace) -> dict[str, float]:
     import mlx.core as mx
 
     from tiny_llm_course.bench.models import random_model
-    from tiny_llm_native import compiler
     from tiny_llm_ref.generate import next_logits
     from tiny_llm_ref.kernels.attention import flash_attention
     from tiny_llm_ref.kv_cache import KVCache
     from tiny_llm_ref.tuned import tune
 
-    if options.march:
-        compiler._of_this_machine = lambda: (f"-march={options.march}", "-Wl,-z,defs")  # type: ignore[assignment]
+    compile_for_older(options.march)
     model = random_model("tiny_llm_ref", is_small=False)
     tune(model)
     found = {}
@@ -200,7 +221,7 @@ def save(options: argparse.Namespace, rounds: list[dict[str, dict[str, float]]])
     from tiny_llm_course.base.machine import about
 
     ratios: dict[str, dict[str, float]] = {}
-    for peer in [peer for peer in rounds[0] if peer != "ours"]:
+    for peer in [peer for peer in rounds[0] if peer not in ("ours", LIMITS)]:
         for what in rounds[0][peer]:
             like = what.replace("16", str(LENGTHS[0]))  # mlx-lm reads a shorter prompt
             of_rounds = [each["ours"][like] / each[peer][what] for each in rounds if peer in each]
@@ -208,9 +229,28 @@ def save(options: argparse.Namespace, rounds: list[dict[str, dict[str, float]]])
     name = f"peers_{options.march}.json" if options.march else "peers.json"
     command = "python benches/peers.py" + (f" --march {options.march}" if options.march else "")
     found = about(command, "mlx", "mlx-lm", "numpy") | peer_versions(options)
-    found |= {"threads": THREADS, "rounds": rounds, "ratios": ratios}
+    found |= {"threads": THREADS, "rounds": rounds, "ratios": ratios, "shares": shares(rounds)}
     (HERE / "results" / name).write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
-    print(json.dumps(ratios, indent=1))
+    print(json.dumps({"ratios": ratios, "shares": found["shares"]}, indent=1))
+
+
+def shares(rounds: list[dict[str, dict[str, float]]]) -> dict[str, dict[str, float]]:
+    """The best speed of each peer in each pass, as a share of what the best limits allow."""
+    from tiny_llm_course.bench.models import model_config
+    from tiny_llm_ref.costs import Machine, model_cost
+
+    best_limits = {name: max(each[LIMITS][name] for each in rounds) for name in rounds[0][LIMITS]}
+    bandwidth = best_limits.pop("bandwidth")
+    machine, found = Machine(max(best_limits.values()), bandwidth), {}
+    for peer, bytes_per_weight in BYTES.items():
+        speeds = [each[peer] for each in rounds if peer in each]
+        for what in speeds[0] if speeds else ():
+            kind, length = what.split()
+            L, S = (int(length),) * 2 if kind == "prefill" else (1, int(length) + 1)
+            cost = model_cost(model_config(is_small=False), L, S, bytes_per_weight)
+            speed = max(each[what] for each in speeds)
+            found.setdefault(peer, {})[what] = speed * machine.seconds(cost) / L
+    return found
 
 
 def peer_versions(options: argparse.Namespace) -> dict[str, Any]:

@@ -51,24 +51,24 @@ class Bench(CourseDirective):
     def kernel(self) -> tuple[Path, list[list[str]]]:
         file, words = RESULTS / "ladder.json", Messages(self.language)
         rows = [row for row in self.read(file)["kernels"] if row["kernel"] == self.arguments[0]]
-        found = [[self.word("rung"), self.word("time"), self.word("against_fallback"), self.word("of_limit")]]
+        found = [[self.word("rung"), self.word("of_limit"), self.word("time"), self.word("against_fallback")]]
         sizes, fallback = "", 1.0
         for row in rows:
             if row["rung"] == "fallback":
                 sizes, fallback = row["sizes"], row["seconds"]
                 found.append([f"*{sizes}*", "", "", ""])
-            limit = "" if row["limit"] is None else f"{100 * row['limit']:.0f} %"
             seconds = row["seconds"]
-            found.append(
-                [rung_name(row["rung"], words), f"{seconds * 1e6:,.0f} µs", f"{fallback / seconds:.1f} x", limit]
-            )
+            cells = [_share(row["limit"]), f"{seconds * 1e6:,.0f} µs", f"{fallback / seconds:.1f} x"]
+            found.append([rung_name(row["rung"], words), *cells])
         return file, found
 
     def model(self) -> tuple[Path, list[list[str]]]:
         file, words = RESULTS / "ladder.json", Messages(self.language)
-        found = [["", words("bench_prefill"), words("bench_decode")]]
+        passes = ("prefill", "decode")
+        found = [["", *(cell for of in passes for cell in (words(f"bench_{of}"), self.word("of_limit")))]]
         for row in self.read(file)["model"]:
-            found.append([rung_name(row["stage"], words), *(speed(row[of]) for of in ("prefill", "decode"))])
+            cells = (cell for of in passes for cell in (speed(row[of]), _share(row[f"{of}_limit"])))
+            found.append([rung_name(row["stage"], words), *cells])
         return file, found
 
     def peers(self) -> tuple[Path, list[list[str]]]:
@@ -120,6 +120,10 @@ class Bench(CourseDirective):
             times = [f"{1e6 * row[of]:,.0f} µs" for of in ("plain", "compiled")]
             rows.append([self.word(row["function"]), *times, f"{row['first']:.1f} s"])
         return file, rows
+
+
+def _share(limit: float | None) -> str:
+    return "" if limit is None else f"{100 * limit:.0f} %"
 
 
 def _line(cells: list[str], number: int) -> str:

@@ -4,6 +4,7 @@ import json
 import re
 import shlex
 from itertools import count, repeat
+from math import prod
 
 import mlx.core as mx
 import pytest
@@ -22,6 +23,10 @@ from tiny_llm_course.bench.run import NAMES
 from tiny_llm_course.bench.tables import Tables, show_doubts
 from tiny_llm_course.bench.timing import LEAST, shortest
 from tiny_llm_course.ui.language import Messages
+from tiny_llm_given.config import ModelConfig
+from tiny_llm_given.weights import expected_shapes
+from tiny_llm_models.untrained import QWEN3_0_6B
+from tiny_llm_ref.costs import model_cost
 
 SECONDS_OF = measuring.seconds_of
 
@@ -204,6 +209,31 @@ def test_shares_are_measured_near_their_limit(monkeypatch, given_limits):
     assert [row["limit"] for row in rows] == [pytest.approx(1e-16), None]
 
 
+def test_shares_of_a_model(monkeypatch):
+    """Of 4-bit weights that are read for one token, and of a prompt, for which bytes do not count."""
+    limits = limits_of(1e12)
+    limits.measure()
+    limits.best["bandwidth"] = 20e9
+    row = {"prompt": 128, "prefill": 100.0, "decode": 20.0}
+    shares = measuring.ModelShares("tiny_llm_ref", limits)
+    token, prompt = (model_cost(ModelConfig.from_hf(QWEN3_0_6B), L, S, 4.5 / 8) for L, S in ((1, 129), (128, 128)))
+    assert shares.of("w2d7", row)["decode_limit"] == pytest.approx(20 * token.bytes / 20e9)
+    assert shares.of("w2d1", row)["decode_limit"] == pytest.approx(20 * (token.bytes + weights() * 1.4375) / 20e9)
+    assert shares.of("w2d7", row)["prefill_limit"] == pytest.approx(100 * prompt.operations / 1e12 / 128)
+    monkeypatch.setattr("tiny_llm_ref.costs.model_cost", unwritten)
+    assert shares.of("w2d7", row) == {"prefill_limit": None, "decode_limit": None}
+
+
+def weights() -> int:
+    """Return how many weights one token reads."""
+    config = ModelConfig.from_hf(QWEN3_0_6B)
+    return sum(prod(shape) for shape in expected_shapes(config).values() if len(shape) == 2)
+
+
+def unwritten(*arguments, **named):
+    raise NotImplementedError
+
+
 @pytest.fixture
 def busy(monkeypatch, given_limits):
     """Another program uses one and a half processors of two, all the time."""
@@ -332,8 +362,8 @@ def test_what_a_gpu_would_show(monkeypatch):
     assert len([what for _, what in steps if what]) == len(kernels) + len(model)
     shown = "\n".join(table(iter(events), about("a command", "mlx")))
     assert "MLX reads memory at" in shown
-    assert re.search(r"\| quantized_matvec, .* \| [\d,.]+ \| [\d,.]+ \| [\d,.]+ \| \d\.\d\d \|  \|", shown)
-    assert re.search(r"\| mlx-lm \| [\d,.]+ \| [\d,.]+ \|", shown)
+    assert re.search(r"\| quantized_matvec, .* \|  \| [\d,.]+ \| [\d,.]+ \| [\d,.]+ \| \d\.\d\d \|", shown)
+    assert re.search(r"\| mlx-lm \|  \| [\d,.]+ \|  \| [\d,.]+ \|", shown)
     assert "Not measured" not in shown
     model[-1] |= {"prefill": None, "decode": None}
     model[0]["doubt"] = BUSY
@@ -350,8 +380,8 @@ def test_shares_of_a_gpus_limit():
     events += [("kernels", row | rung) for rung in rungs]
     events += [("kernels", row | rung | {"kernel": "softmax"}) for rung in other]
     shown = list(table(iter(events), about("a command", "mlx")))
-    assert "| rope, 1 x 1 | 1.0 | 1.0 | 1.0 | 1.00 | 42% |" in shown
-    assert "| softmax, 1 x 1 | 1.0 |  | 1.0 ? |  | over 100% ? |" in shown
+    assert "| rope, 1 x 1 | 42% | 1.0 | 1.0 | 1.0 | 1.00 |" in shown
+    assert "| softmax, 1 x 1 | over 100% ? | 1.0 ? |  | 1.0 |  |" in shown
     assert shown[-1].startswith("?: faster than the limit")
 
 

@@ -14,7 +14,7 @@ import mlx.core as mx
 
 from .kernel_cases import Case, Rung, cases
 from .limits import OVER, SLOWER, Figures, MachineLimits, is_over
-from .measuring import MODEL, Events, OnStep, before, kernel_rows, limited, model_rows, seconds_of
+from .measuring import MODEL, Events, ModelShares, OnStep, before, kernel_rows, limited, model_rows, seconds_of
 from .models import Stage, make_stage, mlx_lm_stage
 from .quiet import BUSY, Quiet
 
@@ -25,6 +25,7 @@ Row: TypeAlias = dict[str, Any]
 STAGES = ("w2d1", "w2d3", "w2d7", "mlx-lm")
 SIDE = 4096  # of a matrix whose product shows the GPU's arithmetic
 ARRAY = 2**28  # numbers of bfloat16, read to see how fast memory is
+MODEL_HEADS = ("of the limit", "prefill, tok/s", "of the limit", "decode, tok/s")
 DOUBTS = {
     BUSY: "?: other programs kept the processor busy, also when it was measured again.",
     SLOWER: "?: the GPU reached less than 80 % of its own limits of a minute before.",
@@ -53,7 +54,8 @@ def measure_gpu(package: str, is_small: bool, names: Collection[str], step: OnSt
     prepare = partial(before, limits, is_only_run)
     yield from kernel_rows(cases(package, is_only_run, names), "gpu", measured, prepare, step)
     if MODEL in names and has_gpu:
-        yield from model_rows(STAGES, partial(_stage, package, is_small), is_small, step, quiet)
+        shares = None if is_small else ModelShares(package, limits)
+        yield from model_rows(STAGES, partial(_stage, package, is_small), shares, step, quiet)
 
 
 def _stage(package: str, is_small: bool, name: str) -> Stage:
@@ -84,7 +86,7 @@ def table(events: Events, machine: dict[str, Any]) -> Iterator[str]:
         if name == "kernels":
             yield from _kernel_lines(row for _, row in group)
         elif name == MODEL:
-            yield from ["", "| Qwen3 with random weights | prefill, tok/s | decode, tok/s |", "|---|---|---|"]
+            yield from ["", f"| Qwen3 with random weights | {' | '.join(MODEL_HEADS)} |", "|---|---|---|---|---|"]
             for _, row in group:
                 yield _model_line(row)
                 known[MODEL] = row
@@ -115,7 +117,7 @@ def _heading(known: dict[str, Any], machine: dict[str, Any]) -> Iterator[str]:
 
 
 def _kernel_lines(rows: Iterator[Row]) -> Iterator[str]:
-    yield "| kernel | fallback, µs | MLX, µs | Metal, µs | MLX / Metal | of the limit |"
+    yield "| kernel | of the limit | Metal, µs | MLX, µs | fallback, µs | MLX / Metal |"
     yield "|---|---|---|---|---|---|"
     for name, group in groupby(rows, key=lambda row: (row["kernel"], row["sizes"])):
         yield _kernel_line(", ".join(name), {row["rung"]: row for row in group})
@@ -123,22 +125,23 @@ def _kernel_lines(rows: Iterator[Row]) -> Iterator[str]:
 
 def _kernel_line(name: str, rows: dict[str, Row]) -> str:
     metal = next(row for rung, row in rows.items() if rung not in ("fallback", "mlx"))
-    cells = [_microseconds(rows.get(rung)) for rung in ("fallback", "mlx")] + [_microseconds(metal)]
+    cells = [_share(metal["limit"]), *map(_microseconds, (metal, rows.get("mlx"), rows.get("fallback")))]
     mlx, ours = rows.get("mlx", {}).get("seconds"), metal["seconds"]
     cells.append(f"{mlx / ours:.2f}" if mlx and ours else "")
-    cells.append(_share(metal))
     return f"| {name} | {' | '.join(cells)} |"
 
 
-def _share(row: Row) -> str:
-    if not row["limit"]:
+def _share(limit: float | None) -> str:
+    if not limit:
         return ""
-    return "over 100% ?" if is_over(row["limit"]) else f"{row['limit']:.0%}"
+    return "over 100% ?" if is_over(limit) else f"{limit:.0%}"
 
 
 def _model_line(row: Row) -> str:
-    speeds = ("" if row[of] is None else f"{row[of]:,.1f}" for of in ("prefill", "decode"))
-    return f"| {row['stage']} | {' | '.join(speeds)} |"
+    cells: list[str] = []
+    for of in ("prefill", "decode"):
+        cells += [_share(row[f"{of}_limit"]), "" if row[of] is None else f"{row[of]:,.1f}"]
+    return f"| {row['stage']} | {' | '.join(cells)} |"
 
 
 def _microseconds(row: Row | None) -> str:

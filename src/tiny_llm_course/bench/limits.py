@@ -32,10 +32,14 @@ class MachineLimits:
         measured, self.doubt = self._quiet.measure(self._measure, _larger, self._slower)
         self.best = _larger(self.best, measured)
 
+    @property
+    def arithmetic(self) -> float:
+        """Return the operations per second of the fastest arithmetic."""
+        return max(rate for name, rate in self.best.items() if name != "bandwidth")
+
     def share(self, case: Case, rung: Rung, seconds: float) -> float | None:
-        """Return how near a rung comes to its limit: 1 is the limit."""
-        arithmetic = max(rate for name, rate in self.best.items() if name != "bandwidth")
-        least = {"bandwidth": case.bytes / self.best["bandwidth"], "arithmetic": case.operations / arithmetic}
+        """Return a rung's share of its limit: 1 is the limit. None: the rung has none."""
+        least = {"bandwidth": case.bytes / self.best["bandwidth"], "arithmetic": case.operations / self.arithmetic}
         return least[rung.limit] / seconds if rung.limit else None
 
     def passed(self, case: Case, rung: Rung, seconds: float) -> str | None:

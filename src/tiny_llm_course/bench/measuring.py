@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import suppress
 from functools import partial
+from importlib import import_module
 from typing import Any, TypeAlias
 
 import mlx.core as mx
@@ -12,13 +13,14 @@ import mlx.core as mx
 from .kernel_cases import Case, Device, Rung, cases
 from .limits import MachineLimits
 from .machine_speeds import measure_speeds
-from .models import STAGES, Stage, make_stage
+from .models import STAGES, Stage, bytes_per_weight, make_stage, model_config
 from .quiet import Quiet
 from .timing import shortest
 
 __all__ = [
     "MODEL",
     "Events",
+    "ModelShares",
     "OnStep",
     "Row",
     "before",
@@ -64,7 +66,8 @@ def measure(package: str, is_small: bool, names: Collection[str], step: OnStep, 
     yield from kernel_rows(cases(package, is_small, names), "cpu", measured, prepare, step)
     yield "limits", limits.best
     if MODEL in names:
-        yield from model_rows(STAGES, partial(make_stage, package, is_small), is_small, step, quiet)
+        shares = None if is_small else ModelShares(package, limits)
+        yield from model_rows(STAGES, partial(make_stage, package, is_small), shares, step, quiet)
 
 
 def limited(limits: MachineLimits, quiet: Quiet, is_small: bool, case: Case, rung: Rung) -> Row:
@@ -107,13 +110,34 @@ def kernel_rows(
             yield "kernels", row
 
 
+class ModelShares:
+    """The speeds of a model's stages as shares of the machine's limits, by the package's own `model_cost`."""
+
+    def __init__(self, package: str, limits: MachineLimits):
+        self._costs, self._limits = import_module(f"{package}.costs"), limits
+
+    def of(self, stage: str, speeds: Row) -> Row:
+        """Return the shares for a prompt (prefill) and the token after it (decode); None if `model_cost` is a stub."""
+        length, weight = speeds["prompt"], bytes_per_weight(stage)
+        machine = self._costs.Machine(self._limits.arithmetic, self._limits.best["bandwidth"])
+        shares: Row = {"prefill_limit": None, "decode_limit": None}
+        with suppress(NotImplementedError):  # a stub
+            for name, L, S in (("prefill", length, length), ("decode", 1, length + 1)):
+                cost = self._costs.model_cost(model_config(is_small=False), L, S, weight)
+                shares[f"{name}_limit"] = speeds[name] * machine.seconds(cost) / L
+        return shares
+
+
 def model_rows(
-    stages: Sequence[str], make: Callable[[str], Stage], is_small: bool, step: OnStep, quiet: Quiet
+    stages: Sequence[str], make: Callable[[str], Stage], shares: ModelShares | None, step: OnStep, quiet: Quiet
 ) -> Events:
-    """Yield a row for each stage of a model, which `make` makes."""
+    """Yield a row for each stage of a model, which `make` makes. shares: None, if the model is small."""
     for name in stages:
         step(MODEL, name)
-        yield MODEL, {"stage": name} | _model_speeds(partial(make, name), is_small, quiet)
+        row = _model_speeds(partial(make, name), shares is None, quiet)
+        if shares and row["decode"] is not None:
+            row |= shares.of(name, row)
+        yield MODEL, {"stage": name} | row
 
 
 def _model_speeds(make: Callable[[], Stage], is_small: bool, quiet: Quiet) -> Row:
@@ -121,7 +145,7 @@ def _model_speeds(make: Callable[[], Stage], is_small: bool, quiet: Quiet) -> Ro
     length = SMOKE_PROMPT if is_small else PROMPT
     tokens = mx.random.randint(0, 256, (1, length + 1))
     prompt, last = tokens[:, :length], tokens[:, length:]
-    row: Row = {"prompt": length, "prefill": OPEN, "decode": OPEN}
+    row: Row = {"prompt": length, "prefill": OPEN, "decode": OPEN, "prefill_limit": None, "decode_limit": None}
     with suppress(NotImplementedError):  # a stub
         stage = make()
         logits, cache = stage.prefill(prompt)

@@ -16,7 +16,16 @@ from tiny_llm_models.untrained import QWEN3_0_6B, untrained_config
 from ..model.needs import is_written, open_stubs
 from ..model.package_protocols import Model, Tokenizer
 
-__all__ = ["STAGES", "Stage", "bundled_model", "make_stage", "mlx_lm_stage", "random_model"]
+__all__ = [
+    "STAGES",
+    "Stage",
+    "bundled_model",
+    "bytes_per_weight",
+    "make_stage",
+    "mlx_lm_stage",
+    "model_config",
+    "random_model",
+]
 
 SMALL = untrained_config(
     "qwen3",
@@ -28,6 +37,7 @@ SMALL = untrained_config(
     vocab_size=272,
 )
 STAGES = ("week 1", "w2d1", "w2d3", "w2d4", "w2d5", "w2d6", "w2d7", "tuned")
+DENSE = ("week 1", "w2d1")  # stages with weights in bfloat16
 QUANTIZATION = {"group_size": 64, "bits": 4}
 KERNELS = {4: ["quantized_matvec"], 5: ["rms_norm", "rope", "swiglu"], 6: ["quantized_matmul"]}  # by day of week 2
 
@@ -45,10 +55,20 @@ class Stage:
     decode: Callable[[mx.array, Any], mx.array]
 
 
+def model_config(is_small: bool, is_quantised: bool = True) -> ModelConfig:
+    """Return the sizes of Qwen3-0.6B, or of a small Qwen3."""
+    sizes = SMALL if is_small else QWEN3_0_6B
+    return ModelConfig.from_hf(sizes | {"quantization": QUANTIZATION if is_quantised else None})
+
+
+def bytes_per_weight(stage: str) -> float:
+    """Return what a stage reads for a weight: bfloat16, or 4 bits and its share of a group's scale and bias."""
+    return 2 if stage in DENSE else (QUANTIZATION["bits"] + 32 / QUANTIZATION["group_size"]) / 8
+
+
 def random_model(package: str, is_small: bool, is_quantised: bool = True) -> Model:
     """Build Qwen3-0.6B, or a small Qwen3, with random weights: 4 bits in groups of 64, or the same in bfloat16."""
-    sizes = SMALL if is_small else QWEN3_0_6B
-    config = ModelConfig.from_hf(sizes | {"quantization": QUANTIZATION if is_quantised else None})
+    config = model_config(is_small, is_quantised)
     mx.random.seed(0)
     weights: dict[str, mx.array] = {}
     for name, shape in expected_shapes(config).items():
@@ -77,7 +97,7 @@ def bundled_model(package: str, name: str) -> tuple[Model, Tokenizer]:
 
 def make_stage(package: str, is_small: bool, name: str) -> Stage:
     """Build the stage of this name, one of STAGES. Raises NotImplementedError if code that it needs is a stub."""
-    if name in ("week 1", "w2d1"):
+    if name in DENSE:
         model = random_model(package, is_small, is_quantised=False)
         return _without_cache(model) if name == "week 1" else _with_cache(package, model)
     model = random_model(package, is_small)

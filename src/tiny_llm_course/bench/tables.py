@@ -13,6 +13,8 @@ __all__ = ["Tables", "rung_name", "show_doubts", "speed"]
 
 Row = dict[str, Any]
 
+SHARE, STAGE = 8, 20  # columns of a share of the limit; of a share and a speed
+
 
 class Tables:
     """Headings and rows of what is measured, in the order in which it comes."""
@@ -48,7 +50,7 @@ class Tables:
     def _kernel(self, row: Row) -> None:
         if self._case != (row["kernel"], row["sizes"]):
             self._case, self._fallback = (row["kernel"], row["sizes"]), row["seconds"]
-            show(f"\n{row['kernel']}, {row['sizes']}", bold=True)
+            show_case_heading(row, self._words)
         show_rung(row, self._fallback, self._words)
 
 
@@ -60,28 +62,37 @@ def show_limits(limits: dict[str, float], threads: int, doubt: str | None, words
             show(table_row(words(f"roofline_{name}"), speed + _mark(doubt)))
 
 
+def show_case_heading(row: Row, words: Messages) -> None:
+    """Show a kernel, its sizes and the names of the columns. row: the case's first rung."""
+    share = words("bench_share") if row["limit"] else ""
+    heads = [right(share, SHARE), right(words("bench_time"), 16), right(words("bench_ratio"), 12)]
+    show("\n" + table_row(f"{row['kernel']}, {row['sizes']}", *heads)[2:], bold=True)
+
+
 def show_rung(row: Row, fallback: float, words: Messages) -> None:
     name = rung_name(row["rung"], words)
     if row["seconds"] is None:
-        show(table_row(name, right(words("bench_open"), 16)), dim=True)
+        show(table_row(name, right(words("bench_open"), SHARE + 17)), dim=True)
         return
-    seconds, limit = row["seconds"], row["limit"]
-    share = f"  {words('bench_limit', percent=f'{100 * limit:3.0f}')}" if limit else ""
-    last = share + _mark(row.get("doubt"))
-    cells = [right(f"{seconds * 1e6:,.1f} µs", 16), f"{fallback / seconds:10.1f} x", *([last] if last else [])]
-    show(table_row(name, *cells))
+    cells = [_share(row["limit"]), right(f"{row['seconds'] * 1e6:,.1f} µs", 16)]
+    show(table_row(name, *cells, right(f"{fallback / row['seconds']:.1f} x", 12) + _mark(row.get("doubt"))))
 
 
 def show_model_heading(prompt: int, words: Messages) -> None:
     show("\n" + words("bench_model", prompt=prompt), bold=True)
-    show(table_row("", right(words("bench_prefill"), 16), right(words("bench_decode"), 16)))
+    show(table_row("", right(words("bench_prefill"), STAGE), right(words("bench_decode"), STAGE)))
 
 
 def show_stage(row: Row, words: Messages) -> None:
-    is_open = row["decode"] is None
-    speeds = [words("bench_open")] * 2 if is_open else [speed(row[of]) for of in ("prefill", "decode")]
-    last = right(speeds[1], 16) + _mark(row.get("doubt"))
-    show(table_row(rung_name(row["stage"], words), right(speeds[0], 16), last), dim=is_open)
+    cells = [right(words("bench_open"), STAGE)] * 2
+    if row["decode"] is not None:
+        cells = [_share(row[f"{of}_limit"]) + right(speed(row[of]), STAGE - SHARE) for of in ("prefill", "decode")]
+    name = rung_name(row["stage"], words)
+    show(table_row(name, cells[0], cells[1] + _mark(row.get("doubt"))), dim=row["decode"] is None)
+
+
+def _share(limit: float | None) -> str:
+    return right(f"{100 * limit:.0f} %" if limit else "", SHARE)
 
 
 def show_standing(rows: list[Row], words: Messages) -> None:
