@@ -68,7 +68,7 @@ def test_what_nobody_uses_may_be_unset(name):
 
 
 @pytest.mark.parametrize(
-    ("reads", "said"), [("x[i * x_strides[0] + 5]", "x[5], which lies"), ("x[i * 8 + 8]", "x[32]; ")]
+    ("reads", "said"), [("x[i * x_strides[0] + 5]", "x[5], which is between"), ("x[i * 8 + 8]", "x[32]; ")]
 )
 def test_what_a_view_leaves_out_is_not_read(reads, said):
     """Between its rows is memory that belongs to somebody, and behind the last one as well."""
@@ -104,7 +104,7 @@ def test_other_words_are_plainer():
     said += "k.metal:2:6: error: redefinition of ‘void f(float*)’\n"
     assert explain_errors(said, texts) == (
         "k.metal:1: 'simd_summe' was not declared in this scope\n    out[0] = simd_summe(T(1));\n"
-        "k.metal:2: redefinition of 'void f(float*)' (metal_host does not tell functions apart by address spaces only)"
+        "k.metal:2: redefinition of 'void f(float*)' (metal_host does not tell functions apart by address spaces alone)"
         "\n    void f(float* p);"
     )
 

@@ -38,8 +38,8 @@ SOME_IDIOMS = [
     "helpers",
 ]
 SOME_BROKEN = [
-    "read_behind",
-    "private_behind",
+    "read_past_end",
+    "private_past_end",
     "in_header",
     "no_barrier",
     "wrong_flags",

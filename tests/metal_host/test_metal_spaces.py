@@ -101,7 +101,7 @@ BY_TOKENS = {  # what is said where there is no clang
     "cast": "'x' is in device memory: a pointer to it is declared device, not threadgroup",
     "cast_of_tile": "'tile' is in threadgroup memory: a pointer to it is declared threadgroup, not device",
     "reference": "'x' is in device memory: a reference to it is declared device, not thread",
-    "automatic": "variable 'v' is declared device: only what a pointer leads to can be in device memory",
+    "automatic": "variable 'v' is declared device: a kernel reaches device memory only through pointers",
     "constant_to_device": "'x_shape' is in constant memory: a pointer to it is declared constant, not device",
 }
 NOT_BY_TOKENS = [name for name in MIXED if name not in BY_TOKENS]
