@@ -38,7 +38,7 @@ DEFAULT_MODEL = "story"
 
 
 def _default(name: str) -> str:
-    """Return the help text about the default of a sampler's setting."""
+    """Return the help text about the default of a sampling setting."""
     return f"the checkpoint's (generation_config.json), or else {COURSE_SAMPLING[name]}."
 
 

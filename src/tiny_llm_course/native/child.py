@@ -17,7 +17,7 @@ GRACE = 5.0  # seconds in which an interrupted process can clean up
 
 
 class Child:
-    """A running process, whose stdout and stderr are one text.
+    """A running process, whose stdout and stderr are one stream.
 
     returncode: None until `lines` has yielded every line.
     """
@@ -41,7 +41,7 @@ class Child:
         return self._process.returncode
 
     def lines(self) -> Iterator[str | None]:
-        """Yield each line as soon as it is there, and None after each second without one."""
+        """Yield each line as soon as it arrives, and None after each second without a line."""
         while True:
             try:
                 line = self._lines.get(timeout=TICK)
@@ -73,7 +73,7 @@ class Child:
 
 @contextmanager
 def running(command: Sequence[str], environment: Mapping[str, str] | None = None) -> Iterator[Child]:
-    """Start a process, and end it when the block ends, also by Ctrl-C."""
+    """Start a process, and end it when the block ends, even if Ctrl-C ends the block."""
     child = Child(command, environment)
     try:
         yield child
