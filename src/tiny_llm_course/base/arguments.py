@@ -14,7 +14,9 @@ from ..ui import CommandError, Phrase, phrase
 __all__ = ["OUT", "Out", "TaskArgument", "asked_day", "asked_days", "asked_task"]
 
 OUT = Path("out")  # in the current folder; git ignores it
-Out = Annotated[Path, typer.Option(metavar="FOLDER", help="Where files are written. The folder is made if need be.")]
+Out = Annotated[
+    Path, typer.Option(metavar="FOLDER", help="The folder for the files. It is created if it does not exist.")
+]
 TaskArgument = Annotated[
     str | None, typer.Argument(metavar="[TASK]", help="A task's id, such as w1d1.1. Default: the next open task.")
 ]

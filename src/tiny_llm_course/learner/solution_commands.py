@@ -32,11 +32,11 @@ def solution(
     apply: Annotated[bool, typer.Option("--apply", help="Write the solution into your file.")] = False,
     day: Annotated[
         str | None,
-        typer.Option(metavar="W.D", help="Fill in what is open in a whole day, such as 1.2, and mark it as skipped."),
+        typer.Option(metavar="W.D", help="Fill in all open tasks of a day, such as 1.2, and mark them as skipped."),
     ] = None,
     path: Annotated[
         str | None,
-        typer.Option(metavar=CORE, help="Fill in the days before its next task that this path leaves out."),
+        typer.Option(metavar=CORE, help="Fill in the days that this path leaves out before its next task."),
     ] = None,
     lang: Lang = None,
 ) -> None:
