@@ -77,7 +77,7 @@ app = typer.Typer(
 
 @app.callback()
 def _all() -> None:
-    pass  # without this, Typer expects a command that is registered
+    pass  # without this callback, Typer expects a registered command
 
 
 def _command(name: str, target: Any, panel: str | None, add_help_option: bool = True) -> Any:

@@ -27,7 +27,7 @@ def install_command(what: str) -> str:
 
 
 def missing(what: str) -> list[str]:
-    """Return the packages of this entry of WHAT that are not installed."""
+    """Return the missing packages of an entry of WHAT."""
     names = (re.match(r"[\w.-]+", text) for part in WHAT[what] for text in requirements_of(part))
     return [name.group() for name in names if name and not _is_installed(name.group())]
 

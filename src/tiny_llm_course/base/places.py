@@ -1,4 +1,4 @@
-"""Where the course is: its folders on this machine, and its public address."""
+"""The course's folders on this machine, and its public address."""
 
 from __future__ import annotations
 

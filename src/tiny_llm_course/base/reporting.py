@@ -22,7 +22,7 @@ __all__ = ["UnfinishedError", "is_learners", "needing", "reporting"]
 
 
 class UnfinishedError(Exception):
-    """An error: the command called a stub."""
+    """The error raised when a command calls a stub."""
 
     def __init__(self, stubs: list[Stub]):
         super().__init__(stubs)

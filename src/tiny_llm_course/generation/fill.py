@@ -98,7 +98,7 @@ class Filled:
 
 
 class _Finder(importlib.abc.MetaPathFinder):
-    """A finder for the learner's package, which has modules loaded with the reference's code in place of stubs."""
+    """A finder that has the learner's modules loaded with the reference's code in place of stubs."""
 
     def __init__(self, workspace: Workspace):
         self._workspace = workspace
@@ -122,7 +122,8 @@ class _Finder(importlib.abc.MetaPathFinder):
 
 
 class _TheReferences(importlib.machinery.SourceFileLoader):
-    """A loader that gives the reference's module instead, because a kernel's C++ and Python belong together."""
+    """A loader that gives the reference's module instead of the learner's, because a kernel's C++ and Python belong
+    together."""
 
     def __init__(self, fullname: str):
         super().__init__(fullname, "")

@@ -33,7 +33,7 @@ class Undone:
 
 
 class ChangedSinceError(Exception):
-    """An error: the lines of a file that a command wrote were changed afterwards."""
+    """The error raised when lines that a command wrote were changed afterwards."""
 
     def __init__(self, path: Path, copy: Path):
         super().__init__(path, copy)
@@ -171,7 +171,7 @@ class Backups:
 
     def _put(self, copies: Path, path: Path) -> None:
         """Replace a file with its new version. This moves a file and needs no space, so a full disk cannot stop a
-        command half way."""
+        command halfway."""
         new = copies / "new" / path.relative_to(self._root)
         if not new.exists():
             path.unlink(missing_ok=True)
@@ -180,8 +180,8 @@ class Backups:
         _replace(new, path)
 
     def _take_back(self, copies: Path) -> None:
-        """Restore all files that a command changed, and forget the command. A file in which the same lines were changed
-        since stays as it is.
+        """Restore all files that a command changed, and forget the command. If the same lines of a file have been
+        changed since then, the file stays as it is.
 
         Raises:
             CommandError: the system refused. The next command tries again.

@@ -37,7 +37,7 @@ class GitFile:
 
 
 class Git:
-    """Git in a folder. Each git command that fails raises a CommandError with git's message."""
+    """The git commands in a clone. A git command that fails raises a CommandError with git's message."""
 
     def __init__(self, root: Path):
         self._root = root

@@ -1,4 +1,4 @@
-"""Shows what to do next: the next task, and what a finished day or week made possible."""
+"""Shows the next task, and what the learner can do after finishing a day or a week."""
 
 from __future__ import annotations
 

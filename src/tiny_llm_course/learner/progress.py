@@ -74,8 +74,8 @@ def _encoded(lines: list[str]) -> bytes:
 
 
 def without_change(now: bytes, after: bytes, before: bytes) -> bytes:
-    """Return the present content of the file, without the change from `before` to `after`. Lines that were changed
-    since stay."""
+    """Return the present content of the file, without the change from `before` to `after`. Lines that have been changed
+    since then stay."""
     is_now, was_after, was_before = (_lines_by_key(content) for content in (now, after, before))
     for key in [*was_after, *was_before]:
         if is_now.get(key) == was_after.get(key) != was_before.get(key):

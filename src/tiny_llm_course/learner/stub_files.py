@@ -40,7 +40,7 @@ def write_stubs(reference: Path, out: Path, manifest: Path) -> list[str]:
 
 
 def check_stubs(reference: Path, out: Path, manifest: Path) -> list[str]:
-    """Return a line for each file that is not as `write_stubs` leaves it. Write nothing.
+    """Return a line for each file that is not as `write_stubs` would leave it. Write nothing.
 
     Raises:
         StubError: a file in `reference` is faulty.

@@ -119,7 +119,7 @@ class Workspace:
         return [self._yours(file) for files in originals for file in files if file.suffix in SUFFIXES]
 
     def all_files(self) -> list[Path]:
-        """Return all of the learner's files that have a stub."""
+        """Return all of the learner's files for which the course has a stub."""
         return [self._yours(file) for file in code_files(self._originals)]
 
     def _yours(self, original: Path) -> Path:

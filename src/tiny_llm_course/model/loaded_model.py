@@ -22,7 +22,7 @@ __all__ = ["BITS", "DTYPES", "LAYERS", "LoadedModel", "Wanted"]
 BITS = (2, 4, 8)
 DTYPES = ("float32", "bfloat16", "float16")
 LAYERS = ("plain", "kernels", "tuned")
-MOST_LETTERS = 1_000  # that are shown of an error about a damaged model
+MOST_LETTERS = 1_000  # letters of an error about a damaged model that are shown
 _ATTENTION = "attention"  # the kernel that the cache calls
 
 

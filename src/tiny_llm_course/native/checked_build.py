@@ -36,7 +36,7 @@ SET = ("-O0", "-shared")  # if it optimises, GCC 12 sets a loop's variables only
 
 
 class BuildError(Exception):
-    """An error: the compiler cannot make this build."""
+    """The error raised when the compiler cannot make a build."""
 
 
 @dataclass(frozen=True)

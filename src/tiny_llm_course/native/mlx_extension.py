@@ -283,7 +283,7 @@ def _directory(module: str, option: str) -> str:
 
 
 def _first_error(output: str) -> str:
-    """Return the compiler's first error, or else CMake's, whose text is in the lines below its first one."""
+    """Return the compiler's first error, or else CMake's, whose text follows the line with `CMake Error`."""
     lines = output.strip().splitlines() or ["no output"]
     if of_compiler := next((line for line in lines if re.search(r"\berror: ", line)), ""):
         return of_compiler.strip()

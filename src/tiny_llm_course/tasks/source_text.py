@@ -36,7 +36,7 @@ def decoded(content: bytes) -> str:
 
 
 def encoded(text: str, before: bytes = b"") -> bytes:
-    """Return the content of a file with this text. It begins with a byte-order mark if the content `before` does."""
+    """Return the content of a file with this text. The content begins with a byte-order mark if `before` does."""
     return (BOM if before.startswith(BOM) else b"") + text.encode()
 
 

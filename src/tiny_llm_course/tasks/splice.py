@@ -47,7 +47,7 @@ class SpliceError(Exception):
 
 
 class UnfitError(SpliceError):
-    """An error: the parts do not fit together. If the result would not be Python, the cause says where."""
+    """The error raised when parts do not fit together. If the result would not be Python, the cause says where."""
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,7 @@ class Part:
 
 
 def definitions(source: str) -> list[str]:
-    """Return the qualified names of what a module defines. Raises a SpliceError if it does not parse."""
+    """Return the qualified names of a module's definitions. Raises a SpliceError if it does not parse."""
     return list(parts_of_source(source))
 
 
@@ -234,7 +234,7 @@ def names_used(source: str, names: Collection[str]) -> set[str]:
 
 
 def parts_of_source(source: str, filename: str = "<string>") -> dict[str, Part]:
-    """Return the definitions at the top of a module and in its classes, by qualified name, in order. Of a name that is
+    """Return the definitions at the top of a module and in its classes, by qualified name, in order. If a name is
     defined more than once, the last definition counts."""
     return dict(all_parts(source, filename))
 

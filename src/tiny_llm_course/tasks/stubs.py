@@ -63,7 +63,7 @@ def make_stub(
 
 
 def _with_comments(source: str, is_solved: Callable[[TaskId], bool], filename: str) -> str:
-    """Put a comment that says what to write into each unsolved region."""
+    """Put a comment into each unsolved region. The comment says what to write there."""
     comments = {
         task: "".join(f"{indent_of(code)}// {line.strip()}\n" for line in _error(task, "what belongs here"))
         for task, code in regions(source, filename).items()

@@ -29,7 +29,7 @@ Text = dict[str, str]  # language code -> text
 
 
 class SyllabusError(ValueError):
-    """An error: the syllabus has no such week, day or task. Its message says in one line what exists."""
+    """The error raised when the syllabus has no such week, day or task. Its message says in one line what exists."""
 
 
 @dataclass(frozen=True, order=True)

@@ -30,8 +30,8 @@ _asked_for: list[str] = []  # --lang of the running commands; unlike a context v
 
 @dataclass(frozen=True)
 class Phrase:
-    """A value of a message that is itself a text, shown in the message's language. A list of phrases is joined.
-    `phrase` makes phrases."""
+    """A value of a message that is itself a text, shown in the message's language. The phrases of a list are joined. To
+    make a phrase, call `phrase`."""
 
     key: str
     values: Mapping[str, Any]

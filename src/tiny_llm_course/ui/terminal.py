@@ -42,7 +42,7 @@ COLOURS = {"red": 160, "green": 28, "yellow": 130, "cyan": 30, "dim": 243}
 BAR = 18  # characters
 NAME = 44  # columns for the name in a row
 LEAST_NAME = 20  # columns for the name at least, on a narrow terminal
-LEAST_COLUMN = (12, 10, 8)  # columns of a heading at least: on narrow terminals, the first that fits
+LEAST_COLUMN = (12, 10, 8)  # the least columns of a heading, tried in turn on a narrow terminal
 SECOND_COLUMN = re.compile(r" *\S+(?: \S+)*  +(?=\S)")
 
 
@@ -163,7 +163,7 @@ def wrapped(text: str) -> str:
 
 def _wrapped(part: str, width: int) -> str:
     lines = part.split("\n")
-    further = 8 if any(line.startswith(" ") for line in lines) else 0  # columns, more than a block inside the line has
+    further = 8 if any(line.startswith(" ") for line in lines) else 0  # columns, further than a block below the line
     return "\n".join(hanging(line, width, len(line) - len(line.lstrip(" ")) + further) for line in lines)
 
 
@@ -203,8 +203,7 @@ def _narrow(name: str, cells: Sequence[str], least: int) -> int:
 
 
 def _heads(head: Sequence[str], widths: Sequence[int]) -> list[tuple[str, ...]]:
-    """Return the lines of the headings. Every heading ends in the last line, and begins in as many lines above as it
-    needs."""
+    """Return the lines of the headings. Every heading ends in the last line, and a long one begins further up."""
     names = [hanging(name, width, 0).split("\n") for name, width in zip(head, widths, strict=True)]
     height = max(map(len, names))
     return list(zip(*([""] * (height - len(parts)) + parts for parts in names), strict=True))

@@ -16,8 +16,8 @@ __all__ = ["helpers_of", "with_all", "with_arrived", "with_own"]
 
 
 def with_all(target: str, source: str, names: Collection[str]) -> str:
-    """Return the target with the definitions in `names` that it lacks. If it lacks a method's class, it gets the whole
-    class."""
+    """Return the target with the definitions in `names` that it lacks. If the target lacks a method's class, the whole
+    class is added."""
     for name in names:
         while (scope := scope_of(name)) and scope not in parts_of_source(target):
             name = scope

@@ -52,8 +52,8 @@ class Moves:
 
 @dataclass(frozen=True)
 class Merged:
-    """A merged file. signatures: the learner's and the course's, where the course changed a signature; the learner's
-    function keeps its own. replaced: the learner's lines that the merged file lacks."""
+    """A merged file. signatures: the learner's and the course's version of each signature that the course changed; the
+    learner's function keeps its own. replaced: the learner's lines that the merged file lacks."""
 
     text: str
     signatures: list[tuple[str, str]] = field(default_factory=list)

@@ -1,4 +1,4 @@
-"""Compares the signatures of functions in a learner's file, in the stub that it began as, and in a newer one."""
+"""Compares the signatures of functions in a learner's file, in the stub from which it began, and in a newer stub."""
 
 from __future__ import annotations
 

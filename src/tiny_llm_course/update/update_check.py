@@ -24,7 +24,7 @@ from ..tasks.syllabus import TaskId, day_of, tasks
 __all__ = ["Trouble", "solved_tasks", "trouble"]
 
 PARTS = ("src", "tests", "pyproject.toml")  # what tests need
-LEFT_OUT = shutil.ignore_patterns("*.pyc.*", "repo", "train", "mistakes", ".*")  # the first: still being written
+LEFT_OUT = shutil.ignore_patterns("*.pyc.*", "repo", "train", "mistakes", ".*")  # *.pyc.*: still being written
 NO_TESTS = 5  # exit code of `test`: the newer course has none of these tasks
 IMPORTS = """
 import importlib, json, pkgutil, sys
@@ -47,8 +47,8 @@ sys.exit(any([app(["solution", task, "--apply"], standalone_mode=False) for task
 
 @dataclass(frozen=True)
 class Trouble:
-    """The damage that an update would do. imports: the error of each module that fails to import. tasks: those whose
-    tests fail. told: the output of the tests."""
+    """The damage that an update would do. imports: the error of each module that would fail to import. tasks: the tasks
+    whose tests would fail. told: the output of the tests."""
 
     imports: Mapping[str, str]
     tasks: list[TaskId]
@@ -89,7 +89,7 @@ def _solve(copy: Path, chosen: Sequence[TaskId]) -> bool:
 
 @contextmanager
 def _copy(root: Path, files: Mapping[Path, bytes | None]) -> Iterator[Path]:
-    """Provide a copy of the clone, in which these files have this content, while the block runs."""
+    """Provide a copy of the clone with these files changed, while the block runs."""
     with tempfile.TemporaryDirectory(prefix="tiny-llm-update-") as folder:
         copy = Path(folder).resolve()
         for part in PARTS:

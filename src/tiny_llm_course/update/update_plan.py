@@ -58,7 +58,7 @@ class UpdatePlan:
     old: list[Old] = field(default_factory=list)  # your code for changed tasks
     kept: list[Path] = field(default_factory=list)  # yours that the course no longer has, with code that you need
     outdated: list[Path] = field(default_factory=list)  # yours that the course no longer has, without such code
-    shared: list[tuple[Path, Path]] = field(default_factory=list)  # yours, edited, and the course's that replaces it
+    shared: list[tuple[Path, Path]] = field(default_factory=list)  # yours that you edited, the course's replacement
     followed: list[Path] = field(default_factory=list)  # yours whose imports of such files are redirected
     dropped: list[Path] = field(default_factory=list)  # yours whose tasks are all in other files now
     replaced: list[tuple[Path, LostLines]] = field(default_factory=list)  # your lines that the course's lines replace
