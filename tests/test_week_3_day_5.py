@@ -74,7 +74,7 @@ class Planted:
             self.tree.touch(self.nodes[known])
 
     def match(self, text):
-        """Of each page that is found, the last tokens of its text; and how many positions are."""
+        """Return the last tokens of each found page's text, and the number of found positions."""
         pages, length = self.tree.match(text)
         return [self.texts[page] for page in pages], length
 
@@ -279,7 +279,8 @@ class Owner:
         return names
 
     def insert(self, tokens, count=None):
-        """By one more holder, which has as many pages as it needs, or `count`. Returns those that it is to use."""
+        """Let a new holder insert a text, with as many pages as it needs or `count`. Return the pages that it should
+        use."""
         needed = len(range(0, len(tokens), self.pool.page_size))
         return self.insert_again(tokens, self.allocate(needed if count is None else count))
 
@@ -298,7 +299,7 @@ class Owner:
 
     @property
     def known(self):
-        """Of each text that the tree knows, its last page."""
+        """Return the last page of each known text."""
         return {text: self.names[page] for text, page in pages_of(self.tree).items()}
 
 
@@ -837,7 +838,7 @@ class Served:
         return sorted(pages_of(self.tree))
 
     def holders(self, id):
-        """Of each page of a request."""
+        """Return the number of holders of each page of a request."""
         return [self.pool.holders(page) for page in self.requests[id].pages]
 
 
