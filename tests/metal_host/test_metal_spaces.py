@@ -55,16 +55,16 @@ MIXED = {  # body, header, and which types are named
         "",
         ("atomic_fetch_add_explicit", "device"),
     ),
-    "method": (OF_DEVICE + "out[0] = levels->level(1);", LEVELS.format(""), ("address space device: copy the object",)),
+    "method": (OF_DEVICE + "out[0] = levels->level(1);", LEVELS.format(""), ("is in device memory: copy the object",)),
     "method_of_reference": (
         OF_DEVICE + "const device Levels& of_row = levels[1];\nout[0] = of_row.level(1);",
         LEVELS.format(""),
-        ("address space device: copy the object",),
+        ("is in device memory: copy the object",),
     ),
     "method_of_tile": (
         "threadgroup Levels tile[2];\ntile[0].n[1] = 1;\nout[0] = tile[0].level(1);",
         LEVELS.format(""),
-        ("address space threadgroup: copy the object",),
+        ("is in threadgroup memory: copy the object",),
     ),
     "member": (
         OF_DEVICE + "const thread uint* n = levels->n;\nout[0] = n[1];",
