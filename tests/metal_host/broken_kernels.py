@@ -1,4 +1,4 @@
-"""Kernels with one mistake each that a checked run has to name, and pieces of source that are refused."""
+"""Kernels with one mistake each, which a checked run has to name, and sources that are refused."""
 
 from dataclasses import dataclass, field
 from typing import Any
@@ -138,7 +138,7 @@ BROKEN: dict[str, Broken] = {
         16,
         16,
     ),
-    # what nothing wrote
+    # unwritten memory
     "unwritten_threadgroup": Broken("unwritten", TILE + "if (t % 2) tile[t] = x[i];\n" + BARRIER + "out[i] = tile[t];"),
     "unwritten_output": Broken("unwritten", INDEX + "out[i] += x[i];"),
     "old_threadgroup_memory": Broken(
@@ -165,7 +165,7 @@ BROKEN: dict[str, Broken] = {
         INDEX + "const device float* own[2];\nfor (uint k = 0; k < i; k++) own[k & 1] = x;\nout[i] = own[i & 1][3];",
     ),
     "null_pointer": Broken("null", INDEX + "const device float* p = i < 60 ? x : nullptr;\nout[i] = p[i];"),
-    # in functions that a header gives
+    # in functions of a header
     "header_null": Broken(
         "null", INDEX + "const device float* p = i < 50 ? x : nullptr;\nout[i] = pair(p, i);", header=PAIR
     ),
@@ -190,7 +190,7 @@ BROKEN: dict[str, Broken] = {
         LANE + "float v = 0;\nif (lane < 16)\n    v = next(x[i]);\nout[i] = v;",
         header="float next(float v) {\n    return simd_shuffle_down(v, 8);\n}\n",
     ),
-    # and the rest
+    # others
     "misaligned": Broken("misaligned", INDEX + "out[i] = ((const device float4*)(x + i))->x;"),
     "misaligned_half": Broken("misaligned", INDEX + "((device uint*)((device char*)out + 1))[0] = i;", 1, 1),
     "too_much_threadgroup": Broken(

@@ -1,4 +1,4 @@
-"""What is counted of a kernel, and what is told of a threadgroup, is what can be worked out by hand."""
+"""Counts of a kernel and events of a threadgroup are those that you can work out by hand."""
 
 import threading
 

@@ -1,4 +1,4 @@
-"""What runs the kernels: modes, crashes, limits, several processes and threads at once, and what is left behind."""
+"""Runs of kernels: modes, crashes, limits, several processes and threads at once, and leftovers."""
 
 import os
 import subprocess
@@ -183,7 +183,7 @@ def test_store_is_kept_small(tmp_path):
     (tmp_path / ".unfinished").mkdir()
     for name in ("runtime-0", ".unfinished"):
         os.utime(tmp_path / name, (old, old))
-    os.utime(tmp_path / "kernel-0")  # somebody uses it
+    os.utime(tmp_path / "kernel-0")  # marks it as used
     keep_small(tmp_path, kept=3)
     assert sorted(entry.name for entry in tmp_path.iterdir()) == ["kernel-0", "kernel-4", "kernel-5"]
     keep_small(tmp_path, kept=0)

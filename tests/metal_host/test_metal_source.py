@@ -1,4 +1,4 @@
-"""The rewriter of Metal source: what it changes, and that it takes whatever it is given."""
+"""The rewriter of Metal source: what it changes, and that it accepts any text."""
 
 import random
 
@@ -44,7 +44,7 @@ def test_rewrite(source):
     assert rewrite(source, KERNEL) == CASES[source]
 
 
-# A thread's own arrays get redzones where pointers lead to them.
+# A thread's own arrays get redzones if they are used through pointers.
 REDZONED = "msl_redzoned<float[4]> msl_redzoned_a{}; const msl_watched<float[4]> msl_watched_a(msl_redzoned_a, "
 PRIVATE = {
     "float a[4]; a[0] = b;": None,

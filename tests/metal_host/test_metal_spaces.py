@@ -1,4 +1,4 @@
-"""What Apple's compiler refuses because of address spaces is refused: by clang, or as far as tokens can tell."""
+"""Errors about address spaces that Apple's compiler reports are found by clang, or without it by tokens."""
 
 from pathlib import Path
 
@@ -19,7 +19,7 @@ FIRST = "template <typename T> struct First { const device T* from; T get() cons
 LEVELS = "struct alignas(16) Levels {{ uint n[4]; uint level(uint i) const{} {{ return n[i]; }} }};\n"
 OF_DEVICE = "const device Levels* levels = (const device Levels*)x;\n"
 
-MIXED = {  # body, header, and which types are named
+MIXED = {  # body, header, and the types in the message
     "threadgroup_to_device": (TILE + "device float* p = tile;\nout[0] = p[0];", "", ("device float *", "threadgroup")),
     "device_to_threadgroup": ("threadgroup float* p = out;\np[0] = 1;", "", ("threadgroup float *", "device float *")),
     "own_to_device": (
@@ -89,7 +89,7 @@ RIGHT = {
 }
 
 
-BY_TOKENS = {  # what is said where there is no clang
+BY_TOKENS = {  # messages without clang
     "threadgroup_to_device": "'tile' is in threadgroup memory: a pointer to it is declared threadgroup, not device",
     "device_to_threadgroup": "'out' is in device memory: a pointer to it is declared device, not threadgroup",
     "own_to_device": "'own' is in thread memory: a pointer to it is declared thread, not device",
@@ -139,7 +139,7 @@ def test_idioms_mix_none(name):
 
 
 def test_mlx_mixes_none():
-    """All of its headers and kernels."""
+    """All of MLX's headers and kernels pass."""
     files = [*Path(mx.__file__).parent.rglob("*.metal"), *Path(mx.__file__).parent.rglob("*.h")]
     metal = [text for file in files if "metal" in str(file) and "device " in (text := file.read_text())]
     assert len(metal) > 20
