@@ -54,7 +54,8 @@ class Child:
             yield line.rstrip("\n")
 
     def end(self) -> None:
-        """Interrupt the process and all that it started; kill them if it does not end in GRACE seconds."""
+        """Interrupt the process and all that it started; kill all of them if the process does not end in GRACE
+        seconds."""
         for sent in (signal.SIGINT, signal.SIGKILL):
             if self._process.poll() is not None:
                 return

@@ -1,4 +1,4 @@
-"""Compiles kernels before a command needs them, as many files at a time as there are processors, and shows its
+"""Compiles kernels before a command needs them, as many files at a time as there are processors, and shows the
 progress."""
 
 from __future__ import annotations

@@ -117,8 +117,8 @@ def splice(target: str, source: str, names: list[str], filename: str) -> str:
 
 
 def _without_unused(target: str, names: list[str], filename: str) -> str:
-    """Return the target without the definitions in `names` that nothing uses, except definitions that are removed as
-    well."""
+    """Return the target without the definitions in `names` that nothing uses. Uses in definitions that are removed do
+    not count."""
     for name in names:
         if name in (parts := parts_of_source(target, filename)):
             rest = without(target, parts[name])

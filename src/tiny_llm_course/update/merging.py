@@ -132,7 +132,7 @@ def _python(yours: str, old: str, new: str, filename: str, moves: Moves) -> Merg
     merged = _joined(three_way(listed, base, theirs), checked, filename)
     merged = with_own(merged, yours, (old, new), mine, moves.left)
     merged = with_arrived(merged, moves.arrived)
-    shown = merged if listed == text else with_exports(merged, yours)  # where the learner's `__all__` has another form
+    shown = merged if listed == text else with_exports(merged, yours)  # so that the learner's `__all__` is not lost
     kept = _kept(yours, merged, mine, moves.left)
     return Merged(merged, list(changed.values()), lost_lines(yours, old, new, shown, kept))
 

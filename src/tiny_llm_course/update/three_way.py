@@ -79,7 +79,7 @@ def _added(base: list[str], side: list[str]) -> dict[int, list[str]] | None:
 
 def _with(added: dict[int, list[str]], base: list[str], side: list[str]) -> list[str]:
     """Return a side with the lines that the other side added, each after the base's line that it followed, or else
-    before the next one that is left."""
+    before the next of the base's lines that the side still has."""
     blocks = SequenceMatcher(None, base, side, autojunk=False).get_matching_blocks()
     place_of = {block.a + i: block.b + i for block in blocks for i in range(block.size)}
     found = list(side)
