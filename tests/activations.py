@@ -1,7 +1,7 @@
-"""Records what flows between the parts of a model, to say which part first goes wrong.
+"""Recording of what flows between the parts of a model, to find the first part that goes wrong.
 
-The recorders stand outside the model: each part is replaced by one that calls it and keeps what it returned, and the
-cache keeps what attention hands it. Works on every model whose parts have the course's names.
+The recorders are outside of the model: each part is replaced by one that calls it and keeps its result, and the cache
+keeps the arguments of attention. This works for every model whose parts have the course's names.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ BLOCK_PARTS = {
 
 
 def record(model: Any, tokens: mx.array, cache: Any) -> dict[str, np.ndarray]:
-    """Run the model once, on a cache that remembers nothing; return name -> what that part gave, in order.
+    """Run the model once, with a cache that stores nothing. Return the result of each part by its name, in order.
 
-    The model's parts are put back afterwards.
+    The model's own parts are put back afterwards.
     """
     seen: dict[str, np.ndarray] = {}
     undo: list[Callable[[], None]] = []
@@ -68,9 +68,9 @@ def record(model: Any, tokens: mx.array, cache: Any) -> dict[str, np.ndarray]:
 
 
 def first_divergence(expected: dict[str, np.ndarray], got: dict[str, np.ndarray], tolerance: float) -> str | None:
-    """The first part, in the order of `expected`, whose output differs; None if the logits are right.
+    """Return the first part, in the order of `expected`, whose output differs; None if the logits are right.
 
-    A part that the tested model does not have or does not call by itself is passed over.
+    A part that the tested model lacks, or does not call by itself, is skipped.
     """
     differences = {name: _difference(want, got[name], tolerance) for name, want in expected.items() if name in got}
     if not differences["logits"]:
@@ -79,7 +79,7 @@ def first_divergence(expected: dict[str, np.ndarray], got: dict[str, np.ndarray]
 
 
 def _difference(want: np.ndarray, have: np.ndarray, tolerance: float) -> str:
-    """In words; nothing if there is none."""
+    """Describe the difference in words; return "" if there is none."""
     if have.shape != want.shape:
         return f"expected shape {want.shape}, got {have.shape}"
     error = np.abs(have - want).max()
@@ -87,7 +87,7 @@ def _difference(want: np.ndarray, have: np.ndarray, tolerance: float) -> str:
 
 
 class _Recorder:
-    """Stands in for a part: the same call and attributes."""
+    """A recorder in the place of a part, with the same call and attributes."""
 
     def __init__(self, part: Any, name: str, seen: dict[str, np.ndarray]):
         self._part, self._name, self._seen = part, name, seen
@@ -95,7 +95,7 @@ class _Recorder:
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         out = self._part(*args, **kwargs)
         if isinstance(out, mx.array):
-            self._seen.setdefault(self._name, array64(out))  # of a part that is called twice, the first call
+            self._seen.setdefault(self._name, array64(out))  # if a part is called twice, the first call counts
         return out
 
     def __getattr__(self, attribute: str) -> Any:
@@ -103,7 +103,7 @@ class _Recorder:
 
 
 class _RecordingCache:
-    """Keeps the queries, keys and values with which each layer attends, and what it gets."""
+    """A cache that keeps the queries, keys and values with which each layer attends, and the results."""
 
     def __init__(self, cache: Any, seen: dict[str, np.ndarray]):
         self.layers = [_RecordingLayer(layer, i, seen) for i, layer in enumerate(cache.layers)]

@@ -1,8 +1,8 @@
-"""Bars ready-made answers: an op that a task asks for may not be called from the package under test.
+"""Bars on ready-made answers: the package under test may not call an op that its task asks for.
 
-Each op is replaced, before that package is imported, by one that looks at who calls. Calls from anywhere else, such
-as MLX's own layers and the tests' oracles, go through. For a call in a module in which nothing is to be written, such
-as one of tiny_llm_native, counts who called that module.
+Before that package is imported, each op is replaced by a function that checks its caller. Calls from other code, such
+as MLX's own layers and the tests' oracles, are allowed. A module without tasks, such as one of tiny_llm_native, is
+skipped: its own caller counts.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import Any
 
-import mlx.nn  # noqa: F401  so that its modules are there to be patched
+import mlx.nn  # noqa: F401  loads its modules, so that they can be patched
 
 from tiny_llm_course.base.places import SHARED
 from tiny_llm_course.tasks.syllabus import Task, TaskId, select_days, select_task, tasks
@@ -29,7 +29,7 @@ WRITTEN = {module.replace("/", ".") for day in select_days(None, None) for modul
 
 
 class BarredError(Exception):
-    """The code under test used what it is asked to write."""
+    """An error that the code under test used what it is asked to write."""
 
 
 _package = ""
@@ -37,11 +37,11 @@ _task: Task | None = None
 
 
 def install(package: str) -> None:
-    """Put bars on the ops that any task bars and on imports of LIBRARIES, for calls from `package`."""
+    """Bar the ops that any task bars, and imports of LIBRARIES, for calls from `package`."""
     global _package
     if not _package:
         for name in sorted({name for task in tasks() for name in task.barred}):
-            if name.partition(".")[0] not in LIBRARIES:  # of which nothing may be imported
+            if name.partition(".")[0] not in LIBRARIES:  # importing anything of a library is barred below
                 _bar_op(name)
         builtins.__import__ = _bar_import(builtins.__import__)
         importlib.import_module = _bar_import_module(importlib.import_module)
@@ -50,7 +50,7 @@ def install(package: str) -> None:
 
 @contextmanager
 def during(task: TaskId | None) -> Iterator[None]:
-    """Close the bars of one task."""
+    """Apply the bars of one task in the block."""
     global _task
     _task = select_task(str(task)) if task else None
     yield
@@ -77,7 +77,7 @@ def _bar_op(name: str) -> None:
 
 
 def _find(name: str) -> Any:
-    """The module or class with this full name."""
+    """Return the module or class with this full name."""
     if name in sys.modules:
         return sys.modules[name]
     owner, _, attribute = name.rpartition(".")
@@ -104,14 +104,14 @@ def _bar_import_module(original: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _check_import(name: str, caller: dict[str, Any]) -> None:
-    given = caller.get("__name__") == f"{_package}.models"  # takes its tokenizer from mlx_lm
+    given = caller.get("__name__") == f"{_package}.models"  # uses mlx_lm's tokenizer
     library = name.partition(".")[0]
     if _task and library in LIBRARIES and library != _package and _is_tested(caller) and not given:
         raise BarredError(f"{library} may not be imported here: {_task.id.words} is to be written by hand")
 
 
 def _behind_given(frame: FrameType) -> FrameType:
-    """The first caller that is not a module in which nothing is to be written, of the package or of a shared one."""
+    """Return the frame of the first caller outside of modules without tasks, whether of the package or shared."""
     while _is_given(str(frame.f_globals.get("__name__"))) and frame.f_back:
         frame = frame.f_back
     return frame

@@ -1,4 +1,4 @@
-"""Fails a kernel in Metal whose neighbouring lanes do not load neighbouring numbers: by what metal_host counts."""
+"""Checks that neighbouring lanes of a Metal kernel access neighbouring memory, with the counts of metal_host."""
 
 from __future__ import annotations
 
@@ -13,23 +13,24 @@ from metal_host import Counts, counting
 __all__ = ["assert_coalesced", "counted"]
 
 LANES, LINE = 32, 64
-MOST_LINES = 16  # for an access of a simdgroup: half of the lanes have one of their own
-FEWEST_LANES = 8  # that take part in one
+MOST_LINES = 16  # per access of a simdgroup, as if half of the lanes had one of their own
+FEWEST_LANES = 8  # per access of a simdgroup
 
 
 @contextmanager
 def counted() -> Iterator[Counts]:
-    """What kernels move within. They run on the CPU, wherever the tests do: a GPU does not count."""
+    """Count what kernels move in the block. They run on the CPU even in tests of a GPU, because a GPU does not
+    count."""
     with pytest.MonkeyPatch.context() as patch, counting() as counts:
         patch.setenv("METAL_HOST", "check")
         yield counts
 
 
 def assert_coalesced(counts: Counts, buffer: str, advice: str) -> None:
-    """Fail if an access of a simdgroup to this buffer touches many lines, or if few lanes take part in it."""
+    """Fail if an access of a simdgroup to this buffer touches many lines, or has few lanes."""
     __tracebackhide__ = True
     if not counts.calls and mx.default_device().type == mx.gpu:
-        return  # a submission that is graded: its kernels run on the GPU, in its own process
+        return  # in grading, kernels run on the GPU, in the submission's process
     seen = counts.buffers[buffer]
     what = "read" if seen.reads else "write"
     lines, lanes = seen.lines / seen.together, (seen.reads + seen.writes) / seen.together
@@ -42,7 +43,7 @@ def assert_coalesced(counts: Counts, buffer: str, advice: str) -> None:
     else:
         return
     pytest.fail(
-        f"the numbers are right, but the {what}s of `{buffer}` are not coalesced: on average, one of a simdgroup "
-        f"{problem}.\nMemory moves whole lines. Accesses are coalesced where the lanes of a simdgroup share lines: "
-        f"neighbouring lanes {what} neighbouring places, at the same time.\n{advice}"
+        f"the values are right, but the {what}s of `{buffer}` are not coalesced: on average, an access of a simdgroup "
+        f"{problem}.\nMemory moves whole lines, so let the lanes of a simdgroup share lines: neighbouring lanes "
+        f"{what} neighbouring elements, at the same time.\n{advice}"
     )

@@ -1,4 +1,4 @@
-"""Which package is tested, on which devices, and what a failing test shows."""
+"""Configuration of all tests: the package under test, the devices, and the output of a failing test."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-os.environ.setdefault("MLX_ENABLE_TF32", "0")  # before mlx is imported: the tolerances are those of full float32
-os.environ["TINY_LLM_THREADS"] = "1"  # tests of threads say how many
-os.environ["TINY_LLM_KERNELS"] = "watched"  # what they do out of bounds is found, and no fallback runs
-os.environ["METAL_HOST"] = "check"  # Metal runs on the CPU, on every machine, and what none may do is found
+os.environ.setdefault("MLX_ENABLE_TF32", "0")  # before MLX is imported, because the tolerances are for full float32
+os.environ["TINY_LLM_THREADS"] = "1"  # tests of threads choose another number
+os.environ["TINY_LLM_KERNELS"] = "watched"  # finds accesses out of bounds, and runs no fallback
+os.environ["METAL_HOST"] = "check"  # runs Metal on the CPU of every machine, with all checks
 
 import barred
 import mlx.core as mx
@@ -40,7 +40,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.fixture(params=list(DEVICES), autouse=len(DEVICES) > 1)
 def device(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """On a machine with a GPU, every test runs on the CPU and on the GPU, kernels in Metal as well."""
+    """On a machine with a GPU, run every test on the CPU and on the GPU, including kernels in Metal."""
     if request.param == "gpu":
         monkeypatch.setenv("METAL_HOST", "off")
     before = mx.default_device()
@@ -51,13 +51,13 @@ def device(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> I
 
 @pytest.fixture(autouse=True)
 def bars(request: pytest.FixtureRequest) -> Iterator[None]:
-    """While a task's tests run, what the task asks for may not be called from the package under test."""
+    """While a task's tests run, bar the package under test from calling what the task asks for."""
     with barred.during(task_of(request.node)):
         yield
 
 
 @pytest.fixture
 def impl(request: pytest.FixtureRequest) -> Any:
-    from tiny_llm_course.grading import judge  # here: a plugin that is imported early is not prepared by pytest
+    from tiny_llm_course.grading import judge  # imported here, because pytest has to rewrite the plugin first
 
     return judge.package_of(request) or Package(request.config.getoption("--impl"))

@@ -1,4 +1,4 @@
-"""Where a scene stands that does not end: which coroutine or thread of the code under test waits, and at which line."""
+"""Diagnosis of a scene that hangs: which coroutine or thread of the code under test waits, and at which line."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from typing import Any
 __all__ = ["HangError", "Turns", "Watch", "blocked_loop", "hang"]
 
 NO_UPDATE = "nothing put an update into the queue"
-REASONS = {  # of the innermost function that waits, by module and name
+REASONS = {  # by module and name of the innermost function that waits
     ("scenes", "get"): "nothing put a job into the queue",
     ("scenes", "receive"): "the client sends nothing more",
     ("scenes", "send"): "the client does not take the message",
@@ -33,7 +33,7 @@ GIVEN = {  # methods of AsyncEngine
 
 
 class HangError(AssertionError):
-    """A scene did not end. general: what of the message does not depend on lines, times, and who came first."""
+    """An error that a scene did not end. general: the part of the message that does not depend on lines and times."""
 
     def __init__(self, message: str, general: str):
         super().__init__(message)
@@ -41,27 +41,27 @@ class HangError(AssertionError):
 
 
 class Turns:
-    """Counts what one thread is given, by any, and what it has taken. So others can tell that it waits in vain."""
+    """A counter of what a thread was given and has taken, so that other threads can tell whether it waits in vain."""
 
     def __init__(self) -> None:
-        self._given: list[None] = []  # which grows by one at a time, whichever threads are at it
+        self._given: list[None] = []  # a list, because any thread can append to it without a lock
         self._taken = 0
         self._waits = False
 
     def give(self, count: int = 1) -> None:
-        """Before it is there to be taken."""
+        """Count something that the thread can take. Call this before it is available."""
         self._given.extend([None] * count)
 
     @contextmanager
     def taking(self, waits: bool = True) -> Iterator[None]:
-        """What takes it, and waits until there is something."""
+        """Count one thing that the block takes. waits: the block waits until there is one."""
         self._waits = waits
         try:
             yield
-        except BaseException:  # there was nothing
+        except BaseException:  # nothing was taken
             self._waits = False
             raise
-        self._waits = False  # before it counts: at no moment does it look as if it waited in vain
+        self._waits = False  # first, so that the thread never seems to wait in vain
         self._taken += 1
 
     @property
@@ -70,12 +70,13 @@ class Turns:
 
     @property
     def is_short(self) -> bool:
-        """Whether the thread waits for more than it was given."""
+        """Tell whether the thread waits for more than it was given."""
         return self._waits and len(self._given) == self._taken
 
 
 class Watch:
-    """Sees from outside, without a clock, that a scene cannot go on: its loop and its engine's thread both wait."""
+    """A watch over a scene. It sees, without a clock, that the scene cannot go on because its loop and its engine's
+    thread wait."""
 
     def __init__(self) -> None:
         self._earlier = threading.enumerate()
@@ -83,32 +84,33 @@ class Watch:
         self._stuck: asyncio.Future[str] | None = None
 
     def begin(self, stuck: asyncio.Future[str]) -> None:
-        """From now on; the future gets a result once the scene cannot end."""
+        """Begin to watch. The future gets a result when the scene cannot end."""
         self._stuck = stuck
 
     def follow(self, thread: threading.Thread, *turns: Turns) -> None:
-        """A thread that waits for nothing but these."""
+        """Declare that a thread waits for nothing but these."""
         self._followed[thread] = turns
 
     def look(self, thread: threading.Thread) -> None:
-        """At the loop in this thread."""
+        """Look whether the scene with its loop in this thread is stuck."""
         stuck = self._stuck
         if stuck is not None and self._is_stuck(stuck.get_loop(), thread):
             stuck.get_loop().call_soon_threadsafe(self.give_up)
 
     def give_up(self, reason: str = "") -> None:
-        """In the loop: the scene does not end. reason: what its threads do for ever instead of waiting."""
+        """Report, from within the loop, that the scene does not end. reason: what its threads do forever instead of
+        waiting."""
         if self._stuck is not None and not self._stuck.done():
             self._stuck.set_result(reason)
 
     def _is_stuck(self, loop: Any, thread: threading.Thread) -> bool:
-        """Whether others wait in vain, then the loop has nothing to do, and then nobody has been given anything."""
+        """Tell whether all other threads wait in vain, the loop is idle, and no thread was given anything meanwhile."""
         others = set(threading.enumerate()) - {*self._earlier, thread}
         if not all(any(turns.is_short for turns in self._followed.get(other, ())) for other in others):
             return False
         before = self._counts()
         timers = sum(not timer.cancelled() for timer in list(loop._scheduled))
-        if loop._ready or timers > 1:  # `whole` has one
+        if loop._ready or timers > 1:  # `whole` has one timer
             return False
         frame = sys._current_frames().get(thread.ident or 0)
         waits = frame is not None and (_module(frame), frame.f_code.co_name) == ("selectors", "select")
@@ -121,9 +123,10 @@ class Watch:
 def hang(
     scene: asyncio.Task[Any], earlier: Collection[threading.Thread], seconds: float | None, reason: str = ""
 ) -> HangError:
-    """Of a scene in the running loop that has not ended after so many seconds, or, None, cannot end.
+    """Return the error of a scene in the running loop that has not ended after this many seconds.
 
-    earlier: other scenes' threads. reason: what threads do for ever instead of waiting.
+    seconds: None means that the scene cannot end. earlier: threads of other scenes. reason: what threads do forever
+    instead of waiting.
     """
     threads = [thread for thread in threading.enumerate() if thread not in earlier]
     others = filter(lambda thread: thread is not threading.current_thread(), threads)
@@ -142,7 +145,7 @@ def hang(
 
 
 def blocked_loop(thread: threading.Thread, seconds: float) -> HangError:
-    """Of a loop in this thread that has not even noticed that so many seconds are over."""
+    """Return the error of a loop in this thread that has not even noticed that this many seconds have passed."""
     stack = _stack(thread)
     who = _place(stack) or "a coroutine"
     told = f"{who} has blocked the event loop for {seconds:g} s: wait with `await`, so that others can go on"
@@ -150,12 +153,13 @@ def blocked_loop(thread: threading.Thread, seconds: float) -> HangError:
 
 
 def _number(name: str) -> int:
-    """Of a task, in the order in which tasks were made, if it has no other name than this."""
+    """Return the number of a task with a default name, which counts tasks in the order of their creation; otherwise
+    0."""
     return int(name.removeprefix("Task-")) if re.fullmatch(r"Task-\d+", name) else 0
 
 
 def _stack(thread: threading.Thread) -> list[FrameType]:
-    """Outermost first."""
+    """Return a thread's frames, the outermost first."""
     frame = sys._current_frames().get(thread.ident or 0)
     found = []
     while frame is not None:
@@ -165,7 +169,7 @@ def _stack(thread: threading.Thread) -> list[FrameType]:
 
 
 def _awaited(awaited: Any) -> Iterator[FrameType]:
-    """The frames of a coroutine, of what it awaits, and so on."""
+    """Yield the frames of a coroutine, of what it awaits, and so on."""
     while awaited is not None:
         for kind in ("cr", "ag", "gi"):
             if frame := getattr(awaited, f"{kind}_frame", None):
@@ -174,12 +178,12 @@ def _awaited(awaited: Any) -> Iterator[FrameType]:
             awaited = awaited.cr_await
         elif inspect.isasyncgen(awaited):
             awaited = awaited.ag_await
-        else:  # such as what `__anext__` returns, which does not tell of which generator it is
+        else:  # such as the result of `__anext__`, which does not name its generator
             return
 
 
 def _is_to_blame(stack: list[FrameType]) -> bool:
-    """Whether code under test is among these functions, and does not wait for a step of the test's engine."""
+    """Tell whether code under test is among these functions, and does not wait for a step of the test's engine."""
     return bool(_own(stack)) and all(frame.f_code.co_name != "step" for frame in stack)
 
 
@@ -193,13 +197,13 @@ def _waits(seconds: float | None) -> str:
 
 
 def _own(stack: list[FrameType]) -> list[FrameType]:
-    """The functions of the code under test, without private ones that lead to another."""
+    """Return the frames of the code under test, without private functions that call another one."""
     own = [frame for frame in stack if _module(frame).partition(".")[0].startswith(("tiny_llm", "mutant_"))]
     return [frame for frame in own if frame is own[-1] or not re.match("_[^_]", frame.f_code.co_name)]
 
 
 def _reason(stack: list[FrameType]) -> str:
-    """What does not come, if it is known."""
+    """Return what does not arrive, if it is known."""
     names = [frame.f_code.co_name for frame in _own(stack)]
     if names and names[-1] in GIVEN:
         return GIVEN[names[-1]]
@@ -208,14 +212,14 @@ def _reason(stack: list[FrameType]) -> str:
 
 
 def _place(stack: list[FrameType]) -> str:
-    """The way from the first function of the code under test to the last."""
+    """Return the path from the first function of the code under test to the last."""
     return " > ".join(
         f"`{frame.f_code.co_name}` ({Path(frame.f_code.co_filename).name}:{frame.f_lineno})" for frame in _own(stack)
     )
 
 
 def _code(stack: list[FrameType]) -> str:
-    """The line in which the last of these functions waits."""
+    """Return the line at which the last of these functions waits."""
     own = _own(stack)
     line = linecache.getline(own[-1].f_code.co_filename, own[-1].f_lineno).strip() if own else ""
     return f"\n    {line}" if line else ""

@@ -1,4 +1,4 @@
-"""What all day tests share: seeded inputs, dtypes, and the one function through which everything is compared."""
+"""Tools of all day tests: seeded inputs, dtypes, and the function that compares all arrays."""
 
 from __future__ import annotations
 
@@ -28,33 +28,35 @@ over_dtypes = pytest.mark.parametrize("dtype", DTYPES, ids=lambda dtype: str(dty
 
 
 class Inputs:
-    """Seeded arrays. Every draw gives other numbers; the same seed gives the same arrays on every machine."""
+    """A source of seeded arrays. Each draw gives other values, and the same seed gives the same arrays on every
+    machine."""
 
     def __init__(self, seed: int, dtype: mx.Dtype = mx.float32):
         self._random = np.random.RandomState(seed)
         self.dtype = dtype
 
     def normal(self, *shape: int, scale: float = 1.0, shift: float = 0.0) -> mx.array:
-        """Standard normal numbers, times `scale`, plus `shift`."""
+        """Draw standard normal values, times `scale`, plus `shift`."""
         array = mx.array(self._random.standard_normal(shape) * scale + shift).astype(self.dtype)
         _made[id(array)] = array, _values(array)
         return array
 
     def tokens(self, *shape: int, vocab_size: int) -> mx.array:
-        """Token ids from 0 to vocab_size - 1."""
+        """Draw token ids from 0 to vocab_size - 1."""
         return mx.array(self._random.randint(0, vocab_size, shape))
 
 
 def array64(array: mx.array) -> np.ndarray:
-    """The same numbers in NumPy float64, in which the oracles compute.
+    """Return the same values in NumPy float64, in which the oracles compute.
 
-    Of an input, the numbers that it was made with: the code under test may have changed it since.
+    For an array of `Inputs`, these are the values that it was made with, because the code under test may have changed
+    it since.
     """
     made = _made.get(id(array))
     return made[1] if made else _values(array)
 
 
-_made: dict[int, tuple[mx.array, np.ndarray]] = {}  # by id, which stays an array's own as long as it is kept here
+_made: dict[int, tuple[mx.array, np.ndarray]] = {}  # by id, which stays unique because the arrays are kept here
 
 
 def _values(array: mx.array) -> np.ndarray:
@@ -64,10 +66,11 @@ def _values(array: mx.array) -> np.ndarray:
 def assert_close(
     got: Any, expected: Any, *, dtype: mx.Dtype = mx.float32, tolerance: float | None = None, what: str = ""
 ) -> None:
-    """Fail unless `got` is an mx.array of this dtype, of the shape of `expected`, and equal to it within
-    tolerance * (1 + |expected|); where NaN is expected, NaN. All comparisons of the day tests come through here.
+    """Fail unless `got` is an mx.array of this dtype with the shape and values of `expected`. All comparisons of the
+    day tests call this.
 
-    what: what `got` should be, in words, for the first line of a failure.
+    A value may differ by tolerance * (1 + |expected|), and must be NaN where NaN is expected. what: what `got` should
+    be, for the first line of a failure.
     """
     __tracebackhide__ = True
     expected = array64(expected) if isinstance(expected, mx.array) else np.asarray(expected, np.float64)
@@ -84,14 +87,14 @@ def assert_close(
     values = _values(got)
     with np.errstate(invalid="ignore"):
         same = (values == expected) | (np.isnan(values) & np.isnan(expected))
-        error = np.where(same, 0, np.abs(values - expected))  # inf - inf is not a difference
+        error = np.where(same, 0, np.abs(values - expected))  # equal values, even inf and inf, have an error of 0
     wrong = ~(error <= tolerance * (1 + np.abs(np.where(np.isfinite(expected), expected, 0))))
     if wrong.any():
         pytest.fail(said + _mismatch(values, expected, error, wrong, tolerance, dtype))
 
 
 def assert_attends(got: Any, expected: Any, **options: Any) -> None:
-    """Fail unless `got` is a tuple of output and weights, each as expected: `assert_close` takes the options."""
+    """Fail unless `got` is a tuple of output and weights, each as expected. options: those of `assert_close`."""
     __tracebackhide__ = True
     assert isinstance(got, tuple), f"expected a tuple of output and weights, got {type(got).__name__}"
     assert len(got) == 2, f"expected output and weights, got {len(got)} results"
@@ -100,7 +103,7 @@ def assert_attends(got: Any, expected: Any, **options: Any) -> None:
 
 
 def assert_unchanged(before: list[np.ndarray], *arrays: mx.array) -> None:
-    """Fail if an input is no longer what it was: `x *= 2` writes into the caller's array."""
+    """Fail if an input has changed: `x *= 2` writes into the caller's array."""
     __tracebackhide__ = True
     for i, (old, array) in enumerate(zip(before, arrays, strict=True)):
         record(_values(array), str(array.dtype), 0)

@@ -1,4 +1,4 @@
-"""The formulas in NumPy float64, as plainly as they can be written: slow, exact, independent of the course's code."""
+"""The course's formulas in NumPy float64, as plain as possible: slow, exact, and independent of the course's code."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def attention(q: Array, k: Array, v: Array, scale: float | None = None, mask: Ar
 
 
 def split_heads(x: Array, heads: int) -> Array:
-    """N x L x (H*D) -> N x H x L x D"""
+    """Split N x L x (H*D) into N x H x L x D."""
     return np.stack(np.split(x, heads, axis=-1), axis=1)
 
 
@@ -30,7 +30,7 @@ def causal_mask(L: int, S: int) -> Array:
 
 
 def grouped_attention(q: Array, k: Array, v: Array, scale: float | None = None, mask: Array | None = None) -> Array:
-    """One query head after the other."""
+    """Compute one query head after the other."""
     share = q.shape[-3] // k.shape[-3]
     full = None if mask is None else np.broadcast_to(mask, (*q.shape[:-1], k.shape[-2]))
     heads = [
@@ -47,7 +47,7 @@ def grouped_attention(q: Array, k: Array, v: Array, scale: float | None = None, 
 
 
 def rope(x: Array, positions: Array, base: float, traditional: bool) -> Array:
-    """x: B x L x H x D, positions: B x L. One complex number per pair, turned by multiplication."""
+    """Rotate each pair of elements as one complex number. x: B x L x H x D, positions: B x L."""
     half = x.shape[-1] // 2
     a, b = (x[..., 0::2], x[..., 1::2]) if traditional else (x[..., :half], x[..., half:])
     frequencies = base ** (-2 * np.arange(half) / x.shape[-1])

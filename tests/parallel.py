@@ -1,5 +1,7 @@
-"""How kernels share their work, and what they may read, for the time of a block. A block begins after the first kernel
-of a test: a stub raises there, before anything is asked of the MLX extension."""
+"""Contexts that change how kernels share their work and what they may read.
+
+Begin a block after the first kernel of a test: that kernel raises a stub's error before the MLX extension is used.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,7 @@ __all__ = ["assert_shared", "guarded", "parts_of", "race_injection", "threads"]
 
 @contextmanager
 def threads(impl: Any, count: int) -> Iterator[None]:
-    """Kernels use this many threads."""
+    """Let kernels use this many threads in the block."""
     extension = impl.native.extension
     before = extension.threads()
     extension.set_threads(count)
@@ -25,14 +27,14 @@ def threads(impl: Any, count: int) -> Iterator[None]:
 
 
 def parts_of(impl: Any, run: Callable[[], object]) -> int:
-    """In how many parts kernels that `run` calls hand their work to several threads."""
+    """Return into how many parts the kernels that `run` calls divide their work among several threads."""
     before = impl.native.extension.shared_parts()
     run()
     return int(impl.native.extension.shared_parts() - before)
 
 
 def assert_shared(impl: Any, run: Callable[[], object]) -> None:
-    """Fail unless kernels that `run` calls hand work to several threads."""
+    """Fail unless kernels that `run` calls share their work among several threads."""
     __tracebackhide__ = True
     if parts_of(impl, run) < 2:
         pytest.fail(
@@ -43,7 +45,7 @@ def assert_shared(impl: Any, run: Callable[[], object]) -> None:
 
 @contextmanager
 def race_injection(impl: Any) -> Iterator[None]:
-    """The first part of a kernel's work is stopped in its middle until all others are done."""
+    """Stop the first part of each kernel's work in the middle, until all other parts are done."""
     extension = impl.native.extension
     extension.set_race_injection(True)
     try:
@@ -54,7 +56,7 @@ def race_injection(impl: Any) -> Iterator[None]:
 
 @contextmanager
 def guarded(impl: Any) -> Iterator[None]:
-    """A kernel that reads past the end of an input raises an error, even if it makes no use of what it reads."""
+    """Raise an error in a kernel that reads past the end of an input, even if it does not use the value."""
     extension = impl.native.extension
     extension.guard_inputs(True)
     try:

@@ -1,8 +1,8 @@
-"""What happens around a server, played with the code under test: small scenes, each of which tells what was seen.
+"""Scenes around a server, played with the code under test. Each scene returns what it saw.
 
-An engine that is counted out by hand takes the place of the real one, and a list the client's. `memory_of_a_token` and
-the steps, of week 2, need no server. In grading a scene is played in the submission's process, which learns nothing
-of what is expected; what was seen is data.
+An engine that is controlled by hand takes the place of the real one, and a list that of the client. `memory_of_a_token`
+and the steps, of week 2, need no server. In grading, a scene runs in the submission's process, which learns nothing
+about the expected result, because the scene returns only data.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ from stalled import steps_ahead, steps_submitted
 __all__ = ["Jobs", "memory_of_a_token", "play", "settle", "steps_ahead", "steps_submitted"]
 
 Scene: TypeAlias = Callable[..., Coroutine[Any, Any, Any]]
-PATIENCE, SHORT_PATIENCE = 10.0, 1.0  # seconds; the second after a first hang, and for mistakes that are known
+PATIENCE, SHORT_PATIENCE = 10.0, 1.0  # seconds; the shorter one after a first hang, and for known mistakes
 PAUSE = 0.02  # seconds between two looks at a scene
-MAX_STEPS = 200  # of the engine, several times what a scene needs
-_hung: list[str] = []  # scenes in this process that did not end
-_watch: ContextVar[Watch | None] = ContextVar("_watch", default=None)  # of the scene that is played
+MAX_STEPS = 200  # of the engine; several times more than a scene needs
+_hung: list[str] = []  # the scenes in this process that hung
+_watch: ContextVar[Watch | None] = ContextVar("_watch", default=None)  # the watch of the scene that runs
 
 
 def play(impl: Any, scene: Scene, *arguments: Any) -> Any:
-    """What was seen. Raises what the scene raised, or HangError if it does not end."""
+    """Return what the scene saw. Raise the scene's error, or a HangError if it does not end."""
     from tiny_llm_course.diagnosis.package_under_test import Package, is_replayed
 
     __tracebackhide__ = True
@@ -55,11 +55,11 @@ def play(impl: Any, scene: Scene, *arguments: Any) -> Any:
     def run() -> None:
         try:
             asyncio.run(see(), debug=True)
-        except BaseException as error:  # such as SystemExit, which ends a loop
+        except BaseException as error:  # such as SystemExit, which ends the loop
             if not seen.done():
                 seen.set_exception(error)
 
-    thread = threading.Thread(target=run, daemon=True)  # which may get stuck: nobody waits for it then
+    thread = threading.Thread(target=run, daemon=True)  # a daemon, because it may hang
     thread.start()
     clock = Clock()
     while not wait([seen], PAUSE).done and clock.seconds() < patience + 2:
@@ -74,14 +74,16 @@ def play(impl: Any, scene: Scene, *arguments: Any) -> Any:
 
 
 class Clock:
-    """Counts the seconds in which this process computes or waits, but not those in which it waits for a processor."""
+    """A clock that counts the seconds in which this process computes or waits, but not those in which it waits for a
+    processor."""
 
     def __init__(self) -> None:
         self._total = 0.0
         self._now, self._computed = time.monotonic(), time.process_time()
 
     def seconds(self) -> float:
-        """So far. To be called at each PAUSE: what passes beyond it without computing is lost to other processes."""
+        """Return the seconds so far. Call it after each PAUSE: longer gaps without computing count as time of other
+        processes."""
         before, computed = self._now, self._computed
         self._now, self._computed = time.monotonic(), time.process_time()
         used, passed = self._computed - computed, self._now - before
@@ -90,9 +92,10 @@ class Clock:
 
 
 async def whole(scene: Coroutine[Any, Any, Any], patience: float = PATIENCE) -> Any:
-    """What was seen in a scene that ends. Raises HangError if it does not: after this time, or once all are waiting."""
+    """Return what a scene saw. Raise a HangError if the scene takes longer than this, or when all of its threads
+    wait."""
     loop, threads = asyncio.get_running_loop(), threading.enumerate()
-    loop.slow_callback_duration = PATIENCE  # in debug mode it logs what takes longer
+    loop.slow_callback_duration = PATIENCE  # in debug mode, the loop logs slower callbacks
     playing, stuck = asyncio.ensure_future(scene), loop.create_future()
     if watch := _watch.get():
         watch.begin(stuck)
@@ -108,13 +111,13 @@ async def whole(scene: Coroutine[Any, Any, Any], patience: float = PATIENCE) -> 
 
 
 async def settle(turns: int = 100) -> None:
-    """Give the loop this many turns, far more than any answer needs. Without a clock, each run sees the same."""
+    """Give the loop this many turns, far more than any answer needs. Without a clock, every run sees the same."""
     for _ in range(turns):
-        await asyncio.sleep(0)  # one turn, and no time
+        await asyncio.sleep(0)  # takes one turn, but no time
 
 
 async def pass_time(seconds: float) -> None:
-    """Give the loop turns until so much time has passed."""
+    """Give the loop turns until this many seconds have passed."""
     loop = asyncio.get_running_loop()
     end = loop.time() + seconds
     while loop.time() < end:
@@ -122,17 +125,17 @@ async def pass_time(seconds: float) -> None:
 
 
 class Jobs(SimpleQueue[Any]):
-    """An engine's queue of jobs, which sees how the engine's thread waits for one."""
+    """An engine's queue of jobs, which notes how the engine's thread waits for a job."""
 
     def __init__(self) -> None:
         super().__init__()
         self.turns = Turns()
         self._looks = 0
-        self._resting: asyncio.Future[bool] | None = None  # while somebody watches
+        self._resting: asyncio.Future[bool] | None = None  # while `rest` waits
 
     async def rest(self, served: Any) -> bool:
-        """Return once the engine's thread, which has nothing to do, sleeps until a job comes; or once it has looked
-        for one ten times without sleeping. Returns whether it sleeps."""
+        """Return when the idle engine's thread sleeps until a job arrives, or when it has looked for a job ten times
+        without sleeping. The result tells whether it sleeps."""
         resting = asyncio.get_running_loop().create_future()
         await served.call(lambda engine: self._watch(resting))
         return await resting
@@ -165,14 +168,14 @@ class Jobs(SimpleQueue[Any]):
 
 
 def _tell(loop: asyncio.AbstractEventLoop, callback: Callable[..., Any], *arguments: Any) -> None:
-    """From any thread: have the loop call this, unless the scene is over."""
+    """Have the loop call this function, from any thread, unless the scene is over."""
     with suppress(RuntimeError):  # the loop is closed
         loop.call_soon_threadsafe(callback, *arguments)
 
 
 class Work:
-    """A request that an engine gives `count` tokens: 10, 11, 12, ... Its text comes a step later than its tokens, and
-    the rest of it with the last one."""
+    """A request that an engine gives `count` tokens: 10, 11, 12, ... Its text comes one step later than its tokens, and
+    the rest of it with the last token."""
 
     def __init__(self, id: str, count: int = 3, has_text: bool = True):
         self.id, self.count = id, count
@@ -194,21 +197,21 @@ class Work:
 
 
 class Steps:
-    """An engine that tells what becomes of it: `log`, in order.
+    """An engine that logs what happens to it, in `log`.
 
-    A step ends when the loop takes its next turn, so that no engine can outrun a loop that is slow. is_paced: it waits
-    until it is allowed to end. turns: in each step only one of the requests gets a token.
+    A step ends when the loop takes its next turn, so the engine cannot outrun a slow loop. is_paced: a step waits until
+    it is allowed to end. turns: in each step, only one of the requests gets a token.
     """
 
     def __init__(self, is_paced: bool = False, turns: bool = False):
         self.log: list[str] = []
         self.works: dict[str, Work] = {}
         self.threads: set[int] = set()
-        self.error: Exception | None = None  # of the next step
+        self.error: Exception | None = None  # raised in the next step
         self.is_in_step = self.is_over = False
         self._is_paced, self._permits, self.turns = is_paced, threading.Semaphore(0), Turns()
         self._turns = turns
-        self._loop, self._has_begun = asyncio.get_running_loop(), asyncio.Event()  # a step, as far as the loop knows
+        self._loop, self._has_begun = asyncio.get_running_loop(), asyncio.Event()  # the loop's view of the current step
         self._num_steps, self._watch = 0, _watch.get()
 
     @property
@@ -222,7 +225,7 @@ class Steps:
 
     def _used(self) -> None:
         if self.is_over:
-            raise SystemExit  # of this thread, which nobody needs any more
+            raise SystemExit  # ends this thread, which is no longer needed
         self.threads.add(threading.get_ident())
 
     def add(self, work: Work) -> None:
@@ -258,18 +261,18 @@ class Steps:
         chosen = self.scheduler[:1] if self._turns else self.scheduler
         for work in chosen:
             work.go_on()
-            del self.works[work.id]  # and to the end
+            del self.works[work.id]  # the request leaves at its end
             if work.finish_reason is None:
                 self.works[work.id] = work
         return chosen
 
     def allow(self, count: int = 1) -> None:
-        """That many more steps end."""
+        """Allow this many more steps to end."""
         self.turns.give(count)
         self._permits.release(count)
 
     def go_on(self) -> None:
-        """All steps end by themselves from now on."""
+        """Let all steps end by themselves from now on."""
         self._is_paced = False
         self.allow()
 
@@ -278,7 +281,7 @@ class Steps:
         await self._has_begun.wait()
 
     def end(self) -> None:
-        """Whoever still uses it does so no longer."""
+        """Make every later use of this engine end its thread."""
         self.is_over = True
         self.go_on()
 
@@ -286,7 +289,8 @@ class Steps:
 async def _served(
     impl: Any, engine: Steps, body: Callable[[Any], Coroutine[Any, Any, Any]], max_requests: int = 64
 ) -> Any:
-    """What a scene saw in which this engine serves. It is stopped behind it. Raises what broke the engine's thread."""
+    """Return what a scene saw in which this engine serves. Stop it afterwards, and raise what broke the engine's
+    thread."""
     whole = impl.serving.async_engine.AsyncEngine(lambda: engine, max_requests)
     whole._jobs = Jobs()
     await whole.start()
@@ -312,7 +316,7 @@ def told(update: Any) -> tuple[list[int], str, str | None, str]:
 
 
 class Watched(asyncio.Queue[Any]):
-    """A queue that belongs to the thread in which it is made."""
+    """A queue that belongs to the thread that makes it."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -331,7 +335,7 @@ def _stream(impl: Any) -> Any:
 
 
 async def begun(impl: Any, served: Any, *works: Work) -> list[Any]:
-    """The streams of requests that the engine has from now on."""
+    """Return the streams of requests that the engine gets from now on."""
 
     def begin(engine: Steps) -> None:
         for work, stream in zip(works, streams, strict=True):
@@ -343,7 +347,7 @@ async def begun(impl: Any, served: Any, *works: Work) -> list[Any]:
 
 
 async def rest_of(stream: Any) -> list[Any]:
-    """All updates to the last one."""
+    """Return all updates up to the last one."""
     seen = []
     while not seen or seen[-1][2] is None:
         seen.append(told(await stream.updates.get()))
@@ -359,7 +363,7 @@ async def collected(served: Any, work: Work) -> list[Any]:
 
 
 async def name_of(error: Awaitable[Any]) -> str:
-    """Of the error that is raised."""
+    """Return the name of the error that is raised."""
     try:
         await error
     except Exception as raised:
@@ -373,7 +377,7 @@ async def name_of(error: Awaitable[Any]) -> str:
 
 
 async def published(impl: Any, count: int, at: list[int], has_text: bool = True) -> list[Any]:
-    """The updates of a request of `count` tokens that is published when it has so many, from another thread."""
+    """Publish the updates of a request of `count` tokens from another thread, when it has these numbers of tokens."""
     stream = _stream(impl)
     stream.request = work = Work("a", count, has_text)
     for number in at:
@@ -393,7 +397,7 @@ async def published_error(impl: Any) -> Any:
 
 
 async def kept(impl: Any) -> list[Any]:
-    """An update before and after the request goes on."""
+    """Return an update before and after the request goes on."""
     stream = _stream(impl)
     stream.request = work = Work("a", 5)
     work.go_on()
@@ -406,7 +410,7 @@ async def kept(impl: Any) -> list[Any]:
 
 
 async def busy_loop(impl: Any) -> list[Any]:
-    """A loop that has no time is no reason to wait: updates that come when it has."""
+    """Publish while the loop is busy. Return whether that waits, and the updates that arrive when the loop has time."""
     stream = _stream(impl)
     stream.request = Work("a", 3)
 
@@ -450,7 +454,7 @@ async def three_requests(impl: Any, turns: bool) -> dict[str, Any]:
 
 
 async def where_the_engine_is_used(impl: Any) -> list[Any]:
-    """In how many threads, and whether the loop's is one of them."""
+    """Return in how many threads the engine is used, and whether the loop's is one of them."""
 
     async def body(served: Any) -> None:
         [stream] = await begun(impl, served, Work("a"))
@@ -463,7 +467,7 @@ async def where_the_engine_is_used(impl: Any) -> list[Any]:
 
 
 async def jobs_during_a_step(impl: Any) -> list[str]:
-    """What is done when three jobs come while the engine computes."""
+    """Return what the engine does if three jobs arrive while it computes."""
 
     def job(number: int) -> Any:
         def note(engine: Steps) -> None:
@@ -476,7 +480,7 @@ async def jobs_during_a_step(impl: Any) -> list[str]:
         [stream] = await begun(impl, served, Work("a", 3))
         await engine.in_step()
         jobs = [job(number) for number in range(3)]
-        await settle()  # so that they have come
+        await settle()  # lets the jobs arrive
         engine.allow(3)
         await asyncio.gather(rest_of(stream), *jobs)
 
@@ -487,7 +491,7 @@ async def jobs_during_a_step(impl: Any) -> list[str]:
 
 
 async def answers_of_jobs(impl: Any) -> list[Any]:
-    """Of fifty jobs without work for a step, then of one that fails, then of one after it."""
+    """Return the answers of fifty jobs without a step, then of one that fails, then of one after it."""
 
     def fails(engine: Steps) -> None:
         raise ValueError("expected something else")
@@ -502,7 +506,7 @@ async def answers_of_jobs(impl: Any) -> list[Any]:
 
 
 async def sleeps_without_work(impl: Any) -> bool:
-    """Whether the engine's thread sleeps after a request, when nobody comes."""
+    """Tell whether the engine's thread sleeps after a request, when no job arrives."""
 
     async def body(served: Any) -> bool:
         await answer_to(impl, served, Work("a"))
@@ -522,7 +526,7 @@ async def after_a_pause(impl: Any) -> list[Any]:
 
 
 async def failing_step(impl: Any, kind: str = "RuntimeError") -> list[Any]:
-    """The last updates of two requests whose step fails with this error, and of one that comes after."""
+    """Return the last updates of two requests whose step fails with this error, and of a later request."""
 
     async def body(served: Any) -> list[Any]:
         streams = await begun(impl, served, Work("a"), Work("b"))
@@ -537,8 +541,8 @@ async def failing_step(impl: Any, kind: str = "RuntimeError") -> list[Any]:
 
 
 async def stopped_with_work(impl: Any, steps: int = 4) -> list[Any]:
-    """Updates of a request of so many steps, the first of which is computed when `stop` is called, and the answer of a
-    job that comes after the call."""
+    """Call `stop` in the first step of a request of this many steps. Return its updates, and the answer of a later
+    job."""
 
     async def body(served: Any) -> list[Any]:
         [stream] = await begun(impl, served, Work("a", steps))
@@ -557,7 +561,7 @@ async def stopped_with_work(impl: Any, steps: int = 4) -> list[Any]:
 
 
 async def stopped_too_late(impl: Any) -> Any:
-    """The last update of a request that would not end in the time that `stop` gives it."""
+    """Return the last update of a request that does not end in the time that `stop` gives it."""
 
     async def body(served: Any) -> Any:
         [stream] = await begun(impl, served, Work("a", 10**9))
@@ -583,7 +587,7 @@ async def generated(impl: Any) -> list[Any]:
 
 
 async def as_they_come(impl: Any) -> list[list[int]]:
-    """Tokens of each update, and how many steps were allowed before it was waited for."""
+    """Return the tokens of each update, and how many steps were allowed before it was awaited."""
 
     async def body(served: Any) -> list[list[int]]:
         updates, seen = served.generate(lambda: Work("a", 3)), []
@@ -598,7 +602,7 @@ async def as_they_come(impl: Any) -> list[list[int]]:
 
 
 async def many(impl: Any) -> list[list[int]]:
-    """The tokens of twenty requests of 1 to 20 tokens at the same time."""
+    """Return the tokens of twenty simultaneous requests of 1 to 20 tokens."""
 
     async def body(served: Any) -> list[list[int]]:
         found = await asyncio.gather(*(collected(served, Work(str(count), count)) for count in range(1, 21)))
@@ -608,7 +612,7 @@ async def many(impl: Any) -> list[list[int]]:
 
 
 async def made_in(impl: Any) -> bool:
-    """Whether requests are made in the engine's thread."""
+    """Tell whether requests are made in the engine's thread."""
 
     async def body(served: Any) -> bool:
         def make() -> Work:
@@ -628,7 +632,7 @@ async def _all(updates: AsyncGenerator[Any, None]) -> None:
 
 
 async def open_for(impl: Any, max_requests: int, running: int, count: int | None, is_stopped: bool) -> str:
-    """What `check_open` says to `count` more when so many are running."""
+    """Return the result of `check_open` for `count` more requests when this many are running."""
 
     async def body(served: Any) -> str:
         updates = [served.generate(lambda number=number: Work(str(number), 10**9)) for number in range(running)]
@@ -652,7 +656,7 @@ async def open_for(impl: Any, max_requests: int, running: int, count: int | None
 
 
 async def open_when_broken(impl: Any) -> str:
-    """The error of `check_open` when the engine's thread has failed."""
+    """Return the error of `check_open` after the engine's thread has failed."""
     served = impl.serving.async_engine.AsyncEngine(Steps)
     served.error = RuntimeError("no such thing")
     try:
@@ -663,7 +667,8 @@ async def open_when_broken(impl: Any) -> str:
 
 
 async def refused_again(impl: Any) -> list[Any]:
-    """The errors of two requests that come while another one runs where one may; then how many count."""
+    """Return the errors of two requests that arrive while the only allowed one runs, and then the number of
+    requests."""
 
     async def body(served: Any) -> list[Any]:
         running = served.generate(lambda: Work("a", 10**9))
@@ -677,8 +682,8 @@ async def refused_again(impl: Any) -> list[Any]:
 
 
 async def refused(impl: Any) -> list[Any]:
-    """Two at the same time where one may be: what the second one gets, whether it was made, what the engine saw, and
-    what a third one gets when the first is over."""
+    """Start two requests where one is allowed. Return what the second gets, whether it was made, what the engine saw of
+    it, and what a third one gets when the first has ended."""
 
     async def body(served: Any) -> list[Any]:
         def make() -> Work:
@@ -698,7 +703,8 @@ async def refused(impl: Any) -> list[Any]:
 
 
 async def counted(impl: Any) -> list[int]:
-    """`num_requests` before, while two run, when one is closed, when the engine refuses one, when all are closed."""
+    """Return `num_requests` before, while two run, when one is closed, when the engine refuses one, and when all are
+    closed."""
 
     async def body(served: Any) -> list[int]:
         seen = [served.num_requests]
@@ -717,7 +723,7 @@ async def counted(impl: Any) -> list[int]:
 
 
 async def refused_by_the_engine(impl: Any) -> list[Any]:
-    """The errors of a request that cannot be made and of one that the engine does not take; who is listened to."""
+    """Return the errors of a request that cannot be made and of one that the engine refuses, and the open streams."""
 
     async def body(served: Any) -> list[Any]:
         def make() -> Work:
@@ -730,7 +736,7 @@ async def refused_by_the_engine(impl: Any) -> list[Any]:
 
 
 async def left(impl: Any, how: str) -> list[Any]:
-    """A client that leaves after the first update: what the engine saw of its request, and who is listened to."""
+    """Let a client leave after the first update. Return what the engine saw of its request, and the open streams."""
 
     async def body(served: Any) -> list[Any]:
         updates = served.generate(lambda: Work("a", 10**9))
@@ -756,7 +762,7 @@ def _of(id: str, engine: Steps) -> list[str]:
 
 
 async def left_before_it_began(impl: Any) -> list[Any]:
-    """A client that is cancelled while the engine is in a step: who is served and listened to behind it."""
+    """Cancel a client while the engine is in a step. Return the engine's requests and the open streams afterwards."""
 
     async def body(served: Any) -> list[Any]:
         first = asyncio.ensure_future(collected(served, Work("a", 5)))
@@ -774,7 +780,7 @@ async def left_before_it_began(impl: Any) -> list[Any]:
 
 
 async def closed_during_a_step(impl: Any) -> list[Any]:
-    """Whether somebody who leaves has to wait for the engine's step; then what the engine saw."""
+    """Tell whether a client that leaves has to wait for the engine's step, and return what the engine saw."""
 
     async def body(served: Any) -> list[Any]:
         updates = served.generate(lambda: Work("a", 10**9))
@@ -793,7 +799,7 @@ async def closed_during_a_step(impl: Any) -> list[Any]:
 
 
 async def after_the_end(impl: Any) -> list[Any]:
-    """Who is listened to, and what the engine saw, when a request has ended by itself."""
+    """Return the open streams and the engine's log after a request has ended by itself."""
 
     async def body(served: Any) -> list[Any]:
         await collected(served, Work("a"))
@@ -803,7 +809,7 @@ async def after_the_end(impl: Any) -> list[Any]:
 
 
 async def failed_request(impl: Any) -> list[Any]:
-    """The updates of a request whose step fails."""
+    """Return the updates of a request whose step fails."""
 
     async def body(served: Any) -> list[Any]:
         waiting = asyncio.ensure_future(collected(served, Work("a")))
@@ -817,7 +823,7 @@ async def failed_request(impl: Any) -> list[Any]:
 
 
 async def stopped(impl: Any) -> list[Any]:
-    """What a request gets that does not end in the time that `stop` gives it; and the next one."""
+    """Return the result of a request that does not end in the time that `stop` gives it, and that of the next one."""
 
     async def body(served: Any) -> list[Any]:
         waiting = asyncio.ensure_future(collected(served, Work("a", 10**9)))
@@ -836,10 +842,10 @@ async def stopped(impl: Any) -> list[Any]:
 
 
 class Client:
-    """Of an ASGI application. messages: what it sends before it waits; the last one comes again and again.
+    """The client of an ASGI application.
 
-    sent: what it was sent. log: that, and what else happens, in order. takes: so many messages; more when told, which
-    `send` waits for.
+    messages: the messages that it sends before it waits. sent: the messages that it was sent. log: these and other
+    events, in order. takes: how many messages it accepts before `send` waits until it accepts more.
     """
 
     def __init__(self, *messages: str, takes: float = math.inf):
@@ -858,7 +864,7 @@ class Client:
         return {"type": "http.disconnect"}
 
     async def offered(self, count: int) -> None:
-        """Wait until somebody has begun to send it the message of this number."""
+        """Wait until `send` has been called this many times."""
         while self._offers < count:
             await self._offer.wait()
             self._offer.clear()
@@ -883,10 +889,10 @@ def open_tasks() -> set[Any]:
 async def ended(
     impl: Any, client: Client, timeout: float | None, turns: int | None, error: BaseException | None = None
 ) -> list[Any]:
-    """What comes of some work that takes this many turns of the loop; what the work saw; how many tasks are left. Of an
-    ApiError also what a client is told, in lists: grading hands over no dict that is within something else.
+    """Run some work that takes this many turns of the loop. Return its result, its log, and how many tasks are left.
 
-    turns: None: the work never ends by itself. error: what it raises at its end.
+    The result of an ApiError includes what a client is told, in lists, because grading passes on no nested dicts.
+    turns: None means that the work never ends by itself. error: what the work raises at its end.
     """
 
     async def work() -> str:
@@ -896,7 +902,7 @@ async def ended(
                 raise error
             return "done"
         except asyncio.CancelledError:
-            await settle(20)  # it has something to put in order
+            await settle(20)  # the work cleans up
             raise
         finally:
             client.log.append("work ended")
@@ -930,7 +936,7 @@ async def work_that_was_too_slow_itself(impl: Any, timeout: float | None) -> lis
 
 
 async def work_that_was_cancelled(impl: Any) -> str:
-    """What is raised when the work raises a CancelledError, although nobody cancelled `until_gone`."""
+    """Return what is raised if the work raises a CancelledError although `until_gone` was not cancelled."""
     waiting = asyncio.ensure_future(ended(impl, Client(), None, 1, asyncio.CancelledError()))
     (found,) = await asyncio.gather(waiting, return_exceptions=True)
     if isinstance(found, NotImplementedError):
@@ -943,7 +949,7 @@ async def client_that_left_before(impl: Any) -> list[Any]:
 
 
 async def leaving(client: Client, coroutine: Coroutine[Any, Any, Any]) -> Any:
-    """What a coroutine returns whose client leaves while it waits."""
+    """Return the result of a coroutine whose client leaves while it waits."""
     waiting = asyncio.ensure_future(coroutine)
     await settle()
     client.left.set()
@@ -960,7 +966,7 @@ async def client_that_goes_on_sending(impl: Any) -> list[Any]:
 
 
 async def time_that_is_over_for_a_client_that_sends(impl: Any) -> list[Any]:
-    """It sends something far more often than the time limit, and leaves in the end."""
+    """Let a client send far more often than the time limit, and leave in the end."""
 
     async def receive() -> dict[str, Any]:
         await pass_time(0.02)
@@ -977,7 +983,7 @@ async def time_that_is_over(impl: Any, timeout: float = 0.02) -> list[Any]:
 
 
 async def cancelled(client: Client, coroutine: Coroutine[Any, Any, Any]) -> list[Any]:
-    """What a coroutine that is cancelled while it waits raises; the client's log; how many tasks are left."""
+    """Cancel a coroutine while it waits. Return what it raises, the client's log, and how many tasks are left."""
     before = open_tasks()
     waiting = asyncio.ensure_future(coroutine)
     await settle()
@@ -989,13 +995,13 @@ async def cancelled(client: Client, coroutine: Coroutine[Any, Any, Any]) -> list
 
 
 async def waits_for_too_long(impl: Any) -> list[Any]:
-    """Somebody cancels the coroutine that waits."""
+    """Cancel the coroutine that waits."""
     client = Client()
     return await cancelled(client, ended(impl, client, None, None))
 
 
 async def client_that_leaves_at_the_end(impl: Any) -> list[Any]:
-    """Work that is done in the moment in which the client goes away."""
+    """Finish the work at the moment when the client leaves."""
     client, before = Client(), open_tasks()
     done = asyncio.get_running_loop().create_future()
 
@@ -1017,8 +1023,8 @@ async def encoded(impl: Any, event: str) -> str:
 
 
 async def events_of(client: Client, *steps: Any) -> AsyncGenerator[str, None]:
-    """Events; an int is so many turns of the loop, a float so many seconds, an asyncio.Event is waited for, and errors
-    are raised."""
+    """Yield events. An int takes this many turns of the loop, a float this many seconds, an asyncio.Event is awaited,
+    and an error is raised."""
     try:
         for step in steps:
             if isinstance(step, Exception):
@@ -1037,7 +1043,7 @@ async def events_of(client: Client, *steps: Any) -> AsyncGenerator[str, None]:
 
 
 async def answered(impl: Any, client: Client, *steps: Any, timeout: float | None = None) -> dict[str, Any]:
-    """What a client is sent, and what is raised."""
+    """Return what a client is sent, and what is raised."""
     before = open_tasks()
     events = impl.serving.event_stream.EventStream(events_of(client, *steps), timeout)
     raised = "nothing"
@@ -1050,7 +1056,7 @@ async def answered(impl: Any, client: Client, *steps: Any, timeout: float | None
     starts = [message for message in client.sent if message["type"] == "http.response.start"]
     return {
         "raised": raised,
-        "log": list(client.log),  # as it is now: what nobody closes is closed by Python, later
+        "log": list(client.log),  # a copy, because Python closes an open generator later
         "status": [message["status"] for message in starts],
         "headers": [[name.decode().lower(), value.decode()] for start in starts for name, value in start["headers"]],
         "bodies": [message["body"].decode() for message in client.sent if "body" in message],
@@ -1068,7 +1074,7 @@ async def some_events(impl: Any, *events: str) -> dict[str, Any]:
 
 
 async def events_while_they_come(impl: Any) -> list[str]:
-    """What the client has after the first event, while the second is waited for."""
+    """Return what the client has after the first event, while the second one is awaited."""
     client, comes = Client("request"), asyncio.Event()
     waiting = asyncio.ensure_future(answered(impl, client, "one", comes, "two"))
     await settle()
@@ -1095,7 +1101,7 @@ async def time_over(impl: Any, *before: str) -> dict[str, Any]:
 
 
 async def time_over_although_events_come(impl: Any) -> dict[str, Any]:
-    """Each event comes in time; all of them together take far longer than the time limit."""
+    """Each event comes in time, but all of them together take far longer than the time limit."""
     steps = [step for number in range(25) for step in (str(number), 0.02)]
     return await answered(impl, Client("request"), *steps, timeout=0.1)
 
@@ -1114,7 +1120,8 @@ async def reader_that_was_never_there(impl: Any) -> dict[str, Any]:
 
 
 async def slow_reader(impl: Any) -> list[Any]:
-    """How many events were asked for while the first one was not taken; and what came in the end."""
+    """Return how many events were requested while the client had not taken the first one, and what arrived in the
+    end."""
     client = Client("request", takes=0)
     waiting = asyncio.ensure_future(answered(impl, client, "one", "two", "three"))
     await settle()
@@ -1129,8 +1136,8 @@ async def slow_reader_that_leaves(impl: Any) -> dict[str, Any]:
 
 
 async def slow_reader_out_of_time(impl: Any) -> list[Any]:
-    """What had happened when the last message was offered to a client that took only the first event and has no time
-    left; and what comes when it goes on."""
+    """A client took only the first event and has no time left. Return the log when the last message is offered, and
+    what arrives when the client goes on."""
     client = Client("request", takes=2)
     waiting = asyncio.ensure_future(answered(impl, client, "one", "two", timeout=0.1))
     last = asyncio.ensure_future(client.offered(4))  # after the start, the first event, and the second one
@@ -1142,7 +1149,7 @@ async def slow_reader_out_of_time(impl: Any) -> list[Any]:
 
 
 async def time_over_at_the_start(impl: Any) -> dict[str, Any]:
-    """A client that takes nothing has no time left while the start of the response is being sent. It goes on if it is
+    """Time is over for a client that takes nothing while the start of the response is sent. The client goes on if it is
     offered something else."""
     client = Client("request", takes=0)
     waiting = asyncio.ensure_future(answered(impl, client, "one", timeout=0.1))
@@ -1154,7 +1161,7 @@ async def time_over_at_the_start(impl: Any) -> dict[str, Any]:
 
 
 async def events_left_in_the_middle(impl: Any, how: str) -> list[str]:
-    """What happened until a response was over that was cancelled, or whose `send` failed, while it sent an event."""
+    """Cancel a response while it sends an event, or let `send` fail. Return what happened until the response ended."""
 
     async def send(message: dict[str, Any]) -> None:
         if how == "send fails":
@@ -1162,14 +1169,14 @@ async def events_left_in_the_middle(impl: Any, how: str) -> list[str]:
         await client.send(message)
 
     client = Client("request", takes=0)
-    events = events_of(client, "one", "two")  # kept, since Python closes what nobody holds
+    events = events_of(client, "one", "two")  # a reference, because Python closes an unreferenced generator
     response = impl.serving.event_stream.EventStream(events)({"type": "http"}, client.receive, send)
     await (name_of(response) if how == "send fails" else cancelled(client, response))
     return list(client.log)
 
 
 async def cancelled_reader(impl: Any) -> list[Any]:
-    """The server ends, and cancels what it does."""
+    """End the server, which cancels its work."""
     client = Client("request")
     return await cancelled(client, answered(impl, client, "one", asyncio.Event()))
 
@@ -1178,8 +1185,8 @@ async def cancelled_reader(impl: Any) -> list[Any]:
 
 
 async def memory_of_a_token(impl: Any) -> dict[str, Any]:
-    """The bytes that two more tokens need in a layer whose arrays have room, the size of one array, and the first
-    numbers that were stored."""
+    """Return the bytes that two more tokens need in a layer whose arrays have room, the size of one array, and the
+    first stored values."""
     layer = impl.kv_cache.KVCacheLayer(step=8192)
     prompt, new = mx.zeros((1, 1, 5, 32)), mx.arange(1.0, 3.0)[:, None] + mx.zeros((1, 1, 2, 32))
     layer.store(prompt, prompt + 1)

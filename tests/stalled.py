@@ -1,4 +1,5 @@
-"""A model whose steps stand still until they may go on, so that nobody needs a clock to see what waits for what."""
+"""A model whose steps stall until they are released, so that no clock is needed to see which code waits for which
+step."""
 
 from __future__ import annotations
 
@@ -17,13 +18,13 @@ from tiny_llm_models import bundled
 
 __all__ = ["steps_ahead", "steps_submitted"]
 
-READERS = 4  # threads with which MLX reads files
-LOOKS, PAUSE = 60, 0.02  # a step that waits in vain goes on after so many looks, seconds apart
+READERS = 4  # the number of MLX's threads that read files
+LOOKS, PAUSE = 60, 0.02  # a step goes on after this many looks, this many seconds apart
 FILE = bundled("story") / "model.safetensors"
 
 
 class Gate(io.BytesIO):
-    """A file of one number, which keeps the thread that reads it until the gate is opened."""
+    """A file of one number that blocks the thread that reads it until the gate is opened."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -31,7 +32,7 @@ class Gate(io.BytesIO):
         self._size = self.tell()
         self.seek(0)
         self.is_reached, self.is_open = threading.Event(), threading.Event()
-        self.was_in_vain = False  # whether nobody opened it
+        self.was_in_vain = False  # whether it was never opened
 
     def readinto(self, buffer: Any) -> int:
         if self.tell() + len(buffer) >= self._size:  # the number itself, not the header
@@ -45,7 +46,7 @@ class Gate(io.BytesIO):
 
 
 class Stop:
-    """Keeps MLX from reading any file, until it is opened: all its threads wait at gates."""
+    """A stop that keeps MLX from reading any file until it is opened, because all reading threads wait at gates."""
 
     def __init__(self) -> None:
         self._gates = [Gate() for _ in range(READERS)]
@@ -63,7 +64,7 @@ class Stop:
         return any(gate.was_in_vain for gate in self._gates)
 
     def drop(self) -> None:
-        """Return once MLX's threads have dropped the files: they may not do so while Python ends."""
+        """Return when MLX's threads have dropped the files. They must not do so while Python exits."""
         dropped = [threading.Event() for _ in self._gates]
         for event in dropped:
             weakref.finalize(self._gates.pop(), event.set)
@@ -77,16 +78,17 @@ def _streams() -> list[mx.Stream]:
 
 
 class StallingModel:
-    """Its token t is followed by t + 1. A step needs a number from a file, which is not read until the next one begins.
+    """A model in which t + 1 follows token t. A step needs a number from a file, which is not read until the next step
+    begins.
 
-    Once a step was waited for in vain, no other stands still.
+    After code has waited for a step in vain, no other step stalls.
     """
 
     def __init__(self) -> None:
         self.config = SimpleNamespace(max_position_embeddings=64, vocab_size=23, num_hidden_layers=1)
         self.layers = [None]
         self.num_steps = 0
-        self.in_vain: list[int] = []  # numbers of steps
+        self.in_vain: list[int] = []  # the numbers of steps that were awaited in vain
         self._stop: Stop | None = None
 
     def __call__(self, tokens: mx.array, cache: Any) -> mx.array:
@@ -104,7 +106,7 @@ class StallingModel:
         return (mx.arange(23) == hidden + 1).astype(mx.float32)  # B, L, V
 
     def go_on(self) -> None:
-        """With the step that was begun last."""
+        """Release the step that was begun last."""
         if self._stop is not None:
             self._stop.open()
             if self._stop.was_in_vain:
@@ -114,14 +116,15 @@ class StallingModel:
 
 
 class HeavyModel(StallingModel):
-    """A step makes one large array, which stays, so that MLX's memory tells how many steps are computed."""
+    """A model whose steps each make one large, lasting array, so that MLX's memory use tells how many steps were
+    computed."""
 
-    SIZE = 2**22  # float32 numbers, far more than anything else that comes or goes meanwhile
+    SIZE = 2**22  # float32 values, far more than all other arrays of the test
 
     def __init__(self) -> None:
         super().__init__()
         self._made: list[mx.array] = []
-        gc.collect()  # what earlier tests left
+        gc.collect()  # frees arrays of earlier tests
         self._before = mx.get_active_memory()
 
     def hidden(self, tokens: mx.array, cache: Any) -> mx.array:
@@ -131,13 +134,13 @@ class HeavyModel(StallingModel):
         return self._made[-1][..., :1]
 
     def num_computed(self) -> int:
-        """How many steps are computed, once everything that was submitted is."""
+        """Return how many steps are computed when everything that was submitted is."""
         mx.synchronize()
         return round((mx.get_active_memory() - self._before) / (4 * self.SIZE))
 
 
 async def steps_submitted(impl: Any, count: int) -> list[int]:
-    """How many steps MLX has computed when each of `count` tokens came, before anybody asks for the next."""
+    """Return how many steps MLX has computed when each of `count` tokens arrives, before the next one is requested."""
     with mx.stream(mx.cpu):
         model = HeavyModel()
         tokens = impl.generate.generate_ahead(model, [3], lambda logits, tokens: mx.argmax(logits, axis=-1), count)
@@ -145,8 +148,8 @@ async def steps_submitted(impl: Any, count: int) -> list[int]:
 
 
 async def steps_ahead(impl: Any, count: int) -> list[list[int]]:
-    """The tokens of `generate_ahead`, `count` of them; how many steps had begun when each came; and which steps were
-    waited for before the next one began, or although nothing needed them yet."""
+    """Return three lists: `count` tokens of `generate_ahead`; how many steps had begun when each arrived; and the steps
+    that were awaited before the next one began, or although nothing needed them yet."""
     found: list[int] = []
     begun: list[int] = []
     with mx.stream(mx.cpu):

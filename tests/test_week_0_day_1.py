@@ -33,7 +33,7 @@ def test_task_1_along_each_axis(impl, axis, dtype):
 @task_1
 @pytest.mark.parametrize("axis", [0, 1, 2])
 def test_task_1_all_axes_of_one_size(impl, axis):
-    """Maxima and sums that have lost their axis still fit here, in the wrong place."""
+    """All axes have the same size, so maxima and sums without `keepdims` still broadcast, but along the wrong axis."""
     x = Inputs(7).normal(4, 4, 4)
     expected = np.moveaxis(oracles.softmax(np.moveaxis(array64(x), axis, -1)), -1, axis)
     assert_close(impl.foundations.softmax(x, axis=axis), expected)
@@ -43,7 +43,8 @@ def test_task_1_all_axes_of_one_size(impl, axis):
 @over_dtypes
 @pytest.mark.parametrize("shift", [1000.0, -1000.0])
 def test_task_1_large_numbers(impl, shift, dtype):
-    """exp(1000) is infinity, and exp(-1000) is 0 for every one of them: neither may be computed."""
+    """The numbers are around 1,000 or -1,000. exp(1000) is infinity and exp(-1000) is 0, so the code must compute
+    neither."""
     x = Inputs(3, dtype).normal(5, 7, scale=20, shift=shift)
     assert_close(impl.foundations.softmax(x), oracles.softmax(array64(x)), dtype=dtype)
 
@@ -51,7 +52,8 @@ def test_task_1_large_numbers(impl, shift, dtype):
 @task_1
 @pytest.mark.parametrize("axis", [0, 1])
 def test_task_1_rows_of_different_sizes(impl, axis):
-    """The largest number of all is no help to a row of small ones."""
+    """Rows have very different sizes, so subtracting the maximum of the whole array turns all exponentials of a small
+    row into 0."""
     x = Inputs(4).normal(3, 4)
     rows = mx.array([-500.0, 0.0, 500.0])
     x = x + (rows[:, None] if axis else mx.array([-500.0, 0.0, 500.0, 100.0])[None])
@@ -70,7 +72,7 @@ def test_task_1_minus_infinity_is_a_weight_of_0(impl, dtype):
 @task_1
 @over_dtypes
 def test_task_1_a_row_of_minus_infinity(impl, dtype):
-    """It has no softmax: NaN says so, and other rows keep theirs."""
+    """A row of only -inf has no softmax, so all of its values are NaN. The other rows stay as they are."""
     x = mx.array([[-mx.inf, -mx.inf, -mx.inf], [0.0, math.log(3), -mx.inf]]).astype(dtype)
     assert_close(impl.foundations.softmax(x), [[np.nan, np.nan, np.nan], [0.25, 0.75, 0.0]], dtype=dtype)
 
@@ -138,7 +140,7 @@ def test_task_2_each_query_has_a_softmax_of_its_own(impl):
 
 
 def circle(**longer):
-    """Ten vectors of length 1, at multiples of 36 degrees; `v3=5` makes vector 3 five times as long."""
+    """Return ten vectors of length 1, at multiples of 36 degrees; `v3=5` makes vector 3 five times as long."""
     angles = np.deg2rad(36 * np.arange(10))
     lengths = np.ones(10)
     for name, factor in longer.items():
@@ -193,12 +195,12 @@ def test_task_2_leaves_its_inputs_alone(impl):
 
 
 def network(inputs, D_q, D_k, H):
-    """w_hidden and w_score, such that the sizes of scores are near 1."""
+    """Return w_hidden and w_score, scaled so that scores are around 1."""
     return inputs.normal(H, D_q + D_k, scale=(D_q + D_k) ** -0.5), inputs.normal(H, scale=H**-0.5 * 2)
 
 
 def additive_oracle(query, key, value, w_hidden, w_score):
-    """One pair after the other."""
+    """Compute the scores one pair of query and key at a time."""
     scores = [[w_score @ np.tanh(w_hidden @ np.concatenate([q, k])) for k in key] for q in query]
     shares = oracles.softmax(np.array(scores))
     return shares @ value, shares
@@ -242,7 +244,8 @@ def test_task_3_large_scores(impl):
 @task_3
 @over_dtypes
 def test_task_3_large_inputs(impl, dtype):
-    """tanh of 200 is 1, though exp(200) is infinity; the signs of the keys decide all of them."""
+    """The sums before tanh are around 200, where exp is infinity but tanh is 1 or -1. The signs of the keys decide
+    them."""
     inputs = Inputs(25, dtype)
     key = inputs.normal(5, 2, scale=20, shift=300) * mx.array([1, -1, 1, 1, -1])[:, None]
     w_hidden, w_score = inputs.normal(7, 6, scale=0.05, shift=0.4), inputs.normal(7, scale=0.5)

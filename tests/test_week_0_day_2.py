@@ -16,7 +16,7 @@ task_5 = pytest.mark.task("w0d2.5")
 
 
 def attention_oracle(q, k, v, mask=None):
-    """Output and weights."""
+    """Return output and weights."""
     weights = oracles.attention(q, k, np.broadcast_to(np.eye(k.shape[-2]), (*k.shape[:-1], k.shape[-2])), mask=mask)
     return weights @ v, weights
 
@@ -66,7 +66,7 @@ def test_task_1_minus_infinity_hides_a_large_score(impl):
 
 @task_1
 def test_task_1_weights_show_the_mask(impl):
-    """Of three words, none looks ahead."""
+    """The mask hides later words from each of three words, and their weights are 0."""
     q, k, v = qkv(Inputs(36), L=3, S=3)
     mask = mx.array([[0.0, -mx.inf, -mx.inf], [0.0, 0.0, -mx.inf], [0.0, 0.0, 0.0]])
     _, weights = impl.foundations.scaled_dot_product_attention(q, k, v, mask)
@@ -75,7 +75,7 @@ def test_task_1_weights_show_the_mask(impl):
 
 @task_1
 def test_task_1_a_query_that_sees_nothing(impl):
-    """It has no softmax: NaN says so, and the other queries keep their weights."""
+    """A query whose mask hides every key has no softmax, so its weights are NaN. Other queries keep their weights."""
     q, k, v = qkv(Inputs(37), 2, L=3)
     mask = mx.where(mx.arange(3)[:, None] == 1, -mx.inf, mx.zeros((3, 7)))
     output, weights = attention_oracle(*map(array64, (q, k, v)))
@@ -93,7 +93,7 @@ def test_task_1_leaves_its_inputs_alone(impl):
 
 
 def head_weights(inputs, E, d_k, d_v):
-    """Weights that keep the sizes of activations."""
+    """Return weights that keep the size of activations."""
     return (
         inputs.normal(d_k, E, scale=E**-0.5),
         inputs.normal(d_k, E, scale=E**-0.5),
@@ -127,7 +127,8 @@ def test_task_2_head_mask(impl, L, shape):
 
 @task_2
 def test_task_2_the_identity_of_the_book(impl):
-    """One-hot tokens, 2 and 1 times the identity: a token's score is 1 for itself and 0 for each other one."""
+    """The tokens are one-hot, and the weights are 2 and 1 times the identity. So a token's score is 1 for itself and 0
+    for the other tokens."""
     x, identity = mx.eye(3, 4), mx.eye(4)
     w_value = identity + 0.5 * mx.eye(4, k=1) + 0.5 * mx.eye(4, k=-1)
     output, weights = impl.foundations.attention_head(x, x, x, 2 * identity, identity, w_value)
@@ -159,7 +160,7 @@ def test_task_2_head_leaves_its_inputs_alone(impl):
 
 
 def heads_of(inputs, E, sizes):
-    """Weights of a head for each pair of d_k and d_v, and those of the output."""
+    """Return the weights of one head for each pair of d_k and d_v, and the weights of the output."""
     heads = [head_weights(inputs, E, d_k, d_v) for d_k, d_v in sizes]
     joined = sum(d_v for _, d_v in sizes)
     return heads, inputs.normal(E, joined, scale=joined**-0.5)
@@ -193,7 +194,8 @@ def test_task_3_multi_head(impl, sizes, dtype):
 @task_3
 @pytest.mark.parametrize("shape", [(3, 4), (4,), (2, 1, 1, 4), (3, 3, 4), (2, 3, 3, 4), (1, 3, 1, 4)], ids=str)
 def test_task_3_multi_head_mask(impl, shape):
-    """Batch 2, three heads, three queries: only the numbers tell which axis is which."""
+    """There are two sequences, three heads and three queries, so shapes do not tell the axes apart. Only the values
+    do."""
     inputs = Inputs(52)
     q, k, v = qkv(inputs, 2, L=3, S=4, d_k=8, d_v=8)
     heads, w_output = heads_of(inputs, 8, [(4, 4)] * 3)
@@ -205,7 +207,7 @@ def test_task_3_multi_head_mask(impl, shape):
 @task_3
 @pytest.mark.parametrize(("B", "L", "S"), [(1, 1, 1), (1, 3, 4), (2, 1, 4), (2, 3, 1)])
 def test_task_3_sizes(impl, B, L, S):
-    """An axis of size 1 stays an axis."""
+    """An axis of size 1 stays in the result's shape."""
     inputs = Inputs(56)
     q, k, v = qkv(inputs, B, L=L, S=S, d_k=8, d_v=8)
     heads, w_output = heads_of(inputs, 8, [(4, 4)] * 3)
@@ -215,7 +217,7 @@ def test_task_3_sizes(impl, B, L, S):
 
 @task_3
 def test_task_3_equals_one_large_matrix(impl):
-    """Stacked, the heads' matrices are those of week 1's layer: head h owns rows h*D to (h+1)*D."""
+    """The heads' stacked matrices are those of week 1's layer: head h has rows h*D to (h+1)*D."""
     inputs = Inputs(53)
     q, k, v = qkv(inputs, 2, L=3, S=4, d_k=16, d_v=16)
     heads, w_output = heads_of(inputs, 16, [(4, 4)] * 4)
@@ -267,7 +269,7 @@ def test_task_4_look_ahead_mask(impl, L):
 @over_dtypes
 @pytest.mark.parametrize("hidden", [None, -1e4, -7.0, -1e9])
 def test_task_4_additive_mask(impl, hidden, dtype):
-    """Also where nothing is kept; -1e9 is -inf in float16."""
+    """The mask is right even if a row keeps nothing. In float16, -1e9 becomes -inf."""
     keep = mx.array([[1.0, 0.0, 1.0], [0.0, 0.0, 1.0], [0.0, 0.0, 0.0]])
     options = {} if hidden is None else {"hidden": hidden}
     got = impl.foundations.additive_mask(keep, dtype=dtype, **options)
@@ -278,7 +280,8 @@ def test_task_4_additive_mask(impl, hidden, dtype):
 @task_4
 @pytest.mark.parametrize("hidden", [-1e9, -math.inf])
 def test_task_4_masks_at_work(impl, hidden):
-    """Batch of two sentences, of three and five words; nobody looks ahead: a product keeps what both keep."""
+    """A batch has sentences of three and five words. The product of padding mask and look-ahead mask keeps only what
+    both keep."""
     made = impl.foundations
     inputs = Inputs(61)
     q, k, _ = qkv(inputs, 2, 3, L=5, S=5)
@@ -296,7 +299,7 @@ def test_task_4_masks_at_work(impl, hidden):
 @over_dtypes
 @pytest.mark.parametrize("rate", [0.0, 0.3, 0.9])
 def test_task_5_at_inference_nothing_happens(impl, rate, dtype):
-    mx.random.seed(6)  # for code that drops numbers all the same
+    mx.random.seed(6)  # makes code that drops values anyway fail each time
     x = Inputs(71, dtype).normal(4, 5)
     assert_close(impl.foundations.dropout(x, rate), array64(x), dtype=dtype, tolerance=0)
     assert_close(impl.foundations.dropout(x, rate, False), array64(x), dtype=dtype, tolerance=0)
@@ -306,7 +309,7 @@ def test_task_5_at_inference_nothing_happens(impl, rate, dtype):
 @over_dtypes
 @pytest.mark.parametrize("rate", [0.0, 0.25, 0.5])
 def test_task_5_in_training(impl, rate, dtype):
-    """What is not 0 is divided by 1 - rate, and the share of zeros is the rate."""
+    """Values that stay are divided by 1 - rate, and the share of zeros is the rate."""
     mx.random.seed(7)
     x = Inputs(72, dtype).normal(200, 100, shift=5)
     got = impl.foundations.dropout(x, rate, training=True)
@@ -330,7 +333,7 @@ def test_task_5_each_number_has_a_draw_of_its_own(impl):
 @task_5
 @pytest.mark.parametrize("shape", [(2000,), (20, 10, 30), (2, 3, 30, 30)], ids=str)
 def test_task_5_any_shape(impl, shape):
-    """Along no axis are the draws those of the neighbour."""
+    """Along every axis, each value has its own draw, independent of its neighbour's."""
     mx.random.seed(9)
     x = Inputs(74).normal(*shape, shift=5)
     got = impl.foundations.dropout(x, 0.5, training=True)
@@ -345,7 +348,8 @@ def test_task_5_any_shape(impl, shape):
 @pytest.mark.parametrize("rate", [1.0, -0.1, 2.0])
 @pytest.mark.parametrize("training", [False, True])
 def test_task_5_rate_out_of_range(impl, rate, training):
-    """A ValueError, which `_check_rate` raises: keep that line of the stub where it is."""
+    """A rate out of range raises a ValueError. The stub's call of `_check_rate` raises it, so keep that line where it
+    is."""
     impl.foundations.dropout(mx.ones((3,)), 0.5, training)  # a stub ends here
     with pytest.raises(ValueError, match=f"rate: expected 0 or more and less than 1, got {rate}"):
         impl.foundations.dropout(mx.ones((3,)), rate, training)

@@ -68,7 +68,8 @@ def test_task_1_minus_infinity_hides_a_key(impl, dtype):
 @task_1
 @pytest.mark.parametrize("size", [20, 200])
 def test_task_1_minus_infinity_hides_a_large_score(impl, size):
-    """A mask of -100 would not hide a score of hundreds, nor one of -10,000 a score of tens of thousands."""
+    """Scores are in the hundreds or tens of thousands, so only -inf hides a key. A mask of -100 or -10,000 would
+    not."""
     q, k, v = qkv(Inputs(15), 2)
     hidden = mx.where(mx.arange(7) < 4, 0.0, -mx.inf)
     got = impl.attention.scaled_dot_product_attention_simple(q * size, k * size, v, mask=hidden)
@@ -78,7 +79,8 @@ def test_task_1_minus_infinity_hides_a_large_score(impl, size):
 
 @task_1
 def test_task_1_large_scores(impl):
-    """Scores of hundreds, and exp(89) is infinity: a softmax that does not subtract the maximum gives NaN."""
+    """Scores are in the hundreds, and exp(89) is already infinity in float32. A softmax that does not subtract the
+    maximum gives NaN."""
     q, k, v = qkv(Inputs(16), 2)
     got = impl.attention.scaled_dot_product_attention_simple(q * 20, k * 20, v)
     assert_close(got, oracles.attention(array64(q) * 20, array64(k) * 20, array64(v)), tolerance=1e-3)
@@ -123,7 +125,8 @@ def test_task_2_linear(impl, batch, bias, dtype):
 
 @task_2
 def test_task_2_linear_with_a_square_weight(impl):
-    """The shapes fit with or without the transpose here: only the numbers tell."""
+    """The weight is square, so the shapes fit with and without the transpose. Only the values tell which one is
+    right."""
     inputs = Inputs(22)
     x, weight = inputs.normal(3, 6), inputs.normal(6, 6)
     assert_close(impl.basics.linear(x, weight), array64(x) @ array64(weight).T)
@@ -132,7 +135,7 @@ def test_task_2_linear_with_a_square_weight(impl):
 @task_2
 @pytest.mark.parametrize(("I", "O"), [(6, 1), (1, 4), (1, 1)])
 def test_task_2_linear_with_one_input_or_output(impl, I, O):
-    """A layer with one output has a bias of one value. It is added like any other."""
+    """A layer with one output has a bias with one value, which is added as usual."""
     inputs = Inputs(29)
     x, weight, bias = inputs.normal(3, I), inputs.normal(O, I), inputs.normal(O)
     assert_close(impl.basics.linear(x, weight, bias), array64(x) @ array64(weight).T + array64(bias))
@@ -148,7 +151,7 @@ def test_task_2_linear_leaves_its_inputs_alone(impl):
 
 
 def multi_head(inputs, E=12):
-    """Weights that keep the sizes of activations."""
+    """Return weights that keep the size of activations."""
     return [inputs.normal(E, E, scale=E**-0.5) for _ in range(4)]
 
 
@@ -187,7 +190,7 @@ def test_task_2_multi_head_mask(impl, shape):
 @task_2
 @pytest.mark.parametrize(("N", "L", "S"), [(1, 1, 1), (1, 5, 7), (3, 1, 7), (3, 5, 1)])
 def test_task_2_multi_head_sizes(impl, N, L, S):
-    """An axis of size 1 stays an axis."""
+    """An axis of size 1 stays in the result's shape."""
     inputs = Inputs(20)
     weights = multi_head(inputs)
     q, k, v = qkv(inputs, N, L=L, S=S, D=12)
@@ -197,7 +200,7 @@ def test_task_2_multi_head_sizes(impl, N, L, S):
 
 @task_2
 def test_task_2_multi_head_self_attention(impl):
-    """Nothing in the shapes tells L from S, or the batch from the heads, here."""
+    """Here L = S and the batch has as many rows as there are heads, so no shape shows that axes are mixed up."""
     inputs = Inputs(26)
     weights = multi_head(inputs)
     x = inputs.normal(3, 3, 12)

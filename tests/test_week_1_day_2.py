@@ -37,7 +37,7 @@ WRONG_OFFSETS = {
 
 
 def starts(offset):
-    """Each row's first position."""
+    """Return the first position of each row."""
     if isinstance(offset, mx.array):
         return np.broadcast_to(np.array(offset), B)
     rows = offset if isinstance(offset, list) else [offset] * B
@@ -77,7 +77,8 @@ def check_sizes(impl, shape, traditional):
 
 
 def check_far_positions(impl, traditional):
-    """Angles of thousands of radians: in half precision they would be far off, whatever the dtype of x."""
+    """Angles are thousands of radians. Computed in half precision they would be far off, so compute them in float32
+    whatever the dtype of x."""
     x = Inputs(35, mx.bfloat16).normal(B, L, H, D)
     rope = impl.positional_encoding.RoPE(D, 8192, traditional=traditional)
     for offset in (7919, mx.array([7919, 5, 4243])):
@@ -85,7 +86,7 @@ def check_far_positions(impl, traditional):
 
 
 def check_small_integers(impl, traditional):
-    """Offsets of 8 bits end at 255, positions do not."""
+    """Offsets are 8-bit integers, which end at 127 or 255, but positions go on."""
     x = Inputs(41).normal(B, L, H, D)
     rope = impl.positional_encoding.RoPE(D, 512, traditional=traditional)
     for offset in (mx.array([253, 5, 127], mx.uint8), mx.array([126, 0, 125], mx.int8)):
@@ -93,7 +94,7 @@ def check_small_integers(impl, traditional):
 
 
 def check_one_token_for_each_row(impl, traditional):
-    """What generation does later: a token a row, each at its own position or all at the same one."""
+    """Each row has one token, at its own position or at the same one. Generation will call the layer like this."""
     x = Inputs(39).normal(B, 1, H, D)
     rope = impl.positional_encoding.RoPE(D, SEQ_LEN, traditional=traditional)
     rows = mx.array([3, 0, SEQ_LEN - 1]), [slice(3, 4), slice(0, 1), slice(11, 12)]
@@ -105,11 +106,11 @@ def check_equals_mlx(impl, traditional):
     x = Inputs(36).normal(B, L, H, D)
     theirs = mx.fast.rope(x.swapaxes(1, 2), D, traditional=traditional, base=1000000, scale=1.0, offset=3)
     rope = impl.positional_encoding.RoPE(D, SEQ_LEN, 1000000, traditional=traditional)
-    assert_close(rope(x, 3), theirs.swapaxes(1, 2), tolerance=1e-4)  # Metal's own kernel takes fast sines
+    assert_close(rope(x, 3), theirs.swapaxes(1, 2), tolerance=1e-4)  # MLX's Metal kernel uses fast, less exact sines
 
 
 def check_remembers_nothing(impl, traditional):
-    """One layer serves every dtype and every kind of offset, in any order."""
+    """One layer handles every dtype and every kind of offset, in any order, so no call may depend on an earlier one."""
     x = Inputs(37).normal(B, L, H, D)
     rope = impl.positional_encoding.RoPE(D, SEQ_LEN, traditional=traditional)
     mx.eval(rope(x.astype(mx.bfloat16)))
@@ -123,7 +124,7 @@ def check_remembers_nothing(impl, traditional):
 
 
 def check_queries_then_keys(impl, traditional):
-    """Step after step, one layer turns the queries, then the keys, which have fewer heads."""
+    """In each step, one layer rotates the queries and then the keys, which have fewer heads."""
     inputs = Inputs(40)
     rope = impl.positional_encoding.RoPE(D, SEQ_LEN, traditional=traditional)
     for offset in (mx.array([3, 0, 11]), mx.array([4, 1, 12]), mx.array(5), mx.array(6), 7, 8):
@@ -133,7 +134,7 @@ def check_queries_then_keys(impl, traditional):
 
 
 def check_two_layers(impl, traditional):
-    """Two layers do not share anything: here they differ in layout and base."""
+    """Two layers with different layouts and bases share nothing."""
     x = Inputs(30).normal(B, L, H, D)
     make = impl.positional_encoding.RoPE
     other, rope = make(D, SEQ_LEN, 100, not traditional), make(D, SEQ_LEN, 10000, traditional)
@@ -163,7 +164,7 @@ def check_more_tokens_than_positions(impl, traditional):
         rope(mx.zeros((B, SEQ_LEN + 1, H, D)))
 
 
-# Every check for both layouts: task 1 is the traditional one, task 2 the other.
+# Both layouts get every check: task 1 is the traditional layout, task 2 the other one.
 
 
 @pytest.mark.task("w1d2.1")
@@ -231,20 +232,20 @@ def test_task_1_leaves_its_inputs_alone(impl):
 @pytest.mark.task("w1d2.1")
 @pytest.mark.parametrize("dims", [1, 7])
 def test_task_1_odd_dims(impl, dims):
-    """Odd dims are a ValueError. Keep the line of the stub that calls `_check_dims`."""
+    """Odd dims raise a ValueError. Keep the stub's call of `_check_dims`."""
     check_odd_dims(impl, dims, traditional=True)
 
 
 @pytest.mark.task("w1d2.1")
 def test_task_1_more_tokens_than_positions(impl):
-    """More than seq_len tokens are a ValueError. Keep the line of the stub that calls `_check_offset`."""
+    """More than seq_len tokens raise a ValueError. Keep the stub's call of `_check_offset`."""
     check_more_tokens_than_positions(impl, traditional=True)
 
 
 @pytest.mark.task("w1d2.1")
 @pytest.mark.parametrize("shape", [(1, L, D), (B, L, H, 2), (B, L, H, 2 * D), (1, L, L, H, D)], ids=str)
 def test_task_1_wrong_shape(impl, shape):
-    """Not B x L x H x D is a ValueError. Keep the line of the stub that calls `_check_input`."""
+    """A shape other than B x L x H x D raises a ValueError. Keep the stub's call of `_check_input`."""
     rope = impl.positional_encoding.RoPE(D, SEQ_LEN, traditional=True)
     with pytest.raises((ValueError, AssertionError)):
         rope(mx.zeros(shape))
@@ -253,7 +254,7 @@ def test_task_1_wrong_shape(impl, shape):
 @pytest.mark.task("w1d2.1")
 @pytest.mark.parametrize("offset", WRONG_OFFSETS.values(), ids=WRONG_OFFSETS)
 def test_task_1_wrong_offset(impl, offset):
-    """A wrong offset is a ValueError. Keep the line of the stub that calls `_check_offset`."""
+    """A wrong offset raises a ValueError. Keep the stub's call of `_check_offset`."""
     offset = mx.array(offset) if isinstance(offset, mx.array) else offset  # a copy, which the code may change
     rope = impl.positional_encoding.RoPE(D, SEQ_LEN, traditional=True)
     with pytest.raises((ValueError, AssertionError)):
@@ -327,20 +328,20 @@ def test_task_2_leaves_its_inputs_alone(impl):
 @pytest.mark.task("w1d2.2")
 @pytest.mark.parametrize("dims", [1, 7])
 def test_task_2_odd_dims(impl, dims):
-    """Odd dims are a ValueError in this layout too. Keep the line of the stub that calls `_check_dims`."""
+    """Odd dims raise a ValueError in this layout, too. Keep the stub's call of `_check_dims`."""
     check_odd_dims(impl, dims, traditional=False)
 
 
 @pytest.mark.task("w1d2.2")
 def test_task_2_more_tokens_than_positions(impl):
-    """More than seq_len tokens are a ValueError. Keep the line of the stub that calls `_check_offset`."""
+    """More than seq_len tokens raise a ValueError. Keep the stub's call of `_check_offset`."""
     check_more_tokens_than_positions(impl, traditional=False)
 
 
 @pytest.mark.task("w1d2.2")
 @pytest.mark.parametrize("offset", WRONG_OFFSETS.values(), ids=WRONG_OFFSETS)
 def test_task_2_wrong_offset(impl, offset):
-    """A wrong offset is a ValueError. Keep the line of the stub that calls `_check_offset`."""
+    """A wrong offset raises a ValueError. Keep the stub's call of `_check_offset`."""
     offset = mx.array(offset) if isinstance(offset, mx.array) else offset  # a copy, which the code may change
     rope = impl.positional_encoding.RoPE(D, SEQ_LEN, traditional=False)
     rope(mx.zeros((B, L, H, D)))  # a stub ends here

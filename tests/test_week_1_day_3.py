@@ -18,7 +18,7 @@ def qkv(inputs, *batch, H_q=6, H_kv=2, L=5, S=7, D=4):
 
 
 def mask_of(kind, array):
-    """What is passed as the mask, and what is added to the scores."""
+    """Return the argument `mask` of a call, and the array that it adds to the scores."""
     if kind == "array":
         return array, array64(array)
     return ("causal", oracles.causal_mask(*array.shape[-2:])) if kind == "causal" else (None, None)
@@ -35,7 +35,7 @@ def test_task_1_causal_mask(impl, L, S, dtype):
 
 @task_1
 def test_task_1_adds_to_scores(impl):
-    """0 and -inf, nothing else: added to scores, it leaves the visible ones as they are."""
+    """The mask has only 0 and -inf, so adding it leaves visible scores exactly as they are."""
     scores = Inputs(41).normal(2, 3, 5)
     got = scores + impl.attention.causal_mask(3, 5, mx.float32)
     assert_close(got, array64(scores) + oracles.causal_mask(3, 5), tolerance=0)
@@ -49,7 +49,7 @@ def test_task_1_float32_by_default(impl):
 @task_1
 @pytest.mark.parametrize(("L", "S"), [(2, 1), (5, 3)])
 def test_task_1_more_queries_than_keys(impl, L, S):
-    """More queries than keys are a ValueError. Keep the line of the stub that calls `_check_lengths`."""
+    """More queries than keys raise a ValueError. Keep the stub's call of `_check_lengths`."""
     impl.attention.causal_mask(S, L)  # a stub ends here
     with pytest.raises((ValueError, AssertionError)):
         impl.attention.causal_mask(L, S)
@@ -97,7 +97,7 @@ def test_task_2_mask_is_added(impl, H_q, H_kv, shape):
 
 @task_2
 def test_task_2_mask_of_a_single_query(impl):
-    """ "causal" hides nothing from it, but an array may."""
+    """With one query, "causal" hides nothing, but a mask that is an array still counts."""
     inputs = Inputs(55)
     q, k, v = qkv(inputs, 2, L=1)
     mask = inputs.normal(2, 1, 1, 7, scale=2)
@@ -137,7 +137,7 @@ def test_task_2_mask_and_scale(impl, mask, dtype):
 @task_2
 @over_masks
 def test_task_2_large_scores(impl, mask):
-    """In the hundreds, and -inf hides a key all the same."""
+    """Scores are in the hundreds, and -inf still hides a key."""
     q, k, v = qkv(Inputs(48), 2)
     mask, added = mask_of(mask, mx.array(oracles.causal_mask(5, 7)).astype(mx.float32))
     expected = oracles.grouped_attention(array64(q) * 20, array64(k) * 20, array64(v), mask=added)
@@ -155,7 +155,7 @@ def test_task_2_equals_mlx(impl, mask):
 
 @task_2
 def test_task_2_equal_sizes(impl):
-    """Two of everything: nothing in the shapes tells one axis from another."""
+    """Axes have equal sizes, so no shape shows that two of them are mixed up."""
     q, k, v = qkv(Inputs(50), 2, H_q=4, H_kv=2, L=4, S=4)
     expected = oracles.grouped_attention(array64(q), array64(k), array64(v), mask=np.triu(np.full((4, 4), -np.inf), 1))
     assert_close(impl.attention.scaled_dot_product_attention_grouped(q, k, v, mask="causal"), expected)
@@ -164,7 +164,8 @@ def test_task_2_equal_sizes(impl):
 @task_2
 @pytest.mark.parametrize(("H_q", "H_kv"), [(5, 2), (4, 3), (1, 2)])
 def test_task_2_heads_that_cannot_be_shared(impl, H_q, H_kv):
-    """H_q that is no multiple of H_kv is a ValueError. Keep the line of the stub that calls `_check_groups`."""
+    """H_q must be a multiple of H_kv, and otherwise the call raises a ValueError. Keep the stub's call of
+    `_check_groups`."""
     q, k, v = qkv(Inputs(52), 2, H_q=H_q, H_kv=H_kv)
     impl.attention.scaled_dot_product_attention_grouped(q, q, q)  # a stub ends here
     with pytest.raises((ValueError, AssertionError)):
@@ -174,7 +175,7 @@ def test_task_2_heads_that_cannot_be_shared(impl, H_q, H_kv):
 @task_2
 @pytest.mark.parametrize("mask", ["diagonal", "Causal"])
 def test_task_2_unknown_mask(impl, mask):
-    """Any string but "causal" is a ValueError. Keep the line of the stub that calls `_check_mask_name`."""
+    """Any string but "causal" raises a ValueError. Keep the stub's call of `_check_mask_name`."""
     q, k, v = qkv(Inputs(53), 2)
     impl.attention.scaled_dot_product_attention_grouped(q, k, v, mask="causal")  # a stub ends here
     with pytest.raises((ValueError, AssertionError)):

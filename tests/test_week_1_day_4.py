@@ -26,7 +26,7 @@ def test_task_1_rms_norm(impl, batch, dtype):
 @task_1
 @pytest.mark.parametrize("eps", [0.0, 1e-6, 1e-2, 1.0])
 def test_task_1_eps(impl, eps):
-    """On small numbers it shows where eps is added: to the mean square, before the root."""
+    """The values are small, so the result shows whether eps is added to the mean square, before the root."""
     inputs = Inputs(62)
     x, weight = inputs.normal(2, 10, scale=0.01), inputs.normal(10)
     got = impl.layer_norm.RMSNorm(10, weight, eps)(x)
@@ -42,7 +42,7 @@ def test_task_1_default_eps(impl):
 
 @task_1
 def test_task_1_half_precision_does_not_overflow(impl):
-    """300^2 is beyond float16: the square and the mean need float32."""
+    """300^2 is too large for float16, so the square and the mean need float32."""
     inputs = Inputs(64, mx.float16)
     x, weight = inputs.normal(2, 10, scale=1000), inputs.normal(10)
     got = impl.layer_norm.RMSNorm(10, weight)(x)
@@ -52,7 +52,7 @@ def test_task_1_half_precision_does_not_overflow(impl):
 @task_1
 @pytest.mark.parametrize(("scale", "eps"), [(1e-4, 1e-9), (1e-6, 1e-12)])
 def test_task_1_half_precision_does_not_underflow(impl, scale, eps):
-    """0.0001^2 is zero in float16, and 1 / 0.000001 is infinity."""
+    """0.0001^2 is 0 in float16, so the square and the mean need float32."""
     inputs = Inputs(65, mx.float16)
     x, weight = inputs.normal(2, 10, scale=scale), inputs.normal(10)
     got = impl.layer_norm.RMSNorm(10, weight, eps)(x)
@@ -61,7 +61,7 @@ def test_task_1_half_precision_does_not_underflow(impl, scale, eps):
 
 @task_1
 def test_task_1_mean_is_exact_in_half_precision(impl):
-    """Sums of 4,096 squares: accumulated in bfloat16 they would stop growing at 256."""
+    """A row has 4,096 values. A sum of squares that is kept in bfloat16 stops growing at 256."""
     inputs = Inputs(66, mx.bfloat16)
     x, weight = inputs.normal(2, 4096, shift=1), inputs.normal(4096)
     got = impl.layer_norm.RMSNorm(4096, weight)(x)
@@ -70,8 +70,8 @@ def test_task_1_mean_is_exact_in_half_precision(impl):
 
 @task_1
 def test_task_1_factor_is_exact_in_half_precision(impl):
-    """The 4,096 results of a row are rounded up or down, each by itself, which cancels out in their sum. What is
-    rounded before that makes all of a row too large, or too small."""
+    """Rounding the 4,096 results of a row to bfloat16 cancels out on average. Rounding the row's common factor earlier
+    would make the whole row too large or too small."""
     inputs = Inputs(59, mx.bfloat16)
     x, weight = inputs.normal(16, 4096, scale=3), inputs.normal(4096)
     got = impl.layer_norm.RMSNorm(4096, weight)(x)
@@ -137,13 +137,14 @@ def test_task_2_silu_equals_mlx(impl):
 
 
 def projection(inputs, rows, columns):
-    """A layer with a bias, which only its call knows of, as a quantised layer's weights are its own affair."""
+    """Return a layer with a bias, and its oracle. Only a call of the layer shows the bias, as with the weights of a
+    quantised layer."""
     weight, bias = inputs.normal(rows, columns, scale=columns**-0.5), inputs.normal(rows)
     return lambda x: x @ weight.T + bias, lambda x: x @ array64(weight).T + array64(bias)
 
 
 def swiglu(impl, inputs, E, I):
-    """A SwiGLU layer and its oracle."""
+    """Return a SwiGLU layer and its oracle."""
     layers = [projection(inputs, I, E), projection(inputs, I, E), projection(inputs, E, I)]
     (gate, gate64), (up, up64), (down, down64) = layers
     return impl.mlp.SwiGLU(E, I, gate, up, down), lambda x: down64(oracles.silu(gate64(x)) * up64(x))
@@ -161,7 +162,7 @@ def test_task_2_swiglu(impl, batch, dtype):
 
 @task_2
 def test_task_2_swiglu_with_equal_sizes(impl):
-    """The three projections could stand in for each other here: only the numbers tell."""
+    """All three projections have the same shape, so only the values show whether two of them are swapped."""
     inputs = Inputs(74)
     layer, oracle = swiglu(impl, inputs, 6, 6)
     x = inputs.normal(2, 6)
@@ -170,7 +171,7 @@ def test_task_2_swiglu_with_equal_sizes(impl):
 
 @task_2
 def test_task_2_swiglu_far_out(impl):
-    """Gates beyond +-10, which nothing cuts off."""
+    """Gates are beyond +-10, and the code must not clip them."""
     inputs = Inputs(77)
     layer, oracle = swiglu(impl, inputs, 6, 10)
     x = inputs.normal(2, 6, scale=20)
@@ -198,7 +199,7 @@ def test_task_2_swiglu_on_the_courses_own_layers(impl):
 
 @task_2
 def test_task_2_swiglu_of_layers_that_return_x(impl):
-    """What a layer returns may be x itself, so `*=` on it writes into x."""
+    """A layer may return x itself, so `*=` on its result would change the caller's x."""
     x = Inputs(79).normal(2, 6)
     layer = impl.mlp.SwiGLU(6, 6, *[lambda x: x] * 3)
     assert_close(layer(x), oracles.silu(array64(x)) * array64(x))

@@ -44,7 +44,8 @@ def test_task_1_as_linear(impl, shape, dtype):
 
 @task_1
 def test_task_1_as_linear_of_a_square_table(impl):
-    """The shapes fit with or without the transpose here: only the numbers tell."""
+    """The table is square, so the shapes fit with and without the transpose. Only the values tell which one is
+    right."""
     inputs = Inputs(83)
     weight, x = inputs.normal(6, 6), inputs.normal(2, 6)
     assert_close(impl.embedding.Embedding(6, 6, weight).as_linear(x), array64(x) @ array64(weight).T)
@@ -52,7 +53,7 @@ def test_task_1_as_linear_of_a_square_table(impl):
 
 @task_1
 def test_task_1_both_uses_share_the_table(impl):
-    """Each call finds the table as it was given, and looks up its own tokens."""
+    """Every call uses the table as it was given, and looks up its own tokens."""
     inputs = Inputs(89)
     weight = inputs.normal(6, 6)
     embedding = impl.embedding.Embedding(6, 6, weight)
@@ -65,7 +66,8 @@ def test_task_1_both_uses_share_the_table(impl):
 @task_1
 @over_dtypes
 def test_task_1_a_large_vocabulary(impl, dtype):
-    """Real vocabularies have 150,000 entries and more: their ids fit neither into 16-bit floats nor 16-bit integers."""
+    """Real vocabularies have more than 150,000 tokens, so ids fit neither into 16-bit floats nor into 16-bit
+    integers."""
     weight = Inputs(80, dtype).normal(70_000, 3)
     tokens = mx.array([0, 257, 2049, 32_768, 65_536, 69_999])
     got = impl.embedding.Embedding(70_000, 3, weight)(tokens)
@@ -78,7 +80,7 @@ H_Q, H_KV, HEAD_DIM, HIDDEN, BASE, EPS = 6, 2, 4, 10, 1000.0, 0.1  # H_q * D is 
 
 
 class Projections:
-    """q, k, v and o as layers with a bias that only their calls know of, and the same in float64."""
+    """Layers for q, k, v and o, with a bias that only their calls show, and the same layers in float64."""
 
     def __init__(self, inputs):
         sizes = {"q": (H_Q * HEAD_DIM, HIDDEN), "k": (H_KV * HEAD_DIM, HIDDEN), "v": (H_KV * HEAD_DIM, HIDDEN)}
@@ -90,11 +92,11 @@ class Projections:
         self.oracles = {name: lambda x, w=w, b=b: x @ array64(w).T + array64(b) for name, (w, b) in weights.items()}
 
     def heads(self, x):
-        """q, k, v: B x L x H x D"""
+        """Return q, k and v, each B x L x H x D."""
         return [self.oracles[name](x).reshape(*x.shape[:2], -1, HEAD_DIM) for name in "qkv"]
 
     def attention(self, q, k, v, positions):
-        """From heads to the layer's output."""
+        """Compute the layer's output from the heads."""
         q, k = (oracles.rope(x, positions, BASE, traditional=False) for x in (q, k))
         q, k, v = (x.swapaxes(1, 2) for x in (q, k, v))
         L = q.shape[2]
@@ -132,9 +134,10 @@ def positions(x, start=0):
 
 
 class SpyCache:
-    """Attends to nothing: keeps what it is given, and answers with the queries.
+    """A cache without attention: it keeps its arguments and returns the queries.
 
-    They are kept as they would be at the default scale: who scales them and passes 1 as the scale is right, too.
+    Queries are kept as they would be at the default scale, so code that scales them itself and passes a scale of 1 is
+    right, too.
     """
 
     def __init__(self, offset):
@@ -148,7 +151,8 @@ class SpyCache:
 
 
 def check_cache_seam(layer, parts, heads, offset, L):
-    """The positions come from the cache, at every call anew, and so does what attention gives: nothing is kept."""
+    """Each call takes its positions from the cache, and its output from what `attend` returns. The layer keeps nothing
+    between calls."""
     inputs = Inputs(84)
     mx.eval(layer(inputs.normal(3, L, HIDDEN), SpyCache(2)))
     x = inputs.normal(3, L, HIDDEN)
@@ -208,13 +212,13 @@ def test_task_2_leaves_its_input_alone(impl):
 
 
 def shift(amount):
-    """A layer that is easy to recognise: x -> amount * x + amount."""
+    """Return a layer that is easy to recognise: x -> amount * x + amount."""
     return lambda x, *_, **__: x * amount + amount
 
 
 @task_3
 def test_task_3_what_the_parts_of_a_block_read(impl):
-    """Each of the two norms, attention and the MLP gets the right vectors."""
+    """The two norms, attention and the MLP each get the right vectors as input."""
     read = {}
 
     def part(name, amount):
@@ -244,7 +248,7 @@ def test_task_3_what_the_parts_of_a_block_read(impl):
 @task_3
 @over_dtypes
 def test_task_3_block(impl, dtype):
-    """Two residual lines: the norms stand on the branches, not on the stream."""
+    """The norms apply to the inputs of attention and MLP, not to the residual stream."""
     x = Inputs(91, dtype).normal(2, 3, 4)
     block = impl.qwen2.TransformerBlock(shift(0.5), shift(-0.25), shift(2.0), shift(-3.0))
     h = array64(x) + (2 * array64(x) + 2) * 0.5 + 0.5
@@ -273,7 +277,7 @@ def test_task_3_block_hands_its_cache_to_attention(impl):
 
 
 class SpyModelCache:
-    """Writes down what happens, in order."""
+    """A cache that logs its calls in order."""
 
     def __init__(self, log, count):
         self.layers = [f"cache of layer {i}" for i in range(count)]
@@ -284,7 +288,8 @@ class SpyModelCache:
 
 
 def spy_model(impl, log, lm_head=None, dtype=mx.float32):
-    """Two blocks that write down their cache and change the stream, without weights but those of the embedding."""
+    """Return a model whose two blocks log their caches and change the stream, and whose only weights are the
+    embedding's."""
 
     def block(amount):
         def call(x, layer_cache):
@@ -303,7 +308,8 @@ def spy_model(impl, log, lm_head=None, dtype=mx.float32):
 @task_3
 @over_dtypes
 def test_task_3_hidden_and_the_cache(impl, dtype):
-    """Table, all blocks, last norm. Each block gets its own layer's cache; it advances once, by L, after all blocks."""
+    """`hidden` runs the embedding, all blocks and the last norm. Each block gets its own layer's cache, and `advance`
+    is called once, with L, after all blocks."""
     log = []
     model, weight = spy_model(impl, log, dtype=dtype)
     tokens = mx.array([[1, 5, 3, 7], [10, 0, 0, 2]])
@@ -326,7 +332,7 @@ def test_task_3_logits_of_tied_and_own_output_layer(impl, dtype):
 @task_3
 @pytest.mark.parametrize(("B", "L"), [(1, 1), (1, 4), (2, 1)])
 def test_task_3_one_row_or_one_token(impl, B, L):
-    """An axis of size 1 stays an axis, and one token counts, too. No call keeps anything for the next."""
+    """An axis of size 1 stays in the shape, a single token counts, and no call depends on an earlier one."""
     inputs, log = Inputs(98), []
     model, weight = spy_model(impl, log, lm_head=shift(7.0))
     tied, _ = spy_model(impl, [])
@@ -344,7 +350,7 @@ def test_task_3_one_row_or_one_token(impl, B, L):
 
 
 def load_recorded(impl, path, folder):
-    """The learner's model on the checkpoint of a recording, through the ordinary way of loading."""
+    """Load the learner's model from a recorded checkpoint, in the usual way."""
     recording = np.load(path)
     config = json.loads(str(recording["config"]))
     shapes = impl.given.weights.expected_shapes(impl.given.config.ModelConfig.from_hf(config))
@@ -381,7 +387,7 @@ def test_task_3_qwen2_equals_transformers(impl, tmp_path):
 
 @task_4
 def test_task_4_has_a_method_of_its_own(impl):
-    """Under another name, what you wrote is never called: Python finds the `project` of Qwen2Attention."""
+    """If `project` has another name, Python never calls it and uses the `project` of Qwen2Attention instead."""
     inputs = Inputs(79)
     mx.eval(qwen3_attention(impl, inputs)[0].project(inputs.normal(1, 2, HIDDEN)))
     inherited = impl.qwen3.Qwen3Attention.project is impl.qwen2.Qwen2Attention.project
@@ -401,7 +407,7 @@ def test_task_4_project(impl, dtype):
 
 @task_4
 def test_task_4_project_of_large_vectors(impl):
-    """300^2 is infinity in float16: the norms compute in float32, as those of day 4 do."""
+    """300^2 is infinity in float16, so the norms compute in float32, as day 4's norms do."""
     inputs = Inputs(98, mx.float16)
     layer, _, heads = qwen3_attention(impl, inputs)
     x = inputs.normal(3, 5, HIDDEN, scale=1000)

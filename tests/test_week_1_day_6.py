@@ -20,7 +20,7 @@ VOCAB = 23
 
 
 class CountingModel:
-    """Scores best, after each token, the token that is one higher than the sum of all so far, modulo VOCAB."""
+    """A model that gives the highest logit to one more than the sum of all tokens so far, modulo VOCAB."""
 
     def __init__(self, context=64):
         every = tuple(range(VOCAB))  # only the argument eos_token_ids ends a text
@@ -86,7 +86,7 @@ def test_task_1_max_tokens(impl, max_tokens):
 @pytest.mark.parametrize("position", [0, 2, 7])
 @pytest.mark.parametrize("several", [False, True], ids=["one", "several"])
 def test_task_1_end_of_sequence(impl, position, several):
-    """Any of the end-of-sequence tokens ends the text; it is not part of it."""
+    """Each of the end-of-sequence tokens ends the text, and is not part of it."""
     tokens = continuation([3, 1], 8)
     eos = tokens[position]
     others = sorted(set(range(VOCAB)) - set(tokens)) if several else []
@@ -99,14 +99,14 @@ def test_task_1_end_of_sequence(impl, position, several):
 
 @task_1
 def test_task_1_end_of_sequence_zero(impl):
-    """0 is a token like any other."""
+    """Token 0 can be an end-of-sequence token like any other."""
     assert list(impl.generate.generate_simple(CountingModel(), [22], greedy, 3)) == [0, 0, 0]
     assert list(impl.generate.generate_simple(CountingModel(), [22], greedy, 3, {0})) == []
 
 
 @task_1
 def test_task_1_end_of_sequence_of_a_large_vocabulary(impl):
-    """Equal ids need not be the same object: Python has one object each for small numbers only."""
+    """Compare ids with `==` or `in`, not with `is`: Python reuses the same object only for small numbers."""
     model = CountingModel()
     model.config.vocab_size = 5000
 
@@ -118,7 +118,7 @@ def test_task_1_end_of_sequence_of_a_large_vocabulary(impl):
 
 @task_1
 def test_task_1_end_of_sequence_in_the_prompt(impl):
-    """Chat templates put such tokens after every turn: only a new one ends the text."""
+    """A chat template puts end tokens after every turn of the prompt. Only a newly generated one ends the text."""
     tokens = continuation([3, 1, 4], 5)
     got = list(impl.generate.generate_simple(CountingModel(), [3, 1, 4], greedy, 5, {1} - set(tokens)))
     assert got == tokens
@@ -134,7 +134,7 @@ def test_task_1_stops_at_the_end_of_the_context(impl):
 
 @task_1
 def test_task_1_what_the_sampler_gets(impl):
-    """The scores after the last token, 1 x V, and all tokens so far, 1 x L."""
+    """The sampler gets the logits after the last token (1 x V) and all tokens so far (1 x L)."""
     seen = []
 
     def sampler(logits, tokens):
@@ -166,7 +166,7 @@ def test_task_1_leaves_the_prompt_alone(impl):
     ids=["context full", "longer", "id too large", "negative id", "negative max_tokens", "empty", "empty, no tokens"],
 )
 def test_task_1_wrong_arguments(impl, prompt, max_tokens):
-    """A ValueError at the first token that is asked for. Keep the line of the stub that calls `_check_prompt`."""
+    """Wrong arguments raise a ValueError when the first token is requested. Keep the stub's call of `_check_prompt`."""
 
     def generate(prompt, max_tokens):
         return impl.generate.generate_simple(CountingModel(context=8), list(prompt), greedy, max_tokens)
@@ -190,8 +190,8 @@ TEXTS = [
 
 
 class CountingTokenizer:
-    """A tokenizer that counts how many tokens it was asked to decode. Keeps special tokens, as Hugging Face's do, if
-    it is not told otherwise."""
+    """A tokenizer that counts how many tokens it was asked to decode. By default, it keeps special tokens, as Hugging
+    Face's tokenizers do."""
 
     def __init__(self, tokenizer):
         self.tokenizer = tokenizer
@@ -203,7 +203,8 @@ class CountingTokenizer:
 
 
 def pair_tokenizer():
-    """Byte pairs as well as bytes: tokens that end one character and begin the next."""
+    """Return a tokenizer with tokens for bytes and for pairs of bytes, so a token may end one character and begin the
+    next."""
     alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
     letters = {b: a for a, b in zip(alphabet, alphabet, strict=True)}
     level = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
@@ -225,8 +226,8 @@ END = len(WORDS)
 
 
 def word_tokenizer():
-    """Decodes as Llama's tokenizers do: "▁word" to " word", but without the space at the very beginning, and bytes
-    that follow each other all to U+FFFD, if they are not whole characters together."""
+    """Return a tokenizer that decodes like Llama's: "▁word" becomes " word", but without the space at the very
+    beginning. If consecutive bytes are not all whole characters, each becomes U+FFFD."""
     vocab = WORDS + ["<end>"] + [f"<0x{byte:02X}>" for byte in range(256)]
     tokenizer = Tokenizer(models.WordLevel({word: i for i, word in enumerate(vocab)}, unk_token="▁"))
     tokenizer.add_special_tokens([AddedToken("<end>", special=True, normalized=False)])
@@ -253,7 +254,7 @@ def test_task_2_nothing_broken_nothing_lost(impl, make, text):
 
 @task_2
 def test_task_2_shows_text_as_soon_as_it_is_whole(impl):
-    """A byte each: ASCII at once, あ with its third byte, 😀 with its fourth."""
+    """Each token is one byte. An ASCII character appears at once, あ with its third byte, and 😀 with its fourth."""
     tokenizer = byte_tokenizer()
     pieces = stream(impl, tokenizer, tokenizer.encode("a あb😀").ids)
     assert pieces == ["a", " ", "", "", "あ", "b", "", "", "", "😀", ""]
@@ -262,8 +263,8 @@ def test_task_2_shows_text_as_soon_as_it_is_whole(impl):
 @task_2
 @pytest.mark.parametrize("make", [byte_tokenizer, pair_tokenizer], ids=["bytes", "pairs"])
 def test_task_2_wherever_the_text_ends(impl, make):
-    """Generation may stop in the middle of a character: what is there comes out at the end. What was whole came out
-    before. One of the pairs ends と and begins こ."""
+    """Generation may stop in the middle of a character. Complete characters come out at once, and the remaining bytes
+    at the end. One of the pairs ends と and begins こ."""
     tokenizer = make()
     tokens = tokenizer.encode("a ところ").ids
     for count in range(len(tokens) + 1):
@@ -275,7 +276,8 @@ def test_task_2_wherever_the_text_ends(impl, make):
 
 @task_2
 def test_task_2_broken_bytes_in_the_middle(impl):
-    """A model may write bytes that are no character. They must not hold back all that follows, nor vanish."""
+    """A model may write bytes that form no character. They must not hold back the text after them, and must not
+    vanish."""
     tokenizer = byte_tokenizer()
     broken = tokenizer.encode("鍵").ids[:1]
     tokens = [*tokenizer.encode("ab").ids, *broken, *tokenizer.encode("cd鍵").ids]
@@ -286,7 +288,7 @@ def test_task_2_broken_bytes_in_the_middle(impl):
 
 @task_2
 def test_task_2_a_real_replacement_character(impl):
-    """U+FFFD may stand in the text itself."""
+    """The text itself may contain U+FFFD."""
     tokenizer = byte_tokenizer()
     text = "a\ufffdb\ufffd"
     assert "".join(stream(impl, tokenizer, tokenizer.encode(text).ids)) == text
@@ -314,7 +316,7 @@ def test_task_2_special_tokens_are_left_out(impl):
     "tokens", [[0, 1, 2, 3, 4], [END, 0, END, 1, 2, END, END, 3, 4, END]], ids=["words", "words and special tokens"]
 )
 def test_task_2_spaces_that_decoding_drops_at_the_beginning(impl, tokens):
-    """A special token makes no difference: the next word still follows other words."""
+    """After a special token, the next word still follows other words, so it keeps its space."""
     tokenizer = word_tokenizer()
     assert tokenizer.decode(tokens) == "Once upon a times"
     assert "".join(stream(impl, tokenizer, tokens)) == "Once upon a times"
@@ -322,7 +324,7 @@ def test_task_2_spaces_that_decoding_drops_at_the_beginning(impl, tokens):
 
 @task_2
 def test_task_2_a_new_byte_that_breaks_what_was_whole(impl):
-    """The first byte of 鍵 turns 🗝 before it into U+FFFD again, until its last byte has come."""
+    """The first byte of 鍵 turns the 🗝 before it back into U+FFFD, until the last byte of 鍵 arrives."""
     tokenizer = word_tokenizer()
     tokens = [0, *(END + 1 + byte for byte in "🗝鍵".encode()), 1]
     assert tokenizer.decode(tokens) == "Once🗝鍵 upon"
@@ -351,7 +353,7 @@ def test_task_2_two_streams_do_not_mix(impl):
 
 
 def cut(impl, pieces, stops):
-    """What comes out of each piece, at the end, and whether a stop string was found."""
+    """Return the output for each piece, the output at the end, and whether a stop string was found."""
     stop_strings = impl.generate.StopStrings(stops)
     out = [stop_strings.add(piece) for piece in pieces]
     return [*out, stop_strings.finish()], stop_strings.found
@@ -395,7 +397,7 @@ def test_task_3_cuts_before_the_stop_string(impl, pieces, stops, text, found):
     ids=str,
 )
 def test_task_3_the_first_of_several_in_the_text(impl, pieces, stops):
-    """The one that is complete first, not the first in the list."""
+    """Of several stop strings, the one that the text completes first counts, not the first one in the list."""
     out, found = cut(impl, pieces, stops)
     assert ("".join(out), found) == ("one ", True)
 
@@ -425,7 +427,7 @@ def test_task_3_found_turns_true_at_once(impl):
 @task_3
 @pytest.mark.parametrize("pieces", [["abcd"], ["abc", "d"], list("abcd")], ids=str)
 def test_task_3_a_stop_string_inside_of_another(impl, pieces):
-    """The shorter, "bc", is complete before "abcd" is, however the text is cut into pieces."""
+    """ "bc" is inside of "abcd" and complete before it, so "bc" ends the text, however the text is cut into pieces."""
     out, found = cut(impl, pieces, ["abcd", "bc"])
     assert ("".join(out), found) == ("a", True)
 
@@ -451,7 +453,8 @@ def test_task_3_any_way_of_cutting_into_pieces_gives_the_same(impl):
 @task_3
 @pytest.mark.parametrize("stops", ["two", [""], ["two", ""]], ids=str)
 def test_task_3_wrong_stops(impl, stops):
-    """An empty stop, or one string, is a ValueError. Keep the line of the stub that calls `_check_stops`."""
+    """An empty stop string, or a string instead of a list, raises a ValueError. Keep the stub's call of
+    `_check_stops`."""
     impl.generate.StopStrings(["two"])  # a stub ends here
     with pytest.raises((ValueError, AssertionError)):
         impl.generate.StopStrings(stops)
@@ -459,7 +462,7 @@ def test_task_3_wrong_stops(impl, stops):
 
 @task_3
 def test_task_3_together(impl):
-    """stream_text, which is given, joins the three: tokens in, text out, and no token is asked for after the stop."""
+    """The given `stream_text` joins the three: tokens in, text out, and it requests no token after a stop string."""
     tokenizer = byte_tokenizer()
     asked = []
 
@@ -476,7 +479,7 @@ def test_task_3_together(impl):
 @task_3
 @pytest.mark.parametrize(("missing", "text"), [(0, "鍵は🗝"), (1, "鍵は"), (3, "鍵は"), (5, "鍵")])
 def test_task_3_together_without_stop(impl, missing, text):
-    """The first bytes of a character whose last byte never comes are no text."""
+    """The first bytes of a character that never becomes complete are not text."""
     tokenizer = byte_tokenizer()
     tokens = tokenizer.encode("鍵は🗝").ids
     assert "".join(impl.generate.stream_text(iter(tokens[: len(tokens) - missing]), tokenizer)) == text

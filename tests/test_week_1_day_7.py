@@ -19,11 +19,11 @@ DRAWS = 4_000
 
 
 def assert_distributed(draws, probs):
-    """Chi-square test of token counts against probabilities. Fails a right sampler once in a million seeds."""
+    """Compare token counts with probabilities by a chi-square test. A right sampler fails for one seed in a million."""
     __tracebackhide__ = True
     counts = np.bincount(np.array(draws), minlength=len(probs))
     shares = counts / counts.sum()
-    record(shares, "shares", 0.03)  # the same mistake may draw in another way: shares are alike, draws are not
+    record(shares, "shares", 0.03)  # not the draws: the same mistake may use other random numbers
     possible = probs > 0
     if counts[~possible].any():
         impossible = np.nonzero(counts * ~possible)[0].tolist()
@@ -40,7 +40,7 @@ def assert_distributed(draws, probs):
 
 
 def repeat(row, times=DRAWS):
-    """The same scores in every row: one call draws many times."""
+    """Repeat the same logits in every row, so that one call draws many times."""
     return mx.broadcast_to(row, (times, *row.shape))
 
 
@@ -52,7 +52,7 @@ LOGITS = mx.array([1.5, -0.5, 0.3, 2.0, -1.0, 0.9])
 @task_1
 @pytest.mark.parametrize("temperature", [0.5, 1.0, 1.7, 0.2, 0.01, 0.001])
 def test_task_1_frequencies(impl, temperature):
-    logits = LOGITS * min(temperature, 0.5)  # else the unlikely tokens are too rare below 0.5
+    logits = LOGITS * min(temperature, 0.5)  # otherwise unlikely tokens would be too rare below 0.5
     draws = impl.sampler.sample(repeat(logits), temperature, mx.random.key(1))
     assert_distributed(draws, oracles.softmax(array64(logits) / temperature))
 
@@ -69,7 +69,7 @@ def test_task_1_shape_is_one_token_a_row(impl, rows, temperature):
 
 @task_1
 def test_task_1_each_row_by_itself(impl):
-    """Every row has one token that is as good as certain."""
+    """Each row has a different token that is almost certain."""
     best = [4, 0, 6, 2]
     logits = mx.array(np.eye(7)[best] * 50)
     assert impl.sampler.sample(logits, 1.0, mx.random.key(1)).tolist() == best
@@ -96,7 +96,7 @@ def test_task_1_minus_infinity_is_never_drawn(impl):
 @task_1
 @pytest.mark.parametrize("shift", [1000, 60_000])
 def test_task_1_large_scores(impl, shift):
-    """Near 60,000 the numbers of float16 are 32 apart."""
+    """Logits are near 60,000, where the numbers of float16 are 32 apart."""
     logits = LOGITS + shift
     draws = impl.sampler.sample(repeat(logits), 1.0, mx.random.key(1))
     assert_distributed(draws, oracles.softmax(array64(logits)))
@@ -106,14 +106,14 @@ def test_task_1_large_scores(impl, shift):
 def test_task_1_the_key_decides(impl):
     logits = repeat(LOGITS, 50)
     draws = [impl.sampler.sample(logits, 1.0, mx.random.key(seed)).tolist() for seed in (1, 1, 2)]
-    same, other_is_same = draws[0] == draws[1], draws[0] == draws[2]  # the message shows no tokens: they are random
+    same, other_is_same = draws[0] == draws[1], draws[0] == draws[2]  # random tokens stay out of messages
     assert same, "the same key drew other tokens"
     assert not other_is_same, "another key drew the same tokens"
 
 
 @task_1
 def test_task_1_without_key_every_draw_is_another(impl):
-    mx.random.seed(3)  # so that a mistake shows the same each time
+    mx.random.seed(3)  # makes a mistake show the same result each time
     draws = [impl.sampler.sample(repeat(LOGITS, 50), 1.0).tolist() for _ in range(2)]
     same = draws[0] == draws[1]
     assert not same, "without a key, two draws gave the same tokens"
@@ -135,7 +135,7 @@ def test_task_1_leaves_its_input_alone(impl):
 
 
 def ranks(logits):
-    """0 for the likeliest of each row, 1 for the next, ..."""
+    """Return each token's rank in its row: 0 for the most likely one, 1 for the next, ..."""
     return np.argsort(np.argsort(-logits, axis=-1), axis=-1)
 
 
@@ -161,7 +161,8 @@ def min_p_oracle(logits, p):
 
 
 def distinct(B, V, dtype=mx.float32, scale=0.3):
-    """Scores of which no two of a row are equal, in random order: multiples of `scale`, exact in every dtype."""
+    """Return logits in random order that all differ within a row: multiples of `scale`, which are exact in every
+    dtype."""
     random = np.random.RandomState(104)
     return mx.array(np.stack([random.permutation(V) - V // 2 for _ in range(B)]) * scale).astype(dtype)
 
@@ -193,7 +194,8 @@ def test_task_2_min_p(impl, p, dtype):
 @task_2
 @pytest.mark.parametrize(("name", "value"), [("apply_top_k", 3), ("apply_top_p", 0.7), ("apply_min_p", 0.2)])
 def test_task_2_each_row_by_itself(impl, name, value):
-    """Rows of other spreads: the same number keeps other tokens, and other numbers of them."""
+    """Rows have different spreads, so the same setting keeps different tokens in them, and different numbers of
+    tokens."""
     logits = Inputs(105).normal(4, 11) * mx.array([[0.1], [1.0], [3.0], [9.0]])
     apply = getattr(impl.sampler, name)
     for row in range(4):
@@ -205,21 +207,22 @@ def test_task_2_each_row_by_itself(impl, name, value):
 @task_2
 @over_dtypes
 def test_task_2_top_p_of_one_keeps_all(impl, dtype):
-    """The probabilities of 20,000 tokens may sum to a little more than 1: in each dtype, those of some rows do."""
+    """Rounding can make the probabilities of 20,000 tokens add up to slightly more than 1. In each dtype, some rows
+    here do."""
     logits = mx.array(np.random.RandomState(107).standard_normal((16, 20_000))).astype(dtype)
     assert_close(impl.sampler.apply_top_p(logits, 1.0), array64(logits), dtype=dtype, tolerance=0)
 
 
 @task_2
 def test_task_2_top_p_that_is_reached_exactly(impl):
-    """Probabilities 1/4, 1/2, 1/4: the likeliest sums to 0.5 already."""
+    """The probabilities are 1/4, 1/2 and 1/4, so the most likely token alone reaches 0.5."""
     logits = mx.array([[0.0, math.log(2), 0.0]]) - math.log(2)
     assert_close(impl.sampler.apply_top_p(logits, 0.5), np.array([[-np.inf, 0, -np.inf]]), tolerance=0)
 
 
 @task_2
 def test_task_2_top_p_of_equally_likely_tokens(impl):
-    """Eight of 1/8 each: five of them, whichever, sum to 0.6 or more."""
+    """Eight tokens have a probability of 1/8 each. Any five of them reach 0.6."""
     got = mx.sort(impl.sampler.apply_top_p(mx.full((2, 8), 1.5), 0.6), axis=-1)
     assert_close(got, [[-np.inf] * 3 + [1.5] * 5] * 2, tolerance=0)
 
@@ -227,7 +230,7 @@ def test_task_2_top_p_of_equally_likely_tokens(impl):
 @task_2
 @pytest.mark.parametrize("dtype", [mx.float16, mx.bfloat16], ids=["float16", "bfloat16"])
 def test_task_2_top_p_of_a_large_flat_vocabulary(impl, dtype):
-    """5,000 nearly equal probabilities: summed in half precision, the sum stops growing long before the end."""
+    """5,000 tokens have nearly equal probabilities. In half precision, their sum stops growing long before the end."""
     random = np.random.RandomState(106)
     logits = mx.array(random.standard_normal((1, 5000)) * 0.1).astype(dtype)
     kept = np.isfinite(array64(impl.sampler.apply_top_p(logits, 0.5))).sum()
@@ -238,7 +241,7 @@ def test_task_2_top_p_of_a_large_flat_vocabulary(impl, dtype):
 @task_2
 @pytest.mark.parametrize(("name", "value"), [("apply_top_k", 3), ("apply_top_p", 0.7), ("apply_min_p", 0.2)])
 def test_task_2_after_another_filter(impl, name, value):
-    """Tokens that are already out stay out, and do not turn the others into NaN."""
+    """Tokens that an earlier filter removed stay removed, and do not turn the other logits into NaN."""
     logits = array64(distinct(4, 11))
     logits[:, ::3] = -np.inf
     oracle = {"apply_top_k": top_k_oracle, "apply_top_p": top_p_oracle, "apply_min_p": min_p_oracle}[name]
@@ -270,7 +273,7 @@ def penalty_oracle(logits, tokens, penalty):
 @over_dtypes
 @pytest.mark.parametrize("penalty", [1.0, 1.3, 2.0, 0.5])
 def test_task_3_repetition_penalty(impl, penalty, dtype):
-    """Negative scores too, and tokens that occur several times: those are lowered once."""
+    """Logits may be negative, and a token that occurs several times is penalised once."""
     logits = distinct(3, 11, dtype)
     tokens = [[1, 4, 4, 4, 7], [0, 0, 0, 0, 0], [10, 9, 8, 7, 6]]
     got = impl.sampler.apply_repetition_penalty(logits, mx.array(tokens), penalty)
@@ -288,7 +291,7 @@ def test_task_3_whole_vocabulary_seen(impl):
 @task_3
 @over_dtypes
 def test_task_3_tokens_that_are_already_out(impl, dtype):
-    """A score of -inf stays -inf, whether its token occurs or not, and every other score stays a number."""
+    """A logit of -inf stays -inf, whether its token occurs or not, and every other logit stays finite."""
     logits = array64(distinct(2, 8, dtype))
     logits[:, ::3] = -np.inf
     tokens = [[0, 1, 4], [2, 3, 3]]
@@ -325,7 +328,7 @@ NO_TOKENS = mx.zeros((DRAWS, 1), mx.int32)
 
 
 def pipeline(logits, tokens, temperature=1.0, top_k=0, top_p=1.0, min_p=0.0, repetition_penalty=1.0):
-    """Probabilities of one row, by the documented order."""
+    """Compute the probabilities of one row, with the filters in the documented order."""
     row = penalty_oracle(array64(logits)[None], [tokens], repetition_penalty) / temperature
     return oracles.softmax(min_p_oracle(top_p_oracle(top_k_oracle(row, top_k), top_p), min_p))[0]
 
@@ -333,14 +336,14 @@ def pipeline(logits, tokens, temperature=1.0, top_k=0, top_p=1.0, min_p=0.0, rep
 SETTINGS = [
     {"temperature": 0.7},
     {"temperature": 1.5, "top_k": 3},
-    {"temperature": 2.0, "top_p": 0.6},  # top_p sees the flattened probabilities
+    {"temperature": 2.0, "top_p": 0.6},  # top_p comes after the temperature
     {"temperature": 0.4, "min_p": 0.2},
     {"temperature": 2.5, "min_p": 0.6},
-    {"top_k": 3, "top_p": 0.8},  # top_p of what top_k left
+    {"top_k": 3, "top_p": 0.8},  # top_p comes after top_k
     {"top_p": 0.8, "min_p": 0.3},
     {"temperature": 1.3, "repetition_penalty": 1.8},
     {"repetition_penalty": 0.5},
-    {"temperature": 0.6, "repetition_penalty": 8.0, "top_k": 3},  # the penalty changes who is among the three
+    {"temperature": 0.6, "repetition_penalty": 8.0, "top_k": 3},  # the penalty changes which three tokens top_k keeps
     {"temperature": 0.6, "repetition_penalty": 8.0, "top_p": 0.7},
     {"temperature": 0.6, "repetition_penalty": 8.0, "min_p": 0.3},
     {"temperature": 1.8, "top_k": 5, "top_p": 0.85, "min_p": 0.2, "repetition_penalty": 1.4},
@@ -396,7 +399,7 @@ def test_task_4_more_than_the_vocabulary(impl):
 
 @task_4
 def test_task_4_each_row_by_itself(impl):
-    """Each row's penalty looks at its own tokens, each row's filter at its own scores."""
+    """A row's penalty depends on its own tokens, and its filters on its own logits."""
     logits = mx.concatenate([repeat(LOGITS, DRAWS), repeat(-LOGITS, DRAWS)])
     tokens = mx.array([[3, 3]] * DRAWS + [[4, 1]] * DRAWS)
     draws = impl.sampler.make_sampler(top_k=3, repetition_penalty=2.0, seed=10)(logits, tokens)
@@ -433,7 +436,7 @@ def test_task_4_without_seed_every_sampler_is_another(impl):
 
 @task_4
 def test_task_4_samplers_do_not_disturb_each_other(impl):
-    """A seeded sampler keeps its own random state: what else draws random numbers makes no difference."""
+    """A sampler with a seed has its own random state, so other random draws do not change its tokens."""
     alone = series(impl.sampler.make_sampler(temperature=1.5, seed=14))
     one, two = (impl.sampler.make_sampler(temperature=1.5, seed=seed) for seed in (14, 15))
     together = []
@@ -460,11 +463,12 @@ def test_task_4_samplers_do_not_disturb_each_other(impl):
     ],
 )
 def test_task_4_setting_out_of_range(impl, name, value):
-    """A ValueError when the sampler is made. Keep the line of the stub that calls `_check_sampling`."""
+    """A setting out of range raises a ValueError when the sampler is made. Keep the stub's call of
+    `_check_sampling`."""
     impl.sampler.make_sampler()  # a stub ends here
     with pytest.raises((ValueError, AssertionError)):
         impl.sampler.make_sampler(**{name: value})
-    if name != "temperature":  # greedy or not
+    if name != "temperature":  # both with and without sampling
         with pytest.raises((ValueError, AssertionError)):
             impl.sampler.make_sampler(**{"temperature": 0, name: value})
 
@@ -480,7 +484,7 @@ def test_task_4_leaves_its_inputs_alone(impl):
 
 @task_4
 def test_task_4_the_penalty_looks_at_the_tokens_of_each_step(impl):
-    """At those alone: the last step belongs to another text."""
+    """In each call, the penalty depends only on the tokens of that call. The call before may belong to another text."""
     logits = mx.array([[2.0, 1.9, 1.8]])
     sampler = impl.sampler.make_sampler(temperature=0, repetition_penalty=1.5)
     steps = [sampler(logits, mx.array([tokens])).item() for tokens in ([2], [2, 0], [2, 0, 1], [0])]

@@ -25,12 +25,12 @@ task_4 = pytest.mark.task("w2d1.4")
 
 
 def new_positions(inputs, L, B=2, H_kv=3, D=5):
-    """A key and a value, B x H_kv x L x D."""
+    """Return a key and a value, each B x H_kv x L x D."""
     return inputs.normal(B, H_kv, L, D), inputs.normal(B, H_kv, L, D)
 
 
 class Stored:
-    """A layer, and what it has to hold by now: a key and a value, in float64."""
+    """A layer, with the keys and values that it should hold, in float64."""
 
     def __init__(self, impl, step, inputs, **sizes):
         self.layer = impl.kv_cache.KVCacheLayer(step=step)
@@ -39,7 +39,7 @@ class Stored:
         self.expected = None
 
     def store(self, L):
-        """Store L positions, compare what is returned, and count them, as a cache would."""
+        """Store L positions, compare the returned arrays, and count the positions as a cache would."""
         new = new_positions(self.inputs, L, **self.sizes)
         got = self.layer.store(*new)
         assert isinstance(got, tuple), f"expected a tuple of keys and values, got {type(got).__name__}"
@@ -50,12 +50,12 @@ class Stored:
         self.layer.offset += L
 
     def forget(self, L):
-        """What `KVCache.trim` does."""
+        """Forget the last L positions, as `KVCache.trim` does."""
         self.layer.offset -= L
         self.expected = [array[:, :, : self.layer.offset] for array in self.expected]
 
     def check_arrays(self, capacity):
-        """The arrays themselves: how long they are, and what is in them."""
+        """Check the length and the contents of the layer's own arrays."""
         for array, numbers in zip((self.layer.keys, self.layer.values), self.expected, strict=True):
             B, H_kv, length, D = numbers.shape
             assert array.shape == (B, H_kv, capacity, D), "capacity: offset + L, rounded up to a multiple of `step`"
@@ -72,7 +72,7 @@ def test_task_1_a_prompt(impl):
 @over_dtypes
 @pytest.mark.parametrize("lengths", [(1, 1, 1, 1, 1), (5, 1, 1), (3, 4, 2, 7), (4, 1), (4, 4, 4), (1, 11, 1)], ids=str)
 def test_task_1_piece_by_piece(impl, lengths, dtype):
-    """Each call returns all that is stored by then, in the order in which it came, in its own dtype."""
+    """Each call returns all positions that are stored so far, in order and in their own dtype."""
     stored = Stored(impl, 4, Inputs(2, dtype))
     for L in lengths:
         stored.store(L)
@@ -91,7 +91,8 @@ def test_task_1_piece_by_piece(impl, lengths, dtype):
     ids=str,
 )
 def test_task_1_capacity_grows_in_steps(impl, step, capacities):
-    """New arrays only where there is no room: then of offset + L positions, rounded up to a multiple of `step`."""
+    """The layer makes new arrays only when the old ones are too short. They have room for offset + L positions, rounded
+    up to a multiple of `step`."""
     stored = Stored(impl, step, Inputs(3))
     for L, capacity in capacities:
         stored.store(L)
@@ -100,7 +101,7 @@ def test_task_1_capacity_grows_in_steps(impl, step, capacities):
 
 @task_1
 def test_task_1_nothing_is_copied_while_there_is_room(impl):
-    """With room left, only the new positions are written: to join arrays would copy all earlier ones each time."""
+    """If there is room, only the new positions are written. Concatenating would copy all earlier ones in each call."""
     stored = Stored(impl, 64, Inputs(31))
     stored.store(5)
     mx.eval(stored.layer.keys, stored.layer.values)
@@ -115,7 +116,8 @@ def test_task_1_nothing_is_copied_while_there_is_room(impl):
 
 @task_1
 def test_task_1_no_new_array_while_there_is_room(impl):
-    """With room left, a token needs no memory of the arrays' size: MLX writes into the arrays themselves."""
+    """If there is room, storing a token allocates no memory of the arrays' size, because MLX writes into the same
+    arrays."""
     seen = play(impl, scenes.memory_of_a_token)
     assert_close(mx.array(seen["stored"]), [1.0, 2.0], tolerance=0)
     is_copied = seen["bytes"] > seen["size"] / 2
@@ -124,7 +126,7 @@ def test_task_1_no_new_array_while_there_is_room(impl):
 
 @task_1
 def test_task_1_steps_of_256(impl):
-    """The default: a prompt of 255 tokens, and three more."""
+    """With the default step, a prompt of 255 tokens is followed by three more tokens."""
     layer = impl.kv_cache.KVCacheLayer()
     for L, end, capacity in ((255, 255, 256), (1, 256, 256), (1, 257, 512), (1, 258, 512)):
         keys, values = layer.store(*new_positions(Inputs(4), L, B=1, H_kv=1, D=2))
@@ -137,11 +139,12 @@ def test_task_1_steps_of_256(impl):
 
 @task_1
 def test_task_1_offset_is_not_moved(impl):
-    """The next layer needs the same offset, and so do the queries of this one. `KVCache.advance` moves it, later."""
+    """`store` leaves `offset` as it is, because the queries of this layer and the other layers still need it.
+    `KVCache.advance` changes it later."""
     stored = Stored(impl, 4, Inputs(5))
     stored.store(3)
     layer = stored.layer
-    for L in (2, 6, 1):  # in the same place, one over the other
+    for L in (2, 6, 1):  # each call overwrites the positions of the one before
         key, value = new_positions(stored.inputs, L)
         keys, values = layer.store(key, value)
         assert layer.offset == 3, f"offset was 3, and store made it {layer.offset}"
@@ -156,7 +159,7 @@ def test_task_1_offset_is_not_moved(impl):
     ids=["1", "3", "5", "all"],
 )
 def test_task_1_writes_over_what_was_forgotten(impl, forgotten, then, capacities):
-    """`offset` may have been moved back: positions from there on are free, in arrays that are as long as before."""
+    """If `offset` was moved back, the positions after it are free, and the arrays keep their length."""
     stored = Stored(impl, 4, Inputs(6))
     stored.store(7)
     stored.forget(forgotten)
@@ -176,13 +179,13 @@ def test_task_1_sizes(impl, B, H_kv, D):
 @task_1
 @pytest.mark.parametrize("L", [3, 4])
 def test_task_1_leaves_its_inputs_alone(impl, L):
-    """In later calls neither: the caller's arrays may not become the cache's own, into which it writes."""
+    """The layer writes into arrays of its own, never into the caller's, in later calls either."""
     inputs = Inputs(8)
     layer = impl.kv_cache.KVCacheLayer(step=4)
     arrays = new_positions(inputs, L)
     before = [array64(array) for array in arrays]
     layer.store(*arrays)
-    mx.eval(layer.store(*new_positions(inputs, 2)))  # over the first two
+    mx.eval(layer.store(*new_positions(inputs, 2)))  # overwrites the first two positions
     assert_unchanged(before, *arrays)
 
 
@@ -198,7 +201,8 @@ def test_task_1_leaves_its_inputs_alone(impl, L):
     ids=["another batch", "other heads", "another head size", "another dtype"],
 )
 def test_task_1_what_does_not_fit(impl, sizes, dtype):
-    """A ValueError, where broadcasting might store it silently. Keep the call of `_check_new`."""
+    """Arrays of another shape or dtype raise a ValueError, even where broadcasting could store them. Keep the call of
+    `_check_new`."""
     layer = impl.kv_cache.KVCacheLayer(step=4)
     layer.store(*new_positions(Inputs(9), 3))
     layer.offset += 3
@@ -209,7 +213,7 @@ def test_task_1_what_does_not_fit(impl, sizes, dtype):
 @task_1
 @pytest.mark.parametrize(("sizes", "dtype"), [({"B": 1}, mx.float32), ({}, mx.bfloat16)], ids=["batch", "dtype"])
 def test_task_1_what_does_not_fit_after_all_was_forgotten(impl, sizes, dtype):
-    """The arrays stay, so what is written into them has to fit."""
+    """The arrays stay after everything was forgotten, so new positions still have to fit into them."""
     layer = impl.kv_cache.KVCacheLayer(step=4)
     layer.store(*new_positions(Inputs(9), 3))
     with pytest.raises((ValueError, AssertionError)):
@@ -218,7 +222,8 @@ def test_task_1_what_does_not_fit_after_all_was_forgotten(impl, sizes, dtype):
 
 @task_1
 def test_task_1_one_array_for_both(impl):
-    """The same array may be key and value. The layer keeps two arrays, since the next key is not the next value."""
+    """A call may pass the same array as key and value. The layer still keeps two arrays, because the next key and value
+    differ."""
     inputs = Inputs(12)
     layer = impl.kv_cache.KVCacheLayer(step=4)
     both = inputs.normal(2, 3, 3, 5)
@@ -231,7 +236,7 @@ def test_task_1_one_array_for_both(impl):
 
 @task_1
 def test_task_1_key_and_value_that_differ(impl):
-    """Of another length, or of another dtype."""
+    """A key and a value of different lengths or dtypes raise an error."""
     inputs = Inputs(11)
     impl.kv_cache.KVCacheLayer(step=4).store(*new_positions(inputs, 1))  # a stub ends here
     for value in (inputs.normal(2, 3, 1, 5), inputs.normal(2, 3, 4, 5).astype(mx.float16)):
@@ -249,7 +254,8 @@ def qkv(inputs, L, B=2):
 
 
 def attended(calls, scale=None):
-    """What the last of several calls of `attend` gives, in float64: its queries, the keys and values of all."""
+    """Return, in float64, what the last of several calls of `attend` gives: its queries attend to the keys and values
+    of all calls."""
     q = array64(calls[-1][0])
     k, v = (np.concatenate([array64(call[i]) for call in calls], axis=2) for i in (1, 2))
     return oracles.grouped_attention(q, k, v, scale, oracles.causal_mask(q.shape[2], k.shape[2]))
@@ -272,7 +278,7 @@ def test_task_2_a_prompt(impl):
 @over_dtypes
 @pytest.mark.parametrize("lengths", [(5, 1, 1), (1, 1, 1, 1, 1), (3, 4, 2), (4, 3, 6)], ids=str)
 def test_task_2_attends_to_all_that_is_stored(impl, lengths, dtype):
-    """New queries see the keys of all tokens before them, and of those that came with them none behind them."""
+    """A new query sees the keys of all earlier tokens, and of the new tokens those up to its own."""
     inputs = Inputs(22, dtype)
     layer = impl.kv_cache.KVCacheLayer(step=4)
     calls = []
@@ -295,7 +301,8 @@ def test_task_2_scale(impl, scale):
 
 @task_2
 def test_task_2_the_attention_that_was_handed_in(impl):
-    """It gets the query, all keys and values, the scale, and "causal"; what it gives is what `attend` gives."""
+    """The cache's attention function gets the query, all keys and values, the scale and "causal", and `attend` returns
+    its result."""
     seen = []
 
     def attention(query, key, value, scale, mask):
@@ -322,7 +329,7 @@ def test_task_2_attend_does_not_move_the_offset(impl):
 
 @task_2
 def test_task_2_advance(impl):
-    """Every layer counts, each by as many."""
+    """`advance` adds the same length to the offset of every layer."""
     cache = impl.kv_cache.KVCache(3, step=4)
     for length, offset in ((5, 5), (1, 6), (7, 13)):
         cache.advance(length)
@@ -349,7 +356,8 @@ def test_task_2_trim_an_empty_cache(impl):
 @task_2
 @pytest.mark.parametrize("length", [-1, 8])
 def test_task_2_trim_what_is_not_there(impl, length):
-    """A ValueError, and nothing is forgotten. Keep the line of the stub that calls `_check_trim`."""
+    """Trimming more positions than there are raises a ValueError and changes nothing. Keep the stub's call of
+    `_check_trim`."""
     cache = impl.kv_cache.KVCache(2, step=4)
     cache.advance(7)
     with pytest.raises((ValueError, AssertionError)):
@@ -360,7 +368,7 @@ def test_task_2_trim_what_is_not_there(impl, length):
 @task_2
 @pytest.mark.parametrize(("length", "lengths"), [(3, (1, 1, 4)), (2, (1, 5)), (7, (3, 2)), (0, (2,))])
 def test_task_2_after_trimming_it_goes_on(impl, length, lengths):
-    """As if the forgotten tokens had never been there, and in the arrays that are there."""
+    """After `trim`, the cache goes on as if the forgotten tokens had never been stored, in the same arrays."""
     inputs = Inputs(26)
     cache = impl.kv_cache.KVCache(2, step=4)
     first, forgotten = qkv(inputs, 7 - length), qkv(inputs, length)
@@ -381,7 +389,8 @@ def test_task_2_after_trimming_it_goes_on(impl, length, lengths):
 @task_2
 @pytest.mark.parametrize("length", [0, 3, 7])
 def test_task_2_trim_keeps_what_is_in_the_arrays(impl, length):
-    """Only `offset` moves: the keys and values of forgotten tokens stay until others are written over them."""
+    """`trim` changes only `offset`. Keys and values of forgotten tokens stay in the arrays until new ones overwrite
+    them."""
     cache = impl.kv_cache.KVCache(2, step=4)
     query, *new = qkv(Inputs(28), 7)
     for layer in cache.layers:
@@ -397,7 +406,8 @@ def test_task_2_trim_keeps_what_is_in_the_arrays(impl, length):
 @pytest.mark.parametrize("lengths", [(9,), (4, 3, 2), (1,) * 9, (8, 1)], ids=str)
 @pytest.mark.parametrize("model_type", ["qwen2", "qwen3"])
 def test_task_2_a_model_in_pieces(impl, tmp_path, model_type, lengths):
-    """Scores of a text that came in pieces are those of the text: positions, masks and layers are right together."""
+    """A model that gets a text in pieces gives the same logits as for the whole text, so positions, masks and layers
+    fit together."""
     model = untrained(impl, tmp_path, model_type)
     tokens = Inputs(27).tokens(2, 9, vocab_size=259)
     expected = model(tokens)
@@ -416,9 +426,9 @@ VOCAB = 23
 
 
 class SummingModel:
-    """Scores best, after each token, the token that is one higher than the sum of all so far, modulo VOCAB.
+    """A model that gives the highest logit to one more than the sum of all tokens so far, modulo VOCAB.
 
-    The sum comes from its cache: a query of zeros sees the mean of the values, which are the tokens.
+    It computes the sum from its cache: a query of zeros gets the mean of the values, which are the tokens.
     """
 
     def __init__(self, impl, context=64):
@@ -426,7 +436,7 @@ class SummingModel:
         self.layers = [None]
         self.impl = impl
         self.inputs = []
-        self.scored = []  # shapes of what `logits` got
+        self.scored = []  # the shapes of the arguments of `logits`
 
     def __call__(self, tokens, cache=None):
         return self.logits(self.hidden(tokens, cache or self.impl.kv_cache.NoCache(1)))
@@ -458,18 +468,18 @@ def greedy(logits, tokens):
     return mx.argmax(logits, axis=-1)
 
 
-# what `generate` (task 3) and `generate_ahead` (task 4) have in common
+# checks for both `generate` (task 3) and `generate_ahead` (task 4)
 
 
 def assert_tokens(impl, loop, prompt):
-    """The loop yields what the model says, as Python ints."""
+    """Fail unless the loop yields the model's tokens as Python ints."""
     got = list(loop(SummingModel(impl), list(prompt), greedy, max_tokens=9))
     assert got == continuation(prompt, 9)
     assert all(isinstance(token, int) for token in got), "tokens are Python ints, as a tokenizer expects them"
 
 
 def assert_runs_once(impl, loop):
-    """The loop feeds each token once."""
+    """Fail unless the loop runs the model on each token once."""
     model = SummingModel(impl)
     new = list(loop(model, [3, 1, 4], greedy, max_tokens=4))
     assert new == continuation([3, 1, 4], 4)
@@ -478,21 +488,21 @@ def assert_runs_once(impl, loop):
 
 
 def assert_max_tokens(impl, loop, max_tokens):
-    """The loop yields `max_tokens` tokens and runs one step for each."""
+    """Fail unless the loop yields `max_tokens` tokens and runs one step for each."""
     model = SummingModel(impl)
     assert list(loop(model, [5], greedy, max_tokens=max_tokens)) == continuation([5], max_tokens)
     assert len(model.inputs) == max_tokens, "one step of the model for each token"
 
 
 def assert_only_new_ends_count(impl, loop):
-    """Neither 0 nor a token of the prompt ends the text."""
+    """Fail if token 0 or a token of the prompt ends the text."""
     assert list(loop(SummingModel(impl), [22], greedy, 3)) == [0, 0, 0]
     tokens = continuation([3, 1, 4], 5)
     assert list(loop(SummingModel(impl), [3, 1, 4], greedy, 5, {1} - set(tokens))) == tokens
 
 
 def assert_fills_the_cache(impl, loop):
-    """The loop fills a cache that it is given, and otherwise one of its own."""
+    """Fail unless the loop fills the cache that it is given, and otherwise a new one."""
     cache = impl.kv_cache.KVCache(1, step=4)
     model = SummingModel(impl)
     assert list(loop(model, [3, 1, 4], greedy, 4, cache=cache)) == continuation([3, 1, 4], 4)
@@ -505,7 +515,7 @@ def assert_fills_the_cache(impl, loop):
 
 
 def assert_leaves_the_prompt_alone(impl, loop):
-    """The loop changes no prompt, and takes a tuple."""
+    """Fail unless the loop accepts a tuple and changes no prompt."""
     prompt = [3, 1, 4]
     list(loop(SummingModel(impl), prompt, greedy, 4))
     assert prompt == [3, 1, 4]
@@ -514,7 +524,7 @@ def assert_leaves_the_prompt_alone(impl, loop):
 
 
 def assert_refuses(impl, loop, prompt, max_tokens):
-    """The loop raises a ValueError when its first token is asked for."""
+    """Fail unless the loop raises a ValueError when its first token is requested."""
 
     def first_token(prompt, max_tokens):
         return next(loop(SummingModel(impl, context=8), list(prompt), greedy, max_tokens), None)
@@ -525,7 +535,7 @@ def assert_refuses(impl, loop, prompt, max_tokens):
 
 
 def assert_same_tokens(impl, loop, model, settings, length, count):
-    """The loop yields the tokens of `generate_simple`."""
+    """Fail unless the loop yields the tokens of `generate_simple`."""
     prompt = np.array(Inputs(33).tokens(length, vocab_size=256)).tolist()
     loops = (loop, impl.generate.generate_simple)
     got, expected = (list(loop(model, prompt, impl.sampler.make_sampler(**settings), count)) for loop in loops)
@@ -534,7 +544,7 @@ def assert_same_tokens(impl, loop, model, settings, length, count):
 
 
 def assert_same_tokens_of_story(impl, loop):
-    """The loop yields the tokens of `generate_simple` with the bundled model."""
+    """Fail unless the loop yields the tokens of `generate_simple` with the bundled model."""
     path = bundled("story")
     model = impl.models.load_model(path, mx.float32)
     prompt = Tokenizer.from_file(str(path / "tokenizer.json")).encode("Mia had a red key. One day").ids
@@ -552,14 +562,14 @@ WRONG_ARGUMENTS = {
     "negative max_tokens": ([3, 1], -1),
     "empty": ([], 4),
 }
-SETTINGS = {  # of the sampler; lengths of prompt and output
+SETTINGS = {  # the sampler's settings, and the lengths of prompt and output
     "greedy, beyond 256 positions": ({"temperature": 0}, 253, 6),
     "drawn": ({"temperature": 1.0, "repetition_penalty": 1.3, "seed": 4}, 20, 12),
 }
 
 
 class Counting:
-    """A cache that only counts, and has no name, no `trim`, no arrays."""
+    """A cache that only counts. It has no name, no `trim` and no arrays."""
 
     def __init__(self):
         self.layers = [self]
@@ -584,7 +594,8 @@ def test_task_3_tokens(impl, prompt):
 @pytest.mark.parametrize("model_type", ["qwen2", "qwen3"])
 @pytest.mark.parametrize(("B", "L"), [(1, 5), (3, 4), (2, 1)])
 def test_task_3_next_logits(impl, tmp_path, model_type, B, L):
-    """The last row of what the whole text gives, for each sequence of the batch; the tokens are stored."""
+    """The result is the last row of the whole text's logits, for each sequence of the batch, and the tokens are
+    stored."""
     model = untrained(impl, tmp_path, model_type)
     tokens = Inputs(31).tokens(B, L + 6, vocab_size=259)
     cache = impl.kv_cache.KVCache(len(model.layers), step=4)
@@ -597,7 +608,8 @@ def test_task_3_next_logits(impl, tmp_path, model_type, B, L):
 @task_3
 @pytest.mark.parametrize(("B", "L"), [(1, 5), (3, 4), (2, 1)])
 def test_task_3_scores_the_last_position_only(impl, B, L):
-    """`model.logits` takes B x L x E; here L is 1. The other rows would be thrown away."""
+    """`model.logits` gets only the last position, B x 1 x E, because the logits of the other positions would not be
+    used."""
     model = SummingModel(impl)
     tokens = Inputs(32).tokens(B, L, vocab_size=VOCAB)
     got = impl.generate.next_logits(model, tokens, impl.kv_cache.KVCache(1))
@@ -607,7 +619,8 @@ def test_task_3_scores_the_last_position_only(impl, B, L):
 
 @task_3
 def test_task_3_runs_the_model_on_each_token_once(impl):
-    """Prefill: the whole prompt, 1 x L. Decode: one new token, 1 x 1. The last one is not fed at all."""
+    """Prefill runs the model on the whole prompt (1 x L), and each decode step on one new token (1 x 1). The last token
+    is never an input."""
     assert_runs_once(impl, impl.generate.generate)
 
 
@@ -628,7 +641,7 @@ def test_task_3_max_tokens(impl, max_tokens):
 @task_3
 @pytest.mark.parametrize("position", [0, 2, 7])
 def test_task_3_end_of_sequence(impl, position):
-    """Any of the end-of-sequence tokens ends the text; it is not part of it, and the model is not run on it."""
+    """Each of the end-of-sequence tokens ends the text. It is not part of the text, and the model is not run on it."""
     tokens = continuation([3, 1], 8)
     eos = tokens[position]
     others = sorted(set(range(VOCAB)) - set(tokens))
@@ -641,7 +654,8 @@ def test_task_3_end_of_sequence(impl, position):
 
 @task_3
 def test_task_3_zero_and_the_prompt_end_nothing(impl):
-    """0 is a token like any other, and a token of the prompt, such as the end of a turn, is no end of the new text."""
+    """Token 0 is a token like any other. An end token in the prompt, such as the end of a turn, does not end the new
+    text."""
     assert_only_new_ends_count(impl, impl.generate.generate)
 
 
@@ -653,7 +667,8 @@ def test_task_3_stops_at_the_end_of_the_context(impl):
 
 @task_3
 def test_task_3_what_the_sampler_gets(impl):
-    """The scores after the last token, 1 x V, and all tokens so far, 1 x L, though the model is run on one."""
+    """The sampler gets the logits after the last token (1 x V) and all tokens so far (1 x L), although the model runs
+    only on the newest."""
     seen = []
 
     def sampler(logits, tokens):
@@ -671,13 +686,14 @@ def test_task_3_what_the_sampler_gets(impl):
 
 @task_3
 def test_task_3_fills_the_cache_that_is_given(impl):
-    """With the prompt and all new tokens but the last one. Without a cache each text has its own."""
+    """A given cache holds the prompt and all new tokens but the last one. Without a given cache, each text has a new
+    one."""
     assert_fills_the_cache(impl, impl.generate.generate)
 
 
 @task_3
 def test_task_3_any_cache_will_do(impl):
-    """One that only counts, and has no name, no `trim`, no arrays."""
+    """`generate` uses only `layers`, `offset` and `advance` of a cache, so a cache that just counts works, too."""
     cache = Counting()
     got = list(impl.generate.generate(SummingModel(impl), [3, 1, 4], greedy, 5, cache=cache))
     assert got == continuation([3, 1, 4], 5)
@@ -686,9 +702,9 @@ def test_task_3_any_cache_will_do(impl):
 
 @task_3
 def test_task_3_a_cache_that_is_false_while_empty(impl):
-    """A cache may have a length. Only None asks for a new one."""
+    """A cache may have a length, so an empty one may be false. Only None asks for a new cache."""
 
-    class Sized:  # which does not inherit: in grading, classes of the code under test are in another process
+    class Sized:  # a class without a base, because in grading the course's classes are in another process
         def __init__(self, cache):
             self.cache = cache
 
@@ -712,7 +728,7 @@ def test_task_3_leaves_the_prompt_alone(impl):
 @task_3
 @pytest.mark.parametrize(("prompt", "max_tokens"), WRONG_ARGUMENTS.values(), ids=WRONG_ARGUMENTS)
 def test_task_3_wrong_arguments(impl, prompt, max_tokens):
-    """A ValueError at the first token that is asked for. Keep the line of the stub that calls `_check_prompt`."""
+    """Wrong arguments raise a ValueError when the first token is requested. Keep the stub's call of `_check_prompt`."""
     assert_refuses(impl, impl.generate.generate, prompt, max_tokens)
 
 
@@ -720,13 +736,13 @@ def test_task_3_wrong_arguments(impl, prompt, max_tokens):
 @pytest.mark.parametrize("model_type", ["qwen2", "qwen3"])
 @pytest.mark.parametrize(("settings", "length", "count"), SETTINGS.values(), ids=SETTINGS)
 def test_task_3_token_for_token(impl, tmp_path, model_type, settings, length, count):
-    """As without a cache."""
+    """The tokens are the same as without a cache."""
     assert_same_tokens(impl, impl.generate.generate, untrained(impl, tmp_path, model_type), settings, length, count)
 
 
 @task_3
 def test_task_3_token_for_token_of_story(impl):
-    """The bundled model, as `./course main` runs it."""
+    """The bundled model gives the same tokens, as in `./course main`."""
     assert_same_tokens_of_story(impl, impl.generate.generate)
 
 
@@ -741,7 +757,7 @@ def test_task_4_tokens(impl, prompt):
 
 @task_4
 def test_task_4_one_step_ahead(impl):
-    """When token t comes, the model has been called t + 1 times, though never more often than there are tokens."""
+    """When token t arrives, the model has run t + 1 steps, but never more steps than there are tokens."""
     model = SummingModel(impl)
     tokens = impl.generate.generate_ahead(model, [3, 1, 4], greedy, max_tokens=4)
     for number, steps in enumerate((2, 3, 4, 4), 1):
@@ -754,7 +770,8 @@ def test_task_4_one_step_ahead(impl):
 
 @task_4
 def test_task_4_waits_for_nothing_too_early(impl):
-    """Each step of the model stands still until the next one begins, and token t needs step t only."""
+    """Each step of this model stalls until the next one begins, so waiting for a step too early would block. Token t
+    needs only step t."""
     tokens, calls, in_vain = play(impl, scenes.steps_ahead, 3)
     assert in_vain != [1], (
         "step 1 was waited for before step 2 was submitted: `mx.async_eval` submits a step and returns, "
@@ -769,7 +786,7 @@ def test_task_4_waits_for_nothing_too_early(impl):
 
 @task_4
 def test_task_4_the_last_step_is_submitted_too(impl):
-    """MLX computes each step before anybody reads its token."""
+    """MLX computes each step, the last one too, before the loop reads its token."""
     computed = play(impl, scenes.steps_submitted, 3)
     assert computed == [2, 3, 3], f"steps that MLX computed by token 1, 2 and 3: expected [2, 3, 3], got {computed}"
 
@@ -786,7 +803,8 @@ def test_task_4_nothing_happens_before_the_first_token_is_asked_for(impl):
 
 @task_4
 def test_task_4_runs_the_model_on_each_token_once(impl):
-    """Prefill: the whole prompt, 1 x L. Decode: one new token, 1 x 1. The last one is not fed at all."""
+    """Prefill runs the model on the whole prompt (1 x L), and each decode step on one new token (1 x 1). The last token
+    is never an input."""
     assert_runs_once(impl, impl.generate.generate_ahead)
 
 
@@ -799,7 +817,8 @@ def test_task_4_max_tokens(impl, max_tokens):
 @task_4
 @pytest.mark.parametrize("position", [0, 2, 7])
 def test_task_4_end_of_sequence(impl, position):
-    """It ends the text and is not part of it. When it is read, one step was submitted for nothing, and not two."""
+    """An end token ends the text and is not part of it. When the loop reads it, exactly one further step has been
+    submitted in vain."""
     tokens = continuation([3, 1], 8)
     eos = tokens[position]
     others = sorted(set(range(VOCAB)) - set(tokens))
@@ -813,7 +832,7 @@ def test_task_4_end_of_sequence(impl, position):
 @task_4
 @pytest.mark.parametrize("count", [1, 4])
 def test_task_4_the_last_token_ends_the_text(impl, count):
-    """Then no step is submitted for nothing."""
+    """If the last allowed token is an end token, no step is submitted in vain."""
     tokens = continuation([3, 1], count)
     model = SummingModel(impl)
     assert list(impl.generate.generate_ahead(model, [3, 1], greedy, count, tokens[-1:])) == tokens[:-1]
@@ -822,13 +841,14 @@ def test_task_4_the_last_token_ends_the_text(impl, count):
 
 @task_4
 def test_task_4_zero_and_the_prompt_end_nothing(impl):
-    """0 is a token like any other, and a token of the prompt, such as the end of a turn, is no end of the new text."""
+    """Token 0 is a token like any other. An end token in the prompt, such as the end of a turn, does not end the new
+    text."""
     assert_only_new_ends_count(impl, impl.generate.generate_ahead)
 
 
 @task_4
 def test_task_4_stops_at_the_end_of_the_context(impl):
-    """No step is submitted beyond it either."""
+    """No step is submitted beyond the end of the model's context."""
     model = SummingModel(impl, context=8)
     assert list(impl.generate.generate_ahead(model, [3, 1, 4], greedy, 100)) == continuation([3, 1, 4], 5)
     assert len(model.inputs) == 5
@@ -836,7 +856,8 @@ def test_task_4_stops_at_the_end_of_the_context(impl):
 
 @task_4
 def test_task_4_what_the_sampler_gets(impl):
-    """What it gets from `generate`: arrays, logits of 1 x V and all tokens so far, 1 x L."""
+    """The sampler gets the same arguments as from `generate`: arrays with the logits (1 x V) and all tokens so far (1 x
+    L)."""
     seen, kinds = [], set()
 
     def sampler(logits, tokens):
@@ -856,13 +877,15 @@ def test_task_4_what_the_sampler_gets(impl):
 
 @task_4
 def test_task_4_fills_the_cache_that_is_given(impl):
-    """With the prompt and all new tokens but the last one. Without a cache each text has its own."""
+    """A given cache holds the prompt and all new tokens but the last one. Without a given cache, each text has a new
+    one."""
     assert_fills_the_cache(impl, impl.generate.generate_ahead)
 
 
 @task_4
 def test_task_4_what_the_cache_holds_after_an_end(impl):
-    """The prompt, the tokens that came, and the end itself: the step after it was submitted before anybody read it."""
+    """After an end token, the cache holds the prompt, the text and the end token, because the step on it was already
+    submitted."""
     cache = impl.kv_cache.KVCache(1, step=4)
     tokens = continuation([3, 1, 4], 3)
     assert list(impl.generate.generate_ahead(SummingModel(impl), [3, 1, 4], greedy, 9, tokens[2:], cache)) == tokens[:2]
@@ -872,7 +895,7 @@ def test_task_4_what_the_cache_holds_after_an_end(impl):
 
 @task_4
 def test_task_4_any_cache_will_do(impl):
-    """One that only counts and, empty, is false. Only None asks for a new one."""
+    """A cache that only counts works, even if it is false while it is empty. Only None asks for a new cache."""
 
     class CountingAndSized(Counting):
         def __len__(self):
@@ -892,7 +915,7 @@ def test_task_4_leaves_the_prompt_alone(impl):
 @task_4
 @pytest.mark.parametrize(("prompt", "max_tokens"), WRONG_ARGUMENTS.values(), ids=WRONG_ARGUMENTS)
 def test_task_4_wrong_arguments(impl, prompt, max_tokens):
-    """A ValueError at the first token that is asked for. Keep the line of the stub that calls `_check_prompt`."""
+    """Wrong arguments raise a ValueError when the first token is requested. Keep the stub's call of `_check_prompt`."""
     assert_refuses(impl, impl.generate.generate_ahead, prompt, max_tokens)
 
 
@@ -900,7 +923,8 @@ def test_task_4_wrong_arguments(impl, prompt, max_tokens):
 @pytest.mark.parametrize("model_type", ["qwen2", "qwen3"])
 @pytest.mark.parametrize(("settings", "length", "count"), SETTINGS.values(), ids=SETTINGS)
 def test_task_4_token_for_token(impl, tmp_path, model_type, settings, length, count):
-    """As without a cache: the sampler's penalties see each token, and its draws come in the same order."""
+    """The tokens are the same as without a cache: the sampler's penalties see every token, and its draws come in the
+    same order."""
     assert_same_tokens(
         impl, impl.generate.generate_ahead, untrained(impl, tmp_path, model_type), settings, length, count
     )
@@ -908,5 +932,5 @@ def test_task_4_token_for_token(impl, tmp_path, model_type, settings, length, co
 
 @task_4
 def test_task_4_token_for_token_of_story(impl):
-    """The bundled model, as `./course main` runs it."""
+    """The bundled model gives the same tokens, as in `./course main`."""
     assert_same_tokens_of_story(impl, impl.generate.generate_ahead)

@@ -32,7 +32,7 @@ STORY = untrained_config(
     head_dim=64,
     tie_word_embeddings=True,
 )
-NARROW = untrained_config()  # E = 48, but 6 heads of 12 numbers
+NARROW = untrained_config()  # E = 48, but 6 heads of size 12
 WIDE = untrained_config(hidden_size=200, num_attention_heads=10, num_key_value_heads=5, head_dim=14)
 ONE_HEAD = untrained_config(num_key_value_heads=1, num_hidden_layers=2, tie_word_embeddings=True)
 QWEN2 = untrained_config("qwen2", num_attention_heads=6, num_key_value_heads=3)
@@ -46,7 +46,7 @@ over_lengths = pytest.mark.parametrize(("L", "S"), [(1, 1), (7, 7), (1, 130), (5
 
 
 def matrices(config):
-    """Shapes of the weights of one layer that are matrices, outputs x inputs."""
+    """Return the shapes of one layer's weight matrices, outputs x inputs."""
     E, I, D = config["hidden_size"], config["intermediate_size"], config["head_dim"]
     H_q, H_kv = config["num_attention_heads"], config["num_key_value_heads"]
     attention = {"q": (H_q * D, E), "k": (H_kv * D, E), "v": (H_kv * D, E), "o": (E, H_q * D)}
@@ -54,7 +54,7 @@ def matrices(config):
 
 
 def naive(config, L, S, bytes_per_weight=2):
-    """Operations and bytes, matrix by matrix, and one visible pair of query and key after the other."""
+    """Count operations and bytes, one matrix at a time and one visible pair of query and key at a time."""
     E, V, D = config["hidden_size"], config["vocab_size"], config["head_dim"]
     operations = 2 * E * V
     weights, cache = E * V, 0
@@ -64,8 +64,8 @@ def naive(config, L, S, bytes_per_weight=2):
             operations += L * outputs * 2 * inputs
             weights += outputs * inputs
         for _ in range(config["num_attention_heads"]):
-            operations += visible * 2 * D  # query times key
-            operations += visible * 2 * D  # weight times value
+            operations += visible * 2 * D  # dot product of query and key
+            operations += visible * 2 * D  # adds weight times value
         for _ in range(config["num_key_value_heads"]):
             cache += S * (D + D) * 2
     return operations, weights * bytes_per_weight + cache
@@ -76,7 +76,7 @@ def cost_of(impl, config, *lengths, **options):
 
 
 def assert_costs(got, expected):
-    """Fail unless operations and bytes are these, but for the last digit of a float."""
+    """Fail unless operations and bytes are as expected, up to the last digit of a float."""
     __tracebackhide__ = True
     assert got is not None, "expected a Cost, got None (is a `return` missing?)"
     names = ("operations", "bytes")
@@ -107,7 +107,7 @@ def test_task_1_costs(impl, config, L, S):
 @over_configs
 @pytest.mark.parametrize("bytes_per_weight", [4, 1, 8.5 / 8, 4.5 / 8, 0.3])
 def test_task_1_weights_of_other_sizes(impl, config, bytes_per_weight):
-    """Keys and values stay at 2 bytes a number: this is about weights."""
+    """`bytes_per_weight` is about weights only. Keys and values keep 2 bytes per element."""
     got = cost_of(impl, config, 3, 40, bytes_per_weight=bytes_per_weight)
     assert_costs(got, naive(config, 3, 40, bytes_per_weight))
 
@@ -121,7 +121,7 @@ def test_task_1_weights_by_position(impl):
 @task_1
 @pytest.mark.parametrize("tied", [False, True])
 def test_task_1_table_is_read_once(impl, tied):
-    """An embedding of its own is not read, only a row for each token: tied or not, a pass costs the same."""
+    """A pass reads only a few rows of an untied embedding, so tied and untied models cost the same."""
     config = NARROW | {"tie_word_embeddings": tied}
     assert_costs(cost_of(impl, config, 4, 11), naive(config, 4, 11))
 
@@ -129,7 +129,7 @@ def test_task_1_table_is_read_once(impl, tied):
 @task_1
 @pytest.mark.parametrize("name", ["story", "story-qwen2"])
 def test_task_1_bytes_of_a_checkpoint(impl, name):
-    """What a pass reads is what its matrices occupy in the file (an embedding of its own left out), and the cache."""
+    """A pass reads the cache, and as many bytes as the matrices occupy in the file, except for an untied embedding."""
     config = impl.given.config.ModelConfig.from_pretrained(bundled(name))
     arrays = mx.load(str(bundled(name) / "model.safetensors"))
     if not config.tie_word_embeddings:
@@ -143,7 +143,7 @@ def test_task_1_bytes_of_a_checkpoint(impl, name):
 @task_1
 @pytest.mark.parametrize(("done", "L"), [(0, 9), (6, 3), (8, 1)])
 def test_task_1_pieces_of_a_prompt(impl, done, L):
-    """A text in two pieces needs as many operations as at once, but for one more row of logits."""
+    """A text in two pieces needs as many operations as the whole text, plus one more row of logits."""
     config = STORY | {"vocab_size": 1}
     first = cost_of(impl, config, done, done).operations if done else 0
     pieces = first + cost_of(impl, config, L, done + L).operations
@@ -157,7 +157,7 @@ def test_task_1_pieces_of_a_prompt(impl, done, L):
 @task_1
 @pytest.mark.parametrize(("L", "S"), [(0, 0), (0, 5), (-1, 3), (2, 1), (6, 5)], ids=str)
 def test_task_1_impossible_lengths(impl, L, S):
-    """No new token, or more of them than positions, is a ValueError. Keep the call of `_check_lengths`."""
+    """No new token, or more new tokens than positions, raises a ValueError. Keep the call of `_check_lengths`."""
     cost_of(impl, STORY, 1, 1)  # a stub ends here
     with pytest.raises((ValueError, AssertionError)):
         cost_of(impl, STORY, L, S)
@@ -165,14 +165,14 @@ def test_task_1_impossible_lengths(impl, L, S):
 
 # ---------------------------------------------------------------------------------------------- tasks 2 to 5: softmax
 
-SIZES = [*range(1, 66), 1000]  # of rows: below, at and above every width of a vector
+SIZES = [*range(1, 66), 1000]  # lengths of rows, around every width of a vector
 UNEVEN = [33, 5, 97, 16]
-SIZES_IN_METAL = [1, 3, 4, 5, 97, 127, 128, 129, 130, 257, 1000, 4101]  # around a simdgroup's and a threadgroup's step
+SIZES_IN_METAL = [1, 3, 4, 5, 97, 127, 128, 129, 130, 257, 1000, 4101]  # around the steps of both groups
 UNEVEN_IN_METAL = [4101, 5, 97, 300]
 
 
 def assert_softmax(got, x, dtype=mx.float32):
-    """Rows of S numbers are compared as multiples of 1 / S: in a long row each of them is small."""
+    """Compare rows of S values as multiples of 1 / S, because the values of a long row are small."""
     __tracebackhide__ = True
     expected = oracles.softmax(array64(x))
     assert_close(got, expected, dtype=dtype)
@@ -181,17 +181,17 @@ def assert_softmax(got, x, dtype=mx.float32):
 
 
 def rows_of(S, dtype):
-    """Four rows, the largest number of which stands first, last, and somewhere."""
+    """Return four rows whose largest value is first, last, or anywhere."""
     x = array64(Inputs(200 + S, dtype).normal(4, S, scale=3))
     x[0, 0], x[1, -1] = 12, 12
     return mx.array(x.astype(np.float32)).astype(dtype)
 
 
 def extremes(S):
-    """Rows of numbers whose exponentials are infinite or 0, unless the largest is subtracted first."""
+    """Return rows whose exponentials are infinite or 0 unless the maximum is subtracted first."""
     x = np.random.RandomState(S).standard_normal((9, S))
     rows = [x[0] + 1e4, x[1] - 1e4, x[2] * 1e3, x[3] * 1e30, x[4] * 0 - 90, x[5] * 0 + 90, x[6], x[7], x[8] - 1e6]
-    rows[6][S // 2] = -300  # the largest of its amount, and not the largest
+    rows[6][S // 2] = -300  # the largest magnitude, but not the maximum
     rows[7][-1] = 300
     return mx.array(np.stack(rows).astype(np.float32))
 
@@ -209,11 +209,11 @@ def check_extremes(softmax, sizes=UNEVEN):
 
 
 def check_hidden(softmax, sizes=UNEVEN):
-    """-inf, as a mask adds it."""
+    """Check rows with -inf, as a mask adds it."""
     for S in sizes:
         x = array64(Inputs(210 + S).normal(5, S))
-        x[0, 1:] = -math.inf  # one is left, at the start
-        x[1, :-1] = -math.inf  # at the end
+        x[0, 1:] = -math.inf  # only the first value is left
+        x[1, :-1] = -math.inf  # only the last value is left
         x[2, S // 2 :] = -math.inf
         x[3, ::2] = -math.inf
         x[4, : S // 2] = -math.inf
@@ -232,16 +232,17 @@ def check_nan(softmax, sizes=UNEVEN):
 
 
 def check_equal_numbers(softmax, dtype, sizes=(257, 5000)):
-    """Each is 1 / S. In 16 bits a sum of ones stays at 256 or 2048, so it is kept in float32."""
+    """Check rows of equal values, whose softmax is 1 / S. A sum of ones that is kept in 16 bits stops at 256 or
+    2048."""
     for S in sizes:
         x = mx.full((2, S), 1.5, dtype)
         assert_softmax(softmax(x), x, dtype)
 
 
 def check_rounded_once(softmax, dtype):
-    """Exponentials, their sum and the share are float32: the error of the result is that of one rounding."""
+    """Check that exponentials, their sum and the quotient are float32, so that the error is that of one rounding."""
     steps = mx.broadcast_to(-mx.arange(1, 65)[:, None] / 64, (64, 256))
-    alike = mx.concatenate([mx.zeros((64, 1)), steps], axis=-1)  # rounded exponentials are all wrong to the same side
+    alike = mx.concatenate([mx.zeros((64, 1)), steps], axis=-1)  # all would be rounded the same way
     for x in (Inputs(235, dtype).normal(64, 103, scale=2), alike.astype(dtype)):
         got = softmax(x).astype(mx.float32)
         assert_close(got * 4096, oracles.softmax(array64(x)) * 4096, tolerance=ROUNDED_ONCE[dtype])
@@ -256,7 +257,7 @@ def check_shapes(softmax):
 
 
 def check_strides(softmax):
-    """Rows that do not lie one behind the other in memory."""
+    """Check rows that are not contiguous in memory."""
     x = Inputs(240).normal(6, 10, 20)
     for view in (x.swapaxes(1, 2), x[:, ::3], x[..., 1::2], x[::-1, :, ::-1], mx.broadcast_to(x[:1, :1], (3, 2, 20))):
         assert_softmax(softmax(view), view)
@@ -276,33 +277,33 @@ def test_task_2_rows_of_every_size(impl, dtype):
 
 @task_2
 def test_task_2_extreme_numbers(impl):
-    """No number is too large or too small: the largest of its row is subtracted before the exponential."""
+    """No value is too large or too small, because the row's maximum is subtracted before the exponential."""
     check_extremes(impl.kernels.softmax.softmax_scalar)
 
 
 @task_2
 def test_task_2_hidden_by_a_mask(impl):
-    """exp(-inf) is 0: what a mask hides gets nothing, and the others share 1."""
+    """exp(-inf) is 0, so values that a mask hides get 0, and the others add up to 1."""
     check_hidden(impl.kernels.softmax.softmax_scalar)
 
 
 @task_2
 def test_task_2_nan_stays_in_its_row(impl):
-    """A row with a NaN is NaN throughout, and no other row is."""
+    """A row with a NaN becomes NaN throughout, and the other rows do not."""
     check_nan(impl.kernels.softmax.softmax_scalar)
 
 
 @task_2
 @over_dtypes
 def test_task_2_long_rows_of_equal_numbers(impl, dtype):
-    """The arithmetic is float32, whatever x is: in 16 bits a sum stands still before it is complete."""
+    """The arithmetic is float32 for every dtype of x, because a sum in 16 bits stops growing before it is complete."""
     check_equal_numbers(impl.kernels.softmax.softmax_scalar, dtype)
 
 
 @task_2
 @over_dtypes
 def test_task_2_rounded_once(impl, dtype):
-    """Only the result is rounded to 16 bits, not what it is computed from."""
+    """Only the result is rounded to 16 bits, and no intermediate value."""
     check_rounded_once(impl.kernels.softmax.softmax_scalar, dtype)
 
 
@@ -325,39 +326,39 @@ def test_task_3_softmax(impl):
 @task_3
 @over_dtypes
 def test_task_3_rows_of_every_size(impl, dtype):
-    """What is left behind the last whole vector belongs to the row as well."""
+    """The values after the last whole vector belong to the row, too."""
     check_sizes(impl.kernels.softmax.softmax_vector, dtype)
 
 
 @task_3
 def test_task_3_extreme_numbers(impl):
-    """No number is too large or too small, wherever in a vector, or behind the last one, it stands."""
+    """No value is too large or too small, wherever it is: in any lane of a vector, or after the last whole vector."""
     check_extremes(impl.kernels.softmax.softmax_vector)
 
 
 @task_3
 def test_task_3_hidden_by_a_mask(impl):
-    """exp(-inf) is 0: what a mask hides gets nothing, and the others share 1."""
+    """exp(-inf) is 0, so values that a mask hides get 0, and the others add up to 1."""
     check_hidden(impl.kernels.softmax.softmax_vector)
 
 
 @task_3
 def test_task_3_nan_stays_in_its_row(impl):
-    """A row with a NaN is NaN throughout, and no other row is."""
+    """A row with a NaN becomes NaN throughout, and the other rows do not."""
     check_nan(impl.kernels.softmax.softmax_vector)
 
 
 @task_3
 @over_dtypes
 def test_task_3_long_rows_of_equal_numbers(impl, dtype):
-    """The arithmetic is float32, whatever x is: in 16 bits a sum stands still before it is complete."""
+    """The arithmetic is float32 for every dtype of x, because a sum in 16 bits stops growing before it is complete."""
     check_equal_numbers(impl.kernels.softmax.softmax_vector, dtype)
 
 
 @task_3
 @over_dtypes
 def test_task_3_rounded_once(impl, dtype):
-    """Only the result is rounded to 16 bits, not what it is computed from."""
+    """Only the result is rounded to 16 bits, and no intermediate value."""
     check_rounded_once(impl.kernels.softmax.softmax_vector, dtype)
 
 
@@ -380,7 +381,7 @@ def test_task_4_softmax(impl):
 @task_4
 @pytest.mark.parametrize("count", [1, 2, 3, 8])
 def test_task_4_any_number_of_threads_and_rows(impl, count):
-    """Every row is computed once, whether or not the threads' number divides that of the rows."""
+    """Every row is computed once, whether or not the number of threads divides the number of rows."""
     x = Inputs(253).normal(1009, 333)
     impl.kernels.softmax.softmax(x[:1])
     with threads(impl, count):
@@ -390,7 +391,7 @@ def test_task_4_any_number_of_threads_and_rows(impl, count):
 
 @task_4
 def test_task_4_work_is_shared(impl):
-    """4,096 rows are worth waking other threads for: call `threads`, which was given to the function."""
+    """4,096 rows are enough work to wake other threads, so call `threads`, which the function gets."""
     x = Inputs(254).normal(4096, 256)
     impl.kernels.softmax.softmax(x[:1])
     with threads(impl, 2):
@@ -416,7 +417,7 @@ def test_task_4_long_rows(impl):
 
 @task_4
 def test_task_4_parts_in_turns(impl):
-    """The same result each time, however the threads happen to run."""
+    """The result is the same every time, in whatever order the threads run."""
     x = Inputs(257).normal(300, 200)
     impl.kernels.softmax.softmax(x[:1])
     with race_injection(impl):
@@ -438,39 +439,39 @@ def test_task_5_softmax(impl):
 @task_5
 @over_dtypes
 def test_task_5_rows_of_every_size(impl, dtype):
-    """A row is as long as it likes: shorter than a simdgroup, longer than a threadgroup can take at once."""
+    """A row may have any length: less than a simdgroup, or more than a threadgroup can read at once."""
     check_sizes(impl.kernels.softmax.softmax_metal, dtype, SIZES_IN_METAL)
 
 
 @task_5
 def test_task_5_extreme_numbers(impl):
-    """The largest number of the whole row is subtracted, whichever simdgroup has found it."""
+    """The maximum of the whole row is subtracted, whichever simdgroup finds it."""
     check_extremes(impl.kernels.softmax.softmax_metal, UNEVEN_IN_METAL)
 
 
 @task_5
 def test_task_5_hidden_by_a_mask(impl):
-    """exp(-inf) is 0: what a mask hides gets nothing, and the others share 1."""
+    """exp(-inf) is 0, so values that a mask hides get 0, and the others add up to 1."""
     check_hidden(impl.kernels.softmax.softmax_metal, UNEVEN_IN_METAL)
 
 
 @task_5
 def test_task_5_nan_stays_in_its_row(impl):
-    """A row with a NaN is NaN throughout, and no other row is."""
+    """A row with a NaN becomes NaN throughout, and the other rows do not."""
     check_nan(impl.kernels.softmax.softmax_metal, UNEVEN_IN_METAL)
 
 
 @task_5
 @over_dtypes
 def test_task_5_long_rows_of_equal_numbers(impl, dtype):
-    """The arithmetic is float32, whatever x is: float16 has nothing beyond 65,504."""
+    """The arithmetic is float32 for every dtype of x, because float16 ends at 65,504."""
     check_equal_numbers(impl.kernels.softmax.softmax_metal, dtype, (257, 66000))
 
 
 @task_5
 @over_dtypes
 def test_task_5_rounded_once(impl, dtype):
-    """Only the result is rounded to 16 bits, not what it is computed from."""
+    """Only the result is rounded to 16 bits, and no intermediate value."""
     check_rounded_once(impl.kernels.softmax.softmax_metal, dtype)
 
 

@@ -14,14 +14,14 @@ task_4 = pytest.mark.task("w2d3.4")
 
 over_settings = pytest.mark.parametrize(("bits", "group_size"), [(4, 64), (4, 32), (2, 32), (8, 64), (4, 128)])
 
-# Of scales, biases and dequantised numbers: one rounding to the dtype, and no second one.
+# Tolerances for scales, biases and dequantised values, which are rounded to the dtype once and not twice.
 ROUNDED = {mx.float32: 2e-6, mx.float16: 5e-4, mx.bfloat16: 4e-3}
 
-# ---------------------------------------------------------------------------------- what the first two tasks need
+# ---------------------------------------------------------------------------------- helpers of the first two tasks
 
 
 def quantized64(weight, group_size, bits):
-    """Levels before rounding, scales and biases in float64, by the contract's formulas."""
+    """Return the levels before rounding, the scales and the biases in float64, by the contract's formulas."""
     groups = weight.reshape(*weight.shape[:-1], -1, group_size)
     low, high = groups.min(axis=-1), groups.max(axis=-1)
     step = np.maximum((high - low) / (2**bits - 1), 1e-7)
@@ -34,9 +34,9 @@ def quantized64(weight, group_size, bits):
 
 
 def clear_cut(inputs, *shape, group_size=64, bits=4, shift=0.0, scale=1.0):
-    """Normal numbers of which none, and no group's zero, lies near the middle between two levels.
+    """Draw normal numbers that are not close to the middle between two levels, and whose groups' zeros are not either.
 
-    There a right solution may round differently, if it computes in another order.
+    Near the middle, a right solution that computes in another order may round differently.
     """
     drawn = inputs.normal(*shape, shift=shift, scale=scale)
     groups = array64(drawn).reshape(-1, group_size)
@@ -57,7 +57,7 @@ def near_half(numbers):
 
 
 def unpacked(packed, bits):
-    """The levels that are packed, to be compared."""
+    """Unpack the levels for comparison."""
     assert isinstance(packed, mx.array), "expected packed, scales and biases, three arrays"
     if packed.dtype != mx.uint32:
         pytest.fail(f"wrong dtype of the packed levels: expected {mx.uint32}, got {packed.dtype}")
@@ -67,7 +67,7 @@ def unpacked(packed, bits):
 
 
 def assert_quantized(got, weight, group_size, bits):
-    """Fail unless `got` is what the contract makes of the weight."""
+    """Fail unless `got` is the weight's quantisation by the contract."""
     __tracebackhide__ = True
     assert isinstance(got, tuple | list), f"expected packed, scales and biases, got {type(got).__name__}"
     packed, scales, biases = got
@@ -78,7 +78,7 @@ def assert_quantized(got, weight, group_size, bits):
 
 
 def packed_parts(inputs, *shape, group_size=64, bits=4):
-    """Random words, scales and biases of a matrix, and the matrix in float64: numbers of about unit size."""
+    """Return random words, scales and biases of a matrix, and the matrix in float64, with values around 1."""
     words = inputs.tokens(*shape[:-1], shape[-1] * bits // 16, vocab_size=2**16).astype(mx.uint32)
     packed = words[..., 0::2] | words[..., 1::2] << 16
     sizes = (*shape[:-1], shape[-1] // group_size)
@@ -94,7 +94,7 @@ def packed_parts(inputs, *shape, group_size=64, bits=4):
 
 @task_1
 def test_task_1_comes_back(impl):
-    """scale * level + bias is within one scale of the number."""
+    """scale * level + bias differs from the original value by at most one scale."""
     weight = Inputs(301).normal(2, 128)
     packed, scales, biases = impl.quantize.quantize(weight)
     levels = np.array(unpacked(packed, 4)).reshape(2, 2, 64)
@@ -106,7 +106,7 @@ def test_task_1_comes_back(impl):
 @over_settings
 @over_dtypes
 def test_task_1_levels_scales_and_biases(impl, bits, group_size, dtype):
-    """Levels are compared as they come out of the words, the first one from the lowest bits."""
+    """The levels are unpacked from the words for comparison, the first one from the lowest bits."""
     weight = clear_cut(Inputs(302, dtype), 5, 256, group_size=group_size, bits=bits)
     assert_quantized(impl.quantize.quantize(weight, group_size, bits), weight, group_size, bits)
 
@@ -122,7 +122,7 @@ def test_task_1_any_number_of_axes(impl, shape):
 @pytest.mark.parametrize("shift", [9.0, -9.0])
 @pytest.mark.parametrize("bits", [2, 4, 8])
 def test_task_1_numbers_of_one_sign(impl, bits, shift):
-    """Here 0 is outside of the group, and has no level."""
+    """All values of a group have the same sign, so no level stands for 0."""
     weight = clear_cut(Inputs(304), 3, 128, bits=bits, shift=shift)
     assert_quantized(impl.quantize.quantize(weight, bits=bits), weight, 64, bits)
 
@@ -130,7 +130,7 @@ def test_task_1_numbers_of_one_sign(impl, bits, shift):
 @task_1
 @pytest.mark.parametrize("number", [0.0, 2.5, -2.5, 1e-9, -1e-9])
 def test_task_1_equal_numbers(impl, number):
-    """All numbers of a group are equal: the step is 1e-7, not 0, and nothing is divided by 0."""
+    """All values of a group are equal. The step is then 1e-7 instead of 0, so nothing is divided by 0."""
     weight = mx.concatenate([mx.full((2, 32), number), clear_cut(Inputs(305), 2, 32, group_size=32)], axis=-1)
     assert_quantized(impl.quantize.quantize(weight, 32), weight, 32, 4)
 
@@ -138,15 +138,15 @@ def test_task_1_equal_numbers(impl, number):
 @task_1
 @pytest.mark.parametrize("ends", [(-8, 7), (-7, 8), (-7.5, 7.5), (-6.5, 8.5), (-8.5, 6.5)], ids=str)
 def test_task_1_halves(impl, ends):
-    """Levels and `zero` in the middle between two integers become the even one, as by `mx.round`; and high is the edge
-    in a tie."""
+    """A level or `zero` halfway between two integers is rounded to the even one, as `mx.round` does it. If |low| and
+    |high| are equal, high is the edge."""
     weight = mx.array([[*ends, *np.arange(-6.5, 6.5, 0.5), *(0.25 * np.arange(4))]])
     assert_quantized(impl.quantize.quantize(weight, 32), weight, 32, 4)
 
 
 @task_1
 def test_task_1_tiny_numbers(impl):
-    """The step is at least 1e-7, also where the numbers of a group are not equal."""
+    """The step is at least 1e-7, even if the values of a group differ."""
     weight = mx.arange(32)[None] % 16 * 2e-8
     assert_quantized(impl.quantize.quantize(weight, 32), weight, 32, 4)
 
@@ -154,7 +154,7 @@ def test_task_1_tiny_numbers(impl):
 @task_1
 @pytest.mark.parametrize("number", [0.0, 1e-9, 4e-8])
 def test_task_1_zero_is_0(impl, number):
-    """Then the scale is the step, negative where levels count from high, and the bias is 0."""
+    """If `zero` is 0, the bias is 0 and the scale is the step, which is negative if levels count from high."""
     weight = mx.full((1, 32), number)
     _, scales, biases = impl.quantize.quantize(weight, 32)
     _, *expected = quantized64(array64(weight), 32, 4)
@@ -177,7 +177,7 @@ def test_task_1_equals_mlx(impl, bits, group_size, dtype):
 @task_1
 @pytest.mark.parametrize(("columns", "group_size", "bits"), [(128, 64, 3), (128, 64, 16), (96, 64, 4), (128, 16, 4)])
 def test_task_1_settings_that_are_not_supported(impl, columns, group_size, bits):
-    """A ValueError. Keep the line of the stub that calls `_check_quantization`."""
+    """An unsupported setting raises a ValueError. Keep the stub's call of `_check_quantization`."""
     mx.eval(impl.quantize.quantize(mx.ones((2, 128))))  # a stub ends here
     with pytest.raises((ValueError, AssertionError)):
         mx.eval(impl.quantize.quantize(mx.ones((2, columns)), group_size, bits))
@@ -204,7 +204,7 @@ def test_task_2_one_group_in_a_row(impl):
 @over_settings
 @over_dtypes
 def test_task_2_dequantize(impl, bits, group_size, dtype):
-    """In float32, rounded once: to the dtype of the scales."""
+    """The values are computed in float32, and rounded once to the dtype of the scales."""
     parts, expected = packed_parts(Inputs(312, dtype), 5, 256, group_size=group_size, bits=bits)
     got = impl.quantize.dequantize(*parts, group_size, bits)
     assert_close(got, expected, dtype=dtype, tolerance=ROUNDED[dtype])
@@ -220,7 +220,7 @@ def test_task_2_any_number_of_axes(impl, shape):
 @task_2
 @over_dtypes
 def test_task_2_cancelling(impl, dtype):
-    """scale * level and bias nearly cancel: what is rounded too early is seen in the difference."""
+    """scale * level and bias nearly cancel, so the difference shows whether something was rounded too early."""
     parts, _ = packed_parts(Inputs(314, dtype), 3, 128)
     packed, scales = parts[0], mx.abs(parts[1]) + 1
     biases = -7 * scales
@@ -232,7 +232,7 @@ def test_task_2_cancelling(impl, dtype):
 
 @task_2
 def test_task_2_a_scale_of_0(impl):
-    """Then every number is the bias."""
+    """With a scale of 0, every value is the bias."""
     parts, _ = packed_parts(Inputs(317), 3, 128)
     packed, scales, biases = parts[0], mx.zeros_like(parts[1]), parts[2]
     assert_close(impl.quantize.dequantize(packed, scales, biases), np.repeat(array64(biases), 64, axis=-1))
@@ -252,7 +252,7 @@ def test_task_2_equals_mlx(impl, bits, group_size):
     ("words", "scales", "group_size", "bits"), [(16, 2, 64, 3), (16, 2, 64, 8), (16, 4, 64, 4), (12, 1, 64, 4)]
 )
 def test_task_2_parts_that_do_not_fit(impl, words, scales, group_size, bits):
-    """A ValueError. Keep the line of the stub that calls `_check_packed`."""
+    """Parts that do not fit together raise a ValueError. Keep the stub's call of `_check_packed`."""
     impl.quantize.dequantize(*packed_parts(Inputs(315), 2, 128)[0])  # a stub ends here
     parts = mx.zeros((2, words), mx.uint32), mx.ones((2, scales)), mx.ones((2, scales))
     with pytest.raises((ValueError, AssertionError)):
@@ -271,9 +271,9 @@ def test_task_2_leaves_its_inputs_alone(impl):
 
 
 def small_parts(inputs, *shape, group_size=64, bits=4):
-    """As packed_parts, scaled so that a product with unit numbers is of about unit size."""
+    """Return packed parts, scaled so that products with values around 1 are around 1."""
     (packed, scales, biases), dense = packed_parts(inputs, *shape, group_size=group_size, bits=bits)
-    scale = 0.5 ** round(np.log2(shape[-1]) / 2 + 1)  # a power of 2: nothing is rounded
+    scale = 0.5 ** round(np.log2(shape[-1]) / 2 + 1)  # a power of 2, so scaling rounds nothing
     return (packed, scales * scale, biases * scale), dense * scale
 
 
@@ -290,7 +290,7 @@ def test_task_3_linear(impl):
 @over_dtypes
 def test_task_3_linear_with_bias(impl, bits, group_size, dtype):
     inputs = Inputs(322, dtype)
-    parts, weight = small_parts(inputs, 128, 128, group_size=group_size, bits=bits)  # no shape tells rows from columns
+    parts, weight = small_parts(inputs, 128, 128, group_size=group_size, bits=bits)  # shapes hide a transpose
     bias, x = inputs.normal(128), inputs.normal(3, 128)
     got = impl.quantize.QuantizedLinear(*parts, group_size, bits, bias)(x)
     assert_close(got, array64(x) @ weight.T + array64(bias), dtype=dtype)
@@ -309,7 +309,7 @@ def test_task_3_linear_of_any_number_of_axes(impl, batch):
 @task_3
 @over_dtypes
 def test_task_3_float32_at_the_input(impl, dtype):
-    """x is float32, scales and biases perhaps are not: then W and the result are float32 as well."""
+    """x is float32 but scales and biases may have 16 bits. Then W and the result are float32, too."""
     parts, weight = small_parts(Inputs(324, dtype), 5, 128)
     x = Inputs(325).normal(2, 128)
     assert_close(impl.quantize.QuantizedLinear(*parts)(x), array64(x) @ weight.T)
@@ -318,7 +318,7 @@ def test_task_3_float32_at_the_input(impl, dtype):
 
 @task_3
 def test_task_3_nothing_dense_is_kept(impl):
-    """Each call begins with what is packed: when scales, biases or levels have changed since, so does the result."""
+    """Each call starts from the packed weights, so a change of scales, biases or levels changes the result."""
     inputs = Inputs(326)
     parts, weight = small_parts(inputs, 5, 128)
     x, tokens = inputs.normal(2, 128), mx.array([4, 0])
@@ -336,7 +336,7 @@ def test_task_3_nothing_dense_is_kept(impl):
 
 @task_3
 def test_task_3_memory_is_given_back(impl):
-    """The dense matrix is gone once the result is there."""
+    """The dense matrix is freed when the result has been computed."""
     O, I = 512, 1024
     parts = mx.ones((O, I // 8), mx.uint32), mx.ones((O, I // 64)), mx.ones((O, I // 64))
     layers = impl.quantize.QuantizedLinear(*parts), impl.quantize.QuantizedEmbedding(*parts).as_linear
@@ -373,7 +373,7 @@ def test_task_3_embedding_of_any_number_of_axes(impl, shape):
 
 @task_3
 def test_task_3_embedding_takes_its_rows_only(impl):
-    """The rows are picked out while they are packed: a dense table of a real vocabulary would take a gigabyte."""
+    """Select the packed rows first, because a dense table of a real vocabulary would need a gigabyte."""
     V, E = 16384, 1024
     parts = mx.ones((V, E // 8), mx.uint32), mx.ones((V, E // 64)), mx.ones((V, E // 64))
     mx.eval(parts)
@@ -398,7 +398,7 @@ def test_task_3_as_linear(impl, bits, group_size, dtype):
 
 @task_3
 def test_task_3_one_table_for_both(impl):
-    """What the output layer computes in float32 leaves the table's dtype alone."""
+    """A float32 product in the output layer does not change the table's dtype."""
     inputs = Inputs(330, mx.bfloat16)
     parts, table = small_parts(inputs, 11, 128)
     embedding = impl.quantize.QuantizedEmbedding(*parts)
@@ -428,12 +428,12 @@ over_models = pytest.mark.parametrize("config", MODELS.values(), ids=MODELS)
 
 
 def matrices(weights):
-    """Names of what is quantised: norms and biases are vectors."""
+    """Return the names of all quantised weights. Norms and biases are vectors, so they stay as they are."""
     return [name for name, weight in weights.items() if weight.ndim == 2]
 
 
 def weights_of(impl, config, group_size=64, bits=4, dtype=mx.float32):
-    """Weights whose levels are clear, and the same dense after quantising, as far as MLX gives them back."""
+    """Return weights with clear levels, and the same weights after MLX has quantised and dequantised them."""
     drawn = random_weights(impl.given.weights.expected_shapes(impl.given.config.ModelConfig.from_hf(config)), seed=4)
     weights = {name: mx.array(weight).astype(dtype) for name, weight in drawn.items()}
     rounded = dict(weights)
@@ -451,7 +451,7 @@ def built(impl, config, weights):
 
 
 def layers_of(model, config):
-    """Each layer that is to be quantised, by the name of its weight."""
+    """Return each layer that should be quantised, by the name of its weight."""
     layers = {"model.embed_tokens": model.embed_tokens}
     if not config["tie_word_embeddings"]:
         layers["lm_head"] = model.lm_head
@@ -485,7 +485,8 @@ def test_task_4_scores(impl):
 @pytest.mark.parametrize(("bits", "group_size"), [(4, 64), (8, 32), (2, 32)])
 @over_models
 def test_task_4_every_layer(impl, config, bits, group_size):
-    """Each projection of each block, the output layer and the embedding, with these bits and groups."""
+    """Every projection of every block, the output layer and the embedding are quantised with these bits and this group
+    size."""
     weights, _ = weights_of(impl, config, group_size, bits)
     model = built(impl, config, weights)
     impl.quantize.quantize_model(model, group_size, bits)
@@ -501,7 +502,7 @@ def test_task_4_every_layer(impl, config, bits, group_size):
 @task_4
 @over_models
 def test_task_4_scores_of_every_model(impl, config):
-    """Biases are added as before, norms are as they were."""
+    """The quantised model still adds its biases, and its norms are unchanged."""
     weights, rounded = weights_of(impl, config, 32, 8)
     model = built(impl, config, weights)
     impl.quantize.quantize_model(model, 32, 8)
@@ -511,7 +512,7 @@ def test_task_4_scores_of_every_model(impl, config):
 @task_4
 @over_dtypes
 def test_task_4_dtypes(impl, dtype):
-    """The model computes in the dtype in which it did before."""
+    """The quantised model computes in the same dtype as before."""
     config = MODELS["qwen2"]
     weights, _ = weights_of(impl, config, 32, 8, dtype)
     model = built(impl, config, weights)
@@ -524,7 +525,7 @@ def test_task_4_dtypes(impl, dtype):
 
 @task_4
 def test_task_4_quantised_layers_are_left_alone(impl):
-    """A model may be quantised in steps: what has 8 bits keeps them."""
+    """A model may be quantised in steps, so a layer that has 8 bits already keeps them."""
     config = MODELS["qwen3"]
     weights, _ = weights_of(impl, config, 32, 8)
     model = built(impl, config, weights)
@@ -540,7 +541,8 @@ def test_task_4_quantised_layers_are_left_alone(impl):
 @task_4
 @over_models
 def test_task_4_equals_a_checkpoint_that_mlx_quantised(impl, config, tmp_path):
-    """`models.load_quantized_model`, which is given, leaves packed what MLX packed: your layers compute with it."""
+    """The given `models.load_quantized_model` keeps a checkpoint packed as MLX packed it, and your layers compute with
+    it."""
     weights, _ = weights_of(impl, config, 32, 4)
     write_untrained(tmp_path, config | {"quantization": {"group_size": 32, "bits": 4}}, {})
     stored = dict(weights)

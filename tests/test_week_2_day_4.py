@@ -16,8 +16,8 @@ task_4 = pytest.mark.task("w2d4.4")
 over_bits = pytest.mark.parametrize("bits", [4, 2, 8])
 over_threads = pytest.mark.parametrize("count", [1, 2, 3, 8])
 
-GROUPS = [1, 2, 3, 4, 5, 7, 8, 9, 16, 17, 33]  # in a row: they fill vectors and blocks of any size, or do not
-GROUPS_IN_METAL = [1, 2, 5, 33]  # a lane has one chunk of 32 weights or several, or none
+GROUPS = [1, 2, 3, 4, 5, 7, 8, 9, 16, 17, 33]  # groups in a row: some fill whole vectors and blocks, others do not
+GROUPS_IN_METAL = [1, 2, 5, 33]  # a lane has several chunks of 32 weights, one, or none
 ROWS = [1, 3, 17, 65]
 
 
@@ -37,13 +37,13 @@ def check_dtypes(product, dtype, scales_dtypes=DTYPES, all_bits=(2, 4, 8)):
 
 
 def check_long_rows(product, dtype):
-    """3,968 products of one sign: a sum that is kept in 16 bits stands still long before the last."""
+    """Check sums of 3,968 products with the same sign, which a sum in 16 bits would not reach."""
     w = Matrix(matrix(403, 5, 3968).packed, mx.full((5, 62), 1 / 16, dtype), mx.ones((5, 62), dtype))
     assert_product(product, mx.full((2, 3968), 1 / 256, dtype), w, dtype)
 
 
 def check_outliers(product):
-    """One number of x, or one group's scale, is much larger than the others; or the scale is 0."""
+    """Check rows in which one value of x or one group's scale is much larger than the others, or the scale is 0."""
     w = matrix(404, 17, 640)
     for place in (0, 300, 639):
         x = array64(rows(405, 2, 640))
@@ -57,7 +57,7 @@ def check_outliers(product):
 
 
 def check_not_finite(product):
-    """A row of W with a scale or bias that is not finite spoils its own results only."""
+    """Check that a row of W with an infinite or NaN scale or bias spoils only its own results."""
     others = mx.array([0, 2, 3, 4, 5, 6, 7, 8])
     for I in (64, 320, 1088):
         w, x = matrix(413, 9, I), rows(414, 2, I)
@@ -78,7 +78,7 @@ def check_shapes(product):
 
 
 def check_views(product):
-    """Arrays whose numbers do not lie one behind the other in memory."""
+    """Check arrays that are not contiguous in memory."""
     w, inputs = matrix(411, 12, 512), Inputs(412)
     third = Matrix(w.packed[::-3], w.scales[::-3], w.biases[::-3])
     half = Matrix(w.packed[:, 16:48], w.scales[:, 2:6], w.biases[:, 2:6])
@@ -112,21 +112,21 @@ def test_task_1_bits_and_groups(impl, bits):
 @task_1
 @over_dtypes
 def test_task_1_dtypes(impl, dtype):
-    """The arithmetic is float32: numbers of 16 bits are not computed with, but as float."""
+    """The arithmetic is float32: values of 16 bits are converted to float first."""
     check_dtypes(impl.kernels.quantized_matvec.quantized_matvec_scalar, dtype)
 
 
 @task_1
 @over_dtypes
 def test_task_1_long_rows(impl, dtype):
-    """The sum is a float: in 16 bits it stands still long before it is complete."""
+    """The sum is a float, because a sum in 16 bits stops growing long before it is complete."""
     check_long_rows(impl.kernels.quantized_matvec.quantized_matvec_scalar, dtype)
 
 
 @task_1
 @over_dtypes
 def test_task_1_weights_are_not_rounded(impl, dtype):
-    """scale * level + bias is a float: rounded to 16 bits, large weights would differ too little."""
+    """scale * level + bias is a float. Rounded to 16 bits, neighbouring large weights would become equal."""
     assert_product_cancels(impl.kernels.quantized_matvec.quantized_matvec_scalar, dtype)
 
 
@@ -147,14 +147,15 @@ def test_task_1_views(impl):
 
 @task_1
 def test_task_1_reads_nothing_past_the_end(impl):
-    """The memory after the last row of W may be nobody's: a read there, even an unused one, then ends the program."""
+    """A kernel must not read past the last row of W, even if it does not use the value, because such a read can end the
+    program."""
     check_reads_nothing_past_the_end(impl, impl.kernels.quantized_matvec.quantized_matvec_scalar)
 
 
 @task_1
 @over_bits
 def test_task_1_equals_mlx(impl, bits):
-    """A matrix that MLX quantised, and its own product in float32."""
+    """MLX quantised this matrix, and its own product is computed in float32."""
     weight, x = Inputs(422).normal(11, 320), rows(423, 3, 320)
     packed = mx.quantize(weight, 64, bits)
     got = impl.kernels.quantized_matvec.quantized_matvec_scalar(x, *packed, 64, bits)
@@ -169,7 +170,7 @@ def test_task_2_product(impl):
 @task_2
 @over_bits
 def test_task_2_bits_and_groups(impl, bits):
-    """A block may be part of a group, or hold several groups; a row ends with any part of a block."""
+    """A block may be a part of a group or hold several groups, and a row may end in any part of a block."""
     check_sizes(impl.kernels.quantized_matvec.quantized_matvec_vector, bits)
 
 
@@ -188,7 +189,7 @@ def test_task_2_long_rows(impl, dtype):
 @task_2
 @over_dtypes
 def test_task_2_weights_are_not_rounded(impl, dtype):
-    """scale * level + bias is a float: rounded to 16 bits, large weights would differ too little."""
+    """scale * level + bias is a float. Rounded to 16 bits, neighbouring large weights would become equal."""
     assert_product_cancels(impl.kernels.quantized_matvec.quantized_matvec_vector, dtype)
 
 
@@ -214,7 +215,8 @@ def test_task_2_views(impl):
 
 @task_2
 def test_task_2_reads_nothing_past_the_end(impl):
-    """The memory after the last row of W may be nobody's: a read there, even an unused one, then ends the program."""
+    """A kernel must not read past the last row of W, even if it does not use the value, because such a read can end the
+    program."""
     check_reads_nothing_past_the_end(impl, impl.kernels.quantized_matvec.quantized_matvec_vector)
 
 
@@ -231,7 +233,8 @@ def test_task_3_bits_and_groups(impl, bits):
 
 @task_3
 def test_task_3_parts_in_turns(impl):
-    """The same result each time. Memory that is written to is made inside of the part: each thread has its own."""
+    """The result is the same every time. Each part allocates the memory that it writes to, so every thread has its
+    own."""
     product = impl.kernels.quantized_matvec.quantized_matvec
     assert_product_in_turns(impl, product, rows(436, 3, 1024), matrix(435, 3072, 1024))
 
@@ -239,14 +242,14 @@ def test_task_3_parts_in_turns(impl):
 @task_3
 @pytest.mark.parametrize(("O", "I"), [(3077, 1024), (8, 65536)])
 def test_task_3_parts_of_any_size(impl, O, I):
-    """A part has any number of rows, also fewer than AT_ONCE, and computes no row of another part."""
+    """A part may have any number of rows, even fewer than AT_ONCE, and computes no row of another part."""
     assert_product_in_turns(impl, impl.kernels.quantized_matvec.quantized_matvec, rows(436, 1, I), matrix(435, O, I))
 
 
 @task_3
 @over_threads
 def test_task_3_any_number_of_threads_and_rows(impl, count):
-    """Each row is computed once, however many there are, with each row of x."""
+    """Each row of W is computed once with each row of x, for any number of rows and threads."""
     product = impl.kernels.quantized_matvec.quantized_matvec
     w = matrix(428, 1009, 512)
     assert_product(product, rows(429, 1, 512), matrix(437, 8, 512))
@@ -259,7 +262,7 @@ def test_task_3_any_number_of_threads_and_rows(impl, count):
 
 @task_3
 def test_task_3_many_rows_of_x(impl):
-    """What a part keeps of them has room for all."""
+    """The buffers of a part have room for all rows of x."""
     product = impl.kernels.quantized_matvec.quantized_matvec
     assert_product(product, rows(464, 1, 64), matrix(465, 9, 64))
     assert_product(product, rows(466, 3000, 64), matrix(465, 9, 64))
@@ -267,7 +270,7 @@ def test_task_3_many_rows_of_x(impl):
 
 @task_3
 def test_task_3_work_is_shared(impl):
-    """A mebibyte of weights is worth waking other threads for: call the `threads` of the product."""
+    """One mebibyte of weights is enough work to wake other threads, so call the `threads` of the product."""
     w, x = matrix(431, 4096, 512), rows(432, 1, 512)
     impl.kernels.quantized_matvec.quantized_matvec(x, w.packed[:1], w.scales[:1], w.biases[:1])
     with threads(impl, 2):
@@ -276,7 +279,8 @@ def test_task_3_work_is_shared(impl):
 
 @task_3
 def test_task_3_reads_nothing_past_the_end(impl):
-    """The memory after the last row of W may be nobody's: a read there, even an unused one, then ends the program."""
+    """A kernel must not read past the last row of W, even if it does not use the value, because such a read can end the
+    program."""
     check_reads_nothing_past_the_end(impl, impl.kernels.quantized_matvec.quantized_matvec)
 
 
@@ -292,7 +296,7 @@ def test_task_3_dtypes(impl, dtype):
 @task_3
 @over_dtypes
 def test_task_3_weights_are_not_rounded(impl, dtype):
-    """scale * level + bias is a float: rounded to 16 bits, large weights would differ too little."""
+    """scale * level + bias is a float. Rounded to 16 bits, neighbouring large weights would become equal."""
     assert_product_cancels(impl.kernels.quantized_matvec.quantized_matvec, dtype)
 
 
@@ -319,14 +323,15 @@ def test_task_4_product(impl):
 @task_4
 @over_bits
 def test_task_4_bits_and_groups(impl, bits):
-    """A row may be too short for all lanes, or so long that they go on; a group has one to four chunks."""
+    """A row may be too short for all lanes, or so long that lanes take several chunks. A group has one to four
+    chunks."""
     check_sizes(impl.kernels.quantized_matvec.quantized_matvec_metal, bits, GROUPS_IN_METAL)
 
 
 @task_4
 @over_dtypes
 def test_task_4_dtypes(impl, dtype):
-    """The arithmetic is float32: numbers of 16 bits are not computed with, but as float."""
+    """The arithmetic is float32: values of 16 bits are converted to float first."""
     check_dtypes(impl.kernels.quantized_matvec.quantized_matvec_metal, dtype, [dtype], [4])
 
 
@@ -338,13 +343,13 @@ def test_task_4_scales_of_another_dtype(impl):
 @task_4
 @over_dtypes
 def test_task_4_long_rows(impl, dtype):
-    """The sum is a float: in 16 bits it loses digits with each addition."""
+    """The sum is a float, because a sum in 16 bits loses digits with each addition."""
     check_long_rows(impl.kernels.quantized_matvec.quantized_matvec_metal, dtype)
 
 
 @task_4
 def test_task_4_any_number_of_rows(impl):
-    """The last simdgroup may have fewer than four rows of W, or none; each row of x meets all of them."""
+    """The last simdgroup may have fewer than four rows of W, or none. Each row of x is multiplied by all rows of W."""
     for O in (1, 2, 4, 5, 7, 8, 9, 13, 33):
         for M in (1, 3):
             x, w = rows(439 + O, M, 96), matrix(450 + O, O, 96, group_size=32)
@@ -354,7 +359,7 @@ def test_task_4_any_number_of_rows(impl):
 @task_4
 @over_dtypes
 def test_task_4_weights_are_not_rounded(impl, dtype):
-    """scale * level + bias is a float: rounded to 16 bits, large weights would differ too little."""
+    """scale * level + bias is a float. Rounded to 16 bits, neighbouring large weights would become equal."""
     assert_product_cancels(impl.kernels.quantized_matvec.quantized_matvec_metal, dtype)
 
 
@@ -380,7 +385,7 @@ def test_task_4_views(impl):
 
 @task_4
 def test_task_4_neighbours_read_neighbours(impl):
-    """Of W, which comes from memory, the lanes of a simdgroup load what lies side by side: coalesced."""
+    """Reads of W are coalesced: neighbouring lanes of a simdgroup load neighbouring memory."""
     x, w = rows(460, 1, 4096), matrix(461, 8, 4096)
     with counted() as counts:
         assert_product(impl.kernels.quantized_matvec.quantized_matvec_metal, x, w)

@@ -17,10 +17,10 @@ task_4 = pytest.mark.task("w2d5.4")
 task_5 = pytest.mark.task("w2d5.5")
 task_6 = pytest.mark.task("w2d5.6")
 
-SIZES = [*range(1, 66), 1000]  # of rows: below, at and above every width of a vector
-SIZES_IN_METAL = [1, 3, 4, 31, 127, 128, 129, 300]  # for a part of a simdgroup, all of it, several of them
+SIZES = [*range(1, 66), 1000]  # lengths of rows, around every width of a vector
+SIZES_IN_METAL = [1, 3, 4, 31, 127, 128, 129, 300]  # for a part of a simdgroup, a whole one, and several
 HEAD_SIZES = [2, 6, 8, 16, 22, 32, 34, 64, 66, 80, 96, 128, 130, 256]
-SUM_TOLERANCE = {mx.float32: 1e-6, mx.float16: 1e-3, mx.bfloat16: 8e-3}  # of one addition, rounded
+SUM_TOLERANCE = {mx.float32: 1e-6, mx.float16: 1e-3, mx.bfloat16: 8e-3}  # for one addition with one rounding
 
 over_layouts = pytest.mark.parametrize("traditional", [False, True], ids=["halves", "neighbours"])
 over_shapes = pytest.mark.parametrize(
@@ -30,7 +30,7 @@ over_threads = pytest.mark.parametrize("count", [1, 2, 3, 8])
 
 
 def on_cpu(impl):
-    """RMSNorm alone, and behind the sum."""
+    """Return RMSNorm alone, and RMSNorm after the residual sum."""
     return impl.kernels.rms_norm.rms_norm, impl.kernels.rms_norm.add_rms_norm
 
 
@@ -39,7 +39,7 @@ def in_metal(impl):
 
 
 def check_norm(kernels, x, weight, eps=1e-5, residual=None, dtype=mx.float32, tolerance=None):
-    """RMSNorm alone or, with a residual, behind the sum."""
+    """Check RMSNorm alone or, with a residual, after the residual sum."""
     rms_norm, add_rms_norm = kernels
     if residual is None:
         got, total = rms_norm(x, weight, eps), array64(x)
@@ -123,40 +123,40 @@ def test_task_1_add_rms_norm(impl):
 @task_1
 @over_dtypes
 def test_task_1_rows_of_every_size(impl, dtype):
-    """What is left behind the last whole vector belongs to the row as well: to the sum, the mean, and the result."""
+    """The values after the last whole vector belong to the row, too: to the residual sum, the mean and the result."""
     check_norm_sizes(on_cpu(impl), dtype)
 
 
 @task_1
 @over_dtypes
 def test_task_1_without_residual(impl, dtype):
-    """Without residual, x itself is normalised; and only the result is rounded to 16 bits."""
+    """Without a residual, x itself is normalised, and only the result is rounded to 16 bits."""
     check_norm_alone(on_cpu(impl), dtype)
 
 
 @task_1
 @pytest.mark.parametrize("eps", [0.0, 1e-6, 1e-2, 1.0])
 def test_task_1_eps(impl, eps):
-    """On small numbers it shows where eps is added: to the mean square, before the root."""
+    """The values are small, so the result shows whether eps is added to the mean square, before the root."""
     check_eps(on_cpu(impl), eps)
 
 
 @task_1
 def test_task_1_half_precision_does_not_overflow(impl):
-    """300^2 is beyond float16: squares are float32."""
+    """300^2 is too large for float16, so squares are float32."""
     check_large_halves(on_cpu(impl))
 
 
 @task_1
 def test_task_1_half_precision_does_not_underflow(impl):
-    """0.0001^2 is zero in float16."""
+    """0.0001^2 is 0 in float16, so squares are float32."""
     check_small_halves(on_cpu(impl))
 
 
 @task_1
 @over_dtypes
 def test_task_1_long_rows(impl, dtype):
-    """Sums of 5,003 squares: accumulated in 16 bits they would stop growing."""
+    """A row has 5,003 values. A sum of squares that is kept in 16 bits would stop growing."""
     check_long_norms(on_cpu(impl), dtype)
 
 
@@ -168,7 +168,7 @@ def test_task_1_shapes(impl, shape):
 
 @task_1
 def test_task_1_views(impl):
-    """Rows that do not lie one behind the other in memory, and a residual that lies otherwise than x."""
+    """Rows are not contiguous in memory, and the residual has other strides than x."""
     check_norm_views(on_cpu(impl))
 
 
@@ -207,7 +207,8 @@ def check_turned_once(rope, dtype, traditional):
 
 
 def check_one_after_another(rope, traditional):
-    """Queries and keys of one token, of the next one, and of others: each call starts with its own arguments."""
+    """Check calls for queries and keys of one token, of the next token, and of others. Each call uses only its own
+    arguments."""
     for i, position in enumerate((5, 5, 6, 5, 0, 0)):
         for H, base in ((4, 10000.0), (2, 10000.0), (2, 500.0)):
             check_rope(rope, Inputs(530 + i).normal(1, 1, H, 64), position, base, traditional)
@@ -249,7 +250,7 @@ def test_task_2_rope(impl):
 @over_layouts
 @over_dtypes
 def test_task_2_heads_of_every_size(impl, dtype, traditional):
-    """Half a head need not be whole vectors."""
+    """Half a head need not fill whole vectors."""
     for D in HEAD_SIZES:
         x = Inputs(521 + D, dtype).normal(2, 3, 5, D)
         check_rope(impl.kernels.rope.rope, x, 7, traditional=traditional, dtype=dtype)
@@ -259,14 +260,14 @@ def test_task_2_heads_of_every_size(impl, dtype, traditional):
 @over_layouts
 @over_dtypes
 def test_task_2_half_precision_in_between(impl, dtype, traditional):
-    """Only the result is rounded to 16 bits, not the sines, nor the products."""
+    """Only the result is rounded to 16 bits, not the sines or the products."""
     check_turned_once(impl.kernels.rope.rope, dtype, traditional)
 
 
 @task_2
 @over_layouts
 def test_task_2_one_after_another(impl, traditional):
-    """Queries, then keys of the same position, as in decoding: nothing is left from the call before."""
+    """Decoding rotates queries, then keys at the same position. Nothing from one call may remain for the next."""
     check_one_after_another(impl.kernels.rope.rope, traditional)
 
 
@@ -280,7 +281,7 @@ def test_task_2_bases(impl, base, traditional):
 @task_2
 @over_layouts
 def test_task_2_offsets(impl, traditional):
-    """One position for all rows, or one for each, of any integer dtype."""
+    """The offset is one position for all rows or one for each, in any integer dtype."""
     check_offsets(impl.kernels.rope.rope, traditional)
 
 
@@ -288,7 +289,8 @@ def test_task_2_offsets(impl, traditional):
 @over_layouts
 @pytest.mark.parametrize("offset", [4242, 40000, 1000000])
 def test_task_2_far_positions(impl, offset, traditional):
-    """Thousands of turns leave a float too few digits: take whole turns off before the angle becomes a float."""
+    """After thousands of turns, a float has too few digits left for the angle. Subtract whole turns before the angle
+    becomes a float."""
     check_far_positions(impl.kernels.rope.rope, offset, traditional)
 
 
@@ -301,7 +303,7 @@ def test_task_2_sizes(impl, traditional):
 @task_2
 @over_layouts
 def test_task_2_views(impl, traditional):
-    """Heads that are part of a longer row, or lie behind each other with all their positions."""
+    """Heads may be a part of a longer row, or stored one head after the other with all positions."""
     check_rope_views(impl.kernels.rope.rope, traditional)
 
 
@@ -338,7 +340,7 @@ def check_far_out(swiglu, dtype):
     numbers = np.array([-600, -200, -100, -89, -88, -20, -12, -1, 0, 1, 12, 20, 87, 88, 89, 100, 200, 600])
     gate = mx.array(np.repeat(numbers, 5)).astype(dtype)
     up = Inputs(542, dtype).normal(gate.size)
-    for size in range(gate.size, 0, -7):  # each number once in whole vectors, once behind them
+    for size in range(gate.size, 0, -7):  # each value is once in a whole vector, and once after the last one
         check_swiglu(swiglu, gate[-size:], up[-size:], dtype)
         check_swiglu(swiglu, gate[:size], up[:size], dtype)
 
@@ -379,14 +381,14 @@ def test_task_3_swiglu(impl):
 @task_3
 @over_dtypes
 def test_task_3_rows_of_every_size(impl, dtype):
-    """What is left behind the last whole vector belongs to the row as well."""
+    """The values after the last whole vector belong to the row, too."""
     check_swiglu_sizes(impl.kernels.swiglu.swiglu, dtype)
 
 
 @task_3
 @over_dtypes
 def test_task_3_far_out(impl, dtype):
-    """Where e^x is infinite or zero, silu(x) is nearly x or 0."""
+    """Where e^x is infinite or 0, silu(x) is nearly x or 0."""
     check_far_out(impl.kernels.swiglu.swiglu, dtype)
 
 
@@ -397,7 +399,8 @@ def test_task_3_nan_stays_where_it_is(impl):
 
 @task_3
 def test_task_3_reads_nothing_past_the_end(impl):
-    """The memory after the last row may be nobody's: a read there, even an unused one, then ends the program."""
+    """A kernel must not read past the last row, even if it does not use the value, because such a read can end the
+    program."""
     inputs = Inputs(546)
     for n in (1, 9, 37):
         gate, up = inputs.normal(3, n), inputs.normal(3, n)
@@ -409,7 +412,7 @@ def test_task_3_reads_nothing_past_the_end(impl):
 @task_3
 @over_dtypes
 def test_task_3_half_precision_in_between(impl, dtype):
-    """Only the result is rounded to 16 bits, not what it is computed from."""
+    """Only the result is rounded to 16 bits, and no intermediate value."""
     check_rounded_once(impl.kernels.swiglu.swiglu, dtype)
 
 
@@ -422,7 +425,7 @@ def test_task_3_shapes(impl, shape):
 
 @task_3
 def test_task_3_views(impl):
-    """Two halves of one product, and rows that do not lie one behind the other."""
+    """The inputs are the two halves of one product, or rows that are not contiguous in memory."""
     check_swiglu_views(impl.kernels.swiglu.swiglu)
 
 
@@ -445,40 +448,40 @@ def test_task_4_add_rms_norm(impl):
 @task_4
 @over_dtypes
 def test_task_4_rows_of_every_size(impl, dtype):
-    """Each thread has four numbers, or the last few of a row, or none; a row has one simdgroup, or several."""
+    """Each thread has four values, the last few of a row, or none. A row has one simdgroup or several."""
     check_norm_sizes(in_metal(impl), dtype, SIZES_IN_METAL)
 
 
 @task_4
 @pytest.mark.parametrize("dtype", [mx.float32, mx.bfloat16], ids=["float32", "bfloat16"])
 def test_task_4_without_residual(impl, dtype):
-    """Without residual, x itself is normalised; and only the result is rounded to 16 bits."""
+    """Without a residual, x itself is normalised, and only the result is rounded to 16 bits."""
     check_norm_alone(in_metal(impl), dtype, SIZES_IN_METAL)
 
 
 @task_4
 @pytest.mark.parametrize("eps", [0.0, 1e-2, 1.0])
 def test_task_4_eps(impl, eps):
-    """On small numbers it shows where eps is added: to the mean square, before the root."""
+    """The values are small, so the result shows whether eps is added to the mean square, before the root."""
     check_eps(in_metal(impl), eps)
 
 
 @task_4
 def test_task_4_half_precision_does_not_overflow(impl):
-    """300^2 is beyond float16: squares are float32, and so is their sum."""
+    """300^2 is too large for float16, so squares and their sum are float32."""
     check_large_halves(in_metal(impl))
 
 
 @task_4
 def test_task_4_half_precision_does_not_underflow(impl):
-    """0.0001^2 is zero in float16."""
+    """0.0001^2 is 0 in float16, so squares are float32."""
     check_small_halves(in_metal(impl))
 
 
 @task_4
 @over_dtypes
 def test_task_4_long_rows(impl, dtype):
-    """1,024 threads have 4,096 numbers at a time: in a longer row some go on."""
+    """1,024 threads read 4,096 values at a time, so for a longer row some threads have to go on."""
     check_long_norms(in_metal(impl), dtype)
 
 
@@ -502,7 +505,7 @@ def test_task_5_rope(impl):
 @over_layouts
 @over_dtypes
 def test_task_5_heads_of_every_size(impl, dtype, traditional):
-    """A thread may have four heads, or what is left of them."""
+    """A thread has four heads, or the few that are left."""
     for D in (6, 64, 130):
         for H in (1, 4, 6):
             x = Inputs(552 + D + H, dtype).normal(2, 3, H, D)
@@ -513,7 +516,7 @@ def test_task_5_heads_of_every_size(impl, dtype, traditional):
 @over_layouts
 @over_dtypes
 def test_task_5_half_precision_in_between(impl, dtype, traditional):
-    """Only the result is rounded to 16 bits, not the sines, nor the products."""
+    """Only the result is rounded to 16 bits, not the sines or the products."""
     check_turned_once(impl.kernels.rope.rope_metal, dtype, traditional)
 
 
@@ -527,7 +530,7 @@ def test_task_5_bases(impl, base, traditional):
 @task_5
 @over_layouts
 def test_task_5_offsets(impl, traditional):
-    """One position for all rows, or one for each, of any integer dtype."""
+    """The offset is one position for all rows or one for each, in any integer dtype."""
     check_offsets(impl.kernels.rope.rope_metal, traditional)
 
 
@@ -535,14 +538,15 @@ def test_task_5_offsets(impl, traditional):
 @over_layouts
 @pytest.mark.parametrize("offset", [4242, 40000, 1000000])
 def test_task_5_far_positions(impl, offset, traditional):
-    """Thousands of turns leave a float too few digits: let whole turns overflow before the angle becomes a float."""
+    """After thousands of turns, a float has too few digits left for the angle. Let whole turns overflow before the
+    angle becomes a float."""
     check_far_positions(impl.kernels.rope.rope_metal, offset, traditional)
 
 
 @task_5
 @pytest.mark.parametrize("position", [0, 1, 999, 40959, 2**20 - 1])
 def test_task_5_sines_and_cosines(impl, position):
-    """Right to 1e-6: what (1, 0) is turned to."""
+    """The vector (1, 0) becomes the cosine and sine of its angle, with an error below 1e-6."""
     x = np.zeros((1, 1, 1, 128), np.float32)
     x[..., :64] = 1
     got = impl.kernels.rope.rope_metal(mx.array(x), position, 10000.0)
@@ -558,7 +562,7 @@ def test_task_5_sizes(impl, traditional):
 @task_5
 @over_layouts
 def test_task_5_views(impl, traditional):
-    """Heads that are part of a longer row, or lie behind each other with all their positions."""
+    """Heads may be a part of a longer row, or stored one head after the other with all positions."""
     check_rope_views(impl.kernels.rope.rope_metal, traditional)
 
 
@@ -571,14 +575,14 @@ def test_task_6_swiglu(impl):
 @task_6
 @over_dtypes
 def test_task_6_sizes(impl, dtype):
-    """The last thread may have less than four numbers, and a grid has many threadgroups."""
+    """The last thread may have fewer than four values, and a grid has many threadgroups."""
     check_swiglu_sizes(impl.kernels.swiglu.swiglu_metal, dtype, [1, 2, 3, 4, 5, 43, 1000])
 
 
 @task_6
 @over_dtypes
 def test_task_6_far_out(impl, dtype):
-    """Where e^x is infinite or zero, silu(x) is nearly x or 0."""
+    """Where e^x is infinite or 0, silu(x) is nearly x or 0."""
     check_far_out(impl.kernels.swiglu.swiglu_metal, dtype)
 
 
@@ -590,7 +594,7 @@ def test_task_6_nan_stays_where_it_is(impl):
 @task_6
 @over_dtypes
 def test_task_6_half_precision_in_between(impl, dtype):
-    """Only the result is rounded to 16 bits, not what it is computed from."""
+    """Only the result is rounded to 16 bits, and no intermediate value."""
     check_rounded_once(impl.kernels.swiglu.swiglu_metal, dtype)
 
 
@@ -603,5 +607,5 @@ def test_task_6_shapes(impl):
 
 @task_6
 def test_task_6_views(impl):
-    """Two halves of one product, and rows that do not lie one behind the other."""
+    """The inputs are the two halves of one product, or rows that are not contiguous in memory."""
     check_swiglu_views(impl.kernels.swiglu.swiglu_metal)

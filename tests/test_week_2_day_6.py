@@ -1,4 +1,5 @@
-"""Week 2 Day 6: many vectors times a quantised matrix: a tile in registers; panels, edges, threads; tiles in Metal."""
+"""Week 2 Day 6: many vectors times a quantised matrix: a tile in registers, then panels, edges and threads, then tiles
+in Metal."""
 
 import math
 
@@ -37,13 +38,14 @@ def test_task_1_tile(impl):
 @task_1
 @pytest.mark.parametrize("K", [2, 3, 4, 7, 8, 31, 64, 65, 100, 1000, 4099])
 def test_task_1_rows(impl, K):
-    """A tile adds up all K rows, whatever K is a multiple of."""
+    """A tile sums over all K rows, for any K."""
     check_tile(impl, K)
 
 
 @task_1
 def test_task_1_reads_nothing_past_the_end(impl):
-    """The memory after the last row of w may be nobody's: a read there, even an unused one, then ends the program."""
+    """A kernel must not read past the last row of w, even if it does not use the value, because such a read can end the
+    program."""
     check_tile(impl, 5)
     with guarded(impl):
         for K in (1, 5, 64):
@@ -52,13 +54,13 @@ def test_task_1_reads_nothing_past_the_end(impl):
 
 @task_1
 def test_task_1_large_sums(impl):
-    """Numbers of one sign add up to more than 16 bits can tell apart."""
+    """Values of one sign add up to a sum that 16 bits cannot represent exactly."""
     check_tile(impl, 3000, shift=1.0, scale=0.0)
 
 
 @task_1
 def test_task_1_outliers(impl):
-    """One large number stays in its own row and column of the tile."""
+    """One large value affects only its own row and column of the tile."""
     M_TILE, N_TILE = impl.kernels.quantized_matmul.tile_shape()
     inputs = Inputs(610)
     for k, m, n in [(0, 0, 0), (5, M_TILE - 1, N_TILE - 1), (9, 1, N_TILE // 2), (3, 2, 1)]:
@@ -71,7 +73,7 @@ def test_task_1_outliers(impl):
 @task_1
 @pytest.mark.parametrize("number", [math.inf, math.nan], ids=str)
 def test_task_1_not_finite(impl, number):
-    """A zero of x takes part: 0 * inf and 0 * NaN are NaN, so that what went wrong before does not disappear."""
+    """A zero in x still takes part: 0 * inf and 0 * NaN are NaN, so an earlier error stays visible."""
     M_TILE, N_TILE = impl.kernels.quantized_matmul.tile_shape()
     inputs = Inputs(611)
     x, w = array64(inputs.normal(10, M_TILE)), array64(inputs.normal(10, N_TILE))
@@ -86,7 +88,7 @@ def test_task_1_not_finite(impl, number):
 
 @task_1
 def test_task_1_which_number_is_where(impl):
-    """Sums of x's columns, and of w's: each tells which row, or which column, of the tile it belongs to."""
+    """The result's values tell which row and which column of the tile they belong to."""
     M_TILE, N_TILE = impl.kernels.quantized_matmul.tile_shape()
     x, w = np.arange(3.0 * M_TILE).reshape(3, M_TILE), np.arange(3.0 * N_TILE).reshape(3, N_TILE)
     tile = impl.kernels.quantized_matmul.matmul_tile
@@ -96,7 +98,7 @@ def test_task_1_which_number_is_where(impl):
 
 @task_1
 def test_task_1_no_rows(impl):
-    """A sum of nothing is 0."""
+    """With K = 0, the sum is 0."""
     M_TILE, N_TILE = impl.kernels.quantized_matmul.tile_shape()
     got = impl.kernels.quantized_matmul.matmul_tile(mx.zeros((0, M_TILE)), mx.zeros((0, N_TILE)))
     assert_close(got, np.zeros((M_TILE, N_TILE)))
@@ -104,7 +106,7 @@ def test_task_1_no_rows(impl):
 
 @task_2
 def test_task_2_product(impl):
-    """24 and 32 are whole numbers of tiles, whatever the processor."""
+    """24 and 32 are whole numbers of tiles on every processor."""
     assert_product(impl.kernels.quantized_matmul.quantized_matmul, rows(620, 24, 64), matrix(621, 32, 64))
 
 
@@ -121,7 +123,7 @@ def test_task_2_bits_and_groups(impl, bits):
 @task_2
 @pytest.mark.parametrize("O", [1, 3, 8, 17, 31, 33, 48, 65, 130])
 def test_task_2_edges(impl, O):
-    """The last rows of x may be fewer than a tile has, and so may the last rows of W."""
+    """The last rows of x may fill only a part of a tile, and so may the last rows of W."""
     w = matrix(635, O, 128)
     for M in (1, 2, 5, 6, 7, 8, 9, 13, 16, 30, 33, 65):
         assert_product(impl.kernels.quantized_matmul.quantized_matmul, rows(636 + M, M, 128), w)
@@ -130,7 +132,7 @@ def test_task_2_edges(impl, O):
 @task_2
 @over_dtypes
 def test_task_2_dtypes(impl, dtype):
-    """The arithmetic is float32: only the result is rounded to the dtype of x."""
+    """The arithmetic is float32, and only the result is rounded to the dtype of x."""
     for scales_dtype in DTYPES:
         w = matrix(640, 70, 448, dtype=scales_dtype)
         assert_product(impl.kernels.quantized_matmul.quantized_matmul, rows(641, 19, 448, dtype=dtype), w, dtype)
@@ -139,7 +141,7 @@ def test_task_2_dtypes(impl, dtype):
 @task_2
 @over_dtypes
 def test_task_2_long_rows(impl, dtype):
-    """Products of one sign: a sum that is kept in 16 bits stands still before it is complete."""
+    """All products have the same sign, so a sum that is kept in 16 bits stops growing before it is complete."""
     w = Matrix(matrix(642, 40, 3968).packed, mx.full((40, 62), 1 / 16, dtype), mx.ones((40, 62), dtype))
     assert_product(impl.kernels.quantized_matmul.quantized_matmul, mx.full((9, 3968), 1 / 256, dtype), w, dtype)
 
@@ -147,13 +149,13 @@ def test_task_2_long_rows(impl, dtype):
 @task_2
 @over_dtypes
 def test_task_2_weights_are_not_rounded(impl, dtype):
-    """scale * level + bias is a float: rounded to 16 bits, large weights would differ too little."""
+    """scale * level + bias is a float. Rounded to 16 bits, neighbouring large weights would become equal."""
     assert_product_cancels(impl.kernels.quantized_matmul.quantized_matmul, dtype)
 
 
 @task_2
 def test_task_2_outliers(impl):
-    """One row of x, and one row of W, is much larger than the others."""
+    """One row of x and one row of W are much larger than the others."""
     w, x = matrix(643, 70, 192), array64(rows(644, 20, 192))
     x[17] *= 1000
     scales = array64(w.scales)
@@ -166,7 +168,8 @@ def test_task_2_outliers(impl):
 
 @task_2
 def test_task_2_parts_in_turns(impl):
-    """The same result each time, each tile computed by one part. A part makes the memory that it writes to itself."""
+    """The result is the same every time, and one part computes each tile. A part allocates the memory that it writes
+    to."""
     product = impl.kernels.quantized_matmul.quantized_matmul
     assert_product_in_turns(impl, product, rows(653, 37, 512), matrix(652, 2055, 512))
     two_panels = impl.kernels.quantized_matmul.tile_shape()[1] + 7
@@ -176,7 +179,7 @@ def test_task_2_parts_in_turns(impl):
 @task_2
 @over_threads
 def test_task_2_any_number_of_threads(impl, count):
-    """Each tile is computed once, however the panels fall to the threads."""
+    """Each tile is computed once, however the panels are shared among the threads."""
     product = impl.kernels.quantized_matmul.quantized_matmul
     w = matrix(645, 1009, 128)
     assert_product(product, rows(646, 1, 128), w)
@@ -189,15 +192,15 @@ def test_task_2_any_number_of_threads(impl, count):
 
 @task_2
 def test_task_2_work_is_shared(impl):
-    """Dozens of panels of W are worth waking other threads for: share them out with the `threads` of the product."""
+    """Dozens of panels of W are enough work to wake other threads, so share them with the `threads` of the product."""
     product = impl.kernels.quantized_matmul.quantized_matmul
     w, x = matrix(650, 2048, 256), rows(651, 32, 256)
     row = Matrix(w.packed[:1], w.scales[:1], w.biases[:1])
     product(x, *row.arguments)
     with threads(impl, 2):
         product(x[:1], *row.arguments)
-        panels = parts_of(impl, lambda: assert_product(product, x[:1], w))  # since x is one tile
-        tiles = -(-32 // impl.kernels.quantized_matmul.tile_shape()[0])  # of x, whose making is shared by given code
+        panels = parts_of(impl, lambda: assert_product(product, x[:1], w))  # x is one tile
+        tiles = -(-32 // impl.kernels.quantized_matmul.tile_shape()[0])  # given code shares them among threads
         if panels < 2 and parts_of(impl, lambda: assert_product(product, x, row)) > tiles:
             pytest.fail(
                 "`threads` shares out tiles of x. While text is generated, x is one row, which is one tile: share out "
@@ -218,7 +221,7 @@ def test_task_2_shapes(impl):
 
 @task_2
 def test_task_2_views(impl):
-    """Arrays whose numbers do not lie one behind the other in memory."""
+    """Arrays are not contiguous in memory."""
     product = impl.kernels.quantized_matmul.quantized_matmul
     w, inputs = matrix(658, 36, 512), Inputs(659)
     third = Matrix(w.packed[::-3], w.scales[::-3], w.biases[::-3])
@@ -233,7 +236,7 @@ def test_task_2_views(impl):
 @task_2
 @over_bits
 def test_task_2_equals_mlx(impl, bits):
-    """A matrix that MLX quantised, and its own product in float32."""
+    """MLX quantised this matrix, and its own product is computed in float32."""
     weight, x = Inputs(660).normal(50, 320), rows(661, 21, 320)
     packed = mx.quantize(weight, 64, bits)
     got = impl.kernels.quantized_matmul.quantized_matmul(x, *packed, 64, bits)
@@ -242,14 +245,14 @@ def test_task_2_equals_mlx(impl, bits):
 
 @task_3
 def test_task_3_product(impl):
-    """A whole tile of the result, from one load of x and W."""
+    """One load of x and of W gives a whole tile of the result."""
     assert_product(impl.kernels.quantized_matmul.quantized_matmul_metal, rows(670, 32, 32), matrix(671, 32, 32, 4, 32))
 
 
 @task_3
 @over_bits
 def test_task_3_bits_and_groups(impl, bits):
-    """A group has one, two or four tiles of 32 numbers, a row one group or several."""
+    """A group has one, two or four tiles of 32 values, and a row has one group or several."""
     for i, (group_size, groups) in enumerate([(64, 1), (64, 3), (32, 2), (32, 5), (128, 2)]):
         I = group_size * groups
         w = matrix(672 + i, [9, 40][i % 2], I, bits, group_size)
@@ -259,7 +262,7 @@ def test_task_3_bits_and_groups(impl, bits):
 @task_3
 @pytest.mark.parametrize("O", [1, 7, 31, 33, 64, 65])
 def test_task_3_edges(impl, O):
-    """The last tile of a row or column may be part of one. What lies behind it is neither read nor written."""
+    """The last tile of a row or column may be incomplete. The kernel neither reads nor writes past its end."""
     for M in (1, 9, 31, 32, 33, 65):
         w = matrix(682, O, 64)
         assert_product(impl.kernels.quantized_matmul.quantized_matmul_metal, rows(683 + M, M, 64), w)
@@ -268,7 +271,7 @@ def test_task_3_edges(impl, O):
 @task_3
 @over_both_dtypes
 def test_task_3_dtypes(impl, dtype, scales_dtype):
-    """The arithmetic is float32: only the result is rounded to the dtype of x."""
+    """The arithmetic is float32, and only the result is rounded to the dtype of x."""
     w = matrix(684, 40, 448, dtype=scales_dtype)
     assert_product(impl.kernels.quantized_matmul.quantized_matmul_metal, rows(685, 19, 448, dtype=dtype), w, dtype)
 
@@ -276,7 +279,7 @@ def test_task_3_dtypes(impl, dtype, scales_dtype):
 @task_3
 @over_both_dtypes
 def test_task_3_long_rows(impl, dtype, scales_dtype):
-    """Products of one sign: a sum that is kept in 16 bits stands still before it is complete."""
+    """All products have the same sign, so a sum that is kept in 16 bits stops growing before it is complete."""
     scales, biases = mx.full((9, 31), 1 / 16, scales_dtype), mx.ones((9, 31), scales_dtype)
     w = Matrix(matrix(688, 9, 1984).packed, scales, biases)
     assert_product(impl.kernels.quantized_matmul.quantized_matmul_metal, mx.full((9, 1984), 1 / 128, dtype), w, dtype)
@@ -285,13 +288,13 @@ def test_task_3_long_rows(impl, dtype, scales_dtype):
 @task_3
 @pytest.mark.parametrize("dtype", [mx.float32, mx.bfloat16], ids=["float32", "bfloat16"])
 def test_task_3_weights_are_not_rounded(impl, dtype):
-    """scale * level + bias is a float: rounded to 16 bits, large weights would differ too little."""
+    """scale * level + bias is a float. Rounded to 16 bits, neighbouring large weights would become equal."""
     assert_product_cancels(impl.kernels.quantized_matmul.quantized_matmul_metal, dtype)
 
 
 @task_3
 def test_task_3_outliers(impl):
-    """One row of x, one row of W, and one group of it are much larger than the others."""
+    """One row of x, one row of W and one group of it are much larger than the others."""
     w, x = matrix(689, 36, 192), array64(rows(690, 35, 192))
     x[17] *= 1000
     scales = array64(w.scales)
@@ -313,7 +316,7 @@ def test_task_3_shapes(impl):
 
 @task_3
 def test_task_3_views(impl):
-    """Arrays whose numbers do not lie one behind the other in memory."""
+    """Arrays are not contiguous in memory."""
     product, w, x = impl.kernels.quantized_matmul.quantized_matmul_metal, matrix(695, 36, 256), rows(696, 20, 512)
     third = Matrix(w.packed[::-3], w.scales[::-3], w.biases[::-3])
     half = Matrix(w.packed[:, 8:24], w.scales[:, 1:3], w.biases[:, 1:3])
@@ -324,7 +327,7 @@ def test_task_3_views(impl):
 
 @task_3
 def test_task_3_neighbours_read_neighbours(impl):
-    """The lanes of a simdgroup load and store what lies side by side: coalesced."""
+    """Accesses are coalesced: neighbouring lanes of a simdgroup load and store neighbouring memory."""
     x, w = rows(697, 32, 256, dtype=mx.float16), matrix(698, 32, 256)
     with counted() as counts:
         assert_product(impl.kernels.quantized_matmul.quantized_matmul_metal, x, w, mx.float16)

@@ -1,5 +1,5 @@
-"""Week 2 Day 7: FlashAttention: online softmax in Python; a kernel for prompts; keys shared out for decoding; both in
-Metal."""
+"""Week 2 Day 7: FlashAttention: online softmax in Python, a kernel for prompts, a kernel for decoding that splits the
+keys, and both in Metal."""
 
 import math
 
@@ -43,7 +43,7 @@ def check(attend, query, key, value, scale=None, mask=None, tolerance=None, **op
 
 
 def growing(inputs, *batch, S, by, **sizes):
-    """Scores that grow from key to key by about `by`, or fall where it is negative: from 0 on, or to 0."""
+    """Return queries and keys whose scores change by about `by` from key to key: they rise from 0, or fall to it."""
     q, k, v = qkv(inputs, *batch, S=S, **sizes)
     steps = mx.arange(S) * by - (0 if by > 0 else by * (S - 1))
     one = mx.zeros(q.shape[-1])
@@ -52,15 +52,15 @@ def growing(inputs, *batch, S, by, **sizes):
 
 
 def lowest(query, key):
-    """Queries and keys like these, whose scores are exact, far apart, and all about -2^33: a value as low as -1e9, in
-    place of -inf, would be larger."""
+    """Return queries and keys with exact scores that are far apart and all around -2^33. Code that uses -1e9 in place
+    of -inf fails with them."""
     S, first = key.shape[-2], (mx.arange(key.shape[-1]) == 0).astype(key.dtype)
     order = mx.array(np.random.RandomState(S).permutation(S), mx.float32)[:, None]
     return mx.broadcast_to(2**17 * first, query.shape), mx.broadcast_to((order - 2**16) * first, key.shape)
 
 
 def check_rounded_once(attend, dtype, L=9, S=40, D=16):
-    """Only the result is rounded to 16 bits. It shows in large scores, and in values that nearly cancel."""
+    """Check that only the result is rounded to 16 bits, with large scores and with values that nearly cancel."""
     q, k, v = qkv(Inputs(725, dtype), 2, L=L, S=S, D=D)
     check(attend, q * 6, k, v, 0.3, tolerance=ROUNDED_ONCE[dtype])
     signs = mx.where(mx.arange(S) % 2, 64, -64).astype(dtype)[:, None]
@@ -78,7 +78,7 @@ def test_task_1_attention(impl):
 
 @task_1
 def test_task_1_two_blocks(impl):
-    """What was found in the first block is rescaled when a larger score comes, sum and values alike."""
+    """When a larger score arrives, both the sum and the values of the first block are rescaled."""
     q, k, v = qkv(Inputs(750), 1, L=5, S=128, D=16)
     check(impl.kernels.attention.attention_online, q, k, v, block=64)
 
@@ -94,7 +94,7 @@ def test_task_1_two_blocks_causal(impl):
 @over_masks
 @pytest.mark.parametrize("block", [1, 2, 5, 16, 32, 33, 64])
 def test_task_1_blocks_of_keys(impl, block, mask):
-    """Any number of keys in a block, whether or not it divides S: the result is the same."""
+    """The result is the same for any block size, whether or not it divides S."""
     q, k, v = qkv(Inputs(701), 2, L=20, S=33)
     check(impl.kernels.attention.attention_online, q, k, v, mask=mask, block=block)
 
@@ -110,7 +110,7 @@ def test_task_1_dtypes(impl, dtype, mask):
 @task_1
 @over_dtypes
 def test_task_1_arithmetic_is_float32(impl, dtype):
-    """2,000 equal weights: in 16 bits their sum would stop growing."""
+    """2,000 weights are equal. A sum that is kept in 16 bits would stop growing."""
     q, k, v = qkv(Inputs(703, dtype), H_q=2, H_kv=1, L=2, S=2000, D=16)
     check(impl.kernels.attention.attention_online, q * 0.01, k, v + 1, block=3, tolerance=2**-7)
 
@@ -118,14 +118,15 @@ def test_task_1_arithmetic_is_float32(impl, dtype):
 @task_1
 @over_halves
 def test_task_1_rounded_once(impl, dtype):
-    """Queries, scores and weights are float32, whatever the dtype of the inputs."""
+    """Queries, scores and weights are float32 for every dtype of the inputs."""
     check_rounded_once(impl.kernels.attention.attention_online, dtype)
 
 
 @task_1
 @over_dtypes
 def test_task_1_a_query_whose_keys_are_all_equal(impl, dtype):
-    """A float32 mask stays one, and a finite number hides nothing for good: where all keys get it, they share."""
+    """A float32 mask stays float32. A finite mask value hides nothing if all keys have it, because then they share the
+    weight."""
     q, k, v = qkv(Inputs(715, dtype), 2, L=3, S=9)
     mask = mx.where(mx.arange(3)[:, None] == 1, -1e9, 0.0) + mx.zeros((3, 9))
     got = impl.kernels.attention.attention_online(q * 0, k, v, mask=mask, block=4)
@@ -178,7 +179,7 @@ def test_task_1_mask_is_added(impl, shape):
 @task_1
 @pytest.mark.parametrize("by", [40.0, -40.0])
 def test_task_1_large_scores(impl, by):
-    """The largest score is subtracted before each exponential, and it may change from block to block."""
+    """The largest score so far is subtracted before each exponential, and it may change from block to block."""
     for S, block in ((12, 1), (12, 5), (12, 64), (40, 8)):
         q, k, v = growing(Inputs(709), 2, S=S, by=by)
         check(impl.kernels.attention.attention_online, q, k, v, block=block, tolerance=1e-3)
@@ -186,19 +187,20 @@ def test_task_1_large_scores(impl, by):
 
 @task_1
 def test_task_1_far_below_zero(impl):
-    """Of scores of -1,000 the largest is what counts, too: starting from 0, all weights would be 0."""
+    """All scores are around -1,000, and the largest of them counts. If the maximum started at 0, all weights would be
+    0."""
     q, k, v = qkv(Inputs(710), 2)
     check(impl.kernels.attention.attention_online, q, k, v, mask=mx.full((7,), -1000.0), block=3, tolerance=1e-3)
     check(impl.kernels.attention.attention_online, *lowest(q, k), v, 1.0, block=3)
     mask = np.full((5, 7), -1000.0)
-    mask[1:3, :3] = mask[3, 3:] = -math.inf  # blocks of which a query sees nothing
+    mask[1:3, :3] = mask[3, 3:] = -math.inf  # hides whole blocks from a query
     check(impl.kernels.attention.attention_online, q, k, v, mask=mx.array(mask, mx.float32), block=3, tolerance=1e-3)
 
 
 @task_1
 @pytest.mark.parametrize("hidden", [slice(0, 3), slice(0, 6), slice(3, 6), slice(4, 7), slice(1, 7)], ids=str)
 def test_task_1_hidden_blocks(impl, hidden):
-    """Of a block of keys, also of the first, a query may see none."""
+    """A query may see no key of a block, even of the first one."""
     q, k, v = qkv(Inputs(711), 2)
     mask = np.zeros((5, 7))
     mask[1:4, hidden] = -math.inf
@@ -208,7 +210,7 @@ def test_task_1_hidden_blocks(impl, hidden):
 
 @task_1
 def test_task_1_a_query_that_sees_nothing(impl):
-    """NaN for it, as softmax gives; the others are what they are."""
+    """A query that sees no key gets NaN, as from softmax. Other queries are unaffected."""
     q, k, v = qkv(Inputs(712), 2)
     mask = np.zeros((5, 7))
     mask[2] = -math.inf
@@ -221,28 +223,28 @@ def test_task_1_a_query_that_sees_nothing(impl):
 
 @task_1
 def test_task_1_memory(impl):
-    """Scores of one block of keys at a time: the array of all L x S is never there."""
+    """Memory holds the scores of one block of keys at a time, and never all L x S scores."""
     q, k, v = qkv(Inputs(713), H_q=1, H_kv=1, L=512, S=4096, D=4)
     mx.eval(q, k, v)
     mx.reset_peak_memory()
     before = mx.get_active_memory()
     got = impl.kernels.attention.attention_online(q, k, v, block=128)
     mx.eval(got)
-    is_small = mx.get_peak_memory() - before < 512 * 4096 * 4 / 2  # numbers vary, and would be in the message
+    is_small = mx.get_peak_memory() - before < 512 * 4096 * 4 / 2  # a message with numbers would vary from run to run
     assert_close(got, expected_attention(q, k, v))
     assert is_small, "it takes more memory than half of all L x S scores would"
 
 
 @task_1
 def test_task_1_memory_of_keys(impl):
-    """Of keys and values in 16 bits, only those of a block become float32."""
+    """If keys and values have 16 bits, only those of one block become float32 at a time."""
     q, k, v = qkv(Inputs(718, mx.bfloat16), H_q=1, H_kv=1, L=1, S=32768, D=16)
     mx.eval(q, k, v)
     mx.reset_peak_memory()
     before = mx.get_active_memory()
     got = impl.kernels.attention.attention_online(q, k, v, block=1024)
     mx.eval(got)
-    is_small = mx.get_peak_memory() - before < k.size * 4  # numbers vary, and would be in the message
+    is_small = mx.get_peak_memory() - before < k.size * 4  # a message with numbers would vary from run to run
     assert_close(got, expected_attention(q, k, v), dtype=mx.bfloat16)
     assert is_small, "it takes as much memory as all keys in float32: convert those of a block when it is their turn"
 
@@ -267,7 +269,7 @@ def test_task_1_equals_mlx(impl, mask):
     ids=["heads that cannot be shared", "more queries than keys", "no key", "unknown mask"],
 )
 def test_task_1_wrong_input(impl, change, mask):
-    """What does not fit together is a ValueError. Keep the line of the stub that calls `_check_inputs`."""
+    """Inputs that do not fit together raise a ValueError. Keep the stub's call of `_check_inputs`."""
     q, k, v = qkv(Inputs(715), 2, **change)
     impl.kernels.attention.attention_online(q, q, q)  # a stub ends here
     with pytest.raises((ValueError, AssertionError)):
@@ -283,11 +285,12 @@ def test_task_1_leaves_its_inputs_alone(impl):
     assert_unchanged(before, *arrays)
 
 
-# The kernel for many queries, and the one for few: the op takes the one or the other by their number.
+# The kernels for many queries and for few. The op chooses one of them by the number of queries.
 
 
 def check_views(attend, L, S):
-    """Keys and values of a longer cache, whose end holds anything; heads that were projected side by side."""
+    """Check keys and values that are a part of a longer cache whose end holds garbage, and heads that were projected
+    side by side."""
     inputs = Inputs(720)
     q, k, v = qkv(inputs, 2, L=L, S=S + 11, D=20)
     past = mx.full((2, 2, 11, 20), math.nan)
@@ -307,7 +310,7 @@ def check_views(attend, L, S):
 
 
 def check_far_scores(attend, L, S, **sizes):
-    """Scores whose exponentials are infinite or 0, unless the largest is subtracted first, wherever it stands."""
+    """Check scores whose exponentials are infinite or 0 unless the maximum is subtracted first, wherever it is."""
     for by in (9.0, -9.0):
         q, k, v = growing(Inputs(721), 2, L=L, S=S, by=by, **sizes)
         for mask in (None, "causal"):
@@ -336,14 +339,14 @@ def test_task_2_attention(impl):
 
 @task_2
 def test_task_2_two_blocks_of_keys(impl):
-    """Scores begin at 0 for each block, and what was found before is rescaled, `total` and `out` alike."""
+    """Each block computes its scores anew, and the second block rescales both `total` and `out`."""
     q, k, v = qkv(Inputs(752), 1, H_q=2, H_kv=2, L=64, S=128, D=64)
     check(impl.kernels.attention.flash_attention, q, k, v)
 
 
 @task_2
 def test_task_2_two_blocks_causal(impl):
-    """What a query must not see is -inf before the softmax. Positions count from the first key of all."""
+    """Scores that a query must not see become -inf before the softmax. Positions count from the first key of all."""
     q, k, v = qkv(Inputs(753), 1, H_q=2, H_kv=2, L=128, S=128, D=64)
     check(impl.kernels.attention.flash_attention, q, k, v, mask="causal")
 
@@ -354,7 +357,7 @@ def test_task_2_two_blocks_causal(impl):
     ("L", "S"), [(33, 33), (64, 64), (65, 65), (33, 200), (64, 128), (70, 71), (100, 163), (130, 300), (200, 200)]
 )
 def test_task_2_sizes(impl, L, S, mask):
-    """Any number of queries and keys: the last block of either need not be full."""
+    """There may be any number of queries and keys, so the last block of either may be incomplete."""
     q, k, v = qkv(Inputs(731), 1, L=L, S=S, D=24)
     check(impl.kernels.attention.flash_attention, q, k, v, mask=mask)
 
@@ -393,34 +396,35 @@ def test_task_2_given_scale(impl, scale):
 
 @task_2
 def test_task_2_far_scores(impl):
-    """Scores whose exponentials are infinite or 0, unless the largest is subtracted first, wherever it stands."""
+    """Exponentials are infinite or 0 unless the maximum is subtracted first, wherever it is."""
     check_far_scores(impl.kernels.attention.flash_attention, 70, 200)
 
 
 @task_2
 @over_halves
 def test_task_2_rounded_once(impl, dtype):
-    """Queries, scores and weights are float32, whatever the dtype of the inputs."""
+    """Queries, scores and weights are float32 for every dtype of the inputs."""
     check_rounded_once(impl.kernels.attention.flash_attention, dtype, L=40, S=130)
 
 
 @task_2
 def test_task_2_long(impl):
-    """1,000 keys in many blocks, in 16 bits: sums are float32 throughout."""
+    """There are 1,000 keys of 16 bits in many blocks, and all sums are float32."""
     q, k, v = qkv(Inputs(736, mx.bfloat16), H_q=2, H_kv=1, L=70, S=1000, D=16)
     check(impl.kernels.attention.flash_attention, q, k, v + 1, mask="causal", tolerance=1e-2)
 
 
 @task_2
 def test_task_2_views(impl):
-    """Keys and values are read where they are, and nothing behind the last position is."""
+    """The kernel reads keys and values in place, and nothing after the last position."""
     check_views(impl.kernels.attention.flash_attention, 40, 75)
 
 
 @task_2
 @over_masks
 def test_task_2_reads_nothing_past_the_end(impl, mask):
-    """The memory after the last key may be nobody's: then even a read whose result is not used ends the program."""
+    """A kernel must not read past the last key, even if it does not use the value, because such a read can end the
+    program."""
     for S in (40, 75):
         q, k, v = qkv(Inputs(739 + S), L=40, S=S, D=16)
         impl.kernels.attention.flash_attention(q, k, v, mask=mask)
@@ -444,7 +448,7 @@ def test_task_2_equals_mlx(impl, mask):
 
 @task_2
 def test_task_2_masks_that_are_arrays(impl):
-    """These are left to MLX's own operations, as the docstring says."""
+    """The op leaves masks that are arrays to MLX's own operations, as the docstring says."""
     inputs = Inputs(738)
     q, k, v = qkv(inputs, 2, L=40, S=70)
     check(impl.kernels.attention.flash_attention, q, k, v)
@@ -453,7 +457,7 @@ def test_task_2_masks_that_are_arrays(impl):
 
 @task_2
 def test_task_2_without_a_cache(impl):
-    """As the models of week 1 call it."""
+    """The models of week 1 can call the kernel without a cache."""
     q, k, v = qkv(Inputs(739), 2, L=50, S=50)
     cache = impl.kv_cache.NoCache(1, impl.kernels.attention.flash_attention)
     assert_close(cache.attend(q, k, v, 0.4), expected_attention(q, k, v, 0.4, "causal"))
@@ -467,7 +471,7 @@ def test_task_3_attention(impl):
 
 @task_3
 def test_task_3_two_parts(impl):
-    """When parts are joined, each counts with its own factor, in the sum and in the values."""
+    """When two parts are joined, each has its own factor, for the sum and for the values."""
     q, k, v = qkv(Inputs(754), 1, H_q=2, H_kv=2, L=1, S=512, D=64)
     check(impl.kernels.attention.flash_attention, q, k, v)
 
@@ -476,7 +480,7 @@ def test_task_3_two_parts(impl):
 @over_masks
 @pytest.mark.parametrize("S", [1, 2, 15, 16, 17, 255, 256, 257, 300, 511, 512, 513, 770, 1100])
 def test_task_3_one_query(impl, S, mask):
-    """Any number of keys: the last part need not be full."""
+    """There may be any number of keys, so the last part may be incomplete."""
     q, k, v = qkv(Inputs(751), 2, L=1, S=S, D=24)
     check(impl.kernels.attention.flash_attention, q, k, v, mask=mask)
 
@@ -487,7 +491,7 @@ def test_task_3_one_query(impl, S, mask):
     ("L", "S"), [(2, 2), (2, 257), (3, 258), (4, 256), (5, 260), (8, 514), (7, 600), (32, 32), (32, 270)]
 )
 def test_task_3_several_queries(impl, L, S, mask):
-    """Of the last part some queries may see no key at all."""
+    """Some queries may see no key of the last part."""
     q, k, v = qkv(Inputs(752), 2, L=L, S=S)
     check(impl.kernels.attention.flash_attention, q, k, v, mask=mask)
 
@@ -527,21 +531,21 @@ def test_task_3_given_scale(impl, scale):
 @task_3
 @pytest.mark.parametrize(("L", "S"), [(1, 600), (4, 600), (4, 514)])
 def test_task_3_far_scores(impl, L, S):
-    """Scores whose exponentials are infinite or 0, unless the largest is subtracted first, in whatever part it is.
-    Of the last part some queries may see no key at all."""
+    """Exponentials are infinite or 0 unless the maximum is subtracted first, whichever part it is in. Some queries may
+    see no key of the last part."""
     check_far_scores(impl.kernels.attention.flash_attention, L, S)
 
 
 @task_3
 @over_halves
 def test_task_3_rounded_once(impl, dtype):
-    """Queries, scores and weights are float32, whatever the dtype of the inputs."""
+    """Queries, scores and weights are float32 for every dtype of the inputs."""
     check_rounded_once(impl.kernels.attention.flash_attention, dtype, L=3, S=300)
 
 
 @task_3
 def test_task_3_long(impl):
-    """3,000 keys in 16 bits: sums are float32 throughout."""
+    """There are 3,000 keys of 16 bits, and all sums are float32."""
     q, k, v = qkv(Inputs(757, mx.bfloat16), H_q=2, H_kv=1, L=1, S=3000, D=16)
     check(impl.kernels.attention.flash_attention, q, k, v + 1, mask="causal", tolerance=1e-2)
 
@@ -549,13 +553,14 @@ def test_task_3_long(impl):
 @task_3
 @pytest.mark.parametrize("L", [1, 6])
 def test_task_3_views(impl, L):
-    """Keys and values are read where they are, and nothing behind the last position is."""
+    """The kernel reads keys and values in place, and nothing after the last position."""
     check_views(impl.kernels.attention.flash_attention, L, 290)
 
 
 @task_3
 def test_task_3_parts_in_turns(impl):
-    """The same result each time. Memory that is written to is made inside of the part: each thread has its own."""
+    """The result is the same every time. Each part allocates the memory that it writes to, so every thread has its
+    own."""
     q, k, v = qkv(Inputs(759), L=1, S=2048, D=64)
     check(impl.kernels.attention.flash_attention, q, k[:, :9], v[:, :9])
     with race_injection(impl):
@@ -572,7 +577,7 @@ def test_task_3_any_number_of_threads(impl, count):
 
 @task_3
 def test_task_3_work_is_shared(impl):
-    """The keys of one head are enough for two threads: call `threads`, which was given to the function."""
+    """The keys of a single head are enough work for two threads, so call `threads`, which the function gets."""
     q, k, v = qkv(Inputs(758), H_q=1, H_kv=1, L=1, S=4096, D=64)
     check(impl.kernels.attention.flash_attention, q, k[:, :9], v[:, :9])
     with threads(impl, 2):
@@ -596,7 +601,7 @@ def test_task_3_equals_mlx(impl, mask):
 
 @task_3
 def test_task_3_masks_that_are_arrays(impl):
-    """These are left to MLX's own operations, as the docstring says."""
+    """The op leaves masks that are arrays to MLX's own operations, as the docstring says."""
     inputs = Inputs(763)
     q, k, v = qkv(inputs, 2, L=2, S=300)
     check(impl.kernels.attention.flash_attention, q, k, v)
@@ -605,7 +610,7 @@ def test_task_3_masks_that_are_arrays(impl):
 
 @task_3
 def test_task_3_behind_a_cache(impl):
-    """A prompt in chunks, and tokens one by one, as a model with a KV cache calls it."""
+    """A model with a KV cache calls the op: a prompt comes in chunks, and then single tokens."""
     q, k, v = qkv(Inputs(764), 2, L=300, S=300)
     expected = expected_attention(q, k, v, 0.4, "causal")
     cache = impl.kv_cache.KVCache(1, attention=impl.kernels.attention.flash_attention)
@@ -616,14 +621,14 @@ def test_task_3_behind_a_cache(impl):
         cache.advance(length)
 
 
-# The same two in Metal. Most tests have heads of 20 numbers, since a kernel is compiled for each size.
+# The same two kernels in Metal. Most tests have heads of size 20, because a kernel is compiled for each size.
 
 HEADS_IN_METAL = [(1, 1), (4, 4), (6, 2), (5, 1)]
 
 
 @task_4
 def test_task_4_attention(impl):
-    """A block of 32 queries, one of 16 keys, all of which they see."""
+    """There is one block of 32 queries and one of 16 keys, and every query sees every key."""
     q, k, v = qkv(Inputs(770), 1, H_q=2, H_kv=2, L=32, S=16, D=32)
     check(impl.kernels.attention.flash_attention_metal, q, k, v)
 
@@ -632,7 +637,7 @@ def test_task_4_attention(impl):
 @over_masks
 @pytest.mark.parametrize(("L", "S"), [(9, 9), (32, 32), (33, 33), (31, 47), (20, 100), (65, 70)])
 def test_task_4_sizes(impl, L, S, mask):
-    """Any number of queries and keys: the last block of either need not be full."""
+    """There may be any number of queries and keys, so the last block of either may be incomplete."""
     q, k, v = qkv(Inputs(771), 1, H_q=2, H_kv=1, L=L, S=S, D=20)
     check(impl.kernels.attention.flash_attention_metal, q, k, v, mask=mask)
 
@@ -640,7 +645,7 @@ def test_task_4_sizes(impl, L, S, mask):
 @task_4
 @pytest.mark.parametrize(("D", "dtype"), [(5, mx.float16), (64, mx.bfloat16), (136, mx.float32)], ids=str)
 def test_task_4_head_sizes(impl, D, dtype):
-    """Also such as no 8 divides. From 129 numbers on, a block has 8 keys."""
+    """Head sizes need not be multiples of 8. From size 129 on, a block has 8 keys."""
     q, k, v = qkv(Inputs(772, dtype), 1, L=20, S=50, D=D)
     check(impl.kernels.attention.flash_attention_metal, q, k, v, mask="causal")
 
@@ -669,26 +674,26 @@ def test_task_4_given_scale(impl, scale):
 
 @task_4
 def test_task_4_far_scores(impl):
-    """Scores whose exponentials are infinite or 0, unless the largest is subtracted first, wherever it stands."""
+    """Exponentials are infinite or 0 unless the maximum is subtracted first, wherever it is."""
     check_far_scores(impl.kernels.attention.flash_attention_metal, 33, 50, D=20)
 
 
 @task_4
 def test_task_4_rounded_once(impl):
-    """Queries, scores and weights are float32, whatever the dtype of the inputs."""
+    """Queries, scores and weights are float32 for every dtype of the inputs."""
     check_rounded_once(impl.kernels.attention.flash_attention_metal, mx.bfloat16, L=20, D=64)
 
 
 @task_4
 def test_task_4_long(impl):
-    """500 keys in 16 bits: sums are float32 throughout."""
+    """There are 500 keys of 16 bits, and all sums are float32."""
     q, k, v = qkv(Inputs(776, mx.bfloat16), H_q=2, H_kv=1, L=40, S=500, D=64)
     check(impl.kernels.attention.flash_attention_metal, q * 0.1, k, v + 1, mask="causal", tolerance=5e-3)
 
 
 @task_4
 def test_task_4_views(impl):
-    """Arrays whose numbers do not lie one behind the other in memory; nothing behind the last position is read."""
+    """Arrays are not contiguous in memory, and the kernel reads nothing after the last position."""
     check_views(impl.kernels.attention.flash_attention_metal, 12, 35)
 
 
@@ -701,7 +706,7 @@ def test_task_4_nothing_to_do(impl):
 
 @task_4
 def test_task_4_left_to_mlx(impl):
-    """Masks that are arrays and heads of more than 256 numbers, as the docstring says."""
+    """The op leaves masks that are arrays, and heads larger than 256, to MLX, as the docstring says."""
     inputs = Inputs(779)
     q, k, v = qkv(inputs, L=9, S=12, D=20)
     check(impl.kernels.attention.flash_attention_metal, q, k, v)
@@ -711,7 +716,7 @@ def test_task_4_left_to_mlx(impl):
 
 @task_5
 def test_task_5_attention(impl):
-    """One token, and fewer keys than a part has."""
+    """There is one token, and fewer keys than a part has."""
     q, k, v = qkv(Inputs(780), 1, H_q=2, H_kv=2, L=1, S=32, D=32)
     check(impl.kernels.attention.flash_attention_metal, q, k, v)
 
@@ -719,7 +724,7 @@ def test_task_5_attention(impl):
 @task_5
 @pytest.mark.parametrize("S", [1, 2, 31, 33, 64, 65, 96, 150])
 def test_task_5_one_query(impl, S):
-    """Any number of keys: the last part need not be full, nor its last 32 keys."""
+    """There may be any number of keys, so the last part, and its last 32 keys, may be incomplete."""
     q, k, v = qkv(Inputs(781), H_q=2, H_kv=1, L=1, S=S, D=20)
     check(impl.kernels.attention.flash_attention_metal, q, k, v)
 
@@ -728,7 +733,7 @@ def test_task_5_one_query(impl, S):
 @over_masks
 @pytest.mark.parametrize(("L", "S"), [(2, 65), (4, 64), (8, 8), (7, 130)])
 def test_task_5_several_queries(impl, L, S, mask):
-    """Of the last part some queries may see no key at all."""
+    """Some queries may see no key of the last part."""
     q, k, v = qkv(Inputs(782), H_q=2, H_kv=1, L=L, S=S, D=20)
     check(impl.kernels.attention.flash_attention_metal, q, k, v, mask=mask)
 
@@ -736,7 +741,7 @@ def test_task_5_several_queries(impl, L, S, mask):
 @task_5
 @pytest.mark.parametrize(("D", "dtype"), [(5, mx.float16), (64, mx.bfloat16), (136, mx.float32)], ids=str)
 def test_task_5_head_sizes(impl, D, dtype):
-    """A lane has several neighbouring numbers of a row, or one, or none."""
+    """A lane has several neighbouring elements of a row, one, or none."""
     q, k, v = qkv(Inputs(783, dtype), 1, L=2, S=80, D=D)
     check(impl.kernels.attention.flash_attention_metal, q, k, v, mask="causal")
 
@@ -767,20 +772,21 @@ def test_task_5_given_scale(impl, scale):
 @task_5
 @pytest.mark.parametrize("S", [100, 65])
 def test_task_5_far_scores(impl, S):
-    """Scores whose exponentials are infinite or 0, unless the largest is subtracted first, in whatever part it is.
-    Of the last part some queries may see no key at all."""
+    """Exponentials are infinite or 0 unless the maximum is subtracted first, whichever part it is in. Some queries may
+    see no key of the last part."""
     check_far_scores(impl.kernels.attention.flash_attention_metal, 2, S, D=20)
 
 
 @task_5
 def test_task_5_rounded_once(impl):
-    """Queries, scores and weights are float32, whatever the dtype of the inputs."""
+    """Queries, scores and weights are float32 for every dtype of the inputs."""
     check_rounded_once(impl.kernels.attention.flash_attention_metal, mx.bfloat16, L=2, S=100, D=64)
 
 
 @task_5
 def test_task_5_long(impl):
-    """1,000 equal weights in 16 bits: sums are float32. From 8 on, bfloat16 cannot add numbers like 1 + 1/128."""
+    """There are 1,000 equal weights of 16 bits, and sums are float32. From 8 on, bfloat16 cannot add values such as 1 +
+    1/128."""
     q, k, v = qkv(Inputs(787, mx.bfloat16), H_q=2, H_kv=1, L=1, S=1000, D=64)
     v = mx.broadcast_to(1 + mx.arange(64) / 128, v.shape).astype(v.dtype)
     check(impl.kernels.attention.flash_attention_metal, q * 0, k, v, mask="causal", tolerance=5e-3)
@@ -788,7 +794,7 @@ def test_task_5_long(impl):
 
 @task_5
 def test_task_5_views(impl):
-    """Arrays whose numbers do not lie one behind the other in memory; nothing behind the last position is read."""
+    """Arrays are not contiguous in memory, and the kernel reads nothing after the last position."""
     check_views(impl.kernels.attention.flash_attention_metal, 3, 40)
 
 

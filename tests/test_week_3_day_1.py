@@ -16,11 +16,11 @@ task_2 = pytest.mark.task("w3d1.2")
 task_3 = pytest.mark.task("w3d1.3")
 task_4 = pytest.mark.task("w3d1.4")
 
-END = 258  # no byte, and an end of the untrained models, as 256 is
+END = 258  # not a byte; it ends a text of the untrained models, like 256
 
 
 class Bytes:
-    """A tokenizer whose tokens 0 to 255 are bytes; others are special and have no text."""
+    """A tokenizer whose tokens 0 to 255 are bytes. Other tokens are special and have no text."""
 
     def decode(self, tokens, skip_special_tokens):
         return bytes(token for token in tokens if token < 256).decode(errors="replace")
@@ -32,11 +32,11 @@ def new_request(impl, id="a", prompt=(3, 1, 4), with_text=False, tokenizer=None,
     return serving.Request(id, prompt, serving.SamplingParams(**params), text)
 
 
-# ------------------------------------------------------------------------------- task 1: when a request is over
+# ------------------------------------------------------------------------------- task 1: when a request is finished
 
 
 def feed(request, tokens, eos_token_ids=(), max_length=1000):
-    """Add tokens until the request is over; return how many it took, those that only ended it included."""
+    """Add tokens until the request is finished, and return how many it took, including one that only ended it."""
     assert request.finish_reason is None
     for count, token in enumerate(tokens, start=1):
         request.add(token, eos_token_ids, max_length)
@@ -49,7 +49,7 @@ def feed(request, tokens, eos_token_ids=(), max_length=1000):
 
 
 def ending(request):
-    """What there is of a request, and why it is over."""
+    """Return output, finish_reason and text of a request."""
     text = request.text.text if request.text is not None else None
     return list(request.output), request.finish_reason, text
 
@@ -66,7 +66,7 @@ def test_task_1_max_tokens(impl):
 @task_1
 @pytest.mark.parametrize("count", [1, 2, 6])
 def test_task_1_exactly_max_tokens(impl, count):
-    """Of the output: the prompt, which is longer or shorter, does not count."""
+    """`max_tokens` limits the output. The length of the prompt does not count."""
     for prompt in ([7], [7] * 20):
         request = new_request(impl, prompt=prompt, max_tokens=count)
         assert feed(request, range(100, 120)) == count
@@ -84,7 +84,7 @@ def test_task_1_an_end_of_the_model(impl, eos_token_ids):
 
 @task_1
 def test_task_1_an_end_that_has_a_text(impl):
-    """So that it shows where the end is shown."""
+    """Here the end token has a text, so a test sees whether the text contains it."""
     request = new_request(impl, with_text=True)
     assert feed(request, b"abc", eos_token_ids=[*b"c"]) == 3
     assert ending(request) == ([*b"ab"], "stop", "ab")
@@ -92,7 +92,7 @@ def test_task_1_an_end_that_has_a_text(impl):
 
 @task_1
 def test_task_1_an_end_at_once(impl):
-    """Nothing was generated, and that is an answer too. Token 0 is a token like any other."""
+    """An end token as the first token gives an empty answer. Token 0 can be an end token like any other."""
     request = new_request(impl, with_text=True)
     feed(request, [0, 1], eos_token_ids=(0,))
     assert ending(request) == ([], "stop", "")
@@ -101,7 +101,8 @@ def test_task_1_an_end_at_once(impl):
 @task_1
 @pytest.mark.parametrize("ignore_eos", [False, True])
 def test_task_1_its_own_ends(impl, ignore_eos):
-    """`stop_token_ids` end a request as the model's ends do, and are no output. `ignore_eos` is not about them."""
+    """Tokens of `stop_token_ids` end a request as the model's end tokens do, and are not in the output. `ignore_eos`
+    does not affect them."""
     request = new_request(impl, with_text=True, stop_token_ids=[*b"xy"], ignore_eos=ignore_eos)
     assert feed(request, b"abyc", eos_token_ids=(END,)) == 3
     assert ending(request) == ([*b"ab"], "stop", "ab")
@@ -109,7 +110,7 @@ def test_task_1_its_own_ends(impl, ignore_eos):
 
 @task_1
 def test_task_1_an_end_of_the_model_that_it_names_itself(impl):
-    """`ignore_eos` ignores the model's ends, but not the one that is among the request's `stop_token_ids` as well."""
+    """`ignore_eos` ignores the model's end tokens, except for those that are also in the request's `stop_token_ids`."""
     request = new_request(impl, with_text=True, stop_token_ids=[END], ignore_eos=True)
     assert feed(request, [*b"a", 256, *b"b", END, *b"c"], eos_token_ids=(256, END)) == 4
     assert ending(request) == ([*b"a", 256, *b"b"], "stop", "ab")
@@ -117,7 +118,7 @@ def test_task_1_an_end_of_the_model_that_it_names_itself(impl):
 
 @task_1
 def test_task_1_ignore_eos(impl):
-    """The model's ends are tokens of the output then, and of the text."""
+    """With `ignore_eos`, the model's end tokens are ordinary tokens of output and text."""
     request = new_request(impl, with_text=True, max_tokens=4, ignore_eos=True)
     assert feed(request, [*b"ab", END, *b"cd"], eos_token_ids=(END, *b"a")) == 4
     assert ending(request) == ([*b"ab", END, *b"c"], "length", "abc")
@@ -125,7 +126,7 @@ def test_task_1_ignore_eos(impl):
 
 @task_1
 def test_task_1_ends_in_the_prompt(impl):
-    """They end nothing: only what is new is looked at."""
+    """End tokens and stop strings in the prompt end nothing. Only new tokens count."""
     request = new_request(impl, prompt=[END, *b"stop", 9], stop=["stop"], stop_token_ids=[9], max_tokens=2)
     feed(request, b"to", eos_token_ids=(END,))
     assert ending(request) == ([*b"to"], "length", "to")
@@ -133,7 +134,8 @@ def test_task_1_ends_in_the_prompt(impl):
 
 @task_1
 def test_task_1_a_stop_string(impl):
-    """The text ends before it. The token that completed it is in the output: the model did generate it."""
+    """The text ends before the stop string. The output keeps the token that completed it, because the model generated
+    it."""
     request = new_request(impl, stop=["never", "lo w"])
     assert feed(request, b"hello world", eos_token_ids=(END,)) == 7
     assert ending(request) == ([*b"hello w"], "stop", "hel")
@@ -153,7 +155,7 @@ def test_task_1_a_stop_string_in_the_middle_of_a_token(impl):
 @task_1
 @pytest.mark.parametrize(("prompt_length", "count"), [(3, 7), (9, 1), (8, 2)])
 def test_task_1_max_length(impl, prompt_length, count):
-    """Of prompt and output together: there is no room for more."""
+    """`max_length` limits prompt and output together, because the cache has no more room."""
     request = new_request(impl, prompt=[7] * prompt_length, max_tokens=100)
     assert feed(request, range(100, 120), max_length=10) == count
     assert ending(request) == (list(range(100, 100 + count)), "length", None)
@@ -161,7 +163,7 @@ def test_task_1_max_length(impl, prompt_length, count):
 
 @task_1
 def test_task_1_stop_counts_before_length(impl):
-    """Where the last token that is allowed completes a stop string, or where an end comes in its place."""
+    """If the last allowed token completes a stop string, or is an end token, the reason is "stop"."""
     for settings, max_length in (({"max_tokens": 4}, 1000), ({"max_tokens": 100}, 7)):
         completes = new_request(impl, stop=["cd"], **settings)
         assert feed(completes, b"abcd", max_length=max_length) == 4
@@ -176,7 +178,7 @@ def test_task_1_stop_counts_before_length(impl):
     ("tokens", "reason", "count"), [(b"see st", "length", 6), ([*b"see st", END], "stop", 7)], ids=["length", "stop"]
 )
 def test_task_1_text_that_was_held_back(impl, tokens, reason, count):
-    """What might have become a stop string is text once nothing more comes, whatever the reason: `finish` adds it."""
+    """Text that might have become a stop string appears at the end, whatever the reason: `finish` adds it."""
     request = new_request(impl, stop=["stop"], max_tokens=6 if reason == "length" else 100)
     assert feed(request, tokens, eos_token_ids=(END,)) == count
     assert ending(request) == ([*b"see st"], reason, "see st")
@@ -185,7 +187,7 @@ def test_task_1_text_that_was_held_back(impl, tokens, reason, count):
 @task_1
 @pytest.mark.parametrize(("count", "text"), [(1, "n"), (2, "n"), (3, "né")])
 def test_task_1_half_a_character(impl, count, text):
-    """Its bytes are tokens of their own. Without its last byte a character is no text, even when nothing more comes."""
+    """Each byte of a character is a token. Without its last byte, the character is not text, even at the end."""
     request = new_request(impl, with_text=True, max_tokens=count)
     feed(request, "né".encode())
     assert ending(request) == ([*"né".encode()][:count], "length", text)
@@ -193,7 +195,7 @@ def test_task_1_half_a_character(impl, count, text):
 
 @task_1
 def test_task_1_requests_have_nothing_in_common(impl):
-    """Each ends for itself, with its own settings."""
+    """Each request ends by its own settings, whatever the others do."""
     requests = [new_request(impl, id=str(i), max_tokens=i + 1, stop_token_ids=[60 + i]) for i in range(4)]
     for token in (70, 62, 71, 72):
         for request in requests:
@@ -209,24 +211,24 @@ H_Q, H_KV, HEAD_DIM = 6, 2, 4
 
 
 def rows(inputs, heads, T):
-    """T x heads x 1 x D."""
+    """Return random rows, T x heads x 1 x D."""
     return inputs.normal(T, heads, 1, HEAD_DIM)
 
 
 def stored_of(inputs, *lengths):
-    """Keys and values of requests that have so many positions: each 1 x H_kv x length x D."""
+    """Return keys and values of requests with these numbers of positions, each 1 x H_kv x length x D."""
     return [tuple(inputs.normal(1, H_KV, length, HEAD_DIM) for _ in range(2)) for length in lengths]
 
 
 def spans_of(impl, counts, lengths):
-    """For each request the last `count` of its `length` positions, as rows one behind the other."""
+    """Return a span for the last `count` of each request's `length` positions, with all rows in order."""
     ends = np.cumsum(counts).tolist()
     span = impl.serving.batched_cache.Span
     return [span(end - count, end, length) for end, count, length in zip(ends, counts, lengths, strict=True)]
 
 
 def attended_each(query, stored, counts, scale=None):
-    """The oracle: one row after the other, each with the keys and values that it may see. T x H_q x 1 x D."""
+    """Compute attention one row at a time, each with the keys and values that it may see: T x H_q x 1 x D."""
     query, found, t = array64(query), [], 0
     for count, (keys, values) in zip(counts, stored, strict=True):
         keys, values = array64(keys), array64(values)
@@ -238,7 +240,7 @@ def attended_each(query, stored, counts, scale=None):
 
 @task_2
 def test_task_2_two_requests_that_decode(impl):
-    """A row each."""
+    """Two requests decode, with one row each."""
     inputs = Inputs(1)
     query, stored = rows(inputs, H_Q, 2), stored_of(inputs, 5, 3)
     got = impl.serving.batched_cache.attend_each(
@@ -255,7 +257,8 @@ def test_task_2_two_requests_that_decode(impl):
     ids=str,
 )
 def test_task_2_rows_of_several_requests(impl, counts, lengths, dtype):
-    """Prompts, parts of prompts and single tokens: each row sees its own request, up to its own position."""
+    """The rows belong to prompts, parts of prompts and single tokens. Each row sees its own request, up to its own
+    position."""
     inputs = Inputs(2, dtype)
     query, stored = rows(inputs, H_Q, sum(counts)), stored_of(inputs, *lengths)
     attention = impl.attention.scaled_dot_product_attention_grouped
@@ -275,7 +278,8 @@ def test_task_2_scale(impl, scale):
 
 @task_2
 def test_task_2_the_attention_that_was_handed_in(impl):
-    """It is called once for each request, with all rows of it at once: a kernel reads the keys once for all of them."""
+    """The attention function is called once per request, with all of its rows, so that a kernel reads the keys only
+    once."""
     seen, queries = [], []
 
     def attention(query, keys, values, scale, mask):
@@ -290,21 +294,21 @@ def test_task_2_the_attention_that_was_handed_in(impl):
     assert_close(got, array64(query) * 7)
     shapes = [((1, H_Q, L, HEAD_DIM), *[(1, H_KV, S, HEAD_DIM)] * 2) for L, S in ((1, 9), (3, 4), (1, 2))]
     assert seen == [(*shape, 0.3, "causal") for shape in shapes]
-    numbers = array64(query)[:, :, 0]  # T, H_q, D
+    numbers = array64(query)[:, :, 0]  # T x H_q x D
     for got_query, (first, last) in zip(queries, ((0, 1), (1, 4), (4, 5)), strict=True):
         assert_close(got_query, numbers[first:last].transpose(1, 0, 2)[None], tolerance=0)
 
 
 class Slots:
-    """A layer, and what each of its slots has to hold by now, in float64."""
+    """A layer, with the keys and values that each of its slots should hold, in float64."""
 
     def __init__(self, impl, inputs, num_slots=3, capacity=8):
         self.layer = impl.serving.batched_cache.BatchedKVCacheLayer(num_slots, capacity)
         self.inputs, self.sizes = inputs, (num_slots, capacity)
-        self.expected = {}  # slot and position -> key and value, each H_kv x D
+        self.expected = {}  # (slot, position) -> key and value, each H_kv x D
 
     def new(self, places):
-        """A key and a value for each of some slots and positions."""
+        """Return a key and a value for each of these slots and positions."""
         return [rows(self.inputs, H_KV, len(places)) for _ in range(2)]
 
     def note(self, places, key, value):
@@ -318,7 +322,7 @@ class Slots:
         self.note(places, key, value)
 
     def check(self):
-        """The arrays: their shape, their dtype, and what is at each place that was written."""
+        """Check the arrays: their shape, their dtype, and the contents of every place that was written."""
         num_slots, capacity = self.sizes
         for which, array in enumerate((self.layer.keys, self.layer.values)):
             assert array.shape == (num_slots, H_KV, capacity, HEAD_DIM), f"keys, values: {array.shape}"
@@ -328,7 +332,7 @@ class Slots:
             )
 
     def of(self, slot, length):
-        """Keys and values that a request in this slot has: each 1 x H_kv x length x D."""
+        """Return the keys and values of the request in this slot, each 1 x H_kv x length x D."""
         pairs = [self.expected[slot, position] for position in range(length)]
         return tuple(np.stack(numbers, axis=1)[None] for numbers in zip(*pairs, strict=True))
 
@@ -336,7 +340,7 @@ class Slots:
 @task_2
 @over_dtypes
 def test_task_2_store(impl, dtype):
-    """A prompt in one slot, then a token of it beside another prompt, in any order of rows."""
+    """A prompt is stored in one slot, then a token of it along with another prompt. Rows may come in any order."""
     slots = Slots(impl, Inputs(5, dtype))
     slots.store((1, 0), (1, 1), (1, 2))
     slots.check()
@@ -348,7 +352,7 @@ def test_task_2_store(impl, dtype):
 
 @task_2
 def test_task_2_store_writes_over_what_was_there(impl):
-    """A slot is given to the next request as it is: nobody wipes it."""
+    """A slot is not cleared for its next request, which overwrites it."""
     slots = Slots(impl, Inputs(6))
     slots.store((0, 0), (0, 1), (0, 2), (2, 0), (2, 1))
     slots.store((0, 0), (0, 1))
@@ -359,7 +363,7 @@ def test_task_2_store_writes_over_what_was_there(impl):
 
 @task_2
 def test_task_2_store_at_the_ends(impl):
-    """The last position of the last slot."""
+    """The key goes to the last position of the last slot."""
     slots = Slots(impl, Inputs(7), num_slots=4, capacity=5)
     slots.store(*((3, position) for position in range(5)), (0, 0))
     slots.store((0, 4), (3, 0))
@@ -379,7 +383,8 @@ def test_task_2_leaves_its_inputs_alone(impl):
 
 
 def attend(impl, slots, chunks, scale=None):
-    """One step of a layer, compared with the oracle. chunks: slot, first position, count of each request's rows."""
+    """Run one step of a layer, and compare it with the oracle. chunks: slot, first position and number of rows of each
+    request."""
     places = [(slot, position) for slot, start, count in chunks for position in range(start, start + count)]
     key, value = slots.new(places)
     query = rows(slots.inputs, H_Q, len(places))
@@ -399,7 +404,7 @@ def attend(impl, slots, chunks, scale=None):
 @task_2
 @over_dtypes
 def test_task_2_attend(impl, dtype):
-    """Requests that come one after the other, in slots that are not in that order, and go on side by side."""
+    """Requests arrive one after the other, use slots in another order, and continue side by side."""
     slots = Slots(impl, Inputs(9, dtype))
     attend(impl, slots, [(2, 0, 3)])
     attend(impl, slots, [(2, 3, 1), (0, 0, 4)])
@@ -430,7 +435,7 @@ def test_task_2_a_layer_keeps_its_attention(impl):
 
 @task_2
 def test_task_2_a_slot_that_somebody_else_had(impl):
-    """What the last request left behind its own positions is not seen, long as that request was."""
+    """A new request does not see what a longer one left in its slot, after its own positions."""
     slots = Slots(impl, Inputs(11))
     attend(impl, slots, [(0, 0, 8), (1, 0, 5)])
     attend(impl, slots, [(0, 0, 2), (1, 5, 1)])
@@ -439,7 +444,7 @@ def test_task_2_a_slot_that_somebody_else_had(impl):
 
 @task_2
 def test_task_2_a_prompt_in_parts(impl):
-    """Part of a prompt beside tokens of others (tomorrow's steps), and rows that are computed once more."""
+    """A part of a prompt is in a step with tokens of others, as tomorrow, and some rows are computed again."""
     slots = Slots(impl, Inputs(12))
     attend(impl, slots, [(1, 0, 3), (0, 0, 2)])
     attend(impl, slots, [(0, 2, 1), (1, 3, 4)])
@@ -448,7 +453,7 @@ def test_task_2_a_prompt_in_parts(impl):
 
 @task_2
 def test_task_2_any_steps(impl):
-    """Seeded: requests come, go on by one or several positions, and leave their slot to others."""
+    """In random steps, requests arrive, continue by one or more positions, and leave their slots to others."""
     random = np.random.RandomState(13)
     slots = Slots(impl, Inputs(13), num_slots=4, capacity=12)
     lengths = {}
@@ -476,10 +481,10 @@ def untrained(impl, folder, model_type="qwen3"):
 @task_2
 @pytest.mark.parametrize("model_type", ["qwen2", "qwen3"])
 def test_task_2_a_model(impl, tmp_path, model_type):
-    """Rows of three requests give the scores that each request's text gives alone: positions and slots are right."""
+    """Rows of three requests give the same logits as each request's text alone, so positions and slots are right."""
     model = untrained(impl, tmp_path, model_type)
     texts = {id: np.array(Inputs(i).tokens(14, vocab_size=256)).tolist() for i, id in enumerate("abc")}
-    alone = {id: array64(model(mx.array([text])))[0] for id, text in texts.items()}  # L, V
+    alone = {id: array64(model(mx.array([text])))[0] for id, text in texts.items()}  # L x V
     cache = impl.serving.batched_cache.BatchedKVCache(len(model.layers), num_slots=3, capacity=16)
     requests = {id: new_request(impl, id, text) for id, text in texts.items()}
     for id in "cab":
@@ -492,7 +497,7 @@ def test_task_2_a_model(impl, tmp_path, model_type):
             chunks.append(impl.serving.batch.Chunk(request, tokens, start, num_logits=0, pages=request.pages))
             cache.commit(request, start + count)
         tokens = mx.array([token for chunk in chunks for token in chunk.tokens])
-        got = model(tokens[:, None], cache.step(chunks))[:, 0]  # T, V
+        got = model(tokens[:, None], cache.step(chunks))[:, 0]  # T x V
         expected = [alone[chunk.request.id][chunk.start : chunk.end] for chunk in chunks]
         assert_close(got, np.concatenate(expected), tolerance=1e-4)
 
@@ -501,15 +506,15 @@ def test_task_2_a_model(impl, tmp_path, model_type):
 
 
 class Room:
-    """A `RequestCache` that only counts: so many positions for all requests together.
+    """A `RequestCache` that only counts positions, with a limit for all requests together.
 
-    shared: of a request, how many of its positions are known when it is opened, as after a prefix cache.
+    shared: how many positions of a request are known when it is opened, as after a prefix cache.
     """
 
     def __init__(self, size=1000, shared=()):
         self.capacity = size
         self.shared = dict(shared)
-        self.held = {}  # of each request, for how many positions there is room
+        self.held = {}  # the reserved number of positions of each request
         self.asked, self.opened, self.reserved = [], [], []
 
     def open(self, stored):
@@ -537,7 +542,7 @@ class Room:
 
 
 def new_scheduler(impl, cache, *lengths, max_running=16, **options):
-    """A scheduler, and requests that wait: named "a", "b" and so on, with prompts of these lengths."""
+    """Return a scheduler and its waiting requests, named "a", "b" and so on, with prompts of these lengths."""
     scheduler = impl.serving.scheduler.Scheduler(cache, max_running, **options)
     requests = [new_request(impl, id, prompt_of(id, length)) for id, length in zip("abcdefgh", lengths, strict=False)]
     for request in requests:
@@ -554,7 +559,7 @@ def ids(requests):
 
 
 class Queues(NamedTuple):
-    """The ids of the requests in both, with names that a failure shows."""
+    """The ids of the requests in both queues, with names that a failure shows."""
 
     running: str
     waiting: str
@@ -565,12 +570,12 @@ def queues(scheduler):
 
 
 def described(batch):
-    """Of each chunk: whose it is, where it starts, its tokens, and how many of them have logits."""
+    """Describe each chunk: its request, its start, its tokens, and how many of them have logits."""
     return [(chunk.request.id, chunk.start, list(chunk.tokens), chunk.num_logits) for chunk in batch.chunks]
 
 
 def generate_token(*requests, token=99):
-    """A step is over, after which each of these has one token more."""
+    """Finish a step after which each of these requests has one more token."""
     for request in requests:
         request.num_computed_tokens = len(list(request.tokens))
         request.add(token, (), 1000)
@@ -578,7 +583,7 @@ def generate_token(*requests, token=99):
 
 @task_3
 def test_task_3_one_request(impl):
-    """Its prompt, then the token that it got, then the next one."""
+    """The first step computes the request's prompt, and each later step the token from the step before."""
     scheduler, (request,) = new_scheduler(impl, Room(), 1)
     for start, token in enumerate((0, 7, 8)):
         assert described(scheduler.schedule()) == [("a", start, [token], 1)]
@@ -587,7 +592,8 @@ def test_task_3_one_request(impl):
 
 @task_3
 def test_task_3_begin(impl):
-    """The oldest leaves the queue, is open in the cache, has the status RUNNING, and is the last of those that run."""
+    """The oldest waiting request leaves its queue, is opened in the cache, gets the status RUNNING, and becomes the
+    last of the running ones."""
     cache = Room()
     scheduler, requests = new_scheduler(impl, cache, 3, 5)
     for count, (request, after) in enumerate(zip(requests, (("a", "b"), ("ab", "")), strict=True), start=1):
@@ -616,7 +622,8 @@ def test_task_3_max_running(impl, max_running):
 
 @task_3
 def test_task_3_no_room(impl):
-    """The oldest does not fit: nobody overtakes it, for then it might wait forever. Nothing changes."""
+    """If the oldest waiting request does not fit, no other one overtakes it, because it might then wait forever.
+    Nothing changes."""
     cache = Room(10)
     scheduler, requests = new_scheduler(impl, cache, 4, 8, 2)
     assert scheduler.begin() is requests[0]
@@ -632,7 +639,8 @@ def test_task_3_no_room(impl):
 
 @task_3
 def test_task_3_room_for_output_too(impl):
-    """A request that waits may have an output: it ran before, and had to leave the cache. All its tokens need room."""
+    """A waiting request may already have an output, if it ran before and had to leave the cache. All of its tokens need
+    room."""
     cache = Room(7)
     scheduler, (request,) = new_scheduler(impl, cache, 3)
     generate_token(request, request)
@@ -645,7 +653,7 @@ def test_task_3_room_for_output_too(impl):
 
 @task_3
 def test_task_3_all_in_one_step(impl):
-    """Prompts and tokens side by side, the oldest request first; a new one begins while others are on their way."""
+    """A step has prompts and single tokens, oldest request first, and a new request begins while others are running."""
     cache = Room()
     scheduler, (a, b) = new_scheduler(impl, cache, 3, 2)
     assert described(scheduler.schedule()) == [("a", 0, [0, 1, 2], 1), ("b", 0, [100, 101], 1)]
@@ -662,7 +670,7 @@ def test_task_3_all_in_one_step(impl):
 
 @task_3
 def test_task_3_who_leaves_makes_room_in_the_next_step(impl):
-    """Whoever is over leaves, and the next one begins at once, while the others go on."""
+    """When a finished request leaves, the next one begins in the following step, while the others go on."""
     scheduler, (a, b, c, _) = new_scheduler(impl, Room(), 3, 2, 4, 1, max_running=2)
     scheduler.schedule()
     generate_token(a, b)
@@ -677,13 +685,13 @@ def test_task_3_who_leaves_makes_room_in_the_next_step(impl):
 
 @task_3
 def test_task_3_what_the_cache_has_already(impl):
-    """Of a request whose first tokens were found in the cache, only the others are computed."""
+    """If the cache knows the first tokens of a request, the step computes only the others."""
     scheduler, _ = new_scheduler(impl, Room(shared={"a": 2, "b": 3}), 5, 4)
     assert described(scheduler.schedule()) == [("a", 2, [2, 3, 4], 1), ("b", 3, [103], 1)]
 
 
 class Backwards:
-    """A budget that gives the newest their tokens first."""
+    """A budget that gives tokens to the newest request first."""
 
     def __init__(self, num_tokens):
         self.num_tokens = num_tokens
@@ -693,7 +701,8 @@ class Backwards:
 
 
 class Refusing:
-    """In place of preemption: no room for some requests. Notes who asked for how much, and what was planned by then."""
+    """A replacement for preemption that has no room for some requests. It notes which request asked for how much room,
+    and which chunks existed then."""
 
     def __init__(self, refused=(), preempts=False):
         self.refused, self.preempts, self.asked = refused, preempts, []
@@ -701,13 +710,14 @@ class Refusing:
     def make_room(self, scheduler, request, count, batch):
         self.asked.append((request.id, count, [chunk.request.id for chunk in batch.chunks]))
         if request.id in self.refused and self.preempts:
-            batch.preempted = [*batch.preempted, request.id]  # when code is graded, a list that is read is a copy
+            batch.preempted = [*batch.preempted, request.id]  # in grading, reading a list gives a copy
         return request.id not in self.refused
 
 
 @task_3
 def test_task_3_a_budget(impl):
-    """Tomorrow's: `order` says who comes first, and all chunks together have num_tokens tokens at most."""
+    """With tomorrow's budget, `order` decides which request comes first, and all chunks together have at most
+    num_tokens tokens."""
     scheduler, (a, b, _, _) = new_scheduler(impl, Room(), 2, 1, 3, 4, max_running=4, budget=Backwards(5))
     batch = scheduler.schedule()
     num_tokens = sum(len(list(chunk.tokens)) for chunk in batch.chunks)
@@ -723,22 +733,22 @@ def test_task_3_a_budget(impl):
 
 @task_3
 def test_task_3_the_last_token_of_the_budget(impl):
-    """It is used: by a running request as well as by one that begins."""
+    """A running request or a new one uses even the last token of the budget."""
     scheduler, (a, _, _) = new_scheduler(impl, Room(), 4, 3, 2, max_running=3, budget=Backwards(5))
     assert described(scheduler.schedule()) == [("a", 0, [0, 1, 2, 3], 1), ("b", 0, [100], 0)]
     generate_token(a)
     scheduler.running[1].num_computed_tokens = 1
     chunks = [("b", 1, [101, 102], 1), ("a", 4, [99], 1), ("c", 0, [200, 201], 1)]
     assert described(scheduler.schedule()) == chunks
-    scheduler.running[0].num_computed_tokens = 0  # five tokens are pending again
+    scheduler.running[0].num_computed_tokens = 0  # makes five tokens pending again
     chunks = [("c", 0, [200, 201], 1), ("b", 1, [101, 102], 1), ("a", 0, [0], 0)]
     assert described(scheduler.schedule()) == chunks
 
 
 @task_3
 def test_task_3_whoever_gets_no_token_needs_no_room(impl):
-    """It has no chunk, goes on running, and nobody is asked for room for it. Others need room for the tokens of their
-    chunks, and for no more."""
+    """A running request without a share of the budget gets no chunk and asks for no room. Other requests ask for room
+    for the tokens of their chunks only."""
     room = Refusing()
     scheduler, _ = new_scheduler(impl, Room(), 5, 4, 3, max_running=3, budget=Backwards(5), preemption=room)
     for _ in "abc":
@@ -751,7 +761,7 @@ def test_task_3_whoever_gets_no_token_needs_no_room(impl):
 
 @task_3
 def test_task_3_no_room_no_chunk(impl):
-    """A running request without room: the others have their chunks, and what it leaves of the budget is theirs."""
+    """A running request without room gets no chunk. The others do, and share its part of the budget."""
     room = Refusing(refused="b")
     scheduler, requests = new_scheduler(impl, Room(), 2, 4, 3, 1, budget=Backwards(20), preemption=room)
     for _ in "abc":
@@ -764,7 +774,8 @@ def test_task_3_no_room_no_chunk(impl):
 
 @task_3
 def test_task_3_nobody_begins_in_a_step_that_preempts(impl):
-    """It would take the room that was made, and might be the one that has just made it."""
+    """No request begins in a step that preempts. It would take the freed room, and might be the preempted request
+    itself."""
     scheduler, _ = new_scheduler(impl, Room(), 2, 4, 3, preemption=Refusing(refused="b", preempts=True))
     for _ in "ab":
         scheduler.begin()
@@ -773,7 +784,7 @@ def test_task_3_nobody_begins_in_a_step_that_preempts(impl):
 
 
 class Withdrawing:
-    """In place of preemption: one request makes room for another, and its chunk is withdrawn."""
+    """A replacement for preemption that withdraws one request's chunk to make room for another."""
 
     def __init__(self, whose, by):
         self.whose, self.by = whose, by
@@ -787,8 +798,8 @@ class Withdrawing:
 
 @task_3
 def test_task_3_what_a_withdrawn_chunk_leaves(impl):
-    """Its tokens are part of the budget again, for those that come later in the same step. The request that asked has
-    room for what it asked for, and no more."""
+    """The tokens of a withdrawn chunk return to the budget for later requests of the step. The request that asked for
+    room gets just what it asked for."""
     room = Withdrawing("c", by="b")
     scheduler, _ = new_scheduler(impl, Room(), 3, 4, 3, 1, max_running=4, budget=Backwards(5), preemption=room)
     for _ in "abc":
@@ -810,7 +821,8 @@ def test_task_3_nothing_to_do(impl):
 @task_3
 @pytest.mark.parametrize("seed", [0, 1, 2])
 def test_task_3_any_order(impl, seed):
-    """Requests come and go at random. After each step: first come, first served, and nobody waits without a reason."""
+    """Requests arrive and leave at random. After each step, the oldest requests run, and none waits without a
+    reason."""
     random = np.random.RandomState(seed)
     cache = Room(40)
     scheduler, max_running = impl.serving.scheduler.Scheduler(cache, 4), 4
@@ -847,7 +859,7 @@ VOCAB = 23
 
 
 class Counting:
-    """A model that keeps what it was called with. After a token, the logit of entry v is the token times v."""
+    """A model that keeps its arguments. After a token, the logit of entry v is the token times v."""
 
     def __init__(self):
         self.config = SimpleNamespace(vocab_size=VOCAB, max_position_embeddings=64, eos_token_ids=(2,))
@@ -856,7 +868,7 @@ class Counting:
     def hidden(self, tokens, cache):
         self.tokens.append(np.array(tokens).tolist())
         self.caches.append(cache)
-        return mx.stack([tokens, tokens], axis=-1).astype(mx.float32)  # T, 1, E
+        return mx.stack([tokens, tokens], axis=-1).astype(mx.float32)  # T x 1 x E
 
     def logits(self, hidden):
         self.rows.append(hidden.shape)
@@ -864,7 +876,7 @@ class Counting:
 
 
 class StepOnly:
-    """A cache of which only `step` is asked: it gives what a model would get, and keeps the chunks."""
+    """A cache that has only `step`, which keeps the chunks and returns an object for the model."""
 
     def __init__(self):
         self.given = SimpleNamespace(layers=[])
@@ -876,7 +888,7 @@ class StepOnly:
 
 
 def batch_of(impl, *chunks):
-    """Chunks of requests "a", "b" and so on: their tokens, and how many of them need logits."""
+    """Return a batch with chunks of requests "a", "b" and so on. chunks: tokens, and how many of them need logits."""
     batch = impl.serving.batch
     made = [
         batch.Chunk(new_request(impl, id), tokens, start=5, num_logits=num_logits)
@@ -887,7 +899,7 @@ def batch_of(impl, *chunks):
 
 @task_4
 def test_task_4_logits_of_one_request(impl):
-    """One row, after its last token."""
+    """One request gives one row of logits, after its last token."""
     model = Counting()
     got = impl.serving.engine.batch_logits(model, batch_of(impl, ([3, 4, 5], 1)), StepOnly())
     assert_close(got, 5 * np.arange(VOCAB)[None])
@@ -906,7 +918,7 @@ def test_task_4_logits_of_one_request(impl):
     ids=["decode", "prompts and tokens", "parts of prompts", "several rows", "the last only"],
 )
 def test_task_4_logits_of_a_batch(impl, chunks):
-    """The model runs once, on T rows of one token; logits are computed for the rows that need them, all at once."""
+    """The model runs once, on T rows of one token. Logits are computed in one call, only for rows that need them."""
     model, cache = Counting(), StepOnly()
     got = impl.serving.engine.batch_logits(model, batch_of(impl, *chunks), cache)
     tokens = [token for chunk, _ in chunks for token in chunk]
@@ -920,13 +932,13 @@ def test_task_4_logits_of_a_batch(impl, chunks):
 
 @task_4
 def test_task_4_no_logits(impl):
-    """Parts of prompts only: no row needs any."""
+    """All chunks are parts of prompts, so no row needs logits."""
     got = impl.serving.engine.batch_logits(Counting(), batch_of(impl, ([3, 4], 0), ([5], 0)), StepOnly())
     assert got.shape == (0, VOCAB)
 
 
 def serving(impl, *lengths, model=None, **params):
-    """An engine with slots for four, and requests that were added to it: "a", "b" and so on, with such prompts."""
+    """Return an engine with four slots, and its requests "a", "b" and so on, with prompts of these lengths."""
     model = model or Counting()
     cache = impl.serving.batched_cache.BatchedKVCache(1, 4, 32)
     engine = impl.serving.engine.Engine(model, impl.serving.scheduler.Scheduler(cache, 4))
@@ -940,18 +952,18 @@ def serving(impl, *lengths, model=None, **params):
 
 
 def logits_for(*tokens):
-    """Rows in which these tokens are the likeliest."""
+    """Return rows of logits in which these tokens have the highest one."""
     return mx.array(3 * np.eye(VOCAB, dtype=np.float32)[list(tokens)])
 
 
 def with_tokens(impl, chunk, tokens, num_logits):
-    """The chunk with other tokens."""
+    """Return the chunk with other tokens."""
     return impl.serving.batch.Chunk(chunk.request, list(tokens), chunk.start, num_logits, list(chunk.pages))
 
 
 def parts(impl, batch, which):
-    """The batch, in which the chunks of these requests are parts of their prompts: the last two tokens are left out,
-    and there are no logits."""
+    """Return the batch with only a part of these requests' prompts: their last two tokens are left out, and they need
+    no logits."""
     return impl.serving.batch.Batch(
         [
             with_tokens(impl, chunk, chunk.tokens[:-2], 0) if chunk.request.id in which else chunk
@@ -961,7 +973,7 @@ def parts(impl, batch, which):
 
 
 class Told:
-    """A `Decoding` that says what it was told: tokens or an exception for each request."""
+    """A `Decoding` that returns given tokens, or raises a given exception, for each request."""
 
     def __init__(self, given):
         self.given, self.forgotten, self.calls = given, [], 0
@@ -978,7 +990,7 @@ class Told:
 
 
 def with_guesses(impl, batch, **counts):
-    """The batch with so many guesses after each request's chunk."""
+    """Return the batch with this many guesses after each request's chunk."""
     chunks = []
     for chunk in batch.chunks:
         count = counts[chunk.request.id]
@@ -988,7 +1000,7 @@ def with_guesses(impl, batch, **counts):
 
 @task_4
 def test_task_4_settle(impl):
-    """Each gets its token."""
+    """Each request gets its token."""
     engine, requests = serving(impl, 3, 2)
     touched = engine.settle(engine.plan(), logits_for(7, 9))
     assert ids(touched) == "ab"
@@ -998,7 +1010,7 @@ def test_task_4_settle(impl):
 
 @task_4
 def test_task_4_a_part_of_a_prompt(impl):
-    """A request that has more of its prompt to come gets no token, and is not returned. But its part is computed."""
+    """A request whose prompt continues gets no token and is not returned, but its computed part counts."""
     engine, requests = serving(impl, 3, 5, 1)
     touched = engine.settle(parts(impl, engine.plan(), "b"), logits_for(7, 9))
     assert ids(touched) == "ac"
@@ -1010,7 +1022,7 @@ def test_task_4_a_part_of_a_prompt(impl):
 
 @task_4
 def test_task_4_what_is_computed(impl):
-    """`plan` reserves, and only `settle` commits: all tokens of the chunk, never the one that has just come."""
+    """`plan` only reserves, and `settle` commits all tokens of the chunk, but never the newest one."""
     engine, requests = serving(impl, 3, 2, max_tokens=9)
     for step in range(4):
         batch = engine.plan()
@@ -1021,7 +1033,7 @@ def test_task_4_what_is_computed(impl):
 
 
 class Ledger(Room):
-    """Notes what it is told of each request: how many tokens are computed, and that it is closed."""
+    """A cache that notes, for each request, how many tokens were committed and when it was closed."""
 
     def __init__(self):
         super().__init__()
@@ -1038,7 +1050,8 @@ class Ledger(Room):
 
 @task_4
 def test_task_4_what_the_cache_is_told(impl):
-    """Of each request `commit`, once, and before it leaves: what was computed of it may be of use to others (day 5)."""
+    """`commit` is called once per request and step, before the request leaves, because others may use its computed
+    tokens (day 5)."""
     ledger = Ledger()
     engine = impl.serving.engine.Engine(Counting(), impl.serving.scheduler.Scheduler(ledger, 4))
     for id, length in zip("abc", (3, 4, 6), strict=True):
@@ -1053,8 +1066,8 @@ def test_task_4_what_the_cache_is_told(impl):
 
 @task_4
 def test_task_4_what_the_cache_is_told_of_a_last_step(impl):
-    """A request may be over before the last of its tokens: `commit` counts all but the newest. Or it may fail: `commit`
-    comes then, too, before the request leaves."""
+    """`commit` counts all tokens but the newest, even if the request ends before its last token. A request that fails
+    is also committed before it leaves."""
     ledger = Ledger()
     engine = impl.serving.engine.Engine(Counting(), impl.serving.scheduler.Scheduler(ledger, 4))
     for id, length in zip("abc", (3, 4, 6), strict=True):
@@ -1070,7 +1083,7 @@ def test_task_4_what_the_cache_is_told_of_a_last_step(impl):
 
 @task_4
 def test_task_4_a_plan_that_comes_to_nothing(impl):
-    """A step that failed before `settle`: the next plan is the same, and nothing has to be undone."""
+    """If a step fails before `settle`, the next plan is the same, and nothing has to be undone."""
     engine, requests = serving(impl, 3, 2)
     plans = [described(engine.plan()) for _ in range(3)]
     assert plans == [[("a", 0, [5] * 3, 1), ("b", 0, [5] * 2, 1)]] * 3
@@ -1083,7 +1096,8 @@ def test_task_4_a_plan_that_comes_to_nothing(impl):
 
 @task_4
 def test_task_4_who_is_over_leaves(impl):
-    """Scheduler and cache are rid of it at once: by an end of the model, by its length, by the room that there is."""
+    """A finished request leaves scheduler and cache at once, whether by an end token, by its length, or for lack of
+    room."""
     engine, (a, b, c, d) = serving(impl, 3, 31, 1, 2, max_tokens=2)
     assert ids(engine.settle(engine.plan(), logits_for(7, 9, 2, 8))) == "abcd", "`settle` returns who has logits"
     assert [request.finish_reason for request in (a, b, c, d)] == [None, "length", "stop", None]
@@ -1098,7 +1112,7 @@ def test_task_4_who_is_over_leaves(impl):
 
 @task_4
 def test_task_4_the_models_context_ends_a_request(impl):
-    """As its room in the cache does: `max_length` is the smaller of both."""
+    """The model's context limits a request as its room in the cache does: `max_length` is the smaller of both."""
     model = Counting()
     model.config.max_position_embeddings = 4
     engine, (request,) = serving(impl, 3, model=model)
@@ -1108,7 +1122,8 @@ def test_task_4_the_models_context_ends_a_request(impl):
 
 @task_4
 def test_task_4_each_has_its_own_sampler(impl):
-    """It gets the logits after its own tokens, 1 x V, and all of these, 1 x L; what it chooses is taken."""
+    """Each request's sampler gets the logits after its own tokens (1 x V) and these tokens (1 x L), and chooses its
+    token."""
     engine, requests = serving(impl, 2, 3, 1)
     seen = []
 
@@ -1130,8 +1145,8 @@ def test_task_4_each_has_its_own_sampler(impl):
 
 @task_4
 def test_task_4_several_tokens(impl):
-    """`choose` may give more than one (day 6). `add` takes them in order; after an end there are none. What is computed
-    of rejected guesses does not count."""
+    """`choose` may return several tokens (day 6). `add` takes them in order, and none after an end. Rejected guesses do
+    not count as computed."""
     engine, requests = serving(impl, 3, 2, 1, 4, max_tokens=5)
     given = {"a": [7, 8, 9], "b": [7, 2, 9], "c": [7], "d": [1, 3, 4, 5, 6, 7]}
     engine.decoding = Told(given)
@@ -1149,7 +1164,7 @@ def test_task_4_several_tokens(impl):
 @task_4
 @pytest.mark.parametrize("which", [0, 1, 2])
 def test_task_4_an_error_is_one_requests_own(impl, which):
-    """Its sampler fails: it is over, with the error, and leaves. The others do not notice."""
+    """If a request's sampler fails, the request ends with the error and leaves, and the others are unaffected."""
     engine, requests = serving(impl, 3, 2, 1)
 
     def failing(logits, tokens):
@@ -1171,7 +1186,7 @@ def test_task_4_an_error_is_one_requests_own(impl, which):
 
 @task_4
 def test_task_4_an_error_of_the_text(impl):
-    """`Request.add` may fail as well, where the tokenizer does not know what to make of a token."""
+    """`Request.add` may fail, too, if the tokenizer cannot decode a token."""
 
     class Failing(Bytes):
         def decode(self, tokens, skip_special_tokens):
@@ -1190,7 +1205,7 @@ def test_task_4_an_error_of_the_text(impl):
 @task_4
 @pytest.mark.parametrize("model_type", ["qwen2", "qwen3"])
 def test_task_4_a_model(impl, tmp_path, model_type):
-    """The scores of each request in a step are those that its text gets alone."""
+    """The logits of each request in a step are those of its text alone."""
     model = untrained(impl, tmp_path, model_type)
     engine = serving_model(impl, model)
     texts = [np.array(Inputs(i).tokens(length, vocab_size=256)).tolist() for i, length in enumerate((9, 1, 4))]
@@ -1214,7 +1229,7 @@ def serving_model(impl, model, num_slots=3, capacity=24):
 
 
 def any_request(impl, random, id, eos_token_ids):
-    """A request as they come: of any length, greedy or drawn, with ends of its own; and what it gets alone."""
+    """Return a random request: of any length, greedy or sampled, with or without its own end tokens."""
     drawn = {"temperature": 1.5, "top_p": 0.9, "repetition_penalty": 1.2, "seed": int(random.randint(1000))}
     letters = [chr(letter) for letter in range(ord("A"), ord("z"), 3)]
     ends = {"stop_token_ids": random.randint(0, 256, 12).tolist(), "stop": letters}
@@ -1225,7 +1240,7 @@ def any_request(impl, random, id, eos_token_ids):
 
 
 def alone(impl, model, request, capacity):
-    """Output, reason and text that `generate` gives for a request, if nobody else is there."""
+    """Return output, finish_reason and text that `generate` gives for a request alone."""
     params, room = request.params, capacity - len(request.prompt)
     ends = [*params.stop_token_ids, *(() if params.ignore_eos else model.config.eos_token_ids)]
     count, output = min(params.max_tokens, room), []
@@ -1246,7 +1261,7 @@ def alone(impl, model, request, capacity):
 @task_4
 @pytest.mark.parametrize(("model_type", "seed"), [("qwen3", 0), ("qwen2", 2)])
 def test_task_4_any_requests_at_any_time(impl, tmp_path, model_type, seed):
-    """They come, end and are aborted in between: each gets, token for token, what `generate` gives it alone."""
+    """Requests arrive, end and are aborted at any time. Each gets, token for token, what `generate` gives it alone."""
     random = np.random.RandomState(seed)
     model = untrained(impl, tmp_path, model_type)
     engine, requests = serving_model(impl, model), []
@@ -1273,7 +1288,7 @@ def test_task_4_any_requests_at_any_time(impl, tmp_path, model_type, seed):
 
 @task_4
 def test_task_4_drawn_tokens_do_not_depend_on_the_others(impl, tmp_path):
-    """The same request with the same seed, alone and in a crowd that draws as well."""
+    """The same request with the same seed gets the same tokens, alone and among others that draw as well."""
     model = untrained(impl, tmp_path)
     settings = {"prompt": [3, 1, 4], "temperature": 1.0, "seed": 7, "max_tokens": 10}
     outputs = []

@@ -18,7 +18,7 @@ task_3 = pytest.mark.task("w3d2.3")
 
 
 class CountingCache:
-    """A cache that holds no keys: room for `slots` requests, of up to `capacity` positions each."""
+    """A cache without keys: it has room for `slots` requests of up to `capacity` positions each."""
 
     def __init__(self, slots, capacity=10_000):
         self.slots, self.capacity = slots, capacity
@@ -46,7 +46,8 @@ class CountingCache:
 
 
 class Traffic:
-    """Requests, a scheduler, and a cache that only counts: what an engine does between its steps, without a model."""
+    """Requests, a scheduler, and a cache that only counts. They do what an engine does between its steps, without a
+    model."""
 
     def __init__(self, impl, token_budget, max_running=4, slots=None, capacity=10_000):
         self.impl = impl
@@ -56,7 +57,7 @@ class Traffic:
         self.requests = {}
 
     def add(self, id, length, max_tokens=100, output=0):
-        """A request with a prompt of so many tokens, each of its own; some of its output may be there already."""
+        """Add a request with a prompt of this many tokens, and perhaps with some output already."""
         first = 1000 * (len(self.requests) + 1)
         params = self.impl.serving.request.SamplingParams(max_tokens=max_tokens)
         request = self.impl.serving.request.Request(id, list(range(first, first + length)), params)
@@ -66,7 +67,7 @@ class Traffic:
         self.scheduler.add(request)
 
     def plan(self):
-        """What the next step computes: of each chunk id, start, end, and whether it has logits."""
+        """Return the chunks of the next step: id, start, end, and the number of logits."""
         batch = self.scheduler.schedule()
         found = []
         for chunk in batch.chunks:
@@ -79,7 +80,7 @@ class Traffic:
         return found
 
     def settle(self, plan):
-        """All of it is computed. Give a token to each request that has logits; whoever has all tokens leaves."""
+        """Commit the whole step, and give a token to each request that has logits. Finished requests leave."""
         for id, _, end, num_logits in plan:
             request = self.requests[id]
             self.cache.commit(request, end)
@@ -94,7 +95,7 @@ class Traffic:
         return plan
 
     def forget(self, id, count):
-        """The cache has lost the last positions of a request: they have to be computed again."""
+        """Make the cache lose the last positions of a request, so that they have to be computed again."""
         self.requests[id].num_computed_tokens -= count
 
     def statuses(self):
@@ -102,7 +103,7 @@ class Traffic:
 
 
 def assert_steps(traffic, *expected):
-    """Compare the next steps with what they have to be."""
+    """Fail unless the next steps are these."""
     for number, plan in enumerate(expected, start=1):
         got = traffic.step()
         assert got == plan, f"step {number}: chunks as (id, start, end, num_logits)"
@@ -110,7 +111,8 @@ def assert_steps(traffic, *expected):
 
 @task_1
 def test_task_1_a_long_prompt(impl):
-    """In chunks as long as the budget; the last one has logits. Then a token in each step."""
+    """A long prompt comes in chunks as long as the budget, and only the last one has logits. Then each step computes
+    one token."""
     traffic = Traffic(impl, token_budget=4)
     traffic.add("a", 10)
     assert_steps(traffic, [("a", 0, 4, 0)], [("a", 4, 8, 0)], [("a", 8, 10, 1)], [("a", 10, 11, 1)], [("a", 11, 12, 1)])
@@ -118,7 +120,8 @@ def test_task_1_a_long_prompt(impl):
 
 @task_1
 def test_task_1_a_new_list(impl):
-    """One pending token before several, whatever fits into the budget. The list of those that run stays as it is."""
+    """Requests with one pending token come before those with several, whatever fits into the budget. The list of
+    running requests stays unchanged."""
     module = impl.serving.request
     running = [module.Request(id, [5] * length) for id, length in zip("abcde", (9, 1, 3, 1, 2), strict=True)]
     budget = impl.serving.scheduler.TokenBudget(6)
@@ -145,7 +148,7 @@ def test_task_1_a_new_list(impl):
     ids=str,
 )
 def test_task_1_the_last_chunk(impl, length, chunks):
-    """All that is left of the prompt, if it fits; no other chunk has logits."""
+    """The last chunk has the rest of the prompt if it fits, and no other chunk has logits."""
     traffic = Traffic(impl, token_budget=6)
     traffic.add("a", length)
     assert_steps(traffic, *([chunk] for chunk in chunks), [("a", length, length + 1, 1)])
@@ -153,7 +156,7 @@ def test_task_1_the_last_chunk(impl, length, chunks):
 
 @task_1
 def test_task_1_a_prompt_while_others_generate(impl):
-    """Each gets its token in each step, and the prompt what they leave of the budget."""
+    """Each generating request gets its token in each step, and the prompt gets the rest of the budget."""
     traffic = Traffic(impl, token_budget=5)
     traffic.add("a", 2)
     traffic.add("b", 1)
@@ -170,7 +173,8 @@ def test_task_1_a_prompt_while_others_generate(impl):
 
 @task_1
 def test_task_1_prompts_share_a_step(impl):
-    """Who came first begins first, and gets all that it needs; what is left is for the next, also of one that runs."""
+    """The oldest request begins first and gets all that it needs. The rest of the budget goes to the next one, running
+    or new."""
     traffic = Traffic(impl, token_budget=8, max_running=5)
     for id, length in (("a", 2), ("b", 3), ("c", 6), ("d", 4), ("e", 1)):
         traffic.add(id, length)
@@ -185,7 +189,7 @@ def test_task_1_prompts_share_a_step(impl):
 
 @task_1
 def test_task_1_no_request_begins_for_nothing(impl):
-    """Where the budget is used up, it waits: it is not in the cache, and takes nobody's place there."""
+    """If the budget is used up, a waiting request stays outside of the cache and takes no place there."""
     traffic = Traffic(impl, token_budget=4, max_running=4)
     traffic.add("a", 9)
     traffic.add("b", 1)
@@ -201,7 +205,7 @@ def test_task_1_no_request_begins_for_nothing(impl):
 
 @task_1
 def test_task_1_only_tokens_that_are_generated(impl):
-    """As many requests generate as the budget has tokens: each gets its own, and nobody begins."""
+    """As many requests generate as the budget has tokens. Each gets its token, and no request begins."""
     traffic = Traffic(impl, token_budget=3, max_running=3, slots=3)
     for id in "abc":
         traffic.add(id, 1, max_tokens=3)
@@ -218,7 +222,7 @@ def test_task_1_only_tokens_that_are_generated(impl):
 @task_1
 @pytest.mark.parametrize(("max_running", "slots"), [(2, 9), (9, 2)], ids=["may not run", "no room in the cache"])
 def test_task_1_who_may_not_begin(impl, max_running, slots):
-    """`begin` says so: no more than max_running, and no more than there is room for. Nobody is passed over."""
+    """`begin` allows at most max_running requests, and only if the cache has room. No waiting request is overtaken."""
     traffic = Traffic(impl, 20, max_running, slots)
     traffic.add("a", 3, max_tokens=2)
     traffic.add("b", 4, max_tokens=3)
@@ -235,7 +239,8 @@ def test_task_1_who_may_not_begin(impl, max_running, slots):
 
 @task_1
 def test_task_1_what_is_pending_decides(impl):
-    """One pending token comes before many, whoever is older: a token of the output, or the last of a prompt."""
+    """A request with one pending token comes before one with several, whichever is older. The token may be the last of
+    a prompt."""
     traffic = Traffic(impl, token_budget=6)
     traffic.add("a", 2)
     traffic.add("b", 3)
@@ -245,7 +250,7 @@ def test_task_1_what_is_pending_decides(impl):
         [("a", 0, 2, 1), ("b", 0, 3, 1), ("c", 0, 1, 0)],
         [("a", 2, 3, 1), ("b", 3, 4, 1), ("c", 1, 4, 1)],
     )
-    traffic.forget("a", 2)  # three pending, as of a prompt that has just come
+    traffic.forget("a", 2)  # makes three tokens pending, as for a new prompt
     assert_steps(traffic, [("b", 4, 5, 1), ("c", 4, 5, 1), ("a", 1, 4, 1)])
     for id, length in (("a", 3), ("b", 2), ("c", 4)):
         traffic.forget(id, length)
@@ -254,7 +259,7 @@ def test_task_1_what_is_pending_decides(impl):
 
 @task_1
 def test_task_1_a_part_is_lost(impl):
-    """Of a step, only the first token of one request was computed: with one pending token, it comes first then."""
+    """Only the first of a request's two tokens was computed, so it now has one pending token and comes first."""
     traffic = Traffic(impl, token_budget=6)
     traffic.add("a", 4)
     traffic.add("b", 1, output=1)
@@ -266,7 +271,7 @@ def test_task_1_a_part_is_lost(impl):
 
 @task_1
 def test_task_1_the_last_token_of_a_prompt(impl):
-    """It is one pending token like any other, of a request that has no output yet."""
+    """The last token of a prompt is one pending token like any other, even though the request has no output yet."""
     traffic = Traffic(impl, token_budget=4)
     traffic.add("a", 2)
     traffic.add("b", 3)
@@ -278,7 +283,7 @@ def test_task_1_the_last_token_of_a_prompt(impl):
 
 @task_1
 def test_task_1_new_requests_come_last(impl):
-    """Behind the rest of a prompt that runs, also where their own prompt is a single token."""
+    """New requests come after the rest of a running prompt, even if their own prompt is a single token."""
     traffic = Traffic(impl, token_budget=6)
     traffic.add("a", 9)
     assert_steps(traffic, [("a", 0, 6, 0)])
@@ -289,7 +294,7 @@ def test_task_1_new_requests_come_last(impl):
 
 @task_1
 def test_task_1_computed_again(impl):
-    """A request that comes with some output: its output is computed as its prompt is, in chunks."""
+    """A request may arrive with some output, which is computed in chunks like its prompt."""
     traffic = Traffic(impl, token_budget=4)
     traffic.add("a", 3, output=4)
     traffic.add("b", 2, output=1)
@@ -304,7 +309,7 @@ def test_task_1_computed_again(impl):
 
 @task_1
 def test_task_1_aborted_in_the_middle_of_its_prompt(impl):
-    """Its place and its part of the budget are free for the next."""
+    """An aborted request frees its place and its share of the budget for the next one."""
     traffic = Traffic(impl, token_budget=4, max_running=2)
     for id, length in (("a", 1), ("b", 30), ("c", 5)):
         traffic.add(id, length)
@@ -322,10 +327,10 @@ def test_task_1_nothing_to_do(impl):
 
 
 def naive_plan(requests, lengths, waiting, budget, max_running, slots):
-    """The next step by the contract, of plain numbers.
+    """Return the next step by the contract, computed with plain numbers.
 
-    requests: how many tokens each has by now. lengths: what is stored of those that run, the oldest first. waiting:
-    the others, in order.
+    requests: how many tokens each request has by now. lengths: how many positions of each running request are stored,
+    the oldest first. waiting: the other requests, in order.
     """
     pending = {id: requests[id] - length for id, length in lengths.items()}
     order = [id for id in pending if pending[id] == 1] + [id for id in pending if pending[id] > 1]
@@ -343,12 +348,12 @@ def naive_plan(requests, lengths, waiting, budget, max_running, slots):
 @task_1
 @pytest.mark.parametrize("seed", range(6))
 def test_task_1_any_traffic(impl, seed):
-    """Requests come, are aborted, lose what is stored: each step is the one that the contract describes."""
+    """Requests arrive, are aborted, and lose stored positions. Each step is the one that the contract describes."""
     draw = random.Random(seed)
     max_running, slots = draw.randint(1, 5), draw.randint(1, 5)
     budget = max_running + draw.randint(0, 12)
     traffic = Traffic(impl, budget, max_running, slots)
-    names, order = count(), []  # order: of those that run
+    names, order = count(), []  # order: the running requests
     for step in range(40):
         for _ in range(draw.choice((0, 0, 0, 1, 2)) if step else 3):
             traffic.add(f"r{next(names)}", draw.choice((1, 2, draw.randint(1, 40))), draw.randint(1, 8))
@@ -364,7 +369,7 @@ def test_task_1_any_traffic(impl, seed):
         assert got == expected, f"step {step}: chunks as (id, start, end, num_logits)"
         order += [id for id, *_ in got if id not in order]
         fate = draw.random()
-        if fate < 0.1 and got:  # the step fails: the same is computed once more
+        if fate < 0.1 and got:  # the step fails, and the next one computes the same
             continue
         traffic.settle(got)
         if fate > 0.85:
@@ -384,9 +389,9 @@ def untrained(impl, folder):
 
 
 def served(impl, model, requests, token_budget, arrivals, observers=()):
-    """Serve requests, each from the step on that `arrivals` names, in order; return what each got.
+    """Serve requests, each from the step in `arrivals`, and return what each of them got.
 
-    token_budget: None: whole prompts, as on day 1.
+    token_budget: None serves whole prompts, as on day 1.
     """
     cache = impl.serving.batched_cache.BatchedKVCache(len(model.layers), num_slots=4, capacity=80)
     module = impl.serving.scheduler
@@ -409,7 +414,7 @@ def served(impl, model, requests, token_budget, arrivals, observers=()):
 @task_1
 @pytest.mark.parametrize("token_budget", [4, 7, 100])
 def test_task_1_token_for_token(impl, tmp_path, token_budget):
-    """Whatever the chunks: each request gets the tokens that it gets alone, by week 2's `generate`."""
+    """For any chunks, each request gets the tokens that week 2's `generate` gives it alone."""
     model = untrained(impl, tmp_path)
     prompts = [np.array(Inputs(40 + n).tokens(n, vocab_size=256)).tolist() for n in (3, 29, 1, 16, 8)]
     settings = [{"temperature": 0.0}] * 3 + [
@@ -433,7 +438,7 @@ def test_task_1_token_for_token(impl, tmp_path, token_budget):
 
 
 def waits(impl, arrival, times):
-    """`latencies`, as the first wait and the list of the others."""
+    """Return `latencies` as the first wait and the list of the other waits."""
     found = impl.serving.latency.latencies(arrival, times)
     return found.first, list(found.between)
 
@@ -458,21 +463,21 @@ def test_task_2_three_tokens(impl):
     ids=["some", "a clock below zero", "at once", "a tuple"],
 )
 def test_task_2_from_token_to_token(impl, arrival, times, expected):
-    """The first wait begins when the request came; each other one when the token before was there."""
+    """The first wait begins when the request arrives, and each other wait begins at the token before."""
     got = waits(impl, arrival, times)
     assert got == expected, "time to first token, and the times between tokens"
 
 
 @task_2
 def test_task_2_a_single_token(impl):
-    """It has a time to first token, and nothing between tokens."""
+    """A single token has a time to first token, and no wait between tokens."""
     got = waits(impl, 3.0, [4.5])
     assert got == (1.5, []), "time to first token, and the times between tokens"
 
 
 @task_2
 def test_task_2_tokens_of_the_same_step(impl):
-    """A step may give several tokens to a request (day 6): nobody waited between them, which counts as a wait of 0."""
+    """A step may give a request several tokens (day 6). The wait between them counts as 0."""
     got = waits(impl, 1.0, [2.0, 2.0, 2.0, 5.0, 5.0])
     assert got == (1.0, [0.0, 0.0, 3.0, 0.0]), "time to first token, and the times between tokens"
 
@@ -497,14 +502,14 @@ def test_task_2_tokens_of_the_same_step(impl):
     ids=str,
 )
 def test_task_2_nearest_rank(impl, values, percent, expected):
-    """One of the values, never something between two of them."""
+    """The percentile is one of the values, never an interpolation between two of them."""
     got = impl.serving.latency.percentile(values, percent)
     assert got == expected, f"{percent} per cent of {len(values)} values"
 
 
 @task_2
 def test_task_2_values_in_any_order(impl):
-    """They come as they were measured, and some of them more than once. The caller's list stays as it is."""
+    """Values come in the order of measurement and may repeat. The caller's list stays unchanged."""
     values = [4.0, 9.0, 1.0, 4.0, 4.0, 7.0, 1.0, 4.0]
     before = list(values)
     got = [impl.serving.latency.percentile(values, percent) for percent in (0, 20, 30, 60, 75, 80, 90, 100)]
@@ -516,7 +521,8 @@ def test_task_2_values_in_any_order(impl):
 
 @task_2
 def test_task_2_a_hundred_values(impl):
-    """Of 1 to 100, n per cent is n, for each n: 7 * 100 / 100 is 7, but 7 / 100 * 100 is a little more."""
+    """For the values 1 to 100, the n-th percentile is n. Note that 7 * 100 / 100 is 7, but 7 / 100 * 100 is slightly
+    more."""
     values = [float(n) for n in range(1, 101)]
     got = [impl.serving.latency.percentile(values, percent) for percent in range(1, 101)]
     assert got == values, "n per cent of the values 1 to 100"
@@ -525,7 +531,7 @@ def test_task_2_a_hundred_values(impl):
 @task_2
 @pytest.mark.parametrize("seed", range(3))
 def test_task_2_by_the_definition(impl, seed):
-    """The smallest value that enough of them do not exceed, counted with fractions."""
+    """The percentile is the smallest value that enough of the values do not exceed, counted with fractions."""
     draw = random.Random(seed)
     for _ in range(60):
         values = [float(draw.randint(0, 12)) for _ in range(draw.randint(1, 25))]
@@ -539,7 +545,7 @@ def test_task_2_by_the_definition(impl, seed):
 @task_2
 @pytest.mark.parametrize(("values", "percent"), [([], 50), ([1.0], -1), ([1.0, 2.0], 101)], ids=str)
 def test_task_2_wrong_arguments(impl, values, percent):
-    """A ValueError. Keep the line of the stub that calls `_check_percent`."""
+    """Wrong arguments raise a ValueError. Keep the stub's call of `_check_percent`."""
     impl.serving.latency.percentile([1.0], 50)  # a stub ends here
     with pytest.raises((ValueError, AssertionError)):
         impl.serving.latency.percentile(values, percent)
@@ -547,7 +553,8 @@ def test_task_2_wrong_arguments(impl, values, percent):
 
 @task_2
 def test_task_2_what_the_recorder_saw(impl, tmp_path):
-    """An engine whose clock is the number of tokens that were computed: three generate, then a prompt of 60 comes."""
+    """The clock of this engine is the number of computed tokens. Three requests generate, and then a prompt of 60
+    tokens arrives."""
     model = untrained(impl, tmp_path)
     request = impl.serving.request
     lengths = (2, 5, 3, 60)
@@ -574,7 +581,7 @@ def test_task_2_what_the_recorder_saw(impl, tmp_path):
 
 
 class CountingObserver:
-    """Counts the tokens that were computed. It comes before the recorder, which reads the count as the time."""
+    """An observer that counts computed tokens. It comes before the recorder, which reads the count as the time."""
 
     def __init__(self, computed):
         self.computed = computed
@@ -591,7 +598,7 @@ class CountingObserver:
 
 @task_2
 def test_task_2_sums(impl):
-    """All waits together are the time from the arrival to the last token."""
+    """All waits of a request add up to the time from its arrival to its last token."""
     draw = random.Random(9)
     times = sorted(float(draw.randint(8, 400)) / 8 for _ in range(30))
     first, between = waits(impl, 0.5, times)
@@ -609,20 +616,20 @@ def settings_of(impl, *params):
 
 
 def drawn(impl, logits, chances, *params, **options):
-    """A token for each row."""
+    """Draw a token for each row."""
     chances = np.array(chances, np.float64)
     tokens = impl.serving.batch_sampler.sample_rows(logits, settings_of(impl, *params), chances, **options)
     return [int(token) for token in tokens]
 
 
 def logits_of(*probabilities):
-    """Rows with these probabilities at temperature 1."""
+    """Return rows with these probabilities at temperature 1."""
     with np.errstate(divide="ignore"):
         return np.log(np.array(probabilities)).astype(np.float32)
 
 
 def law(row, temperature=1.0, top_k=0, top_p=1.0, min_p=0.0):
-    """The oracle: the tokens that may come, in order, and how likely each is, one filter after the other."""
+    """Return the tokens that may come, in order, with their probabilities, by applying one filter after the other."""
     row = row.astype(np.float64) / temperature
     order = sorted(range(len(row)), key=lambda token: (-row[token], token))
     weights = np.exp(row - row.max())
@@ -638,7 +645,7 @@ def law(row, temperature=1.0, top_k=0, top_p=1.0, min_p=0.0):
 
 
 def expected_token(row, chance, **params):
-    """The first token at which the sum of probabilities exceeds the chance; None: rounding may decide."""
+    """Return the first token at which the sum of the probabilities exceeds the chance; None if rounding may decide."""
     total = 0.0
     for token, p in law(row, **params).items():
         total += p
@@ -654,7 +661,7 @@ P = [0.1, 0.4, 0.05, 0.3, 0.15]  # sorted: 1, 3, 4, 0, 2
 
 @task_3
 def test_task_3_one_row(impl):
-    """The first token has the first part of all chances, the next one the next part."""
+    """The first token owns the first part of the range of chances, the next token the next part, and so on."""
     got = [drawn(impl, logits_of(P), [chance], {"temperature": 1.0})[0] for chance in (0.0, 0.09, 0.11, 0.49, 0.51)]
     assert got == [0, 0, 1, 1, 2]
 
@@ -672,15 +679,16 @@ def test_task_3_one_row(impl):
         ({"top_p": 0.01}, [1]),
         ({"min_p": 0.3}, [1, 3, 4]),
         ({"min_p": 1.0}, [1]),
-        ({"top_k": 3, "top_p": 0.8}, [1, 3]),  # 0.7 of the 0.85 that top-k leaves
+        ({"top_k": 3, "top_p": 0.8}, [1, 3]),  # 0.7 of the 0.85 that top-k keeps
         ({"top_k": 2, "min_p": 0.1}, [1, 3]),
         ({"top_p": 0.9, "min_p": 0.5}, [1, 3]),
-        ({"top_p": 0.5, "min_p": 0.5}, [1, 3]),  # 0.5 of all, not of the 0.7 that min-p leaves
+        ({"top_p": 0.5, "min_p": 0.5}, [1, 3]),  # 0.5 of all, not of the 0.7 that min-p keeps
     ],
     ids=str,
 )
 def test_task_3_what_is_kept(impl, params, kept):
-    """Each filter keeps a beginning of the sorted list; what is kept shares all chances, in the vocabulary's order."""
+    """Each filter keeps a beginning of the sorted list. The kept tokens share the range of chances, in the vocabulary's
+    order."""
     chances = [(i + 0.5) / 200 for i in range(200)]
     got = drawn(impl, np.repeat(logits_of(P), 200, axis=0), chances, *[{"temperature": 1.0} | params] * 200)
     assert list(dict.fromkeys(got)) == kept, "tokens in the order of the chances"
@@ -693,7 +701,7 @@ def test_task_3_what_is_kept(impl, params, kept):
 @task_3
 @pytest.mark.parametrize("temperature", [0.3, 1.0, 2.5])
 def test_task_3_temperature(impl, temperature):
-    """It changes probabilities, and so what top-p and min-p keep."""
+    """The temperature changes probabilities, and so the tokens that top-p and min-p keep."""
     row = logits_of(P)[0]
     for params in ({}, {"top_p": 0.72}, {"min_p": 0.4}):
         for chance in (0.05, 0.37, 0.62, 0.93):
@@ -704,7 +712,7 @@ def test_task_3_temperature(impl, temperature):
 
 @task_3
 def test_task_3_each_row_with_its_own_settings(impl):
-    """Rows in one call get what they get alone."""
+    """Rows in one call get the same tokens as each of them alone."""
     draw = random.Random(1)
     logits = np.array(Inputs(5).normal(40, 30)) * 3
     params = [
@@ -727,11 +735,12 @@ def test_task_3_each_row_with_its_own_settings(impl):
 @task_3
 @pytest.mark.parametrize("first", [1, 2, 7, 33])
 def test_task_3_however_many_are_looked_at_first(impl, first):
-    """`first` saves work, and changes nothing: not where a cut lies behind it, nor where logits are equal."""
+    """`first` saves work but changes no result, neither when a filter cuts later than that, nor when logits are
+    equal."""
     draw = random.Random(first)
     for levels in (None, 2, 1):
         logits = np.array(Inputs(6).normal(60, 50)) * 2
-        logits = logits if levels is None else np.round(logits * levels) / levels  # so that many are equal
+        logits = logits if levels is None else np.round(logits * levels) / levels  # makes many logits equal
         params = [
             {
                 "temperature": draw.choice((0.2, 1.0, 3.0)),
@@ -748,7 +757,7 @@ def test_task_3_however_many_are_looked_at_first(impl, first):
 
 @task_3
 def test_task_3_equal_logits(impl):
-    """Those of the smaller tokens come first; top-k and top-p keep as many as they have to, and no more."""
+    """Of equal logits, those of smaller tokens come first. top-k and top-p keep exactly as many as they should."""
     row = np.zeros((1, 8), np.float32)
     chances = (0.0, 0.3, 0.6, 0.99)
     for params, expected in (
@@ -766,7 +775,7 @@ def test_task_3_equal_logits(impl):
 
 @task_3
 def test_task_3_many_equal_logits(impl):
-    """None of those that are looked at first is the one that comes first in the vocabulary."""
+    """Many logits are equal, and the tokens that are examined first do not include the first one in the vocabulary."""
     row = np.zeros((1, 400), np.float32)
     row[0, 200:300] = 5
     for params in ({"top_k": 3}, {"top_p": 0.025}, {"top_k": 50, "top_p": 0.05}):
@@ -782,12 +791,12 @@ def test_task_3_many_equal_logits(impl):
     ids=str,
 )
 def test_task_3_many_small_probabilities(impl, params, count):
-    """One token has nearly all, and 20,000 share the rest, of which `count` are kept: each has its part of the chances,
-    as small as it is."""
+    """One token has nearly all of the probability. Of the 20,000 tokens that share the rest, `count` are kept, and each
+    has its small part."""
     row = np.full(20_001, -15.0, np.float32)
     row[0] = 0
     chances = (0.5, 0.994, 0.996, 0.998, 0.9995)
-    small = np.exp(-15.0)  # 1 is the first one's weight
+    small = np.exp(-15.0)  # the first token has the weight 1
     places = [(chance * (1 + count * small) - 1) / small for chance in chances]
     expected = [int(max(place + 1, 0)) for place in places]
     got = drawn(impl, np.repeat(row[None], 5, axis=0), chances, *[{"temperature": 1.0} | params] * 5)
@@ -796,7 +805,7 @@ def test_task_3_many_small_probabilities(impl, params, count):
 
 @task_3
 def test_task_3_no_chance_for_the_impossible(impl):
-    """A chance of 0 means the first token that may come: none that has probability 0, or that a filter leaves out."""
+    """A chance of 0 gives the first possible token, and never one with probability 0 or one that a filter removed."""
     logits = logits_of([0.0, 0.3, 0.7], [0.2, 0.3, 0.5], [0.2, 0.3, 0.5], [0.2, 0.3, 0.5])
     params = [{}, {"top_k": 2}, {"top_p": 0.6}, {"min_p": 0.9}]
     got = drawn(impl, logits, [0.0] * 4, *[{"temperature": 1.0} | each for each in params])
@@ -805,7 +814,7 @@ def test_task_3_no_chance_for_the_impossible(impl):
 
 @task_3
 def test_task_3_extreme_logits(impl):
-    """Exponentials of differences to the largest are finite, whatever the logits are."""
+    """The logits are extreme, but exponentials of differences to the largest one are finite."""
     row = np.array([[1000.0, 999.0, -1000.0], [-3e38, 3e38, 0.0]], np.float32)
     got = drawn(impl, row, [0.7, 0.99], {"temperature": 1.0}, {"temperature": 0.1, "top_p": 0.9})
     assert got == [0, 1]
@@ -814,7 +823,7 @@ def test_task_3_extreme_logits(impl):
 
 @task_3
 def test_task_3_the_last_chance(impl):
-    """A chance just below 1 has a token too, however sums are rounded; and no token comes that is impossible."""
+    """A chance just below 1 gives a possible token, however the sums are rounded."""
     logits = np.array(Inputs(7).normal(8, 300)).astype(np.float32)
     logits[:, ::3] = -np.inf
     almost = 1 - 2.0**-53
@@ -827,14 +836,14 @@ def test_task_3_the_last_chance(impl):
 
 @task_3
 def test_task_3_all_digits_of_a_chance(impl):
-    """A chance is a number in float64. In float32, both of these would be 0.5."""
+    """A chance is a float64 number. In float32, both of these chances would be 0.5."""
     got = drawn(impl, logits_of([0.5, 0.5], [0.5, 0.5]), [0.5 - 1e-9, 0.5 + 1e-9], *[{"temperature": 1.0}] * 2)
     assert got == [0, 1]
 
 
 @task_3
 def test_task_3_a_list_of_numbers(impl):
-    """Python's own: they become a request's output, and a client gets them as JSON."""
+    """The tokens are Python ints, because they become a request's output, and a client gets them as JSON."""
     settings = settings_of(impl, {"temperature": 1.0}, {"temperature": 1.0, "top_k": 2})
     tokens = impl.serving.batch_sampler.sample_rows(logits_of(P, P), settings, np.array([0.3, 0.3]))
     assert isinstance(tokens, list)
@@ -853,7 +862,7 @@ def test_task_3_leaves_its_inputs_alone(impl):
 @task_3
 @pytest.mark.parametrize("token_budget", [4, 100])
 def test_task_3_token_for_token(impl, tmp_path, token_budget):
-    """Served together: each request gets the tokens that it gets alone, and that `generate` gives it, row by row."""
+    """Served together, each request gets the tokens that it gets alone, and that `generate` gives it row by row."""
     model = untrained(impl, tmp_path)
     options = [
         {"temperature": 0.8, "seed": 5},
@@ -878,14 +887,14 @@ def test_task_3_token_for_token(impl, tmp_path, token_budget):
     together = batch_sampled(impl, model, requests(), token_budget)
     alone = [batch_sampled(impl, model, [request], token_budget)[0] for request in requests()]
     assert together == alone, "the tokens of each request"
-    for request, got in list(zip(requests(), together, strict=True))[:-1]:  # the last one's biases no sampler knows
+    for request, got in list(zip(requests(), together, strict=True))[:-1]:  # no sampler has the last one's biases
         sampler = impl.serving.distributions.sampler_of(request.params)
         expected = list(impl.generate.generate(model, request.prompt, sampler, 10))
         assert got == expected, f"{request.id}, and what `generate` gives it"
 
 
 def batch_sampled(impl, model, requests, token_budget):
-    """Serve requests that come one after the other; return what each got."""
+    """Serve requests that arrive one after the other, and return what each of them got."""
     cache = impl.serving.batched_cache.BatchedKVCache(len(model.layers), num_slots=4, capacity=80)
     module = impl.serving.scheduler
     scheduler = module.Scheduler(cache, 4, module.TokenBudget(token_budget))

@@ -17,13 +17,13 @@ task_4 = pytest.mark.task("w3d3.4")
 
 
 def refused(call):
-    """Fail unless a call is refused with a ValueError, or with an assertion."""
+    """Fail unless a call raises a ValueError or an AssertionError."""
     with pytest.raises((ValueError, AssertionError)):
         call()
 
 
 def out_of_pages(call):
-    """Fail unless a call raises an OutOfPagesError: that is what who asks for pages waits for."""
+    """Fail unless a call raises an OutOfPagesError, which is what callers of `allocate` expect."""
     try:
         call()
     except NotImplementedError:
@@ -43,12 +43,12 @@ def new_pool(impl, num_pages, page_size=4):
 
 
 def counted(pool):
-    """How many pages are free, and how many hold each page."""
+    """Return how many pages are free, and how many holders each page has."""
     return state(pool.num_free, [pool.holders(page) for page in range(pool.num_pages)])
 
 
 def state(num_free, holders):
-    """What `counted` says of such a pool, with names that a failure shows."""
+    """Return the result of `counted` for such a pool, with names that a failure shows."""
     return {"num_free": num_free} | {f"holders of page {page}": count for page, count in enumerate(holders)}
 
 
@@ -63,7 +63,7 @@ def test_task_1_take_and_give_back(impl):
 
 @task_1
 def test_task_1_each_page_has_one_holder(impl):
-    """No page is handed out twice."""
+    """No page is given out twice."""
     pool = new_pool(impl, 8)
     pages = []
     for count in (2, 1, 4):
@@ -76,7 +76,7 @@ def test_task_1_each_page_has_one_holder(impl):
 
 @task_1
 def test_task_1_all_of_them_or_none(impl):
-    """Where there are fewer pages: an OutOfPagesError, and nothing has changed."""
+    """If there are fewer free pages, `allocate` raises an OutOfPagesError and changes nothing."""
     pool = new_pool(impl, 5)
     pages = pool.allocate(3)
     for count in (3, 4, 100):
@@ -89,7 +89,7 @@ def test_task_1_all_of_them_or_none(impl):
 
 @task_1
 def test_task_1_no_pages(impl):
-    """Whoever needs none gets none, of an empty pool as well."""
+    """A request for zero pages gets an empty list, even from an empty pool."""
     pool = new_pool(impl, 3)
     for taken in (2, 1):
         pool.allocate(taken)
@@ -116,7 +116,7 @@ def test_task_1_pages_are_used_again(impl):
 
 @task_1
 def test_task_1_one_holder_more_one_holder_less(impl):
-    """A page that several hold is free when the last of them has released it."""
+    """A page with several holders is free when the last of them has released it."""
     pool = new_pool(impl, 6)
     a, b, c = pool.allocate(3)
     steps = [
@@ -140,7 +140,7 @@ def test_task_1_one_holder_more_one_holder_less(impl):
 
 @task_1
 def test_task_1_a_page_twice_in_one_call(impl):
-    """Two that hold it release it together."""
+    """One call may release a page twice, if two holders release it together."""
     pool = new_pool(impl, 3)
     (page,) = pool.allocate(1)
     pool.share([page])
@@ -156,7 +156,7 @@ def test_task_1_a_page_twice_in_one_call(impl):
 
 @task_1
 def test_task_1_what_is_free_cannot_be_shared(impl):
-    """A ValueError, and nothing has changed. Keep the line of the stub that calls `_check_held`."""
+    """Sharing a free page raises a ValueError and changes nothing. Keep the stub's call of `_check_held`."""
     pool = new_pool(impl, 4)
     pages = pool.allocate(2)
     (free, *_) = (page for page in range(4) if page not in pages)
@@ -169,7 +169,8 @@ def test_task_1_what_is_free_cannot_be_shared(impl):
 
 @task_1
 def test_task_1_what_is_free_cannot_be_released(impl):
-    """Nor a page more often than it is held. A page that is twice in the list of free ones would get two owners."""
+    """Releasing a free page, or a page more often than it is held, is refused. A page that is twice in the list of free
+    pages would get two owners."""
     pool = new_pool(impl, 4)
     a, b = pool.allocate(2)
     pool.share([b])
@@ -185,7 +186,7 @@ def test_task_1_what_is_free_cannot_be_released(impl):
 
 @task_1
 def test_task_1_lists_belong_to_the_caller(impl):
-    """Those that are handed in are not changed, and those that are handed out may be."""
+    """The pool does not change the caller's lists, and the caller may change the lists that it gets."""
     pool = new_pool(impl, 6)
     pages = pool.allocate(4)
     kept = list(pages)
@@ -202,7 +203,7 @@ def test_task_1_lists_belong_to_the_caller(impl):
 
 @task_1
 def test_task_1_by_chance(impl):
-    """Calls in any order, beside a naive count."""
+    """Random calls give the same results as naive counting."""
     random = np.random.RandomState(1)
     pool, held = new_pool(impl, 9), Counter()
     for number in range(300):
@@ -230,12 +231,12 @@ def test_task_1_by_chance(impl):
 
 
 def held(impl, length=1):
-    """A request with a prompt of so many tokens, which has no pages yet."""
+    """Return a request with a prompt of this many tokens and without pages."""
     return impl.serving.request.Request("r", [7] * length)
 
 
 def grow(request, count):
-    """So many tokens of output more. The list is assigned: when code is graded, a list that is read is a copy."""
+    """Add this many tokens to the output. The list is assigned, because in grading, reading a list gives a copy."""
     request.output = [*request.output, *[7] * count]
 
 
@@ -244,7 +245,7 @@ def paged(impl, num_pages, page_size=4, num_layers=1, **options):
 
 
 def begun(impl, cache, length):
-    """A request of so many tokens, one at least, of which so many are computed."""
+    """Return a request of this many tokens (at least one), of which so many are computed."""
     request = held(impl, max(length, 1))
     assert cache.reserve(request, length), f"there is room for {length} positions"
     cache.commit(request, length)
@@ -252,12 +253,12 @@ def begun(impl, cache, length):
 
 
 def pages_of(length, page_size=4):
-    """How many pages so many positions need: counted, not computed."""
+    """Count how many pages this many positions need."""
     return len({position // page_size for position in range(length)})
 
 
 def seen(cache, *requests):
-    """The pages of each request, and how many are free."""
+    """Return the pages of each request, and the number of free pages."""
     return [list(request.pages) for request in requests], cache.pool.num_free
 
 
@@ -273,7 +274,7 @@ def test_task_2_a_prompt(impl):
 @task_2
 @pytest.mark.parametrize("computed", [0, 1, 3, 4, 5, 8])
 def test_task_2_reserve(impl, computed):
-    """Pages besides those that there are: none, as long as the last page has room."""
+    """`reserve` adds pages to those that the request has, and none while the last page has room."""
     for count in range(14):
         cache = paged(impl, 8)
         request = begun(impl, cache, computed)
@@ -289,8 +290,8 @@ def test_task_2_reserve(impl, computed):
 
 @task_2
 def test_task_2_reserved_twice(impl):
-    """A step that failed is planned again, for as many tokens, for fewer, or for more: what is there is enough for as
-    many positions as it holds."""
+    """After a failed step, the next plan may need as many tokens, fewer, or more. Pages that the request already has
+    count."""
     cache = paged(impl, 8)
     request = begun(impl, cache, 6)
     for count, pages in ((1, 2), (1, 2), (5, 3), (2, 3), (0, 3), (6, 3), (7, 4), (1, 4)):
@@ -303,7 +304,7 @@ def test_task_2_reserved_twice(impl):
 @task_2
 @pytest.mark.parametrize("page_size", [1, 3, 4, 16])
 def test_task_2_one_position_after_the_other(impl, page_size):
-    """A page is taken when the last one is full, and comes after those that are there."""
+    """A page is added when the last one is full, at the end of the request's list."""
     cache, request = paged(impl, 12, page_size), held(impl)
     table = []
     for length in range(1, 13):
@@ -319,7 +320,7 @@ def test_task_2_one_position_after_the_other(impl, page_size):
 
 @task_2
 def test_task_2_several_requests(impl):
-    """Each has pages of its own, wherever they are."""
+    """Each request has its own pages, anywhere in the pool."""
     cache = paged(impl, 12)
     requests = {}
     for id, count in [("a", 3), ("b", 9), ("a", 2), ("c", 1), ("a", 4), ("b", 3), ("c", 8), ("b", 1), ("a", 1)]:
@@ -341,7 +342,7 @@ def test_task_2_several_requests(impl):
 
 @task_2
 def test_task_2_no_room(impl):
-    """False, and nothing has changed."""
+    """`reserve` returns False if there is no room, and changes nothing."""
     cache = paged(impl, 4)
     a, b = begun(impl, cache, 5), begun(impl, cache, 3)
     before = seen(cache, a, b)
@@ -360,7 +361,8 @@ def test_task_2_no_room(impl):
     ("length", "guesses", "accepted"), [(6, 1, 0), (6, 2, 0), (6, 6, 1), (3, 5, 0), (4, 4, 3), (7, 9, 2), (8, 8, 8)]
 )
 def test_task_2_surplus(impl, length, guesses, accepted):
-    """Pages for guesses of which some were rejected: those that all tokens need are kept, the newest included."""
+    """After guesses were rejected, the pages that all tokens need, including the newest, are kept, and the surplus is
+    returned."""
     cache = paged(impl, 8)
     request, other = begun(impl, cache, length), begun(impl, cache, 2)
     grow(request, 1)
@@ -376,7 +378,7 @@ def test_task_2_surplus(impl, length, guesses, accepted):
 
 @task_2
 def test_task_2_a_prompt_in_parts(impl):
-    """Pages that the rest of it needs are no surplus."""
+    """Pages for the rest of a prompt are not surplus."""
     cache, request = paged(impl, 8), held(impl, 11)
     assert cache.reserve(request, 11)
     table = list(request.pages)
@@ -388,7 +390,7 @@ def test_task_2_a_prompt_in_parts(impl):
 
 @task_2
 def test_task_2_close(impl):
-    """All its pages are free at once, and nothing of it is computed any more."""
+    """All pages of the request are free at once, and none of its tokens counts as computed."""
     cache = paged(impl, 6)
     a, b = begun(impl, cache, 9), begun(impl, cache, 5)
     cache.close(a)
@@ -405,7 +407,7 @@ def test_task_2_close(impl):
 
 @task_2
 def test_task_2_pages_that_others_hold_too(impl):
-    """Who gives a page back is one holder less. It is not free while somebody else holds it."""
+    """A request that returns a shared page is one holder less. The page is not free while another request holds it."""
     cache = paged(impl, 6)
     request = held(impl, 4)
     assert cache.reserve(request, 9), "with pages for guesses, which are rejected"
@@ -420,7 +422,7 @@ def test_task_2_pages_that_others_hold_too(impl):
 
 
 class Remembers:
-    """In place of day 5's prefixes: it holds some pages, gives them up when it is asked, and notes what it is told."""
+    """A replacement for day 5's prefixes that holds some pages, gives them up on request, and notes its calls."""
 
     def __init__(self, pool=None, count=0):
         self.pool, self.pages = pool, pool.allocate(count) if pool else []
@@ -440,8 +442,7 @@ class Remembers:
 
 @task_2
 def test_task_2_pages_that_are_only_remembered(impl):
-    """If fewer pages are free than are missing, `prefixes` is asked for the others: for no more, and never without
-    need."""
+    """If there are too few free pages, `prefixes` is asked for exactly the missing ones, and never without need."""
     cache = paged(impl, 8)
     cache.prefixes = prefixes = Remembers(cache.pool, 5)
     request = held(impl, 30)
@@ -460,7 +461,7 @@ def test_task_2_pages_that_are_only_remembered(impl):
 
 @task_2
 def test_task_2_what_is_computed_may_be_remembered(impl):
-    """`prefixes.keep` is told after each step, when the new number counts already."""
+    """`prefixes.keep` is called after each step, when the request's new number of computed tokens is set."""
     cache = paged(impl, 8)
     cache.prefixes = prefixes = Remembers()
     request = held(impl, 11)
@@ -472,7 +473,7 @@ def test_task_2_what_is_computed_may_be_remembered(impl):
 
 @task_2
 def test_task_2_by_chance(impl):
-    """Requests come, grow, have guesses rejected and leave: nothing is lost, and nothing is held twice."""
+    """Requests arrive, grow, have guesses rejected and leave. No page is lost, and none is held twice."""
     random = np.random.RandomState(2)
     cache, requests, pages = paged(impl, 20, page_size=3), {}, {}
     for number in range(300):
@@ -486,7 +487,7 @@ def test_task_2_by_chance(impl):
             has_room = cache.reserve(request, count)
             assert has_room == (missing <= free), f"room for {missing} pages where {free} are free"
             pages[id] += max(missing, 0) if has_room else 0
-            if has_room and count and random.rand() < 0.7:  # or the step fails
+            if has_room and count and random.rand() < 0.7:  # otherwise the step fails
                 right = int(random.randint(1, count + 1))
                 grow(request, right)
                 cache.commit(request, request.num_computed_tokens + right)
@@ -509,12 +510,12 @@ def new_layer(impl, num_pages, page_size):
 
 
 def rows(inputs, T, H_kv=H_KV):
-    """Keys and values of T rows, T x H_kv x 1 x D."""
+    """Return keys and values of T rows, T x H_kv x 1 x D."""
     return inputs.normal(T, H_kv, 1, HEAD_DIM), inputs.normal(T, H_kv, 1, HEAD_DIM)
 
 
 class Written:
-    """A layer, and what it has to hold: of each place a key and a value."""
+    """A layer, with the key and the value that each of its places should hold."""
 
     def __init__(self, impl, inputs, num_pages, page_size):
         self.layer = new_layer(impl, num_pages, page_size)
@@ -522,7 +523,7 @@ class Written:
         self.places = {}
 
     def store(self, places):
-        """places: pairs of a page and a place within it."""
+        """Store rows. places: pairs of a page and a place in it."""
         key, value = rows(self.inputs, len(places))
         numbers = (mx.array(list(each)) for each in zip(*places, strict=True))
         self.layer.store(key, value, *numbers)
@@ -530,7 +531,7 @@ class Written:
             self.places[place] = array64(key)[t, :, 0], array64(value)[t, :, 0]
 
     def check(self):
-        """All that was written is in the arrays, each key and value in its place."""
+        """Check that the arrays hold every key and value in its place."""
         for array, of in ((self.layer.keys, 0), (self.layer.values, 1)):
             pages, places = (mx.array(list(numbers)) for numbers in zip(*self.places, strict=True))
             expected = np.array([stored[of] for stored in self.places.values()])
@@ -557,7 +558,7 @@ def test_task_3_one_page(impl):
 @task_3
 @over_dtypes
 def test_task_3_each_row_in_its_place(impl, dtype):
-    """Rows of one step go to pages of several requests; what is elsewhere stays."""
+    """The rows of one step go to pages of several requests, and all other places stay unchanged."""
     written = Written(impl, Inputs(2, dtype), num_pages=5, page_size=3)
     for places in (
         [(1, 0), (1, 1), (4, 0)],
@@ -584,7 +585,7 @@ def test_task_3_keys_and_values_each_in_their_dtype(impl, dtypes):
 
 @task_3
 def test_task_3_over_what_was_there(impl):
-    """A page is handed out again: the new owner writes over what the last one left."""
+    """A page is given to another request, which overwrites the contents."""
     written = Written(impl, Inputs(3), num_pages=3, page_size=2)
     written.store([(0, 0), (0, 1), (2, 0), (2, 1)])
     written.store([(2, 0), (0, 1)])
@@ -600,7 +601,7 @@ def test_task_3_over_what_was_there(impl):
     ids=str,
 )
 def test_task_3_gather(impl, table, length, dtype):
-    """Pages in the order of the table, up to `length`, though there may be more of them."""
+    """`gather` takes pages in the order of the table, up to `length`, even if the table has more pages."""
     written = Written(impl, Inputs(4, dtype), num_pages=5, page_size=3)
     written.store([(page, slot) for page in range(5) for slot in range(3)])
     before = list(table)
@@ -610,7 +611,7 @@ def test_task_3_gather(impl, table, length, dtype):
 
 @task_3
 def test_task_3_what_was_gathered_stays(impl):
-    """Copies: later writes do not change them, nor does writing into them change what is stored."""
+    """The result is a copy: later writes do not change it, and writing into it does not change the stored arrays."""
     written = Written(impl, Inputs(5), num_pages=3, page_size=2)
     places = [(0, 0), (0, 1), (1, 0), (1, 1)]
     written.store(places)
@@ -624,7 +625,7 @@ def test_task_3_what_was_gathered_stays(impl):
 
 
 class Recorder:
-    """A layer that keeps what it is told of the rows, and attends to nothing."""
+    """A layer that keeps the description of the rows, and does not attend."""
 
     def __init__(self):
         self.seen = []
@@ -637,7 +638,8 @@ class Recorder:
 
 
 def chunks_of(impl, cache, requests, takes):
-    """A chunk of so many tokens for each of these requests, for which the cache has room; they count as computed."""
+    """Return a chunk of this many tokens for each of these requests. The cache reserves room for them and counts them
+    as computed."""
     found = []
     for id, count in takes:
         request, start = requests[id], requests[id].num_computed_tokens
@@ -648,7 +650,7 @@ def chunks_of(impl, cache, requests, takes):
     return tuple(found)
 
 
-STEPS = [  # of each, how many tokens of which requests
+STEPS = [  # the number of tokens of each request in each step
     [("a", 5)],
     [("b", 1), ("a", 1)],
     [("a", 2), ("c", 7), ("b", 1)],
@@ -659,13 +661,13 @@ STEPS = [  # of each, how many tokens of which requests
 
 
 def opened(impl, num_layers=1, page_size=3):
-    """A cache, and three requests, whose pages will be mixed."""
+    """Return a cache, and three requests whose pages get mixed."""
     return paged(impl, 14, page_size, num_layers), {id: held(impl) for id in "cab"}
 
 
 @task_3
 def test_task_3_where_each_row_belongs(impl):
-    """Page and place of each row, by its position; and of each chunk which rows it has, and its request's table."""
+    """Each row has the page and place of its position, and each chunk has its rows and its request's table."""
     cache, requests = opened(impl)
     for number, takes in enumerate(STEPS):
         recorder = Recorder()
@@ -689,7 +691,8 @@ def test_task_3_where_each_row_belongs(impl):
 
 @task_3
 def test_task_3_a_chunk_brings_its_pages_along(impl):
-    """They need not be those that its request has in another cache: a drafter has a cache of its own (day 6)."""
+    """A chunk's pages may differ from its request's pages in another cache, because a draft model has its own cache
+    (day 6)."""
     cache, request, recorder = paged(impl, 8, 3), held(impl, 6), Recorder()
     request.pages, cache.layers = [1, 0], [recorder]
     step = cache.step([impl.serving.batch.Chunk(request, (7,) * 4, 2, 1, [6, 2])])
@@ -700,7 +703,7 @@ def test_task_3_a_chunk_brings_its_pages_along(impl):
 
 @task_3
 def test_task_3_the_positions_of_a_step(impl):
-    """Each row has its own, which RoPE gets."""
+    """Each row has its own position, which RoPE uses."""
     cache, requests = opened(impl)
     for takes in STEPS:
         step = cache.step(chunks_of(impl, cache, requests, takes))
@@ -714,7 +717,8 @@ def test_task_3_the_positions_of_a_step(impl):
 @pytest.mark.parametrize("scale", [None, 0.3])
 @pytest.mark.parametrize("page_size", [1, 3, 16])
 def test_task_3_each_attends_to_its_own(impl, page_size, scale):
-    """All layers, all steps: a row sees what is stored of its request up to its own position, and nothing else."""
+    """In every layer and step, a row sees the stored positions of its own request, up to its own position, and nothing
+    else."""
     inputs = Inputs(8)
     cache = paged(impl, 40, page_size, num_layers=2)
     stored = {id: [[] for _ in cache.layers] for id in "bca"}
@@ -724,7 +728,7 @@ def test_task_3_each_attends_to_its_own(impl, page_size, scale):
         T = sum(count for _, count in takes)
         for number, layer in enumerate(step.layers):
             query, (key, value) = inputs.normal(T, H_Q, 1, HEAD_DIM), rows(inputs, T)
-            q, k, v = (array64(array)[:, :, 0] for array in (query, key, value))  # each T, heads, D
+            q, k, v = (array64(array)[:, :, 0] for array in (query, key, value))  # each T x heads x D
             expected, first = [], 0
             for id, count in takes:
                 here = slice(first, first + count)
@@ -755,7 +759,7 @@ SAMPLING = [
 
 
 def requests_of(impl, lengths):
-    """Requests with prompts of these lengths, each with its own way to choose tokens."""
+    """Return requests with prompts of these lengths, each with its own way to choose tokens."""
     serving = impl.serving.request
     prompts = [np.array(Inputs(40 + i).tokens(length, vocab_size=256)).tolist() for i, length in enumerate(lengths)]
     return [
@@ -765,7 +769,7 @@ def requests_of(impl, lengths):
 
 
 def alone(impl, model, request):
-    """What a request gets that nobody shares the model with: week 2's loop."""
+    """Return what a request gets without other requests, by week 2's loop."""
     params = request.params
     sampler = impl.serving.distributions.sampler_of(params)
     eos_token_ids = model.config.eos_token_ids
@@ -773,7 +777,7 @@ def alone(impl, model, request):
 
 
 def check_alone(impl, model, requests):
-    """Each has got what it gets alone, token for token."""
+    """Fail unless each request has got, token for token, what it gets alone."""
     for request in requests:
         got, expected = list(request.output), alone(impl, model, request)
         assert got == expected, f"output of {request.id!r}, and what it gets alone"
@@ -782,7 +786,7 @@ def check_alone(impl, model, requests):
 @task_3
 @pytest.mark.parametrize("page_size", [1, 4, 16])
 def test_task_3_token_for_token(impl, tmp_path, page_size):
-    """Requests that share a step get what each gets alone."""
+    """Requests that share steps get what each of them gets alone."""
     model = new_model(impl, tmp_path)
     cache = paged(impl, 160 // page_size, page_size, num_layers=len(model.layers))
     engine = impl.serving.engine.Engine(model, impl.serving.scheduler.Scheduler(cache, 3), is_checked=True)
@@ -805,7 +809,7 @@ def preempting(impl, cache, max_running, token_budget):
 
 
 class Plan:
-    """A scheduler, a cache in pages, and no model: a request gets the token 7 after each chunk with logits."""
+    """A scheduler and a cache in pages, without a model: a request gets token 7 after each chunk with logits."""
 
     def __init__(self, impl, num_pages, prompts, max_running=8, token_budget=64, cache=None):
         self.cache = cache or paged(impl, num_pages)
@@ -818,7 +822,8 @@ class Plan:
             self.scheduler.add(self.requests[id])
 
     def step(self):
-        """The next step: of each chunk its request, start, tokens and whether it has logits; who was preempted."""
+        """Return the next step: request, start, tokens and number of logits of each chunk, and the preempted
+        requests."""
         batch = self.scheduler.schedule()
         chunks = [(chunk.request.id, chunk.start, len(chunk.tokens), chunk.num_logits) for chunk in batch.chunks]
         self.scheduler.check_integrity()
@@ -830,14 +835,14 @@ class Plan:
         return chunks, list(batch.preempted)
 
     def make_room(self, id, count, batch):
-        """What `make_room` says to this request, and who was preempted for it."""
+        """Return the result of `make_room` for this request, and the requests that were preempted for it."""
         scheduler, before = self.scheduler, len(batch.preempted)
         has_room = scheduler.preemption.make_room(scheduler, self.requests[id], count, batch)
         scheduler.check_integrity()
         return has_room, list(batch.preempted)[before:]
 
     def chunk(self, id, count):
-        """A chunk of so many tokens, as others of this step may have."""
+        """Return a chunk of this many tokens, as another request of this step may have one."""
         return self.scheduler.take(self.requests[id], count)
 
     def finish(self, id):
@@ -865,7 +870,8 @@ def test_task_4_the_newest_makes_room(impl):
 
 @task_4
 def test_task_4_preempt(impl):
-    """It leaves the cache, keeps prompt and output, and is the first of those that wait. Its chunk is withdrawn."""
+    """A preempted request leaves the cache, keeps prompt and output, and becomes the first waiting request. Its chunk
+    is withdrawn."""
     plan = Plan(impl, 10, [5, 6, 7, 3], max_running=3)
     plan.step()
     plan.step()
@@ -885,7 +891,8 @@ def test_task_4_preempt(impl):
 
 @task_4
 def test_task_4_nothing_else_of_a_preempted_request_changes(impl):
-    """Its next random number is the one that would have come, and what was noted of its output stays."""
+    """Preemption does not change the request's random state, so its next random number is the same, nor the data about
+    its output."""
     plan = Plan(impl, 10, [5, 6])
     plan.step()
     a, b = plan.requests["a"], plan.requests["b"]
@@ -898,7 +905,8 @@ def test_task_4_nothing_else_of_a_preempted_request_changes(impl):
 
 @task_4
 def test_task_4_what_was_preempted_is_computed_anew(impl):
-    """As soon as there is room: all its tokens, its output too. Then it goes on."""
+    """When there is room, all tokens of the preempted request are computed again, including its output. Then it goes
+    on."""
     plan = Plan(impl, 4, [4, 4])
     for _ in range(6):
         plan.step()
@@ -914,7 +922,7 @@ def test_task_4_what_was_preempted_is_computed_anew(impl):
 
 @task_4
 def test_task_4_the_newest_may_be_the_one_that_asks(impl):
-    """Then it has no chunk. The others have theirs."""
+    """The newest request may be the one that needs room. Then it gets no chunk, and the others get theirs."""
     plan = Plan(impl, 5, [4, 4, 4])
     plan.step()
     assert plan.step() == ([("a", 4, 1, 1), ("b", 4, 1, 1)], ["c"]), "two pages were free, and three were needed"
@@ -924,7 +932,8 @@ def test_task_4_the_newest_may_be_the_one_that_asks(impl):
 
 @task_4
 def test_task_4_several_requests_need_room(impl):
-    """For each of them the newest gives way. They wait in the order in which they came, before all others."""
+    """For each request that needs room, the newest is preempted. Preempted requests wait in the order of their arrival,
+    before all others."""
     plan = Plan(impl, 4, [4, 4, 4, 4, 1], max_running=4)
     plan.step()
     assert plan.step() == ([("a", 4, 1, 1), ("b", 4, 1, 1)], ["d", "c"]), "who was preempted, in that order"
@@ -933,7 +942,7 @@ def test_task_4_several_requests_need_room(impl):
 
 @task_4
 def test_task_4_one_request_needs_much_room(impl):
-    """One after the other is preempted until there is room, and no more; their chunks of this step are withdrawn."""
+    """Requests are preempted one by one until there is room, and no more. Their chunks of this step are withdrawn."""
     plan = Plan(impl, 8, [7, 2, 6, 1, 1])
     plan.step()
     assert plan.cache.pool.num_free == 1
@@ -950,7 +959,7 @@ def test_task_4_one_request_needs_much_room(impl):
 
 @task_4
 def test_task_4_a_prompt_has_all_its_pages(impl):
-    """They are reserved when it begins, however small its chunks are."""
+    """All pages of a prompt are reserved when it begins, however small its chunks are."""
     plan = Plan(impl, 4, [4, 12, 1], max_running=3, token_budget=5)
     assert plan.step() == ([("a", 0, 4, 1), ("b", 0, 1, 0)], [])
     assert (plan.cache.pool.num_free, len(plan.requests["b"].pages)) == (0, 3), "for all its tokens, computed or not"
@@ -960,20 +969,20 @@ def test_task_4_a_prompt_has_all_its_pages(impl):
 
 @task_4
 def test_task_4_nothing_left_of_the_budget(impl):
-    """Who gets no tokens in a step needs no room, has no chunk and goes on running."""
+    """A request without a share of the budget needs no pages, gets no chunk and goes on running."""
     plan = Plan(impl, 7, [5, 9, 5], max_running=3, token_budget=3)
     starts = [("a", 0, 3, 0)], [("a", 3, 2, 1), ("b", 0, 1, 0)], [("a", 5, 1, 1), ("b", 1, 2, 0)]
     for chunks in starts:
         assert plan.step() == (chunks, [])
     for start in (3, 5):
         assert plan.step()[0][1] == ("b", start, 2, 0)
-    plan.requests["a"].num_computed_tokens -= 4  # four tokens of it are pending, with the newest five
+    plan.requests["a"].num_computed_tokens -= 4  # makes five tokens pending, including the newest
     assert plan.step() == ([("a", 4, 3, 0)], []), "b runs, and nothing of the budget is left for it"
     assert plan.running == ["a", "b"]
 
 
 class Positions:
-    """A cache that counts positions, and takes everybody in: as if all that they need were stored already."""
+    """A cache that counts positions, and accepts every request as if its tokens were stored already."""
 
     def __init__(self, capacity):
         self.capacity = capacity
@@ -999,7 +1008,8 @@ class Positions:
 
 @task_4
 def test_task_4_no_request_begins_in_a_step_that_preempts(impl):
-    """It would take the room that was made, and might be the one that has just made it."""
+    """No request begins in a step that preempts. It would take the freed room, and might be the preempted request
+    itself."""
     plan = Plan(impl, 0, [3, 3, 1], max_running=2, cache=Positions(6))
     assert plan.step() == ([("a", 0, 3, 1), ("b", 0, 3, 1)], [])
     assert plan.step() == ([("a", 3, 1, 1)], ["b"]), "two positions are free, and nobody begins"
@@ -1007,7 +1017,7 @@ def test_task_4_no_request_begins_in_a_step_that_preempts(impl):
 
 
 class Counts:
-    """What the docstrings say of a scheduler, with nothing but numbers."""
+    """A scheduler by the docstrings, made of plain numbers."""
 
     def __init__(self, num_pages, max_running, token_budget, prompts):
         self.num_pages, self.max_running, self.token_budget = num_pages, max_running, token_budget
@@ -1015,7 +1025,7 @@ class Counts:
         self.waiting, self.running, self.computed, self.pages = list(prompts), [], {}, {}
 
     def reserve(self, id, length):
-        """Pages for so many positions, if there are enough."""
+        """Reserve pages for this many positions, if there are enough."""
         missing = pages_of(length) - self.pages.get(id, 0)
         if missing > self.num_pages - sum(self.pages.values()):
             return False
@@ -1067,7 +1077,8 @@ class Counts:
     ("num_pages", "max_running", "token_budget"), [(12, 8, 8), (9, 4, 16), (8, 8, 64), (14, 3, 5), (40, 3, 4)]
 )
 def test_task_4_step_by_step(impl, num_pages, max_running, token_budget):
-    """Eight requests until the last is over, beside a count of what each step has to be."""
+    """Eight requests are served until the last is finished, and each step is compared with one computed from plain
+    numbers."""
     random = np.random.RandomState(num_pages)
     prompts = [int(length) for length in random.randint(1, 20, 8)]
     ends = dict(zip("abcdefgh", (length + int(random.randint(1, 12)) for length in prompts), strict=True))
@@ -1093,7 +1104,7 @@ def test_task_4_step_by_step(impl, num_pages, max_running, token_budget):
 
 
 class Watch:
-    """An observer that notes who was preempted."""
+    """An observer that notes preempted requests."""
 
     def __init__(self):
         self.preempted = []
@@ -1102,13 +1113,14 @@ class Watch:
         self.preempted += list(batch.preempted)
 
     def on_abort(self, engine, request):
-        """Nothing to note."""
+        """Do nothing."""
 
 
 @task_4
 @pytest.mark.parametrize(("num_pages", "page_size", "token_budget"), [(8, 4, 4), (8, 4, 64), (32, 1, 64)])
 def test_task_4_token_for_token(impl, tmp_path, num_pages, page_size, token_budget):
-    """With few pages, requests are preempted. Each gets what it gets alone, drawn tokens too, and comes to an end."""
+    """There are few pages, so requests are preempted. Each gets what it gets alone, even with sampling, and each
+    ends."""
     model = new_model(impl, tmp_path)
     cache = paged(impl, num_pages, page_size, num_layers=len(model.layers))
     scheduler = preempting(impl, cache, 4, token_budget)
@@ -1128,7 +1140,8 @@ def test_task_4_token_for_token(impl, tmp_path, num_pages, page_size, token_budg
 
 @task_4
 def test_task_4_aborted(impl, tmp_path):
-    """Running or preempted: its pages are free at once, and the others get what they get alone."""
+    """A request may be aborted while it runs or after it was preempted. Its pages are free at once, and the others get
+    what they get alone."""
     model = new_model(impl, tmp_path)
     cache = paged(impl, 8, 4, num_layers=len(model.layers))
     scheduler = preempting(impl, cache, 4, 64)

@@ -1,4 +1,4 @@
-"""Week 3 Day 4: paged attention: where a key lies, a part of a request's keys, and both in Metal."""
+"""Week 3 Day 4: paged attention: where a key is, a part of a request's keys, and both in Metal."""
 
 import math
 
@@ -22,16 +22,16 @@ over_scales = pytest.mark.parametrize("scale", [0.3, -0.7, 0.0])
 PAGE_SIZES = [1, 2, 5, 7, 16, 33, 64]
 HEAD_SIZES = [1, 5, 17, 64, 80, 128, 250, 256]
 GROUPS = [(1, 1), (4, 4), (6, 3), (8, 1), (7, 1), (14, 2)]  # H_q, H_kv
-WIDTH = 96  # of a table, most of which nobody may look at
+WIDTH = 96  # of a table, most of which the kernel must not read
 
 
 class Pool:
-    """Requests whose keys and values lie somewhere in the pages of a pool.
+    """Requests whose keys and values are anywhere in the pages of a pool.
 
-    Whatever belongs to nobody is NaN: pages that no request has, and what is behind a request's last position. Tables
-    go on with a page that does not exist.
-    lengths: of each request, how many positions are stored. rows: how many of these, the last ones, are in the step.
-    in_order: page 0 comes first, and nothing is left out.
+    All other memory is NaN: pages of no request, and places after a request's last position. Tables continue with a
+    page that does not exist.
+    lengths: how many positions of each request are stored. rows: how many of these, the last ones, are in the step.
+    in_order: begin with page 0 and leave out no page.
     """
 
     def __init__(
@@ -44,7 +44,7 @@ class Pool:
         tables = np.full((len(lengths), width), num_pages, np.int32)
         self.query = inputs.normal(sum(rows), H_q, D)
         self.page_size, self.rows, self.lengths = page_size, rows, lengths
-        self.stored = []  # of each request its keys and values, H_kv x length x D
+        self.stored = []  # keys and values of each request, H_kv x length x D
         pools = [np.full((num_pages, H_kv, page_size, D), math.nan) for _ in range(2)]
         for table, length, count in zip(tables, lengths, needed, strict=True):
             table[:count], places = places[:count], places[count:]
@@ -65,7 +65,7 @@ class Pool:
         return self.query, self.keys, self.values, self.tables, self.spans
 
     def expected(self, scale=None):
-        """Each request by itself, as if there were no pages."""
+        """Compute attention for each request by itself, without pages."""
         query, found, first = array64(self.query), [], 0
         for (keys, values), length, count in zip(self.stored, self.lengths, self.rows, strict=True):
             rows = query[first : first + count].swapaxes(0, 1)  # H_q, L, D
@@ -80,7 +80,7 @@ def check(attend, pool, scale=None, tolerance=None):
 
 
 def check_growing(attend, by, lengths, rows, **sizes):
-    """Scores that grow or fall from key to key by so much, from part to part much more."""
+    """Check scores that rise or fall by this much from key to key, and so much more from part to part."""
     pool = Pool(40, lengths, rows, H_q=2, H_kv=1, D=16, **sizes)
     query = array64(pool.query) * 0.1
     query[..., 0] += 4
@@ -96,7 +96,7 @@ def check_growing(attend, by, lengths, rows, **sizes):
 
 
 def refused(attend, pool, **changes):
-    """Fail unless these arrays, one of them changed, are refused with a ValueError, or with an assertion."""
+    """Fail unless these arrays, one of them changed, raise a ValueError or an AssertionError."""
     names = ("query", "keys", "values", "tables", "spans")
     with pytest.raises((ValueError, AssertionError)):
         attend(*(changes.get(name, array) for name, array in zip(names, pool.arrays, strict=True)))
@@ -108,40 +108,41 @@ def table_with(pool, request, place, page):
     return mx.array(tables)
 
 
-# ------------------------------------------------------------------------------------------ task 1: where a key lies
+# ------------------------------------------------------------------------------------------ task 1: where a key is
 #
-# Requests with more than 32 rows, which are taken in blocks: week 2's attention, but for the place of a key.
+# Requests with more than 32 rows are computed in blocks, as in week 2's attention. Only the place of a key differs.
 
 
 @task_1
 def test_task_1_prompt(impl):
-    """Pages of 16 in their order, one head of keys."""
+    """There is one head of keys, and pages of 16 positions are in order."""
     check(impl.kernels.paged_attention.paged_attention, Pool(1, [64], [64], H_kv=1, in_order=True))
 
 
 @task_1
 def test_task_1_pages_anywhere(impl):
-    """The table says which page comes next."""
+    """The table names the page that comes next."""
     check(impl.kernels.paged_attention.paged_attention, Pool(2, [128], [128], H_kv=1))
 
 
 @task_1
 def test_task_1_two_heads(impl):
-    """A page has rows for each head of keys: page_size for the first, then page_size for the second."""
+    """A page has page_size rows for the first head of keys, and then page_size rows for the second."""
     check(impl.kernels.paged_attention.paged_attention, Pool(3, [96], [96], H_q=2, in_order=True))
 
 
 @task_1
 @pytest.mark.parametrize("page_size", PAGE_SIZES)
 def test_task_1_page_sizes(impl, page_size):
-    """Any number of positions in a page, whether or not blocks of 64 keys begin where pages do."""
+    """A page may have any number of positions, whether or not blocks of 64 keys begin where pages do."""
     check(impl.kernels.paged_attention.paged_attention, Pool(4, [90], [90], page_size=page_size))
 
 
 @task_1
 @pytest.mark.parametrize("length", [40, 63, 64, 65, 100, 150, 151])
 def test_task_1_chunk(impl, length):
-    """40 rows behind others: the last page need not be full, nor does the first row begin one."""
+    """A chunk has 40 rows after earlier positions. Its last page need not be full, and its first row need not begin a
+    page."""
     check(impl.kernels.paged_attention.paged_attention, Pool(5, [length], [40], page_size=10))
 
 
@@ -154,7 +155,7 @@ def test_task_1_heads(impl, H_q, H_kv):
 
 @task_1
 def test_task_1_several_requests(impl):
-    """Each has a table of its own, and rows of its own."""
+    """Each request has its own table and its own rows."""
     pool = Pool(7, [50, 33, 200, 64], [50, 33, 70, 34], page_size=9)
     check(impl.kernels.paged_attention.paged_attention, pool)
 
@@ -174,13 +175,13 @@ def test_task_1_given_scale(impl, scale):
 
 @task_1
 def test_task_1_table_without_more_room(impl):
-    """Nothing behind the end of a table is read."""
+    """The kernel reads nothing past the end of a table."""
     check(impl.kernels.paged_attention.paged_attention, Pool(10, [45, 60], [45, 60], page_size=15, width=4))
 
 
 @task_1
 def test_task_1_pages_may_be_shared(impl):
-    """Two requests whose first page is the same."""
+    """Two requests have the same first page."""
     pool = Pool(11, [48, 48], [48, 48])
     first = int(np.array(pool.tables)[0, 0])
     pool.tables = table_with(pool, 1, 0, first)
@@ -199,7 +200,7 @@ def test_task_1_any_number_of_threads(impl, count):
 
 @task_1
 def test_task_1_equals_flash_attention(impl):
-    """Where the keys lie changes nothing."""
+    """The result does not depend on where the keys are."""
     pool = Pool(14, [80], [50], D=32)
     query = pool.query.swapaxes(0, 1)
     keys, values = (mx.array(x.astype(np.float32)) for x in pool.stored[0])
@@ -209,7 +210,7 @@ def test_task_1_equals_flash_attention(impl):
 
 @task_1
 def test_task_1_wrong_input(impl):
-    """What does not fit together is a ValueError: the op checks before the kernel runs."""
+    """Inputs that do not fit together raise a ValueError, because the op checks them before the kernel runs."""
     attend, pool = impl.kernels.paged_attention.paged_attention, Pool(15, [50], [40], width=4)
     check(attend, pool)
     refused(attend, pool, query=pool.query[:, :3])  # heads that cannot be shared
@@ -219,7 +220,7 @@ def test_task_1_wrong_input(impl):
     refused(attend, pool, tables=pool.tables[:, :3])  # too narrow
     refused(attend, pool, tables=table_with(pool, 0, 3, len(pool.keys)))  # no such page
     refused(attend, pool, tables=table_with(pool, 0, 0, -1))
-    refused(attend, pool, spans=mx.array([[0, 39, 50]], mx.int32))  # a row of nobody
+    refused(attend, pool, spans=mx.array([[0, 39, 50]], mx.int32))  # a row of no request
     refused(attend, pool, spans=mx.array([[0, 40, 39]], mx.int32))  # more rows than positions
     refused(attend, pool, spans=pool.spans.astype(mx.float32))
 
@@ -229,7 +230,7 @@ def test_task_1_wrong_input(impl):
 
 @task_2
 def test_task_2_token(impl):
-    """One token, one page, one head."""
+    """There is one token, one page and one head."""
     check(impl.kernels.paged_attention.paged_attention, Pool(20, [16], [1], H_q=1, H_kv=1, in_order=True))
 
 
@@ -241,21 +242,21 @@ def test_task_2_two_pages(impl):
 @task_2
 @pytest.mark.parametrize("length", [1, 2, 15, 17, 31, 33, 255, 256, 257, 300, 511, 512, 513, 770])
 def test_task_2_one_row(impl, length):
-    """Any number of positions: the last page need not be full, nor the last part of 256 keys."""
+    """A request may have any number of positions, so its last page and its last part of 256 keys may be incomplete."""
     check(impl.kernels.paged_attention.paged_attention, Pool(22, [length], [1]))
 
 
 @task_2
 @pytest.mark.parametrize("page_size", [*PAGE_SIZES, 300])
 def test_task_2_page_sizes(impl, page_size):
-    """Any number of positions in a page, whether or not parts begin where pages do."""
+    """A page may have any number of positions, whether or not parts begin where pages do."""
     check(impl.kernels.paged_attention.paged_attention, Pool(23, [400], [1], page_size=page_size, width=400))
 
 
 @task_2
 @pytest.mark.parametrize(("rows", "length"), [(2, 2), (2, 257), (5, 260), (8, 514), (7, 600), (32, 32), (32, 270)])
 def test_task_2_several_rows(impl, rows, length):
-    """Of the last part some rows may see no key at all."""
+    """Some rows may see no key of the last part."""
     check(impl.kernels.paged_attention.paged_attention, Pool(24, [length], [rows], page_size=24))
 
 
@@ -284,27 +285,27 @@ def test_task_2_given_scale(impl, scale):
 @pytest.mark.parametrize("rows", [1, 4])
 @pytest.mark.parametrize("by", [9.0, -9.0])
 def test_task_2_far_scores(impl, by, rows):
-    """Scores whose exponentials are infinite or 0, unless the largest is subtracted first, in whatever page it is."""
+    """Exponentials are infinite or 0 unless the maximum is subtracted first, whichever page it is in."""
     check_growing(impl.kernels.paged_attention.paged_attention, by, [600], [rows])
 
 
 @task_2
 def test_task_2_many_requests(impl):
-    """One operation for all of them."""
+    """One operation computes all requests."""
     lengths = [1, 40, 16, 300, 255, 17, 700, 90]
     check(impl.kernels.paged_attention.paged_attention, Pool(28, lengths, [1] * len(lengths), page_size=8))
 
 
 @task_2
 def test_task_2_mixed_step(impl):
-    """Prompts, a chunk of a prompt, single tokens and a few of them, in any order."""
+    """A step mixes prompts, a chunk of a prompt, single tokens and a few tokens, in any order."""
     pool = Pool(29, [300, 90, 20, 64, 150, 40], [1, 90, 3, 64, 33, 2], page_size=20)
     check(impl.kernels.paged_attention.paged_attention, pool)
 
 
 @task_2
 def test_task_2_table_without_more_room(impl):
-    """Nothing behind the end of a table is read."""
+    """The kernel reads nothing past the end of a table."""
     check(impl.kernels.paged_attention.paged_attention, Pool(30, [45, 52], [1, 2], page_size=13, width=4))
 
 
@@ -319,7 +320,7 @@ def test_task_2_nothing_to_do(impl):
 @task_2
 @over_threads
 def test_task_2_any_number_of_threads(impl, count):
-    """The same result, to the last bit: parts do not depend on threads."""
+    """The result is the same to the last bit, because parts do not depend on the number of threads."""
     attend, pool = impl.kernels.paged_attention.paged_attention, Pool(32, [1300, 20, 300], [1, 5, 2], page_size=32)
     first = attend(*pool.arrays)
     assert_close(first, pool.expected())
@@ -329,7 +330,8 @@ def test_task_2_any_number_of_threads(impl, count):
 
 @task_2
 def test_task_2_parts_in_turns(impl):
-    """The same result each time. Memory that is written to belongs to the part: it is given `rows` and `found`."""
+    """The result is the same every time. A part writes only into memory of its own, the `rows` and `found` that it
+    gets."""
     attend, pool = impl.kernels.paged_attention.paged_attention, Pool(33, [2048], [1], D=64, page_size=32)
     check(attend, Pool(34, [16], [1]))
     with race_injection(impl):
@@ -339,7 +341,7 @@ def test_task_2_parts_in_turns(impl):
 
 @task_2
 def test_task_2_behind_a_cache(impl):
-    """Rows are stored in place, step by step, and read through the table."""
+    """A cache stores rows in place, step by step, and the kernel reads them through the table."""
     attend, store = impl.kernels.paged_attention.paged_attention, impl.kernels.paged_attention.store_pages
     inputs = Inputs(35)
     query, key, value = inputs.normal(90, 4, 8), inputs.normal(90, 2, 8), inputs.normal(90, 2, 8)
@@ -358,11 +360,11 @@ def test_task_2_behind_a_cache(impl):
         assert_close(attend(query[rows], keys, values, mx.array(table), spans), expected[rows])
 
 
-# Behind a model.
+# Called by a model.
 
 
 def untrained(impl, folder):
-    """A small model with random weights, in float32."""
+    """Return a small model with random weights in float32."""
     config = untrained_config("qwen3", num_hidden_layers=2)
     shapes = impl.given.weights.expected_shapes(impl.given.config.ModelConfig.from_hf(config))
     write_untrained(folder, config, shapes, seed=3)
@@ -370,7 +372,7 @@ def untrained(impl, folder):
 
 
 def texts(impl, model, cache, prompts, max_running, token_budget):
-    """What an engine generates with this cache, by request."""
+    """Return what an engine generates with this cache, by request."""
     serving = impl.serving
     module = serving.scheduler
     scheduler = module.Scheduler(cache, max_running, module.TokenBudget(token_budget), module.PreemptNewest())
@@ -383,7 +385,7 @@ def texts(impl, model, cache, prompts, max_running, token_budget):
 
 @task_2
 def test_task_2_under_a_model(impl, tmp_path):
-    """An engine with kernels in its cache generates what week 1's attention does for each request alone."""
+    """An engine whose cache uses the kernels generates what week 1's attention gives each request alone."""
     pool, module = impl.serving.page_pool.PagePool(20, 8), impl.serving.paged_cache
     cache = module.PagedKVCache(2, pool, make_layer=module.KernelPagedKVCacheLayer)
     check(impl.kernels.paged_attention.paged_attention, Pool(36, [20], [1]))
@@ -401,12 +403,12 @@ def test_task_2_under_a_model(impl, tmp_path):
 
 # ------------------------------------------------------------------------------------------ task 3: the same in Metal
 #
-# Most tests have heads of 20 numbers, since a kernel is compiled for each size.
+# Most tests have heads of size 20, because a kernel is compiled for each size.
 
 
 @task_3
 def test_task_3_token(impl):
-    """One token, and fewer keys than a part has, all in page 0."""
+    """There is one token, and fewer keys than a part has, all in page 0."""
     pool = Pool(50, [32], [1], H_q=1, H_kv=1, D=32, page_size=32, in_order=True)
     check(impl.kernels.paged_attention.paged_attention_metal, pool)
 
@@ -414,21 +416,22 @@ def test_task_3_token(impl):
 @task_3
 @pytest.mark.parametrize("length", [1, 2, 31, 33, 64, 65, 96, 150])
 def test_task_3_one_row(impl, length):
-    """Any number of positions: the last page need not be full, nor the last part, nor its last 32 keys."""
+    """A request may have any number of positions, so its last page, its last part and the part's last 32 keys may be
+    incomplete."""
     check(impl.kernels.paged_attention.paged_attention_metal, Pool(51, [length], [1], D=20))
 
 
 @task_3
 @pytest.mark.parametrize("page_size", [1, 5, 33, 100])
 def test_task_3_page_sizes(impl, page_size):
-    """Any number of positions in a page: 32 keys may lie in as many pages."""
+    """A page may have any number of positions, so 32 keys may be in up to 32 pages."""
     check(impl.kernels.paged_attention.paged_attention_metal, Pool(52, [80], [2], D=20, page_size=page_size))
 
 
 @task_3
 @pytest.mark.parametrize(("rows", "length"), [(2, 65), (4, 64), (8, 8), (40, 70)])
 def test_task_3_several_rows(impl, rows, length):
-    """Of the last part some rows may see no key at all."""
+    """Some rows may see no key of the last part."""
     check(impl.kernels.paged_attention.paged_attention_metal, Pool(53, [length], [rows], H_q=2, H_kv=1, D=20))
 
 
@@ -442,7 +445,7 @@ def test_task_3_heads(impl, H_q, H_kv):
 @task_3
 @pytest.mark.parametrize(("D", "dtype"), [(5, mx.float16), (64, mx.bfloat16), (136, mx.float32)], ids=str)
 def test_task_3_head_sizes(impl, D, dtype):
-    """A lane has several neighbouring numbers of a row, or one, or none."""
+    """A lane has several neighbouring elements of a row, one, or none."""
     check(impl.kernels.paged_attention.paged_attention_metal, Pool(55, [80], [2], D=D, dtype=dtype))
 
 
@@ -455,20 +458,21 @@ def test_task_3_given_scale(impl, scale):
 @task_3
 @pytest.mark.parametrize("by", [9.0, -9.0])
 def test_task_3_far_scores(impl, by):
-    """Scores whose exponentials are infinite or 0, unless the largest is subtracted first, in whatever page it is."""
+    """Exponentials are infinite or 0 unless the maximum is subtracted first, whichever page it is in."""
     check_growing(impl.kernels.paged_attention.paged_attention_metal, by, [100], [2])
 
 
 @task_3
 def test_task_3_mixed_step(impl):
-    """Prompts and single tokens in one dispatch: each row has its request's table, and its own number of keys."""
+    """One dispatch computes prompts and single tokens. Each row has its request's table and its own number of keys."""
     pool = Pool(57, [100, 12, 3, 33], [1, 12, 1, 4], D=20, page_size=6)
     check(impl.kernels.paged_attention.paged_attention_metal, pool)
 
 
 @task_3
 def test_task_3_long(impl):
-    """1,000 equal weights in 16 bits: sums are float32. From 8 on, bfloat16 cannot add numbers like 1 + 1/128."""
+    """There are 1,000 equal weights of 16 bits, and sums are float32. From 8 on, bfloat16 cannot add values such as 1 +
+    1/128."""
     pool = Pool(58, [1000], [1], H_q=2, H_kv=1, D=64, dtype=mx.bfloat16)
     row = 1 + np.arange(64) / 128
     pool.query = pool.query * 0
@@ -479,7 +483,7 @@ def test_task_3_long(impl):
 
 @task_3
 def test_task_3_scores_in_float32(impl):
-    """bfloat16 has no 257: from 256 on, it counts in twos."""
+    """Scores are float32, because bfloat16 cannot represent 257: from 256 on, it has only even numbers."""
     pool = Pool(65, [2], [1], H_q=1, H_kv=1, D=64, page_size=2, dtype=mx.bfloat16, in_order=True)
     keys, signs = np.full(pool.keys.shape, 4.0), np.array([1.0, -1.0])
     keys[0, 0, 0, 63] = 5
@@ -492,7 +496,7 @@ def test_task_3_scores_in_float32(impl):
 
 @task_3
 def test_task_3_weights_in_float32(impl):
-    """64 weights, each a little more than 1/64, against one of 1. In bfloat16 each would be 1/64, and the sum 0."""
+    """64 weights of slightly more than 1/64 oppose one weight of 1. In bfloat16, each would be 1/64, and the sum 0."""
     pool = Pool(66, [65], [1], H_q=1, H_kv=1, D=64, page_size=65, dtype=mx.bfloat16, in_order=True)
     score = -4.15625
     keys, values = np.zeros(pool.keys.shape), np.ones(pool.values.shape)
@@ -506,18 +510,19 @@ def test_task_3_weights_in_float32(impl):
 
 @task_3
 def test_task_3_far_below_zero(impl):
-    """However low all scores are, a lane without a key has a lower one: it changes neither maximum nor sum."""
+    """All scores are far below zero. A lane without a key must have a still lower score, so that it changes neither
+    maximum nor sum."""
     pool = Pool(67, [40], [1], D=20)
     query, keys = np.zeros(pool.query.shape), array64(pool.keys)
     query[..., 0], keys[..., 0] = -100, 1000
     pool.query, pool.keys = (mx.array(x.astype(np.float32)) for x in (query, keys))
-    means = pool.stored[0][1].mean(axis=1)  # of all values, H_kv x D: all scores are equal
+    means = pool.stored[0][1].mean(axis=1)  # of all values, H_kv x D, because all scores are equal
     assert_close(impl.kernels.paged_attention.paged_attention_metal(*pool.arrays), means.repeat(2, axis=0)[None])
 
 
 @task_3
 def test_task_3_table_without_more_room(impl):
-    """Nothing behind the end of a table is read, also by lanes that have no key."""
+    """The kernel reads nothing past the end of a table, not even in lanes without a key."""
     pool = Pool(59, [7, 45], [1, 2], D=20, page_size=1, width=45)
     check(impl.kernels.paged_attention.paged_attention_metal, pool)
 
@@ -525,7 +530,7 @@ def test_task_3_table_without_more_room(impl):
 @task_3
 @pytest.mark.parametrize("D", [64, 128])
 def test_task_3_neighbouring_lanes_read_neighbouring_numbers(impl, D):
-    """The lanes of a simdgroup share a row, of keys as of values: so it reads few lines of memory at a time."""
+    """The lanes of a simdgroup share a row of keys or values, so the simdgroup reads few lines of memory at a time."""
     pool = Pool(60, [70], [1], D=D, page_size=8)
     with counted() as counts:
         check(impl.kernels.paged_attention.paged_attention_metal, pool)
@@ -545,7 +550,7 @@ def test_task_3_nothing_to_do(impl):
 
 @task_3
 def test_task_3_left_to_mlx(impl):
-    """Heads of more than 256 numbers, as the docstring says."""
+    """The op leaves heads larger than 256 to MLX, as the docstring says."""
     attend = impl.kernels.paged_attention.paged_attention_metal
     check(attend, Pool(62, [16], [1], D=20))
     check(attend, Pool(63, [40], [2], D=260))
@@ -553,7 +558,7 @@ def test_task_3_left_to_mlx(impl):
 
 @task_3
 def test_task_3_wrong_input(impl):
-    """What does not fit together is a ValueError: the op checks before the kernel runs."""
+    """Inputs that do not fit together raise a ValueError, because the op checks them before the kernel runs."""
     attend, pool = impl.kernels.paged_attention.paged_attention_metal, Pool(64, [20], [1], D=20)
     check(attend, pool)
     refused(attend, pool, tables=table_with(pool, 0, 1, len(pool.keys)))

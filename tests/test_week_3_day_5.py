@@ -15,7 +15,7 @@ task_2 = pytest.mark.task("w3d5.2")
 task_3 = pytest.mark.task("w3d5.3")
 task_4 = pytest.mark.task("w3d5.4")
 
-MODULUS = 2**61 - 1  # two Python ints that differ by this number have the same hash; so have -1 and -2
+MODULUS = 2**61 - 1  # Python ints that differ by this number have the same hash, and so do -1 and -2
 
 
 def new_tree(impl, page_size=4, num_pages=24):
@@ -23,7 +23,7 @@ def new_tree(impl, page_size=4, num_pages=24):
 
 
 def nodes_of(tree):
-    """Of each text that the tree knows, page by page from the beginning of the text, the last node."""
+    """Return the last node of each known text, found page by page from the text's beginning."""
     texts, nodes = {tree.root: ()}, {}
     for node in tree.root:
         texts[node] = texts[node.parent] + tuple(node.tokens)
@@ -32,18 +32,18 @@ def nodes_of(tree):
 
 
 def pages_of(tree):
-    """Of each text that the tree knows, its last page."""
+    """Return the last page of each known text."""
     return {text: node.page for text, node in nodes_of(tree).items()}
 
 
 def by_use(tree):
-    """All texts that the tree knows, the least recently used first."""
+    """Return all known texts, the least recently used first."""
     last_used = {text: node.last_used for text, node in nodes_of(tree).items()}
     return sorted(last_used, key=last_used.get)
 
 
 def ones_common(a, b):
-    """How many tokens two texts have in common from the beginning on."""
+    """Return how many tokens two texts have in common at the beginning."""
     different = [i for i, (x, y) in enumerate(zip(a, b, strict=False)) if x != y]
     return different[0] if different else min(len(a), len(b))
 
@@ -52,7 +52,7 @@ def ones_common(a, b):
 
 
 class Planted:
-    """A tree whose nodes were put in by hand, and the text of each page."""
+    """A tree whose nodes were added by hand, and the text of each page."""
 
     def __init__(self, impl, *texts, page_size=4, num_pages=24):
         self.node = impl.serving.prefix_tree.Node
@@ -62,7 +62,7 @@ class Planted:
             self.plant(text)
 
     def plant(self, text):
-        """The whole pages of a text: each new node has a page that only the tree holds."""
+        """Add the whole pages of a text. Each new node has a page that only the tree holds."""
         size = self.tree.pool.page_size
         for end in range(size, len(text) + 1, size):
             before, known = tuple(text[: end - size]), tuple(text[:end])
@@ -74,12 +74,12 @@ class Planted:
             self.tree.touch(self.nodes[known])
 
     def match(self, text):
-        """Of each page that is found, the last tokens of its text; and how many positions are."""
+        """Return the last tokens of each found page's text, and the number of found positions."""
         pages, length = self.tree.match(text)
         return [self.texts[page] for page in pages], length
 
     def expected(self, text):
-        """The naive search: among all texts that are known, page by page. If several are as good, the first."""
+        """Search naively among all known texts, page by page. Of equally good pages, the first is taken."""
         size, found = self.tree.pool.page_size, []
         while (known := tuple(text[: (len(found) + 1) * size])) in self.nodes and len(known) == (len(found) + 1) * size:
             found.append(known)
@@ -101,7 +101,7 @@ def test_task_1_two_pages(impl):
 @task_1
 @pytest.mark.parametrize("page_size", [1, 3, 4, 16])
 def test_task_1_beginnings_of_all_lengths(impl, page_size):
-    """Of the last page only as many positions count as the text has."""
+    """Of the last page, only as many positions count as the text has."""
     text = [*range(50, 50 + 2 * page_size)]
     planted = Planted(impl, text, page_size=page_size)
     for length in range(2 * page_size + 1):
@@ -121,7 +121,8 @@ def test_task_1_nothing_is_known(impl, text):
 
 @task_1
 def test_task_1_what_is_before_counts(impl):
-    """The same page of tokens behind another beginning is another page: its keys and values come from all before."""
+    """Equal tokens after different beginnings are different pages, because keys and values depend on all earlier
+    tokens."""
     a, b, c, same = (1, 2, 3, 4), (1, 2, 3, 5), (6, 6, 6, 6), (7, 7, 7, 7)
     planted = Planted(impl, a + same + a, c + same + b)
     expected = {
@@ -138,7 +139,8 @@ def test_task_1_what_is_before_counts(impl):
 
 @task_1
 def test_task_1_a_page_in_part(impl):
-    """The one with the longest common beginning, of all that could come next; and the text ends there."""
+    """Of all pages that could come next, the one with the longest common beginning is found, and the search ends
+    there."""
     texts = [(1, 2, 9, 9), (1, 2, 3, 9, 1, 1, 1, 1), (1, 9, 3, 4), (8, 2, 3, 4)]
     planted = Planted(impl, *texts)
     for text, page, length in [
@@ -155,7 +157,7 @@ def test_task_1_a_page_in_part(impl):
 
 @task_1
 def test_task_1_more_in_common_behind_the_first_difference(impl):
-    """Only the beginning counts, not how many tokens are the same."""
+    """Only the common beginning counts, not the number of equal tokens."""
     planted = Planted(impl, (1, 9, 3, 4), (1, 2, 9, 9))
     got = planted.match((1, 2, 3, 4))
     assert got == ([(1, 2, 9, 9)], 2), "the longest common beginning"
@@ -163,7 +165,7 @@ def test_task_1_more_in_common_behind_the_first_difference(impl):
 
 @task_1
 def test_task_1_nothing_changes_hands(impl):
-    """Who is told which pages there are is no holder of them yet. The list is a new one each time."""
+    """A caller that gets a list of pages does not hold them yet. Each call returns a new list."""
     text = (1, 2, 3, 4, 5, 6, 7, 8)
     planted = Planted(impl, text)
     pages, _ = planted.tree.match([*text, 9])
@@ -176,7 +178,7 @@ def test_task_1_nothing_changes_hands(impl):
 
 @task_1
 def test_task_1_what_is_found_is_used(impl):
-    """Pages in part as well: they are touched, parents first, and nothing else is."""
+    """`match` touches the nodes that it finds, even in part, parents first, and no others."""
     a, b, c = (1, 2, 3, 4), (1, 2, 3, 4, 5, 6, 7, 8), (9, 9, 9, 9)
     planted = Planted(impl, b, c, (7, 7, 7, 7))
     for text, order in [
@@ -193,7 +195,7 @@ def test_task_1_what_is_found_is_used(impl):
 
 @task_1
 def test_task_1_what_was_only_compared_is_not_used(impl):
-    """Of several children that begin like the rest of the text, `match` touches the one that it finds."""
+    """If several children begin like the rest of the text, `match` touches only the one that it returns."""
     a, b, c, d = (1, 2, 9, 9), (1, 2, 3, 9), (1, 8, 8, 8), (5, 5, 5, 5)
     planted = Planted(impl, a, b, c, d)
     planted.tree.match((1, 2, 3, 4))
@@ -203,7 +205,8 @@ def test_task_1_what_was_only_compared_is_not_used(impl):
 @task_1
 @pytest.mark.parametrize(("token", "other"), [(5, 5 + MODULUS), (0, MODULUS), (-1, -2)], ids=["5", "0", "-1"])
 def test_task_1_tokens_with_the_same_hash(impl, token, other):
-    """They are other tokens. Whoever compares hashes only gives away somebody else's text."""
+    """Different tokens may have the same hash. Code that compares only hashes would give one request another one's
+    text."""
     assert hash(token) == hash(other)
     assert hash((1, 2, 3, token)) == hash((1, 2, 3, other))
     planted = Planted(impl, (1, 2, 3, token, 6, 6, 6, 6))
@@ -215,7 +218,7 @@ def test_task_1_tokens_with_the_same_hash(impl, token, other):
 
 @task_1
 def test_task_1_any_sequence(impl):
-    """A list or a tuple, which stays as it is."""
+    """The tokens may be a list or a tuple, which stays unchanged."""
     text = [1, 2, 3, 4, 5, 6]
     planted = Planted(impl, (1, 2, 3, 4, 5, 6, 7, 8))
     expected = [(1, 2, 3, 4), (1, 2, 3, 4, 5, 6, 7, 8)], 6
@@ -226,7 +229,7 @@ def test_task_1_any_sequence(impl):
 
 @task_1
 def test_task_1_a_long_text(impl):
-    """Of 1,100 pages: deeper than functions may call themselves."""
+    """The text has 1,100 pages, more than Python's limit of nested calls."""
     planted = Planted(impl, page_size=1, num_pages=1100)
     text, node = tuple(range(1100)), planted.tree.root
     for token, page in zip(text, planted.tree.pool.allocate(1100), strict=True):
@@ -240,7 +243,8 @@ def test_task_1_a_long_text(impl):
 @task_1
 @pytest.mark.parametrize(("page_size", "seed"), [(1, 1), (2, 2), (3, 3), (4, 4)])
 def test_task_1_by_chance(impl, page_size, seed):
-    """Texts of few different tokens, beside the naive search. Of pages that are as good, any will do."""
+    """Random texts of few different tokens are compared with the naive search. Of equally good pages, any one is
+    right."""
     random = np.random.RandomState(seed)
     planted = Planted(impl, page_size=page_size, num_pages=200)
     for number in range(60):
@@ -259,7 +263,7 @@ def test_task_1_by_chance(impl, page_size, seed):
 
 
 class Owner:
-    """Holders of pages, who put texts into a tree. "2.0" is the name of the first page that the second holder had."""
+    """Holders of pages that insert texts into a tree. "2.0" is the name of the second holder's first page."""
 
     def __init__(self, impl, page_size=4, num_pages=24):
         self.tree = new_tree(impl, page_size, num_pages)
@@ -267,7 +271,7 @@ class Owner:
         self.pages, self.names, self.count = {}, {}, 0
 
     def allocate(self, count):
-        """One more holder, of so many pages. Returns their names."""
+        """Add a holder with this many pages, and return their names."""
         self.count += 1
         names = [f"{self.count}.{i}" for i in range(count)]
         for name, page in zip(names, self.pool.allocate(count), strict=True):
@@ -275,7 +279,8 @@ class Owner:
         return names
 
     def insert(self, tokens, count=None):
-        """By one more holder, which has as many pages as it needs, or `count`. Returns those that it is to use."""
+        """Let a new holder insert a text, with as many pages as it needs or `count`. Return the pages that it should
+        use."""
         needed = len(range(0, len(tokens), self.pool.page_size))
         return self.insert_again(tokens, self.allocate(needed if count is None else count))
 
@@ -294,7 +299,7 @@ class Owner:
 
     @property
     def known(self):
-        """Of each text that the tree knows, its last page."""
+        """Return the last page of each known text."""
         return {text: self.names[page] for text, page in pages_of(self.tree).items()}
 
 
@@ -308,7 +313,7 @@ def test_task_2_a_new_text(impl):
 
 @task_2
 def test_task_2_the_tree_is_one_more_holder(impl):
-    """Of each page that it takes: they stay when their first holder leaves."""
+    """The tree holds each page that it takes, so the page stays when its first holder leaves."""
     owner = Owner(impl)
     got = owner.insert((1, 2, 3, 4, 5, 6, 7, 8))
     assert owner.holders("1.0", "1.1") == [2, 2], "the holder, and the tree"
@@ -322,7 +327,7 @@ def test_task_2_the_tree_is_one_more_holder(impl):
 @pytest.mark.parametrize("page_size", [1, 3, 4])
 @pytest.mark.parametrize("length", [0, 1, 3, 4, 5, 11, 12, 13])
 def test_task_2_whole_pages_only(impl, page_size, length):
-    """Nobody knows yet what the last page will hold when it is full."""
+    """An incomplete page is not inserted, because its remaining tokens are not known yet."""
     owner = Owner(impl, page_size)
     text = tuple(range(70, 70 + length))
     got = owner.insert(text)
@@ -337,7 +342,7 @@ def test_task_2_whole_pages_only(impl, page_size, length):
 
 @task_2
 def test_task_2_more_pages_than_tokens(impl):
-    """A request may have pages for what is to come: they are its own, and are returned with the others."""
+    """A request may have pages for future tokens. They stay its own, and are returned with the others."""
     owner = Owner(impl)
     got = owner.insert((1, 2, 3, 4, 5, 6), count=4)
     assert got == ["1.0", "1.1", "1.2", "1.3"], "all pages of the holder, in their order"
@@ -349,7 +354,7 @@ def test_task_2_more_pages_than_tokens(impl):
 
 @task_2
 def test_task_2_what_is_known_keeps_its_page(impl):
-    """Two that computed the same: the second gives its pages back, and shares those of the first."""
+    """If two requests computed the same text, the second one returns its pages and shares those of the first."""
     owner = Owner(impl)
     text = (1, 2, 3, 4, 5, 6, 7, 8)
     first, second = owner.insert(text), owner.insert(text)
@@ -363,7 +368,7 @@ def test_task_2_what_is_known_keeps_its_page(impl):
 
 @task_2
 def test_task_2_a_text_that_goes_on(impl):
-    """As a request does that generates: again and again with more tokens, and with the same pages."""
+    """A generating request inserts the same text again and again, with more tokens and the same pages."""
     owner = Owner(impl)
     text, names = tuple(range(20)), owner.allocate(5)
     for length in (3, 4, 7, 8, 8, 9, 19, 20):
@@ -375,7 +380,7 @@ def test_task_2_a_text_that_goes_on(impl):
 
 @task_2
 def test_task_2_known_at_first_then_new(impl):
-    """Behind a page that was known, the new ones are put where they belong."""
+    """New pages after known ones become children of the known ones."""
     owner = Owner(impl)
     owner.insert((1, 2, 3, 4, 5, 5, 5, 5))
     got = owner.insert((1, 2, 3, 4, 6, 6, 6, 6, 7, 7, 7, 7))
@@ -392,7 +397,7 @@ def test_task_2_known_at_first_then_new(impl):
 
 @task_2
 def test_task_2_the_same_page_behind_another_beginning(impl):
-    """Its keys and values are others: it gets a node of its own."""
+    """Equal tokens after another beginning get a node of their own, because their keys and values differ."""
     owner = Owner(impl)
     a, b, same = (1, 2, 3, 4), (1, 2, 3, 5), (7, 7, 7, 7)
     texts = [a + same, b + same, same + same]
@@ -406,7 +411,7 @@ def test_task_2_the_same_page_behind_another_beginning(impl):
 @task_2
 @pytest.mark.parametrize(("token", "other"), [(5, 5 + MODULUS), (0, MODULUS), (-1, -2)], ids=["5", "0", "-1"])
 def test_task_2_tokens_with_the_same_hash(impl, token, other):
-    """They are other tokens: the holder keeps its own pages."""
+    """Different tokens may have the same hash, so the holder keeps its own pages."""
     owner = Owner(impl)
     owner.insert((token, 2, 3, 4, 6, 6, 6, 6))
     got = owner.insert((other, 2, 3, 4, 6, 6, 6, 6))
@@ -417,7 +422,7 @@ def test_task_2_tokens_with_the_same_hash(impl, token, other):
 
 @task_2
 def test_task_2_a_page_that_a_third_one_holds(impl):
-    """What is given back has one holder less; it is not free while somebody else holds it."""
+    """A returned page has one holder less, and is not free while another one holds it."""
     owner = Owner(impl)
     owner.insert((1, 2, 3, 4))
     names = owner.allocate(1)
@@ -428,7 +433,7 @@ def test_task_2_a_page_that_a_third_one_holds(impl):
 
 @task_2
 def test_task_2_lists_belong_to_the_caller(impl):
-    """They are not changed, and may be changed later: what the tree knows stays what it was."""
+    """The tree does not change the caller's lists, and later changes of them do not change what the tree knows."""
     owner = Owner(impl)
     owner.insert([1, 2, 3, 4, 5, 6, 7, 8])
     tokens, pages = [1, 2, 3, 4, 9, 9, 9, 9], [owner.pages[name] for name in owner.allocate(2)]
@@ -447,7 +452,7 @@ def test_task_2_lists_belong_to_the_caller(impl):
 
 @task_2
 def test_task_2_each_node_on_the_way_is_used(impl):
-    """New or known: touched, parents first."""
+    """`insert` touches every node on the way, new or known, parents first."""
     owner = Owner(impl)
     a, b, c = (1, 2, 3, 4), (1, 2, 3, 4, 5, 6, 7, 8), (9, 9, 9, 9)
     for text, order in [
@@ -464,7 +469,7 @@ def test_task_2_each_node_on_the_way_is_used(impl):
 
 @task_2
 def test_task_2_a_long_text(impl):
-    """Of 1,100 pages: deeper than functions may call themselves."""
+    """The text has 1,100 pages, more than Python's limit of nested calls."""
     owner = Owner(impl, page_size=1, num_pages=1100)
     owner.insert(list(range(1100)))
     assert owner.match([*range(1100), 7])[1] == 1100, "positions that are known"
@@ -474,10 +479,10 @@ def test_task_2_a_long_text(impl):
 @task_2
 @pytest.mark.parametrize(("page_size", "seed"), [(1, 1), (2, 2), (3, 3)])
 def test_task_2_by_chance(impl, page_size, seed):
-    """Holders come with texts of few different tokens, and leave. All is counted beside."""
+    """Holders insert random texts of few different tokens, and leave. A naive count follows along."""
     random = np.random.RandomState(seed)
     owner = Owner(impl, page_size, num_pages=400)
-    known, holders = {}, []  # of each text its page; of each holder its pages
+    known, holders = {}, []  # the page of each text, and the pages of each holder
     for number in range(1, 41):
         text = tuple(random.randint(0, 3, random.randint(1, 9)).tolist())
         expected = [f"{number}.{i}" for i in range(len(range(0, len(text), page_size)))]
@@ -502,7 +507,7 @@ def test_task_2_by_chance(impl, page_size, seed):
 
 
 class Tree(Owner):
-    """A tree whose pages nobody else holds, unless somebody is told to."""
+    """A tree whose pages have no other holder, unless a test adds one."""
 
     def __init__(self, impl, *texts, **sizes):
         super().__init__(impl, **sizes)
@@ -513,13 +518,13 @@ class Tree(Owner):
         self.release(super().insert(tokens, count))
 
     def hold(self, text):
-        """A holder of all pages of a text, as a request is. Returns them."""
+        """Return all pages of a text, with one holder more, as if a request used them."""
         pages, _ = self.tree.match(text)
         self.pool.share(pages)
         return pages
 
     def evict(self, count):
-        """What is forgotten, and how many pages are free that were not: both as the tree says."""
+        """Return the forgotten texts, and how many pages became free, both as the tree says."""
         before, free = set(nodes_of(self.tree)), self.pool.num_free
         got = self.tree.evict(count)
         self.tree.check_integrity()
@@ -539,7 +544,7 @@ def test_task_3_the_least_recently_used(impl):
 @task_3
 @pytest.mark.parametrize("count", [1, 2, 3, 4])
 def test_task_3_leaves_first(impl, count):
-    """A text is forgotten from its end: a page whose beginning is unknown could never be found."""
+    """A text is forgotten from its end, because a page whose beginning is unknown could never be found."""
     text = tuple(range(16))
     tree = Tree(impl, text)
     expected = {text[:end] for end in (16, 12, 8, 4)[:count]}
@@ -549,7 +554,7 @@ def test_task_3_leaves_first(impl, count):
 
 @task_3
 def test_task_3_a_parent_in_its_turn(impl):
-    """Once it is a leaf, its own last use counts: others may be older, or younger."""
+    """A parent that becomes a leaf is ordered by its own last use, so other leaves may go before it or after it."""
     a, b, c, d = (1,) * 4, (1,) * 8, (3,) * 4, (4,) * 4
     tree = Tree(impl, b, c, d)  # used in this order: a, b, c, d
     assert tree.evict(3) == {b, a, c}, "the child, then its parent, which is older than the others"
@@ -557,7 +562,7 @@ def test_task_3_a_parent_in_its_turn(impl):
 
 @task_3
 def test_task_3_a_parent_that_was_used_since(impl):
-    """It takes its turn among the others: after those that were used before it."""
+    """A parent that was used recently goes after all nodes that were used before it."""
     a, b, c, d = (1,) * 4, (1,) * 8, (3,) * 4, (4,) * 4
     tree = Tree(impl, b, c, d)
     tree.tree.match(a)  # b, c, d, a
@@ -571,7 +576,7 @@ def test_task_3_a_parent_that_was_used_since(impl):
 
 @task_3
 def test_task_3_several_children(impl):
-    """A parent has to wait for the last of them."""
+    """A parent can go only after the last of its children."""
     a, b, c, d = (1,) * 4, (1,) * 8, (1, 1, 1, 1, 2, 2, 2, 2), (3,) * 4
     tree = Tree(impl, b, c, d)
     tree.tree.match(c)  # b, d, a, c
@@ -586,7 +591,7 @@ def test_task_3_several_children(impl):
 @task_3
 @pytest.mark.parametrize("count", [1, 2, 3, 9])
 def test_task_3_what_somebody_holds_stays(impl, count):
-    """However long ago it was used, and however many pages are wanted."""
+    """A page with another holder stays, however long ago it was used, and however many pages are wanted."""
     b, c, d, e = (1,) * 8, (1,) * 12, (1, 1, 1, 1, 2, 2, 2, 2), (3,) * 4
     tree = Tree(impl, c, d)
     tree.hold(b)
@@ -598,7 +603,7 @@ def test_task_3_what_somebody_holds_stays(impl, count):
 
 @task_3
 def test_task_3_what_nobody_holds_any_more(impl):
-    """It goes like everything else."""
+    """When its last other holder has left, a page can go like every other page."""
     a, b, c = (1,) * 4, (1,) * 8, (3,) * 4
     tree = Tree(impl, b, c)
     pages = tree.hold(b)  # c, a, b
@@ -614,7 +619,7 @@ def test_task_3_what_nobody_holds_any_more(impl):
 @task_3
 @pytest.mark.parametrize("count", [0, -1, -20])
 def test_task_3_none(impl, count):
-    """There may be more free pages than are needed."""
+    """If there are enough free pages, nothing is forgotten."""
     tree = Tree(impl, (1,) * 8, (2,) * 4)
     assert tree.evict(count) == set(), "nothing is to be given back"
 
@@ -622,9 +627,10 @@ def test_task_3_none(impl, count):
 @task_3
 @pytest.mark.parametrize("count", [5, 6, 100])
 def test_task_3_all(impl, count):
-    """As many as there are; the root is no page. Then the tree begins again."""
+    """The tree can forget all of its pages, but no more. The root is not a page. Afterwards, the tree can be used
+    again."""
     text = tuple(range(20))
-    for others in (0, 1, 19):  # pages of somebody else, which the tree does not know
+    for others in (0, 1, 19):  # pages of another holder, which the tree does not know
         tree = Tree(impl, text)
         names = tree.allocate(others)
         assert len(tree.evict(count)) == 5, "all pages of the tree"
@@ -637,7 +643,7 @@ def test_task_3_all(impl, count):
 
 @task_3
 def test_task_3_what_was_looked_for_is_used(impl):
-    """`match` touches, in part as well; so does `insert`."""
+    """`match` touches nodes, even ones that match in part, and so does `insert`."""
     a, b, c, d = (1,) * 4, (2,) * 4, (3,) * 4, (4,) * 4
     tree = Tree(impl, a, b, c, d)
     tree.tree.match(a)
@@ -650,7 +656,7 @@ def test_task_3_what_was_looked_for_is_used(impl):
 
 @task_3
 def test_task_3_pages_that_somebody_else_has_by_now(impl):
-    """What was forgotten is the tree's no more: its page may belong to a request, or to another text."""
+    """A forgotten page no longer belongs to the tree. A request or another text may use it by now."""
     tree = Tree(impl, (1,) * 8, (2,) * 4, num_pages=3)
     assert len(tree.evict(3)) == 3
     names = tree.allocate(2)
@@ -663,7 +669,7 @@ def test_task_3_pages_that_somebody_else_has_by_now(impl):
 
 @task_3
 def test_task_3_a_long_text(impl):
-    """Of 1,100 pages: deeper than functions may call themselves."""
+    """The text has 1,100 pages, more than Python's limit of nested calls."""
     tree = Tree(impl, page_size=1, num_pages=1100)
     tree.insert(list(range(1100)))
     assert tree.tree.evict(1098) == 1098
@@ -673,10 +679,10 @@ def test_task_3_a_long_text(impl):
 @task_3
 @pytest.mark.parametrize(("page_size", "seed"), [(1, 1), (2, 2), (3, 3)])
 def test_task_3_by_chance(impl, page_size, seed):
-    """Texts come, are looked for, held and given up, beside a naive choice of who is the next to go."""
+    """Random texts are inserted, matched, held and released. A naive choice names the next page to go."""
     random = np.random.RandomState(seed)
     tree = Tree(impl, page_size=page_size, num_pages=36 // page_size)
-    held = []  # pages of texts that somebody holds
+    held = []  # held pages of texts
     for number in range(60):
         text = tuple(random.randint(0, 3, random.randint(1, 9)).tolist())
         if tree.pool.num_free > 8 // page_size:
@@ -692,7 +698,7 @@ def test_task_3_by_chance(impl, page_size, seed):
 
 
 def next_to_go(tree, count, page_size):
-    """One after the other: of all that nobody holds and that have no child, the least recently used."""
+    """Yield, one after the other, the least recently used node that has no child and no other holder."""
     nodes, gone = nodes_of(tree.tree), set()
     unused = [text for text, node in nodes.items() if tree.pool.holders(node.page) == 1]
     order = sorted(unused, key=lambda text: nodes[text].last_used)
@@ -708,7 +714,7 @@ NUM_LAYERS, H_KV = 3, 2
 
 
 def codes(text, start=0):
-    """Keys of positions from `start` on, T x H_kv x 1 x 1: each tells of all tokens up to its own."""
+    """Return keys of the positions from `start` on, T x H_kv x 1 x 1. Each key encodes all tokens up to its own."""
     code, numbers = 0, []
     for token in text:
         code = zlib.crc32(repr(int(token)).encode(), code)
@@ -718,12 +724,12 @@ def codes(text, start=0):
 
 
 def queries_alone(query, key, value, scale, mask):
-    """In place of attention: what is stored is looked at, and not what comes out."""
+    """Return the queries in place of attention, because the test looks at what is stored."""
     return query
 
 
 class Served:
-    """A cache with keys and values that tell which text they belong to, and the requests that it holds."""
+    """A cache whose keys and values tell which text they belong to, and its requests."""
 
     def __init__(self, impl, num_pages=16, page_size=4):
         self.serving = impl.serving
@@ -739,7 +745,7 @@ class Served:
         return self.prefixes.tree
 
     def open(self, id, prompt):
-        """A request comes. Returns how many of its positions are known; None: there is no room for it."""
+        """Open a request. Return how many of its positions are known; None if there is no room for it."""
         module = self.serving.request
         request = module.Request(id, list(prompt), module.SamplingParams(max_tokens=1000))
         if not self.cache.open(request):
@@ -749,13 +755,13 @@ class Served:
         return request.num_computed_tokens
 
     def say(self, id, *tokens):
-        """These are the next tokens of a request."""
+        """Add the next tokens of a request."""
         for token in tokens:
             self.requests[id].add(token, (), 1000)
 
     def compute(self, *ids, count=None, guesses=(), commit=True):
-        """A step with all of these requests' pending tokens, or `count` of each, and guesses after them. commit: or it
-        fails afterwards."""
+        """Compute a step with the pending tokens of these requests (at most `count` each), and guesses after them.
+        commit: False makes the step fail afterwards."""
         chunks, rows = [], []
         for id in ids:
             request, start = self.requests[id], self.requests[id].num_computed_tokens
@@ -775,13 +781,13 @@ class Served:
                 self.cache.commit(self.requests[id], chunk.end)
 
     def begin(self, id, prompt):
-        """Open it, and compute all that is not known. Returns what `open` found."""
+        """Open a request and compute all that is unknown. Return what `open` found."""
         found = self.open(id, prompt)
         self.compute(id)
         return found
 
     def generate(self, id, *tokens):
-        """One step for each of these tokens."""
+        """Compute one step for each of these tokens."""
         for token in tokens:
             self.say(id, token)
             self.compute(id)
@@ -790,13 +796,13 @@ class Served:
         self.cache.close(self.requests.pop(id))
 
     def remember(self, *texts):
-        """Requests with these texts came and left."""
+        """Let requests with these texts run and leave."""
         for text in texts:
             self.begin("gone", text)
             self.close("gone")
 
     def check(self):
-        """Pages and holders are counted right, and `check_stored` finds what it expects."""
+        """Check the counts of pages and holders, and the stored keys and values."""
         self.check_counts()
         self.check_stored()
 
@@ -804,7 +810,7 @@ class Served:
         self.cache.check_integrity(list(self.requests.values()))
 
     def check_stored(self):
-        """Each request finds the keys and values of its own text, and so does whoever finds a page of the tree."""
+        """Check that each request, and each text in the tree, finds the keys and values of its own tokens."""
         size, pages, places, expected = self.pool.page_size, [], [], []
         for request in self.requests.values():
             length, table = request.num_computed_tokens, list(request.pages)
@@ -816,7 +822,7 @@ class Served:
             places += range(size)
             expected.append(codes(text, len(text) - size))
         if pages:
-            keys = np.concatenate(expected)[:, :, 0]  # T, H_kv, 1
+            keys = np.concatenate(expected)[:, :, 0]  # T x H_kv x 1
             keys = np.concatenate([keys + number / 4 for number in range(NUM_LAYERS)])
             pages, places = mx.array(pages), mx.array(places)
             for name, sign in (("keys", 1), ("values", -1)):
@@ -824,19 +830,19 @@ class Served:
                 assert_close(mx.concatenate(got), sign * keys, tolerance=0)
 
     def same(self, a, b):
-        """How many pages two requests share from the beginning on."""
+        """Return how many pages two requests share at the beginning."""
         return ones_common(list(self.requests[a].pages), list(self.requests[b].pages))
 
     def known(self):
-        """All texts that the tree knows."""
+        """Return all known texts."""
         return sorted(pages_of(self.tree))
 
     def holders(self, id):
-        """Of each page of a request."""
+        """Return the number of holders of each page of a request."""
         return [self.pool.holders(page) for page in self.requests[id].pages]
 
 
-SYSTEM = [100, 101, 102, 103, 104, 105, 106, 107]  # two pages that many prompts begin with
+SYSTEM = [100, 101, 102, 103, 104, 105, 106, 107]  # many prompts begin with these two pages
 
 
 @task_4
@@ -849,7 +855,7 @@ def test_task_4_a_shared_beginning(impl):
 
 @task_4
 def test_task_4_who_holds_what(impl):
-    """Each request is one more holder, and one less when it leaves; the tree is the last."""
+    """Each request adds a holder to its pages, and removes it when it leaves. The tree is the last holder."""
     served = Served(impl)
     for count, id in enumerate("abc", start=1):
         served.begin(id, [*SYSTEM, count, count])
@@ -869,7 +875,8 @@ def test_task_4_who_holds_what(impl):
 @task_4
 @pytest.mark.parametrize("page_size", [1, 3, 4, 16])
 def test_task_4_prompts_of_all_lengths(impl, page_size):
-    """All that is known, but never the last token of the prompt: the model has to run on one at least."""
+    """A prompt finds everything that is known, except for its last token, because the model has to run on at least
+    one."""
     text = list(range(70, 118))
     served = Served(impl, num_pages=300 // page_size, page_size=page_size)
     served.remember(text)
@@ -888,7 +895,7 @@ def test_task_4_prompts_of_all_lengths(impl, page_size):
 
 @task_4
 def test_task_4_nothing_is_known(impl):
-    """As in any paged cache."""
+    """Without a known beginning, the cache behaves like any paged cache."""
     served = Served(impl)
     for id, prompt in (("a", [1]), ("b", [2, 3, 4, 5, 6]), ("c", [9, *SYSTEM])):
         assert served.begin(id, prompt) == 0, "no position is known"
@@ -898,7 +905,8 @@ def test_task_4_nothing_is_known(impl):
 
 @task_4
 def test_task_4_a_page_in_part_is_copied(impl):
-    """In all layers, before anything is written behind what was found. The page that is known stays what it was."""
+    """A page that matches in part is copied in all layers before anything is written after the match. The original
+    stays unchanged."""
     served = Served(impl)
     served.remember([*SYSTEM, 1, 2, 3, 4, 5])
     for id in "ab":
@@ -915,7 +923,7 @@ def test_task_4_a_page_in_part_is_copied(impl):
 
 @task_4
 def test_task_4_a_copy_that_is_filled(impl):
-    """It is a page like any other: once it is whole, and all of it is computed, the tree knows it."""
+    """When a copied page is full and all of it is computed, the tree knows it like any other page."""
     served = Served(impl)
     served.remember([*SYSTEM, 1, 2, 3, 4, 5])
     served.begin("a", [*SYSTEM, 1, 2, 9])
@@ -930,7 +938,7 @@ def test_task_4_a_copy_that_is_filled(impl):
 
 @task_4
 def test_task_4_no_copy_without_need(impl):
-    """Not of whole pages: the next position begins a new one."""
+    """A whole page is not copied, because the next position begins a new page."""
     served = Served(impl)
     copied = []
     for layer in served.cache.layers:
@@ -945,7 +953,7 @@ def test_task_4_no_copy_without_need(impl):
 
 @task_4
 def test_task_4_answers_are_known_too(impl):
-    """The next turn of a chat begins with the last prompt and its answer."""
+    """The next turn of a chat begins with the last prompt and its answer, and finds both."""
     served = Served(impl)
     served.begin("a", [1, 2, 3])
     served.generate("a", *range(40, 50))
@@ -956,7 +964,7 @@ def test_task_4_answers_are_known_too(impl):
 
 @task_4
 def test_task_4_a_request_that_comes_back(impl):
-    """After a preemption, it finds its prompt and its output: 13 tokens were computed, on three whole pages."""
+    """A preempted request finds its prompt and output again: 13 tokens were computed, and they fill three pages."""
     served = Served(impl)
     served.begin("a", [1, 2, 3])
     served.generate("a", *range(40, 50))
@@ -969,7 +977,7 @@ def test_task_4_a_request_that_comes_back(impl):
 
 @task_4
 def test_task_4_found_while_it_runs(impl):
-    """What a step computed can be found as soon as it is committed. What is computed twice is kept once."""
+    """Computed pages can be found as soon as a step is committed. A page that two requests computed is kept once."""
     served = Served(impl)
     for id in "ab":
         assert served.open(id, [*SYSTEM, 1]) == 0, "nothing is committed"
@@ -987,7 +995,7 @@ def test_task_4_found_while_it_runs(impl):
 @task_4
 @pytest.mark.parametrize("count", [1, 3, 4, 5])
 def test_task_4_a_prompt_in_parts(impl, count):
-    """After each of them, the whole pages of what is computed are known, and no others."""
+    """After each part, exactly the whole pages of computed tokens are known."""
     served = Served(impl)
     prompt = [*SYSTEM, 1, 2, 3]
     served.open("a", prompt)
@@ -1000,7 +1008,8 @@ def test_task_4_a_prompt_in_parts(impl, count):
 
 @task_4
 def test_task_4_what_was_not_committed_is_not_known(impl):
-    """A request that is preempted before its step, or whose step failed: nobody may find what may not be stored."""
+    """A request was preempted before its step, or the step failed. Its tokens must not be found, because they may not
+    be stored."""
     served = Served(impl)
     served.open("a", [*SYSTEM, 1])
     served.close("a")
@@ -1017,7 +1026,7 @@ def test_task_4_what_was_not_committed_is_not_known(impl):
 
 @task_4
 def test_task_4_guesses_that_were_rejected(impl):
-    """They were in pages, and perhaps filled them. What the tree knows is what the request has."""
+    """Rejected guesses were in pages, and may have filled them, but the tree knows only the request's tokens."""
     served = Served(impl)
     served.begin("a", [*SYSTEM, 1])
     for guesses, accepted in (([2, 3, 4, 5, 6], 1), ([7, 7, 7], 0), ([8, 9, 8, 9], 4), ([1, 1, 1, 1, 1, 1], 2)):
@@ -1035,7 +1044,7 @@ def test_task_4_guesses_that_were_rejected(impl):
 
 @task_4
 def test_task_4_what_the_tree_gives_up(impl):
-    """As many pages as are missing, the least recently used first."""
+    """The tree gives up exactly the missing pages, the least recently used first."""
     served = Served(impl, num_pages=6)
     served.remember(*([i] * 4 + [9] for i in range(4)))
     served.open("a", [50] * 8)
@@ -1051,7 +1060,7 @@ def test_task_4_what_the_tree_gives_up(impl):
 
 @task_4
 def test_task_4_no_room(impl):
-    """False. Whoever asked has nothing, and all others have what they had."""
+    """Without room, the call returns False, the request gets nothing, and all others keep what they have."""
     served = Served(impl, num_pages=5)
     served.remember([*SYSTEM, 1])
     served.begin("b", [1, 2, 3, 4, 5])
@@ -1067,7 +1076,7 @@ def test_task_4_no_room(impl):
 
 @task_4
 def test_task_4_no_room_at_first(impl):
-    """A request that found no room asks again later: what counts is what the tree knows by then."""
+    """A request that found no room asks again later, and finds what the tree knows by then."""
     served = Served(impl, num_pages=5)
     served.remember([*SYSTEM, 1])
     served.begin("b", [1] * 9)
@@ -1085,10 +1094,10 @@ def test_task_4_no_room_at_first(impl):
 
 @task_4
 def test_task_4_what_it_found_is_not_given_up(impl):
-    """Room is made for a request's own tokens: what it shares was known the longest, and stays."""
+    """Making room for a request never gives up the pages that it shares, even if they are the least recently used."""
     served = Served(impl, num_pages=8)
     served.remember([*SYSTEM, 1], *([i] * 4 + [9] for i in range(4)))
-    served.remember(*([i] * 4 + [9] for i in range(4)))  # these were used since
+    served.remember(*([i] * 4 + [9] for i in range(4)))  # these were used later
     assert served.pool.num_free == 2
     assert served.open("a", [*SYSTEM, *range(20, 40)]) == 8
     assert [text[0] for text in served.known()] == [3, 100, 100], "three of the others had to go"
@@ -1099,7 +1108,7 @@ def test_task_4_what_it_found_is_not_given_up(impl):
 @task_4
 @pytest.mark.parametrize("length", [13, 14, 15, 16])
 def test_task_4_the_whole_pool_for_one(impl, length):
-    """Its last page is known in part, and there is no room for a copy beside it: the page itself is given up for it."""
+    """The last page matches in part, and there is no room for a copy of it, so the page itself is given up."""
     served = Served(impl, num_pages=4)
     text = list(range(70, 86))
     served.remember([*text, 0][:16])
@@ -1111,7 +1120,7 @@ def test_task_4_the_whole_pool_for_one(impl, length):
 
 @task_4
 def test_task_4_a_source_that_was_given_up(impl):
-    """The page that is copied may have to make room for the request itself: what was in it is copied all the same."""
+    """The copied page may be given up to make room for the same request. Its contents are still copied."""
     for others in range(4):
         served = Served(impl, num_pages=8)
         served.remember([*SYSTEM, 1, 2, 3, 4])
@@ -1125,7 +1134,7 @@ def test_task_4_a_source_that_was_given_up(impl):
 
 @task_4
 def test_task_4_lists_belong_to_the_caller(impl):
-    """A text may change after it has left: what is known stays known by the tokens that were computed."""
+    """A request's list may change after it has left. The tree still knows the computed tokens."""
     served = Served(impl)
     served.begin("a", [*SYSTEM, 1, 2, 3, 4, 5])
     request = served.requests["a"]
@@ -1139,7 +1148,8 @@ def test_task_4_lists_belong_to_the_caller(impl):
 @task_4
 @pytest.mark.parametrize(("token", "other"), [(5, 5 + MODULUS), (-1, -2)], ids=["5", "-1"])
 def test_task_4_nobody_gets_another_text(impl, token, other):
-    """Tokens with the same hash, and the same page behind another beginning."""
+    """No request gets another text's keys, neither with tokens of the same hash nor with an equal page after another
+    beginning."""
     served = Served(impl)
     served.remember([token, 2, 3, 4, 6, 6, 6, 6, 9])
     for id, prompt in (("a", [other, 2, 3, 4, 6, 6, 6, 6, 9]), ("b", [7, 7, 7, 7, 6, 6, 6, 6, 9])):
@@ -1151,7 +1161,7 @@ def test_task_4_nobody_gets_another_text(impl, token, other):
 @task_4
 @pytest.mark.parametrize(("page_size", "seed"), [(1, 1), (3, 2), (4, 3)])
 def test_task_4_by_chance(impl, page_size, seed):
-    """Requests come, generate, have guesses rejected, fail and leave, in few pages and with much in common."""
+    """Random requests arrive, generate, have guesses rejected, fail and leave, with few pages and much in common."""
     random = np.random.RandomState(seed)
     served = Served(impl, num_pages=36 // page_size, page_size=page_size)
     for number in range(60):
@@ -1170,7 +1180,7 @@ def test_task_4_by_chance(impl, page_size, seed):
                 continue
             served.compute(id, guesses=guesses, commit=False)
             served.say(id, *guesses[: random.randint(1, len(guesses) + 1)])
-            if random.rand() < 0.8:  # or it fails
+            if random.rand() < 0.8:  # otherwise the step fails
                 served.cache.commit(request, len(request.tokens) - 1)
         else:
             served.close(id)
@@ -1196,7 +1206,7 @@ SAMPLING = [
 
 
 def requests_of(impl, system, lengths):
-    """Requests whose prompts begin in the same way, each with its own way to choose tokens."""
+    """Return requests whose prompts begin alike, each with its own way to choose tokens."""
     serving = impl.serving.request
     rests = [np.array(Inputs(40 + i % 5).tokens(length, vocab_size=256)).tolist() for i, length in enumerate(lengths)]
     return [
@@ -1206,7 +1216,7 @@ def requests_of(impl, system, lengths):
 
 
 def alone(impl, model, request):
-    """What a request gets that nobody shares the model with: week 2's loop."""
+    """Return what a request gets without other requests, by week 2's loop."""
     params = request.params
     sampler = impl.serving.distributions.sampler_of(params)
     eos_token_ids = model.config.eos_token_ids
@@ -1214,14 +1224,14 @@ def alone(impl, model, request):
 
 
 def serving(impl, num_layers, pool, token_budget):
-    """A cache that finds prefixes, and a scheduler that preempts."""
+    """Return a cache that finds prefixes, and a scheduler that preempts."""
     cache = impl.serving.paged_cache.PagedKVCache(num_layers, pool, impl.serving.prefix_cache.PrefixCache(pool))
     module = impl.serving.scheduler
     return cache, module.Scheduler(cache, 4, module.TokenBudget(token_budget), module.PreemptNewest())
 
 
 class Watch:
-    """An observer that counts tokens that were computed, and notes who was preempted."""
+    """An observer that counts computed tokens and notes preempted requests."""
 
     def __init__(self):
         self.num_tokens, self.preempted = 0, []
@@ -1231,13 +1241,14 @@ class Watch:
         self.preempted += list(batch.preempted)
 
     def on_abort(self, engine, request):
-        """Nothing to note."""
+        """Do nothing."""
 
 
 @task_4
 @pytest.mark.parametrize(("num_pages", "page_size"), [(9, 4), (34, 1)])
 def test_task_4_token_for_token(impl, tmp_path, num_pages, page_size):
-    """Few pages, a shared beginning, requests that are preempted, one that is aborted: each gets what it gets alone."""
+    """With few pages and a shared beginning, some requests are preempted and one is aborted. Each gets what it gets
+    alone."""
     model = new_model(impl, tmp_path)
     pool = impl.serving.page_pool.PagePool(num_pages, page_size)
     watch, (cache, scheduler) = Watch(), serving(impl, len(model.layers), pool, token_budget=8)
@@ -1263,7 +1274,7 @@ def test_task_4_token_for_token(impl, tmp_path, num_pages, page_size):
 
 @task_4
 def test_task_4_computed_once(impl, tmp_path):
-    """With room for all: of a prompt, the model runs on what is new, and on its last token in any case."""
+    """With room for all, the model runs only on the new tokens of a prompt, and at least on its last one."""
     model = new_model(impl, tmp_path)
     pool = impl.serving.page_pool.PagePool(40, 4)
     watch, (_, scheduler) = Watch(), serving(impl, len(model.layers), pool, token_budget=64)

@@ -17,7 +17,7 @@ task_3 = pytest.mark.task("w3d6.3")
 task_4 = pytest.mark.task("w3d6.4")
 
 VOCAB = 23
-END = 2  # of the models that are no models
+END = 2  # the end token of the stand-ins for models
 
 
 def new_request(impl, id="a", prompt=(3, 1, 4), seed=0, **params):
@@ -26,7 +26,8 @@ def new_request(impl, id="a", prompt=(3, 1, 4), seed=0, **params):
 
 
 def draft_of(impl, tokens, rows=None):
-    """rows: what each guess was drawn from; None: they are certain."""
+    """Return a draft. rows: the distributions that the guesses were drawn from; None means that the guesses are
+    certain."""
     return impl.serving.drafters.Draft(list(tokens), None if rows is None else np.array(rows, np.float32))
 
 
@@ -38,12 +39,12 @@ def one_hot(*tokens, size=5):
 
 P = [0.1, 0.4, 0.3, 0.2, 0.0]  # the model's
 Q = [0.5, 0.1, 0.1, 0.2, 0.1]  # the drafter's: too high for 0 and 4, too low for 1 and 2, right for 3
-AFTER = [0.0, 0.0, 0.1, 0.2, 0.7]  # the model's after the guess
-COUNT = 1200  # draws: a frequency is then off by its tolerance less than once in 100 million times
+AFTER = [0.0, 0.0, 0.1, 0.2, 0.7]  # the model's distribution after the guess
+COUNT = 1200  # a frequency then misses its tolerance less than once in 100 million runs
 
 
 def law(target, tokens, drafts=None):
-    """The oracle: what may come out for these guesses, and how likely, case by case in float64."""
+    """Return the possible outcomes for these guesses and their probabilities, case by case in float64."""
     target = np.array(target, np.float64)
     drafts = one_hot(*tokens, size=target.shape[1]) if drafts is None else drafts
     found, reached = {}, 1.0
@@ -59,7 +60,8 @@ def law(target, tokens, drafts=None):
 
 
 def assert_frequencies(outcomes, expected):
-    """Each outcome as often as it is to be, and no other. outcomes: tuples. expected: the probability of each."""
+    """Fail unless each outcome is as frequent as expected, and no other occurs. outcomes: tuples. expected: the
+    probability of each."""
     __tracebackhide__ = True
     counts = dict.fromkeys([*sorted(expected), "others"], 0)
     for outcome in outcomes:
@@ -69,14 +71,14 @@ def assert_frequencies(outcomes, expected):
 
 
 def outcomes_of(impl, target, draft, seed, count=COUNT):
-    """What `accept` gives for the same guesses, again and again."""
+    """Return the results of `accept` for the same guesses, again and again."""
     target, generator = np.array(target, np.float32), new_request(impl, seed=seed).random
     return [tuple(impl.serving.speculative.accept(target, draft, generator)) for _ in range(count)]
 
 
 @task_1
 def test_task_1_greedy(impl):
-    """Two guesses are what the model says, the third is not."""
+    """The model agrees with two guesses, but not with the third."""
     generator = new_request(impl, seed=0).random
     got = impl.serving.speculative.accept(one_hot(3, 1, 4, 2), draft_of(impl, [3, 1, 0]), generator)
     assert got == [3, 1, 4], "two guesses, and the model's token in place of the third"
@@ -98,7 +100,8 @@ def test_task_1_greedy(impl):
 )
 @pytest.mark.parametrize("are_drawn", [False, True], ids=["certain", "drawn"])
 def test_task_1_all_on_one_token(impl, guesses, expected, are_drawn):
-    """Up to the first wrong guess, whatever comes behind it; and one token more, after the last guess as well."""
+    """Guesses count up to the first wrong one, whatever comes after it. One more token comes from the model, after the
+    last guess, too."""
     rows = one_hot(*guesses) if are_drawn else None
     generator = new_request(impl, seed=1).random
     target = one_hot(3, 1, 4, 2, 0)[: len(guesses) + 1]
@@ -110,7 +113,8 @@ def test_task_1_all_on_one_token(impl, guesses, expected, are_drawn):
 @task_1
 @pytest.mark.parametrize("guess", [0, 1, 2, 3, 4])
 def test_task_1_a_drawn_guess(impl, guess):
-    """Accepted with probability min(1, p / q); in place of it comes what the drafter has too little of."""
+    """A guess is accepted with probability min(1, p / q). A rejected one is replaced by a token to which q gives too
+    little probability."""
     outcomes = outcomes_of(impl, [P, AFTER], draft_of(impl, [guess], [Q]), seed=2)
     assert_frequencies(outcomes, law([P, AFTER], [guess], [Q]))
 
@@ -118,14 +122,14 @@ def test_task_1_a_drawn_guess(impl, guess):
 @task_1
 @pytest.mark.parametrize("guess", [0, 1, 4])
 def test_task_1_a_certain_guess(impl, guess):
-    """Its q is 1: accepted with probability p, and in place of it comes any other token."""
+    """A certain guess has q = 1, so it is accepted with probability p, and otherwise replaced by another token."""
     outcomes = outcomes_of(impl, [P, AFTER], draft_of(impl, [guess]), seed=3)
     assert_frequencies(outcomes, law([P, AFTER], [guess]))
 
 
 @task_1
 def test_task_1_no_guess(impl):
-    """A token is drawn from the model alone."""
+    """Without guesses, a token is drawn from the model's distribution."""
     outcomes = outcomes_of(impl, [P], draft_of(impl, []), seed=4)
     assert_frequencies(outcomes, {(token,): p for token, p in enumerate(P) if p})
 
@@ -137,14 +141,14 @@ DRAFTS = [Q, [0.2, 0.1, 0.4, 0.2, 0.1], [0.1, 0.1, 0.5, 0.1, 0.2]]
 @task_1
 @pytest.mark.parametrize("guesses", [(3, 2, 2), (0, 0, 3), (1, 4, 2)], ids=str)
 def test_task_1_several_drawn_guesses(impl, guesses):
-    """Each has its own row in target and draft, and its own chance."""
+    """Each guess has its own row in target and draft, and its own chance to be accepted."""
     outcomes = outcomes_of(impl, THREE, draft_of(impl, guesses, DRAFTS), seed=5)
     assert_frequencies(outcomes, law(THREE, guesses, DRAFTS))
 
 
 @task_1
 def test_task_1_several_certain_guesses(impl):
-    """Two guesses that are accepted half of the time each: both together a quarter of the time."""
+    """Two guesses are accepted with probability 1/2 each, so both are accepted in a quarter of the runs."""
     target = [[0.5, 0.25, 0.25, 0.0, 0.0], [0.1, 0.5, 0.1, 0.1, 0.2], [0.4, 0.2, 0.1, 0.3, 0.0]]
     outcomes = outcomes_of(impl, target, draft_of(impl, [0, 1]), seed=6)
     assert_frequencies(outcomes, law(target, [0, 1]))
@@ -152,7 +156,7 @@ def test_task_1_several_certain_guesses(impl):
 
 @task_1
 def test_task_1_the_models_distribution(impl):
-    """The guess is drawn from q, and the first token has the distribution p."""
+    """The guess is drawn from q, and still the first token has the distribution p."""
     choose, generator = np.random.default_rng(7), new_request(impl, seed=8).random
     target, first = np.array([P, AFTER], np.float32), []
     for guess in choose.choice(5, COUNT, p=Q).tolist():
@@ -160,8 +164,8 @@ def test_task_1_the_models_distribution(impl):
     assert_frequencies(first, {(token,): p for token, p in enumerate(P) if p})
 
 
-CHAIN = [[0.2, 0.5, 0.3], [0.6, 0.1, 0.3], [0.1, 0.1, 0.8]]  # what the model says after each of three tokens
-GUESSED = [[0.5, 0.2, 0.3], [0.2, 0.6, 0.2], [0.4, 0.3, 0.3]]  # what the drafter says
+CHAIN = [[0.2, 0.5, 0.3], [0.6, 0.1, 0.3], [0.1, 0.1, 0.8]]  # the model's distribution after each of three tokens
+GUESSED = [[0.5, 0.2, 0.3], [0.2, 0.6, 0.2], [0.4, 0.3, 0.3]]  # the draft model's distributions
 FIRST, GUESSED_FIRST = [0.2, 0.3, 0.5], [0.4, 0.5, 0.1]
 
 
@@ -177,7 +181,7 @@ def test_task_1_two_tokens(impl, are_drawn):
         rows = [GUESSED_FIRST, GUESSED[first]] if are_drawn else None
         target = np.array([FIRST, CHAIN[first], CHAIN[second]], np.float32)
         tokens = list(accept(target, draft_of(impl, [first, second], rows), generator))
-        if len(tokens) == 1:  # the next step gives the other one
+        if len(tokens) == 1:  # the next step gives the second token
             tokens += accept(np.array([CHAIN[tokens[0]]], np.float32), draft_of(impl, []), generator)
         pairs.append(tuple(tokens[:2]))
     assert_frequencies(pairs, {(i, j): FIRST[i] * CHAIN[i][j] for i in range(3) for j in range(3)})
@@ -185,7 +189,7 @@ def test_task_1_two_tokens(impl, are_drawn):
 
 @task_1
 def test_task_1_a_drafter_that_says_what_the_model_says(impl):
-    """All its guesses are accepted."""
+    """If the draft has the model's own probabilities, all guesses are accepted."""
     choose = np.random.default_rng(11)
     rows = choose.dirichlet(np.ones(40), 5).astype(np.float32)
     generator, lengths = new_request(impl, seed=12).random, set()
@@ -198,7 +202,7 @@ def test_task_1_a_drafter_that_says_what_the_model_says(impl):
 
 
 class Unlucky(np.random.Generator):
-    """A generator whose `random` gives the largest number below 1."""
+    """A generator whose `random` always returns the largest number below 1."""
 
     def __init__(self):
         super().__init__(np.random.PCG64(0))
@@ -210,8 +214,8 @@ class Unlucky(np.random.Generator):
 @task_1
 @pytest.mark.parametrize("are_drawn", [True, False], ids=["drawn", "certain"])
 def test_task_1_equal_but_for_rounding(impl, are_drawn):
-    """p may be a little less than q for every token. Then nothing is left of p, and a guess may be rejected all the
-    same: any token that the model can say is right, and no error."""
+    """p may be slightly less than q for every token, so a guess may be rejected although nothing of p - q is left. Then
+    any possible token is right, but an error is not."""
     rows = np.array([[0.5, 0.5, 0.0]] if are_drawn else [[1.0, 0.0, 0.0]], np.float32)
     target = np.concatenate([np.nextafter(rows, np.float32(0)), [[0.0, 0.0, 1.0]]]).astype(np.float32)
     draft = draft_of(impl, [0], rows if are_drawn else None)
@@ -222,7 +226,7 @@ def test_task_1_equal_but_for_rounding(impl, are_drawn):
 @task_1
 @pytest.mark.parametrize("guess", [1, 2])
 def test_task_1_nearly_equal(impl, guess):
-    """However little p and q differ: a guess that is rejected is replaced by a token that is likelier in p."""
+    """However close p and q are, a rejected guess is replaced by a token with p > q."""
     rows, target = np.array([[0, 0.5, 0.5]], np.float32), np.array([[0, 0.5, 0.5], [0, 1, 0]], np.float32)
     target[0] += np.array([2, -1, -1], np.float32) * 2.0**-12
     got = impl.serving.speculative.accept(target, draft_of(impl, [guess], rows), Unlucky())
@@ -231,7 +235,7 @@ def test_task_1_nearly_equal(impl, guess):
 
 @task_1
 def test_task_1_nothing_but_its_own_random_numbers(impl):
-    """With the same seed the same tokens, whatever else draws random numbers."""
+    """The same seed gives the same tokens, whatever else draws random numbers."""
     runs = []
     for seed in (0, 1):
         random.seed(seed)
@@ -244,7 +248,7 @@ def test_task_1_nothing_but_its_own_random_numbers(impl):
 
 @task_1
 def test_task_1_leaves_its_inputs_alone(impl):
-    """Rows of target are not the place to subtract in."""
+    """`accept` must not change the rows of target and draft, for example by subtracting in place."""
     target, rows = np.array(THREE, np.float32), np.array(DRAFTS, np.float32)
     draft, generator = impl.serving.drafters.Draft([0, 4, 2], rows), new_request(impl, seed=14).random
     for _ in range(20):
@@ -258,7 +262,8 @@ def test_task_1_leaves_its_inputs_alone(impl):
 
 
 def by_ngram(tokens, count, longest=3):
-    """The oracle: all places of the longest end that stood in the text before, of which the last one counts."""
+    """Find the continuation naively: of all earlier places of the longest ending that occurs there, take the last
+    one."""
     text = list(tokens)
     for n in range(longest, 0, -1):
         ends = [end for end in range(n, len(text)) if text[end - n : end] == text[len(text) - n :]]
@@ -279,14 +284,14 @@ def test_task_2_a_text_that_repeats_itself(impl):
 
 @task_2
 def test_task_2_the_latest_place(impl):
-    """Where the end of the text stood more than once before."""
+    """The end of the text occurs several times before, and the latest place counts."""
     got = guess(impl, [7, 8, 9, 1, 7, 8, 9, 2, 3, 7, 8, 9], 3)
     assert got == [2, 3, 7], "what followed 7 8 9 the last time"
 
 
 @task_2
 def test_task_2_the_longest_end_first(impl):
-    """A longer end says more than a shorter one that stood there later."""
+    """A longer ending counts more than a shorter one, even if the shorter one occurs later."""
     got = (
         guess(impl, [7, 8, 9, 1, 1, 8, 9, 2, 9, 3, 7, 8, 9], 1),
         guess(impl, [7, 8, 9, 1, 1, 8, 9, 2, 9, 3, 6, 8, 9], 1),
@@ -307,7 +312,7 @@ def test_task_2_shorter_ends(impl, tokens, expected):
 @task_2
 @pytest.mark.parametrize("count", [0, 1, 2, 3, 4, 9])
 def test_task_2_count(impl, count):
-    """At most so many tokens; fewer where the text is over."""
+    """At most `count` tokens are guessed, and fewer at the end of the text."""
     got = guess(impl, [7, 8, 9, 1, 7, 8, 9], count)
     assert got == [1, 7, 8, 9][:count]
 
@@ -319,13 +324,13 @@ def test_task_2_count(impl, count):
     ids=str,
 )
 def test_task_2_places_that_overlap(impl, tokens, expected):
-    """The place before may reach into the end of the text. 0 is a token like any other."""
+    """An earlier place may overlap the end of the text. Token 0 is a token like any other."""
     assert guess(impl, tokens, 4) == expected
 
 
 @task_2
 def test_task_2_the_beginning_of_the_text(impl):
-    """It is a place as well; and so is all of the text but its last token."""
+    """The beginning of the text is a place, too, and so is the whole text without its last token."""
     got = guess(impl, [9, 4, 9], 2), guess(impl, [8, 9, 8, 9], 2), guess(impl, [3, 3, 3, 3], 2, 3)
     assert got == ([4, 9], [8, 9], [3])
 
@@ -333,7 +338,7 @@ def test_task_2_the_beginning_of_the_text(impl):
 @task_2
 @pytest.mark.parametrize(("longest", "expected"), [(1, [5]), (2, [4]), (3, [3]), (4, [2]), (5, [2])])
 def test_task_2_longest(impl, longest, expected):
-    """How many tokens are looked up at first. 3 unless told otherwise."""
+    """`longest` is the length of the first ending that is searched, 3 by default."""
     tokens = [6, 7, 8, 9, 2, 7, 8, 9, 3, 8, 9, 4, 9, 5, 6, 7, 8, 9]
     assert guess(impl, tokens, 1, longest) == expected
     assert guess(impl, tokens, 1) == [3]
@@ -353,7 +358,7 @@ def test_task_2_any_text(impl, seed):
 @task_2
 @pytest.mark.parametrize("length", [31, 100, 500, 2000])
 def test_task_2_a_long_text(impl, length):
-    """However long ago it was: the beginning of the text is looked at, too."""
+    """The place is at the beginning of a long text, so all of the text must be searched."""
     text = list(range(1000, 1000 + length))
     assert guess(impl, [7, 8, 9, 1, 2, *text, 7, 8, 9], 3) == [1, 2, 1000]
     assert guess(impl, [7, 8, 9, *text, 8, 9, 5, *text, 3, 9], 2) == [5, 1000], "9 alone, the last time"
@@ -379,7 +384,7 @@ def untrained(impl, folder, seed=3, layers=1, **changes):
 
 
 class Watched:
-    """A model, and the tokens that each of its passes had, sorted."""
+    """A model that notes the tokens of each of its passes, sorted."""
 
     def __init__(self, model):
         self.model, self.config, self.layers = model, model.config, model.layers
@@ -403,26 +408,26 @@ def pages(impl, num_pages, page_size=4, layers=1):
 
 
 def stored(drafter, request):
-    """How many positions of a request the drafter's cache holds, its guesses included."""
+    """Return how many positions of a request the draft model's cache holds, including its guesses."""
     copy = drafter.copies.get(request)
     return 0 if copy is None else len(copy.tokens)
 
 
 def drafter_of(impl, folder, cache=None, **changes):
-    """A `ModelDrafter` whose model is watched."""
+    """Return a `ModelDrafter` with a watched model."""
     model = Watched(untrained(impl, folder, **changes))
     return impl.serving.drafters.ModelDrafter(model, slots(impl) if cache is None else cache), model
 
 
 class Naive:
-    """The oracle: each guess from the whole text, with random numbers of its own for each request."""
+    """A naive drafter that computes each guess from the whole text, with each request's own random numbers."""
 
     def __init__(self, impl, model):
         self.impl, self.model = impl, model.model
         self.generators = {}
 
     def guesses(self, request, count):
-        """Tokens and rows."""
+        """Return tokens and rows of the guesses."""
         generator = self.generators.setdefault(request.id, new_request(self.impl, seed=request.params.seed).random)
         text, rows, given = list(request.tokens), [], self.impl.serving.distributions
         for _ in range(count):
@@ -432,7 +437,7 @@ class Naive:
 
 
 def assert_drafts(drafter, naive, wanted):
-    """Compare the guesses for several requests; return them."""
+    """Compare the guesses for several requests, and return them."""
     drafts = list(drafter.propose(wanted))
     assert len(drafts) == len(wanted), f"drafts for {len(wanted)} requests, got {len(drafts)}"
     for draft, (request, count) in zip(drafts, wanted, strict=True):
@@ -456,7 +461,7 @@ PARAMS = {
 
 @task_3
 def test_task_3_greedy(impl, tmp_path):
-    """One request, two guesses: what the smaller model says next, and then."""
+    """One request gets two guesses: the smaller model's next token, and the one after it."""
     drafter, model = drafter_of(impl, tmp_path)
     request = new_request(impl)
     (draft,) = drafter.propose([(request, 2)])
@@ -467,7 +472,7 @@ def test_task_3_greedy(impl, tmp_path):
 @task_3
 @pytest.mark.parametrize("params", PARAMS.values(), ids=PARAMS)
 def test_task_3_as_the_request_wants_it(impl, tmp_path, params):
-    """Each guess is drawn as the request draws, from the row that the draft has, with `random` of the request."""
+    """Each guess is drawn by the request's settings and random state, from the row that the draft keeps."""
     drafter, model = drafter_of(impl, tmp_path)
     request = new_request(impl, prompt=[9, 200, 9, 31, 7], **params)
     assert_drafts(drafter, Naive(impl, model), [(request, 5)])
@@ -475,7 +480,7 @@ def test_task_3_as_the_request_wants_it(impl, tmp_path, params):
 
 @task_3
 def test_task_3_random_numbers_of_the_request(impl, tmp_path):
-    """One for each guess: `accept` goes on with the next ones."""
+    """Each guess uses one random number of the request, and `accept` uses the next ones."""
     drafter, model = drafter_of(impl, tmp_path)
     request, naive = new_request(impl, temperature=1.0, seed=4), Naive(impl, model)
     for _ in range(2):
@@ -486,7 +491,7 @@ def test_task_3_random_numbers_of_the_request(impl, tmp_path):
 
 @task_3
 def test_task_3_all_requests_together(impl, tmp_path):
-    """One pass for each guess, with a row for each request that is to have one; the last guess is not run."""
+    """One pass per guess computes a row for each request that gets it. The model does not run on the last guess."""
     drafter, model = drafter_of(impl, tmp_path)
     prompts, counts = ([5, 6, 7], [8], [9, 10], [11, 12]), (3, 1, 4, 0)
     wanted = [
@@ -503,7 +508,7 @@ def test_task_3_all_requests_together(impl, tmp_path):
 
 @task_3
 def test_task_3_each_with_its_own_random_numbers(impl, tmp_path):
-    """A request's guesses do not depend on who else is there, nor on the order."""
+    """A request's guesses depend neither on the other requests nor on their order."""
     found = []
     for order in ("abc", "cb", "b"):
         drafter, _ = drafter_of(impl, tmp_path)
@@ -517,7 +522,7 @@ def test_task_3_each_with_its_own_random_numbers(impl, tmp_path):
 @pytest.mark.parametrize("params", [PARAMS["greedy"], PARAMS["temperature"]], ids=["greedy", "drawn"])
 @pytest.mark.parametrize("where", ["slots", "pages"])
 def test_task_3_after_some_were_right(impl, tmp_path, params, where):
-    """What was stored of wrong guesses is gone, what is still true is not run again."""
+    """Stored positions of wrong guesses are dropped, and those of right ones are not computed again."""
     drafter, model = drafter_of(impl, tmp_path, slots(impl) if where == "slots" else pages(impl, 16))
     naive, request = Naive(impl, model), new_request(impl, prompt=[5, 6, 7], **params)
     for right, count in ((2, 4), (0, 3), (4, 4), (1, 1), (0, 2), (3, 3)):
@@ -535,7 +540,7 @@ def test_task_3_after_some_were_right(impl, tmp_path, params, where):
 
 @task_3
 def test_task_3_nobody_wants_a_guess(impl, tmp_path):
-    """No pass, nothing stored, a draft without tokens for each."""
+    """Without guesses, the model does not run, nothing is stored, and each request gets an empty draft."""
     drafter, model = drafter_of(impl, tmp_path)
     assert list(drafter.propose([])) == []
     drafts = drafter.propose([(new_request(impl, id), 0) for id in "ab"])
@@ -546,7 +551,7 @@ def test_task_3_nobody_wants_a_guess(impl, tmp_path):
 
 @task_3
 def test_task_3_no_room_for_all_guesses(impl, tmp_path):
-    """One request comes to the end of its slot; the other, which is shorter, does not."""
+    """One request reaches the end of its slot, and another, shorter one does not."""
     drafter, model = drafter_of(impl, tmp_path, slots(impl, capacity=8))
     a, b = new_request(impl, "a", [5, 6, 7, 8, 9, 10]), new_request(impl, "b", [11, 12])
     found = [list(draft.tokens) for draft in drafter.propose([(a, 5), (b, 5)])]
@@ -559,7 +564,7 @@ def test_task_3_no_room_for_all_guesses(impl, tmp_path):
 
 @task_3
 def test_task_3_no_slot(impl, tmp_path):
-    """The second request has none; the others have theirs, in their places."""
+    """The second request has no slot, so it gets no guess. The others get theirs."""
     drafter, model = drafter_of(impl, tmp_path, slots(impl, num_slots=2, capacity=16))
     a, b, c = (new_request(impl, id, [9] * length) for id, length in zip("abc", (3, 17, 2), strict=True))
     found = [list(draft.tokens) for draft in drafter.propose([(a, 2), (b, 2), (c, 2)])]
@@ -569,7 +574,7 @@ def test_task_3_no_slot(impl, tmp_path):
 
 @task_3
 def test_task_3_no_room_for_both(impl, tmp_path):
-    """Three pages of four: each request would find room alone, and the one that comes first does."""
+    """Three of four pages are used. Each request alone would find room, and the first one gets it."""
     drafter, model = drafter_of(impl, tmp_path, pages(impl, 3))
     a, b = new_request(impl, "a", [5] * 6), new_request(impl, "b", [6] * 7)
     found = [list(draft.tokens) for draft in drafter.propose([(a, 3), (b, 3)])]
@@ -577,7 +582,7 @@ def test_task_3_no_room_for_both(impl, tmp_path):
 
 
 class FailsOnce(Watched):
-    """A model whose first pass fails, before it has computed anything."""
+    """A model whose first pass fails before it computes anything."""
 
     has_failed = False
 
@@ -590,7 +595,7 @@ class FailsOnce(Watched):
 
 @task_3
 def test_task_3_a_pass_that_fails(impl, tmp_path):
-    """The model has not run on its tokens: the next pass has them again."""
+    """After a failed pass, the next one computes the same tokens again."""
     drafter, model = drafter_of(impl, tmp_path)
     drafter.model = FailsOnce(model.model)
     request = new_request(impl, prompt=[5, 6, 7])
@@ -603,7 +608,7 @@ def test_task_3_a_pass_that_fails(impl, tmp_path):
 
 @task_3
 def test_task_3_the_smaller_models_context(impl, tmp_path):
-    """It may be shorter than the larger model's. What does not fit is not guessed."""
+    """The draft model may have a shorter context. It makes no guess beyond it."""
     drafter, model = drafter_of(impl, tmp_path, max_position_embeddings=6)
     request, longer = new_request(impl, "a", [5, 6, 7, 8]), new_request(impl, "b", [5] * 7)
     found = [list(draft.tokens) for draft in drafter.propose([(request, 4), (longer, 4)])]
@@ -615,7 +620,7 @@ def test_task_3_the_smaller_models_context(impl, tmp_path):
 
 
 class Says:
-    """A drafter that says what it was told, for each request in the order of its steps; then nothing."""
+    """A drafter that gives each request the guesses that it was told, step by step, and then none."""
 
     def __init__(self, impl, **guesses):
         self.impl, self.guesses, self.forgotten = impl, guesses, []
@@ -633,7 +638,7 @@ class Says:
 
 
 class Knows:
-    """A drafter that knows what is to come, and says it, or at times something else from some token on."""
+    """A drafter that knows the coming tokens, and sometimes guesses something else from some token on."""
 
     def __init__(self, impl, texts, wrong, seed=0):
         self.impl, self.texts, self.wrong, self.random = impl, texts, wrong, random.Random(seed)
@@ -651,14 +656,14 @@ class Knows:
 
 
 def no_model(context=64):
-    """Of which only the configuration is asked."""
+    """Return a model that has only a configuration."""
     return SimpleNamespace(
         config=SimpleNamespace(vocab_size=VOCAB, max_position_embeddings=context, eos_token_ids=(END,))
     )
 
 
 def speculative(impl, cache, drafter, *requests, model=None, num_drafts=4, scheduler=None, **options):
-    """An engine with these requests."""
+    """Return an engine with these requests."""
     scheduler = scheduler or impl.serving.scheduler.Scheduler(cache, 4)
     decoding = impl.serving.speculative.Speculative(drafter, num_drafts)
     engine = impl.serving.engine.Engine(model or no_model(), scheduler, decoding=decoding, **options)
@@ -668,17 +673,17 @@ def speculative(impl, cache, drafter, *requests, model=None, num_drafts=4, sched
 
 
 def logits_for(*tokens, size=VOCAB):
-    """Rows in which these tokens are the likeliest by far."""
+    """Return rows of logits in which these tokens have by far the highest one."""
     return mx.array(40 * one_hot(*tokens, size=size))
 
 
 def described(batch):
-    """Of each chunk: whose, from where on, the tokens, how many of them have logits."""
+    """Describe each chunk: its request, its start, its tokens, and how many of them have logits."""
     return [(chunk.request.id, chunk.start, list(chunk.tokens), chunk.num_logits) for chunk in batch.chunks]
 
 
 def take_step(engine, *rows):
-    """Plan, and settle with these logits. Returns what was planned."""
+    """Plan a step, settle it with these logits, and return the plan."""
     batch = engine.plan()
     planned = described(batch)
     engine.settle(batch, mx.concatenate(rows))
@@ -688,7 +693,7 @@ def take_step(engine, *rows):
 
 @task_4
 def test_task_4_all_guesses_are_right(impl):
-    """Two guesses behind a prompt: three tokens in one step."""
+    """Two guesses follow a prompt and are right, so one step gives three tokens."""
     request = new_request(impl)
     engine = speculative(impl, slots(impl), Says(impl, a=[[7, 8]]), request)
     assert take_step(engine, logits_for(7, 8, 9)) == [("a", 0, [3, 1, 4, 7, 8], 3)]
@@ -697,7 +702,8 @@ def test_task_4_all_guesses_are_right(impl):
 
 @task_4
 def test_task_4_guesses_behind_each_chunk(impl):
-    """Of several requests, prompts and single tokens. Each has logits after its last token and after each guess."""
+    """Guesses follow the chunks of several requests, prompts and single tokens. Each chunk has logits after its last
+    token and after each guess."""
     requests = [new_request(impl, id, [5] * length) for id, length in zip("abc", (2, 3, 1), strict=True)]
     drafter = Says(impl, a=[[7], [8, 9]], b=[[], [4, 5, 6]], c=[[3, 4, 5, 6], []])
     engine = speculative(impl, slots(impl), drafter, *requests)
@@ -711,7 +717,7 @@ def test_task_4_guesses_behind_each_chunk(impl):
 
 @task_4
 def test_task_4_a_part_of_a_prompt_has_no_guesses(impl):
-    """Nobody knows yet what comes after it. The last part has them behind it."""
+    """An unfinished prompt gets no guesses, because its next tokens are known. Its last part does."""
     cache = slots(impl)
     module = impl.serving.scheduler
     scheduler = module.Scheduler(cache, 2, module.TokenBudget(4))
@@ -723,7 +729,7 @@ def test_task_4_a_part_of_a_prompt_has_no_guesses(impl):
 
 @task_4
 def test_task_4_with_draft(impl):
-    """A new chunk: the old one, and what else the scheduler gave out, stays as it was."""
+    """The result is a new chunk. The old one and the scheduler's other data stay unchanged."""
     request, cache = new_request(impl), pages(impl, 8)
     engine = speculative(impl, cache, Says(impl), request)
     chunk = engine.scheduler.schedule().chunks[0]
@@ -739,7 +745,7 @@ def test_task_4_with_draft(impl):
 
 @task_4
 def test_task_4_room_for_tokens_and_guesses(impl):
-    """The chunk's own tokens are not computed yet: they come first, and the guesses after them."""
+    """Room is needed for the chunk's own tokens, which are not computed yet, and for the guesses after them."""
     request, cache = new_request(impl, prompt=[5] * 7), pages(impl, 8)
     engine = speculative(impl, cache, Says(impl), request)
     chunk = engine.scheduler.schedule().chunks[0]
@@ -751,7 +757,7 @@ def test_task_4_room_for_tokens_and_guesses(impl):
 @task_4
 @pytest.mark.parametrize(("capacity", "has_room"), [(7, True), (6, False)], ids=["just enough", "one too few"])
 def test_task_4_room_in_a_slot(impl, capacity, has_room):
-    """Where there is no room for all guesses, none is made."""
+    """If there is no room for all guesses, there are none."""
     request = new_request(impl, prompt=[5] * 5)
     cache = slots(impl, capacity=capacity)
     engine = speculative(impl, cache, Says(impl), request)
@@ -765,7 +771,7 @@ def test_task_4_room_in_a_slot(impl, capacity, has_room):
 
 @task_4
 def test_task_4_room_in_pages(impl):
-    """The last free page goes to the first request's guesses; the second has to do without."""
+    """The last free page goes to the first request's guesses, and the second request has none."""
     requests = [new_request(impl, id, [5] * 4) for id in "ab"]
     cache = pages(impl, 3)
     engine = speculative(impl, cache, Says(impl, a=[[7, 8]], b=[[7, 8]]), *requests)
@@ -780,7 +786,7 @@ def test_task_4_room_in_pages(impl):
 @task_4
 @pytest.mark.parametrize("where", ["slots", "pages"])
 def test_task_4_what_is_stored(impl, where):
-    """Of the guesses just those that were accepted; the newest token is always still to be run."""
+    """Exactly the accepted guesses count as computed. The newest token is always pending."""
     request = new_request(impl, prompt=[5] * 3)
     drafter = Says(impl, a=[[7, 8, 9], [7, 8, 9, 10], [], [6]])
     cache = slots(impl) if where == "slots" else pages(impl, 8, page_size=2)
@@ -796,7 +802,7 @@ def test_task_4_what_is_stored(impl, where):
 
 @task_4
 def test_task_4_counts(impl):
-    """Guesses that were checked, and those of them that were accepted, over all steps of a request."""
+    """The counts of checked and of accepted guesses cover all steps of a request."""
     requests = [new_request(impl, id) for id in "ab"]
     drafter = Says(impl, a=[[7, 8, 9], [7, 8], [], [5]], b=[[], [1], [3, 4, 5, 6], [1, 1]])
     engine = speculative(impl, slots(impl), drafter, *requests)
@@ -815,8 +821,8 @@ def test_task_4_counts(impl):
 
 @task_4
 def test_task_4_counts_of_equal_tokens(impl):
-    """Guesses are counted by their places: one token may be guessed and accepted several times, and a guess that was
-    rejected in one place may be the model's token in another."""
+    """Guesses are counted by position. The same token may be guessed and accepted several times, and a rejected guess
+    may be the model's token elsewhere."""
     request = new_request(impl)
     engine = speculative(impl, slots(impl), Says(impl, a=[[7, 7, 7], [8, 9]]), request)
     take_step(engine, logits_for(7, 7, 7, 7))
@@ -846,7 +852,7 @@ def test_task_4_counts_of_equal_tokens(impl):
     ],
 )
 def test_task_4_an_end_among_the_guesses(impl, params, expected):
-    """What comes behind it does not count, right or not. The request leaves, and the drafter forgets it."""
+    """Guesses after an end do not count, right or wrong. The request leaves, and the drafter forgets it."""
     request, drafter = new_request(impl, **params), Says(impl, a=[[7, 8, 9, END]])
     engine = speculative(impl, slots(impl), drafter, request)
     batch = engine.plan()
@@ -860,7 +866,7 @@ def test_task_4_an_end_among_the_guesses(impl, params, expected):
 
 @task_4
 def test_task_4_penalty(impl):
-    """What comes after a guess is judged with this guess among the tokens so far."""
+    """The penalty for the token after a guess includes this guess."""
     request = new_request(impl, prompt=[3, 1], repetition_penalty=2.0)
     engine = speculative(impl, slots(impl), Says(impl, a=[[7, 7], [5]]), request)
     row = np.zeros(VOCAB, np.float32)
@@ -884,7 +890,7 @@ def test_task_4_penalty(impl):
     ids=["temperature", "top-k", "top-p", "min-p"],
 )
 def test_task_4_as_the_request_wants_it(impl, params):
-    """A guess that the request's own parameters leave out is rejected, each time."""
+    """A guess that the request's own settings rule out is always rejected."""
     row = np.zeros(VOCAB, np.float32)
     row[[7, 8]] = 4.0, 3.7
     for seed in range(10):
@@ -898,7 +904,7 @@ def test_task_4_as_the_request_wants_it(impl, params):
 @task_4
 @pytest.mark.parametrize("are_drawn", [False, True], ids=["certain", "drawn"])
 def test_task_4_one_generator_for_all_steps(impl, are_drawn):
-    """It is the request's own, and each step goes on where the one before ended. `accept` gets the draft as it is."""
+    """All steps use the request's own generator, one after the other. `accept` gets the draft unchanged."""
     request, again = (new_request(impl, temperature=1.0, seed=3, max_tokens=100, ignore_eos=True) for _ in range(2))
     given, accept = impl.serving.distributions.probabilities, impl.serving.speculative.accept
     rows, likelier = Inputs(5).normal(3, VOCAB), Inputs(6).normal(2, VOCAB)
@@ -913,7 +919,7 @@ def test_task_4_one_generator_for_all_steps(impl, are_drawn):
 
 
 def alone(impl, model, request):
-    """What `generate` gives for a request, if nobody else is there."""
+    """Return what `generate` gives for a request alone."""
     params = request.params
     ends = [*params.stop_token_ids, *(() if params.ignore_eos else model.config.eos_token_ids)]
     return list(
@@ -924,7 +930,7 @@ def alone(impl, model, request):
 
 
 def serve(impl, engine, requests, abort=()):
-    """Serve requests that come one after the other; some are aborted. Returns the number of steps."""
+    """Serve requests that arrive one after the other, abort some of them, and return the number of steps."""
     for step in range(400):
         if step < len(requests):
             engine.add(requests[step])
@@ -938,7 +944,7 @@ def serve(impl, engine, requests, abort=()):
 
 
 def some_requests(impl, stops=3):
-    """Greedy, of different lengths, with and without a penalty and ends of their own."""
+    """Return greedy requests of different lengths, with and without a penalty and own end tokens."""
     draw = random.Random(4)
     return [
         new_request(
@@ -957,7 +963,7 @@ def some_requests(impl, stops=3):
 @pytest.mark.parametrize("where", ["slots", "pages", "few pages"])
 @pytest.mark.parametrize("drafter", ["knows", "n-gram"])
 def test_task_4_token_for_token(impl, tmp_path, where, drafter):
-    """Whatever was guessed: each request gets what it gets alone, by week 2's `generate`."""
+    """With any guesses, each request gets what week 2's `generate` gives it alone."""
     model = untrained(impl, tmp_path)
     requests = some_requests(impl)
     expected = [alone(impl, model, request) for request in requests]
@@ -980,7 +986,7 @@ def test_task_4_token_for_token(impl, tmp_path, where, drafter):
 @task_4
 @pytest.mark.parametrize(("wrong", "steps"), [(0.0, 4), (1.0, 16)], ids=["always right", "never right"])
 def test_task_4_steps(impl, tmp_path, wrong, steps):
-    """Sixteen tokens, three guesses a step: four steps at best, and never more than without guesses."""
+    """Sixteen tokens with three guesses per step take four steps at best, and never more than without guesses."""
     model = Watched(untrained(impl, tmp_path))
     request = new_request(impl, max_tokens=16, ignore_eos=True)
     texts = {"a": [*request.prompt, *alone(impl, model.model, request)]}
@@ -995,9 +1001,9 @@ def test_task_4_steps(impl, tmp_path, wrong, steps):
 @task_4
 @pytest.mark.parametrize("where", ["slots", "pages"])
 def test_task_4_two_models(impl, tmp_path, where):
-    """The drafter's model is the model itself, or another one that is wrong: all together, and each alone."""
+    """The draft model is the model itself, or another, wrong one. The requests are served together and alone."""
     model = untrained(impl, tmp_path / "large", layers=1)
-    for seed in (3, 4):  # of the weights of the smaller model: the same as those of the larger one, and others
+    for seed in (3, 4):  # seeds of the draft model's weights: the larger model's own, and another one
         drafter, _ = drafter_of(impl, tmp_path / f"small {seed}", seed=seed)
         requests = some_requests(impl, stops=0)[:4]
         expected = [alone(impl, model, request) for request in requests]
@@ -1013,7 +1019,7 @@ def test_task_4_two_models(impl, tmp_path, where):
 
 @task_4
 def test_task_4_keys_and_values_of_accepted_guesses(impl, tmp_path):
-    """After each step the cache holds what the text alone would have left there."""
+    """After each step, the cache holds the same keys and values as for the text alone."""
     model = untrained(impl, tmp_path)
     request = new_request(impl, max_tokens=20, ignore_eos=True)
     texts = {"a": [*request.prompt, *alone(impl, model, request)]}

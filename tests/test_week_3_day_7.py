@@ -1,4 +1,4 @@
-"""Week 3 Day 7: a server: the engine's own thread, requests that come and go, clients that go away, events."""
+"""Week 3 Day 7: a server: the engine's own thread, requests that come and go, clients that disconnect, events."""
 
 import json
 
@@ -19,11 +19,11 @@ THREE = [
     ([10], "", None, ""),
     ([11], "<10>", None, ""),
     ([12], "<11><12>", "length", ""),
-]  # what a step gives each time
+]  # one update per step
 
 
 def assert_seen(got, expected, what):
-    """Fail unless this was seen."""
+    """Fail unless the scene saw this."""
     __tracebackhide__ = True
     assert got == expected, f"{what}: expected {expected}, got {got}"
 
@@ -37,7 +37,7 @@ def text_of(updates):
 
 
 def assert_whole(updates, count, what):
-    """Fail unless these are the updates of a request that got `count` tokens, however they were shared out."""
+    """Fail unless these are all updates of a request that got `count` tokens, in any portions."""
     __tracebackhide__ = True
     assert_seen(tokens_of(updates), list(range(10, 10 + count)), f"{what}, its tokens")
     assert_seen(text_of(updates), "".join(f"<{token}>" for token in range(10, 10 + count)), f"{what}, its text")
@@ -55,20 +55,20 @@ def test_task_1_an_update(impl):
 @task_1
 @pytest.mark.parametrize("at", [[1, 2, 3], [1, 3], [3], [2, 3]], ids=str)
 def test_task_1_what_is_new(impl, at):
-    """Each update has what came since the last one, of the tokens and of the text."""
+    """Each update has the tokens and the text since the last one."""
     assert_whole(play(impl, scenes.published, 3, at), 3, f"published when it had {at} tokens")
 
 
 @task_1
 def test_task_1_nothing_new(impl):
-    """Published twice at the same place, the second update is empty."""
+    """A second update at the same place is empty."""
     seen = play(impl, scenes.published, 5, [2, 2, 3])
     assert_seen(seen, [([10, 11], "<10>", None, ""), ([], "", None, ""), ([12], "<11>", None, "")], "updates")
 
 
 @task_1
 def test_task_1_without_text(impl):
-    """Where nobody wants text, `request.text` is None."""
+    """If the client wants no text, `request.text` is None."""
     seen = play(impl, scenes.published, 2, [1, 2], False)
     assert_seen(seen, [([10], "", None, ""), ([11], "", "length", "")], "updates without text")
 
@@ -81,14 +81,14 @@ def test_task_1_an_error(impl):
 
 @task_1
 def test_task_1_an_update_stays(impl):
-    """The engine goes on while the update is read."""
+    """An update does not change while the engine goes on."""
     before, after = play(impl, scenes.kept)
     assert_seen(after, before, "an update, when the request has gone on")
 
 
 @task_1
 def test_task_1_a_loop_without_time(impl):
-    """The engine's thread waits for nobody. It is the one that everybody waits for."""
+    """`publish` never waits for the event loop, because a waiting engine would stop all requests."""
     waits, seen = play(impl, scenes.busy_loop)
     assert not waits, "publish waits until the loop has time for the update"
     assert_whole(seen, 3, "three updates for a loop without time")
@@ -96,7 +96,7 @@ def test_task_1_a_loop_without_time(impl):
 
 @task_1
 def test_task_1_an_update_is_of_its_time(impl):
-    """It says what was new when it was published, even if the loop takes it later: the engine has gone on by then."""
+    """An update holds what was new when it was published, even if the loop takes it after the engine has gone on."""
     assert_seen(play(impl, scenes.busy_loop)[1], THREE, "three updates for a loop without time")
 
 
@@ -108,7 +108,8 @@ def test_task_1_a_request(impl):
 @task_1
 @pytest.mark.parametrize("turns", [False, True], ids=["all at once", "one at a time"])
 def test_task_1_several_requests(impl, turns):
-    """Each one gets what is its own, when there is something: an engine need not serve all in each step."""
+    """Each request gets its own updates, when it has something new. An engine need not serve all requests in each
+    step."""
     seen = play(impl, scenes.three_requests, turns)
     for id, count in (("a", 2), ("b", 4), ("c", 3)):
         assert_whole(seen[id], count, f"request {id}")
@@ -124,14 +125,14 @@ def test_task_1_one_thread(impl):
 
 @task_1
 def test_task_1_jobs_come_first(impl):
-    """All jobs that came during a step are done before the next one, in their order, and none within a step."""
+    """All jobs that arrive during a step are done before the next step, in their order, and none during a step."""
     expected = ["add a", "step", "job 0", "job 1", "job 2", "step", "step"]
     assert_seen(play(impl, scenes.jobs_during_a_step), expected, "what the engine's thread did")
 
 
 @task_1
 def test_task_1_answers(impl):
-    """Jobs are done without any step; one that fails says so to who called, and nobody else notices."""
+    """Jobs are done even without a step. A failing job raises its error in its caller, and affects no other job."""
     order, error, after = play(impl, scenes.answers_of_jobs)
     assert_seen(order, list(range(50)), "the order of fifty jobs")
     assert_seen([error, after], ["ValueError", "well"], "the answers of a job that fails, and of one after it")
@@ -151,7 +152,7 @@ def test_task_1_wakes_up(impl):
 
 @task_1
 def test_task_1_a_step_that_fails(impl):
-    """All requests are over with its error, and the next one is served as if nothing had been."""
+    """If a step fails, all requests end with its error, and the engine serves the next one as usual."""
     seen = play(impl, scenes.failing_step)
     assert_seen(seen[:2], [([], "", "error", "no memory")] * 2, "the last updates of the requests whose step failed")
     assert_seen(seen[2], THREE[-1], "the last update of the next request")
@@ -167,7 +168,7 @@ def test_task_1_a_step_that_fails_in_any_way(impl, kind):
 
 @task_1
 def test_task_1_stop_ends_what_has_begun(impl):
-    """Until no request is left, steps and jobs go on."""
+    """After `stop`, steps and jobs go on until no request is left."""
     seen, answer = play(impl, scenes.stopped_with_work)
     assert_whole(seen, 4, "a request that is served when `stop` is called")
     assert_seen(answer, "done", "a job that comes after `stop`")
@@ -175,7 +176,7 @@ def test_task_1_stop_ends_what_has_begun(impl):
 
 @task_1
 def test_task_1_a_job_in_the_last_step(impl):
-    """All jobs that have come are done before the thread ends."""
+    """The thread does all jobs that have arrived before it ends."""
     _, answer = play(impl, scenes.stopped_with_work, 1)
     assert_seen(answer, "done", "a job that comes after `stop`, in the last step")
 
@@ -197,7 +198,7 @@ def test_task_2_a_request(impl):
 
 @task_2
 def test_task_2_as_they_come(impl):
-    """An update is there when its step is over, and not when the request is."""
+    """An update arrives when its step ends, not when the request ends."""
     assert_seen(play(impl, scenes.as_they_come), [[10, 1], [11, 2], [12, 3]], "tokens, and steps by then")
 
 
@@ -209,7 +210,7 @@ def test_task_2_many(impl):
 
 @task_2
 def test_task_2_made_in_the_engines_thread(impl):
-    """Of a request much belongs to that thread, such as MLX's arrays."""
+    """The engine's thread makes the request, because parts of it, such as MLX's arrays, belong to that thread."""
     assert play(impl, scenes.made_in), "`make_request` was called in another thread than the engine's"
 
 
@@ -223,7 +224,7 @@ def test_task_2_room_for_one_more(impl, running, count, expected):
 @task_2
 @pytest.mark.parametrize(("running", "count"), [(0, 3), (0, 4), (1, 2), (1, 3), (2, 2), (3, 1)])
 def test_task_2_room_for_several(impl, running, count):
-    """A client may ask for several answers at once: all of them have room, or none has."""
+    """A client may ask for several answers at once. Either all of them have room, or none is accepted."""
     seen = play(impl, scenes.open_for, 3, running, count, False)
     expected = "open" if running + count <= 3 else "QueueFullError"
     assert_seen(seen, expected, f"at most 3, {running} are running, {count} more")
@@ -232,27 +233,29 @@ def test_task_2_room_for_several(impl, running, count):
 @task_2
 @pytest.mark.parametrize("running", [1, 3])
 def test_task_2_no_more_after_stop(impl, running):
-    """Also where there is no room: a client that comes again later would come in vain."""
+    """After `stop`, the error is EngineStoppedError even without room, because it would be useless to try again
+    later."""
     seen = play(impl, scenes.open_for, 3, running, None, True)
     assert_seen(seen, "EngineStoppedError", "`check_open` after `stop` was called")
 
 
 @task_2
 def test_task_2_no_more_when_broken(impl):
-    """The engine's thread has failed, and serves nobody any more."""
+    """After the engine's thread has failed, no request is accepted."""
     assert_seen(play(impl, scenes.open_when_broken), "EngineStoppedError", "`check_open` of a broken engine")
 
 
 @task_2
 def test_task_2_refused_again(impl):
-    """A request that was refused never counted, so it leaves no room for the next one."""
+    """A refused request never counts, so refusing two requests takes no room."""
     seen = play(impl, scenes.refused_again)
     assert_seen(seen, ["QueueFullError", "QueueFullError", 1], "two requests without room, then `num_requests`")
 
 
 @task_2
 def test_task_2_refused(impl):
-    """Who has no room is told at once, and costs nothing. A request that has just begun counts already."""
+    """A request without room is refused at once, before anything is made for it. A request that has just begun already
+    counts."""
     second, made, log, third = play(impl, scenes.refused)
     assert_seen(second, "QueueFullError", "the second of two requests where one may be")
     assert_seen([made, log], [[], []], "what was made of a request that has no room, and what the engine saw of it")
@@ -268,7 +271,7 @@ def test_task_2_counts(impl):
 
 @task_2
 def test_task_2_refused_by_the_engine(impl):
-    """What is wrong with a request is said to who asked."""
+    """The caller gets the error if a request is invalid."""
     *errors, streams = play(impl, scenes.refused_by_the_engine)
     assert_seen(errors, ["ValueError", "ValueError"], "a request that cannot be made, and one that the engine refuses")
     assert_seen(streams, [], "who is still listened to")
@@ -277,7 +280,7 @@ def test_task_2_refused_by_the_engine(impl):
 @task_2
 @pytest.mark.parametrize("how", ["closed", "cancelled"])
 def test_task_2_a_client_that_leaves(impl, how):
-    """Its request is aborted, and others go on."""
+    """When a client leaves, its request is aborted, and the others go on."""
     seen = play(impl, scenes.left, how)
     assert_seen(seen[:-1], [["add a", "abort a"], []], "what the engine saw of it, and who is still listened to")
     assert_seen(seen[-1], 4, "fields of the last update of another request")
@@ -291,7 +294,7 @@ def test_task_2_a_client_that_leaves_before_it_began(impl):
 
 @task_2
 def test_task_2_nobody_waits_to_leave(impl):
-    """The request is aborted between two steps. Who leaves does not wait for that."""
+    """A client that leaves does not wait for the engine's step. The request is aborted after the step."""
     waits, log = play(impl, scenes.closed_during_a_step)
     assert not waits, "a client that goes away waits until the engine's step is over"
     assert_seen(log, ["add a", "abort a"], "what the engine saw of the request")
@@ -299,13 +302,13 @@ def test_task_2_nobody_waits_to_leave(impl):
 
 @task_2
 def test_task_2_after_the_end(impl):
-    """Nothing is kept of a request that is over."""
+    """Nothing of a finished request is kept."""
     assert_seen(play(impl, scenes.after_the_end), [[], ["add a"]], "who is listened to, and what the engine saw")
 
 
 @task_2
 def test_task_2_a_step_that_fails(impl):
-    """An error is the last update, and whoever listens decides what becomes of it."""
+    """The error comes as the last update, and the receiver decides what to do with it."""
     seen = play(impl, scenes.failed_request)
     assert_seen(seen, [([], "", "error", "no memory")], "the updates of a request whose step failed")
 
@@ -339,20 +342,20 @@ def test_task_3_work_that_fails(impl):
 @task_3
 @pytest.mark.parametrize("timeout", [None, 20.0])
 def test_task_3_work_that_was_too_slow_itself(impl, timeout):
-    """A TimeoutError of the work is the work's: the time of the request is not over."""
+    """A TimeoutError that the work raises is passed on. It does not mean that the request took too long."""
     seen = play(impl, scenes.work_that_was_too_slow_itself, timeout)
     assert_seen(seen, ["TimeoutError no answer from the disk", ["work ended"], 0], "error, log, tasks that are left")
 
 
 @task_3
 def test_task_3_work_that_was_cancelled(impl):
-    """Somebody else may cancel what the work waits for: that is no result."""
+    """Other code may cancel what the work waits for. The CancelledError is passed on, because it is not a result."""
     assert_seen(play(impl, scenes.work_that_was_cancelled), "CancelledError", "what was raised")
 
 
 @task_3
 def test_task_3_a_client_that_goes_on_sending(impl):
-    """Only one kind of message says that it is gone."""
+    """Only the message "http.disconnect" says that the client is gone."""
     seen = play(impl, scenes.client_that_goes_on_sending)
     assert_seen(seen, ["done", ["work ended"], 0], "result, log, tasks that are left")
 
@@ -360,7 +363,7 @@ def test_task_3_a_client_that_goes_on_sending(impl):
 @task_3
 @pytest.mark.parametrize("timeout", [None, 20.0])
 def test_task_3_a_client_that_leaves(impl, timeout):
-    """The work is cancelled, and puts in order what it has to before anybody goes on."""
+    """The work is cancelled, and finishes its cleanup before `until_gone` returns."""
     seen = play(impl, scenes.client_that_leaves, timeout)
     assert_seen(seen, ["ClientGoneError", ["work ended"], 0], "error, log, tasks that are left")
 
@@ -380,28 +383,28 @@ def test_task_3_time_is_over(impl):
 
 @task_3
 def test_task_3_time_is_over_for_a_client_that_sends(impl):
-    """Its messages count for nothing: they give the work no more time."""
+    """Messages of the client do not extend the time limit."""
     seen = play(impl, scenes.time_that_is_over_for_a_client_that_sends)
     assert_seen(seen, [LATE, ["work ended"], 0], "what was raised, log, tasks that are left")
 
 
 @task_3
 def test_task_3_no_time_at_all(impl):
-    """0 seconds are a limit, too."""
+    """A limit of 0 seconds is a limit, too."""
     seen = play(impl, scenes.time_that_is_over, 0.0)
     assert_seen(seen[::2], [LATE, 0], "what was raised, and tasks that are left")
 
 
 @task_3
 def test_task_3_cancelled(impl):
-    """The server ends, for example: no work goes on behind its back."""
+    """If `until_gone` is cancelled, for example because the server ends, the work is cancelled, too."""
     seen = play(impl, scenes.waits_for_too_long)
     assert_seen(seen, ["CancelledError", ["work ended"], 0], "error, log, tasks that are left")
 
 
 @task_3
 def test_task_3_a_client_that_leaves_at_the_end(impl):
-    """What is done is done."""
+    """If the work is done when the client leaves, its result counts."""
     assert_seen(play(impl, scenes.client_that_leaves_at_the_end), ["done", 0], "result, tasks that are left")
 
 
@@ -409,7 +412,7 @@ def test_task_3_a_client_that_leaves_at_the_end(impl):
 
 
 def parsed(text):
-    """As JSON, if it is any."""
+    """Return the parsed JSON, or the text itself if it is not JSON."""
     try:
         return json.loads(text)
     except ValueError:
@@ -417,7 +420,7 @@ def parsed(text):
 
 
 def assert_sent(seen, events, error=None):
-    """Fail unless a client got these events, and behind them perhaps an error, in a response that is complete."""
+    """Fail unless a client got these events, and then perhaps an error, in a complete response."""
     __tracebackhide__ = True
     assert_seen(seen["raised"], "nothing", "what the response raised")
     assert_seen(seen["status"], [200], "the status, which is sent once")
@@ -474,7 +477,7 @@ def test_task_4_as_soon_as_it_comes(impl):
 
 @task_4
 def test_task_4_an_error_before_the_first(impl):
-    """The client is to get its status, so that nothing may be sent before."""
+    """Before the first event, nothing is sent, so the client can still get the error's status."""
     seen = play(impl, scenes.error_before)
     assert_seen([seen["raised"], seen["status"], seen["bodies"]], ["ApiError 429", [], []], "raised, sent")
     assert_closed(seen)
@@ -482,7 +485,7 @@ def test_task_4_an_error_before_the_first(impl):
 
 @task_4
 def test_task_4_an_error_later(impl):
-    """The status is on its way: what went wrong is the last event, and the response ends."""
+    """The status has already been sent, so the error becomes the last event, and the response ends."""
     seen = play(impl, scenes.error_after)
     error = {"message": "expected fewer", "type": "invalid_request_error", "param": None, "code": "some_code"}
     assert_sent(seen, ["one", "two"], {"error": error})
@@ -491,7 +494,7 @@ def test_task_4_an_error_later(impl):
 
 @task_4
 def test_task_4_a_mistake(impl):
-    """What is no ApiError is nobody's message: the server's log is to have it."""
+    """An error that is not an ApiError is raised, so that it reaches the server's log and not the client."""
     seen = play(impl, scenes.mistake_in_the_events)
     assert_seen(seen["raised"], "KeyError 'no such thing'", "what the response raised")
     assert_closed(seen)
@@ -506,7 +509,7 @@ def test_task_4_time_is_over(impl):
 
 @task_4
 def test_task_4_time_is_over_although_events_come(impl):
-    """The time limit is for all of them together."""
+    """The time limit is for all events together."""
     seen = play(impl, scenes.time_over_although_events_come)
     *events, error = "".join(seen["bodies"]).removesuffix("\n\n").split("\n\n")
     assert_seen(parsed(error.removeprefix("data: ")), TOO_LONG, "the last event")
@@ -523,7 +526,7 @@ def test_task_4_time_is_over_before_the_first(impl):
 
 @task_4
 def test_task_4_time_is_over_before_the_start_went_out(impl):
-    """`send` was still waiting to send it: the client has no status yet, and gets that of the error."""
+    """Time is over while `send` waits to send the start. The client has no status yet, so it gets the error's."""
     seen = play(impl, scenes.time_over_at_the_start)
     assert_seen([seen["raised"], seen["status"], seen["bodies"]], ["ApiError 504", [], []], "raised, sent")
     assert_closed(seen)
@@ -536,7 +539,7 @@ def test_task_4_enough_time(impl):
 
 @task_4
 def test_task_4_a_reader_that_leaves(impl):
-    """Nothing more is sent, and nothing is wrong."""
+    """After the client has left, nothing more is sent, and no error is raised."""
     seen = play(impl, scenes.reader_that_leaves)
     assert_seen([seen["raised"], seen["bodies"]], ["nothing", ["data: one\n\n"]], "what was raised and sent")
     assert_seen([seen["log"][-1], seen["tasks"]], ["events closed", 0], "what came last, and tasks that are left")
@@ -550,7 +553,7 @@ def test_task_4_a_reader_that_was_never_there(impl):
 
 @task_4
 def test_task_4_a_slow_reader(impl):
-    """The next event is asked for when the last one was taken, so that nothing piles up here."""
+    """The next event is requested after the client has taken the last one, so events do not pile up."""
     asked, bodies = play(impl, scenes.slow_reader)
     assert_seen(asked, ["asked for one"], "what was asked for while the first event was not taken")
     assert_seen("".join(bodies), "data: one\n\ndata: two\n\ndata: three\n\n", "what was sent in the end")
@@ -565,7 +568,7 @@ def test_task_4_a_slow_reader_that_leaves(impl):
 
 @task_4
 def test_task_4_a_slow_reader_out_of_time(impl):
-    """Its request is free at once. The last message may wait as long as it likes."""
+    """The request is freed at once when its time is over, although the last message still waits for the client."""
     log, seen = play(impl, scenes.slow_reader_out_of_time)
     assert log[-1] == "events closed", f"`events` is to be closed before the last message is sent, got {log}"
     assert_sent(seen, ["one"], TOO_LONG)
@@ -581,6 +584,6 @@ def test_task_4_cancelled(impl):
 @task_4
 @pytest.mark.parametrize("how", ["cancelled", "send fails"])
 def test_task_4_events_left_in_the_middle(impl, how):
-    """While an event is being sent, nothing but the response can close `events`."""
+    """If a response stops while it sends an event, only the response itself can close `events`."""
     log = play(impl, scenes.events_left_in_the_middle, how)
     assert_seen(log, ["asked for one", "events closed"], "what happened")

@@ -1,4 +1,4 @@
-"""A text in pieces and at once: the same scores. And a piece that is taken back."""
+"""The logits of a text in pieces and of the whole text, and a piece that is taken back."""
 
 import mlx.core as mx
 
@@ -11,13 +11,13 @@ at_once = model(mx.array([text]))[0]  # L, V
 
 
 def feed(cache: KVCache, tokens: list[int]) -> mx.array:
-    """Scores after each of the tokens, which follow those in the cache."""
+    """Return the logits after each of these tokens, which follow those in the cache."""
     return model(mx.array([tokens]), cache)[0]
 
 
-def same(scores: mx.array) -> bool:
-    """Whether they are the last rows of the text's scores, but for rounding."""
-    return mx.allclose(scores, at_once[-len(scores) :], atol=1e-3).item()
+def same(logits: mx.array) -> bool:
+    """Tell whether these are the last rows of the whole text's logits, except for rounding."""
+    return mx.allclose(logits, at_once[-len(logits) :], atol=1e-3).item()
 
 
 L = len(text)
@@ -25,13 +25,13 @@ print(f"{L} tokens")
 for size in (L, 7, 1):
     cache = KVCache(len(model.layers))
     pieces = [text[start : start + size] for start in range(0, L, size)]
-    scores = mx.concatenate([feed(cache, piece) for piece in pieces])
-    print(f"in pieces of {size:2}: offset {cache.offset}, same scores: {same(scores)}")
+    logits = mx.concatenate([feed(cache, piece) for piece in pieces])
+    print(f"in pieces of {size:2}: offset {cache.offset}, same logits: {same(logits)}")
 
 cache = KVCache(len(model.layers))
 feed(cache, text[:10])
 feed(cache, [1, 2, 3])  # a guess that turns out to be wrong
 print(f"after a wrong guess: offset {cache.offset}")
 cache.trim(3)
-scores = feed(cache, text[10:])
-print(f"trimmed, then the rest: offset {cache.offset}, same scores: {same(scores)}")
+logits = feed(cache, text[10:])
+print(f"trimmed, then the rest: offset {cache.offset}, same logits: {same(logits)}")

@@ -1,4 +1,4 @@
-"""What the two loops run the model on: positions, and rows of scores, counted while they run."""
+"""The positions and the rows of logits that the two loops compute, counted while they run."""
 
 import mlx.core as mx
 
@@ -9,7 +9,7 @@ from tiny_llm.sampler import greedy
 
 
 class Counted:
-    """A model, and for each step how many positions it computed and how many rows it scored."""
+    """A model that counts, for each step, the computed positions and the rows of logits."""
 
     def __init__(self, model):
         self.model, self.config, self.layers = model, model.config, model.layers

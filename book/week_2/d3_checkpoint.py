@@ -19,10 +19,10 @@ with tempfile.TemporaryDirectory() as folder, redirect_stdout(StringIO()):
     mlx_lm.convert(str(bundled("story")), path, quantize=True, q_group_size=64, q_bits=4)
     loaded, _ = load_quantized(path)
     tokens = mx.array([[5, 60, 700]])
-    same_scores = mx.array_equal(model(tokens), loaded(tokens)).item()
+    same_logits = mx.array_equal(model(tokens), loaded(tokens)).item()
 
 layers = [(a.mlp.up_proj, b.mlp.up_proj) for a, b in zip(model.layers, loaded.layers, strict=True)]
 layers.append((model.embed_tokens, loaded.embed_tokens))
 for part in ("packed", "scales", "biases"):
     print(f"{part:7} equal: {all(mx.array_equal(getattr(a, part), getattr(b, part)).item() for a, b in layers)}")
-print(f"scores  equal: {same_scores}")
+print(f"logits  equal: {same_logits}")

@@ -1,4 +1,4 @@
-"""Operations of MLX for one token of `story`: with last week's layers, and with today's kernels in their places."""
+"""MLX's operations for one token of `story`, with last week's layers and with today's kernels in their places."""
 
 from collections import Counter
 from io import StringIO
@@ -14,7 +14,7 @@ VIEWS = {"Broadcast", "ExpandDims", "Flatten", "Reshape", "Slice", "Split", "Squ
 
 
 def operations(model: CausalLM, tokens: list[int]) -> Counter[str]:
-    """What MLX writes down for the last token, without what only looks at numbers in another way."""
+    """Count the operations that MLX records for the last token, except for views."""
     cache, graph = KVCache(len(model.layers)), StringIO()
     mx.eval(model(mx.array([tokens[:-1]]), cache))
     mx.export_to_dot(graph, model(mx.array([tokens[-1:]]), cache))
@@ -23,12 +23,12 @@ def operations(model: CausalLM, tokens: list[int]) -> Counter[str]:
 
 
 model, tokenizer = load("story")
-precise, _ = load("story", mx.float32)  # where the same scores are the same numbers
+precise, _ = load("story", mx.float32)  # in float32, equal logits differ only by rounding
 tokens = tokenizer.encode("Mia had a red key.")
 expected = precise(mx.array([tokens]))
 
-print("                     operations   products   kernels   same scores")
-for kernels in ([], ["rms_norm"], ["rope"], ["swiglu"]):  # each of them stays for the next line
+print("                     operations   products   kernels   same logits")
+for kernels in ([], ["rms_norm"], ["rope"], ["swiglu"]):  # each kernel stays for the next line
     optimise(model, kernels)
     optimise(precise, kernels)
     counts = operations(model, tokens)

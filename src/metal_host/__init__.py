@@ -1,6 +1,6 @@
-"""Runs Metal kernels on any CPU, and checks them: `metal_kernel` is called as `mx.fast.metal_kernel` is.
+"""Metal kernels on any CPU, with checks: call `metal_kernel` as you would call `mx.fast.metal_kernel`.
 
-Its names are imported when they are first used: what needs a compiler only (`metal_host.toolchain`) does without MLX.
+A name is imported when it is first used, so code that needs only a compiler (`metal_host.toolchain`) does not load MLX.
 """
 
 from importlib import import_module
@@ -33,8 +33,8 @@ _MODULES = ("errors", "calls", "kernel", "observe")
 
 
 def __getattr__(name: str) -> object:
-    found = (import_module(f"{__name__}.{module}") for module in _MODULES) if name in __all__ else ()
-    for module in found:
+    modules = (import_module(f"{__name__}.{module}") for module in _MODULES) if name in __all__ else ()
+    for module in modules:
         if name in module.__all__:
             return getattr(module, name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

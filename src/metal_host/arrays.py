@@ -1,4 +1,4 @@
-"""MLX's arrays as bytes, and back."""
+"""MLX's arrays as bytes of buffers."""
 
 import ctypes
 import math
@@ -19,7 +19,11 @@ _Bytes = np.ndarray[Any, np.dtype[np.uint8]]
 
 
 def array_of(x: Any) -> mx.array:
-    """An input as MLX takes it: an array, or a number."""
+    """Return an input, which may be a number, as an array.
+
+    Raises:
+        MetalHostError: the input is complex.
+    """
     array = x if isinstance(x, mx.array) else mx.array(x)
     if array.dtype == mx.complex64:
         raise MetalHostError("complex64 is not supported by metal_host")
@@ -27,7 +31,7 @@ def array_of(x: Any) -> mx.array:
 
 
 def buffer_of(parameter: Parameter, array: mx.array, is_contiguous: bool) -> Buffer:
-    """Return what a parameter that is no output points at."""
+    """Return the buffer for an input, or for a fact about it, such as its shape."""
     values = _numpy(array)
     copied = 0 if values.flags.c_contiguous or not is_contiguous else values.nbytes
     if is_contiguous:
@@ -44,28 +48,35 @@ def buffer_of(parameter: Parameter, array: mx.array, is_contiguous: bool) -> Buf
 
 
 def filled_output(shape: Sequence[int], dtype: mx.Dtype, value: float | None) -> tuple[_Bytes, int]:
-    """Bytes for an output, with their initial value if there is one; and the size of an element."""
+    """Return an output's bytes, filled with the value if there is one, and the size of an element in bytes."""
     if value is None:
         return np.zeros(math.prod(shape) * dtype.size, np.uint8), dtype.size
     return _bytes(np.ascontiguousarray(_numpy(mx.full(shape, value, dtype)))), dtype.size
 
 
 def _numpy(array: mx.array) -> "np.ndarray[Any, np.dtype[Any]]":
-    """Return the same memory, if MLX lets us see it; bfloat16 as 16 bits."""
+    """Return a NumPy array that shares the array's memory; elements of bfloat16 become uint16.
+
+    Raises:
+        MetalHostError: the array is a placeholder of mx.compile or mx.vmap.
+    """
     try:
         return np.array(array.view(mx.uint16) if array.dtype == mx.bfloat16 else array, copy=False)
     except ValueError as error:
         if "function transformations" not in str(error):
             raise
         raise MetalHostError(
-            "on the CPU a kernel computes at once: not within mx.compile (mx.disable_compile() turns that off), and "
-            "not within mx.vmap (write the kernel for one dimension more)"
+            "on the CPU, a kernel computes at once, so it cannot be called within mx.compile (mx.disable_compile() "
+            "turns that off) or mx.vmap (write the kernel for one more dimension)"
         ) from None
 
 
 def _memory_of(values: "np.ndarray[Any, np.dtype[Any]]") -> tuple[_Bytes, int, _Bytes | None]:
-    """All bytes between the first and the last element in memory; which of them begins the element [0, 0, ...]; and,
-    for each, whether it is no element's, if some are not."""
+    """Return the bytes of an array's memory, from its lowest address to its highest.
+
+    Also return the index of the byte at which element [0, 0, ...] begins, and a flag for each byte that is 1 between
+    elements, or None if there are no gaps.
+    """
     if values.flags.c_contiguous or values.size == 0:
         return _bytes(values), 0, None
     low, high = byte_bounds(values)

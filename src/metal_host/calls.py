@@ -1,4 +1,4 @@
-"""Calls of kernels, seen from outside: whoever watches makes each call himself, as often as he likes."""
+"""Calls of kernels, handed to a watcher, which can run each call as often as it needs."""
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -15,10 +15,11 @@ __all__ = ["KernelCall", "Watcher", "unwatched", "watcher", "watching"]
 
 @dataclass(frozen=True)
 class KernelCall:
-    """A call that somebody wants to make.
+    """A call that has not run yet.
 
-    texts: body and header, by the names that messages give them. run: makes it; may be given other arguments than it
-    was called with. signature: of the function around the body, if the arguments fit.
+    texts: body and header, by the file names that messages give them.
+    run: runs the kernel and returns its outputs; keyword arguments replace those of the call.
+    signature: returns the signature of the function around the body. It raises an error if the arguments do not fit.
     """
 
     name: str
@@ -30,7 +31,7 @@ class KernelCall:
 
     @property
     def spaces(self) -> dict[str, str]:
-        """The address space of each buffer, by its name in the body: device or constant."""
+        """Return the address space of each buffer, device or constant, by its name in the body."""
         return {parameter.name: parameter.space for parameter in self.signature().parameters}
 
 
@@ -39,15 +40,15 @@ _watcher: ContextVar[Watcher | None] = ContextVar("metal_host_watcher", default=
 
 
 def watcher() -> Watcher | None:
-    """Return what makes the calls of this thread now."""
+    """Return the watcher that this thread's calls go to, or None."""
     return _watcher.get()
 
 
 @contextmanager
 def watching(by: Watcher | None) -> Iterator[None]:
-    """Hands over every call of a kernel that this thread makes within. What `by` returns is what the caller gets.
+    """Pass every call of a kernel that this thread makes in the block to `by`, whose result the caller gets.
 
-    None: nobody watches.
+    If `by` is None, the calls run as usual.
     """
     token = _watcher.set(by)
     try:
@@ -57,6 +58,6 @@ def watching(by: Watcher | None) -> Iterator[None]:
 
 
 def unwatched(kernel: Callable[..., list[mx.array]], **arguments: Any) -> list[mx.array]:
-    """Return what a kernel gives, where nothing watches."""
+    """Call a kernel without a watcher, and return its outputs."""
     with watching(None):
         return kernel(**arguments)

@@ -1,4 +1,4 @@
-"""Compiles kernels and the runtime, each once, with the machine's C++ compiler."""
+"""Compilation of kernels and of the runtime, each once, with the machine's C++ compiler."""
 
 import hashlib
 import os
@@ -31,9 +31,9 @@ _COMMON = (
     "-fwrapv",
     "-fno-strict-aliasing",
     "-fno-finite-loops",
-    "-fno-delete-null-pointer-checks",  # so that an access through one happens
+    "-fno-delete-null-pointer-checks",  # so that an access through a null pointer is not optimised away
 )
-_REFUSED = ("-Werror=vla",)  # what Metal's compiler refuses, and these would take
+_REFUSED = ("-Werror=vla",)  # Metal's compiler rejects it, and these compilers would accept it
 _NUMBERS = ("-ffp-contract=off", "-fno-math-errno")
 _FAULTS = "bounds,alignment,integer-divide-by-zero"
 _RUNTIME = ("-std=c++17", "-O2", "-fno-exceptions", "-fno-rtti", "-fno-omit-frame-pointer", "-fno-sanitize=all")
@@ -49,7 +49,7 @@ _CHECKED = (
 )
 
 _CHECKED_BY_CLANG = (
-    *("-Xclang", "-fsanitize=thread"),  # not for the driver, which would want its library
+    *("-Xclang", "-fsanitize=thread"),  # the driver must not see it, because it would link the sanitizer's library
     *("-mllvm", "-tsan-instrument-func-entry-exit=0"),
     *("-mllvm", "-tsan-handle-cxx-exceptions=0"),
     *("-mllvm", "-tsan-instrument-read-before-write=1"),
@@ -57,11 +57,11 @@ _CHECKED_BY_CLANG = (
 
 
 def compile_program(name: str, program: Program, checked: bool, tools: Toolchain) -> Path:
-    """The program that runs a kernel, compiled if that was not done before.
+    """Return the program that runs a kernel, and compile it unless the store has it.
 
     Raises:
         MetalCompileError: the kernel has an error.
-        MetalHostError: there is no compiler, or it cannot compile our own part.
+        MetalHostError: there is no compiler, or it cannot compile the runtime.
     """
     checks = _CHECKED if checked else _PLAIN
     flags = [*_COMMON, *_NUMBERS, *tools.linking, *_of_this_compiler(tools, checked), *checks]
@@ -71,7 +71,7 @@ def compile_program(name: str, program: Program, checked: bool, tools: Toolchain
         raise MetalCompileError(f"kernel '{name}' does not compile:\n{program.mixed}")
     found = store() / f"kernel-{_fingerprint(tools, program.cpp, *parts)}"
     if found.exists():
-        os.utime(found)  # it is in use
+        os.utime(found)  # marks the program as used, so that keep_small keeps it
         if sys.platform == "darwin":
             _keep_symbols(found)
         return found
@@ -105,10 +105,10 @@ def _compile_program(
 
 
 def _extract_symbols(linked: Path, found: Path) -> None:
-    """Keep the lines on macOS, where they are in the object file, which does not stay."""
+    """Save the line numbers on macOS, where they are in the object file, which is deleted."""
     symbols = f"{linked}.dSYM"
     run_tool(["xcrun", "dsymutil", str(linked), "-o", symbols])
-    with suppress(OSError):  # there are none, or somebody else was faster
+    with suppress(OSError):  # there are no symbols, or another process saved them first
         os.rename(symbols, f"{found}.dSYM")
 
 
@@ -118,7 +118,7 @@ def _keep_symbols(found: Path) -> None:
 
 
 def _runtime(tools: Toolchain) -> list[Path]:
-    """The object files of runtime/."""
+    """Return the object files of runtime/, and compile them unless the store has them."""
     sources = sorted((_HERE / "runtime").glob("*.cpp"))
     flags = [*_RUNTIME, *tools.linking]
     command = [*tools.command, *flags, "-c"]
@@ -133,15 +133,17 @@ def _runtime(tools: Toolchain) -> list[Path]:
                 if failed:
                     raise MetalHostError(f"metal_host's runtime does not compile:\n{failed[0][-2000:]}")
         except OSError:
-            if not folder.exists():  # otherwise another process was faster
+            if not folder.exists():  # if there is one now, another process was faster
                 raise
     os.utime(folder)
     return [folder / f"{source.stem}.o" for source in sources]
 
 
 def _of_this_compiler(tools: Toolchain, checked: bool) -> list[str]:
-    """Return the options of this compiler: half is rounded after each operation, and a checked run has no calls that we
-    do not need."""
+    """Return the options that depend on the compiler.
+
+    They round a half after each operation, and turn on the instrumentation of checked runs.
+    """
     flags = ["-mf16c"] if tools.has_half else []
     if tools.is_clang:
         flags += ["-Xclang", "-ffloat16-excess-precision=none", "-Wno-everything", *_REFUSED]
@@ -153,7 +155,7 @@ def _of_this_compiler(tools: Toolchain, checked: bool) -> list[str]:
 @cache
 def _texts_of_package() -> str:
     files = sorted(file for part in ("include", "runtime") for file in (_HERE / part).rglob("*.*"))
-    files.append(_HERE / "spaces.py")  # on whose word a program is taken
+    files.append(_HERE / "spaces.py")  # decides whether a program may run
     return "".join(file.read_text(encoding="utf-8") for file in files)
 
 

@@ -1,4 +1,4 @@
-"""Declarations of variables, as far as tokens can tell."""
+"""Declarations of variables, found by tokens alone."""
 
 import re
 from collections.abc import Sequence
@@ -23,11 +23,11 @@ _NO_TYPES = frozenset(re.findall(r"\w+", _WORDS))
 class Variable(NamedTuple):
     name: str
     dimensions: str  # such as [4][8]
-    value: str  # what it is initialised with
+    value: str  # its initialiser
 
 
 class Declaration(NamedTuple):
-    """type: without qualifiers. end: the index behind its semicolon."""
+    """A declaration of one or more variables. type: without qualifiers. end: the index after its semicolon."""
 
     type: str
     qualifiers: frozenset[str]
@@ -36,7 +36,7 @@ class Declaration(NamedTuple):
 
 
 def declaration(tokens: Sequence[Token], i: int) -> Declaration | None:
-    """`T name[n] = value, ...;` at i; nothing if it is something else, also pointers and references."""
+    """Read `T name[n] = value, ...;` at i; return None for anything else, pointers and references included."""
     type_, qualifiers, i = _type(tokens, i)
     variables: list[Variable] = []
     while type_:
@@ -71,7 +71,7 @@ def _after_value(tokens: Sequence[Token], i: int) -> int:
 
 
 def _type(tokens: Sequence[Token], i: int) -> tuple[str, frozenset[str], int]:
-    """The type that begins at i, its qualifiers, and where it ends."""
+    """Return the type that begins at i, its qualifiers, and the index after it; "" if no type begins there."""
     words: list[str] = []
     qualifiers: set[str] = set()
     is_whole = False
@@ -82,7 +82,7 @@ def _type(tokens: Sequence[Token], i: int) -> tuple[str, frozenset[str], int]:
             words.append(_in_one_line(tokens[i:end]))
             i = end
             continue
-        if text == "alignas" and qualifiers & SPACES:  # where they lie, all things are aligned
+        if text == "alignas" and qualifiers & SPACES:  # the runtime aligns its memory anyway
             i = after_brackets(tokens, after_space(tokens, i + 1))
             continue
         if kind == "word" and text in QUALIFIERS:

@@ -1,4 +1,4 @@
-"""What a compiler says, cut to a kernel's own lines."""
+"""A compiler's messages, reduced to the kernel's own lines."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -9,31 +9,34 @@ __all__ = ["explain_errors", "listed", "quoted"]
 
 _REASONS = {
     "function_constant": "mx.fast.metal_kernel cannot set a function constant: make it a template argument",
-    "atomic_thread_fence": "'atomic_thread_fence' is not supported by metal_host, for which nothing orders the "
-    "threadgroups of a dispatch: take a second kernel for what needs the first one's results",
+    "atomic_thread_fence": "'atomic_thread_fence' is not supported by metal_host, which runs threadgroups in no "
+    "particular order: use a second kernel for work that needs the first kernel's results",
 }
 _NOT_METAL = {"double", "dynamic_cast", "typeid", "throw", "goto", "thread_local", "asm", "__asm__", "printf"}
 
 
 def explain_errors(output: str, texts: Mapping[str, str]) -> str:
-    """The first errors: place, message, line of the source. texts: the kernel's, by the names of their files."""
-    found: dict[tuple[str, int], str] = {}
+    """List the first errors: place, message, line of the source. texts: the kernel's, by their file names."""
+    errors: dict[tuple[str, int], str] = {}
     for file, line, message in _errors(output.splitlines(), texts):
-        found.setdefault((file, line), _plain(message, _text(file, line, texts, "")))
-    own = {place: message for place, message in found.items() if place[0] in texts}
-    return listed(own or found, texts) or output[-1000:]
+        errors.setdefault((file, line), _plain(message, _text(file, line, texts, "")))
+    own = {place: message for place, message in errors.items() if place[0] in texts}
+    return listed(own or errors, texts) or output[-1000:]
 
 
-def listed(found: Mapping[tuple[str, int], str], texts: Mapping[str, str], most: int = 3) -> str:
-    """List what was found at places, file and line, and their text. texts: the kernel's, by the names of their
-    files."""
-    parts = [f"{f}:{n}: {said}{_text(f, n, texts, chr(10) + '    ')}" for (f, n), said in list(found.items())[:most]]
-    more = [f"and {len(found) - most} more"] if len(found) > most else []
+def listed(errors: Mapping[tuple[str, int], str], texts: Mapping[str, str], most: int = 3) -> str:
+    """List the first errors, each with its place and the line of the source there.
+
+    errors: messages by file and line. texts: the kernel's, by their file names. most: how many errors are listed.
+    """
+    first = list(errors.items())[:most]
+    parts = [f"{f}:{n}: {message}{_text(f, n, texts, chr(10) + '    ')}" for (f, n), message in first]
+    more = [f"and {len(errors) - most} more"] if len(errors) > most else []
     return "\n".join([*parts, *more])
 
 
 def quoted(file: str, line: int, texts: Mapping[str, str]) -> str:
-    """A place and its text: "name.metal:3: x = y;"."""
+    """Return a place and its text, such as "name.metal:3: x = y;"."""
     return f"{file}:{line}:{_text(file, line, texts, ' ')}"
 
 
@@ -43,7 +46,7 @@ def _text(file: str, line: int, texts: Mapping[str, str], before: str) -> str:
 
 
 def _errors(lines: list[str], texts: Mapping[str, str]) -> Iterator[tuple[str, int, str]]:
-    """File, line and message of each error. Of one in our headers, the kernel's line that leads there."""
+    """Yield file, line and message of each error. An error in our headers gets the kernel's line that led to it."""
     led_from: tuple[str, int] | None = None
     for number, text in enumerate(lines):
         if re.search(r"In (instantiation|substitution) of|In ([\w ]+ )?function ", text):
@@ -54,16 +57,19 @@ def _errors(lines: list[str], texts: Mapping[str, str]) -> Iterator[tuple[str, i
         match = re.match(r"(.+?):(\d+):(?:\d+:)? +(.*)", text)
         if match is None:
             continue
-        file, line, said = match[1].rsplit("/", 1)[-1], int(match[2]), match[3]
-        if file in texts and said.startswith("required") and led_from is None:
+        file, line, message = match[1].rsplit("/", 1)[-1], int(match[2]), match[3]
+        if file in texts and message.startswith("required") and led_from is None:
             led_from = (file, line)
-        elif error := re.match(r"(?:fatal )?error: (.*)", said):
+        elif error := re.match(r"(?:fatal )?error: (.*)", message):
             place = (file, line) if file in texts else led_from or _noted(lines[number + 1 :], texts) or (file, line)
             yield *place, error[1]
 
 
 def _noted(lines: list[str], texts: Mapping[str, str]) -> tuple[str, int] | None:
-    """Find where an error in another file comes from, as the compiler says after it: a template's use, or a macro's."""
+    """Find the kernel's line that caused an error in another file by using a template or a macro.
+
+    The compiler names this line in a note after the error.
+    """
     for text in lines:
         if " error: " in text:
             return None
@@ -74,13 +80,13 @@ def _noted(lines: list[str], texts: Mapping[str, str]) -> tuple[str, int] | None
 
 
 def _plain(message: str, line: str) -> str:
-    """Write a message in words of Metal, without what templates and namespaces add."""
+    """Write a message in Metal's words, without the names of our templates and namespaces."""
     if refused := re.search(r"attempt to use poisoned \"(\w+)\"", message):
         return _refusal(refused[1])
-    if "attempt to use a poisoned identifier" in message:  # Clang does not say which
+    if "attempt to use a poisoned identifier" in message:  # clang does not name it
         return _refusal(next((word for word in re.findall(r"\w+", line) if word in _refused()), line))
     if "msl_where" in message and (name := re.search(r"\b(simd|quad|simdgroup|threadgroup)_\w+", line)):
-        return f"'{name[0]}' is a function of Metal, and cannot be declared"
+        return f"'{name[0]}' is a function of Metal: a kernel cannot declare it"
     if twice := re.search(r"redefinition .*msl_site_of_(\w+)|redeclaration .*msl_site_of_(\w+)", message):
         return f"a second threadgroup variable '{twice[1] or twice[2]}'"
     if re.search(r"\[-W.*vla", message):
@@ -92,12 +98,12 @@ def _plain(message: str, line: str) -> str:
     message = re.sub(r"metal::|std::|\(anonymous namespace\)::", "", message).replace("_Float16", "half")
     message = re.sub(r"\bvec<(\w+), ?(\d)>", r"\1\2", message)
     if message.startswith("redefinition of"):
-        message += " (metal_host does not tell functions apart by address spaces only)"
+        message += " (metal_host does not tell functions apart by address spaces alone)"
     return message.removeprefix('#error "').removesuffix('"')
 
 
 def _variable(match: "re.Match[str]") -> str:
-    """A variable that nobody has set, without what lies between it and its element."""
+    """Name an uninitialised variable and its element, without our members between the two."""
     return f"'{match[1]}{(match[2] or '').replace('::', '.')}' "
 
 
@@ -111,5 +117,5 @@ def _refusal(name: str) -> str:
     if name in _NOT_METAL:
         return f"Metal has no '{name}'"
     if name.startswith(("texture", "depth")):
-        return f"'{name}': mx.fast.metal_kernel hands in buffers, no textures"
+        return f"'{name}': mx.fast.metal_kernel passes buffers, no textures"
     return _REASONS.get(name, f"'{name}' is not supported by metal_host")

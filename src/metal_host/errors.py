@@ -1,4 +1,4 @@
-"""What can be wrong with a kernel."""
+"""Errors that a kernel can cause."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -8,7 +8,10 @@ __all__ = ["MetalCompileError", "MetalHostError", "MetalKernelError", "Party"]
 
 @dataclass(frozen=True)
 class Party:
-    """A thread that an error names: its number in its threadgroup, and the line that it is at, or "" and 0."""
+    """A thread that an error names.
+
+    thread: its number in its threadgroup. file, line: the line that it runs; "" and 0 if the line is unknown.
+    """
 
     thread: int
     threadgroup: tuple[int, int, int]
@@ -17,17 +20,18 @@ class Party:
 
 
 class MetalHostError(RuntimeError):
-    """A kernel cannot be run here: the reason."""
+    """An error that keeps a kernel from running here."""
 
 
 class MetalCompileError(MetalHostError):
-    """A kernel's source does not compile: the first errors, with file and line."""
+    """An error in a kernel's source: the compiler's first errors, with file and line."""
 
 
 class MetalKernelError(MetalHostError):
-    """A kernel did what none may do: what, where in its source, and which thread.
+    """An error of a running kernel, with the line of its source and the thread.
 
-    kind: the same in one word, such as "race" or "bounds". parties: the threads that the message names, of a race two.
+    kind: the error in one word, such as "race" or "bounds".
+    parties: the threads that the message names; a race has two.
     """
 
     def __init__(self, message: str, kind: str, parties: Sequence[Party] = ()):

@@ -1,4 +1,4 @@
-"""metal_kernel: MLX's own where there is Metal, and the same on the CPU elsewhere."""
+"""`metal_kernel`: MLX's own on a machine with Metal, and the same function on the CPU elsewhere."""
 
 import os
 from collections.abc import Callable, Sequence
@@ -24,6 +24,7 @@ __all__ = ["metal_kernel"]
 
 _MODES = ("", "plain", "check", "off")
 _MOST_THREADS = 1024
+_MOST_SECONDS = (1 << 20) - 1
 
 
 def metal_kernel(
@@ -36,17 +37,21 @@ def metal_kernel(
     atomic_outputs: bool = False,
     compile_options: object | None = None,
 ) -> Callable[..., list[mx.array]]:
-    """Make a kernel as `mx.fast.metal_kernel` does, whose documentation tells the rest; without Metal, the kernel runs
-    on the CPU.
+    """Make a kernel as `mx.fast.metal_kernel` does. On a machine without Metal, the kernel runs on the CPU.
 
-    The environment's METAL_HOST may be `plain` or `check`: on the CPU in any case, in `check` with everything looked
-    at that a kernel can do wrong; or `off`: MLX's own in any case. On the CPU a call computes at once, and therefore
-    not within mx.compile or mx.vmap. Of a view that is not copied (`ensure_row_contiguous=False`) a checked kernel may
-    read the elements only, and nothing between them.
+    MLX's documentation explains the arguments. The environment variable METAL_HOST chooses where kernels run:
+
+    - `plain`: always on the CPU.
+    - `check`: always on the CPU, with a check of every memory access, barrier and operation of a simdgroup.
+    - `off`: always by `mx.fast.metal_kernel`.
+
+    On the CPU, a call computes its results before it returns, so it does not work within mx.compile or mx.vmap. If an
+    input is a view that is not copied (`ensure_row_contiguous=False`), a checked kernel may read its elements, but not
+    the memory between them.
 
     Raises:
-        MetalCompileError: the source does not compile (when the kernel is called).
-        MetalKernelError: the kernel did what none may do.
+        MetalCompileError: the source does not compile. The call of the kernel raises it.
+        MetalKernelError: a check failed, or the kernel crashed or ran too long.
     """
     if not output_names:
         raise ValueError("[metal_kernel] Must specify at least one output.")
@@ -83,11 +88,15 @@ class _Kernel:
         verbose: bool = False,
         stream: Any = None,
     ) -> list[mx.array]:
-        """Run it. What the arguments mean: `mx.fast.metal_kernel`."""
+        """Run the kernel with the arguments that a kernel of `mx.fast.metal_kernel` takes."""
         if (watched_by := watcher()) is not None:
-            what: dict[str, Any] = {"inputs": inputs, "output_shapes": output_shapes, "output_dtypes": output_dtypes}
-            how: dict[str, Any] = {"template": template, "init_value": init_value, "verbose": verbose, "stream": stream}
-            return watched_by(self._told(grid=grid, threadgroup=threadgroup, **what, **how))
+            arrays_of_call: dict[str, Any] = {
+                "inputs": inputs,
+                "output_shapes": output_shapes,
+                "output_dtypes": output_dtypes,
+            }
+            rest = {"template": template, "init_value": init_value, "verbose": verbose, "stream": stream}
+            return watched_by(self._as_call(grid=grid, threadgroup=threadgroup, **arrays_of_call, **rest))
         mode = _mode()
         outputs = list(zip([tuple(shape) for shape in output_shapes], output_dtypes, strict=False))
         if mode == "off" or (not mode and mx.metal.is_available()):
@@ -105,11 +114,11 @@ class _Kernel:
             return self._run(signature, buffers, outputs, grid, threadgroup, _options(mode))
 
         results = _without_derivative(self._description.name, compute)(*arrays)
-        mx.eval(results)  # at once, and so also for other threads to see
+        mx.eval(results)  # now, so that other threads can read the results too
         return results
 
-    def _told(self, **arguments: Any) -> KernelCall:
-        """This call, for somebody else to make."""
+    def _as_call(self, **arguments: Any) -> KernelCall:
+        """Describe this call for a watcher, which decides when to make it."""
         d = self._description
 
         def signature() -> Signature:
@@ -133,7 +142,7 @@ class _Kernel:
             d.atomic_outputs,
             **({} if self._compile_options is None else {"compile_options": self._compile_options}),
         )
-        found: list[mx.array] = kernel(
+        results: list[mx.array] = kernel(
             inputs=inputs,
             output_shapes=[shape for shape, _ in outputs],
             output_dtypes=[dtype for _, dtype in outputs],
@@ -144,7 +153,7 @@ class _Kernel:
             verbose=verbose,
             stream=stream,
         )
-        return found
+        return results
 
     def _signature(
         self, arrays: list[mx.array], dtypes: Sequence[mx.Dtype], template: Sequence[tuple[str, TypeOrNumber]]
@@ -184,12 +193,12 @@ class _Kernel:
         program = write_program(d.name, signature, d.header, d.source)
         tools = toolchain()
         compiled = compile_program(d.name, program, options.checked, tools)
-        asking = observer()
-        if asking:
-            options = replace(options, observe=asking.kind, traced=asking.number(grid, threadgroup))
+        observing = observer()
+        if observing:
+            options = replace(options, observe=observing.kind, traced=observing.number(grid, threadgroup))
         outcome = run_program([*tools.runner, str(compiled)], buffers, grid, threadgroup, options)
-        if asking and not (outcome.report and asking.counts):
-            asking.take(outcome.observed, compiled, program.texts, buffers, tools)
+        if observing and not (outcome.report and observing.counts):
+            observing.take(outcome.observed, compiled, program.texts, buffers, tools)
         if outcome.report:
             raise explain(d.name, outcome.report, compiled, program.texts, buffers, tools)
         return [_result(data, *output) for data, output in zip(outcome.results, outputs, strict=True)]
@@ -207,12 +216,14 @@ class _Kernel:
 
 
 def _without_derivative(name: str, compute: Callable[..., list[mx.array]]) -> Callable[..., list[mx.array]]:
-    """Return the same outputs for MLX's transformations to see: to them what `compute` computes would look like
-    constants."""
+    """Wrap `compute` so that a derivative of it raises an error.
+
+    MLX cannot see how `compute` uses its inputs, so without this wrapper every derivative would silently be zero.
+    """
 
     def refuse(*_: Any) -> None:
         raise MetalHostError(
-            f"kernel '{name}' has no derivative: call it in a function that is an mx.custom_function, and has a vjp"
+            f"kernel '{name}' has no derivative: call it in an mx.custom_function, and give that function a vjp"
         )
 
     function: Any = mx.custom_function(compute)
@@ -241,12 +252,12 @@ def _mode() -> str:
     if mode not in _MODES:
         raise ValueError(f"METAL_HOST: expected plain, check or off, got {mode!r}")
     if observer() and mode == "off":
-        raise MetalHostError("METAL_HOST=off: only what runs on the CPU can be counted or traced")
+        raise MetalHostError("METAL_HOST=off: only kernels that run on the CPU can be counted or traced")
     return "check" if observer() else mode
 
 
 def _options(mode: str) -> Options:
-    """METAL_HOST_ORDER may be forward, backward, or a number: the seed of a random order."""
+    """Read the options from the environment. METAL_HOST_ORDER is forward, backward, or the seed of a random order."""
     options = Options(mode == "check", seconds=_number("METAL_HOST_SECONDS", Options.seconds))
     order = os.environ.get("METAL_HOST_ORDER", "forward")
     if order in ("forward", "backward"):
@@ -258,6 +269,6 @@ def _options(mode: str) -> Options:
 
 def _number(name: str, default: int) -> int:
     text = os.environ.get(name, str(default))
-    if not text.isdigit() or not 0 < int(text) < 1 << 20:
-        raise ValueError(f"{name}: expected a number from 1 on, got {text!r}")
+    if not text.isdigit() or not 0 < int(text) <= _MOST_SECONDS:
+        raise ValueError(f"{name}: expected a whole number from 1 to {_MOST_SECONDS}, got {text!r}")
     return int(text)

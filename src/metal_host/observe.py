@@ -1,4 +1,4 @@
-"""Looks on while a kernel runs: how much memory it moves, and in which pieces; or what each thread does, in order."""
+"""Observation of running kernels: how much memory a kernel moves and in which pieces, or each thread's accesses."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -23,7 +23,7 @@ __all__ = [
     "tracing",
 ]
 
-NOTHING, COUNTS, TRACE = range(3)  # what the runtime is asked to observe
+NOTHING, COUNTS, TRACE = range(3)  # kinds of observation that the runtime knows
 _ACCESSES = {"r": "read", "w": "write", "ar": "atomic read", "aw": "atomic write"}
 
 
@@ -31,13 +31,15 @@ _ACCESSES = {"r": "read", "w": "write", "ar": "atomic read", "aw": "atomic write
 class Traffic:
     """The traffic of one buffer or threadgroup variable.
 
-    read, written: bytes, each time that a thread moved them. distinct_read, distinct_written: each byte once a call.
-    reads, writes: accesses of threads; wide: those of them that move 16 bytes or more.
-    together: accesses of simdgroups: what its lanes do at the same place in the text, for the same time, is one.
-    lines: into how many lines of 64 bytes those fall, for a buffer; as few as possible is coalesced.
-    cycles: what those take, for a threadgroup variable, if its memory has 32 banks of 4 bytes, each of which gives one
-    word at a time; conflicts: how many fewer would do if the words of an access lay in as many banks as there are.
-    copied: bytes of an input that were copied before, since its rows had to follow one another and did not.
+    read, written: bytes; a byte counts each time that a thread moves it.
+    distinct_read, distinct_written: bytes; a byte counts once per call of the kernel.
+    reads, writes: accesses of single threads. wide: those accesses that move 16 bytes or more.
+    together: accesses of simdgroups. The n-th accesses of its lanes at one place in the code count as one.
+    lines: how many lines of 64 bytes the simdgroups' accesses to a buffer touch. Coalesced accesses touch the fewest.
+    cycles: how many cycles the simdgroups' accesses to a threadgroup variable take, in a memory of 32 banks that each
+        deliver one word of 4 bytes per cycle.
+    conflicts: how many of these cycles would be saved if every access were spread evenly over the banks.
+    copied: bytes of an input that were copied before the call, because the input was not row-contiguous.
     """
 
     read: int = 0
@@ -54,18 +56,19 @@ class Traffic:
     copied: int = 0
 
     def add(self, numbers: Sequence[int]) -> None:
-        """Add all of them, in their order."""
+        """Add one number to each field, in the order of the fields."""
         for entry, number in zip(fields(self), numbers, strict=True):
             setattr(self, entry.name, getattr(self, entry.name) + number)
 
 
 @dataclass
 class Counts:
-    """The counts of what kernels did, all calls together.
+    """The counts of all observed calls of kernels.
 
-    buffers: by the names of inputs and outputs; variables: threadgroup variables, by theirs.
-    barriers: of threadgroups, each counted once for a threadgroup; those of simdgroups and their operations, for each
-    lane.
+    buffers: the traffic of inputs and outputs, by their names.
+    variables: the traffic of threadgroup variables, by their names.
+    barriers: threadgroup barriers, each counted once per threadgroup that reaches it.
+    simd_barriers, simd_operations: barriers and operations of simdgroups, each counted once per lane.
     """
 
     calls: int = 0
@@ -87,12 +90,14 @@ class Counts:
 
 @dataclass(frozen=True)
 class Event:
-    """An event: what one thread of the traced threadgroup did.
+    """An access or a wait of one thread in the traced threadgroup.
 
-    thread: its number in the threadgroup. kind: "read", "write", "atomic read", "atomic write" or "wait".
-    name: of the buffer or threadgroup variable; of the barrier or operation of a simdgroup that it waits at.
-    offset, size: in bytes, from where the kernel's pointer points. item: bytes of an element there; a vector is one.
-    file, line: of the kernel's text; "" and 0 if it is not known.
+    thread: the thread's number in the threadgroup.
+    kind: "read", "write", "atomic read", "atomic write" or "wait".
+    name: the buffer or threadgroup variable; for a wait, the barrier or the operation of a simdgroup.
+    offset, size: bytes; the offset counts from the address that the kernel is given.
+    item: the size in bytes of an element of that memory; an element of a float4 array has 16.
+    file, line: a place in the kernel's text; "" and 0 if it is unknown.
     """
 
     thread: int
@@ -106,14 +111,14 @@ class Event:
 
 
 class Trace(list[Event]):
-    """Events in the order in which they happened here. is_cut: whether there were more than are kept."""
+    """Events in the order in which this run produced them. is_cut: whether later events were dropped."""
 
     is_cut = False
 
 
 @dataclass
 class Observer:
-    """An observer of calls, and what it asked for. threadgroup: which one is traced."""
+    """An observer that collects counts, or the events of one threadgroup."""
 
     counts: Counts | None = None
     events: Trace | None = None
@@ -124,7 +129,7 @@ class Observer:
         return COUNTS if self.counts is not None else TRACE
 
     def number(self, grid: Sequence[int], threadgroup: Sequence[int]) -> int:
-        """The traced threadgroup's, counted as the runtime does."""
+        """Return the number of the traced threadgroup, in the runtime's order."""
         number = 0
         for count, at in zip(reversed(threadgroups_of(grid, threadgroup)), reversed(self.threadgroup), strict=True):
             number = number * count + at
@@ -138,26 +143,26 @@ class Observer:
         buffers: Sequence[Buffer],
         tools: Toolchain,
     ) -> None:
-        """Adds what one run told."""
-        told = [line.split() for line in lines]
-        variables = [words[2:] for words in told if words[0] == "variable"]
+        """Add the observations of one run."""
+        entries = [line.split() for line in lines]
+        variables = [words[2:] for words in entries if words[0] == "variable"]
         names = [b.name for b in buffers] + [name for _, name in variables]
         if self.counts is not None:
-            _add_counts(self.counts, told, names, [b.copied for b in buffers])
+            _add_counts(self.counts, entries, names, [b.copied for b in buffers])
         if self.events is not None:
             items = [b.item for b in buffers] + [int(item) for item, _ in variables]
             origins = [b.origin for b in buffers] + [0] * len(variables)
-            codes = sorted({words[6] for words in told if words[0] == "access"})
+            codes = sorted({words[6] for words in entries if words[0] == "access"})
             places = dict(zip(codes, lines_of(program, codes, texts, tools) or [], strict=False))
-            self.events.is_cut |= ["more"] in told
-            self.events += _events(told, list(zip(names, items, origins, strict=True)), places)
+            self.events.is_cut |= ["more"] in entries
+            self.events += _events(entries, list(zip(names, items, origins, strict=True)), places)
 
 
 def _events(
-    told: Sequence[Sequence[str]], regions: Sequence[tuple[str, int, int]], places: Mapping[str, Place | None]
+    entries: Sequence[Sequence[str]], regions: Sequence[tuple[str, int, int]], places: Mapping[str, Place | None]
 ) -> Iterator[Event]:
-    """regions: name, bytes of an element, and origin of each buffer and variable."""
-    for kind, *words in told:
+    """Yield the events. regions: name, bytes per element, and origin of each buffer and variable."""
+    for kind, *words in entries:
         if kind == "access":
             thread, access, region, at, size, code = words
             name, item, origin = regions[int(region)]
@@ -178,17 +183,17 @@ _observer: ContextVar[Observer | None] = ContextVar("metal_host_observer", defau
 
 
 def observer() -> Observer | None:
-    """Return the observer that looks on now, in this thread."""
+    """Return the observer of this thread's calls, if there is one."""
     return _observer.get()
 
 
 @contextmanager
 def counting() -> Iterator[Counts]:
-    """Counts what all kernels do that this thread calls within; they run on the CPU, and checked.
+    """Count the memory traffic and barriers of every kernel that this thread calls in the block.
 
-    `with counting() as counts: ...; counts.buffers["x"].read`. It is a model of a GPU: what its caches do, how it joins
-    accesses, and what its banks are, differs between GPUs; and what a compiler knows already it does not read again. A
-    kernel that is complained of is not counted.
+    The kernels run on the CPU, and checked: `with counting() as counts: ...; counts.buffers["x"].read`. The counts are
+    a model, because caches, coalescing and banks differ between GPUs. A value that the compiler keeps in a register is
+    not read again, so it does not count again. A call that ends in an error is not counted.
     """
     counts = Counts()
     token = _observer.set(Observer(counts=counts))
@@ -200,10 +205,11 @@ def counting() -> Iterator[Counts]:
 
 @contextmanager
 def tracing(threadgroup: tuple[int, int, int] = (0, 0, 0)) -> Iterator[Trace]:
-    """Notes what the threads of one threadgroup do, in all kernels that this thread calls within, as `counting` does.
+    """Record every access and wait of one threadgroup, in each kernel that this thread calls in the block.
 
-    The events are in the order in which they happened here: a thread runs until it waits, so that threads do not take
-    turns as on a GPU. Of a kernel that is complained of, they end where that was. No more than 100,000 are kept a call.
+    The kernels run as in `counting`. A thread runs until it waits, so the order of events differs from a GPU's, where
+    threads run at the same time. If a call ends in an error, its events end at the error. Each call keeps at most
+    100,000 events.
     """
     events = Trace()
     token = _observer.set(Observer(events=events, threadgroup=threadgroup))
@@ -213,9 +219,9 @@ def tracing(threadgroup: tuple[int, int, int] = (0, 0, 0)) -> Iterator[Trace]:
         _observer.reset(token)
 
 
-def _add_counts(counts: Counts, told: Sequence[Sequence[str]], names: Sequence[str], copied: Sequence[int]) -> None:
+def _add_counts(counts: Counts, entries: Sequence[Sequence[str]], names: Sequence[str], copied: Sequence[int]) -> None:
     counts.calls += 1
-    for kind, *rest in told:
+    for kind, *rest in entries:
         if kind == "run":
             counts.threadgroups += int(rest[0])
             counts.barriers += int(rest[1])

@@ -1,4 +1,4 @@
-"""From addresses of a program's code to lines of the kernel's text."""
+"""Translation of addresses in a program to lines of the kernel's text."""
 
 import subprocess
 import sys
@@ -9,25 +9,24 @@ from .toolchain import Toolchain
 
 __all__ = ["Place", "calls_of", "lines_of"]
 
-Place = tuple[str, int]  # a file and a line of it
+Place = tuple[str, int]  # a file's name, and a line number
 
 
 def lines_of(
     program: Path, codes: Sequence[str], texts: Mapping[str, str], tools: Toolchain
 ) -> list[Place | None] | None:
-    """Return, for each address (hexadecimal), the innermost line of the kernel's own text that it comes from.
+    """Return, for each address (hexadecimal), the innermost line of the kernel's own text that it belongs to.
 
-    None in place of a line: between the kernel's lines. None instead of the list: no tool here can say it.
+    A line is None if the address belongs to none. The result is None if this machine has no tool that finds lines.
     """
-    found = calls_of(program, codes, texts, tools)
-    return None if found is None else [next(iter(calls), None) for calls in found]
+    places = calls_of(program, codes, texts, tools)
+    return None if places is None else [next(iter(calls), None) for calls in places]
 
 
 def calls_of(
     program: Path, codes: Sequence[str], texts: Mapping[str, str], tools: Toolchain
 ) -> list[list[Place]] | None:
-    """Return the same, and after each line those that its function was called from, as far as the compiler has put the
-    function in their place."""
+    """Return, for each address, its line and the lines of the inlined calls that led to it, the innermost first."""
     if sys.platform == "darwin":
         symbols = f"{program}.dSYM/Contents/Resources/DWARF/{program.name}"
         parts = [_output(["xcrun", "atos", "-i", "-o", symbols, code]) for code in codes]
@@ -47,7 +46,7 @@ def _output(command: Sequence[str]) -> list[str]:
 
 
 def _by_address(output: Sequence[str]) -> list[list[str]]:
-    """The lines that tell of each address, which addr2line repeats before them."""
+    """Split addr2line's output into the lines for each address. Each part begins with the address."""
     parts: list[list[str]] = []
     for text in output:
         if text.startswith("0x"):
@@ -58,7 +57,7 @@ def _by_address(output: Sequence[str]) -> list[list[str]]:
 
 
 def _place(text: str, texts: Mapping[str, str]) -> Place | None:
-    """Out of addr2line's "/tmp/x/name.metal:3 (discriminator 1)" or atos' "f (in kernel) (name.metal:3)"."""
+    """Read "/tmp/x/name.metal:3 (discriminator 1)" of addr2line, or "f (in kernel) (name.metal:3)" of atos."""
     file, _, line = text.partition(" (d")[0].rstrip(")").rpartition(":")
     file = file.rsplit("/", 1)[-1].rsplit("(", 1)[-1]
     return (file, int(line)) if file in texts and line.isdigit() else None

@@ -1,7 +1,7 @@
-"""Pointers that lead to another address space than they name, as far as tokens can tell: for where there is no clang.
+"""Detection of pointers to the wrong address space by tokens alone, for machines without clang.
 
-It looks at names alone: at what a pointer is declared, set or cast from, and at what a function of the kernel's header
-is called with. What it does not understand, it takes to be right; spaces.py asks a compiler.
+It compares names: the name that a pointer is initialised with, assigned or cast from, and the arguments of functions in
+the kernel's header. It accepts any expression that it does not understand. With clang, spaces.py finds more.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -13,12 +13,15 @@ from .tokens import Token, after_brackets, directives, tokenize
 
 __all__ = ["mixed_pointers"]
 
-_Known = dict[str, str]  # a name: its address space, or "" if that is not known
+_Known = dict[str, str]  # a name's address space, or "" if it is unknown
 _ENDS = {";", ",", ")", "{"}
 
 
 class _Pointer(NamedTuple):
-    """A pointer that is declared or cast to. name: "" of a cast. sign: `*` or `&`. end: the index after it."""
+    """A pointer or reference in a declaration or a cast.
+
+    name: "" for a cast. sign: `*` or `&`. end: the index of the token after it.
+    """
 
     space: str
     sign: str
@@ -29,15 +32,16 @@ class _Pointer(NamedTuple):
 def mixed_pointers(
     source: str, outermost: str, given: Iterable[str] = (), header: str = ""
 ) -> Iterator[tuple[int, str]]:
-    """Lines, and what is wrong there.
+    """Yield the line and the message of each error.
 
-    outermost: as in rules.py. given: declarations of the kernel's parameters. header: text that defines functions.
+    outermost: the scope outside of all braces, as in rules.py. given: declarations of the kernel's parameters. header:
+    text that defines functions.
     """
     tokens, lines = _without_space(source)
     within = scopes(tokens, outermost)
     functions = _functions(header if outermost == KERNEL else source)
     known = [{pointer.name: pointer.space for text in given if (pointer := _declared(text))}]
-    waiting: _Known = {}  # parameters, until their function begins
+    waiting: _Known = {}  # parameters, until the body of their function begins
     depth = 0
     for i, (_, text) in enumerate(tokens):
         depth += (text in "([") - (text in ")]") if len(text) == 1 else 0
@@ -55,22 +59,22 @@ def mixed_pointers(
                 scope[pointer.name] = pointer.space if pointer.sign == "*" else ""
             is_set = tokens[pointer.end : pointer.end + 1] and tokens[pointer.end].text == "="
             start = pointer.end + 1 if pointer.name and is_set else pointer.end
-            if (not pointer.name or is_set) and (said := _mixed(tokens, start, pointer, names)):
-                yield lines[i], said
-        elif found := _variables(tokens, i, within[i]):
-            if misplaced := found.pop("", ""):
+            if (not pointer.name or is_set) and (message := _mixed(tokens, start, pointer, names)):
+                yield lines[i], message
+        elif declared := _variables(tokens, i, within[i]):
+            if misplaced := declared.pop("", ""):
                 yield lines[i], misplaced
-            scope.update(found)
+            scope.update(declared)
         elif (kind := names.get(text)) and _is_set(tokens, i):
-            if said := _mixed(tokens, i + 2, _Pointer(kind, "*", text, i + 2), names):
-                yield lines[i], said
+            if message := _mixed(tokens, i + 2, _Pointer(kind, "*", text, i + 2), names):
+                yield lines[i], message
         elif text in functions and i + 1 < len(tokens) and tokens[i + 1].text == "(":
-            for said in _arguments(tokens, i + 1, text, functions[text], names):
-                yield lines[i], said
+            for message in _arguments(tokens, i + 1, text, functions[text], names):
+                yield lines[i], message
 
 
 def _without_space(source: str) -> tuple[list[Token], list[int]]:
-    """The tokens that are no space and no directive, and their lines."""
+    """Return the tokens without spaces and directives, and the line of each."""
     tokens, lines, line = [], [], 1
     all_tokens = tokenize(source)
     for token, is_directive in zip(all_tokens, directives(all_tokens), strict=True):
@@ -82,13 +86,13 @@ def _without_space(source: str) -> tuple[list[Token], list[int]]:
 
 
 def _is_qualified(tokens: Sequence[Token], i: int) -> bool:
-    """Tell whether another address space is right before it, or it is that of a method's object."""
+    """Tell whether the address space at i follows another one, or qualifies a method's object."""
     before = tokens[i - 1].text if i else ";"
     return before in SPACES or before == ")"
 
 
 def _pointer(tokens: Sequence[Token], i: int) -> _Pointer | None:
-    """`device T* name` or `(device T*)` at the address space at i; `const` may stand before it."""
+    """Read `device T* name` or `(device T*)` whose address space is at i; `const` may come before it."""
     space, start = tokens[i].text, i
     while start and tokens[start - 1].text in QUALIFIERS:
         start -= 1
@@ -112,54 +116,54 @@ def _pointer(tokens: Sequence[Token], i: int) -> _Pointer | None:
 
 
 def _declared(text: str) -> _Pointer | None:
-    """A parameter of the kernel's."""
+    """Read the declaration of a parameter; None if it is not a pointer."""
     tokens, _ = _without_space(f"{text.partition('[[')[0]};")
     place = next((i for i, token in enumerate(tokens) if token.text in SPACES), None)
-    found = None if place is None else _pointer(tokens, place)
-    return found if found and found.sign == "*" else None
+    pointer = None if place is None else _pointer(tokens, place)
+    return pointer if pointer and pointer.sign == "*" else None
 
 
 def _variables(tokens: Sequence[Token], i: int, scope: str) -> _Known:
-    """Return what is declared at i and is no pointer: arrays are where they are, other names hide what has the same
-    name.
+    """Return the address spaces of the variables that a declaration at i declares, other than pointers.
 
-    Under "" what is wrong about it.
+    An array is in an address space. Any other variable gets "", because it hides an outer variable of the same name. An
+    error in the declaration is under the key "".
     """
     before = tokens[i - 1].text if i else ";"
     if scope not in (KERNEL, FUNCTION, FILE) or before not in (";", "{", "}", "(", ")"):
         return {}
     if tokens[i].text == "auto":
         return {token.text: "" for token in tokens[i + 1 : i + 3] if token.kind == "word"}
-    found = declaration(tokens, i)
-    if found is None:
+    declared = declaration(tokens, i)
+    if declared is None:
         return {}
-    spaces = found.qualifiers & SPACES or {"constant" if scope == FILE else "thread"}
+    spaces = declared.qualifiers & SPACES or {"constant" if scope == FILE else "thread"}
     space = next(iter(spaces))
-    known = {variable.name: space if variable.dimensions else "" for variable in found.variables}
+    known = {variable.name: space if variable.dimensions else "" for variable in declared.variables}
     if scope != FILE and space in ("device", "constant"):
-        name = found.variables[0].name
-        known[""] = f"variable '{name}' is declared {space}: only what a pointer leads to can be in {space} memory"
+        name = declared.variables[0].name
+        known[""] = f"variable '{name}' is declared {space}: a kernel reaches {space} memory only through pointers"
     return known
 
 
 def _is_set(tokens: Sequence[Token], i: int) -> bool:
-    """Tell whether the name at i is that of a pointer that gets another value: `p = ...;`."""
+    """Tell whether a statement assigns to the name at i: `p = ...;`."""
     before = tokens[i - 1].text if i else ";"
     is_equal = [token.text for token in tokens[i + 1 : i + 3]]
     return before in (";", "{", "}", ")", "else") and is_equal[:1] == ["="] and is_equal[1:] != ["="]
 
 
 def _mixed(tokens: Sequence[Token], i: int, pointer: _Pointer, known: Mapping[str, str]) -> str:
-    """Return what is wrong if the expression at i is in another address space than the pointer that gets it."""
+    """Return an error if the expression at i is in another address space than the pointer that it is assigned to."""
     name, other = _of(tokens, i, pointer, known)
     if not other or other == pointer.space:
         return ""
-    what = "a pointer" if pointer.sign == "*" else "a reference"
-    return f"'{name}' is in {other} memory: {what} to it is declared {other}, not {pointer.space}"
+    kind = "a pointer" if pointer.sign == "*" else "a reference"
+    return f"'{name}' is in {other} memory: {kind} to it is declared {other}, not {pointer.space}"
 
 
 def _of(tokens: Sequence[Token], i: int, pointer: _Pointer, known: Mapping[str, str]) -> tuple[str, str]:
-    """The name at i, and the address space of what it stands for, as far as that is plain: `x`, `x + n` or `&x[n]`."""
+    """Return the name at i, and the address space of the expression: `x`, `x + n` or `&x[n]`; "" for any other."""
     is_address = i < len(tokens) and tokens[i].text == "&"
     i += is_address
     if i >= len(tokens) or tokens[i].kind != "word":
@@ -168,21 +172,24 @@ def _of(tokens: Sequence[Token], i: int, pointer: _Pointer, known: Mapping[str, 
     is_element = i < len(tokens) and tokens[i].text == "["
     while i < len(tokens) and tokens[i].text == "[":
         i = after_brackets(tokens, i)
-    behind = tokens[i].text if i < len(tokens) else ";"
+    after = tokens[i].text if i < len(tokens) else ";"
     if pointer.sign == "&" or is_address:
-        is_plain = is_element and behind in _ENDS
+        is_plain = is_element and after in _ENDS
     else:
         is_member = [token.text for token in tokens[i : i + 2]] == ["-", ">"]
-        is_cast = not pointer.name and behind != "."  # which takes no more than the name
-        is_plain = not is_element and not is_member and (is_cast or behind in (*_ENDS, "+", "-"))
+        is_cast = not pointer.name and after != "."  # a cast applies to the name alone
+        is_plain = not is_element and not is_member and (is_cast or after in (*_ENDS, "+", "-"))
     return name, known.get(name, "") if is_plain else ""
 
 
 def _functions(header: str) -> dict[str, list[str]]:
-    """Functions of a header that have one definition: the address spaces of their parameters, or "" for no pointer."""
+    """Return, for each function of a header that has one definition, the address spaces of its parameters.
+
+    A parameter that is not a pointer has "".
+    """
     tokens, _ = _without_space(header)
     within = scopes(tokens, FILE)
-    found: dict[str, list[str]] = {}
+    functions: dict[str, list[str]] = {}
     twice: set[str] = set()
     for i, token in enumerate(tokens):
         if token.text != "(" or not i or tokens[i - 1].kind != "word" or within[i] != FILE:
@@ -190,18 +197,18 @@ def _functions(header: str) -> dict[str, list[str]]:
         end = after_brackets(tokens, i)
         if end < len(tokens) and tokens[end].text in ("{", ";"):
             name = tokens[i - 1].text
-            twice |= {name} if name in found else set()
-            found[name] = [_space_of(tokens[start:stop]) for start, stop in _parts(tokens, i, end)]
-    return {name: spaces for name, spaces in found.items() if name not in twice}
+            twice |= {name} if name in functions else set()
+            functions[name] = [_space_of(tokens[start:stop]) for start, stop in _parts(tokens, i, end)]
+    return {name: spaces for name, spaces in functions.items() if name not in twice}
 
 
 def _space_of(parameter: Sequence[Token]) -> str:
-    found = _declared(" ".join(token.text for token in parameter))
-    return found.space if found else ""
+    pointer = _declared(" ".join(token.text for token in parameter))
+    return pointer.space if pointer else ""
 
 
 def _parts(tokens: Sequence[Token], opening: int, end: int) -> Iterator[tuple[int, int]]:
-    """Return what is between the commas of a pair of brackets."""
+    """Yield start and end of each part between the commas of a pair of brackets."""
     start = i = opening + 1
     while i < end - 1:
         if tokens[i].text in ("(", "[", "{"):

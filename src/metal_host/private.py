@@ -1,6 +1,6 @@
-"""A thread's own arrays, where pointers lead to them: they get redzones around them, which a checked run watches.
+"""Redzones around those of a thread's own arrays that the kernel uses through pointers. A checked run watches them.
 
-An array that is only ever indexed needs none: the compiler itself checks the index.
+An array that the kernel only indexes needs no redzones, because the compiler's own instrumentation checks the index.
 """
 
 from collections.abc import Callable, Sequence
@@ -17,9 +17,9 @@ _NOT_OWN = {"const", "constexpr", "constant", "static", "volatile", "device", "t
 
 
 def private_arrays(tokens: Sequence[Token], outermost: str, word: Word) -> dict[int, tuple[str, int]]:
-    """Return what to write instead of a declaration, by the index of its first token, and where the declaration ends.
+    """Return the new text of each declaration that needs redzones, and the index at which the declaration ends.
 
-    word: what becomes of a single token of an initial value.
+    The keys are the indices of the declarations' first tokens. word: rewrites one token of an initial value.
     """
     within = scopes(tokens, outermost)
     in_directive = directives(tokens)
@@ -58,8 +58,8 @@ def _redzoned(tokens: Sequence[Token], known: Declaration, word: Word) -> str:
 
 
 def _is_led_to(tokens: Sequence[Token], start: int, variable: Variable) -> bool:
-    """Tell whether the text after a declaration of an array uses it otherwise than with all its indices."""
-    if not variable.dimensions or "[]" in variable.dimensions or ">" in variable.dimensions:  # no template's argument
+    """Tell whether the text after an array's declaration uses the array other than with all its indices."""
+    if not variable.dimensions or "[]" in variable.dimensions or ">" in variable.dimensions:  # not a template argument
         return False
     depth = _count(variable.dimensions)
     for i in range(start, len(tokens)):

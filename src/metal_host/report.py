@@ -1,4 +1,4 @@
-"""From the runtime's report to a message for whoever wrote the kernel."""
+"""Messages for a kernel's author, made from the runtime's report."""
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -16,31 +16,31 @@ __all__ = ["explain"]
 _FLAGS = {0: "mem_none", 1: "mem_device", 2: "mem_threadgroup", 3: "mem_device | mem_threadgroup"}
 _MESSAGES = {
     "bounds": "out of bounds: {an_access} of {element}; {memory}",
-    "gap": "out of bounds: {an_access} of {element}, which lies between the elements of a view",
+    "gap": "out of bounds: {an_access} of {element}, which is between the elements of a view",
     "array": "out of bounds: index {index} of an array of type {type}",
     "vector": "out of bounds: an element that the vector does not have",
     "wild": "{an_access} of {bytes} bytes at an address that belongs to no buffer",
     "null": "{an_access} through a null pointer",
-    "unset_pointer": "{an_access} through a pointer that nobody has set",
+    "unset_pointer": "{an_access} through an uninitialised pointer",
     "crash": "access to an address that belongs to no buffer",
     "alignment": "misaligned: {an_access} of {bytes} bytes at byte {byte}; {memory}",
-    "misaligned": "misaligned: a pointer to what needs {alignment} bytes of alignment is {byte} off",
-    "input": "write to {element}: inputs do not change",
-    "unwritten": "read of {element}, which nothing has written; {memory}",
+    "misaligned": "misaligned: the pointer's type needs addresses divisible by {alignment}; the remainder is {byte}",
+    "input": "write to {element}, but inputs are read-only",
+    "unwritten": "read of {element}, which no thread has written; {memory}",
     "division": "division of an integer by zero",
-    "endless": "a thread has run {steps} steps and does not end",
-    "time": "it does not end: {seconds} seconds have passed (METAL_HOST_SECONDS may allow more)",
-    "stack": "a thread's own variables need too much memory, or a function calls itself without end",
-    "threadgroup_memory": "{bytes} bytes of threadgroup memory with '{variable}': {limit} are there",
+    "endless": "a thread has run {steps} steps and has not ended",
+    "time": "it has not ended after {seconds} seconds (set METAL_HOST_SECONDS to allow more)",
+    "stack": "stack overflow: a thread's own variables need too much memory, or a function calls itself endlessly",
+    "threadgroup_memory": "'{variable}' makes it {bytes} bytes of threadgroup memory; the limit is {limit}",
     "inactive": "{operation} reads the value of a lane that takes no part in it",
-    "not_all": "{operation} without all 32 lanes of the simdgroup",
+    "not_all": "{operation} needs all 32 lanes of the simdgroup, but not all of them call it",
     "memory": "its buffers do not fit into memory",
-    "ended": "its process has ended with status {status}",
+    "ended": "its process ended with status {status}",
 }
 
 
 class _Reader(Mapping[str, str]):
-    """Looks things up in a report: what it says, and what follows from that."""
+    """A reader of a report, for format strings: its values, and texts made from them."""
 
     def __init__(
         self,
@@ -76,44 +76,46 @@ class _Reader(Mapping[str, str]):
         return key in self.report
 
     def place(self, prefix: str = "") -> str:
-        """The line of the source, behind an indent; and of a function in the header, the body's line that led there."""
+        """Quote the line of the source, indented. For a line of the header, add the body's line that called it."""
         if not (self.has(f"{prefix}line") or self.has(f"{prefix}code")):
             return ""
-        found = self.line(prefix)
-        if isinstance(found, str):
-            return f"\n    ({found})"
+        line = self.line(prefix)
+        if isinstance(line, str):
+            return f"\n    ({line})"
         body = next(iter(self._texts))
         caller = next((place for place in self._calls(prefix) or [] if place[0] == body), None)
-        text = f"\n    {quoted(*found, self._texts)}"
-        return text + (f"\n    called from {quoted(*caller, self._texts)}" if caller and found[0] != body else "")
+        text = f"\n    {quoted(*line, self._texts)}"
+        return text + (f"\n    called from {quoted(*caller, self._texts)}" if caller and line[0] != body else "")
 
     def line(self, prefix: str) -> Place | str:
-        """Return the place as file and line, without what led there; or why there is none."""
+        """Return file and line of an access, or the reason why the line is unknown."""
         if self.has(f"{prefix}line"):
             return self[f"{prefix}file"].rsplit("/", 1)[-1], int(self[f"{prefix}line"])
-        found = self._calls(prefix)
-        return "to see the line, install binutils" if found is None else next(iter(found), "between the kernel's lines")
+        places = self._calls(prefix)
+        if places is None:
+            return "to see the line, install binutils"
+        return next(iter(places), "no line of the kernel belongs to this code")
 
     def _calls(self, prefix: str) -> list[Place] | None:
-        """Lines of the kernel's, the innermost first; None if no tool can say it."""
+        """Return the lines of the kernel that led to an access, the innermost first; None if no tool can find them."""
         codes = self[f"{prefix}code"]
         if codes not in self._known:
-            found = calls_of(self._program, codes.split(), self._texts, self._tools)
-            self._known[codes] = None if found is None else [place for calls in found for place in calls]
+            calls = calls_of(self._program, codes.split(), self._texts, self._tools)
+            self._known[codes] = None if calls is None else [place for places in calls for place in places]
         return self._known[codes]
 
     def parties(self) -> Iterator[Party]:
-        """The threads that the report names."""
+        """Yield the threads that the report names."""
         for prefix in ("", "other_", "absent_"):
             if not self.has(f"{prefix}thread"):
                 continue
             *_, x, y, z, number = map(int, self[f"{prefix}thread"].split())
-            found = self.line(prefix)
-            file, line = ("", 0) if isinstance(found, str) else found
+            place = self.line(prefix)
+            file, line = ("", 0) if isinstance(place, str) else place
             yield Party(number, (x, y, z), file, line)
 
     def thread(self, prefix: str = "") -> str:
-        """Name the thread, in Metal's words."""
+        """Name the thread by its position, threadgroup, simdgroup and lane."""
         if not self.has(f"{prefix}thread"):
             return "?"
         x, y, z, gx, gy, gz, number = map(int, self[f"{prefix}thread"].split())
@@ -121,7 +123,7 @@ class _Reader(Mapping[str, str]):
         return f"thread ({x}, {y}, {z}) of the grid: number {number} of threadgroup ({gx}, {gy}, {gz}), {where}"
 
     def memory(self) -> str:
-        """The buffer or variable, its size and type."""
+        """Name the buffer or variable, with its size and type."""
         if self.has("variable"):
             return f"threadgroup variable '{self['variable']}' has {_counted(self['count'])}"
         if self.has("private"):
@@ -144,7 +146,7 @@ def explain(
     buffers: Sequence[Buffer],
     tools: Toolchain,
 ) -> MetalKernelError:
-    """The error that tells what a report says."""
+    """Return the error that a report describes."""
     reader = _Reader(report, program, texts, buffers, tools)
     kind = reader["kind"]
     writer = {"race": _race, "divergent": _divergent, "output": _output, "unset": _unset}.get(kind, _other)
@@ -159,14 +161,15 @@ def _race(r: _Reader) -> str:
     text += f"  and {_article(r['other_access'])}{r.place('other_')}\n  by "
     text += f"{r.thread('other_')}{_closeness(r)}\n"
     if r["groups"] != "1":
-        return text + f"  Nothing orders the threadgroups of a dispatch; atomic operations may meet. {_PAST_END}"
+        rule = "Threadgroups run in no particular order, so only atomic operations may share an element."
+        return f"{text}  {rule} {_PAST_END}"
     flag = "mem_threadgroup" if r.has("variable") else "mem_device"
     if r.has("barrier_flags"):
         flags = _FLAGS.get(int(r["barrier_flags"]), r["barrier_flags"])
-        return text + f"  The barrier between the two has {flags}, which is not {flag}:{r.place('barrier_')}"
+        return text + f"  The barrier between the two has {flags}, but this memory needs {flag}:{r.place('barrier_')}"
     if r["code"].split()[0] == r["other_code"] and r["access"] == "write":
-        said = "No barrier helps where several threads write one element at once: let one of them do it."
-        return f"{text}  {said}" if r.has("variable") else f"{text}  {said} {_PAST_END}"
+        rule = "A barrier cannot help when several threads write one element at once: let only one of them write it."
+        return f"{text}  {rule}" if r.has("variable") else f"{text}  {rule} {_PAST_END}"
     return text + f"  There is no threadgroup_barrier(mem_flags::{flag}) between the two."
 
 
@@ -178,7 +181,8 @@ def _closeness(r: _Reader) -> str:
 
 def _divergent(r: _Reader) -> str:
     whole = "threadgroup" if r["operation"] == "threadgroup_barrier" else "simdgroup"
-    text = f"{r['operation']} that not all threads of the {whole} reach: {r['waiting']} of {r['threads']} wait at it"
+    waiting = f"{r['waiting']} of {r['threads']} wait at it"
+    text = f"not all threads of the {whole} reach this {r['operation']}: {waiting}"
     text += f"{r.place()}\n  such as {r.thread()}"
     if r.has("absent_thread"):
         text += f"\n  while {r['finished']} have ended, such as {r.thread('absent_')}"
@@ -194,28 +198,28 @@ def _output(r: _Reader) -> str:
 
 def _unset(r: _Reader) -> str:
     if r.has("index"):
-        what = f"{r.element()} got the value of a variable that nobody has set; {r.memory()}"
+        problem = f"{r.element()} got the value of an uninitialised variable; {r.memory()}"
     elif r.has("operation"):
-        what = f"{r['operation']} of a variable that nobody has set"
+        problem = f"{r['operation']} of an uninitialised variable"
     else:
-        what = "use of a variable that nobody has set"
-    return f"{what}{r.place()}\n  by {r.thread()}"
+        problem = "use of an uninitialised variable"
+    return f"{problem}{r.place()}\n  by {r.thread()}"
 
 
 def _other(r: _Reader) -> str:
     text = Formatter().vformat(_MESSAGES.get(r["kind"], "{kind}"), (), r) + r.place()
     if r.has("index") and _is_unset(int(r["index"])):
-        text += "\n  The index is a variable that nobody has set."
+        text += "\n  The index is an uninitialised variable."
     return f"{text}\n  by {r.thread()}" if r.has("thread") else text
 
 
 def _is_unset(index: int) -> bool:
-    """Tell whether it is what a compiler fills variables with in a checked run, or one of the next elements."""
+    """Tell whether an index is the pattern that a checked run's compiler fills variables with, or a little more."""
     return any(0 <= index % (1 << 32) - pattern < 1 << 16 for pattern in (0xFEFEFEFE, 0xAAAAAAAA))
 
 
-def _article(what: str) -> str:
-    return f"{'an' if what[:1] in 'aeiou' else 'a'} {what}"
+def _article(noun: str) -> str:
+    return f"{'an' if noun[:1] in 'aeiou' else 'a'} {noun}"
 
 
 def _counted(number: str) -> str:

@@ -1,5 +1,9 @@
-"""Rewrites what no header can: threadgroup variables, of which all threads of a threadgroup share one; numbers without
-a suffix, which are float in Metal; const, where `constant` implies it; and a thread's own arrays, which get redzones.
+"""Rewriting of the parts of Metal that no C++ header can define.
+
+- Threadgroup variables, because all threads of a threadgroup share one.
+- Numbers without a suffix, because they are float in Metal.
+- `constant`, because it implies const.
+- A thread's own arrays, because they get redzones.
 """
 
 import re
@@ -16,9 +20,9 @@ _SHORT = re.compile(r"((?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)(h|H|bf|BF)")
 
 
 def rewrite(source: str, outermost: str, word: Word | None = None) -> str:
-    """A piece of the kernel's text as C++, line for line.
+    """Rewrite a piece of the kernel's text as C++, line by line.
 
-    outermost: what stands in no braces: KERNEL in a body, FILE in a header. word: what becomes of a single token.
+    outermost: the scope outside of all braces, KERNEL for a body and FILE for a header. word: rewrites a single token.
     """
     tokens = tokenize(source)
     private = {} if word else private_arrays(tokens, outermost, on_cpu)
@@ -49,7 +53,7 @@ def rewrite(source: str, outermost: str, word: Word | None = None) -> str:
 
 
 def on_cpu(tokens: Sequence[Token], i: int) -> str:
-    """Rewrite a token that is no part of something larger."""
+    """Rewrite a single token."""
     kind, text = tokens[i]
     if kind == "number":
         if _FLOAT.fullmatch(text):
@@ -63,26 +67,26 @@ def on_cpu(tokens: Sequence[Token], i: int) -> str:
 
 
 def _directive(tokens: Sequence[Token], i: int) -> tuple[str, int]:
-    """Rewrite a line for the preprocessor, and tell where it ends; 0 if it stays as it is."""
+    """Rewrite a preprocessor directive, and return the index after it; 0 if the directive stays as it is."""
     line = ""
     while i < len(tokens) and "\n" not in tokens[i].text:
         line += tokens[i].text
         i += 1
     if re.fullmatch(r"#\s*(include\s*<(metal_\w+|simd/simd\.h)>.*|pragma\s+(once|METAL|clang)\b.*)", line):
-        return "", i  # is there anyway, or means nothing here
+        return "", i  # our headers define it already, or it has no meaning on the CPU
     if re.match(r"#\s*(include|import)\b", line):
-        return '#error "there are no files to include: MLX compiles a string"', i
+        return '#error "there are no files to include, because MLX compiles a string"', i
     return "", 0
 
 
 def _attribute(tokens: Sequence[Token]) -> str:
-    """Attributes mean nothing here, but for one that asks for what MLX cannot give."""
-    asked = "function_constant " if any(token.text == "function_constant" for token in tokens) else ""
-    return asked + _line_ends(tokens)
+    """Drop attributes, which have no meaning on the CPU, but keep `function_constant`, which refused.h rejects."""
+    kept = "function_constant " if any(token.text == "function_constant" for token in tokens) else ""
+    return kept + _line_ends(tokens)
 
 
 def _implies_const(tokens: Sequence[Token], i: int) -> bool:
-    """Tell whether `constant` at i is all that says that a pointer or a reference leads to what does not change."""
+    """Tell whether `constant` at i is the only word that makes the target of a pointer or a reference const."""
     if "const" in [token.text for token in tokens[max(0, i - 2) : i]]:
         return False
     j = after_space(tokens, i + 1)
@@ -94,13 +98,13 @@ def _implies_const(tokens: Sequence[Token], i: int) -> bool:
 
 
 def _line_ends(tokens: Sequence[Token]) -> str:
-    """Return only the ends of the lines of what is left out, so that all lines keep their numbers."""
-    found = ""
+    """Return only the line ends of the dropped tokens, so that all later lines keep their numbers."""
+    ends = ""
     for token in tokens:
         if token.kind == "space":
-            found += (
+            ends += (
                 re.sub(r"[^\n\\]|\\(?!\n)", "", token.text)
                 if token.text[:1].isspace()
                 else "\n" * token.text.count("\n")
             )
-    return found
+    return ends

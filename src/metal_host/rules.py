@@ -1,4 +1,4 @@
-"""What Metal forbids and C++ does not, as far as tokens can tell: spaces.py knows more, where there is a clang."""
+"""Detection of code that C++ allows and Metal forbids, by tokens alone. With clang, spaces.py finds more."""
 
 from collections.abc import Iterator, Sequence
 
@@ -13,9 +13,10 @@ _BEFORE_TYPE = QUALIFIERS | {"inline", "METAL_FUNC", "typename", "struct", "unsi
 
 
 def violations(source: str, outermost: str, before: str = "") -> Iterator[tuple[int, str]]:
-    """Lines, and what is wrong there.
+    """Yield the line and the message of each violation.
 
-    outermost: what stands in no braces: KERNEL in a body, FILE in a header. before: text that names further types.
+    outermost: the scope outside of all braces, KERNEL for a body and FILE for a header. before: text that names further
+    types.
     """
     tokens = tokenize(source)
     in_directive = directives(tokens)
@@ -26,30 +27,30 @@ def violations(source: str, outermost: str, before: str = "") -> Iterator[tuple[
     line = 1
     for i, token in enumerate(tokens):
         if token.kind == "word" and not in_directive[i]:
-            if token.text == "threadgroup" and (said := _threadgroup_variable(tokens, i, within[i])):
-                yield line, said
-            if token.text in types and (said := _no_space(tokens, i)):
-                yield line, said
+            if token.text == "threadgroup" and (message := _threadgroup_variable(tokens, i, within[i])):
+                yield line, message
+            if token.text in types and (message := _no_space(tokens, i)):
+                yield line, message
         line += token.text.count("\n")
 
 
 def _brackets(tokens: Sequence[Token]) -> Iterator[tuple[int, str]]:
-    """The first one without a partner. A compiler finds that out far behind it, where our text begins."""
+    """Yield the first unmatched bracket. A compiler would report it far after its line, in text that we add."""
     open_: list[tuple[int, str]] = []
     line = 1
     for kind, text in tokens:
         if kind == "sign" and text in "([{":
             open_.append((line, text))
         if kind == "sign" and text in ")]}" and (not open_ or open_.pop()[1] + text not in ("()", "[]", "{}")):
-            yield line, f"'{text}' without its partner"
+            yield line, f"'{text}' has no partner"
             return
         line += text.count("\n")
     if open_:
-        yield open_[-1][0], f"'{open_[-1][1]}' that is never closed"
+        yield open_[-1][0], f"'{open_[-1][1]}' is never closed"
 
 
 def _own_types(tokens: Sequence[Token]) -> set[str]:
-    """Names of structs and of types that are a template's parameters."""
+    """Return the names of structs and of a template's type parameters."""
     plain = [token.text for token in tokens if token.kind != "space"]
     while "alignas" in plain:  # struct alignas(16) Name {
         start = plain.index("alignas")
@@ -58,22 +59,23 @@ def _own_types(tokens: Sequence[Token]) -> set[str]:
 
 
 def _names(text: str, next_: str) -> bool:
-    """Tell whether a type's name is between the two."""
+    """Tell whether a word between these two tokens is the name of a type."""
     return (text == "struct" and next_ == "{") or (text in ("typename", "class") and next_ in (",", ">", "="))
 
 
 def _threadgroup_variable(tokens: Sequence[Token], i: int, scope: str) -> str:
     if _is_in_parentheses(tokens, i):
         return ""
-    found = declaration(tokens, i)
-    if found is None:
+    declared = declaration(tokens, i)
+    if declared is None:
         return ""
-    name = found.variables[0].name
+    name = declared.variables[0].name
     if scope != KERNEL:
-        where = {FILE: "outside of functions", TYPE: "in a type"}.get(scope, "in a function that is no kernel")
-        return f"threadgroup variable '{name}' {where}: declare it in the kernel, and hand in a threadgroup pointer"
-    if valued := next((variable for variable in found.variables if variable.value), None):
-        return f"threadgroup variable '{valued.name}' with an initial value: let threads write it, and then a barrier"
+        where = {FILE: "outside of functions", TYPE: "in a type"}.get(scope, "in a function that is not a kernel")
+        return f"threadgroup variable '{name}' {where}: declare it in the kernel, and pass a threadgroup pointer"
+    if valued := next((variable for variable in declared.variables if variable.value), None):
+        problem = f"threadgroup variable '{valued.name}' with an initial value"
+        return f"{problem}: let threads write the value, and add a barrier before the first read"
     return ""
 
 
@@ -83,23 +85,24 @@ def _is_in_parentheses(tokens: Sequence[Token], i: int) -> bool:
 
 
 def _no_space(tokens: Sequence[Token], i: int) -> str:
-    """Tell whether the type at i is that of a pointer or a reference that has no address space."""
-    behind = after_space(tokens, i + 1)
-    if behind < len(tokens) and tokens[behind].text == "<":
-        behind = after_space(tokens, after_brackets(tokens, behind))
+    """Return an error if the type at i begins a pointer or a reference that has no address space."""
+    end = after_space(tokens, i + 1)
+    if end < len(tokens) and tokens[end].text == "<":
+        end = after_space(tokens, after_brackets(tokens, end))
     words = []
-    while behind < len(tokens) and tokens[behind].text in QUALIFIERS:
-        words.append(tokens[behind].text)
-        behind = after_space(tokens, behind + 1)
-    if behind >= len(tokens) or tokens[behind].text not in ("*", "&"):
+    while end < len(tokens) and tokens[end].text in QUALIFIERS:
+        words.append(tokens[end].text)
+        end = after_space(tokens, end + 1)
+    if end >= len(tokens) or tokens[end].text not in ("*", "&"):
         return ""
-    sign = tokens[behind].text
+    sign = tokens[end].text
     before = i - 1
     while before >= 0 and (tokens[before].kind == "space" or tokens[before].text in _BEFORE_TYPE):
         words.append(tokens[before].text)
         before -= 1
-    after = after_space(tokens, behind + 1)
+    after = after_space(tokens, end + 1)
     is_declared = after < len(tokens) and (tokens[after].kind == "word" or tokens[after].text == ")")
     if not is_declared or SPACES & set(words):
         return ""
-    return f"{'pointer' if sign == '*' else 'reference'} without an address space: {_SPACES} {tokens[i].text}{sign}"
+    kind = "pointer" if sign == "*" else "reference"
+    return f"{kind} without an address space: write {_SPACES} before {tokens[i].text}{sign}"

@@ -1,6 +1,6 @@
-"""Runs a compiled kernel in a process of its own, so that nothing that it does can harm the one that asked for it.
+"""Runs of compiled kernels, each in a process of its own, so that a crash or an endless loop cannot harm the caller.
 
-The request, with all buffers, is a file without a name that both map into their memory; the answer is a few lines.
+Both processes map the request, an unnamed file that holds all buffers. The kernel's process answers in a few lines.
 """
 
 import mmap
@@ -17,22 +17,23 @@ from .errors import MetalHostError
 
 __all__ = ["INITIALISED", "INPUT", "OUTPUT", "Buffer", "Options", "Outcome", "run_program"]
 
-INPUT, OUTPUT, INITIALISED = range(3)  # what a buffer is; an initialised output has values before the kernel runs
+INPUT, OUTPUT, INITIALISED = range(3)  # kinds of buffers; an initialised output has values before the kernel runs
 _HEADER = struct.Struct("=10IQ4I")
 _BUFFER = struct.Struct("=4Q3I4x")
 _NUMBERS = {"float": 1, "float16_t": 2, "bfloat16_t": 3} | dict.fromkeys(
     ("int32_t", "uint32_t", "int64_t", "uint64_t"), 4
 )
 _PAGE = 1 << 14
-_SLACK = 20  # how much longer than its own limit a process may need on a busy machine, as a factor
+_SLACK = 20  # on a busy machine, a process may take this many times its limit in processor time
 
 
 @dataclass(frozen=True)
 class Buffer:
-    """Memory of a kernel. origin: the byte of it at which the kernel's pointer points.
+    """A buffer of a kernel.
 
-    gaps: of an input that is a view, for each byte whether it lies between elements. copied: how many bytes were copied
-    for it, since its rows had to follow one another and did not.
+    origin: the byte to which the kernel's pointer points.
+    gaps: for an input that is a view, whether each byte is between elements.
+    copied: how many bytes were copied because the input was not row-contiguous.
     """
 
     name: str
@@ -46,7 +47,7 @@ class Buffer:
 
     @property
     def number(self) -> int:
-        """Return what its elements are, in the runtime's words."""
+        """Return the type of the elements as a number of the runtime (`msl_number`)."""
         return _NUMBERS.get(self.type.removeprefix("atomic<").removesuffix(">"), 0)
 
 
@@ -54,10 +55,10 @@ class Buffer:
 class Options:
     """The options of a run.
 
-    order: of threads and threadgroups: forward, backward, or at random (0, 1, 2), by a seed.
-    steps: basic blocks that one thread may run, in a checked run.
-    seconds: of the processor's time that a run may take.
-    observe: nothing, counts, or the events of the threadgroup number `traced` (0, 1, 2).
+    order: the order of threads and threadgroups: 0 forward, 1 backward, 2 random with `seed`.
+    steps: how many basic blocks one thread may run, in a checked run.
+    seconds: how much processor time a run may take.
+    observe: 0 nothing, 1 counts, 2 the events of threadgroup number `traced`.
     """
 
     checked: bool
@@ -73,8 +74,9 @@ class Options:
 class Outcome(NamedTuple):
     """The outcome of a run.
 
-    report: of a problem; empty if all was well. observed: lines for observe.py. results: the bytes of all buffers that
-    are no inputs.
+    report: the description of a problem; empty if the run was correct.
+    observed: lines for observe.py.
+    results: the bytes of each output.
     """
 
     report: dict[str, str]
@@ -85,9 +87,9 @@ class Outcome(NamedTuple):
 def run_program(
     command: Sequence[str], buffers: Sequence[Buffer], grid: Sequence[int], threadgroup: Sequence[int], options: Options
 ) -> Outcome:
-    """Runs a kernel for a whole grid.
+    """Run a kernel for a whole grid.
 
-    command: the compiled program, behind what runs it if it is one for another machine.
+    command: the compiled program. If it is for another machine, an emulator such as qemu comes first.
     """
     offsets, size = _places(buffers)
     with tempfile.TemporaryFile(prefix="metal_host-") as file:

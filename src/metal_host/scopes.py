@@ -1,4 +1,4 @@
-"""What the braces of a piece of source mean, as far as tokens can tell."""
+"""Scopes: the meaning of the braces in a piece of source, found by tokens alone."""
 
 from collections.abc import Sequence
 
@@ -9,28 +9,31 @@ __all__ = ["FILE", "FUNCTION", "KERNEL", "TYPE", "VALUE", "scopes"]
 FILE, TYPE, FUNCTION, KERNEL, VALUE = "file", "type", "function", "kernel", "value"
 
 _TYPES = {"struct", "class", "union", "enum"}
-_BEHIND_PARAMETERS = {"const", "thread", "device", "constant", "threadgroup", "noexcept", "override"}
+_AFTER_PARAMETERS = {"const", "thread", "device", "constant", "threadgroup", "noexcept", "override"}
 
 
 def scopes(tokens: Sequence[Token], outermost: str) -> list[str]:
-    """Return, for each token, what the innermost braces around it hold; those of a namespace do not count."""
-    found: list[str] = []
+    """Return, for each token, the kind of the innermost braces around it; the braces of a namespace do not count.
+
+    outermost: the kind for tokens outside of all braces.
+    """
+    kinds: list[str] = []
     stack = [outermost]
-    words: list[str] = []  # of the statement so far, without what stands in parentheses
+    words: list[str] = []  # of the statement so far, without the words in parentheses
     depth = 0
     for kind, text in tokens:
         if text == "{" and kind == "sign":
-            found.append(stack[-1])
+            kinds.append(stack[-1])
             stack.append(VALUE if depth else _kind(words, stack[-1]))
             words = []
             continue
         if text == "}" and kind == "sign":
-            words = ["="] if stack[-1] == VALUE else []  # behind a value the statement goes on
+            words = ["="] if stack[-1] == VALUE else []  # after a value, the statement goes on
             if len(stack) > 1:
                 stack.pop()
-            found.append(stack[-1])
+            kinds.append(stack[-1])
             continue
-        found.append(stack[-1])
+        kinds.append(stack[-1])
         if kind == "space":
             continue
         if text in ("(", ")") and kind == "sign":
@@ -39,21 +42,21 @@ def scopes(tokens: Sequence[Token], outermost: str) -> list[str]:
             words = []
         elif depth == 0:
             words.append(text)
-    return found
+    return kinds
 
 
 def _kind(words: list[str], around: str) -> str:
-    """Return what the brace after these words of a statement opens."""
+    """Return the kind of the brace that follows these words of a statement."""
     last = len(words)
-    while last and words[last - 1] in _BEHIND_PARAMETERS:
+    while last and words[last - 1] in _AFTER_PARAMETERS:
         last -= 1
-    is_behind_parameters = last > 0 and words[last - 1] == ")"
+    is_after_parameters = last > 0 and words[last - 1] == ")"
     if around == VALUE or words[-1:] == ["="]:
         return VALUE
     if around in (FUNCTION, KERNEL):
-        is_block = not words or is_behind_parameters or words[-1] in ("else", "do", ":", "->")
+        is_block = not words or is_after_parameters or words[-1] in ("else", "do", ":", "->")
         return around if is_block else TYPE if _TYPES & set(words) else VALUE
-    if is_behind_parameters:
+    if is_after_parameters:
         return KERNEL if "kernel" in words else FUNCTION
     if "namespace" in words or words[:1] == ["extern"]:
         return FILE

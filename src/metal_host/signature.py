@@ -1,4 +1,4 @@
-"""What MLX writes around a kernel's body: the function that Metal sees."""
+"""The function that MLX writes around a kernel's body."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ __all__ = ["ATTRIBUTES", "Parameter", "Signature", "TypeOrNumber", "metal_type",
 
 TypeOrNumber = mx.Dtype | int | bool
 
-_FEW = 8  # elements: an input that has fewer lies in the constant address space
+_FEW = 8  # elements: MLX puts an input that has fewer into the constant address space
 _TYPES = {
     "bool": "bool",
     "uint8": "uint8_t",
@@ -25,9 +25,9 @@ _TYPES = {
     "bfloat16": "bfloat16_t",
     "complex64": "complex64_t",
 }
-_ABOUT = {"shape": "int*", "strides": "int64_t*", "ndim": "int&"}  # an input; what a body gets that names it
+_ABOUT = {"shape": "int*", "strides": "int64_t*", "ndim": "int&"}  # a body that names x_shape gets x's shape
 
-# What a thread can ask about itself, in MLX's order: type, and where the runtime has it (`msl_thread`).
+# The attributes of a thread, in MLX's order: the type, and the C++ expression for the value in `msl_thread`.
 ATTRIBUTES = {
     "dispatch_quadgroups_per_threadgroup": ("uint", "t->dispatch_simdgroups * 8"),
     "dispatch_simdgroups_per_threadgroup": ("uint", "t->dispatch_simdgroups"),
@@ -54,13 +54,13 @@ ATTRIBUTES = {
 
 @dataclass(frozen=True)
 class Parameter:
-    """A buffer that a kernel gets: an input, what is known `about` an input (its shape, ...), or an output."""
+    """A buffer that a kernel gets: an input, a fact `about` an input (its shape, strides or ndim), or an output."""
 
     name: str
     type: str
     space: str
     is_reference: bool = False
-    index: int = 0  # which of the inputs, or of the outputs
+    index: int = 0  # of the input, or of the output
     about: str = ""
     is_output: bool = False
 
@@ -72,23 +72,23 @@ class Parameter:
 
 @dataclass(frozen=True)
 class Signature:
-    """A kernel's function but for its body."""
+    """A kernel's function without its body."""
 
     kernel: str
-    template: tuple[tuple[str, str, str], ...]  # what it is, its name, its value
+    template: tuple[tuple[str, str, str], ...]  # kind (typename, int or bool), name, value
     parameters: tuple[Parameter, ...]
     attributes: tuple[str, ...]
 
     @property
     def template_line(self) -> str:
-        return f"template <{', '.join(f'{what} {name}' for what, name, _ in self.template)}>\n" if self.template else ""
+        return f"template <{', '.join(f'{kind} {name}' for kind, name, _ in self.template)}>\n" if self.template else ""
 
     @property
     def template_values(self) -> str:
         return f"<{', '.join(value for _, _, value in self.template)}>" if self.template else ""
 
     def metal(self, header: str, source: str) -> str:
-        """All that MLX hands to Metal's compiler, and prints when it is asked to be verbose."""
+        """Write the whole text that MLX gives to Metal's compiler, and that `verbose=True` prints."""
         lines = [f"{p.declaration} [[buffer({i})]]" for i, p in enumerate(self.parameters)]
         lines += [f"{ATTRIBUTES[a][0]} {a} [[{a}]]" for a in self.attributes]
         function = f"{self.template_line}[[kernel]] void {self.kernel}(\n  " + ",\n  ".join(lines) + ") {"
@@ -100,7 +100,7 @@ class Signature:
 
 
 def metal_type(dtype: mx.Dtype) -> str:
-    """MLX's name of a dtype in Metal."""
+    """Return the name of a dtype in Metal."""
     return _TYPES[str(dtype).removeprefix("mlx.core.")]
 
 
@@ -112,7 +112,7 @@ def write_signature(
     template: Sequence[tuple[str, TypeOrNumber]],
     atomic_outputs: bool,
 ) -> Signature:
-    """The signature that MLX writes for a call. inputs: name, dtype and shape of each."""
+    """Return the signature that MLX writes for a call. inputs: name, dtype and shape of each."""
     values = tuple(_template_value(*item) for item in template)
     parameters: list[Parameter] = []
     for index, (parameter, dtype, shape) in enumerate(inputs):
@@ -130,11 +130,11 @@ def write_signature(
 
 def _input_parameters(name: str, dtype: mx.Dtype, shape: Sequence[int], index: int, source: str) -> list[Parameter]:
     space = "constant" if _size(shape) < _FEW else "device"
-    found = [Parameter(name, metal_type(dtype), space, not shape, index)]
+    parameters = [Parameter(name, metal_type(dtype), space, not shape, index)]
     for about, kind in _ABOUT.items():
         if shape and f"{name}_{about}" in source:
-            found.append(Parameter(f"{name}_{about}", kind[:-1], "constant", kind.endswith("&"), index, about))
-    return found
+            parameters.append(Parameter(f"{name}_{about}", kind[:-1], "constant", kind.endswith("&"), index, about))
+    return parameters
 
 
 def _suffix(shape: Sequence[int]) -> str:

@@ -1,7 +1,7 @@
-"""From a kernel's Metal source to C++ that the machine's compiler takes.
+"""Translation of a kernel's Metal source to C++ that the machine's compiler accepts.
 
-Nearly all of the language is the business of the headers in include/; rewrite.py does what no header can. For clang to
-look at the address spaces (spaces.py), there is a second text, in which they are real.
+The headers in include/ define nearly all of the language, and rewrite.py does the part that no header can do. A second
+text has real address spaces, so that clang can check them (spaces.py).
 """
 
 import re
@@ -27,9 +27,12 @@ _SWIZZLE = re.compile(r"[xyzw]{2,4}|[rgba]{2,4}")
 
 
 class Program(NamedTuple):
-    """C++ to run, and C++ whose address spaces are real; the texts of which their lines come, by the names of files.
+    """A kernel in C++.
 
-    mixed: what is wrong about address spaces, as far as tokens can tell.
+    cpp: the text to compile and run.
+    spaces: a text with real address spaces, for clang to check.
+    texts: the kernel's body and header, by the file names that messages give them.
+    mixed: the errors about address spaces that tokens alone reveal.
     """
 
     cpp: str
@@ -40,10 +43,10 @@ class Program(NamedTuple):
 
 @lru_cache(256)
 def write_program(name: str, signature: Signature, header: str, source: str) -> Program:
-    """C++ with msl_kernel_entry, which calls the kernel for one thread.
+    """Write the kernel in C++, with a function `msl_kernel_entry` that runs it for one thread.
 
     Raises:
-        MetalCompileError: Metal forbids something that C++ does not.
+        MetalCompileError: the source does something that Metal forbids and C++ allows.
     """
     texts = texts_of(name, header, source)
     body, before = texts
@@ -65,30 +68,32 @@ using namespace metal;
 
 
 def texts_of(name: str, header: str, source: str) -> dict[str, str]:
-    """Body and header of a kernel, by the names that messages give them."""
+    """Return body and header of a kernel, by the file names that messages give them."""
     plain = re.sub(r"[^\w.-]", "_", name)
     return {f"{plain}.metal": source, f"{plain}.header.metal": header}
 
 
 def _check(name: str, texts: Mapping[str, str], outermost: Mapping[str, str], before: str) -> None:
-    """before: text that names types of the kernel's."""
-    found = {
-        (file, line): said for file, kind in outermost.items() for line, said in violations(texts[file], kind, before)
+    """Raise a MetalCompileError if tokens show an error. before: text that names types of the kernel."""
+    errors = {
+        (file, line): message
+        for file, kind in outermost.items()
+        for line, message in violations(texts[file], kind, before)
     }
-    if found:
-        raise MetalCompileError(f"kernel '{name}' does not compile:\n{listed(found, texts)}")
+    if errors:
+        raise MetalCompileError(f"kernel '{name}' does not compile:\n{listed(errors, texts)}")
 
 
 def _mixed(signature: Signature, texts: Mapping[str, str]) -> str:
     (body, source), (before, header) = texts.items()
     given = [parameter.declaration for parameter in signature.parameters]
-    found = {(before, line): said for line, said in mixed_pointers(header, FILE)}
-    found |= {(body, line): said for line, said in mixed_pointers(source, KERNEL, given, header)}
-    return listed(found, texts)
+    errors = {(before, line): message for line, message in mixed_pointers(header, FILE)}
+    errors |= {(body, line): message for line, message in mixed_pointers(source, KERNEL, given, header)}
+    return listed(errors, texts)
 
 
 def _with_spaces(signature: Signature, texts: Mapping[str, str]) -> str:
-    """Return a text for clang to look at, which is never compiled."""
+    """Write the text that clang only checks and never compiles."""
     (body, source), (before, header) = texts.items()
     parameters = [p.declaration for p in signature.parameters]
     parameters += [f"{ATTRIBUTES[a][0]} {a}" for a in signature.attributes]
@@ -107,38 +112,41 @@ auto* msl_kernel_entry = &msl_kernel{signature.template_values};
 
 
 def _with_space(tokens: Sequence[Token], i: int) -> str:
-    """Rewrite a token: constant stays; vectors are made, and pointers cast, by functions of spaces.h."""
+    """Rewrite a token for spaces.h, whose functions make vectors and cast pointers; `constant` stays."""
     text = on_cpu(tokens, i)
     if tokens[i].text in SPACES and _is_of_method(tokens, i):
-        return ""  # which only Metal's compiler takes
+        return ""  # clang rejects an address space there
     if tokens[i].text == "constant" and text != "constant":
         return f"{text} constant"
     if _end_of_cast(tokens, i):
         return "msl_cast<"
     if text == ")" and _end_of_cast(tokens, _opening(tokens, i)) == i > 0:
         return ">() % "
-    behind = after_space(tokens, i + 1)
-    is_called = behind < len(tokens) and tokens[behind].text == "("
+    after = after_space(tokens, i + 1)
+    is_called = after < len(tokens) and tokens[after].text == "("
     return f"msl_make<{text}>" if is_called and tokens[i].kind == "word" and text in VECTORS else text
 
 
 def _is_of_method(tokens: Sequence[Token], i: int) -> bool:
-    """Tell whether the address space at i is that of a method's object: `int f() const device {`."""
+    """Tell whether the address space at i qualifies a method's object: `int f() const device {`."""
     before = [token.text for token in tokens[max(0, i - 4) : i] if token.kind != "space"]
-    behind = after_space(tokens, i + 1)
-    is_end = behind < len(tokens) and tokens[behind].text in ("{", ";", ":", "=", "const")
+    after = after_space(tokens, i + 1)
+    is_end = after < len(tokens) and tokens[after].text in ("{", ";", ":", "=", "const")
     return is_end and (before[-1:] == [")"] or before[-2:] == [")", "const"])
 
 
 def _end_of_cast(tokens: Sequence[Token], i: int) -> int:
-    """Return where `(device T*)` ends that begins at i; 0 if there is none, or one that a sign before it applies to."""
+    """Return the index at which the cast `(device T*)` that begins at i ends, or 0.
+
+    0 means that no such cast begins at i, or that an operator before it binds to it.
+    """
     if tokens[i].text != "(":
         return 0
     end = after_brackets(tokens, i) - 1
     words = [token.text for token in tokens[i + 1 : end] if token.kind != "space"]
     before = next((token.text for token in reversed(tokens[:i]) if token.kind != "space"), "")
-    behind = after_space(tokens, end + 1)
-    is_operand = behind < len(tokens) and (tokens[behind].kind == "word" or tokens[behind].text in ("(", "&"))
+    after = after_space(tokens, end + 1)
+    is_operand = after < len(tokens) and (tokens[after].kind == "word" or tokens[after].text in ("(", "&"))
     is_pointer = words[-1:] == ["*"] and words.count("*") == 1 and SPACES & set(words)
     return end if is_pointer and is_operand and before in _BEFORE_CAST else 0
 
@@ -166,7 +174,7 @@ def _argument(parameter: Parameter, index: int) -> str:
 
 
 def _swizzles(source: str) -> str:
-    """Definitions for include/msl/vector.h."""
+    """Define the swizzles that the kernel uses, for include/msl/vector.h."""
     tokens = [token for token in tokenize(source) if token.kind != "space"]
     used = {b.text for a, b in pairwise(tokens) if a.text == "." and _SWIZZLE.fullmatch(b.text)}
     lines = []

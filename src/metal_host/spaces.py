@@ -1,7 +1,7 @@
-"""The first pass: clang looks at a kernel with address spaces that are real, and refuses what Apple's compiler would.
+"""The first pass: clang checks a kernel with real address spaces, and finds errors that Apple's compiler would find.
 
-Of what clang says, only pointers and references count that are led to another address space: the rest of a kernel's
-mistakes the machine's own compiler finds, which knows all of the language.
+Only clang's errors about pointers and references to the wrong address space count. The machine's own compiler finds all
+other errors, because its headers define the whole language.
 """
 
 import re
@@ -25,51 +25,51 @@ _NAMES = {"0": "thread", "1": "device", "2": "constant", "3": "threadgroup"}
 
 
 def mixed_spaces(source: str, texts: Mapping[str, str], clang: Toolchain, folder: Path) -> str:
-    """Return what clang has against a kernel's pointers, with places; nothing if all is well."""
+    """List clang's errors about a kernel's pointers, with places; "" if there are none."""
     file = folder / "spaces.cpp"
     file.write_text(source, encoding="utf-8")
-    said = run_tool([*clang.command, *_FLAGS, f"-I{_INCLUDE}", str(file)]).stderr
-    found = dict(_relevant(said.splitlines(), texts))
-    # Clang does not know methods for objects in other address spaces than the thread's: who has some may call them.
+    lines = run_tool([*clang.command, *_FLAGS, f"-I{_INCLUDE}", str(file)]).stderr.splitlines()
+    errors = dict(_relevant(lines, texts))
+    # This text drops the address spaces of methods, so in a kernel that has such methods, no call of a method counts.
     if not any(map(_QUALIFIED.search, texts.values())):
-        found = dict(_methods(said.splitlines(), texts)) | found
-    return listed(found, texts)
+        errors = dict(_methods(lines, texts)) | errors
+    return listed(errors, texts)
 
 
-_Said = Iterator[tuple[tuple[str, int], str]]  # a place, and what clang has against it
+_Errors = Iterator[tuple[tuple[str, int], str]]  # a place, and clang's error there
 
 
 def _errors(lines: Sequence[str], texts: Mapping[str, str]) -> Iterator[tuple[int, tuple[str, int], str]]:
-    """Yield the errors in the kernel's text: the number of the line that says it, place, message."""
+    """Yield the errors in the kernel's text: the number of the message's line, the place, the message."""
     for number, text in enumerate(lines):
         match = re.match(r"(?:.*/)?(.+?):(\d+):\d+: error: (.*)", text)
         if match and match[1] in texts:
             yield number, (match[1], int(match[2])), match[3]
 
 
-def _methods(lines: Sequence[str], texts: Mapping[str, str]) -> _Said:
-    """Calls of methods, which take the thread's own objects (from Metal 4.1 on also others), of other objects."""
-    for _, place, said in _errors(lines, texts):
-        space = next((word for word in re.findall(r"\w+", _named(said)) if word in SPACES), "")
-        if _OF_METHOD.match(said) and space:
-            hint = f"copy the object, or write `const {space}` behind the method's parameters"
-            yield place, f"a method of the thread's own objects, called of one in the address space {space}: {hint}"
+def _methods(lines: Sequence[str], texts: Mapping[str, str]) -> _Errors:
+    """Yield calls of methods on objects outside of thread memory. Before Metal 4.1, a method accepts no such object."""
+    for _, place, message in _errors(lines, texts):
+        space = next((word for word in re.findall(r"\w+", _named(message)) if word in SPACES), "")
+        if _OF_METHOD.match(message) and space:
+            hint = f"copy the object, or write `const {space}` after the method's parameters"
+            yield place, f"this method is for objects in thread memory, but this object is in {space} memory: {hint}"
 
 
-def _relevant(lines: Sequence[str], texts: Mapping[str, str]) -> _Said:
-    for number, place, said in _errors(lines, texts):
-        if _OF_METHOD.match(said):
+def _relevant(lines: Sequence[str], texts: Mapping[str, str]) -> _Errors:
+    for number, place, message in _errors(lines, texts):
+        if _OF_METHOD.match(message):
             continue
-        if _MISPLACED.match(said) or _differ(said):
-            yield place, _named(said)
-        elif said.startswith("no matching function"):
+        if _MISPLACED.match(message) or _differ(message):
+            yield place, _named(message)
+        elif message.startswith("no matching function"):
             reasons = list(_notes(lines[number + 1 :]))
             if reasons and all(map(_differ, reasons)):
-                yield place, _named(f"{said}: {reasons[0]}")
+                yield place, _named(f"{message}: {reasons[0]}")
 
 
 def _notes(lines: Sequence[str]) -> Iterator[str]:
-    """Return why no candidate fits: the notes after an error."""
+    """Yield the notes after an error, which tell why no candidate fits."""
     for text in lines:
         if " error: " in text:
             return
@@ -77,18 +77,18 @@ def _notes(lines: Sequence[str]) -> Iterator[str]:
             yield match[1]
 
 
-def _named(said: str) -> str:
-    """Write a message with the names of address spaces, and without what is ours."""
-    said = re.sub(r"msl_type<([^>]*)>", r"\1", said).replace("generic address space", "thread")
-    said = re.sub(r" ?\[with [^\]]*\]| \(aka '[^']*'\)|metal::", "", said)
-    said = re.sub(r"invalid operands .*\('msl_cast<(.*)>' and (.*)\)", r"cast of \2 to '\1'", said)
-    return _NUMBERED.sub(lambda match: _NAMES[match[1] or match[2]], said)
+def _named(message: str) -> str:
+    """Write a message with the names of address spaces, and without the names of our helpers."""
+    message = re.sub(r"msl_type<([^>]*)>", r"\1", message).replace("generic address space", "thread")
+    message = re.sub(r" ?\[with [^\]]*\]| \(aka '[^']*'\)|metal::", "", message)
+    message = re.sub(r"invalid operands .*\('msl_cast<(.*)>' and (.*)\)", r"cast of \2 to '\1'", message)
+    return _NUMBERED.sub(lambda match: _NAMES[match[1] or match[2]], message)
 
 
-def _differ(said: str) -> bool:
-    """Tell whether two types of a message are in different address spaces."""
-    if "address space" in said:
+def _differ(message: str) -> bool:
+    """Tell whether the first two types in a message are in different address spaces."""
+    if "address space" in message:
         return True
-    types = [type_ for type_ in _QUOTED.findall(_named(said)) if re.search(r"[*&[]", type_)]
-    found = [SPACES & set(re.findall(r"\w+", type_)) for type_ in types]
-    return len(found) > 1 and found[0] != found[1]
+    types = [type_ for type_ in _QUOTED.findall(_named(message)) if re.search(r"[*&[]", type_)]
+    spaces = [SPACES & set(re.findall(r"\w+", type_)) for type_ in types]
+    return len(spaces) > 1 and spaces[0] != spaces[1]

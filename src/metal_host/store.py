@@ -1,5 +1,7 @@
-"""Where compiled programs lie: in METAL_HOST_CACHE, or else in the folder `built` of this package, or where that cannot
-be written, in the user's cache. Several processes may use it at once.
+"""The folder of compiled programs, which several processes may use at once.
+
+METAL_HOST_CACHE names it. Without that variable, it is the folder `built` of this package, or, if that folder is not
+writable, a folder in the user's cache.
 """
 
 import os
@@ -11,12 +13,16 @@ from .errors import MetalHostError
 
 __all__ = ["keep_small", "store"]
 
-_KEPT = 400  # of the newest entries, some 80 KB each
-_STALE = 600  # seconds: others are removed that nobody has used for so long
+_KEPT = 400  # the newest entries, of about 80 KB each
+_STALE = 600  # seconds: an older entry is removed if no process has used it for this long
 
 
 def store() -> Path:
-    """The folder, made if it is not there."""
+    """Return the folder, and create it if necessary.
+
+    Raises:
+        MetalHostError: no folder is writable.
+    """
     chosen = os.environ.get("METAL_HOST_CACHE")
     places = [Path(chosen)] if chosen else [Path(__file__).parent / "built", Path.home() / ".cache" / "metal_host"]
     for place in places:
@@ -27,29 +33,29 @@ def store() -> Path:
         if os.access(place, os.W_OK):
             return place
     raise MetalHostError(
-        f"no folder for compiled kernels: {places[-1]} cannot be written. METAL_HOST_CACHE may name one"
+        f"no folder for compiled kernels: {places[-1]} is not writable. Set METAL_HOST_CACHE to another folder"
     )
 
 
 def keep_small(folder: Path, kept: int = _KEPT) -> None:
-    """Removes what nobody uses any more, and what processes that were killed have left.
+    """Remove entries that no process has used for a while, and leftovers of killed processes.
 
-    Who uses an entry touches it. A program that runs may be removed: it runs on.
+    A process that uses an entry updates its modification time. Removing a running program does not stop it.
     """
     ages = {entry: _age(entry) for entry in folder.iterdir()}
     entries = sorted((entry for entry in ages if not entry.name.startswith(".")), key=lambda entry: ages[entry])
     unfinished = [entry for entry in ages if entry.name.startswith(".")]
     for entry in [*entries[kept:], *unfinished]:
-        if _age(entry) < _STALE:  # asked again: somebody may have begun to use it
+        if _age(entry) < _STALE:  # read again, because another process may use the entry by now
             continue
         try:
             shutil.rmtree(entry) if entry.is_dir() else entry.unlink()
-        except OSError:  # somebody else was faster
+        except OSError:  # another process was faster
             continue
 
 
 def _age(entry: Path) -> float:
     try:
         return time.time() - entry.stat().st_mtime
-    except OSError:  # it is gone
+    except OSError:  # another process has removed the entry
         return 0

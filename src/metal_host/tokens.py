@@ -1,4 +1,4 @@
-"""Cuts Metal source into tokens. Put together again they are the source, to the letter."""
+"""Tokens of Metal source. Joined again, they give exactly the same source."""
 
 import re
 from collections.abc import Sequence
@@ -23,20 +23,20 @@ class Token(NamedTuple):
     text: str
 
 
-@lru_cache(16)  # several passes go over the same header
+@lru_cache(16)  # several passes read the same header
 def tokenize(source: str) -> tuple[Token, ...]:
     return tuple(Token(str(match.lastgroup), match.group()) for match in _TOKEN.finditer(source))
 
 
 def after_space(tokens: Sequence[Token], i: int) -> int:
-    """The index of the first token from i on that is no space; the number of tokens if there is none."""
+    """Return the index of the first token from i on that is not a space; the number of tokens if there is none."""
     while i < len(tokens) and tokens[i].kind == "space":
         i += 1
     return i
 
 
 def after_brackets(tokens: Sequence[Token], i: int) -> int:
-    """The index behind the bracket that closes the one at i; the number of tokens if it is never closed."""
+    """Return the index after the bracket that closes the one at i; the number of tokens if none does."""
     opening = tokens[i].text
     closing = _CLOSING[_OPENING.index(opening)]
     depth = 0
@@ -49,7 +49,7 @@ def after_brackets(tokens: Sequence[Token], i: int) -> int:
 
 
 def directives(tokens: Sequence[Token]) -> list[bool]:
-    """Tell, for each token, whether it belongs to a line for the preprocessor."""
+    """Tell, for each token, whether it is part of a preprocessor directive."""
     found = []
     is_directive = False
     is_start = True  # of a line

@@ -1,6 +1,7 @@
-"""The machine's C++ compilers: which they are, for which machine they compile, and how they and their programs are run.
+"""The machine's C++ compilers: how to find and run them, how to run their programs, and which machine they target.
 
-Kernels in C++ (`tiny_llm_native`), the MLX extension and second looks (`tiny_llm_course`) use it, too. It needs no MLX.
+Kernels in C++ (`tiny_llm_native`), the MLX extension and second looks (`tiny_llm_course`) use this module, too. It does
+not need MLX.
 """
 
 import os
@@ -32,7 +33,7 @@ __all__ = [
     "whole",
 ]
 
-NO_COMPILER = "no C++ compiler: looked for c++, clang++ and g++. How to get one: ./course doctor"
+NO_COMPILER = "no C++ compiler found (tried c++, clang++ and g++). ./course doctor says how to install one"
 
 _COMPILERS = ("c++", "clang++", "g++")
 _CLANGS = ("clang++", *(f"clang++-{n}" for n in range(30, 15, -1)))
@@ -42,10 +43,10 @@ _CLANGS = ("clang++", *(f"clang++-{n}" for n in range(30, 15, -1)))
 class Toolchain:
     """A compiler and its target.
 
-    command: the compiler, with options of its own, such as the target's.
-    version: what it says of itself.
-    triple: of the machine that it compiles for, such as aarch64-linux-gnu.
-    runner: what programs for another machine than this are run by, such as qemu.
+    command: the compiler, with fixed options, such as the target's.
+    version: the output of `--version`.
+    triple: the target machine, such as aarch64-linux-gnu.
+    runner: the emulator, such as qemu, that runs the programs if they are for another machine.
     """
 
     command: tuple[str, ...]
@@ -63,23 +64,24 @@ class Toolchain:
 
     @property
     def has_half(self) -> bool:
-        """Whether the target is this machine, and its processor rounds floats to halves."""
+        """Tell whether the target is x86-64 and this processor has instructions that round float to half (F16C)."""
         return self.machine == "x86_64" and "f16c" in processor()
 
     @property
     def linking(self) -> tuple[str, ...]:
-        """Options of the linker: code lies where its file says; and gold, where it is, takes a third of the time."""
+        """Return the linker's options: fixed addresses for code, and gold if installed, which links in a third of the
+        time."""
         if sys.platform == "darwin":
             return ()
         has_gold = not self.is_clang and self._is_at_home and shutil.which("ld.gold")
         return ("-no-pie", "-fno-pie", *(("-fuse-ld=gold",) if has_gold else ()))
 
     def addr2line(self) -> str | None:
-        """The tool that knows which line an address of a program comes from."""
+        """Return the tool that finds the source line of an address in a program, or None."""
         names = ["llvm-addr2line", "addr2line", f"{self.triple}-addr2line"]
         return next((tool for name in reversed(names) if self._reads(name) and (tool := shutil.which(name))), None)
 
-    def _reads(self, tool: str) -> bool:  # binutils know their own machine only
+    def _reads(self, tool: str) -> bool:  # a binutils tool reads only programs for its own machine
         return tool != "addr2line" or self._is_at_home
 
     @property
@@ -88,7 +90,13 @@ class Toolchain:
 
 
 def toolchain() -> Toolchain:
-    """What METAL_HOST_CXX, or else CXX, asks for, or the first that is found; METAL_HOST_RUN runs its programs."""
+    """Return the compiler that METAL_HOST_CXX or else CXX names, or the first that is found.
+
+    METAL_HOST_RUN names the emulator that runs its programs.
+
+    Raises:
+        MetalHostError: there is no compiler.
+    """
     command = compiler_command("METAL_HOST_CXX")
     if not command:
         raise MetalHostError(NO_COMPILER)
@@ -96,23 +104,23 @@ def toolchain() -> Toolchain:
 
 
 def compiler_command(*variables: str) -> tuple[str, ...]:
-    """Return the command that compiles C++, in words, or () if there is none.
+    """Return the command that compiles C++ as a list of words, or () if there is none.
 
-    It is what the first of these environment variables that is set says, or else CXX, or else the first compiler that
-    is found.
+    The first of these environment variables that is set names it, or else CXX does. If none is set, the first compiler
+    that is found is used.
     """
     chosen = next(filter(None, map(os.environ.get, (*variables, "CXX"))), None)
     return tuple(shlex.split(chosen or next(filter(None, map(shutil.which, _COMPILERS)), "")))
 
 
 def for_this_processor() -> str:
-    """Return the option with which a compiler uses all that this machine's processor can do."""
+    """Return the compiler's option that enables all instructions of this machine's processor."""
     return "-mcpu=native" if platform.machine() in ("arm64", "aarch64") else "-march=native"
 
 
 @cache
 def processor() -> str:
-    """Return what the processor can do, as Linux lists it; on other systems, its name."""
+    """Return Linux's list of the processor's features; on other systems, the processor's name."""
     try:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError:
@@ -122,8 +130,9 @@ def processor() -> str:
 
 @contextmanager
 def whole(place: Path) -> Iterator[Path]:
-    """In the block, another path to write a file or folder to. Unless the block fails, it then gets its own path at
-    once, so that processes which compile or load the same thing never see a part of it.
+    """Give the block a temporary path, and move the file or folder written there to `place` when the block ends.
+
+    If the block fails, nothing is moved. Other processes never see an unfinished file or folder.
     """
     with tempfile.TemporaryDirectory(dir=place.parent, prefix=".") as folder:
         unfinished = Path(folder) / place.name
@@ -132,7 +141,7 @@ def whole(place: Path) -> Iterator[Path]:
 
 
 def recent_clang() -> Toolchain | None:
-    """A clang of version 16 or later, if there is one; METAL_HOST_CLANG may name it, or be empty for none."""
+    """Return a clang of version 16 or later, or None. METAL_HOST_CLANG names it; if it is empty, no clang is used."""
     chosen = os.environ.get("METAL_HOST_CLANG")
     return _recent(chosen if chosen is not None else os.pathsep.join(_CLANGS), os.environ.get("PATH", ""))
 
@@ -144,19 +153,23 @@ def _recent(names: str, path: str) -> Toolchain | None:
             continue
         found = _known(tuple(shlex.split(name)), "")
         version = re.search(r"(Apple )?clang version (\d+)", found.version)
-        if version and int(version[2]) >= (15 if version[1] else 16):  # Apple counts in its own way
+        if version and int(version[2]) >= (15 if version[1] else 16):  # Apple's version numbers are different
             return found
     return None
 
 
 def run_in_english(command: Sequence[str]) -> "subprocess.CompletedProcess[str]":
-    """Run a compiler, whose messages then are in English."""
+    """Run a compiler with its messages in English."""
     environment = os.environ | {"LC_ALL": "C"}
     return subprocess.run(command, capture_output=True, text=True, errors="replace", env=environment)
 
 
 def run_tool(command: Sequence[str]) -> "subprocess.CompletedProcess[str]":
-    """Run a compiler as `run_in_english` does. If there is no such program, raise a MetalHostError."""
+    """Run a compiler as `run_in_english` does.
+
+    Raises:
+        MetalHostError: there is no such program.
+    """
     try:
         return run_in_english(command)
     except OSError as error:

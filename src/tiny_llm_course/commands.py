@@ -27,7 +27,7 @@ from .ui.command_table import ALL, ANYWHERE, FOR_INSTRUCTORS, FOR_LEARNERS, FOR_
 
 __all__ = ["app", "names"]
 
-PASSES_ON = {"ignore_unknown_options": True, "allow_extra_args": True}  # arguments that are for another program
+PASSES_ON = {"ignore_unknown_options": True, "allow_extra_args": True}  # the arguments are another program's
 
 
 def names() -> list[str]:
@@ -38,13 +38,13 @@ def names() -> list[str]:
 
 
 class Commands(Group):
-    """The group of all commands, which finds them in the tables."""
+    """The group of all commands. It finds them in the tables of command_table.py."""
 
     def list_commands(self, ctx: Any) -> list[str]:
         return names()
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        if cmd_name in SHORT:  # only to be listed: resolve_command puts the words in its place
+        if cmd_name in SHORT:  # only for the list: resolve_command replaces the name with these words
             return _command(cmd_name, _same_as(SHORT[cmd_name]), "Short forms")
         if cmd_name in FOR_MAINTAINERS:
             script = _script(*FOR_MAINTAINERS[cmd_name])
@@ -77,11 +77,11 @@ app = typer.Typer(
 
 @app.callback()
 def _all() -> None:
-    pass  # without this, Typer expects a command that is registered
+    pass  # without this callback, Typer expects a registered command
 
 
 def _command(name: str, target: Any, panel: str | None, add_help_option: bool = True) -> Any:
-    """Make Typer's command of a function, or of a group of commands."""
+    """Make a Typer command from a function, or from a group of commands."""
     if not isinstance(target, typer.Typer):
         function, target = target, typer.Typer(add_completion=False)
         settings = PASSES_ON if name == "test" or not add_help_option else None
@@ -103,7 +103,8 @@ def _same_as(words: list[str]) -> Callable[[], None]:
 
 
 def _script(name: str, needed: str | None) -> Callable[[typer.Context], None]:
-    """Make a command that becomes this script. needed: what has to be installed."""
+    """Make a command that replaces this process with a script. needed: the packages that the script needs, as a key of
+    `extras.WHAT`; None if it needs none."""
 
     def command(context: typer.Context) -> None:
         if needed and (absent := missing(needed)):
@@ -116,7 +117,8 @@ def _script(name: str, needed: str | None) -> Callable[[typer.Context], None]:
 
 
 def _run_program(name: str, arguments: list[str]) -> None:
-    """Become a program of the virtual environment, such as pytest. Return if there is none of this name."""
+    """Replace this process with a program of the virtual environment, such as pytest. Return if no program has this
+    name."""
     program = Path(sys.prefix) / "bin" / name
     in_bin = Path(name).name == name and program.is_file() and os.access(program, os.X_OK)
     if in_bin and sys.prefix != sys.base_prefix:

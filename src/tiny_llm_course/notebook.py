@@ -44,9 +44,9 @@ def course(command: str) -> None:
 
 
 def write(task: str, *functions: Callable[..., object]) -> None:
-    """Put functions into the learner's files, in place of those of this task that have their names.
+    """Write functions into the learner's files, in place of the functions of this task with the same names.
 
-    A method is written as a function whose first parameter is `self`. `./course undo` takes it back.
+    A method is written as a function whose first parameter is `self`. `./course undo` takes the change back.
     """
     with suppress(typer.Exit), reporting() as words, changing("python") as workspace:
         chosen = asked_task(task)

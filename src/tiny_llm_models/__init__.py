@@ -1,4 +1,4 @@
-"""Checkpoints that come with the course, and the program that made them."""
+"""The checkpoints that come with the course, and the programs that made them."""
 
 from pathlib import Path
 
@@ -8,5 +8,5 @@ BUNDLED = ("story", "story-draft", "story-qwen2")
 
 
 def bundled(name: str) -> Path:
-    """The checkpoint directory of a bundled model, a name of BUNDLED."""
+    """Return the checkpoint directory of a bundled model. name: one of BUNDLED."""
     return Path(__file__).parent / name

@@ -1,4 +1,4 @@
-"""Checks stories with the storyteller's grammar: `python -m tiny_llm_models.check FILE`."""
+"""A command that checks stories with the storyteller's grammar: `python -m tiny_llm_models.check FILE`."""
 
 from __future__ import annotations
 
@@ -23,14 +23,17 @@ app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_mar
 
 
 def language_of(story: str) -> str:
-    """The language in whose script most of the story's letters are: "english" or "japanese"."""
+    """Return the language of a story, "english" or "japanese", judged by the script of most of its letters."""
     return "japanese" if len(_JAPANESE.findall(story)) > len(_LATIN.findall(story)) else "english"
 
 
 def stories_in(text: str, jsonl: bool) -> Iterator[str]:
-    """The stories of a file: paragraphs, or one JSON string, or object with a "text", per line.
+    """Yield the stories of a file.
 
-    Raises ValueError for a line that is neither.
+    jsonl: each line holds one story, as a JSON string or as an object with a "text". Otherwise, each paragraph is one.
+
+    Raises:
+        ValueError: a line of JSON is neither a string nor such an object.
     """
     if not jsonl:
         for paragraph in re.split(r"\n\s*\n", text):
@@ -75,7 +78,7 @@ def check(
 
 
 def _printable(text: str) -> str:
-    """The text without characters that a terminal cannot show."""
+    """Replace characters that a terminal cannot show by U+FFFD."""
     return "".join(each if each.isprintable() else "\ufffd" for each in text)
 
 
@@ -87,7 +90,7 @@ def _summary(readings: list[Reading]) -> str:
 
 
 def _text(file: str) -> str:
-    """The file's text; bytes that are no UTF-8 become U+FFFD, which is a fault of the story."""
+    """Return the file's text. Bytes that are not UTF-8 become U+FFFD, which counts as a fault of the story."""
     if file == "-":
         return sys.stdin.buffer.read().decode("utf-8", errors="replace")
     with open(file, encoding="utf-8", errors="replace", newline="") as stream:

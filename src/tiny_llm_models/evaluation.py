@@ -1,7 +1,7 @@
-"""How good a model is, as numbers: exact answers about held-out stories, perplexity, agreement of two models.
+"""Evaluation of a model: exact answers about held-out stories, perplexity, and the agreement of two models.
 
-A model is any function from tokens, B x L, to logits, B x L x V: the course's models, quantised ones, a learner's own.
-The questions are about names and things that no training text has (`storyteller.strange`).
+A model is any function from tokens (B x L) to logits (B x L x V): a model of the course, a quantised one, or a
+learner's own. The questions are about names and things that appear in no training text (`storyteller.strange`).
 """
 
 from __future__ import annotations
@@ -39,18 +39,23 @@ __all__ = [
 
 Model: TypeAlias = Callable[[mx.array], mx.array]
 
-# How often each kind of question is asked; "unsaid" are the questions that a story does not answer.
+# The relative frequency of each kind of question. A story does not answer questions of the kind "unsaid".
 KINDS = {"where": 8, "first": 3, "holder": 3, "person": 3, "content": 2, "colour": 1, "plot": 4}
-LENGTHS = {"short": (0, 200), "long": (850, 950)}  # tokens of the prompt: stories, question, chat template
-_EASY_KEPT = 0.15  # of the questions that the last place in the story answers, so that this is no way to pass
-_STOPPED = {"short": 0.8, "long": 0.4}  # the share of stories that stop before their end, with things in any place
+LENGTHS = {"short": (0, 200), "long": (850, 950)}  # tokens in the prompt: stories, question, chat template
+_EASY_KEPT = 0.15  # the share that is kept of questions whose answer is the story's last place: guessing it must fail
+_STOPPED = {"short": 0.8, "long": 0.4}  # the share of stories that stop early, so that things may be in any place
 _BATCH_TOKENS = 8192
 
 
 @dataclass(frozen=True)
 class Exam:
-    """A question about stories of its own. alone: the prompt without the stories. unsaid: the answer to a question that
-    a story does not answer. tokens: of the prompt."""
+    """A question, with the stories that it is about.
+
+    prompt: the stories and the question, in the chat template.
+    alone: the same prompt without the stories.
+    unsaid: the right answer to a question that the stories do not answer.
+    tokens: the length of the prompt in tokens.
+    """
 
     prompt: str
     question: Question
@@ -60,23 +65,23 @@ class Exam:
 
 
 def exams(tokenizer: Tokenizer, language: str, length: str, count: int, kinds: Mapping[str, int] = KINDS) -> list[Exam]:
-    """This many questions about held-out names and things, always the same ones.
+    """Make this many questions about held-out names and things. The same arguments give the same questions.
 
-    length: a key of LENGTHS. kinds: how often each kind of question is asked.
+    length: a key of LENGTHS. kinds: the relative frequency of each kind of question.
     """
     return list(islice(_exams(tokenizer, lexicon(language), length, kinds), count))
 
 
 def chat_prompt(said: str) -> str:
-    """Return what a model reads before it answers, as the chat template writes it."""
+    """Return the prompt for a user's message, in the chat template."""
     return f"<|im_start|>user\n{said}{TURN_END}\n<|im_start|>assistant\n"
 
 
 def exact_matches(model: Model, tokenizer: Tokenizer, exams: Sequence[Exam], *, alone: bool = False) -> list[bool]:
-    """Tell, for each question, whether greedy decoding writes exactly the answer, and ends there.
+    """Tell, for each question, whether greedy decoding gives exactly the right answer and then ends the turn.
 
-    It does if and only if each token of the answer has the highest logit after those before it: one forward pass.
-    alone: without the stories.
+    One forward pass over prompt and answer decides this: each token of the answer must have the highest logit at its
+    position. alone: ask without the stories.
     """
     prompts = [tokenizer.encode(exam.alone if alone else exam.prompt).ids for exam in exams]
     answers = [tokenizer.encode(exam.question.answer + TURN_END).ids for exam in exams]
@@ -90,7 +95,10 @@ def exact_matches(model: Model, tokenizer: Tokenizer, exams: Sequence[Exam], *, 
 
 
 def perplexity(model: Model, texts: Sequence[list[int]]) -> float:
-    """exp of the mean negative log likelihood, in nats, of each token after the first. texts: as tokens."""
+    """Return the perplexity: exp of the mean negative log likelihood (in nats) of all tokens but each text's first.
+
+    texts: token ids of each text.
+    """
     total, count = 0.0, 0.0
     for batch in _batches(texts):
         logits = model(batch.tokens[:, :-1]).astype(mx.float32)
@@ -102,18 +110,18 @@ def perplexity(model: Model, texts: Sequence[list[int]]) -> float:
 
 
 def agreement(one: Model, other: Model, texts: Sequence[list[int]]) -> float:
-    """The share of positions at which both models would choose the same next token."""
+    """Return the share of positions at which the greedy choices of both models are equal. texts: token ids."""
     same, count = 0.0, 0.0
     for batch in _batches(texts):
         equal = mx.argmax(one(batch.tokens), axis=-1) == mx.argmax(other(batch.tokens), axis=-1)
-        counted = batch.counted[:, 1:]  # no choice follows the last token
+        counted = batch.counted[:, 1:]  # the choice after the last token does not count
         same += _sum(equal[:, :-1] * counted)
         count += _sum(counted)
     return same / count
 
 
 def held_out_stories(language: str, count: int) -> list[str]:
-    """Stories told with seeds of their own, each with the token that ends a text."""
+    """Tell stories with seeds that the training does not use. Each ends with the end token."""
     return [tell(lexicon(language), Random(f"held-out {language} {index}")).text + END for index in range(count)]
 
 
@@ -143,7 +151,7 @@ def _stories(random: Random, length: str) -> int:
 
 
 def _stopped(story: Story, random: Random, length: str) -> Story:
-    """The story, or its beginning."""
+    """Return the story, or only its beginning."""
     if random.random() > _STOPPED[length]:
         return story
     return story.until(random.randint(min(4, len(story.lines)), len(story.lines)))
@@ -155,13 +163,13 @@ def _sum(values: mx.array) -> float:
 
 @dataclass(frozen=True)
 class _Batch:
-    rows: list[int]  # the texts' numbers
-    tokens: mx.array  # B, L
-    counted: mx.array  # B, L: 1 for a token, 0 for the padding after a text, which no token before it sees
+    rows: list[int]  # the indices of the texts
+    tokens: mx.array  # B x L
+    counted: mx.array  # B x L: 1 for a token, 0 for padding after a text
 
 
 def _batches(texts: Sequence[list[int]]) -> Iterator[_Batch]:
-    """The texts, sorted by their lengths, as many at a time as fit."""
+    """Yield batches of at most _BATCH_TOKENS tokens, the longest texts first."""
     order = sorted(range(len(texts)), key=lambda i: len(texts[i]))
     while order:
         longest = len(texts[order[-1]])

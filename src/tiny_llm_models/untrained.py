@@ -1,4 +1,4 @@
-"""Checkpoints with random weights, in plain Hugging Face format: small, quick to make, the same on every machine."""
+"""Checkpoints with random weights, in Hugging Face format: small, quick to make, and equal on every machine."""
 
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,10 @@ __all__ = ["QWEN3_0_6B", "byte_tokenizer", "random_weights", "untrained_config",
 
 
 def untrained_config(model_type: str = "qwen3", **changes: Any) -> dict[str, Any]:
-    """config.json of a model so small that a forward pass takes a millisecond; no two of its sizes are equal."""
+    """Return the configuration (config.json) of a tiny model, whose sizes all differ.
+
+    A forward pass takes about a millisecond. changes: entries that replace the defaults.
+    """
     config = {
         "architectures": [ARCHITECTURES[model_type]],
         "model_type": model_type,
@@ -50,7 +53,7 @@ QWEN3_0_6B = untrained_config(
 
 
 def byte_tokenizer() -> Tokenizer:
-    """Make a tokenizer with one token for each byte, ids 0 to 255 in an order of their own, then the special tokens."""
+    """Make a tokenizer with one token for each byte (ids 0 to 255, not in the bytes' order), and special tokens."""
     alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
     tokenizer = Tokenizer(models.BPE(vocab={letter: i for i, letter in enumerate(alphabet)}, merges=[]))
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
@@ -60,8 +63,11 @@ def byte_tokenizer() -> Tokenizer:
 
 
 def random_weights(shapes: dict[str, tuple[int, ...]], seed: int = 0) -> dict[str, np.ndarray[Any, Any]]:
-    """Float32 weights that keep activations near unit size: matrices normal / sqrt(fan-in), norms around 1."""
-    random = np.random.RandomState(seed)  # its stream is the same in every version of NumPy
+    """Draw float32 weights that keep activations near unit size.
+
+    Matrices are normal with standard deviation 1.5 / sqrt(fan-in), and the weights of norms are around 1.
+    """
+    random = np.random.RandomState(seed)  # gives the same numbers in every version of NumPy
 
     def weight(name: str, shape: tuple[int, ...]) -> np.ndarray[Any, Any]:
         values = random.standard_normal(shape)
@@ -77,9 +83,9 @@ def random_weights(shapes: dict[str, tuple[int, ...]], seed: int = 0) -> dict[st
 def write_untrained(
     path: Path, config: dict[str, Any], shapes: dict[str, tuple[int, ...]], seed: int = 0
 ) -> dict[str, np.ndarray[Any, Any]]:
-    """Write a checkpoint directory: configuration, tokenizer with chat template, weights. Returns the weights.
+    """Write a checkpoint directory (configuration, tokenizer with chat template, weights), and return the weights.
 
-    shapes: name and shape of every weight, as `weights.expected_shapes` gives them.
+    shapes: name and shape of every weight, as `weights.expected_shapes` returns them.
     """
     path.mkdir(parents=True, exist_ok=True)
     weights = random_weights(shapes, seed)

@@ -1,4 +1,4 @@
-"""Kernels with one mistake each that a checked run has to name, and pieces of source that are refused."""
+"""Kernels with one mistake each, which a checked run has to name, and sources that are refused."""
 
 from dataclasses import dataclass, field
 from typing import Any
@@ -25,22 +25,22 @@ INDEX = "uint i = thread_position_in_grid.x, t = thread_position_in_threadgroup.
 LANE = "uint i = thread_position_in_grid.x, lane = thread_index_in_simdgroup;\n"
 TILE = INDEX + "threadgroup float tile[64];\n"
 BARRIER = "threadgroup_barrier(mem_flags::mem_threadgroup);\n"
-GROWN = INDEX + "float own[4];\nfor (uint k = 0; k < i; k++) own[k & 3] += x[k];\n"  # from what nobody has set
+GROWN = INDEX + "float own[4];\nfor (uint k = 0; k < i; k++) own[k & 3] += x[k];\n"  # adds to uninitialised values
 PAIR = "float one(const device float* p, uint i) {\n    return p[i];\n}\n"
 PAIR += "float pair(const device float* p, uint i) {\n    return one(p, i) + one(p, i + 1);\n}\n"
 ATOMIC = {"options": {"atomic_outputs": True}, "init_value": 0}
 
 BROKEN: dict[str, Broken] = {
     # out of bounds
-    "read_behind": Broken("bounds", INDEX + "out[i] = x[i] + x[i + 65];"),
-    "write_behind": Broken("bounds", INDEX + "out[i + 1] = x[i];"),
+    "read_past_end": Broken("bounds", INDEX + "out[i] = x[i] + x[i + 65];"),
+    "write_past_end": Broken("bounds", INDEX + "out[i + 1] = x[i];"),
     "read_before": Broken("bounds", INDEX + "int k = int(i) - 1;\nout[i] = x[k];"),
     "unsigned_below_0": Broken("bounds", INDEX + "out[i] = x[i - 1];"),
-    "threadgroup_behind": Broken("array", TILE + "tile[t + 1] = x[i];\n" + BARRIER + "out[i] = tile[t];"),
-    "vector_behind": Broken("bounds", INDEX + "out[i] = ((const device float4*)x)[i].x;"),
-    "shape_behind": Broken("bounds", INDEX + "out[i] = x[i] * x_shape[1];"),
+    "threadgroup_past_end": Broken("array", TILE + "tile[t + 1] = x[i];\n" + BARRIER + "out[i] = tile[t];"),
+    "vector_past_end": Broken("bounds", INDEX + "out[i] = ((const device float4*)x)[i].x;"),
+    "shape_past_end": Broken("bounds", INDEX + "out[i] = x[i] * x_shape[1];"),
     "scalar_as_array": Broken("bounds", INDEX + "out[i] = (&s)[1];", inputs={"x": X, "s": 1.0}),
-    "private_behind": Broken(
+    "private_past_end": Broken(
         "array", INDEX + "float own[4];\nfor (uint k = 0; k <= 4; k++) own[k] = x[k + i];\nout[i] = own[i & 3];"
     ),
     "private_through_pointer": Broken(
@@ -63,7 +63,7 @@ BROKEN: dict[str, Broken] = {
     "wild_pointer": Broken(
         "wild", INDEX + "const device float* p = (const device float*)(8 * (i + (1ul << 40)));\nout[i] = *p;"
     ),
-    "matrix_behind": Broken(
+    "matrix_past_end": Broken(
         "bounds", "simdgroup_float8x8 m;\nsimdgroup_load(m, x + 9, 16);\nsimdgroup_store(m, out);", 32, 32
     ),
     # races
@@ -138,7 +138,7 @@ BROKEN: dict[str, Broken] = {
         16,
         16,
     ),
-    # what nothing wrote
+    # unwritten memory
     "unwritten_threadgroup": Broken("unwritten", TILE + "if (t % 2) tile[t] = x[i];\n" + BARRIER + "out[i] = tile[t];"),
     "unwritten_output": Broken("unwritten", INDEX + "out[i] += x[i];"),
     "old_threadgroup_memory": Broken(
@@ -147,7 +147,7 @@ BROKEN: dict[str, Broken] = {
     "missing_outputs": Broken("output", INDEX + "if (i % 3) out[i] = x[i];"),
     "missing_tail": Broken("output", INDEX + "out[i] = x[i];", 60),
     "missing_half_element": Broken("output", INDEX + "((device half*)out)[2 * i] = half(x[i]);"),
-    # what nobody has set
+    # uninitialised variables
     "unset_array": Broken("unset", GROWN + "out[i] = own[i & 3];"),
     "unset_sum": Broken("unset", GROWN + "out[i] = simd_sum(own[i & 3]);"),
     "unset_vector": Broken("unset", INDEX + "float4 sum;\nfor (uint k = 0; k < i; k++) sum += x[k];\nout[i] = sum.x;"),
@@ -165,7 +165,7 @@ BROKEN: dict[str, Broken] = {
         INDEX + "const device float* own[2];\nfor (uint k = 0; k < i; k++) own[k & 1] = x;\nout[i] = own[i & 1][3];",
     ),
     "null_pointer": Broken("null", INDEX + "const device float* p = i < 60 ? x : nullptr;\nout[i] = p[i];"),
-    # in functions that a header gives
+    # in functions of a header
     "header_null": Broken(
         "null", INDEX + "const device float* p = i < 50 ? x : nullptr;\nout[i] = pair(p, i);", header=PAIR
     ),
@@ -190,7 +190,7 @@ BROKEN: dict[str, Broken] = {
         LANE + "float v = 0;\nif (lane < 16)\n    v = next(x[i]);\nout[i] = v;",
         header="float next(float v) {\n    return simd_shuffle_down(v, 8);\n}\n",
     ),
-    # and the rest
+    # others
     "misaligned": Broken("misaligned", INDEX + "out[i] = ((const device float4*)(x + i))->x;"),
     "misaligned_half": Broken("misaligned", INDEX + "((device uint*)((device char*)out + 1))[0] = i;", 1, 1),
     "too_much_threadgroup": Broken(
@@ -212,12 +212,12 @@ BROKEN: dict[str, Broken] = {
     "division": Broken("division", INDEX + "out[i] = 10 / int(i);"),
 }
 
-REFUSED: dict[str, tuple[str, str]] = {  # source, and what is said: by g++|by clang
+REFUSED: dict[str, tuple[str, str]] = {  # the source, and the message of g++|clang
     "double": ("out[0] = double(x[0]);", "Metal has no 'double'"),
-    "texture": ("texture2d<float> t;\nout[0] = 0;", "'texture2d': mx.fast.metal_kernel hands in buffers, no textures"),
+    "texture": ("texture2d<float> t;\nout[0] = 0;", "'texture2d': mx.fast.metal_kernel passes buffers, no textures"),
     "fence": (
         "atomic_thread_fence(mem_flags::mem_device);\nout[0] = 0;",
-        "'atomic_thread_fence' is not supported by metal_host, for which nothing orders the threadgroups",
+        "'atomic_thread_fence' is not supported by metal_host, which runs threadgroups in no particular order",
     ),
     "matrix_of_int": ("simdgroup_matrix<int, 8, 8> m;\nout[0] = 0;", "simdgroup_matrix are float, half or bfloat"),
     "matrix": ("float4x4 m;\nout[0] = 0;", "'float4x4' is not supported by metal_host"),
@@ -245,8 +245,8 @@ REFUSED: dict[str, tuple[str, str]] = {  # source, and what is said: by g++|by c
     "swizzle": ("float2 v = 1; out[0] = v.xz.x;", "has no member named 'xz'|no member named 'xz' in 'float2'"),
     "file": ('#include "mlx/backend/metal/kernels/utils.h"\nout[0] = 0;', "there are no files to include"),
     "large_matrix": ("simdgroup_matrix<float, 16, 16> m;\nout[0] = 0;", "a simdgroup_matrix has 8 x 8 elements"),
-    "pointer_without_space": ("float* p = out;\np[0] = x[0];", "pointer without an address space: device, constant"),
-    "threadgroup_in_function": ("out[0] = 0;", "threadgroup variable 'a' in a function that is no kernel"),
+    "pointer_without_space": ("float* p = out;\np[0] = x[0];", "pointer without an address space: write device"),
+    "threadgroup_in_function": ("out[0] = 0;", "threadgroup variable 'a' in a function that is not a kernel"),
     "threadgroup_value": ("threadgroup float a[1] = {1};\nout[0] = a[0];", "'a' with an initial value"),
     "declared_twice": (
         "threadgroup float a[4]; threadgroup half a[4];\nout[0] = 0;",

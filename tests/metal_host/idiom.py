@@ -1,4 +1,4 @@
-"""What an idiom is, and what they compute with."""
+"""The type of idioms, and the data that they use."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -7,7 +7,7 @@ from typing import Any
 import mlx.core as mx
 import numpy as np
 
-N = 100  # elements of x: no multiple of a simdgroup
+N = 100  # elements of x; not a multiple of a simdgroup
 RANDOM = np.random.default_rng(0)
 X = RANDOM.standard_normal(N).astype(np.float32)
 Y = RANDOM.standard_normal(N).astype(np.float32)

@@ -1,4 +1,4 @@
-"""Bodies of kernels, of several lines each: metal_idioms.py says what they compute."""
+"""Bodies of kernels with several lines each. metal_idioms.py tells what they compute."""
 
 TREE = """
 threadgroup float part[64];

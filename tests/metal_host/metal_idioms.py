@@ -1,4 +1,4 @@
-"""Small kernels that are right, in the words that Metal kernels use, each with what NumPy says of it."""
+"""Small correct kernels in the usual style of Metal, each with its result in NumPy."""
 
 from typing import Any
 

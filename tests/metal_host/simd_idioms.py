@@ -1,4 +1,4 @@
-"""The idioms of simdgroups: what their lanes tell each other, and matrices of 8 x 8."""
+"""Idioms of simdgroups: operations between lanes, and matrices of 8 x 8."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""What a Mac has recorded (scripts/record_on_mac.py) is what metal_host says; until then, nobody knows."""
+"""metal_host agrees with a Mac's record (scripts/record_on_mac.py), once there is one."""
 
 import json
 from pathlib import Path
@@ -10,9 +10,9 @@ from metal_idioms import IDIOMS
 from test_metal_spaces import MIXED, RIGHT
 
 RECORD = Path(__file__).with_name("apple.json")
-# metal_host refuses these where Apple's compiler need not.
+# metal_host refuses these, and Apple's compiler may accept them.
 STRICTER = {"fence", "own_unwritten", "texture", "matrix", "function_constant"}
-# Broken when they run, as metal_host sees it; Apple's compiler finds it before.
+# metal_host finds these errors at run time, and Apple's compiler earlier.
 EARLIER = {"too_deep", "too_much_threadgroup"}
 
 

@@ -1,4 +1,4 @@
-"""Each kind of mistake is found and named: METAL_HOST_WRITE=1 writes the golden messages anew."""
+"""Each kind of mistake is found and named. METAL_HOST_WRITE=1 writes the golden messages."""
 
 import os
 from pathlib import Path
@@ -45,14 +45,14 @@ def test_broken_kernel_is_named(name, monkeypatch):
         ordered = [f"# {key}" for key in BROKEN if f"# {key}" in messages]
         GOLDEN.write_text("\n\n".join(f"{key}\n{messages[key]}" for key in ordered) + "\n", encoding="utf-8")
     expected = golden()[f"# {name}"]
-    said = str(found.value).replace("-1431655766", "-16843010")  # what clang puts where nothing was set, and g++
+    said = str(found.value).replace("-1431655766", "-16843010")  # patterns of clang and of g++
     if name == "too_deep":  # compilers differ in which of the function's lines first touches its stack
         assert said.splitlines()[0] == expected.splitlines()[0]
     else:
         assert said == expected
 
 
-UNSET_IS_RIGHT = {  # what nobody uses may be unset, and what was handed in may look like it
+UNSET_IS_RIGHT = {  # unused values may be uninitialised, and inputs may look like it
     "part_of_vector": "float4 v;\nfor (uint k = 0; k < 1 + i % 3; k++) v[k] = x[i];\nv = 2 * v + 1;\nout[i] = v.x;",
     "of_other_lanes": "float own[2];\nfor (uint k = 0; k < i % 2; k++) own[k] = x[i];\n"
     "out[i] = simd_shuffle(own[0], 2 * (i % 16) + 1);",
@@ -70,10 +70,10 @@ def test_what_nobody_uses_may_be_unset(name):
 
 
 @pytest.mark.parametrize(
-    ("reads", "said"), [("x[i * x_strides[0] + 5]", "x[5], which lies"), ("x[i * 8 + 8]", "x[32]; ")]
+    ("reads", "said"), [("x[i * x_strides[0] + 5]", "x[5], which is between"), ("x[i * 8 + 8]", "x[32]; ")]
 )
 def test_what_a_view_leaves_out_is_not_read(reads, said):
-    """Between its rows is memory that belongs to somebody, and behind the last one as well."""
+    """Between and after the rows of a view is memory of other arrays."""
     view = mx.arange(64).reshape(8, 8)[1:5, 1:6]
     kernel = metal_kernel("gap", ["x"], ["out"], f"uint i = thread_position_in_grid.x;\nout[i] = {reads};", "", False)
     sizes = {"grid": (4, 1, 1), "threadgroup": (4, 1, 1), "output_shapes": [(4,)], "output_dtypes": [mx.int32]}
@@ -106,7 +106,7 @@ def test_other_words_are_plainer():
     said += "k.metal:2:6: error: redefinition of ‘void f(float*)’\n"
     assert explain_errors(said, texts) == (
         "k.metal:1: 'simd_summe' was not declared in this scope\n    out[0] = simd_summe(T(1));\n"
-        "k.metal:2: redefinition of 'void f(float*)' (metal_host does not tell functions apart by address spaces only)"
+        "k.metal:2: redefinition of 'void f(float*)' (metal_host does not tell functions apart by address spaces alone)"
         "\n    void f(float* p);"
     )
 

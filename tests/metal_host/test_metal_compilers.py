@@ -1,7 +1,7 @@
-"""The same kernels and the same words with other compilers, where they are: clang, and g++ or clang for arm64.
+"""The same kernels give the same messages with other compilers, if installed: clang, and g++ or clang for arm64.
 
-METAL_HOST_CLANG names a clang, METAL_HOST_ARM64 a compiler for arm64 that links statically (qemu runs what it makes).
-All tests with another compiler: METAL_HOST_CXX=clang++ pytest tests/metal_host
+METAL_HOST_CLANG names a clang, and METAL_HOST_ARM64 a compiler for arm64 that links statically; qemu runs its programs.
+To run all tests with another compiler: METAL_HOST_CXX=clang++ pytest tests/metal_host
 """
 
 import os
@@ -38,8 +38,8 @@ SOME_IDIOMS = [
     "helpers",
 ]
 SOME_BROKEN = [
-    "read_behind",
-    "private_behind",
+    "read_past_end",
+    "private_past_end",
     "in_header",
     "no_barrier",
     "wrong_flags",

@@ -1,4 +1,4 @@
-"""Kernels that are right compute what NumPy does, in both modes and any order of threads, without a complaint."""
+"""Correct kernels compute what NumPy computes, in both modes and any order of threads, without a complaint."""
 
 import mlx.core as mx
 import numpy as np

@@ -1,4 +1,4 @@
-"""Every barrier that is dropped, or has other flags than it needs, is found by a checked run, whatever comes out."""
+"""A checked run finds every barrier that is dropped or has the wrong flags, even if the result is right."""
 
 import re
 

@@ -1,4 +1,4 @@
-"""What is counted of a kernel, and what is told of a threadgroup, is what can be worked out by hand."""
+"""Counts of a kernel and events of a threadgroup are those that you can work out by hand."""
 
 import threading
 
@@ -102,7 +102,7 @@ def test_only_within_and_in_this_thread(monkeypatch):
     call(INDEX + "out[i] = x[i];")
     assert counts.calls == 0
     monkeypatch.setenv("METAL_HOST", "off")
-    with counting(), pytest.raises(MetalHostError, match="only what runs on the CPU can be counted"):
+    with counting(), pytest.raises(MetalHostError, match="only kernels that run on the CPU can be counted"):
         call(INDEX + "out[i] = x[i];")
 
 

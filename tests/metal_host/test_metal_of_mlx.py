@@ -1,4 +1,4 @@
-"""MLX's own kernels, as their headers lie in the installed wheel: right, and not complained of."""
+"""MLX's own kernels, from the headers of the installed wheel, run correctly and without a complaint."""
 
 import re
 from collections.abc import Callable
@@ -16,7 +16,7 @@ PLACE = "uint gid = threadgroup_position_in_grid.x, lid = thread_position_in_thr
 LANE = "thread_index_in_simdgroup, simdgroup_index_in_threadgroup"
 
 
-OURS = ("utils.h", "bf16.h", "bf16_math.h", "complex.h", "logging.h")  # of which metal_host has what a kernel may use
+OURS = ("utils.h", "bf16.h", "bf16_math.h", "complex.h", "logging.h")  # metal_host has its own versions of them
 
 
 def header(*names: str, mutate: Callable[[str], str] = str, **constants: str) -> str:

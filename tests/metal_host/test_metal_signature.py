@@ -1,4 +1,4 @@
-"""The function that metal_host writes around a body is, to the letter, the one that MLX writes."""
+"""The function that metal_host writes around a body is exactly the one that MLX writes."""
 
 import mlx.core as mx
 import pytest

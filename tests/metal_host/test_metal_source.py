@@ -1,4 +1,4 @@
-"""The rewriter of Metal source: what it changes, and that it takes whatever it is given."""
+"""The rewriter of Metal source: what it changes, and that it accepts any text."""
 
 import random
 
@@ -44,7 +44,7 @@ def test_rewrite(source):
     assert rewrite(source, KERNEL) == CASES[source]
 
 
-# A thread's own arrays get redzones where pointers lead to them.
+# A thread's own arrays get redzones if they are used through pointers.
 REDZONED = "msl_redzoned<float[4]> msl_redzoned_a{}; const msl_watched<float[4]> msl_watched_a(msl_redzoned_a, "
 PRIVATE = {
     "float a[4]; a[0] = b;": None,
@@ -80,13 +80,13 @@ FORBIDDEN = {
         "namespace n { void f(threadgroup float* p) { } threadgroup int a; }",
         HEADER,
     ): "variable 'a' outside of functions",
-    ("void f() { threadgroup float a[4], b; }", HEADER): "threadgroup variable 'a' in a function that is no kernel",
+    ("void f() { threadgroup float a[4], b; }", HEADER): "threadgroup variable 'a' in a function that is not a kernel",
     ("struct S { threadgroup float a[4]; };", HEADER): "threadgroup variable 'a' in a type",
     ("struct S { threadgroup float* a; threadgroup T& b; };", HEADER): "",
     ("template <int N = 4> struct S { threadgroup float a[N]; };", HEADER): "threadgroup variable 'a' in a type",
     ("struct S s = {1, {2}};\nauto v = S{1};\nthreadgroup float a[4];", BODY): "",
     ("threadgroup float a[2] = {1, 2};", BODY): "threadgroup variable 'a' with an initial value",
-    ("float* p = x;", BODY): "pointer without an address space: device, constant, threadgroup or thread float*",
+    ("float* p = x;", BODY): "address space: write device, constant, threadgroup or thread before float*",
     ("for (const half4 *p = x; ; ) {}", BODY): "pointer without an address space",
     ("y = *(float*)x;", BODY): "pointer without an address space",
     ("void f(const int& n) {}", HEADER): "reference without an address space",
@@ -94,8 +94,8 @@ FORBIDDEN = {
     ("struct alignas(16) S { int n; };\nint f(S& s) { return s.n; }", HEADER): "2: reference without an address space",
     ("void f(thread int& n, device const uint32_t* p, float4 const thread& v, constant S& s) {}", HEADER): "",
     ("out[i] = float(a) * b & c; auto p = x; T* q; float4 v[2]; as_type<float>(y) * 2;", BODY): "",
-    ("if (i < 3) {\n    out[i] = (x[i];\n}", BODY): "3: '}' without its partner",
-    ("for (;;) {\n    if (i) {\n        out[i] = 1;\n}", BODY): "1: '{' that is never closed",
+    ("if (i < 3) {\n    out[i] = (x[i];\n}", BODY): "3: '}' has no partner",
+    ("for (;;) {\n    if (i) {\n        out[i] = 1;\n}", BODY): "1: '{' is never closed",
     ("#if A\nif (i) {\n#else\n{\n#endif\n}", BODY): "",
     ("out[i] = x[i]; // (\nconst char c = '{'; /* [ */", BODY): "",
     (

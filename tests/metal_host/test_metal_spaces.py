@@ -1,4 +1,4 @@
-"""What Apple's compiler refuses because of address spaces is refused: by clang, or as far as tokens can tell."""
+"""Errors about address spaces that Apple's compiler reports are found by clang, or without it by tokens."""
 
 from pathlib import Path
 
@@ -19,7 +19,7 @@ FIRST = "template <typename T> struct First { const device T* from; T get() cons
 LEVELS = "struct alignas(16) Levels {{ uint n[4]; uint level(uint i) const{} {{ return n[i]; }} }};\n"
 OF_DEVICE = "const device Levels* levels = (const device Levels*)x;\n"
 
-MIXED = {  # body, header, and which types are named
+MIXED = {  # body, header, and the types in the message
     "threadgroup_to_device": (TILE + "device float* p = tile;\nout[0] = p[0];", "", ("device float *", "threadgroup")),
     "device_to_threadgroup": ("threadgroup float* p = out;\np[0] = 1;", "", ("threadgroup float *", "device float *")),
     "own_to_device": (
@@ -55,16 +55,16 @@ MIXED = {  # body, header, and which types are named
         "",
         ("atomic_fetch_add_explicit", "device"),
     ),
-    "method": (OF_DEVICE + "out[0] = levels->level(1);", LEVELS.format(""), ("address space device: copy the object",)),
+    "method": (OF_DEVICE + "out[0] = levels->level(1);", LEVELS.format(""), ("is in device memory: copy the object",)),
     "method_of_reference": (
         OF_DEVICE + "const device Levels& of_row = levels[1];\nout[0] = of_row.level(1);",
         LEVELS.format(""),
-        ("address space device: copy the object",),
+        ("is in device memory: copy the object",),
     ),
     "method_of_tile": (
         "threadgroup Levels tile[2];\ntile[0].n[1] = 1;\nout[0] = tile[0].level(1);",
         LEVELS.format(""),
-        ("address space threadgroup: copy the object",),
+        ("is in threadgroup memory: copy the object",),
     ),
     "member": (
         OF_DEVICE + "const thread uint* n = levels->n;\nout[0] = n[1];",
@@ -89,7 +89,7 @@ RIGHT = {
 }
 
 
-BY_TOKENS = {  # what is said where there is no clang
+BY_TOKENS = {  # messages without clang
     "threadgroup_to_device": "'tile' is in threadgroup memory: a pointer to it is declared threadgroup, not device",
     "device_to_threadgroup": "'out' is in device memory: a pointer to it is declared device, not threadgroup",
     "own_to_device": "'own' is in thread memory: a pointer to it is declared thread, not device",
@@ -101,7 +101,7 @@ BY_TOKENS = {  # what is said where there is no clang
     "cast": "'x' is in device memory: a pointer to it is declared device, not threadgroup",
     "cast_of_tile": "'tile' is in threadgroup memory: a pointer to it is declared threadgroup, not device",
     "reference": "'x' is in device memory: a reference to it is declared device, not thread",
-    "automatic": "variable 'v' is declared device: only what a pointer leads to can be in device memory",
+    "automatic": "variable 'v' is declared device: a kernel reaches device memory only through pointers",
     "constant_to_device": "'x_shape' is in constant memory: a pointer to it is declared constant, not device",
 }
 NOT_BY_TOKENS = [name for name in MIXED if name not in BY_TOKENS]
@@ -139,7 +139,7 @@ def test_idioms_mix_none(name):
 
 
 def test_mlx_mixes_none():
-    """All of its headers and kernels."""
+    """All of MLX's headers and kernels pass."""
     files = [*Path(mx.__file__).parent.rglob("*.metal"), *Path(mx.__file__).parent.rglob("*.h")]
     metal = [text for file in files if "metal" in str(file) and "device " in (text := file.read_text())]
     assert len(metal) > 20

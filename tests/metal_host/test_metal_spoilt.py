@@ -1,4 +1,4 @@
-"""Idioms with tokens dropped, doubled or exchanged by chance: they run, or end in a message with a line."""
+"""Idioms with randomly dropped, doubled or exchanged tokens run, or end in a message with a line."""
 
 import random
 from dataclasses import replace

@@ -441,7 +441,7 @@ def test_missing_keys():
         ),
         (
             ["{hero.a} met {other.a}.", "{hero.he} waved."],
-            "{hero.he} could mean somebody else: give it a long form, as in {hero/he}",
+            "{hero.he} could mean another person: give it a long form, as in {hero/he}",
         ),
         (
             ["{hero.a} and {guest.a} had {ball.a}. -> ball: hero", "It changed. -> ball: guest"],
@@ -485,7 +485,7 @@ def test_mistakes_in_words_and_shared_lines():
     expected = [
         "expected each name once, got 'Tom' again",
         "the name 'Cat' is another word too",
-        "the colour 'pink' is no look of anything",
+        "no entity has the colour 'pink' as a look",
         "[strange]: expected more nouns",
         "expected a form of a thing, one of",
         "expected one of the roles ['gist', 'hero', 'place', 'spot', 'thing', 'who'], got 'owl'",

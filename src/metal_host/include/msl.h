@@ -1,7 +1,7 @@
-// The part of the Metal Shading Language that kernels of this course use, as C++17. A kernel is compiled with this
-// header before it, and nothing else.
+// The part of the Metal Shading Language that kernels of this course use, as C++17. It is the only header that a kernel
+// is compiled with.
 #pragma once
-#include "msl/atomic.h"  // and with it all others, each of which includes the one that it needs
+#include "msl/atomic.h"  // the last of a chain: each header includes the one before it
 #include "msl/calls.h"
-// At last the names that are refused, so that the headers before may use them.
+// The refused names come last, so that the headers before can use them.
 #include "msl/refused.h"

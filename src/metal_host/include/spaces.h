@@ -1,5 +1,5 @@
-// Only declarations, with address spaces that are real: what a kernel may use, for clang to see which pointers it
-// mixes. Nothing is ever compiled with it (spaces.py). Where it knows less than Metal, nothing is said.
+// Declarations of everything that a kernel may use, with real address spaces. clang only checks a kernel against them,
+// to find pointers to the wrong address space (spaces.py). Errors for other reasons are ignored.
 #pragma once
 #include <stddef.h>
 #include <stdint.h>
@@ -12,7 +12,7 @@
 #define device __attribute__((address_space(1)))
 #define constant __attribute__((address_space(2)))
 #define threadgroup __attribute__((address_space(3)))
-#define thread  // whatever has no other
+#define thread  // the default address space
 #define kernel
 #define METAL_FUNC inline
 #define __METAL__ 1
@@ -33,7 +33,7 @@ using msl_type = T;
 template <class T, class... A>
 T msl_make(A...);  // float4(x, 1)   becomes   msl_make<float4>(x, 1)
 
-// (device float4*)x   becomes   msl_cast<device float4*>() % x: C++ would let a cast change the address space.
+// (device float4*)x   becomes   msl_cast<device float4*>() % x, because C++ allows a cast to change the address space.
 template <class T>
 struct msl_cast {};
 template <class T>
@@ -114,7 +114,7 @@ mem_flags operator|(mem_flags, mem_flags);
 void threadgroup_barrier(mem_flags);
 void simdgroup_barrier(mem_flags);
 
-// What has the type of its first argument. Where that is not quite so, no pointer depends on it.
+// Functions whose result has the type of the first argument. Where this is not exact, no pointer depends on it.
 #define MSL_SAME(name)             \
     template <class A, class... R> \
     A name(A, R...);

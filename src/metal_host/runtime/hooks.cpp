@@ -1,5 +1,5 @@
-// The functions that compiled code calls where the compiler was asked to instrument it (-fsanitize=...), and that the
-// libraries of the sanitizers define elsewhere. None of those libraries is linked.
+// The functions that instrumented code calls (-fsanitize=...). Elsewhere the sanitizers' libraries define them, but no
+// such library is linked here.
 #include <string.h>
 
 #include "runtime.h"
@@ -11,7 +11,7 @@ inline void access(const volatile void* address, uint32_t bytes, bool writes, bo
     check_access(reinterpret_cast<uintptr_t>(address), bytes, writes, false, aligned, code);
 }
 
-struct Place {  // in the text, as the compiler notes it
+struct Place {  // in the source, as the compiler stores it
     const char* file;
     uint32_t line, column;
 };
@@ -79,7 +79,7 @@ void __tsan_init() {}
 void __tsan_func_entry(void*) {}
 void __tsan_func_exit() {}
 
-void __sanitizer_cov_trace_pc() {  // once for each basic block: a loop without end is found by counting
+void __sanitizer_cov_trace_pc() {  // called in each basic block; the count of calls reveals an endless loop
     if (threads.current < 0 || ++steps_of((uint32_t)threads.current) <= request.steps) return;
     say("kind", "endless");
     say("steps", "%lu", (unsigned long)request.steps);
@@ -106,7 +106,7 @@ void __ubsan_handle_type_mismatch_v1_abort(Misaligned* data, uintptr_t address) 
 }
 
 void msl_atomic(const volatile void* address, uint32_t size, bool reads, bool writes) {
-    const uintptr_t code = return_of(caller_of(FRAME));  // not that of the function in atomic.h
+    const uintptr_t code = return_of(caller_of(FRAME));  // the caller of the function in atomic.h
     if (!request.checked) return;
     if (reads) check_access(reinterpret_cast<uintptr_t>(address), size, false, true, true, code);
     if (writes) check_access(reinterpret_cast<uintptr_t>(address), size, true, true, true, code);

@@ -1,6 +1,6 @@
-// As much of std::vector as the runtime needs: it is compiled before the first kernel can run, and <vector> takes
-// longer than all the rest. For types that may be moved, and made of zeros, byte by byte; none of them is ever
-// destroyed.
+// The part of std::vector that the runtime needs. The runtime is compiled before the first kernel can run, and <vector>
+// would take longer to compile than all the rest. The items must be types that can be moved byte by byte, and for which
+// zero bytes are a valid value. Destructors of items are never called.
 #pragma once
 #include <stdlib.h>
 #include <string.h>
@@ -26,7 +26,7 @@ class List {
         reserve(size_ + 1);
         items_[size_++] = copy;
     }
-    void resize(size_t size) {  // what is new is zero
+    void resize(size_t size) {  // new items are zero
         reserve(size);
         if (size > size_) memset(static_cast<void*>(items_ + size_), 0, (size - size_) * sizeof(T));
         size_ = size;

@@ -1,5 +1,5 @@
-// The program: reads the request, runs the kernel, says what was found. Whatever the kernel does ends this process at
-// worst, and it ends after a time in any case.
+// The program, which reads the request, runs the kernel and writes the report. A faulty kernel can at worst end this
+// process, and a time limit ends it in any case.
 #include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -16,7 +16,7 @@
 #include <mach-o/dyld.h>
 static uintptr_t slide() { return (uintptr_t)_dyld_get_image_vmaddr_slide(0); }
 #else
-static uintptr_t slide() { return 0; }  // linked to where it is loaded
+static uintptr_t slide() { return 0; }  // the program is loaded at the address for which it is linked
 #endif
 
 Request request;
@@ -45,7 +45,7 @@ void on_signal(int signal, siginfo_t* info, void* context) {
     else if (signal == SIGFPE)
         say("kind", "division");
     else if (info->si_code > 0 && info->si_code < 0x80 && is_null(reinterpret_cast<uintptr_t>(info->si_addr)))
-        say("kind", "null");  // code 0x80: of an address that cannot be, 0 is told
+        say("kind", "null");  // with code 0x80, the address was invalid, and si_addr is 0 whatever it was
     else
         say("kind", "%s", guard < 1 << 16 ? "stack" : "crash");
     say("access", "access");
@@ -66,7 +66,7 @@ void catch_signals() {
     action.sa_flags = SA_SIGINFO | SA_ONSTACK;
     for (int signal : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGPROF}) sigaction(signal, &action, nullptr);
     itimerval timer = {};
-    timer.it_value.tv_sec = request.seconds;  // of the processor's time: other programs do not count
+    timer.it_value.tv_sec = request.seconds;  // of this process's processor time
     setitimer(ITIMER_PROF, &timer, nullptr);
 }
 }  // namespace

@@ -1,5 +1,5 @@
-// The memory that a kernel may use: one region for each buffer and threadgroup variable, far apart from the others.
-// In a checked run every access comes through check_access.
+// The memory that a kernel may use: one region for each buffer and threadgroup variable, far apart from each other. In
+// a checked run, check_access sees every access.
 #ifdef __APPLE__
 #include <dlfcn.h>
 #endif
@@ -48,7 +48,8 @@ int64_t element(const Region& region, uintptr_t address) {
     return byte >= 0 ? byte / region.item : -((-byte + region.item - 1) / region.item);
 }
 
-// An unsigned index below 0 is 4 thousand million elements further on. And one that nobody has set may lead anywhere.
+// Finds the region for an index that wrapped around or is uninitialised. An unsigned index of -1 is 2^32 - 1, so its
+// address is billions of elements past the region, and an uninitialised index can lead anywhere.
 const Region* wrapped_region(uintptr_t address, int64_t& index) {
     for (uint32_t i = 0; i < region_count; i++) {
         index = element(regions[i], address);
@@ -64,7 +65,7 @@ bool in_program(uintptr_t address) {
 }
 #else
 extern "C" char __executable_start, _end;
-bool in_program(uintptr_t address) {  // the kernel's own tables
+bool in_program(uintptr_t address) {  // the kernel's own constants
     return address - reinterpret_cast<uintptr_t>(&__executable_start) < (uintptr_t)(&_end - &__executable_start);
 }
 #endif
@@ -81,7 +82,7 @@ bool in_program(uintptr_t address) {  // the kernel's own tables
     end_with_report(1);
 }
 
-// A thread's own memory: anything but the redzones around its arrays.
+// Checks an access to a thread's own memory: all of it may be used, except the redzones around the thread's arrays.
 void check_own(uintptr_t address, uint32_t bytes, bool writes, uintptr_t code) {
     for (const Watched& array : watched_now()) {
         const int64_t at = (int64_t)(address - array.start), end = at + bytes, all = array.bytes, redzone = MSL_REDZONE;
@@ -89,7 +90,7 @@ void check_own(uintptr_t address, uint32_t bytes, bool writes, uintptr_t code) {
         say_access("bounds", bytes, writes, false, code);
         say("private", "%s", array.name);
         say("count", "%u", array.bytes / array.item);
-        const int64_t first = at < 0 || at > all ? at : all, item = array.item;  // that is not there
+        const int64_t first = at < 0 || at > all ? at : all, item = array.item;  // outside
         say("index", "%ld", (long)(first >= 0 ? first / item : -((item - 1 - first) / item)));
         end_with_report(1);
     }
@@ -147,10 +148,10 @@ void check_access(uintptr_t address, uint32_t bytes, bool writes, bool atomic, b
         problem = "unwritten";
     if (problem) {
         say_access(problem, bytes, writes, atomic, code);
-        const bool ends_behind = *problem == 'b' && at < region.bytes;  // the first element that is not there
-        say_region(region, ends_behind ? reinterpret_cast<uintptr_t>(region.base) + region.bytes : address);
+        const bool ends_past = *problem == 'b' && at < region.bytes;  // report the first element past the end
+        say_region(region, ends_past ? reinterpret_cast<uintptr_t>(region.base) + region.bytes : address);
         if (strcmp(problem, "unwritten") != 0) end_with_report(1);
-        defer_report();  // perhaps it will be written before the next barrier
+        defer_report();  // if a thread writes the element before the next barrier, the error is a race
     }
     if (request.observe) observe_access((uint32_t)slot, at, bytes, writes, atomic, code);
     if (region.kind == INPUT) return;

@@ -1,5 +1,5 @@
-// What a checked run counts (how much memory a kernel moves, and in which pieces), and what it tells of one
-// threadgroup, event by event. It says so in lines that begin with "=", which observe.py reads.
+// Observation of a checked run: counts of the memory that a kernel moves and in which pieces, or the events of one
+// threadgroup. The output is lines that begin with "=", which observe.py reads.
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,46 +12,46 @@ enum Observe : uint32_t { NOTHING, COUNT, TRACE };
 constexpr uint32_t LINE = 64, BANKS = 32, BANK = 4, MOST_EVENTS = 100000;
 
 struct Traffic {
-    uint64_t read, written, reads, writes, wide;  // in bytes, and in accesses of a thread
-    uint64_t together, lines, cycles, least;      // of a simdgroup, whose lanes do the same at once
-    List<bool> was_read, was_written;             // for each byte
+    uint64_t read, written, reads, writes, wide;  // bytes, and accesses of single threads
+    uint64_t together, lines, cycles, least;      // accesses of simdgroups, and what they cost
+    List<bool> was_read, was_written;             // a flag for each byte
 };
-struct Turn {  // an access of a lane. Lanes that do the same for the same time do it together.
+struct Turn {  // an access of a lane; the lanes' n-th accesses at one place in the code happen together
     uintptr_t code;
     uint32_t turn, region;
     uint64_t at;
     uint32_t bytes;
 };
-struct Visits {  // of a thread to a place of the code
+struct Visits {  // how often a thread has reached a place in the code
     uintptr_t code;
     uint32_t count;
 };
 List<Traffic> traffic;
-List<List<Turn>> turns;     // of each simdgroup, since the last barrier
-List<List<Visits>> visits;  // of each thread
+List<List<Turn>> turns;     // for each simdgroup, since the last barrier
+List<List<Visits>> visits;  // for each thread
 uint64_t barriers, simd_barriers, simd_operations, threadgroups;
 uint32_t events;
-char said[1 << 16];
-size_t said_size;
+char output[1 << 16];
+size_t output_size;
 
 void flush() {
-    for (size_t done = 0; done < said_size;) {
-        const ssize_t n = write(1, said + done, said_size - done);
+    for (size_t done = 0; done < output_size;) {
+        const ssize_t n = write(1, output + done, output_size - done);
         if (n <= 0) break;
         done += (size_t)n;
     }
-    said_size = 0;
+    output_size = 0;
 }
 
 void tell(const char* format, ...) __attribute__((format(printf, 1, 2)));
 void tell(const char* format, ...) {
     constexpr size_t LONGEST = 1024;
-    if (said_size + LONGEST > sizeof said) flush();
+    if (output_size + LONGEST > sizeof output) flush();
     va_list values;
     va_start(values, format);
-    const size_t size = (size_t)vsnprintf(said + said_size, LONGEST, format, values);
+    const size_t size = (size_t)vsnprintf(output + output_size, LONGEST, format, values);
     va_end(values);
-    said_size += size < LONGEST ? size : LONGEST - 1;
+    output_size += size < LONGEST ? size : LONGEST - 1;
 }
 
 bool is_traced() {
@@ -62,7 +62,7 @@ bool is_traced() {
 
 int compare(uint64_t a, uint64_t b) { return a < b ? -1 : a > b; }
 
-uint64_t different(List<uint64_t>& values) {  // and sorted, at the front
+uint64_t different(List<uint64_t>& values) {  // sorts the distinct values to the front, and counts them
     qsort(values.data(), values.size(), sizeof values[0],
           [](const void* a, const void* b) { return compare(*(const uint64_t*)a, *(const uint64_t*)b); });
     size_t count = 0;
@@ -91,7 +91,7 @@ uint64_t marked(const List<bool>& bytes) {
     return count;
 }
 
-// Threadgroup memory hands out one word of each bank at a time.
+// Threadgroup memory delivers one word of each bank per cycle.
 void count_cycles(const Turn* first, const Turn* last, Traffic& sum) {
     List<uint64_t> words;
     for (const Turn* t = first; t < last; t++)

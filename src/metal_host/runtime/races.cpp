@@ -1,8 +1,9 @@
-// Two accesses to the same bytes race if one of them writes, they are not both atomic, and nothing orders them.
+// Detection of races. Two accesses of different threads to the same bytes race if at least one of them writes, they are
+// not both atomic, and no barrier is between them.
 #include "memory.h"
 
 namespace {
-struct Epochs {  // how often accesses to device and to threadgroup memory were put in order
+struct Epochs {  // how many barriers have ordered the accesses to device and to threadgroup memory
     uint32_t device, threadgroup;
 };
 Epochs now = {1, 1};
@@ -17,8 +18,8 @@ bool same_simdgroup(const Access& a, const Access& b) {
     return a.group == b.group && a.thread / MSL_LANES == b.thread / MSL_LANES;
 }
 
-// Whether nothing orders it and what comes now, if another thread did it. Threadgroups are never ordered; but each has
-// threadgroup memory of its own.
+// Tells whether an earlier access is unordered with this one if two threads made them. Threadgroups are never ordered,
+// but each of them has its own threadgroup memory.
 bool still_counts(const Access& earlier, const Access& mine, const Region& region) {
     if (earlier.epoch == 0) return false;
     if (earlier.group != mine.group) return region.kind != THREADGROUP;
@@ -32,8 +33,8 @@ bool conflicts(const Access& earlier, const Access& mine, const Region& region) 
     return still_counts(earlier, mine, region);
 }
 
-// Keeps the newest, and one of another thread: if there is one, of another simdgroup, for which a barrier of this
-// simdgroup changes nothing.
+// Keeps the newest access, and one by another thread. A thread of another simdgroup is preferred, because a barrier of
+// this simdgroup does not order its accesses.
 void remember(Accesses& all, const Access& mine, const Region& region) {
     const Access& last = all.last;
     const bool is_other = last.group != mine.group || last.thread != mine.thread;

@@ -1,5 +1,5 @@
-// Runs one dispatch of one kernel, and ends. Every thread of the GPU is a fiber; a threadgroup runs to its end before
-// the next one begins. What is checked is in memory.cpp, who waits for whom in scheduler.cpp.
+// The runtime, which runs one dispatch of one kernel and ends. Every thread of the GPU is a fiber, and a threadgroup
+// ends before the next one begins. memory.cpp has the checks, and scheduler.cpp decides which fiber runs.
 #pragma once
 #include <stddef.h>
 #include <stdint.h>
@@ -7,34 +7,34 @@
 #include "../include/msl/runtime_interface.h"
 #include "list.h"
 
-// ---- the request: what runner.py writes to the file that is this program's standard input
-enum Kind : uint32_t { INPUT, OUTPUT, FILLED_OUTPUT, THREADGROUP };  // of memory; a filled output has initial values
+// ---- the request, which runner.py writes to the file that is this program's standard input
+enum Kind : uint32_t { INPUT, OUTPUT, FILLED_OUTPUT, THREADGROUP };  // a filled output has initial values
 struct Buffer {
     uint64_t offset, bytes;  // in the file
-    uint64_t origin;         // where the kernel's pointer points, in bytes from the start
-    uint64_t gaps;           // where in the file it says which bytes are no element's; 0: all are
+    uint64_t origin;         // the byte to which the kernel's pointer points
+    uint64_t gaps;           // the offset in the file of a flag for each byte between elements; 0: there are no gaps
     uint32_t item, kind;
-    msl_number number;  // what its elements are
+    msl_number number;  // the type of its elements
 };
 struct Request {
     uint32_t checked, buffers;
     uint32_t grid[3], threadgroup[3];
-    uint32_t order, seed;  // 0: forward, 1: backward, 2: at random
-    uint64_t steps;        // basic blocks that a thread may run
+    uint32_t order, seed;  // order 0: forward, 1: backward, 2: random
+    uint64_t steps;        // how many basic blocks a thread may run
     uint32_t seconds, threadgroup_bytes;
     uint32_t observe, traced;  // 0: nothing, 1: counts, 2: the events of threadgroup `traced`
 };
 
 // ---- the report: lines of "key value" on standard output, read by report.py
 void say(const char* key, const char* format, ...) __attribute__((format(printf, 2, 3)));
-uintptr_t place_of(uintptr_t code);  // in the program's file
+uintptr_t place_of(uintptr_t code);  // the address in the program's file
 void say_place(const char* key, uintptr_t code);
-void say_places(const char* key, uintptr_t code, uintptr_t frame);  // and where that was called from
-void say_calls(const char* key, uintptr_t code);                    // the same, of a function that has called us
+void say_places(const char* key, uintptr_t code, uintptr_t frame);  // and its callers
+void say_calls(const char* key, uintptr_t code);                    // the same, but finds the frame itself
 void say_where(const char* prefix, msl_where where);
 void say_thread(const char* prefix, uint32_t group, uint32_t thread);
 void say_current_thread();
-// Keeps what was said for the end, and goes on: if a race is found, that says more; otherwise it was the first problem.
+// Keeps the report for the end of the run. If a race is found later, its report says more, so it replaces this one.
 void defer_report();
 bool has_deferred_report();
 void drop_deferred_report();
@@ -45,10 +45,10 @@ constexpr size_t STACK = 256 << 10;
 struct Threads {  // the threads that run now
     uint32_t count;
     uint32_t group;   // the number of their threadgroup
-    int current;      // -1: none
-    uintptr_t stack;  // where that of the current one begins
+    int current;      // the thread that runs; -1: none
+    uintptr_t stack;  // the lowest address of its stack
 };
-struct Watched {  // an array of a thread's own
+struct Watched {  // a thread's own array, between redzones
     uintptr_t start;
     uint32_t bytes, item;
     const char* name;
@@ -57,16 +57,16 @@ extern Threads threads;
 extern Request request;
 msl_thread thread_at(uint32_t group, uint32_t thread);
 uint64_t& steps_of(uint32_t thread);
-const List<Watched>& watched_now();  // of the current thread
+const List<Watched>& watched_now();  // the current thread's arrays
 void run_dispatch(void** pointers);
 
-// Frames of functions, as both x86-64 and arm64 lay them: the caller's frame, and where it goes on.
+// A function's frame begins, on x86-64 and on arm64, with the address of the caller's frame and the return address.
 inline uintptr_t caller_of(uintptr_t frame) { return reinterpret_cast<uintptr_t*>(frame)[0]; }
 inline uintptr_t return_of(uintptr_t frame) { return reinterpret_cast<uintptr_t*>(frame)[1] - 1; }
 #define FRAME reinterpret_cast<uintptr_t>(__builtin_frame_address(0))
 
 // ---- memory
-inline bool is_null(uintptr_t address) { return address < 4 << 20; }  // or an element of what does not exist
+inline bool is_null(uintptr_t address) { return address < 4 << 20; }  // or a nearby element
 void prepare_memory(const Buffer* buffers, char* file, void** pointers);
 [[noreturn]] void out_of_memory();
 void begin_threadgroup();
@@ -78,10 +78,10 @@ bool is_unset_pointer(uintptr_t address);
 bool is_unset_index(int64_t index);
 void check_outputs_are_set(const Buffer* buffers);
 
-// ---- what is observed besides
+// ---- observation
 void observe_access(uint32_t region, uint64_t at, uint32_t bytes, bool writes, bool atomic, uintptr_t code);
 void observe_wait(const char* operation, bool is_threadgroup, bool is_barrier, msl_where where);
-void observe_barrier();  // when all have reached it
+void observe_barrier();  // when all threads have reached it
 void observe_end_of_threadgroup();
 void tell_observed();
 

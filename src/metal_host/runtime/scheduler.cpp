@@ -1,5 +1,6 @@
-// Which fiber runs. They change places only where they wait for each other: at barriers and at operations of a
-// simdgroup. Those are settled when nobody of the simdgroup, or of the threadgroup, can go on without.
+// The scheduler of fibers. It switches to another fiber only where fibers wait for each other: at barriers and at
+// operations of a simdgroup. An operation completes when no other lane of the simdgroup can run on, and a barrier when
+// no other thread of the threadgroup can.
 #include <string.h>
 #include <sys/mman.h>
 
@@ -14,18 +15,18 @@ struct Fiber {
     void* stack_pointer;
     char* stack;
     State state;
-    const char* operation;  // that it waits at
+    const char* operation;  // the barrier or operation at which it waits
     msl_where where;
-    uintptr_t code, frame;  // of the function that called
+    uintptr_t code, frame;  // the caller's code and frame
     int flags;              // of a barrier; -1: no barrier
-    uint32_t size;          // of what it shows
+    uint32_t size;          // bytes of the value that the lane shows
     uint64_t steps;
     List<Watched> watched;
     msl_view view;
     msl_thread thread;
 };
 struct Simdgroup {
-    uint32_t ready, at_simd, at_barrier, done, live;  // a bit for each lane
+    uint32_t ready, at_simd, at_barrier, done, live;  // one bit per lane
     alignas(16) unsigned char shown[MSL_LANES][MSL_SLOT], seen[MSL_LANES][MSL_SLOT];
 };
 List<Fiber> fibers;
@@ -95,7 +96,7 @@ void say_barrier(const char* kind, const Fiber& at, uint32_t waiting, uint32_t f
     end_with_report(1);
 }
 
-// The lanes that wait at one and the same operation go on together.
+// Completes one operation, and wakes the lanes that wait at it.
 void settle_simd(Simdgroup& group, uint32_t number) {
     const Fiber& chosen = fibers[number * MSL_LANES + pick(group.at_simd)];
     uint32_t active = 0;
@@ -128,7 +129,7 @@ bool settle_barrier() {
         all = all && f.state == AT_BARRIER && same_place(f, *first);
     }
     if (!first) return false;
-    // Without checks, those that have ended are not waited for: so GPUs do, though Metal does not promise it.
+    // An unchecked run does not wait for threads that have ended. GPUs do the same, though Metal does not promise it.
     if (!all && request.checked) fail_divergent(*first, 0, threads.count);
     order_threadgroup(first->flags, first->where);
     observe_barrier();
@@ -192,7 +193,7 @@ void fiber_body() {
 }
 
 char* allocate_stack() {
-    constexpr size_t GUARD = 1 << 16;  // a whole number of pages everywhere
+    constexpr size_t GUARD = 1 << 16;  // a whole number of pages, whatever the page size
     void* memory = mmap(nullptr, STACK + GUARD, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANON | MAP_NORESERVE, -1, 0);
     if (memory == MAP_FAILED) out_of_memory();
     mprotect(memory, GUARD, PROT_NONE);

@@ -1,4 +1,4 @@
-// From one stack to another: saves the registers that a called function has to keep, and takes up the others'.
+// Switch between stacks: saves the registers that a called function must preserve, and restores the other stack's.
 #pragma once
 #include <stdint.h>
 #include <string.h>
@@ -31,7 +31,7 @@ asm(".text\n.globl " MSL_SYMBOL(msl_switch) "\n" MSL_SYMBOL(msl_switch) R"(:
 )");
 inline void* new_stack(char* top, void (*function)()) {
     void** at = reinterpret_cast<void**>(reinterpret_cast<uintptr_t>(top) & ~uintptr_t{15});
-    *--at = nullptr;  // where it would return to; and what aligns the stack as after a call
+    *--at = nullptr;  // its return address, which also aligns the stack as a call would
     *--at = reinterpret_cast<void*>(function);
     for (int i = 0; i < 6; i++) *--at = nullptr;
     return at;

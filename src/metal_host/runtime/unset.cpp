@@ -1,22 +1,21 @@
-// What a variable holds that nobody has set, where it reaches an output: in a checked run the compiler fills variables
-// with a pattern. A number that was made of one such variable, by adding to it, rounding or widening it, shows it
-// still.
+// Detection of uninitialised variables whose values reach an output. In a checked run, the compiler fills variables
+// with a pattern. The pattern survives if a kernel adds to such a variable, rounds it or widens it.
 #include <string.h>
 
 #include "memory.h"
 
 namespace {
-struct Patterns {  // of an element, as bits
-    uint32_t bytes;
-    uint32_t bits[4];  // up to a 0
+struct Patterns {
+    uint32_t bytes;    // how many bytes a pattern has
+    uint32_t bits[4];  // the patterns; 0 ends the list
 };
 
-// None that kernels may well compute: not what a float becomes as bfloat, half of the lowest number; nor clang's
-// bfloat.
+// A pattern that a correct kernel is likely to compute is left out: the float rounded to bfloat, which is half of the
+// lowest number, and clang's pattern of a bfloat.
 #ifdef __clang__
 constexpr uintptr_t POINTER = 0xaaaaaaaaaaaaaaaa;
 const Patterns PATTERNS[] = {
-    {0, {}},           {4, {0xffffffff, 0xffffe000}},  // NaN; and the same of a half
+    {0, {}},           {4, {0xffffffff, 0xffffe000}},  // NaN, and the NaN of a half as a float
     {2, {0xffff}},     {2, {0xffff}},
     {4, {0xaaaaaaaa}},
 };
@@ -24,7 +23,7 @@ const Patterns PATTERNS[] = {
 constexpr uintptr_t POINTER = 0xfefefefefefefefe;
 const Patterns PATTERNS[] = {
     {0, {}},
-    {4, {0xfefefefe, 0xff7efefe, 0xfefe0000, 0xffdfc000}},  // also twice as much; a bfloat; and a half, which is NaN
+    {4, {0xfefefefe, 0xff7efefe, 0xfefe0000, 0xffdfc000}},  // the pattern, its double, a bfloat, a half (NaN)
     {2, {0xfefe}},
     {2, {0xfefe}},
     {4, {0xfefefefe}},
@@ -40,7 +39,7 @@ bool is_pattern(const Patterns& patterns, const char* at, uint32_t item) {
     return false;
 }
 
-// Whether somebody handed in the same bits, for a kernel to copy.
+// Tells whether an input has an element with the same bits, which the kernel may have copied.
 bool is_given(const Buffer* buffers, const char* element, uint32_t item) {
     for (uint32_t i = 0; i < request.buffers; i++) {
         const Region& region = region_at(i);
@@ -52,11 +51,11 @@ bool is_given(const Buffer* buffers, const char* element, uint32_t item) {
 }
 }  // namespace
 
-bool is_unset_pointer(uintptr_t address) {  // or an element behind it
+bool is_unset_pointer(uintptr_t address) {  // the pattern, or an address near it
     return address - POINTER + (1ull << 32) < 1ull << 33;
 }
 
-bool is_unset_index(int64_t index) {  // of 32 bits
+bool is_unset_index(int64_t index) {  // the pattern of a 32-bit index, or a little more
     return (index >> 32 == 0 || index >> 32 == -1) && (uint32_t)index - (uint32_t)POINTER < 65536;
 }
 

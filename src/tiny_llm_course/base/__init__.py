@@ -1,1 +1,1 @@
-"""The ground floor of every command: where the course is, its packages, arguments, errors, and files written whole."""
+"""The parts that every command uses: the course's folders and packages, arguments, errors, and atomic file writes."""

@@ -1,4 +1,4 @@
-"""Arguments that several commands have: tasks, days, and the folder for files."""
+"""Arguments that several commands share: tasks, days, and the output folder."""
 
 from __future__ import annotations
 
@@ -13,8 +13,10 @@ from ..ui import CommandError, Phrase, phrase
 
 __all__ = ["OUT", "Out", "TaskArgument", "asked_day", "asked_days", "asked_task"]
 
-OUT = Path("out")  # of the current folder; git ignores it
-Out = Annotated[Path, typer.Option(metavar="FOLDER", help="Where files are written. The folder is made if need be.")]
+OUT = Path("out")  # in the current folder; git ignores it
+Out = Annotated[
+    Path, typer.Option(metavar="FOLDER", help="The folder for the files. It is created if it does not exist.")
+]
 TaskArgument = Annotated[
     str | None, typer.Argument(metavar="[TASK]", help="A task's id, such as w1d1.1. Default: the next open task.")
 ]
@@ -33,14 +35,14 @@ def asked_task(name: str) -> Task:
 
 
 def asked_day(name: str) -> Day | None:
-    """Return the day with this name, such as 1.2. None if that names no day. Raises a CommandError if there is no such
-    day."""
+    """Return the day with this name, such as 1.2; None if the name does not look like 1.2. Raises a CommandError if the
+    course has no such day."""
     match = re.fullmatch(r"(\d+)\.(\d+)", name)
     return asked_days(match[1], match[2])[0] if match else None
 
 
 def asked_days(week: str | None, day: str | None) -> list[Day]:
-    """Return the days that --week and --day name: all, one week's, or one day. Raises a CommandError if there are
+    """Return the days that --week and --day name: all days, one week's, or one day. Raises a CommandError if there are
     none."""
     try:
         return select_days(week, day)

@@ -12,7 +12,7 @@ from ..ui import CommandError
 __all__ = ["abort_command", "conflict_in", "conflict_in_package"]
 
 MARKERS = re.compile(rb"^<<<<<<< .*\n(?s:.*?)^=======\r?\n(?s:.*?)^>>>>>>> ", re.MULTILINE)
-UNFINISHED = {  # what .git holds during a merge or a rebase: the command that aborts it
+UNFINISHED = {  # a file or folder in .git while a merge or rebase is unfinished: the command that aborts it
     "MERGE_HEAD": "git merge --abort",
     "rebase-merge": "git rebase --abort",
     "rebase-apply": "git rebase --abort",
@@ -21,12 +21,12 @@ UNFINISHED = {  # what .git holds during a merge or a rebase: the command that a
 
 
 def conflict_in_package(root: Path, package: Path) -> CommandError | None:
-    """Return the error about the first conflict in the learner's files, or None."""
+    """Return the error about the first conflict in the learner's files; None if there is no conflict."""
     return next((problem for file in code_files(package) if (problem := conflict_in(root, file))), None)
 
 
 def conflict_in(root: Path, file: Path) -> CommandError | None:
-    """Return the error about the first conflict in this file, or None."""
+    """Return the error about the first conflict in this file; None if there is no conflict."""
     source = file.read_bytes() if file.is_file() else b""
     if b"<<<<<<< " not in source or not (match := MARKERS.search(source)):
         return None

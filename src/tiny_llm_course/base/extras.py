@@ -1,4 +1,4 @@
-"""Knows the packages that only some commands need, and whether they are installed."""
+"""Lists the packages that only some commands need, and finds the missing ones."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def install_command(what: str) -> str:
 
 
 def missing(what: str) -> list[str]:
-    """Return the packages that are not installed of those that a name of WHAT stands for."""
+    """Return the missing packages of an entry of WHAT."""
     names = (re.match(r"[\w.-]+", text) for part in WHAT[what] for text in requirements_of(part))
     return [name.group() for name in names if name and not _is_installed(name.group())]
 

@@ -14,7 +14,7 @@ __all__ = ["about", "processors"]
 
 
 def about(command: str, *packages: str) -> dict[str, Any]:
-    """Return command, machine and versions, with which a reader can measure again."""
+    """Return the command, the machine and the packages' versions, so that a reader can repeat a measurement."""
     versions = {"python": platform.python_version()} | {name: _version(name) for name in packages}
     system = f"{platform.system()} {platform.machine()}"
     return {
@@ -44,5 +44,5 @@ def _processor() -> str:
 
 
 def processors() -> int:
-    """Return how many processors this process may use."""
+    """Return the number of processors that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

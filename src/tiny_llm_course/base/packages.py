@@ -18,7 +18,7 @@ def package_of(impl: str) -> str:
     """Return the package that --impl names.
 
     Raises:
-        CommandError: it names none.
+        CommandError: --impl names no package.
     """
     if impl not in PACKAGES:
         raise CommandError("wrong_value", option="--impl", expected=one_of(PACKAGES), got=impl)

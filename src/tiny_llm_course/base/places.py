@@ -1,4 +1,4 @@
-"""Where the course is: its folders on this machine, and its public address."""
+"""The course's folders on this machine, and its public address."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ SHARED = {"given": "tiny_llm_given", "native": "tiny_llm_native"}
 
 
 def address() -> str:
-    """Return the URL of the repository, without a slash at its end. Empty: links to it are left out."""
+    """Return the URL of the repository, without a trailing slash. If it is empty, links to the repository are left
+    out."""
     if not IS_CLONE:
         return ""
     return str(read_toml(ROOT / "pyproject.toml")["tool"]["tiny-llm"]["address"])

@@ -1,4 +1,4 @@
-"""Turns what a command raises into lines for the person who called it, and an exit code."""
+"""Turns the exceptions of a command into an exit code, and lines for the person who ran the command."""
 
 from __future__ import annotations
 
@@ -22,20 +22,19 @@ __all__ = ["UnfinishedError", "is_learners", "needing", "reporting"]
 
 
 class UnfinishedError(Exception):
-    """A command met a stub."""
+    """The error raised when a command calls a stub."""
 
     def __init__(self, stubs: list[Stub]):
         super().__init__(stubs)
-        self.stubs = stubs  # all that the command needs, in the order of the course
+        self.stubs = stubs  # all stubs that the command needs, in the order of the course
 
 
 @contextmanager
 def needing(tasks: Collection[TaskId]) -> Iterator[None]:
-    """Turn a stub's error into an UnfinishedError, which counts the stubs of these tasks only: those that the command
-    needs.
+    """Turn a stub's error into an UnfinishedError that counts only the stubs of these tasks, which the command needs.
 
     Raises:
-        UnfinishedError: there are some.
+        UnfinishedError: the block called a stub.
     """
     try:
         yield
@@ -49,10 +48,10 @@ def needing(tasks: Collection[TaskId]) -> Iterator[None]:
 
 @contextmanager
 def reporting(language: str | None = None) -> Iterator[Messages]:
-    """Turn what a command raises into lines on stderr and an exit code.
+    """Turn the exceptions of a command into lines on stderr and an exit code.
 
-    Errors of `tiny_llm` are explained to the learner who wrote it; other programming errors go through.
-    language: what --lang says, in which the command and its errors are told. None: the locale's.
+    Errors in `tiny_llm` are explained to the learner, who wrote it; other programming errors are raised again.
+    language: the value of --lang, the language of the command's messages and errors. None: the locale's language.
     """
     is_known = language in (None, *LANGUAGES)
     with speaking(language if is_known else None) as words, _reported():
@@ -79,7 +78,7 @@ def _reported() -> Iterator[None]:
         show_note(Messages()("error", problem=cause), style="red")
         raise typer.Exit(1) from None
     except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # for what is flushed at exit
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # so that flushing at exit does not fail
         raise typer.Exit(0) from None
     except Exception as error:
         if _is_of_package(error):
@@ -93,7 +92,8 @@ def _reported() -> Iterator[None]:
 
 
 def is_learners(error: Exception) -> bool:
-    """Tell whether an error was raised, or passed on by MLX, in a file of `tiny_llm` that learners write."""
+    """Tell whether an error was raised in a file of `tiny_llm` that learners write, or by a call of MLX in such a
+    file."""
     frames = _frames(error, *(SRC / package for package in SHARED.values()))
     written = {module.rpartition("/")[2] for week in weeks() for day in week.days for module in day.modules}
     last = Path(frames[-1].filename) if frames else Path()
@@ -108,13 +108,13 @@ def _explain(error: Exception) -> str:
         return str(error)
     if isinstance(error, SyntaxError) and (problem := _conflict(error)):
         return Messages()("error", problem=problem)
-    imports = isinstance(error, SyntaxError)  # whose traceback only says who imported the file
+    imports = isinstance(error, SyntaxError)  # its traceback only shows which modules imported the file
     where = [] if imports else traceback.format_list(_frames(error)[-3:])
     return "".join([Messages()("error_in_package") + "\n", *where, *traceback.format_exception_only(error)]).rstrip()
 
 
 def _conflict(error: SyntaxError) -> CommandError | None:
-    """Return the message, if the error comes from git's conflict markers."""
+    """Return the message about git's conflict markers, if they caused the error."""
     from .conflict import conflict_in  # here, since few commands need it
     from .places import ROOT
 
@@ -136,14 +136,15 @@ def _open_tasks(stubs: list[Stub]) -> str:
 
 
 def _is_of_package(error: Exception) -> bool:
-    """Tell whether an error came through a file of `tiny_llm`, which may also not parse or not exist."""
+    """Tell whether an error passed through a file of `tiny_llm`, or says that such a file does not parse or does not
+    exist."""
     unparsed = isinstance(error, SyntaxError) and Path(error.filename or "").is_relative_to(_directory())
     absent = isinstance(error, ImportError) and str(error.name).startswith("tiny_llm.")
     return unparsed or absent or bool(_frames(error))
 
 
 def _frames(error: Exception, *more: Path) -> list[traceback.FrameSummary]:
-    """Return the part of the traceback in files of `tiny_llm`. more: further folders."""
+    """Return the traceback's frames in files of `tiny_llm`, or of the folders in `more`."""
     frames = traceback.extract_tb(error.__traceback__)
     return [frame for frame in frames if any(map(Path(frame.filename).is_relative_to, (_directory(), *more)))]
 

@@ -1,4 +1,4 @@
-"""Writes a file whole or not at all."""
+"""Writes files atomically."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ __all__ = ["content_of", "write_whole"]
 
 
 def write_whole(path: Path, content: bytes) -> None:
-    """Write all of a file or nothing: a reader never sees half of it, and a crash or a full disk leaves the old one. A
-    link stays a link."""
+    """Write a file atomically: a reader never sees half of the file, and after a crash or on a full disk the old
+    content remains. A symbolic link stays a link."""
     path = path.resolve()
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")  # another process may write this file, too
@@ -22,7 +22,7 @@ def write_whole(path: Path, content: bytes) -> None:
 
 
 def write_like(file: Path, content: bytes, path: Path) -> None:
-    """Write a new file with the permissions of `path`, which it is going to replace."""
+    """Write a new file with the permissions of `path`, the file that it is going to replace."""
     try:
         file.write_bytes(content)
         if path.exists():
@@ -30,10 +30,10 @@ def write_like(file: Path, content: bytes, path: Path) -> None:
     except OSError as error:
         with suppress(OSError):
             file.unlink(missing_ok=True)
-        error.filename = error.filename or str(path)  # the system names none when the disk is full
+        error.filename = error.filename or str(path)  # on a full disk, the system's error names no file
         raise
 
 
 def content_of(path: Path) -> bytes | None:
-    """Return what a file holds. None: there is no such file."""
+    """Return the content of a file; None if the file does not exist."""
     return path.read_bytes() if path.is_file() else None

@@ -1,4 +1,4 @@
-"""The catalogue: for each task hints, what was learned, and the mistakes that are easily made. One TOML file a day."""
+"""The catalogue: hints, a summary of what was learned, and common mistakes for each task. Each day has a TOML file."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ class Mistake:
     """A plausible wrong solution: the reference with some of its text replaced."""
 
     id: str
-    edits: tuple[tuple[str, str], ...]  # (what stands once in the task's code, what stands there instead)
+    edits: tuple[tuple[str, str], ...]  # (a text that occurs once in the task's code, its replacement)
     diagnosis: Text
 
 
 @dataclass(frozen=True)
 class Entry:
-    """The catalogue's entry about a task: hints, what was learned, and known mistakes."""
+    """The catalogue's entry about a task: hints, a summary of what was learned, and known mistakes."""
 
     task: TaskId
     hints: tuple[Text, Text, Text]  # a nudge, where to look, pseudo-code
@@ -32,7 +32,7 @@ class Entry:
     mistakes: tuple[Mistake, ...]
 
     def mistake(self, id: str | None) -> Mistake | None:
-        """Return the mistake with this id, if the catalogue (still) has it."""
+        """Return the mistake with this id; None if the catalogue does not have it, or no longer has it."""
         return next((mistake for mistake in self.mistakes if mistake.id == id), None)
 
 

@@ -1,1 +1,1 @@
-"""Explains a failed test: names the mistake of the catalogue, advises on an error, looks again at a kernel."""
+"""Explains a failed test: names a mistake from the catalogue, gives advice on an error, or checks a kernel again."""

@@ -1,4 +1,4 @@
-"""Gives one line of advice on an error of Python, MLX or NumPy whose own message does not say what to do."""
+"""Gives one line of advice on an error from Python, MLX or NumPy whose own message does not say what to do."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ from ..pytest_runs.test_run import Advice, Frame
 
 __all__ = ["Frames", "of"]
 
-Frames: TypeAlias = Sequence[Frame]  # of a traceback, innermost last
+Frames: TypeAlias = Sequence[Frame]  # the frames of a traceback, innermost last
 
 
 def of(error: BaseException, frames: Frames, task: str) -> Advice | None:
-    """Advise on an error. None where there is nothing to add.
+    """Return advice on an error. None: there is nothing to add to the error's message.
 
-    frames: those in the package under test; there are none if a test itself raised the error.
-    task: the task whose test met the error.
+    frames: the frames of the traceback in the package under test. Empty if the test itself raised the error.
+    task: the id of the task whose test failed with the error.
     """
     explained = (explain(error, frames, task) for explain in _EXPLANATIONS)
     return next((advice for advice in explained if advice), None)
 
 
 def _missing_function(error: BaseException, frames: Frames, task: str) -> Advice | None:
-    """Explain that a test does not find what a stub has defined."""
+    """Explain that a test cannot find a name that the stub defines."""
     if frames or not isinstance(error, AttributeError):
         return None
     place = _own_name(error.obj)
@@ -36,7 +36,7 @@ def _missing_function(error: BaseException, frames: Frames, task: str) -> Advice
 
 
 def _own_name(owner: object) -> str:
-    """Return the name of a module or class of the course; empty for any other."""
+    """Return the name of a module or class of the course, or "" for any other object."""
     if isinstance(owner, ModuleType):
         return f"{owner.__name__.rpartition('.')[2]}.py" if owner.__name__.startswith("tiny_llm") else ""
     kind = owner if isinstance(owner, type) else type(owner)
@@ -89,8 +89,7 @@ def _truth_of_an_array(error: BaseException, frames: Frames, task: str) -> Advic
 
 
 def _all_axes_reversed(error: BaseException, frames: Frames, task: str) -> Advice | None:
-    """Explain shapes that do not fit because some `x.T` in these functions is the transpose of an array with batch
-    axes."""
+    """Explain shapes that do not match because an `x.T` in one of these functions also reverses the batch axes."""
     if not isinstance(error, ValueError) or not re.search(r"\[(matmul|broadcast_shapes|addmm)\]", str(error)):
         return None
     for name, array in _transposed(error, frames):
@@ -104,7 +103,7 @@ def _all_axes_reversed(error: BaseException, frames: Frames, task: str) -> Advic
 
 
 def _transposed(error: BaseException, frames: Frames) -> Iterator[tuple[str, Any]]:
-    """Variables of which the functions in the traceback take `.T`, and their values."""
+    """Yield the name and value of each array of which a function in the traceback takes `.T`."""
     for frame in _in_package(error, frames)[::-1]:
         for name in re.findall(r"\b(\w+)\.T\b", _source(frame)):
             if hasattr(value := frame.f_locals.get(name), "ndim"):
@@ -112,7 +111,7 @@ def _transposed(error: BaseException, frames: Frames) -> Iterator[tuple[str, Any
 
 
 def _numpy_in_mlx(error: BaseException, frames: Frames, task: str) -> Advice | None:
-    """Messages of nanobind end with the types that a function of MLX was called with."""
+    """Explain that an MLX function got a NumPy array. The message, which nanobind writes, ends with the given types."""
     if not isinstance(error, TypeError) or "incompatible function arguments" not in str(error):
         return None
     function, _, rest = str(error).partition("(")
@@ -157,7 +156,7 @@ def _line(frames: Frames) -> str:
 
 
 def _in_package(error: BaseException, frames: Frames) -> list[FrameType]:
-    """Return the frames themselves, with their variables."""
+    """Return Python's own objects for these frames, which have the variables."""
     files = {frame["file"] for frame in frames}
     return [frame for frame, _ in traceback.walk_tb(error.__traceback__) if frame.f_code.co_filename in files]
 

@@ -1,7 +1,7 @@
 """Compiles a day's known mistakes in the background, so that a learner's first failure can be compared with them.
 
-`compile_ahead` starts a process of low priority. It runs pytest with the hooks below, which compile for a few tests of
-the reference what naming a failure would compile. TINY_LLM_AHEAD=off asks for no such process.
+`compile_ahead` starts a process of low priority, which runs pytest on a few tests of the reference. The hooks below
+compile for these tests all mistakes that naming a failure would need. TINY_LLM_AHEAD=off turns this off.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ if TYPE_CHECKING:
 __all__ = ["compile_ahead"]
 
 REFERENCE = SRC / "tiny_llm_ref"
-NICE = ("nice", "-n", "19")  # it gets what other programs leave of the processors
-TEST_LIMIT = 3600  # seconds for all mistakes of a task
+NICE = ("nice", "-n", "19")  # the process gets only the processor time that other programs leave
+TEST_LIMIT = 3600  # the time limit in seconds for compiling all mistakes of a task
 
 
 def compile_ahead(day: Day, test: str = "") -> None:
-    """Compile the known mistakes of a day's tasks in C++ and Metal, and return at once.
+    """Start to compile the known mistakes of a day's tasks in C++ and Metal, and return at once.
 
-    test: the name of one that failed: mistakes in Metal are compiled for what it calls. Empty: for what the first test
-    of each task calls. A process that does the same already goes on, and what it has finished is not begun again.
+    test: the name of a failed test. Its calls decide for which types the mistakes in Metal are compiled. Empty: the
+    calls of each task's first test decide. Nothing starts if another process is doing the same, or has done it.
     """
     workspace = Workspace()
     has_native = any(map(is_native, workspace.files(day)))
@@ -46,7 +46,7 @@ def compile_ahead(day: Day, test: str = "") -> None:
     with note.open("a+b") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:  # it runs
+        except OSError:  # such a process is running
             return
         file.seek(0)
         if file.read() != _digest(day):
@@ -58,11 +58,12 @@ def _start(day: Day, test: str, note: int) -> None:
     options.append(f"--time-limit={TEST_LIMIT}")
     command = [*NICE, *test_run.pytest_command([test_run.TESTS / day.test_file], REFERENCE.name, options)]
     quiet: dict[str, Any] = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.DEVNULL)
-    subprocess.Popen(command, pass_fds=[note], **quiet)  # a new session would have a share of its own, whatever is nice
+    # not in a new session: Linux would give it a full share of the processors, in spite of `nice`
+    subprocess.Popen(command, pass_fds=[note], **quiet)
 
 
 def _digest(day: Day) -> bytes:
-    """Return a digest of the files that mistakes are made of."""
+    """Return a digest of all files that the compiled mistakes depend on."""
     kernels = [file for folder in (REFERENCE / "kernels", Workspace().native) for file in code_files(folder)]
     catalogue = Path(__file__).parents[1] / "catalogue" / f"week_{day.week}_day_{day.number}.toml"
     digest = hashlib.sha256(os.environ.get("CXX", "").encode())
@@ -77,11 +78,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    os.setpgid(0, 0)  # Ctrl-C in the terminal is meant for others
+    os.setpgid(0, 0)  # so that Ctrl-C in the terminal does not end this process
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave the tests that were asked for, or the first of each task in C++ or Metal."""
+    """Keep only the tests with the name that was asked for, or the first test of each task in C++ or Metal."""
     from .mutants import is_in_kernels
     from .package_under_test import task_of
 
@@ -96,7 +97,7 @@ def pytest_runtest_teardown(item: pytest.Function) -> None:
     task = task_of(item)
     assert task
     mistakes = entry_of(task).mistakes
-    ready(task, mistakes[::-1], None, test_of(item))  # from the end: a learner's test may have begun at the start
+    ready(task, mistakes[::-1], None, test_of(item))  # from the last: a learner's test may be compiling from the first
 
 
 def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:

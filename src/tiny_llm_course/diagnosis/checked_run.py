@@ -1,7 +1,7 @@
-"""In the process of a second look: runs one test with a kernel's checked build, and writes down what that finds.
+"""The pytest plugin of a second look: runs one test with a kernel's checked build, and writes a report.
 
-A plugin of pytest. The environment's TINY_LLM_SECOND_LOOK holds a request as JSON. The report is lines of JSON; what
-stops a kernel (checked.cpp) adds lines of its own and ends the process.
+The environment variable TINY_LLM_SECOND_LOOK holds the request as JSON. The report consists of lines of JSON. If a
+fault stops a kernel, checked.cpp adds lines of its own and ends the process.
 """
 
 from __future__ import annotations
@@ -23,8 +23,9 @@ from .observation import recording
 
 __all__ = ["CheckedKernel"]
 
-DTYPES = {"float32": (0, 4), "bfloat16": (1, 2), "float16": (2, 2), "uint32": (3, 4), "int32": (4, 4)}  # as kernel.h
-UNTOUCHED = {2: 0xFFFF, 4: 0xFFFFFFFF}  # what outputs hold before a kernel writes
+# the number that kernel.h gives each dtype, and its size in bytes
+DTYPES = {"float32": (0, 4), "bfloat16": (1, 2), "float16": (2, 2), "uint32": (3, 4), "int32": (4, 4)}
+UNTOUCHED = {2: 0xFFFF, 4: 0xFFFFFFFF}  # the bits of an output's elements before a kernel writes, by size in bytes
 
 
 class _Array(ctypes.Structure):
@@ -38,16 +39,16 @@ class _Array(ctypes.Structure):
 
 
 class CheckedKernel:
-    """A function of a checked library, called as `Kernel` in extension.py is, but at once and in this thread.
+    """A kernel of a checked library. It has the call of `Kernel` in extension.py, but runs at once and in this thread.
 
-    report: a descriptor to which the library writes what stops the kernel.
+    report: the descriptor to which the library writes a fault that stops the kernel.
     """
 
     def __init__(self, library: Path, name: str, report: int, threads: int = 4):
         self._library = ctypes.CDLL(str(library))
         self._name, self._function = name, ctypes.cast(getattr(self._library, name), ctypes.c_void_p)
         self._report, self._threads = report, threads
-        self.unwritten: list[tuple[int, int, int]] = []  # number of an output, how many of its values, first of them
+        self.unwritten: list[tuple[int, int, int]] = []  # output, how many values are unwritten, the first of them
 
     def __call__(
         self, inputs: Sequence[Any], outputs: Sequence[Any], numbers: Sequence[float] = (), changed: Sequence[Any] = ()
@@ -81,7 +82,7 @@ class CheckedKernel:
 
 
 class _Memory:
-    """A copy of an array's memory, holes included, and what a kernel is told about it."""
+    """A copy of an array's memory, gaps between strides included, and its description for a kernel."""
 
     def __init__(self, memory: np.ndarray, shape: Sequence[int], strides: Sequence[int], dtype: str):
         self.bytes, self._dtype = memory, dtype.removeprefix("mlx.core.")
@@ -121,7 +122,7 @@ class _Memory:
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Generator[None, Any, Any]:
-    """Run the test as often as it takes, and end the process: nobody else is to look at how it went."""
+    """Run the test as often as the second look needs, then end the process, so that pytest reports no result."""
     request = json.loads(os.environ[REQUEST])
     report = os.open(request["report"], os.O_WRONLY | os.O_APPEND | os.O_CREAT)
     try:
@@ -163,7 +164,7 @@ def _look(item: pytest.Function, request: dict[str, Any], report: int) -> None:
 
 @contextmanager
 def _loading(extension: Any, source: Path, make: Callable[[str], Any]) -> Iterator[None]:
-    """Kernels of one file are made by `make`."""
+    """Let `make` create the kernels of one file while the block runs."""
     load = extension.load
 
     def instead(file: Path, name: str, *more: Any) -> Any:

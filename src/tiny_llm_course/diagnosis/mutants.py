@@ -1,5 +1,4 @@
-"""Mutants: copies of the reference with one mistake of the catalogue, each a package that can be imported next to the
-others."""
+"""Mutants: copies of the reference, each with one mistake of the catalogue, and each a package with its own name."""
 
 from __future__ import annotations
 
@@ -33,18 +32,18 @@ __all__ = [
 
 Each = TypeVar("Each")
 
-QUICK = "-O1"  # half the time of -O3
+QUICK = "-O1"  # takes half as long to compile as -O3
 
 
 class CatalogueError(Exception):
-    """A mistake cannot be made. Says why, for the catalogue's author."""
+    """An error in the catalogue: the edits of a mistake do not fit the reference. The message is for the author."""
 
 
 def mutant_sources(reference: Path, task: TaskId, mistake: Mistake) -> dict[str, str]:
-    """Return the files that a mistake changes, by path in the package: their new text.
+    """Return the new text of each file that a mistake changes, by path in the package.
 
     Raises:
-        CatalogueError: what an edit replaces does not stand exactly once in the task's code.
+        CatalogueError: the text that an edit replaces does not occur exactly once in the task's code.
     """
     parts = [(path, code, code) for path, code in _code(reference, task)]  # path, before, after
     for old, new in mistake.edits:
@@ -70,7 +69,7 @@ def _sources(reference: Path) -> dict[str, str]:
 
 @cache
 def _code(reference: Path, task: TaskId) -> list[tuple[str, str]]:
-    """Return the task's functions and helpers, and its regions: path and code."""
+    """Return path and code of each of the task's functions, helpers and regions."""
     code_by_path: list[tuple[str, str]] = []
     for path, source in _sources(reference).items():
         if is_native(path):
@@ -93,9 +92,9 @@ def is_in_metal(reference: Path, task: TaskId) -> bool:
 def compile_mistakes(
     reference: Path, task: TaskId, mistakes: Sequence[Mistake], seconds: float | None = None
 ) -> list[Mistake]:
-    """Compile what mistakes change in C++, several at once, and the reference itself, which they are compared with.
+    """Compile the C++ files that the mistakes change, several at once, and the reference that they are compared with.
 
-    Returns the mistakes that were compiled in that time, or do not need it. What is compiled is kept.
+    Return the mistakes that were compiled within `seconds`, or need no compiler. All compiled files are kept.
     """
     sources = _compiled(reference, task, [path for path, _ in _code(reference, task)])
     if not sources:
@@ -115,9 +114,9 @@ def compile_mistakes(
 
 
 def done_in_time(work: Callable[[Each], object], of: Sequence[Each], seconds: float | None) -> list[Each]:
-    """Do some work of each, on all processors. Returns those of which it is done after so many seconds.
+    """Call `work` with each item, on all processors. Return the items whose call has ended after so many seconds.
 
-    What raises an error is not done. Without a limit the error is raised.
+    A call that raises an error does not count. Without a limit (None), the error is raised here.
     """
     pool = ThreadPoolExecutor(os.cpu_count())
     each_of = {pool.submit(work, each): each for each in of}
@@ -130,8 +129,10 @@ def done_in_time(work: Callable[[Each], object], of: Sequence[Each], seconds: fl
 
 
 def _native_files(reference: Path, task: TaskId, mistake: Mistake) -> dict[str, Path]:
-    """Return the files of C++ and Metal that a mistake changes, or that include one, by name: copies in a folder of its
-    own, next to the reference's libraries."""
+    """Write the C++ and Metal files that a mistake changes, and those that include one, into the mistake's own folder.
+
+    Return the written files by name. The folder is next to the reference's compiled libraries.
+    """
     changed = {path: text for path, text in mutant_sources(reference, task, mistake).items() if is_native(path)}
     including = {path: _sources(reference)[path] for path in _compiled(reference, task, changed)}
     files = {}
@@ -144,7 +145,7 @@ def _native_files(reference: Path, task: TaskId, mistake: Mistake) -> dict[str, 
 
 
 def _compiled(reference: Path, task: TaskId, paths: Collection[str]) -> list[str]:
-    """The files of C++ among these, and those of the task's day that include one of these headers."""
+    """Return the C++ files among these paths, and those of the task's day that include one of the headers."""
     from tiny_llm_native.compiler import with_included  # here, since most mistakes are in Python
 
     sources = [path for path in paths if path.endswith(".cpp")]
@@ -155,7 +156,7 @@ def _compiled(reference: Path, task: TaskId, paths: Collection[str]) -> list[str
 
 
 def mutant_package(reference: Path, task: TaskId, mistake: Mistake) -> str:
-    """Make the package importable; return its name."""
+    """Make the package with this mistake importable, and return its name."""
     name = f"mutant_{task}_{mistake.id}".replace(".", "_").replace("-", "_")
     if not any(isinstance(finder, _Finder) and finder.package == name for finder in sys.meta_path):
         changed = mutant_sources(reference, task, mistake)
@@ -165,9 +166,9 @@ def mutant_package(reference: Path, task: TaskId, mistake: Mistake) -> str:
 
 
 class _Finder(importlib.abc.MetaPathFinder, importlib.abc.InspectLoader):
-    """Loads the modules of one package: from memory what was changed, else from the reference.
+    """The importer of one mutant: changed modules come from memory, all others from the reference.
 
-    native: the files of C++ and Metal that were changed, by name. A module that runs kernels runs these instead.
+    native: the changed C++ and Metal files, by name. Modules that run kernels run these instead of the reference's.
     """
 
     def __init__(self, package: str, reference: Path, changed: dict[str, str], native: dict[str, Path]):
@@ -183,7 +184,7 @@ class _Finder(importlib.abc.MetaPathFinder, importlib.abc.InspectLoader):
             return None
         place = str(self._reference / self._path(fullname))
         spec = importlib.machinery.ModuleSpec(fullname, self, origin=place, is_package=self.is_package(fullname))
-        spec.has_location = True  # by which the module finds its kernels
+        spec.has_location = True  # so the module gets a `__file__`, by which it finds its kernels
         return spec
 
     def is_package(self, fullname: str) -> bool:
@@ -224,5 +225,5 @@ class _Finder(importlib.abc.MetaPathFinder, importlib.abc.InspectLoader):
 
 
 def _flags(reference: Path) -> tuple[str, ...]:
-    """Return the compiler's flags for a changed file, which is in another folder than what it includes."""
+    """Return the compiler's flags for a changed file. The files that it includes are in another folder."""
     return QUICK, f"-I{reference / 'kernels'}"

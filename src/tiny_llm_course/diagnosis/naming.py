@@ -1,4 +1,4 @@
-"""Names a learner's mistake: the one in the catalogue with which the tests go as they went for the learner."""
+"""Names a learner's mistake: the one in the catalogue with which the tests give the learner's results."""
 
 from __future__ import annotations
 
@@ -13,15 +13,17 @@ __all__ = ["Diagnosis"]
 
 Test = TypeVar("Test")
 
-MAX_SECONDS = 5.0  # of replays of the first test that fails
+MAX_SECONDS = 5.0  # for replays of the first test that fails
 
 
 class Diagnosis(Generic[Test]):
-    """The diagnosis of one task, which gets the task's tests in the order in which they ran.
+    """The diagnosis of one task. `add` takes the task's tests in the order in which they ran.
 
-    replay: runs a test with a mistake instead of the learner's code, or with none. Nothing is replayed before a test
-        fails. If the test then fails without a mistake in the same way, the machine is at fault, and nothing is named.
-    ready: gets that first test, and returns the mistakes that can be replayed without a long wait for a compiler.
+    replay: a function that runs a test on the reference, with a mistake built in or (None) unchanged. It is not called
+        before a test fails. If the unchanged reference fails in the same way, the machine is at fault, and no mistake
+        is named.
+    ready: a function that takes the first failing test, and returns the mistakes that can be replayed without a long
+        wait for a compiler.
     """
 
     def __init__(
@@ -39,25 +41,25 @@ class Diagnosis(Generic[Test]):
         self._has_failed = False
 
     def add(self, test: Test, seen: Observation) -> None:
-        """Add how a test went with the learner's code."""
+        """Add a test, and what was observed when it ran with the learner's code."""
         if self._has_failed:
             self._filter(test, seen)
         elif seen.failed:
             self._has_failed = True
             self._begin(test, seen)
-            for earlier in self._passed:  # the learner passed it: a mistake that fails it is another one
+            for earlier in self._passed:  # the learner's code passed: a mistake that fails is not the learner's
                 self._filter(*earlier)
         else:
             self._passed.append((test, seen))
 
     @property
     def named(self) -> str | None:
-        """The mistake, if one and only one explains every test."""
+        """Return the mistake, if exactly one explains every test."""
         return self._candidates[0] if len(self._candidates) == 1 else None
 
     @property
     def left(self) -> int:
-        """Return how many mistakes there was no time to try."""
+        """Return the number of mistakes that were not tried for lack of time."""
         return self._left
 
     def _begin(self, test: Test, seen: Observation) -> None:

@@ -1,4 +1,4 @@
-"""Keeps what reaches a test's comparisons, so that two runs of a test can be compared."""
+"""Records the values that a test compares, so that two runs of the test can be compared with each other."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ __all__ = ["ChangedArgumentError", "Observation", "observe", "record", "recordin
 
 
 class ChangedArgumentError(AssertionError):
-    """The code under test wrote into an array that it was given."""
+    """The failure of a test because the code under test wrote into one of its arguments."""
 
 
 @dataclass(eq=False)
 class Observation:
-    """A run of a test: what was compared, and how the run ended."""
+    """A run of a test: the values that were compared, and the error that ended it, if any."""
 
-    values: list[tuple[np.ndarray, str, float]] = field(default_factory=list)  # float64, dtype, tolerance
+    values: list[tuple[np.ndarray, str, float]] = field(default_factory=list)  # in float64, dtype, tolerance
     error: BaseException | None = None
 
     @property
@@ -37,37 +37,37 @@ class Observation:
 
     @property
     def _ending(self) -> tuple[str, str] | None:
-        """Return how the run ended. A mismatch of numbers counts by its kind only, since `values` has the numbers and
-        their tolerance."""
+        """Return the kind and the text of the error, or None if the run passed. The text of a mismatch of numbers is
+        left out, since `values` has the numbers and their tolerance."""
         if self.error is None:
             return None
         kind, text = type(self.error).__name__, getattr(self.error, "general", str(self.error))
-        if kind == "RemoteError":  # of a submission: which error that was there
+        if kind == "RemoteError":  # an error of a submission's process: its text begins with its own kind
             kind, _, text = text.partition(": ")
         return kind, "" if " values differ (" in text else _VARYING.sub("...", _in_general(text))
 
 
 def _in_general(text: str) -> str:
-    """Take lines and threads out of metal_host's report of a kernel: the rest does not depend on how the kernel is
-    written."""
+    """Remove source lines and threads from metal_host's report on a kernel. The rest of the report does not depend on
+    how the kernel is written."""
     if not text.startswith("kernel '"):
         return text
     return re.sub(r"\n.*\.metal:\d+:.*|\n  by thread .*|(\n |,) such as thread .*", "", text)
 
 
-_VARYING = re.compile(r"\b(tiny_llm_ref|tiny_llm|mutant_\w+)\b|\b0x[0-9a-f]+")  # package and address of an object
+_VARYING = re.compile(r"\b(tiny_llm_ref|tiny_llm|mutant_\w+)\b|\b0x[0-9a-f]+")  # packages, and addresses of objects
 _active = threading.local()  # its `observations`: tests may be replayed in several threads
 
 
 def record(values: np.ndarray, dtype: str, tolerance: float) -> None:
-    """Note a result of the code under test. The tests' comparisons call this."""
+    """Record a result of the code under test. The tests' comparisons call this."""
     for observation in _observations():
         observation.values.append((values, dtype, tolerance))
 
 
 @contextmanager
 def recording() -> Iterator[Observation]:
-    """Keep what is compared in the block. How the block ends is the caller's to note."""
+    """Record the values that are compared in the block. The caller notes the error that ends the block."""
     observation = Observation()
     _observations().append(observation)
     try:
@@ -82,13 +82,16 @@ def _observations() -> list[Observation]:
 
 
 def observe(function: Callable[..., Any], arguments: dict[str, Any]) -> Observation:
-    """Run a test. What it raises ends up in the observation, Ctrl-C and the like excepted."""
+    """Run a test, and return an observation that contains the error that it raised, if any.
+
+    KeyboardInterrupt and SystemExit are raised here as well.
+    """
     with recording() as observation:
         try:
             function(**arguments)
         except (KeyboardInterrupt, SystemExit):
             raise
-        except BaseException as error:  # pytest's failures are no Exceptions
+        except BaseException as error:  # pytest's failures are not Exceptions
             observation.error = error
     return observation
 

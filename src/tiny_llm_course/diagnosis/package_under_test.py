@@ -1,4 +1,4 @@
-"""The package under test, and a test that is run once more with another."""
+"""The package under test, and replays of a test with another package in its place."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ _is_replayed: ContextVar[bool] = ContextVar("is_replayed", default=False)
 
 
 class Package:
-    """`package.attention` imports its module when a test first asks for it, `package.kernels.softmax` likewise.
+    """A package whose modules, such as `package.kernels.softmax`, are imported when a test first asks for them.
 
-    So an error in one file fails the tests of that file alone. `package.given` and `package.native` are the packages
+    So an error in one file fails only the tests of that file. `package.given` and `package.native` are the packages
     that the course's packages share.
     """
 
@@ -45,7 +45,7 @@ class Package:
         try:
             imported = importlib.import_module(name)
             return Package(name) if hasattr(imported, "__path__") else imported
-        except SyntaxError as error:  # its traceback only says who imported the file
+        except SyntaxError as error:  # its traceback shows only which line imported the file
             pytest.fail("".join(traceback.format_exception_only(error)), pytrace=False)
 
 
@@ -56,14 +56,14 @@ def task_of(item: pytest.Item) -> TaskId | None:
 
 
 def test_of(item: pytest.Function) -> Test:
-    """Return a test in a form that can be kept beyond its run."""
+    """Return a test's function and arguments, so that the test can run again later."""
     return item.obj, {name: item.funcargs[name] for name in item._fixtureinfo.argnames if name in item.funcargs}
 
 
 def ready(task: TaskId, mistakes: Sequence[Mistake], seconds: float | None, test: Test) -> list[Mistake]:
-    """Return the mistakes with which a test can be run at once: compiled before, or within so many seconds.
+    """Return the mistakes with which a test can run at once: those compiled earlier, or now within so many seconds.
 
-    Mistakes in Metal are compiled by running the test, because only its call says for which types.
+    Mistakes in Metal are compiled by running the test, because only its calls say for which types to compile.
     """
     if not is_in_metal(REFERENCE, task):
         return compile_mistakes(REFERENCE, task, mistakes, seconds)
@@ -71,7 +71,7 @@ def ready(task: TaskId, mistakes: Sequence[Mistake], seconds: float | None, test
 
 
 def replay(test: Test, task: TaskId, mistake: Mistake | None) -> Observation:
-    """Run a test with the reference, in which a mistake was made or none, as the package under test."""
+    """Run a test on the reference, with a mistake built in or (None) unchanged."""
     function, arguments = test
     name = mutant_package(REFERENCE, task, mistake) if mistake else REFERENCE.name
     token = _is_replayed.set(True)

@@ -1,4 +1,4 @@
-"""After a failure in C++: the compiler's warnings, and what a checked run of the same test finds, as lines of text."""
+"""Takes a second look at a failure in C++: shows compiler warnings, and faults that a checked run of the test finds."""
 
 from __future__ import annotations
 
@@ -28,15 +28,17 @@ from ..ui import Messages, StatusLine, show
 
 __all__ = ["Finding", "second_look", "show_second_look"]
 
-PATIENCE = 60  # seconds that all of it may take; as a rule it takes three
+PATIENCE = 60  # seconds that a second look may take; usually it takes three
 MOST_WARNINGS = 5
 PRECEDENCE = re.compile(r"[\w\])]\s*&(?!&)\s*[\w.\[\]]+\s*>>")
 
 
 @dataclass(frozen=True)
 class Finding:
-    """A fault at which a checked run stopped, or something that it saw. kind: `look_KIND` in messages.toml. line: 0 if
-    none is known."""
+    """A fault that stopped a checked run, or that the run noticed.
+
+    kind: the KIND in `look_KIND`, the key of its text in messages.toml. line: 0 if the line is not known.
+    """
 
     kind: str
     line: int = 0
@@ -44,9 +46,9 @@ class Finding:
 
 
 def show_second_look(failure: Result, done: PytestRun, words: Messages) -> bool:
-    """Show what a second look at a failed kernel in C++ finds, and return whether it finds anything.
+    """Show the findings of a second look at a failed kernel in C++, and return whether there are any.
 
-    There is one look for each task and run.
+    In each run, only the first failure of a task gets a second look.
     """
     first = next((other for other in done.results if (other.task, other.outcome) == (failure.task, "failed")), None)
     source = _source_of(failure.task, done.package)
@@ -56,7 +58,7 @@ def show_second_look(failure: Result, done: PytestRun, words: Messages) -> bool:
     status.show(words("look_running"))
     try:
         warned, findings = second_look(failure, done.package, source)
-    except StubError:  # its markers are damaged, which other messages are about
+    except StubError:  # the file's markers are damaged, which other messages report
         return False
     finally:
         status.clear()
@@ -66,8 +68,8 @@ def show_second_look(failure: Result, done: PytestRun, words: Messages) -> bool:
 
 
 def second_look(failure: Result, package: str, source: Path) -> tuple[list[Warned], list[Finding]]:
-    """Run the test of a failure once more, with a checked build of a file of kernels: what the compiler warns about in
-    the tasks' regions, and what the run found. Nothing where this compiler cannot build it so.
+    """Run a failed test once more, with a checked build of its kernel. Return the compiler's warnings about the tasks'
+    regions, and the findings. If this compiler cannot make a checked build, only the source text is searched.
 
     Raises:
         StubError: the file's markers are damaged.
@@ -97,7 +99,7 @@ def _source_of(task: TaskId, package: str) -> Path | None:
 
 
 def _compiled(source: Path, task: TaskId) -> Path:
-    """The file that the compiler is given: this one or, for a header, the file of the task's day that includes it."""
+    """Return the file to compile: this one or, for a header, the file of the task's day that includes the header."""
     if source.suffix == ".cpp":
         return source
     stems = [Path(module).name for module in day_of(task).modules]
@@ -106,7 +108,7 @@ def _compiled(source: Path, task: TaskId) -> Path:
 
 
 def _argument_names(source: Path, kernel: str) -> dict[str, list[str]]:
-    """The names of a kernel's inputs and outputs, as its struct of arguments has them."""
+    """Return the names of a kernel's inputs and outputs, from its struct of arguments."""
     own = (file.read_text(encoding="utf-8", errors="replace") for file in with_included(source))
     text = "\n".join(own)
     struct = re.search(rf"^KERNEL\({kernel}, (\w+)\)", text, re.MULTILINE)
@@ -119,7 +121,7 @@ def _argument_names(source: Path, kernel: str) -> dict[str, list[str]]:
 
 
 def _argument(names: dict[str, list[str]], values: dict[str, Any]) -> str:
-    """An array as the kernel's code calls it, or "" for other memory."""
+    """Return the kernel's name for an array, or "" for other memory."""
     memory = values.get("memory", "output")
     if memory not in names or "number" not in values:
         return ""
@@ -133,8 +135,8 @@ def _does_not_compile(failure: Result) -> bool:
 
 
 def _run(failure: Result, package: str, source: Path, folder: Path) -> tuple[dict[str, Any], list[str]]:
-    """Run the test in a process of its own. Return what the process tells, by name, and the lines that tell what
-    stopped a kernel."""
+    """Run the test in a process of its own. Return the values that the process reports, by name, and the lines that
+    describe the fault that stopped a kernel, if one did."""
     report = folder / "report"
     test = f"{files_of([day_of(failure.task)])[0]}::{failure.test}"
     command = pytest_command(
@@ -162,7 +164,7 @@ def _run(failure: Result, package: str, source: Path, folder: Path) -> tuple[dic
 
 
 def _stopped_at(stopped: list[str], library: Path, source: Path, region: list[int]) -> Finding:
-    """Make a finding of what checked.cpp wrote down, with the innermost line of the learner's that led there."""
+    """Turn the report of checked.cpp into a finding, with the innermost line of the learner's code on the stack."""
     codes = [line.removeprefix("code ") for line in stopped if line.startswith("code ")]
     values: dict[str, Any] = dict(line.partition(" ")[::2] for line in stopped if not line.startswith(("code ", "end")))
     places = lines_of(library, codes, {source.name: ""}, toolchain()) or []
@@ -176,7 +178,7 @@ def _stopped_at(stopped: list[str], library: Path, source: Path, region: list[in
 
 
 def _seen(events: dict[str, Any]) -> Iterator[Finding]:
-    """Return the findings of a run that nothing stopped."""
+    """Yield the findings of a run that no fault stopped."""
     if events.get("unset"):
         yield Finding("unset")
     if unwritten := events.get("unwritten"):

@@ -1,1 +1,1 @@
-"""Text from one model: `tiny-llm main` and `tiny-llm chat`."""
+"""Text generation with one model: `tiny-llm main` and `tiny-llm chat`."""

@@ -1,4 +1,4 @@
-"""A conversation: what was said so far, and the lines that change it."""
+"""A conversation with a model: the turns so far, and the commands that change them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ PROMPT = "> "
 
 
 class Chat:
-    """Turns of question and answer, as many as the model's context holds."""
+    """A conversation of questions and answers, which keeps as many turns as the model's context holds."""
 
     def __init__(self, session: Session, system: str | None, words: Messages):
         self._session = session
@@ -25,9 +25,9 @@ class Chat:
         self._turns: list[tuple[str, str]] = []
 
     def run(self) -> None:
-        """Read a line, answer it, until the lines end or Ctrl-C is pressed between answers."""
+        """Read lines and answer them, until /exit, the end of the input, or Ctrl-C between answers."""
         if sys.stdin.isatty():
-            with suppress(ImportError):  # some Pythons are built without
+            with suppress(ImportError):  # some Pythons are built without readline
                 import_module("readline")
             show_note(self._words("chat_start"))
         while True:
@@ -69,11 +69,12 @@ class Chat:
         self._turns = [*turns, (question, reply.text)]
         is_after_echo = not reply.text or (
             reply.interrupted and reply.text.endswith("\n")
-        )  # a line that begins with ^C
+        )  # the terminal's line begins with ^C
         show_note(f"\n{reply.line}" if is_after_echo else reply.line)
 
     def _fit(self, question: str) -> tuple[list[int], list[tuple[str, str]]]:
-        """Return the prompt's tokens, and as many of the last turns as leave the answer its room, a quarter at most."""
+        """Return the prompt's tokens, and as many of the last turns as leave room for the answer. That room is at most
+        a quarter of the context."""
         room = max(1, min(self._session.max_tokens, self._session.context // 4))
         for start in range(len(self._turns) + 1):
             turns = self._turns[start:]

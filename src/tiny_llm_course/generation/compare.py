@@ -24,10 +24,10 @@ CLOSE = 0.01  # where two logits differ by less, rounding decides between them
 
 @dataclass(frozen=True)
 class Compared:
-    """A comparison of two texts.
+    """A comparison of a learner's text with the reference's.
 
-    count: how many tokens are the same before the first difference. yours, theirs: the texts from there on, "" if one
-    ends there; None if they do not differ.
+    count: the number of equal tokens before the first difference. yours, theirs: the two texts from there on, "" for a
+    text that ends there; None if they do not differ.
     """
 
     count: int

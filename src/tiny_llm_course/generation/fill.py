@@ -1,6 +1,7 @@
-"""`--fill`: a learner's package that runs the reference's code wherever the learner's is still a stub.
+"""Fills in stubs, as `--fill` asks: a learner's package runs the reference's code wherever the learner's is still a
+stub.
 
-Modules are put together in memory when they are imported. No file is written.
+The modules are merged in memory when they are imported. No file is written.
 """
 
 from __future__ import annotations
@@ -30,11 +31,11 @@ __all__ = ["Filled", "fill_in"]
 
 PACKAGE, REFERENCE = "tiny_llm", "tiny_llm_ref"
 KERNELS = f"{PACKAGE}.kernels."
-SUFFIX = "_of_reference"  # of the reference's helpers, since the learner's own may have the same names
+SUFFIX = "_of_reference"  # for the reference's helpers, since the learner's may have the same names
 
 
 def fill_in(workspace: Workspace, words: Messages) -> Filled:
-    """Import the package with the reference's code in place of stubs, from now on.
+    """Make imports of the package put the reference's code in place of stubs, from now on.
 
     Raises:
         CommandError: there is no reference.
@@ -54,7 +55,8 @@ class Filled:
         self._open = {stub.task for stub in unsolved(workspace.package)}
 
     def told(self, needed: Collection[TaskId]) -> str:
-        """Whose code runs, of the tasks that are needed. A skipped task has the reference's code."""
+        """Say which of the needed tasks run the learner's code, and how many the reference's. A skipped task has the
+        reference's."""
         skipped = {task for task in needed if self._workspace.state(task) == SKIPPED}
         mine = sorted(set(needed) - self._open - skipped)
         if not mine:
@@ -65,10 +67,10 @@ class Filled:
 
     @contextmanager
     def explaining(self) -> Iterator[None]:
-        """Explain what the reference's code raises on something that the learner's code has returned."""
+        """Explain errors that the reference's code raises because of a value from the learner's code."""
         try:
             yield
-        except FloatingPointError as error:  # logits that are not finite: a task made them, or the weights did
+        except FloatingPointError as error:  # logits are not finite, because of a task's code or the weights
             raise CommandError("not_finite_mine", exit_code=1) from error
         except Exception as error:
             packages = self._workspace.package, self._workspace.reference
@@ -84,7 +86,7 @@ class Filled:
             raise CommandError("fill_broken", place=place, error=what, exit_code=1) from error
 
     def _names(self, mine: Sequence[TaskId]) -> Iterator[str]:
-        """Name tasks; a day of which all tasks are solved is named as one."""
+        """Yield the names of tasks. If all tasks of a day are solved, the day is named instead."""
         for (week, number), tasks in groupby(mine, key=lambda task: (task.week, task.day)):
             of_day = list(tasks)
             states = [self._workspace.state(task) for task in of_day]
@@ -96,7 +98,7 @@ class Filled:
 
 
 class _Finder(importlib.abc.MetaPathFinder):
-    """Finds the modules of the learner's package, and has them loaded with the reference's code in place of stubs."""
+    """A finder that has the learner's modules loaded with the reference's code in place of stubs."""
 
     def __init__(self, workspace: Workspace):
         self._workspace = workspace
@@ -120,7 +122,8 @@ class _Finder(importlib.abc.MetaPathFinder):
 
 
 class _TheReferences(importlib.machinery.SourceFileLoader):
-    """Gives the reference's module instead: a kernel, in C++ or Python, is one piece."""
+    """A loader that gives the reference's module instead of the learner's, because a kernel's C++ and Python belong
+    together."""
 
     def __init__(self, fullname: str):
         super().__init__(fullname, "")
@@ -130,11 +133,11 @@ class _TheReferences(importlib.machinery.SourceFileLoader):
         return import_module(self._name)
 
     def exec_module(self, module: ModuleType) -> None:
-        """Do nothing: the module was executed before."""
+        """Do nothing: the reference's module was executed before."""
 
 
 class _Loader(importlib.machinery.SourceFileLoader):
-    """Puts a module together from two files. A line of a traceback is that of the file that it comes from."""
+    """A loader that merges a module from two files. A traceback names the file that each line comes from."""
 
     def __init__(self, fullname: str, path: str, reference: Path):
         super().__init__(fullname, path)
@@ -145,8 +148,8 @@ class _Loader(importlib.machinery.SourceFileLoader):
 
 
 def merged(file: Path, reference: Path) -> CodeType:
-    """Return the code of a module, in which each stub is the reference's function, or all of a class that is one
-    task."""
+    """Return the code of a module, in which the reference's functions replace stubs. A class that is one task is
+    replaced as a whole."""
     source = reference.read_text(encoding="utf-8")
     yours, theirs = parse(file.read_text(encoding="utf-8-sig"), str(file)), parse(source, str(reference))
     filled: set[str] = set()
@@ -163,7 +166,8 @@ def merged(file: Path, reference: Path) -> CodeType:
 
 
 def _units(scope: ast.Module | ast.ClassDef, prefix: str = "") -> Iterator[tuple[str, Definition]]:
-    """Yield the functions, and the classes as a whole, that carry the id of a task; with their qualified names."""
+    """Yield the functions and classes whose docstrings have task ids, with their qualified names. A class with ids is
+    yielded as a whole."""
     for node in scope.body:
         if isinstance(node, Definition):
             if parse_task_ids(ast.get_docstring(node)):
@@ -173,7 +177,7 @@ def _units(scope: ast.Module | ast.ClassDef, prefix: str = "") -> Iterator[tuple
 
 
 def _body(tree: ast.Module, name: str) -> list[ast.stmt]:
-    """Return the statements of the module, or of the class in it, in which something of this qualified name belongs."""
+    """Return the body of the module or class to which a definition of this qualified name belongs."""
     body = tree.body
     for outer in name.split(".")[:-1]:
         body = next((node.body for node in body if isinstance(node, ast.ClassDef) and node.name == outer), [])
@@ -181,8 +185,8 @@ def _body(tree: ast.Module, name: str) -> list[ast.stmt]:
 
 
 def _put_helpers(yours: ast.Module, theirs: ast.Module, source: str, filled: set[str]) -> set[str]:
-    """Put in the helpers that the reference's code needs and stubs leave out, under names of their own. Return these
-    names; the code that uses them is changed."""
+    """Add the helpers that the reference's code needs and stubs leave out, under new names, and use these names in the
+    reference's code. Return the new names."""
     units = {name: unit for name, unit in _units(theirs) if name in filled}
     ids = {task for unit in units.values() for task in parse_task_ids(ast.get_docstring(unit))}
     tagged = {name for name, _ in _units(theirs)}
@@ -194,12 +198,12 @@ def _put_helpers(yours: ast.Module, theirs: ast.Module, source: str, filled: set
     for name in helpers:
         (helper,) = (node for node in _body(theirs, name) if defined_name(node) == name.rpartition(".")[2])
         renaming.visit(helper)
-        _body(yours, name).append(helper)  # at the end, where all that its annotations name is defined
+        _body(yours, name).append(helper)  # at the end, after everything that its annotations name
     return {name + SUFFIX for name in helpers}
 
 
 class _Renaming(ast.NodeTransformer):
-    """Gives helpers other names, where they are defined and where they are used."""
+    """A transformer that renames helpers where they are defined and used."""
 
     def __init__(self, names: Collection[str]):
         self._names = names
@@ -218,7 +222,8 @@ class _Renaming(ast.NodeTransformer):
 
 
 def _put_imports(yours: ast.Module, theirs: ast.Module) -> None:
-    """The reference's imports come first: where the learner's code binds a name to something else, that holds."""
+    """Put the reference's imports before the learner's code, so that names which the learner's code binds keep the
+    learner's values."""
     first = next((i for i, node in enumerate(yours.body) if not _stands_first(node)), len(yours.body))
     imports = (node for node in theirs.body if isinstance(node, ast.Import | ast.ImportFrom))
     yours.body[first:first] = [node for node in imports if not _stands_first(node)]
@@ -231,7 +236,7 @@ def _stands_first(node: ast.stmt) -> bool:
 
 
 def _with_places(code: CodeType, prefix: str, filled: set[str], file: str) -> CodeType:
-    """Return the same code, in which everything that was filled in comes from this file."""
+    """Return the same code, with this file as the source of everything that was filled in."""
     parts = []
     for part in code.co_consts:
         if isinstance(part, CodeType):

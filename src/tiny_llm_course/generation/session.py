@@ -1,4 +1,4 @@
-"""A loaded model that streams text to stdout, and what is to be said of each run."""
+"""A loaded model that streams text to stdout, and the notes and figures printed for each run."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Reply", "Session", "Settings"]
 
-_OPTIONS = {"temperature": "--temp"}  # where they are not named as the argument is
+_OPTIONS = {"temperature": "--temp"}  # options whose names differ from their arguments'
 FILTERS = {"top_k", "top_p", "min_p"}  # change nothing at temperature 0
 
 
@@ -40,7 +40,7 @@ class Settings:
     wanted: Wanted
     max_tokens: int | None
     stops: list[str]
-    sampling: dict[str, Any]  # make_sampler's arguments; None: as the checkpoint or else the course has it
+    sampling: dict[str, Any]  # make_sampler's arguments; None: the checkpoint's value, or else the course's
     think: bool | None = None
 
     def __post_init__(self) -> None:
@@ -66,7 +66,7 @@ class Settings:
 
     @cached_property
     def needs(self) -> set[TaskId]:
-        """The tasks whose code runs."""
+        """Return the tasks whose code runs."""
         wanted = self.wanted
         is_cached = wanted.is_filled or has_cache(open_stubs(wanted.package))
         return needs_of_text(wanted.bits is not None, wanted.layers, self.is_greedy, is_cached)
@@ -78,15 +78,15 @@ class Reply:
 
     prompt_tokens: int
     max_tokens: int
-    thoughts: Thoughts | None = None  # what tells the thinking from the answer; None: nothing does
-    text: str = ""  # of the answer
+    thoughts: Thoughts | None = None  # separates the thinking from the answer; None: nothing is separated
+    text: str = ""  # the answer
     thinking: str = ""
-    ended: str = ""  # why
+    ended: str = ""  # why the reply ended, in words
     interrupted: bool = False
     exhausted: bool = False  # whether the loop ended by itself
     start: float = field(default_factory=perf_counter)
-    tokens: list[int] = field(default_factory=list)  # new ones
-    times: list[float] = field(default_factory=list)  # when each came
+    tokens: list[int] = field(default_factory=list)  # the new tokens
+    times: list[float] = field(default_factory=list)  # when each token came, in seconds
 
     def watch(self, tokens: Iterable[int]) -> Iterator[int]:
         """Pass tokens on and note when they came."""
@@ -98,7 +98,7 @@ class Reply:
 
     @property
     def line(self) -> str:
-        """The statistics in short."""
+        """Return the statistics in one line."""
         words, ended = Messages(), self.ended
         if self._num_thinking:
             ended += words("reply_thought", count=self._num_thinking)
@@ -109,7 +109,7 @@ class Reply:
 
     @property
     def table(self) -> str:
-        """The statistics in full."""
+        """Return the statistics as a table."""
         words = Messages()
         wait = self.times[0] - self.start if self.times else 0
         first = words("reply_first", seconds=f"{wait:.2f}") if self.times else ""
@@ -126,20 +126,21 @@ class Reply:
 
     @property
     def _num_thinking(self) -> int:
-        """Return how many tokens the thinking has."""
+        """Return the number of tokens of the thinking."""
         return self.thoughts.count if self.thoughts else 0
 
     @property
     def _speed(self) -> str:
-        """Return the speed of the tokens after the first, which alone waits for the prompt."""
+        """Return the speed of the tokens after the first. Only the first token waits for the prompt."""
         return _speed(len(self.times) - 1, self.times[-1] - self.times[0]) if self.times else ""
 
 
 class Session:
     """A loaded model and its tokenizer.
 
-    thinks: whether it thinks before it answers; thinking: what its checkpoint allows. sampling: in words, where the
-    checkpoint has a part in it. path: of the checkpoint. dtype: of what is computed.
+    thinks: whether the model thinks before it answers. thinking: how its checkpoint thinks. sampling: a sentence about
+    the checkpoint's sampling settings that are used, or "". path: the path of the checkpoint. dtype: the dtype in which
+    the model computes.
     """
 
     def __init__(self, settings: Settings):
@@ -147,7 +148,7 @@ class Session:
         self._settings = settings
         with needing(settings.needs):
             sampler, self._generate = import_module(f"{package}.sampler"), import_module(f"{package}.generate")
-            _sampler(sampler, COURSE_SAMPLING | settings.given)  # a stub says so before a model is loaded
+            _sampler(sampler, COURSE_SAMPLING | settings.given)  # a stub raises its error before a model is loaded
             self._engine = LoadedModel(settings.wanted)
             advised = {k: v for k, v in self._engine.sampling.items() if k not in settings.given}
             sampling = COURSE_SAMPLING | advised | settings.given
@@ -165,7 +166,7 @@ class Session:
         self.dtype = self._engine.dtype
 
     def encode(self, text: str) -> list[int]:
-        """Return the text's tokens. Raises a CommandError if it is not a proper text."""
+        """Return the text's tokens. Raises a CommandError if the text was not UTF-8."""
         _check_text(text)
         return list(self._tokenizer.encode(text))
 
@@ -179,12 +180,12 @@ class Session:
         return list(self._tokenizer.apply_chat_template(messages, **how))
 
     def reply(self, prompt: list[int]) -> Reply:
-        """Print the answer to a conversation on stdout, as it comes, and what the model thinks before on stderr; Ctrl-C
-        ends it."""
+        """Print the answer to a conversation to stdout as it comes, and the thinking before it to stderr. Ctrl-C ends
+        the reply."""
         return self._reply(Reply(len(prompt), self.max_tokens, self.thinking.thoughts(self.thinks)), prompt)
 
     def write_on(self, prompt: list[int]) -> Reply:
-        """Print what follows a text, in the same way."""
+        """Print the model's continuation of a text, in the same way."""
         return self._reply(Reply(len(prompt), self._most(MAX_TOKENS)), prompt)
 
     def _reply(self, reply: Reply, prompt: list[int]) -> Reply:
@@ -208,7 +209,7 @@ class Session:
         return reply
 
     def _checked_sampler(self, logits: mx.array, tokens: mx.array) -> mx.array:
-        """Raises FloatingPointError where there is nothing to choose from."""
+        """Choose the next tokens. Raises a FloatingPointError if the logits are not finite."""
         self._check_finite(logits)
         return self._sampler(logits, tokens)
 
@@ -218,12 +219,12 @@ class Session:
         return self._engine.has_cache
 
     def ends_itself(self, reply: Reply) -> bool:
-        """Tell whether the model ended its text."""
+        """Tell whether the model itself ended its text, and no limit did."""
         length = len(reply.tokens)
         return reply.exhausted and length < reply.max_tokens and reply.prompt_tokens + length < self.context
 
     def _most(self, default: int) -> int:
-        """Return tokens of an answer."""
+        """Return the largest number of tokens that an answer may have."""
         return default if self._settings.max_tokens is None else self._settings.max_tokens
 
     def _choose_thinking(self, think: bool | None) -> bool:
@@ -258,7 +259,8 @@ def _in_words(sampling: dict[str, Any]) -> str:
 
 
 def _sampler(module: Any, sampling: dict[str, Any]) -> Sampler:
-    """Return the package's sampler; greedy where that is the same, so that day 6 runs before day 7 is written."""
+    """Return the package's sampler, or `greedy` if it chooses the same tokens, so that day 6 runs before day 7 is
+    written."""
     made: Sampler = module.greedy if _is_greedy(sampling) else module.make_sampler(**sampling)
     return made
 
@@ -268,7 +270,7 @@ def _is_greedy(sampling: dict[str, Any]) -> bool:
 
 
 def _check_text(*texts: str) -> None:
-    if any("\ud800" <= letter <= "\udfff" for letter in "".join(texts)):  # what stands for bytes that are not UTF-8
+    if any("\ud800" <= letter <= "\udfff" for letter in "".join(texts)):  # surrogates: bytes that are not UTF-8
         raise CommandError("text_not_utf8")
 
 

@@ -13,14 +13,15 @@ __all__ = ["ShownThinking"]
 
 
 class ShownThinking:
-    """Thinking, dimmed where stderr is a terminal, between two lines that say so.
+    """The thinking of a model on stderr, dimmed on a terminal, between two lines that mark it.
 
-    It goes to stderr even on a terminal, since a program that reads stdout wants the answer. text: all of it.
+    It does not go to stdout, because a program that reads stdout wants only the answer. text: all of the thinking so
+    far.
     """
 
     def __init__(self) -> None:
         self.text = ""
-        self._lines: TerminalText | Plain | None = None  # once there is something
+        self._lines: TerminalText | Plain | None = None  # None while there is no thinking to show
 
     def without(self, tokens: Iterable[int], thoughts: Thoughts) -> Iterator[int]:
         """Pass on the tokens of the answer, and show the text of the others."""

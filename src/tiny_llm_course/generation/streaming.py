@@ -1,4 +1,4 @@
-"""A model's text as it comes. On a terminal its lines end between words."""
+"""Shows a model's text as it comes. On a terminal, lines are broken between words."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _CONTROL = {code: "\ufffd" for code in [*range(32), *range(127, 160)] if chr(cod
 
 
 class Plain:
-    """Text for a file or another program: what the model said, and nothing else."""
+    """The output to a file or another program: the model's text, unchanged."""
 
     def __init__(self, out: TextIO):
         self._out = out
@@ -22,19 +22,19 @@ class Plain:
         print(text, end="", file=self._out, flush=True)
 
     def end(self) -> None:
-        """Finish after the last text, unless the user ended it."""
+        """Do nothing: no text is held back."""
 
 
 class TerminalText:
-    """Text for a terminal, which is spared the control characters that a model may produce.
+    """The output to a terminal, without the control characters that a model may produce.
 
-    A word is shown when it is complete: only then is it known on which line it stands. Nothing that was shown is moved
-    later, so a terminal may change its width at any time. style: as `styled` takes it.
+    A word is shown when it is complete, because only then is it clear on which line it fits. Text that was shown is
+    never moved, so a terminal may change its width at any time. style: the arguments of `styled`.
     """
 
     def __init__(self, out: TextIO, **style: Any):
         self._out, self._style = out, style
-        self._held = ""  # a word of which more may come
+        self._held = ""  # a word that may not be complete
         self._column = 0
 
     def add(self, text: str) -> None:
@@ -43,7 +43,7 @@ class TerminalText:
         self._show(pieces)
 
     def end(self) -> None:
-        """Finish after the last text, unless the user ended it."""
+        """Show the word that is held back, after the last text."""
         self._show([self._held])
         self._held = ""
 
@@ -53,7 +53,7 @@ class TerminalText:
         print(styled(text, out=self._out, **self._style), end="", file=self._out, flush=True)
 
     def _placed(self, unit: str, width: int) -> str:
-        """Return a unit, on a line of its own if it does not fit any more."""
+        """Return a unit, after a line break if it does not fit on this line."""
         if unit == "\n":
             self._column = 0
             return unit
@@ -71,5 +71,5 @@ class TerminalText:
 
 
 def output(out: TextIO, **style: Any) -> TerminalText | Plain:
-    """Return what shows text on this stream. style: as `styled` takes it."""
+    """Return the object that shows text on this stream. style: the arguments of `styled`."""
     return TerminalText(out, **style) if out.isatty() else Plain(out)

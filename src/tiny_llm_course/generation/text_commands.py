@@ -1,4 +1,4 @@
-"""The commands that make text: `tiny-llm main` and `tiny-llm chat`."""
+"""The commands that generate text: `tiny-llm main` and `tiny-llm chat`."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def main(
     fill: Fill = False,
     lang: Lang = None,
 ) -> None:
-    """Let a model write on from a prompt, or answer it. The text goes to stdout, all else to stderr."""
+    """Let a model continue a prompt, or answer it. The text goes to stdout, everything else to stderr."""
     with reporting(lang):
         _prepare_streams()
         sampling = _sampling(temp, top_k, top_p, min_p, repetition_penalty, seed)
@@ -147,14 +147,15 @@ def chat(
 
 
 def _fill_in(impl: str) -> Filled:
-    """Fill in a learner's stubs, as --fill asks. Raises a CommandError where that is impossible."""
+    """Fill in a learner's stubs, as --fill asks. Raises a CommandError if that is impossible."""
     if impl != "mine":
         raise CommandError("fill_not_mine", impl=impl)
     return fill_in(Workspace(), Messages())
 
 
 def _comment(session: Session, settings: Settings, prompt: list[int], reply: Reply) -> None:
-    """Say of a learner's text whether the reference writes the same one, and of its speed whether that was expected."""
+    """Say whether the reference writes the same text as the learner's code, and why the speed is low while there is no
+    cache."""
     words, wanted = Messages(), settings.wanted
     if "ref" in PACKAGES and settings.is_greedy and wanted.model in BUNDLED and wanted.layers == LAYERS[0]:
         from .compare import compared  # here, since it imports MLX
@@ -173,7 +174,7 @@ def _sampling(
     repetition_penalty: float | None,
     seed: int | None,
 ) -> dict[str, float | int | None]:
-    """Return the arguments of `make_sampler`, as far as they were given."""
+    """Return the arguments of `make_sampler`; None for each one that was not given."""
     return {
         "temperature": temp,
         "top_k": top_k,
@@ -185,7 +186,8 @@ def _sampling(
 
 
 def _prepare_streams() -> None:
-    """Piped text is UTF-8, whatever the locale; what stdout's encoding lacks is shown as a question mark."""
+    """Read stdin as UTF-8, whatever the locale, and print a question mark for each character that stdout's encoding
+    lacks."""
     if isinstance(sys.stdin, io.TextIOWrapper):
         sys.stdin.reconfigure(encoding="utf-8", errors="surrogateescape")
     if isinstance(sys.stdout, io.TextIOWrapper):
@@ -193,7 +195,7 @@ def _prepare_streams() -> None:
 
 
 def _read_prompt(prompt: str | None) -> str:
-    """--prompt, or stdin, or, where that is a terminal or /dev/null, the example."""
+    """Return --prompt, or else the text on stdin, or the example if stdin is a terminal or /dev/null."""
     if prompt is None and stat.S_ISCHR(os.fstat(sys.stdin.fileno()).st_mode):
         show_note(Messages()("prompt_example", prompt=DEFAULT_PROMPT))
         return DEFAULT_PROMPT

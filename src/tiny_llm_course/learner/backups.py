@@ -1,4 +1,4 @@
-"""Backups: commands change all of their files or none, and keep copies that `undo` brings back."""
+"""Backups: commands change all of their files or none, and keep copies that `undo` restores."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from ..tasks.syllabus import Text
 
 __all__ = ["Backups", "ChangedSinceError", "Merge", "Undone"]
 
-NAME = "%Y-%m-%d_%H-%M-%S.%f"  # of a command's folder
-Merge: TypeAlias = Callable[[bytes, bytes, bytes], bytes]  # of now, after, before: now, without what was done
+NAME = "%Y-%m-%d_%H-%M-%S.%f"  # the name of a command's folder
+Merge: TypeAlias = Callable[[bytes, bytes, bytes], bytes]  # (now, after, before) -> now without the change
 
 
 @dataclass(frozen=True)
@@ -33,23 +33,23 @@ class Undone:
 
 
 class ChangedSinceError(Exception):
-    """A file was changed, after a command wrote it, in the same lines."""
+    """The error raised when lines that a command wrote were changed afterwards."""
 
     def __init__(self, path: Path, copy: Path):
         super().__init__(path, copy)
         self.path = path
-        self.copy = copy  # of the file as it was before the command
+        self.copy = copy  # the file as it was before the command
 
 
 class Backups:
-    """Copies of files as they were before a command changed them, the newest of which can be brought back.
+    """Copies of files as they were before each command changed them; the newest command can be taken back.
 
-    folder/2026-11-21_14-03-05.123456/ holds the files of one command: `before`, and `after` as it wrote them.
-    `backup.json` says which: a file that was not there before has no copy. While the file `writing` is there, the
-    command is at work, or was killed.
+    folder/2026-11-21_14-03-05.123456/ belongs to one command. It has the files in `before` as they were, and in `after`
+    as the command wrote them. `backup.json` lists the files, since a file that is new has no copy in `before`. While a
+    file `writing` exists, the command is running, or was killed.
 
-    merges: how changes are taken back in files, by name, for which git's merge is not the right one. on_taken_back: is
-    called with the folder of a command whose files are as they were before.
+    merges: for files that git cannot merge properly, by name: the function that takes a change back. on_taken_back: a
+    function that is called with the folder of a command after the command's files were restored.
     """
 
     def __init__(
@@ -65,19 +65,20 @@ class Backups:
         self._on_taken_back = on_taken_back
 
     def write(self, files: Mapping[Path, bytes | None], reason: Text) -> Path:
-        """`writing`, with an empty block."""
+        """Do what `writing` does, with an empty block. Return the folder of the copies."""
         with self.writing(files, reason) as copies:
             return copies
 
     @contextmanager
     def writing(self, files: Mapping[Path, bytes | None], reason: Text, undoes: str = "") -> Iterator[Path]:
-        """Write files below the root, and remove those whose content is None. The block gets the folder of the copies.
+        """Write files below the root, and remove the files whose content is None. The block gets the folder of the
+        copies.
 
-        All or none: if it fails, or what the block does, all files are again as they were. If the process is killed,
-        `take_back_interrupted` does that. undoes: the name of the folder that this takes back.
+        If writing or the block fails, all files are restored. If the process is killed, `take_back_interrupted`
+        restores them. undoes: the name of the folder of the command that is being taken back.
 
         Raises:
-            CommandError: one is read-only, or there is no room. Nothing was changed.
+            CommandError: a file is read-only, or the disk is full. No file was changed.
         """
         _check_writable(files)
         with _nothing_changed():
@@ -91,12 +92,12 @@ class Backups:
         (copies / "writing").unlink()
 
     def undo(self) -> Undone | None:
-        """Take back the newest command that was not taken back yet, and only that: what was written since stays. None
+        """Take back the newest command that was not taken back yet, but keep changes that were made since. Return None
         if there is nothing to undo.
 
         Raises:
-            ChangedSinceError: something was written in the same lines. Nothing was changed.
-            CommandError: a file is read-only, or there is no room. Nothing was changed.
+            ChangedSinceError: lines that the command wrote were changed since, so all files stay as they are.
+            CommandError: a file is read-only, or the disk is full. No file was changed.
         """
         records = {copies: _record(copies) for copies in self.all()}
         undone = {record.get("undoes") for record in records.values()}
@@ -115,9 +116,10 @@ class Backups:
         return Undone(record["reason"], list(contents), copies)
 
     def take_back_interrupted(self) -> Text | None:
-        """Take back what a command did that was killed while it wrote, and return its reason. None if none was.
+        """Take back the changes of a command that was killed while it was writing, and return the command's reason;
+        None if no command was killed.
 
-        The caller holds the lock.
+        The caller must hold the lock.
         """
         for copies in self._folder.glob("*"):
             if not (copies / "backup.json").exists():  # it was killed before it changed anything
@@ -129,17 +131,17 @@ class Backups:
         return None
 
     def interrupted(self) -> list[Path]:
-        """Return the folders of commands that are at work or were killed."""
+        """Return the folders of commands that are running or were killed."""
         marked = sorted(mark.parent for mark in self._folder.glob("*/writing"))
         return [copies for copies in marked if (copies / "backup.json").exists()]
 
     def all(self) -> list[Path]:
-        """Return the folders of copies, oldest first. One that a crash left without its record is not among them."""
+        """Return the folders of copies, oldest first, except for folders that a crash left without a record."""
         return sorted(record.parent for record in self._folder.glob("*/backup.json"))
 
     def _keep(self, files: Mapping[Path, bytes | None], reason: Text, undoes: str) -> Path:
-        """Copy the files and their new contents into a new folder. The record comes last: a folder without a record is
-        not used."""
+        """Copy the files and their new contents into a new folder. The record is written last, because a folder without
+        a record is not used."""
         folder = self._new_folder()
         try:
             existed = {}
@@ -168,7 +170,8 @@ class Backups:
             raise
 
     def _put(self, copies: Path, path: Path) -> None:
-        """Replace a file by its new version. That needs no room, so a full disk cannot stop it half way."""
+        """Replace a file with its new version. This moves a file and needs no space, so a full disk cannot stop a
+        command halfway."""
         new = copies / "new" / path.relative_to(self._root)
         if not new.exists():
             path.unlink(missing_ok=True)
@@ -177,20 +180,20 @@ class Backups:
         _replace(new, path)
 
     def _take_back(self, copies: Path) -> None:
-        """Bring back all files that a command changed, and forget the command. If someone changed the same lines since,
-        the file stays.
+        """Restore all files that a command changed, and forget the command. If the same lines of a file have been
+        changed since then, the file stays as it is.
 
         Raises:
-            CommandError: the system refuses. The next command tries again.
+            CommandError: the system refused. The next command tries again.
         """
         shutil.rmtree(copies / "new", ignore_errors=True)
         with _brought_back_later():
             for name, existed in _record(copies)["existed"].items():
-                if not existed or (copies / "before" / name).exists():  # otherwise it is back already
+                if not existed or (copies / "before" / name).exists():  # otherwise the file is restored already
                     with suppress(ChangedSinceError):
                         self._bring_back(copies, name)
         self._on_taken_back(copies)
-        (copies / "backup.json").unlink()  # first: without it, nobody reads what is left
+        (copies / "backup.json").unlink()  # first, because a folder without a record is not used
         shutil.rmtree(copies)
 
     def _bring_back(self, copies: Path, name: str) -> None:
@@ -202,13 +205,13 @@ class Backups:
             pass
         elif content == content_of(before):
             path.parent.mkdir(parents=True, exist_ok=True)
-            _replace(before, path)  # needs no room either
+            _replace(before, path)  # needs no space either
         else:
             write_whole(path, content)
 
     def _without(self, copies: Path, name: str) -> bytes | None:
-        """Return what a file holds now, without the changes that the command of these copies made. None: the file is
-        removed."""
+        """Return the present content of a file, without the changes that the command of these copies made. None: the
+        file is to be removed."""
         now, before, after = (content_of(file) for file in self._versions(copies, name))
         if now is None or now == after:
             return before
@@ -216,7 +219,7 @@ class Backups:
             return now
         if merge := self._merges.get(name):
             return merge(now, after or b"", before or b"")
-        if before is None:  # the learner went on with it
+        if before is None:  # the command made the file, and the learner has edited it since
             return now
         if after is None:
             raise ChangedSinceError(self._root / name, copies / "before" / name)
@@ -237,7 +240,7 @@ class Backups:
         return self._root / name, copies / "before" / name, copies / "after" / name
 
     def _new_folder(self) -> Path:
-        """Make a folder whose name comes after all others, also when summer time ends."""
+        """Make a folder whose name sorts after all others, even if the clock was set back."""
         now = datetime.now()
         if others := self.all():
             now = max(now, datetime.strptime(others[-1].name, NAME) + timedelta(microseconds=1))
@@ -252,7 +255,7 @@ def _record(copies: Path) -> dict[str, Any]:
 
 
 def _replace(file: Path, path: Path) -> None:
-    """Move a file to this path, or to where a link at this path leads."""
+    """Move a file to this path, or to the target of a link at this path."""
     path = path.resolve()
     try:
         os.replace(file, path)
@@ -268,8 +271,8 @@ def _copy(content: bytes, copy: Path, path: Path) -> None:
 
 
 def _check_writable(files: Iterable[Path]) -> None:
-    """Replacing a file asks nobody whether it may be written, so this does."""
-    from ..ui import CommandError  # here, since tests load this module, and need no texts
+    """Raise a CommandError if a file is read-only. `os.replace` would replace the file all the same."""
+    from ..ui import CommandError  # here, since tests load this module and need no messages
 
     for path in files:
         if path.exists() and not path.stat().st_mode & 0o222:
@@ -278,7 +281,7 @@ def _check_writable(files: Iterable[Path]) -> None:
 
 @contextmanager
 def _nothing_changed() -> Iterator[None]:
-    """Turn an error of the system into a message, which says that nothing was changed."""
+    """Turn an OSError into a message that says that nothing was changed."""
     from ..ui import CommandError, os_reason
 
     try:
@@ -289,7 +292,7 @@ def _nothing_changed() -> Iterator[None]:
 
 @contextmanager
 def _brought_back_later() -> Iterator[None]:
-    """Turn an error of the system into a message, which says that the next command tries again."""
+    """Turn an OSError into a message that says that the next command tries again."""
     from ..ui import CommandError, os_reason
 
     try:

@@ -1,4 +1,4 @@
-"""The clone's git."""
+"""Git in the learner's clone: reads commits, and makes the commit of an update."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ from ..ui import CommandError
 
 __all__ = ["IDENTITY", "Git", "GitFile", "take_back_commit"]
 
-IDENTITY = ("-c", "user.name=tiny-llm", "-c", "user.email=tiny-llm@localhost")  # of commits that the course makes
-NOTE = "git.json"  # in the folder of an update's copies: HEAD before and after, and the files of its commit
+IDENTITY = ("-c", "user.name=tiny-llm", "-c", "user.email=tiny-llm@localhost")  # if git knows no author
+NOTE = "git.json"  # in the folder of an update's copies: HEAD before and after the update, and the files of its commit
 
 
 @dataclass(frozen=True)
 class GitFile:
-    """A file of a commit."""
+    """A file in a commit."""
 
     blob: str
     is_executable: bool
 
     def holds(self, content: bytes) -> bool:
-        """Tell whether this is the file's content, which git may have checked out with CRLF."""
+        """Tell whether this is the file's content; git may have checked the file out with CRLF."""
         return self.blob in (self._hash(content), self._hash(content.replace(b"\r\n", b"\n")))
 
     def _hash(self, content: bytes) -> str:
@@ -37,7 +37,7 @@ class GitFile:
 
 
 class Git:
-    """Every command that fails becomes a CommandError with what git said."""
+    """The git commands in a clone. A git command that fails raises a CommandError with git's message."""
 
     def __init__(self, root: Path):
         self._root = root
@@ -59,8 +59,8 @@ class Git:
         return self.base(head, other) == other
 
     def base(self, head: str, other: str) -> str | None:
-        """Return the last commit that both have. A shallow clone, or a copy with a history of its own, may have
-        none."""
+        """Return the last commit that both histories have. There may be none in a shallow clone, or in a copy with a
+        history of its own."""
         run = subprocess.run(["git", "merge-base", head, other], cwd=self._root, capture_output=True, text=True)
         return run.stdout.strip() or None
 
@@ -74,9 +74,9 @@ class Git:
         return self.run("cat-file", "blob", entry.blob)
 
     def record(self, files: list[Path], new: str, copies: Path) -> None:
-        """Make a merge commit of these files, so that a later `git pull` finds no conflict. Other staged changes stay.
+        """Make a merge commit of these files, so that a later `git pull` finds no conflict. Other changes stay staged.
 
-        copies: a folder in which it is noted first, for `take_back_commit`.
+        copies: the folder where the commit is noted first, so that `take_back_commit` can find it.
         """
         head = self.commit("HEAD")
         names = [path.relative_to(self._root).as_posix() for path in files]
@@ -99,7 +99,7 @@ class Git:
             self.run("reset", "--quiet", "--", *names)
 
     def run(self, *arguments: str, **environment: str) -> bytes:
-        """Run git and returns what it prints. Raises a CommandError with git's message if git fails."""
+        """Run git and return what it prints. Raises a CommandError with git's message if git fails."""
         run = subprocess.run(["git", *arguments], cwd=self._root, capture_output=True, env=os.environ | environment)
         if run.returncode:
             command = next(part for part in arguments if part != "-c" and "=" not in part)
@@ -109,12 +109,12 @@ class Git:
 
 
 def take_back_commit(root: Path, copies: Path) -> None:
-    """Take back the commit of an update whose files were brought back, if nothing was committed since."""
+    """Take back the commit of an update whose files were restored, if nothing was committed since."""
     if not (copies / NOTE).exists():
         return
     commits = json.loads((copies / NOTE).read_text(encoding="utf-8"))
     git = Git(root)
     if git.commit("HEAD") == commits["after"]:
-        if commits["files"]:  # in the index; the files stay, and so does what else is staged
+        if commits["files"]:  # resets only these files in the index, and leaves the working tree alone
             git.run("reset", "--quiet", commits["before"], "--", *commits["files"])
-        git.run("update-ref", "HEAD", commits["before"], commits["after"])  # last: a failure before it can be repeated
+        git.run("update-ref", "HEAD", commits["before"], commits["after"])  # last, so that a failure can be retried

@@ -12,9 +12,9 @@ __all__ = ["show_hint"]
 
 
 def show_hint(task: Task, more: bool, words: Messages, next_step: str) -> None:
-    """Show the hint of the level reached so far, or the next one, after the mistake that the last test run named.
+    """Show the hint of the level that the learner has reached, below the mistake that the last test run named.
 
-    next_step: how to see the next level.
+    more: whether to go one level further. next_step: the sentence that says how to see the next level.
     """
     entry = entry_of(task.id)
     with changing("hint") as workspace:

@@ -1,4 +1,4 @@
-"""A lock for commands that change a learner's files: one at a time. It ends with its process."""
+"""A lock, so that only one command at a time changes a learner's files. The lock ends with its process."""
 
 from __future__ import annotations
 
@@ -15,24 +15,24 @@ if TYPE_CHECKING:
 
 __all__ = ["locked"]
 
-PATIENCE = 30.0  # seconds that a command waits: changing files takes a fraction of one
-SILENCE = 1.0  # seconds after which it names the other command
+PATIENCE = 30.0  # seconds that a command waits at most; changing files takes a fraction of a second
+SILENCE = 1.0  # seconds after which a waiting command names the other one
 PAUSE = 0.02
 
 
 @contextmanager
 def locked(file: Path, name: str) -> Iterator[None]:
-    """Hold the lock of this file during the block. Where the file system has no locks, do without.
+    """Hold the lock of this file during the block. If the file system has no locks, run the block without one.
 
-    name: of the command, for others that wait.
+    name: the command's name, which other commands show while they wait.
 
     Raises:
-        CommandError: another process holds it, and does not end.
+        CommandError: another process has held the lock for too long.
     """
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
         lock = file.open("a+b", buffering=0)
-    except OSError:  # read-only or full: the command's own writing will say so
+    except OSError:  # read-only or full: the command will report that when it writes
         yield
         return
     with lock:
@@ -68,7 +68,7 @@ def _taken(lock: IO[bytes]) -> bool:
 
 
 def _holder(lock: IO[bytes]) -> Phrase:
-    """Return the command that holds the lock, and its process."""
+    """Return the name and the process id of the command that holds the lock."""
     from ..ui import phrase
 
     lock.seek(0)

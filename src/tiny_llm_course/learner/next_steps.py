@@ -1,4 +1,4 @@
-"""Shows what to do next: the next task, and what a finished day or week made possible."""
+"""Shows the next task, and what the learner can do after finishing a day or a week."""
 
 from __future__ import annotations
 
@@ -22,12 +22,13 @@ def _commands() -> dict[str, str]:
 
 
 def command_of(day: Day) -> str:
-    """Return the command with which a day's chapter ends."""
+    """Return the command at the end of a day's chapter."""
     return _commands()[f"{day.week}.{day.number}"]
 
 
 def show_finished(day: Day, workspace: Workspace, words: Messages) -> None:
-    """Show what the learner can do now that a whole day is done, and a whole week if that is done too."""
+    """Show what the learner can do now that all tasks of this day, or even of its week, are done. Show nothing while a
+    task of the day is open."""
     if any(workspace.state(task.id) is None for task in day.tasks):
         return
     show(words("day_finished", week=day.week, day=day.number, command=command_of(day)))
@@ -37,7 +38,8 @@ def show_finished(day: Day, workspace: Workspace, words: Messages) -> None:
 
 
 def show_next_step(day: Day, workspace: Workspace, words: Messages) -> None:
-    """Show what a run finished in which everything passed, and the next task in a line."""
+    """Show the day or week that the learner has finished with a run in which every test passed, and the next task in
+    one line."""
     show()
     show_finished(day, workspace, words)
     task = workspace.next_task()
@@ -49,12 +51,12 @@ def show_next_step(day: Day, workspace: Workspace, words: Messages) -> None:
 
 
 def chosen_task(text: str | None, workspace: Workspace) -> Task | None:
-    """Return the task with this id; of None the next open one, or None if all are done."""
+    """Return the task with this id. Without an id, return the next open task, or None if all tasks are done."""
     return workspace.next_task() if text is None else asked_task(text)
 
 
 def show_next(workspace: Workspace, words: Messages, task: Task | None = None) -> None:
-    """Show what to do next, in a few lines: this task, or the first open one."""
+    """Show what to do next, in a few lines: this task if it is open, or else the next open one."""
     if task is None or workspace.state(task.id) is not None:
         task = workspace.next_task()
     if task is None:
@@ -82,14 +84,14 @@ def show_next(workspace: Workspace, words: Messages, task: Task | None = None) -
 
 
 def show_left_out(workspace: Workspace, task: Task, words: Messages) -> None:
-    """Show the command that fills in the days before a task that the learner's path leaves out, if one of them is
-    open."""
+    """Show the command that fills in the open tasks that the learner's path leaves out before this task, if there are
+    any."""
     path = workspace.progress.path
     if left_out := workspace.left_out(path, task):
         show(words("next_left_out", path=path, count=len(left_out)))
 
 
 def show_end(workspace: Workspace, words: Messages) -> None:
-    """Tell that nothing is open: the path is done, or all of the course."""
+    """Say that no task is open: the learner's path is done, or the whole course."""
     key = "all_done" if workspace.progress.path == ALL else "path_done"
     show(words(key, count=sum(workspace.state(task.id) is not None for task in tasks())))

@@ -1,5 +1,5 @@
-"""What a learner has done: one line of text for each task, and one for the path, in a file that can be committed,
-edited or deleted."""
+"""A learner's progress: a file with one line for each task and one for the path. The learner may commit, edit or delete
+the file."""
 
 from __future__ import annotations
 
@@ -22,25 +22,27 @@ _PATH = re.compile(r"path\s+(\w+)")
 
 
 class Progress:
-    """The file. Lines that it does not understand, such as tasks of a newer course, stay as they are."""
+    """The progress file. Lines that this course does not understand, such as tasks of a newer course, stay as they
+    are."""
 
     def __init__(self, file: Path):
         self.file = file
         self._lines = _decoded(file.read_bytes()) if file.exists() else []
 
     def state(self, task: TaskId) -> str | None:
-        """SOLVED, SKIPPED or None, which is open."""
+        """Return SOLVED, SKIPPED, or None for an open task."""
         states = [match[1] for line in self._lines if (match := _entry(task).match(line))]
         return states[-1] if states and states[-1] in (SOLVED, SKIPPED) else None
 
     @property
     def path(self) -> str:
-        """The path that the learner follows."""
+        """Return the path that the learner follows."""
         chosen = [match[1] for line in self._lines if (match := _PATH.match(line))]
         return chosen[-1] if chosen and chosen[-1] in PATHS else ALL
 
     def follow(self, path: str) -> None:
-        """Remember a path: in the first line, so that it is not in the way when later lines are taken back."""
+        """Write a path into the file, above the tasks, where it is not in the way when a change of tasks is taken
+        back."""
         if path == self.path:
             return
         lines = [line for line in self._lines if not _PATH.match(line)]
@@ -48,7 +50,7 @@ class Progress:
         write_whole(self.file, self.changed({}))
 
     def changed(self, states: dict[TaskId, str | None]) -> bytes:
-        """Return what the file should hold so that these tasks have these states."""
+        """Return the content of the file after these tasks get these states."""
         lines = [line for line in self._lines if not any(_entry(task).match(line) for task in states)]
         lines = [line for line in lines if line not in _HEADER.splitlines()]
         lines += [f"{task} {state}" for task, state in sorted(states.items()) if state]
@@ -67,13 +69,13 @@ def _decoded(content: bytes) -> list[str]:
 
 
 def _encoded(lines: list[str]) -> bytes:
-    """Return the file with these lines. Bytes that are not UTF-8 stay."""
+    """Return the content of a file with these lines. Bytes that are not UTF-8 stay as they were."""
     return "".join(f"{line}\n" for line in lines).encode(errors="surrogateescape")
 
 
 def without_change(now: bytes, after: bytes, before: bytes) -> bytes:
-    """Return the file as it is now, without the change from `before` to `after`. Lines that others changed since
-    stay."""
+    """Return the present content of the file, without the change from `before` to `after`. Lines that have been changed
+    since then stay."""
     is_now, was_after, was_before = (_lines_by_key(content) for content in (now, after, before))
     for key in [*was_after, *was_before]:
         if is_now.get(key) == was_after.get(key) != was_before.get(key):
@@ -83,7 +85,8 @@ def without_change(now: bytes, after: bytes, before: bytes) -> bytes:
 
 
 def _lines_by_key(content: bytes) -> dict[str, str]:
-    """Return each line by its task, other lines by themselves. Of two lines about a task, the later one counts."""
+    """Return the lines, keyed by their task. A line about no task is its own key. Of two lines about a task, the later
+    one counts."""
     return {_key(line): line for line in _decoded(content)}
 
 

@@ -1,4 +1,5 @@
-"""The commands that say what to do: `tiny-llm next`, `progress` and `hint`. Quick: nothing here imports MLX."""
+"""The commands that say what to do: `tiny-llm next`, `progress` and `hint`. They are quick, because nothing here
+imports MLX."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Shows all tasks, and which of them are solved or skipped: everything, or the current week."""
+"""Shows which tasks are solved, skipped and open: in the whole course, or in one week."""
 
 from __future__ import annotations
 
@@ -23,9 +23,10 @@ def progress_table(workspace: Workspace, words: Messages) -> None:
 
 
 def week_list(workspace: Workspace, task: TaskId, rows: int, words: Messages) -> None:
-    """Show the week of a task in this many rows of the terminal, if that is possible; each other week is one line.
+    """Show the week of a task in this many rows of the terminal if possible, and each other week in one line.
 
-    Of a week that is too long, the days nearest to the task's own show their tasks, and each other day is one line.
+    If the week is too long, only the days nearest to the task's day show their tasks, and each other day takes one
+    line.
     """
     lines = {week.number: _week_line(week, workspace, words) for week in weeks()}
     for week in weeks():
@@ -41,7 +42,7 @@ def week_list(workspace: Workspace, task: TaskId, rows: int, words: Messages) ->
 
 
 def _unfolded(week: Week, number: int, rows: int, words: Messages) -> list[Day]:
-    """Choose the days of a week that show their tasks: that of this number, and its neighbours as long as there are
+    """Choose the days of a week that show their tasks: the day with this number, and the nearest days while there are
     rows."""
     rows -= sum(_rows(_day_line(day, words)) for day in week.days)
     days: list[Day] = []
@@ -55,7 +56,7 @@ def _unfolded(week: Week, number: int, rows: int, words: Messages) -> list[Day]:
 
 def _rows(text: str) -> int:
     """Return how many rows of the terminal a text takes, since the terminal breaks long lines."""
-    from rich.cells import cell_len  # here, so that commands that only talk start sooner
+    from rich.cells import cell_len  # here, so that commands without tables start sooner
 
     return max(1, -(-cell_len(text) // shutil.get_terminal_size().columns))
 

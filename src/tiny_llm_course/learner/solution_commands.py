@@ -1,4 +1,4 @@
-"""The commands that write into a learner's files: `tiny-llm solution`, `reset`, `undo`. A backup comes first."""
+"""The commands that write into a learner's files: `tiny-llm solution`, `reset` and `undo`. They make a backup first."""
 
 from __future__ import annotations
 
@@ -32,15 +32,15 @@ def solution(
     apply: Annotated[bool, typer.Option("--apply", help="Write the solution into your file.")] = False,
     day: Annotated[
         str | None,
-        typer.Option(metavar="W.D", help="Fill in what is open in a whole day, such as 1.2, and mark it as skipped."),
+        typer.Option(metavar="W.D", help="Fill in all open tasks of a day, such as 1.2, and mark them as skipped."),
     ] = None,
     path: Annotated[
         str | None,
-        typer.Option(metavar=CORE, help="Fill in the days before its next task that this path leaves out."),
+        typer.Option(metavar=CORE, help="Fill in the days that this path leaves out before its next task."),
     ] = None,
     lang: Lang = None,
 ) -> None:
-    """Show a task's solution as a change of your code, or put it in place of your code."""
+    """Show a task's solution as a diff against your code, or write it into your files."""
     with reporting(lang) as words, changing("solution") as workspace:
         given = [name for name, value in (("TASK", task), ("--day", day), ("--path", path)) if value is not None]
         if len(given) > 1:
@@ -111,7 +111,7 @@ def _fill_in_day(day: Day, workspace: Workspace, words: Messages) -> None:
 
 
 def _fill_in_path(path: str, workspace: Workspace, words: Messages) -> None:
-    """Fill in what a path leaves out before its next task."""
+    """Fill in the open tasks that a path leaves out before its next task."""
     if path != CORE:
         raise CommandError("wrong_value", option="--path", expected=one_of([CORE]), got=path)
     if not workspace.has_solutions:
@@ -124,7 +124,7 @@ def _fill_in_path(path: str, workspace: Workspace, words: Messages) -> None:
     days = dict.fromkeys(f"{task.id.week}.{task.id.day}" for task in open_)
     _fill_in(open_, workspace, words, "what_path", days=", ".join(days), count=len(open_))
     show()
-    show_next(Workspace(), words)  # as it is now
+    show_next(Workspace(), words)  # a new one, because the files have changed
 
 
 def _fill_in(open_: list[Task], workspace: Workspace, words: Messages, what: str, **values: object) -> None:
@@ -133,7 +133,7 @@ def _fill_in(open_: list[Task], workspace: Workspace, words: Messages, what: str
 
 
 def _with_solutions(workspace: Workspace, chosen: list[Task]) -> dict[Path, str]:
-    """Return the learner's files with the reference's code of some tasks."""
+    """Return the learner's files with the reference's code for some tasks."""
     texts: dict[Path, str] = {}
     for task in chosen:
         for file, names in workspace.parts(day_of(task.id), task.id).items():
@@ -143,7 +143,8 @@ def _with_solutions(workspace: Workspace, chosen: list[Task]) -> dict[Path, str]
 
 
 def _with_stubs(workspace: Workspace, file: Path, names: list[str], before: str) -> str:
-    """Return a learner's file with stubs in place of functions, and with those that it no longer has."""
+    """Return a learner's file in which stubs replace these functions. A function that the file no longer has comes back
+    as a stub."""
     stub = workspace.stub(file)
     try:
         restored = restore(before or stub, stub, names, os.path.relpath(file))
@@ -216,7 +217,7 @@ def _day(text: str) -> Day:
 
 
 def _read(file: Path) -> str:
-    """Return a learner's file, line ends as they are; a missing one is empty."""
+    """Return the text of a learner's file, with its line ends. A missing file counts as empty."""
     if not file.exists():
         return ""
     try:

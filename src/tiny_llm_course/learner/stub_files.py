@@ -16,12 +16,12 @@ __all__ = ["check_stubs", "write_stubs"]
 
 
 def write_stubs(reference: Path, out: Path, manifest: Path) -> list[str]:
-    """Make the files of `out` the stubs of those of `reference`; return a line for each file that was changed.
+    """Write the stubs of the files in `reference` to `out`. Return a line for each file that was changed.
 
-    `manifest` holds the hash of each stub as it was written last. A file with any other content is a learner's work.
+    `manifest` has the hash of each stub as it was last written. A file with any other content is a learner's work.
 
     Raises:
-        StubError: a file of `out` is a learner's work, or a file of `reference` is at fault. Nothing was written.
+        StubError: a file in `out` is a learner's work, or a file in `reference` is faulty. Nothing was written.
     """
     plan = _plan(reference, out, manifest)
     if plan.edited:
@@ -34,16 +34,16 @@ def write_stubs(reference: Path, out: Path, manifest: Path) -> list[str]:
         write_whole(out / path, plan.stubs[path])
     for path in plan.orphaned:
         (out / path).unlink()
-    if plan.manifest_is_stale:  # last: when interrupted, a file is what the manifest says or what it will say
+    if plan.manifest_is_stale:  # last: after an interruption, each file matches the old manifest or the new one
         write_whole(manifest, json.dumps(plan.hashes, indent=2, sort_keys=True).encode() + b"\n")
     return [f"wrote {out / path}" for path in plan.stale] + [f"deleted {out / path}" for path in plan.orphaned]
 
 
 def check_stubs(reference: Path, out: Path, manifest: Path) -> list[str]:
-    """Return a line for each file that is not as `write_stubs` leaves it. Writes nothing.
+    """Return a line for each file that is not as `write_stubs` would leave it. Write nothing.
 
     Raises:
-        StubError: a file of `reference` is at fault.
+        StubError: a file in `reference` is faulty.
     """
     plan = _plan(reference, out, manifest)
     problems = [f"edited: {out / path}" for path in plan.edited]
@@ -97,5 +97,5 @@ def _read_manifest(path: Path) -> dict[str, str]:
 
 
 def _hash(content: bytes) -> str:
-    """Hash a file; one that git checked out with CRLF has the same hash."""
+    """Return the hash of a file. It is the same if git checked the file out with CRLF."""
     return hashlib.sha256(content.replace(b"\r\n", b"\n")).hexdigest()

@@ -38,29 +38,30 @@ class CodePlace:
 
 
 class Workspace:
-    """The clone at `root`."""
+    """A learner's clone of the course, at `root`."""
 
     def __init__(self, root: Path = ROOT):
         self.root = root
         source = SRC if root == ROOT else root / "src"
         self.package, self.reference = source / "tiny_llm", source / "tiny_llm_ref"
-        self.native = source / "tiny_llm_native"  # what runs the kernels of both
+        self.native = source / "tiny_llm_native"  # the code that runs both packages' kernels
         self.progress = Progress(root / "progress.txt")
         merges = {self.progress.file.name: without_change}
         self.backups = Backups(root / ".tiny-llm" / "backups", root, merges, self._take_back_commit)
 
     @property
     def has_solutions(self) -> bool:
-        """Tell whether this copy has the solutions. An instructor can hand out one without them."""
+        """Tell whether this copy has the solutions. An instructor can hand out a copy without solutions."""
         return (self.reference / "basics.py").is_file()
 
     @cached_property
     def stubs(self) -> dict[TaskId, CodePlace]:
-        """The tasks of which code is still to be written, and where."""
+        """Return the tasks that still have stubs, each with the place of its first stub."""
         files = {(day.week, day.number): self.files(day) for day in select_days(None, None)}
 
         def rank(stub: Stub) -> tuple[TaskId, int, int]:
-            """Return the order of writing: a day's files as the syllabus lists them."""
+            """Return a stub's place in the order of writing: by task, and within a day by file, as the syllabus lists
+            the files."""
             of_day = files.get((stub.task.week, stub.task.day), [])
             return stub.task, of_day.index(stub.file) if stub.file in of_day else len(of_day), stub.line
 
@@ -70,24 +71,26 @@ class Workspace:
         return places
 
     def state(self, task: TaskId) -> str | None:
-        """SOLVED, SKIPPED, or None: open. A task whose stub stands there is open, whatever was solved before."""
+        """Return SOLVED, SKIPPED, or None for an open task. A task with a stub is open, even if the learner solved it
+        before."""
         return None if task in self.stubs else self.progress.state(task)
 
     def open_tasks(self, path: str | None = None) -> list[Task]:
-        """Return the open tasks of a path, or else of the learner's own."""
+        """Return the open tasks of a path, by default of the learner's own."""
         return [task for task in _tasks_on(path or self.progress.path) if self.state(task.id) is None]
 
     def left_out(self, path: str, until: Task) -> list[Task]:
-        """Return the open tasks before this one that a path leaves out. The warm-up is no part of any."""
+        """Return the open tasks before `until` that a path leaves out. Week 0, the warm-up, does not count."""
         on_path = _tasks_on(path)
         between = (task for task in tasks() if task.id.week >= FIRST_WEEK and task.id < until.id)
         return [task for task in between if task not in on_path and self.state(task.id) is None]
 
     def next_task(self, path: str | None = None) -> Task | None:
-        """Return the first open task of the week in which the learner is, or of a later one, or else of an earlier one:
-        on a path, or else on the learner's.
+        """Return the next open task on a path, by default on the learner's own: the first in the learner's current week
+        or later, or else the first in an earlier week.
 
-        The course begins with week 1. Week 0 is for those who have begun it, until they do a task of another week.
+        The course begins with week 1. Only a learner who has begun week 0 gets its tasks, until they do a task of
+        another week.
         """
         open_ = self.open_tasks(path)
         week = max((task.id.week for task in tasks() if self.state(task.id)), default=FIRST_WEEK)
@@ -100,7 +103,7 @@ class Workspace:
         return not any(self.state(task.id) for task in tasks())
 
     def place(self, day: Day, task: Task) -> CodePlace:
-        """Return the place of a task's code, be it written or not."""
+        """Return the place of a task's code, whether or not it is written."""
         if task.id in self.stubs:
             return self.stubs[task.id]
         for file in self.files(day):
@@ -111,12 +114,12 @@ class Workspace:
         return CodePlace(self.files(day)[0], 1)
 
     def files(self, day: Day) -> list[Path]:
-        """Return the learner's files in which a day is written."""
+        """Return the learner's files for a day."""
         originals = (sorted(self._originals.glob(f"{module}.*")) for module in day.modules)
         return [self._yours(file) for files in originals for file in files if file.suffix in SUFFIXES]
 
     def all_files(self) -> list[Path]:
-        """Return all of the learner's files that have a stub."""
+        """Return all of the learner's files for which the course has a stub."""
         return [self._yours(file) for file in code_files(self._originals)]
 
     def _yours(self, original: Path) -> Path:
@@ -127,8 +130,8 @@ class Workspace:
         return self.reference if self.has_solutions else PRISTINE
 
     def broken(self, day: Day) -> str | None:
-        """Return what is wrong with a day's files: one is missing, or has a syntax error."""
-        from ..base.conflict import conflict_in  # here, since tests load this module, and need no texts
+        """Return a message if one of a day's files is missing, or has a conflict or a syntax error; otherwise None."""
+        from ..base.conflict import conflict_in  # here, since tests load this module and need no messages
         from ..ui import Messages
 
         for file in self.files(day):
@@ -148,7 +151,7 @@ class Workspace:
         return (self.reference / file.relative_to(self.package)).read_text(encoding="utf-8")
 
     def stub(self, file: Path) -> str:
-        """Return a learner's file as it was in the beginning."""
+        """Return the stub from which a learner's file began."""
         if self.has_solutions:
             return make_stub(self.solution(file), filename=file.name)
         return (PRISTINE / file.relative_to(self.package)).read_text(encoding="utf-8")
@@ -161,7 +164,8 @@ class Workspace:
 
     @property
     def notes(self) -> dict[str, Any]:
-        """Return what the course remembers between commands: hints given, and the result of the last test run."""
+        """Return the course's notes between commands: the hints shown, and the mistakes that the last test run
+        named."""
         try:
             notes = json.loads(self._notes_file.read_text(encoding="utf-8"))
         except (OSError, ValueError):
@@ -169,7 +173,7 @@ class Workspace:
         return notes if isinstance(notes, dict) else {}
 
     def note(self, key: str, values: Mapping[TaskId, Any]) -> None:
-        """Remember something about tasks."""
+        """Note a value for each of these tasks, under a key."""
         notes = self.notes
         about = notes.get(key)
         new = {str(task): value for task, value in values.items()}
@@ -177,7 +181,7 @@ class Workspace:
         write_whole(self._notes_file, json.dumps(notes, indent=2).encode())
 
     def noted(self, key: str, task: TaskId) -> Any:
-        """Return what was remembered of a task, or None."""
+        """Return the value that was noted for a task, or None."""
         about = self.notes.get(key)
         return about.get(str(task)) if isinstance(about, dict) else None
 
@@ -193,13 +197,13 @@ class Workspace:
 
 @contextmanager
 def changing(command: str) -> Iterator[Workspace]:
-    """Hold the clone for a command that changes the learner's files, progress or notes. Other such commands wait.
+    """Lock the clone for a command that changes the learner's files, progress or notes. Other such commands wait.
 
-    What a command did that was killed while it wrote is taken back first.
+    If an earlier command was killed while it was writing, its changes are taken back first.
     """
     from ..ui import Messages, show_note
 
-    Messages.load()  # now, and so is git: `update` and `undo` replace the course's own files, these two among them
+    Messages.load()  # now, like git below, since `update` and `undo` replace the course's own files
     import_module(".git", __package__)
     with locked(ROOT / ".tiny-llm" / "lock", f"./course {command}"):
         if reason := Workspace().backups.take_back_interrupted():
@@ -209,7 +213,7 @@ def changing(command: str) -> Iterator[Workspace]:
 
 
 def settle() -> None:
-    """Wait for a command that writes, or take back what a killed command wrote, before another command runs."""
+    """Wait for a command that is writing, or take back the changes of a killed one, before another command runs."""
     if Workspace().backups.interrupted():
         with changing("next"):
             pass

@@ -1,4 +1,4 @@
-"""The model that a command runs: loaded, quantised and built of the layers that were asked for."""
+"""Loads the model that a command runs, quantises it, and builds it from the layers that the command asks for."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ __all__ = ["BITS", "DTYPES", "LAYERS", "LoadedModel", "Wanted"]
 BITS = (2, 4, 8)
 DTYPES = ("float32", "bfloat16", "float16")
 LAYERS = ("plain", "kernels", "tuned")
-MOST_LETTERS = 1_000  # of what is told of a damaged model
+MOST_LETTERS = 1_000  # letters of an error about a damaged model that are shown
 _ATTENTION = "attention"  # the kernel that the cache calls
 
 
@@ -31,7 +31,7 @@ class Wanted:
     """The model, the package and the layers that a command asks for.
 
     Raises:
-        CommandError: an option is none of those that there are.
+        CommandError: an option has an invalid value.
     """
 
     package: str  # tiny_llm or tiny_llm_ref
@@ -39,8 +39,8 @@ class Wanted:
     dtype: str | None = None
     bits: int | None = None
     layers: str = LAYERS[0]
-    threads: int | None = None  # of kernels
-    is_filled: bool = False  # whether the reference's code stands in place of stubs (fill.py)
+    threads: int | None = None  # the number of threads on which kernels run
+    is_filled: bool = False  # whether the reference's code replaces stubs (fill.py)
 
     def __post_init__(self) -> None:
         if self.dtype not in (None, *DTYPES):
@@ -56,11 +56,11 @@ class Wanted:
 
 
 class LoadedModel:
-    """A model, its tokenizer and the loop that generates. Raises a CommandError where there can be none.
+    """A model, its tokenizer and the generation loop. Raises a CommandError if the model cannot be loaded.
 
-    option: the one that names the model. kernels: what else will be called, besides those of the layers, and is
-    therefore compiled now. path: of the checkpoint. sampling: the settings that it gives itself, by their names in
-    `make_sampler`. dtype: of what is computed.
+    option: the option that names the model. kernels: the kernels to compile besides those of the layers. path: the path
+    of the checkpoint. sampling: the checkpoint's own sampling settings, by their names in `make_sampler`. dtype: the
+    dtype in which the model computes.
     """
 
     def __init__(self, wanted: Wanted, option: str = "--model", kernels: Sequence[str] = ()):
@@ -76,7 +76,7 @@ class LoadedModel:
             set_threads(wanted.threads)
 
     def tokens(self, prompt: Sequence[int], sampler: Sampler, max_tokens: int) -> Iterable[int]:
-        """New tokens, one at a time: with a KV cache, or by week 1's loop until week 2 day 1 is written."""
+        """Generate new tokens, one at a time: with a KV cache, or with week 1's loop until week 2 day 1 is written."""
         end = self.model.config.eos_token_ids
         if self.has_cache:
             new: Iterable[int] = self._generation.generate(self.model, prompt, sampler, max_tokens, end, self.cache())
@@ -95,15 +95,14 @@ class LoadedModel:
         return made
 
     def attention(self) -> dict[str, Any]:
-        """Return the arguments with which a cache's attention is a kernel, if the layers are kernels and it is
-        written."""
+        """Return the arguments that make a cache's attention a kernel, if the layers are not plain and the kernel is
+        written; otherwise none."""
         if self._wanted.layers == "plain" or not self._is_written(_ATTENTION):
             return {}
         return {"attention": self._module("kernels.attention").flash_attention}
 
     def _kernels(self) -> list[str]:
-        """Return the files of kernels in C++ that the layers call. On a GPU, those in Metal take most of their
-        places."""
+        """Return the names of the C++ kernels that the layers call. On a GPU, Metal kernels replace most of them."""
         import mlx.core as mx
 
         given = ["packed", "block"] if self._wanted.layers == "tuned" else []
@@ -119,11 +118,12 @@ class LoadedModel:
         return is_written(kernel, self._open)
 
     def _load(self) -> tuple[Model, Tokenizer]:
-        """Model and tokenizer. On the CPU the plain layers' dtype is float32: half precision is slower there."""
+        """Load the model and the tokenizer. On the CPU, layers that are not tuned compute in float32 by default,
+        because half precision is slower there."""
         wanted, models = self._wanted, self._module("models")
         if sys.stderr.isatty():
             show_note(Messages()("engine_loading", model=wanted.model))
-        os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")  # no word of PyTorch, which is not needed
+        os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")  # no warning that PyTorch is missing
         import mlx.core as mx
 
         dtype = wanted.dtype

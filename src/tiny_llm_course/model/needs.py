@@ -1,4 +1,4 @@
-"""Knows which tasks' code a command runs: the tasks that it counts as missing, or names as filled in."""
+"""Lists the tasks whose code a command runs. The command reports open ones among them as missing, or as filled in."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _AHEAD = TaskId(2, 1, 4)  # asynchronous decoding: no command needs it
 _METAL = {  # tasks that no command needs: where their code is missing, the CPU's kernels run
     TaskId(2, day, task) for day, task in ((2, 5), (4, 4), (5, 4), (5, 5), (5, 6), (6, 3), (7, 4), (7, 5))
 } | {TaskId(3, 4, 3)}
-_MEASURING = TaskId(3, 2, 2)  # how long requests wait: tests and experiments measure it
+_MEASURING = TaskId(3, 2, 2)  # measures how long requests wait: only tests and experiments need it
 _SAMPLING_AT_ONCE = TaskId(3, 2, 3)  # without it, requests are sampled one after the other
 
 
@@ -31,7 +31,7 @@ def needs_of_text(is_quantised: bool, layers: str, is_greedy: bool, is_cached: b
     """Return the tasks whose code `main` and `chat` run.
 
     is_greedy: whether the likeliest token is taken each time, which needs no sampler. is_cached: whether the loop has a
-    KV cache; without, it is that of week 1.
+    KV cache; without a cache, it is week 1's loop.
     """
     days = select_days("1", None)[: -1 if is_greedy else None]
     week_2 = {_CACHE} if is_cached else set()
@@ -40,7 +40,7 @@ def needs_of_text(is_quantised: bool, layers: str, is_greedy: bool, is_cached: b
 
 
 def needs_of_serving(is_quantised: bool, layers: str, days: Collection[int]) -> set[TaskId]:
-    """Return the tasks whose code `batch` and `serve` run. days: of week 3."""
+    """Return the tasks whose code `batch` and `serve` run. days: the days of week 3 whose code runs."""
     week_3 = [day for day in select_days("3", None) if day.number in days]
     return _tasks([*select_days("1", None), *_week_2(is_quantised, layers, set()), *week_3]) - {_LOOP}
 
@@ -58,8 +58,8 @@ def _tasks(days: list[Day]) -> set[TaskId]:
 
 
 def is_written(kernel: str, stubs: list[Stub]) -> bool:
-    """Tell whether none of a package's stubs belongs to this kernel, or to a header that it includes. A stub in Metal
-    does not count: the CPU's kernel runs instead."""
+    """Tell whether a kernel is written: none of the stubs belongs to the kernel, or to a header that it includes. A
+    stub in Metal does not count, because the CPU's kernel runs instead."""
     from tiny_llm_native.compiler import with_included
 
     files = {stub.file for stub in stubs if stub.file.parent.name == "kernels" and stub.file.suffix != ".metal"}

@@ -38,7 +38,7 @@ DEFAULT_MODEL = "story"
 
 
 def _default(name: str) -> str:
-    """Return the help text about the default of a sampler's setting."""
+    """Return the help text about the default of a sampling setting."""
     return f"the checkpoint's (generation_config.json), or else {COURSE_SAMPLING[name]}."
 
 
@@ -52,13 +52,13 @@ Model = Annotated[
 ]
 Prompt = Annotated[
     str | None,
-    typer.Option(metavar="TEXT", help="What the model gets to read. Default: what is piped in, or else an example."),
+    typer.Option(metavar="TEXT", help="The text that the model reads. Default: the piped text, or else an example."),
 ]
 Raw = Annotated[
     bool | None,
     typer.Option(
         "--raw/--chat",
-        help="--raw: the model writes on where the prompt ends. --chat: it answers the prompt as a message. "
+        help="--raw: the model continues the prompt. --chat: the model answers the prompt as a message. "
         "Default: --chat if the checkpoint has a chat template.",
     ),
 ]
@@ -77,8 +77,8 @@ Think = Annotated[
     bool | None,
     typer.Option(
         "--think/--no-think",
-        help="Let the model think before it answers, if its chat template can turn that on (Qwen3). The thinking goes "
-        "to stderr, dimmed on a terminal. Default: no thinking, unless the model always thinks.",
+        help="Let the model think before it answers, if its chat template can turn thinking on (Qwen3). The thinking "
+        "goes to stderr, dimmed on a terminal. Default: no thinking, unless the model always thinks.",
     ),
 ]
 Temp = Annotated[
@@ -111,7 +111,7 @@ MinP = Annotated[
 RepetitionPenalty = Annotated[
     float | None,
     typer.Option(
-        help="Makes tokens that occurred less likely to come again. Above 0; 1 changes nothing. Default: "
+        help="Makes tokens that have occurred less likely to occur again. Above 0; 1 changes nothing. Default: "
         + _default("repetition_penalty")
     ),
 ]
@@ -145,7 +145,7 @@ Layers = Annotated[
     str,
     typer.Option(
         metavar="|".join(LAYERS),
-        help="plain: week 1's layers. kernels: week 2's, as far as they are written. tuned: the course's fastest, for "
+        help="plain: week 1's layers. kernels: week 2's, where they are written. tuned: the course's fastest, for "
         "4 bits. For the last two a quantised checkpoint's weights stay packed.",
     ),
 ]
@@ -153,7 +153,7 @@ Threads = Annotated[
     int | None,
     typer.Option(
         metavar="N",
-        help="On how many threads kernels run (--layers kernels, tuned). Default: TINY_LLM_THREADS, or one for each "
-        "processor.",
+        help="Number of threads on which kernels run (--layers kernels, tuned). Default: TINY_LLM_THREADS, or one for "
+        "each processor.",
     ),
 ]

@@ -1,7 +1,7 @@
-"""The objects of the package under test that commands run a model with: only the parts that commands read or call.
+"""Protocols for the objects with which commands run a model: only the members that commands read or call.
 
-The package may be the reference or a learner's, so commands name these protocols instead of its classes. Where the
-reference is installed, mypy checks that its classes fit.
+The objects may come from the reference or from a learner's package, so commands name these protocols instead of
+classes. Where the reference is installed, mypy checks that its classes fit.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class Cache(Protocol):
 
 
 class Norm(Protocol):
-    """The model's last norm, whose dtype is that of everything that is computed."""
+    """The model's last norm layer. The model computes in the dtype of its weight."""
 
     @property
     def weight(self) -> mx.array: ...

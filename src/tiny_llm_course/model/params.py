@@ -1,4 +1,4 @@
-"""What a request may ask for, on the command line or in a file of requests."""
+"""The parameters of a request, on the command line or in a file of requests, and the values that they can have."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["COURSE_SAMPLING", "MAX_TOKENS", "MAX_TOKENS_THINKING", "PARAMS", "Pa
 
 
 class Param(NamedTuple):
-    """expected: of a value, in words. holds: whether a value is so."""
+    """The condition on a parameter's value. expected: the condition in words. holds: tells whether a value meets it."""
 
     expected: Phrase
     holds: Callable[[Any], bool]
@@ -30,7 +30,7 @@ def _is_whole(value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool)
 
 
-PARAMS = {  # of `SamplingParams`, by name
+PARAMS = {  # the parameters of `SamplingParams`, by name
     "max_tokens": Param(phrase("expects_whole", least=1), lambda value: _is_whole(value) and value >= 1),
     "temperature": Param(phrase("expects_temperature"), lambda value: _is_number(value) and value >= 0),
     "top_k": Param(phrase("expects_whole", least=0), lambda value: _is_whole(value) and value >= 0),

@@ -15,7 +15,7 @@ from metal_host.toolchain import compiler_command, for_this_processor, run_in_en
 __all__ = ["REQUEST", "SECONDS", "BuildError", "Warned", "build_checked", "build_set", "can_name_lines", "warnings_in"]
 
 REQUEST = "TINY_LLM_SECOND_LOOK"  # the variable that tells checked_run.py what to do
-SECONDS = 5  # of computing, that a call of a kernel may take in a checked run; the longest takes a tenth of one
+SECONDS = 5  # of computing that a kernel call may take in a checked run; the longest takes a tenth of a second
 RUNTIME = Path(__file__).with_name("checked.cpp")
 FAULTS = "bounds,shift,integer-divide-by-zero,signed-integer-overflow,return,unreachable"
 CHECKED = (
@@ -23,7 +23,7 @@ CHECKED = (
     "-g",
     "-fno-omit-frame-pointer",
     "-fno-optimize-sibling-calls",
-    "-fno-finite-loops",  # a loop that does not end stays one
+    "-fno-finite-loops",  # an endless loop stays endless
     "-fstack-protector-all",
     "-ftrivial-auto-var-init=pattern",  # no variable is 0 by chance
     f"-fsanitize={FAULTS}",
@@ -31,12 +31,12 @@ CHECKED = (
     "-D_GLIBCXX_ASSERTIONS",
     "-D_LIBCPP_HARDENING_MODE=_LIBCPP_HARDENING_MODE_FAST",
 )
-WARNING = ("-O2", "-Wall", "-Wextra", "-Wno-sign-compare")  # which finds more where it optimises
-SET = ("-O0", "-shared")  # optimised, GCC 12 sets a loop's variables once
+WARNING = ("-O2", "-Wall", "-Wextra", "-Wno-sign-compare")  # the compiler finds more when it optimises
+SET = ("-O0", "-shared")  # if it optimises, GCC 12 sets a loop's variables only once
 
 
 class BuildError(Exception):
-    """This compiler does not build it so."""
+    """The error raised when the compiler cannot make a build."""
 
 
 @dataclass(frozen=True)
@@ -46,8 +46,8 @@ class Warned:
 
 
 def build_checked(source: Path, headers: Path, folder: Path) -> tuple[Path, str]:
-    """Build a library of a file of kernels with checked.cpp and the compiler's checks, and what the compiler warns
-    about.
+    """Build a library from a file of kernels and checked.cpp, with the compiler's checks. Return the library and the
+    compiler's warnings.
 
     Raises:
         BuildError: there is no compiler, or it does not know one of our options, or the file has an error.
@@ -61,23 +61,23 @@ def build_checked(source: Path, headers: Path, folder: Path) -> tuple[Path, str]
             pool.submit(_run, [*compiler, *WARNING, "-c", str(source), "-o", str(folder / "warned.o")]),
         ]
         said = [run.result() for run in runs]
-    # its own `operator new`, not the process's
+    # so that the library calls its own `operator new`, not the process's
     own = () if sys.platform == "darwin" else ("-Wl,-Bsymbolic", "-Wl,-z,defs")
     _run([*compiler, "-shared", *own, str(kernel), str(runtime), "-o", str(library)])
-    if sys.platform == "darwin":  # lines stand in the object file, which does not stay
+    if sys.platform == "darwin":  # line numbers are in the object file, which is deleted
         _run(["xcrun", "dsymutil", str(library), "-o", f"{library}.dSYM"])
     return library, said[2]
 
 
 def can_name_lines() -> bool:
-    """Tell whether a tool on this machine can find the line of a program that an address belongs to."""
+    """Tell whether this machine has a tool that finds the source line of an address."""
     return any(map(shutil.which, ("xcrun", "addr2line", "llvm-addr2line")))
 
 
 def build_set(source: Path, headers: Path, folder: Path) -> tuple[Path, Path]:
-    """Build a library in which each local variable begins as 0, and one in which it begins as a strange number.
+    """Build a library in which each local variable begins as 0, and another one in which it begins as a strange number.
 
-    Raises as `build_checked`.
+    Raises the same errors as `build_checked`.
     """
     compiler, values = _compiler(headers), ("zero", "pattern")
     libraries = [folder / f"{value}.so" for value in values]
@@ -91,7 +91,7 @@ def build_set(source: Path, headers: Path, folder: Path) -> tuple[Path, Path]:
 
 
 def _compiler(headers: Path) -> list[str]:
-    from tiny_llm_native.compiler import KERNEL_FLAGS  # here, so that an error in that file does not end each command
+    from tiny_llm_native.compiler import KERNEL_FLAGS  # here, so that an error there breaks few commands
 
     command = compiler_command()
     if not command:
@@ -110,9 +110,9 @@ def _run(command: list[str]) -> str:
 
 
 def warnings_in(said: str, source: Path, region: list[int]) -> list[Warned]:
-    """Return the compiler's warnings about some lines of a file, each once, however many types a template has.
+    """Return the compiler's warnings about the lines `region` of a file, each once, however many types a template has.
 
-    Of code that was moved into another function's, the line counts that it was moved from.
+    A warning about inlined code counts for the line in the region that calls this code.
     """
     warnings: dict[Warned, None] = {}
     for text, places in _warnings(said.splitlines()):
@@ -123,11 +123,10 @@ def warnings_in(said: str, source: Path, region: list[int]) -> list[Warned]:
 
 
 def _warnings(lines: list[str]) -> Iterator[tuple[str, list[tuple[str, int]]]]:
-    """Yield each warning, and the places that it is about: its own, those it was inlined into, that of the
-    declaration."""
+    """Yield each warning with its places: its own, the calls that were inlined, and the declaration."""
     from tiny_llm_native.compiler import plain
 
-    led: list[tuple[str, int]] = []  # named before the warning
+    led: list[tuple[str, int]] = []  # places that come before the warning in the output
     current: tuple[str, list[tuple[str, int]]] | None = None
     for text in lines:
         inlined = re.search(r"inlined from .* at (.+?):(\d+):\d+", text)

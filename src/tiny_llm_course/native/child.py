@@ -17,7 +17,7 @@ GRACE = 5.0  # seconds in which an interrupted process can clean up
 
 
 class Child:
-    """A running process, whose stdout and stderr are one text.
+    """A running process, whose stdout and stderr are one stream.
 
     returncode: None until `lines` has yielded every line.
     """
@@ -41,7 +41,7 @@ class Child:
         return self._process.returncode
 
     def lines(self) -> Iterator[str | None]:
-        """Yield each line as soon as it is there, and None after each second without one."""
+        """Yield each line as soon as it arrives, and None after each second without a line."""
         while True:
             try:
                 line = self._lines.get(timeout=TICK)
@@ -54,7 +54,8 @@ class Child:
             yield line.rstrip("\n")
 
     def end(self) -> None:
-        """Interrupt the process and all that it started; kill them if it does not end in GRACE seconds."""
+        """Interrupt the process and all that it started; kill all of them if the process does not end in GRACE
+        seconds."""
         for sent in (signal.SIGINT, signal.SIGKILL):
             if self._process.poll() is not None:
                 return
@@ -73,7 +74,7 @@ class Child:
 
 @contextmanager
 def running(command: Sequence[str], environment: Mapping[str, str] | None = None) -> Iterator[Child]:
-    """Start a process, and end it when the block ends, also by Ctrl-C."""
+    """Start a process, and end it when the block ends, even if Ctrl-C ends the block."""
     child = Child(command, environment)
     try:
         yield child

@@ -1,4 +1,5 @@
-"""Compiles files of kernels before a command needs them, as many at a time as there are processors, and says so."""
+"""Compiles kernels before a command needs them, as many files at a time as there are processors, and shows the
+progress."""
 
 from __future__ import annotations
 
@@ -75,14 +76,14 @@ except KeyboardInterrupt:
     raise
 finally:
     pool.shutdown(cancel_futures=True)
-"""  # compiles the files that are named. The first argument is the folder of the packages
+"""  # compiles the files in its arguments, of which the first is the folder of the packages
 
 
 class Compiled:
-    """A compilation: its result, and meanwhile a line that says how far it is, at the end of a terminal or on stderr.
+    """A compilation. It shows its progress in the last line of a terminal or, without a terminal, in lines on stderr.
 
-    names: the paths of the files that were not compiled before. problems: what is wrong with a file, by its path.
-    seconds: how long all of it took.
+    names: the paths of the files that were not compiled before. problems: the compiler's errors, by the file's path.
+    seconds: the time that the compilation took.
     """
 
     def __init__(self, words: Messages):
@@ -94,7 +95,7 @@ class Compiled:
         self._ended: list[str] = []
 
     def take(self, event: str, *values: Any) -> None:
-        """Note what the compiling process tells."""
+        """Note an event that the compiling process reports."""
         if event == "waiting":
             self.names = values[0]
             if self.names:
@@ -133,10 +134,10 @@ class Compiled:
 
 
 def compile_files(files: Sequence[Path], words: Messages) -> Compiled:
-    """Compile these files of kernels, in a process of its own.
+    """Compile these files of kernels in a separate process.
 
     Raises:
-        CommandError: that process failed.
+        CommandError: the process failed.
     """
     compiled, output = Compiled(words), ""
     if not files:
@@ -159,8 +160,8 @@ def compile_files(files: Sequence[Path], words: Messages) -> Compiled:
 
 
 def compile_for(package: str, kernels: Collection[str], words: Messages) -> None:
-    """Compile these kernels of a package, or of those that both share, unless kernels are off or no MLX extension is
-    built. Say nothing if all are compiled.
+    """Compile these kernels of a package, or of the code that both packages share, unless kernels are off or no MLX
+    extension is built. Print nothing if all of them are compiled already.
 
     A kernel that does not compile raises its error when it is first called.
     """

@@ -1,4 +1,4 @@
-"""Finds a package's kernels in C++, written and open, and builds the MLX extension that they need."""
+"""Finds a package's written and open C++ kernels, and builds the MLX extension that they need."""
 
 from __future__ import annotations
 
@@ -18,20 +18,21 @@ from . import mlx_extension
 
 __all__ = ["Kernels", "ensure_extension", "has_kernels", "kernels_of"]
 
-INCLUDED = re.compile(r'^#include "([^/"]+)"', re.MULTILINE)  # from the same folder
+INCLUDED = re.compile(r'^#include "([^/"]+)"', re.MULTILINE)  # a header in the same folder
 
 
 @dataclass(frozen=True)
 class Kernels:
-    """The files of kernels of a package."""
+    """A package's kernel files."""
 
-    written: list[Path]  # all, or some of their tasks
-    open: dict[Path, list[TaskId]]  # tasks of which the stub still stands there
+    written: list[Path]  # files of which at least one task is written, or that have no tasks
+    open: dict[Path, list[TaskId]]  # files with stubs, and the tasks of these stubs
     faulty: dict[Path, str]  # files whose markers are damaged, and how
 
 
 def ensure_extension(package_name: str, days: list[Day], words: Messages) -> None:
-    """Build the MLX extension before tests of kernels that are written, if it is missing and can be built."""
+    """Build the MLX extension for the tests of these days, if one of their kernels is written and the extension is not
+    current."""
     native = Workspace().native
     if not has_kernels(days) or mlx_extension.is_current(native):
         return
@@ -49,11 +50,12 @@ def has_kernels(days: list[Day]) -> bool:
 
 
 def kernels_of(package: Path) -> Kernels:
-    """Find the kernels to compile, of a package and of what both packages share, and those still to be written."""
+    """Find the kernels of a package and those that both packages share: the kernels to compile, and those still to be
+    written."""
     kernels = Kernels([], {}, {})
     shared = (file for file in code_files(Workspace().native) if file.suffix == ".cpp")
     files = {file.name: file for file in (*(package / "kernels").glob("*.cpp"), *shared)}
-    for _, file in sorted(files.items()):  # of two with one name, ops load the shared one
+    for _, file in sorted(files.items()):  # of two files with the same name, ops load the shared one
         if file.name == mlx_extension.SOURCE:
             continue
         try:
@@ -70,10 +72,11 @@ def kernels_of(package: Path) -> Kernels:
 
 
 def _regions_of(file: Path) -> dict[TaskId, str]:
-    """Return the tasks that a kernel of this file runs: those in the file, and in the headers next to it."""
+    """Return the code of the tasks that a kernel of this file runs, by task: those in the file, and in the headers that
+    it includes from the same folder."""
     code_by_task: dict[TaskId, str] = {}
     parts = [file]
-    for part in parts:  # which grows
+    for part in parts:  # the list grows in the loop
         text = part.read_text(encoding="utf-8", errors="replace")
         code_by_task |= regions(text, os.path.relpath(part))
         headers = (part.with_name(name) for name in INCLUDED.findall(text))

@@ -1,7 +1,7 @@
 """Builds the MLX extension (mlx_extension.cpp), once for programs and once for tests, and checks that it works.
 
-It needs a compiler, Python's headers, CMake, and a nanobind whose ABI is that of MLX's wheel. With another nanobind it
-builds, too, and fails at the first call.
+The build needs a compiler, Python's headers, CMake, and a nanobind with the same ABI as MLX's wheel. With another
+nanobind the build succeeds, too, but the first call fails.
 """
 
 from __future__ import annotations
@@ -47,14 +47,14 @@ __all__ = [
 ]
 
 SOURCE, HEADERS = "mlx_extension.cpp", ("kernel.h", "pool.h")
-NAMES = "_mlx_extension", "_mlx_extension_watched"  # what programs load; what tests load, with `checks` in it
+NAMES = "_mlx_extension", "_mlx_extension_watched"  # for programs, and for tests (with the headers in `checks`)
 PACKAGES = ("nanobind", "cmake", "ninja")
 STAMP = "mlx_extension.json"
 CMAKE = Path(__file__).with_name("mlx_extension.cmake")
 LOG = Path(".tiny-llm") / "build-ext.log"
-NINJA = re.compile(r"\[(\d+)/(\d+)\] ")  # what it begins a line with
-MOST = 300  # characters of an error
-STALE = 3600  # seconds after which a folder of a build is no longer that of one that runs
+NINJA = re.compile(r"\[(\d+)/(\d+)\] ")  # how Ninja begins a line of progress
+MOST = 300  # characters of an error that are shown
+STALE = 3600  # seconds after which a build's folder counts as left over
 
 CHECK = """
 import importlib.util, sys
@@ -66,7 +66,7 @@ x = mx.arange(6.0).reshape(2, 3)
 assert mlx_extension.copied(x).tolist() == x.tolist(), "a kernel of the MLX extension gave a wrong result"
 """
 
-SYSTEMS = {  # what to type where, by what is missing
+SYSTEMS = {  # for each missing part, the command to type on each system
     "compiler": {
         "debian": "sudo apt install g++",
         "fedora": "sudo dnf install gcc-c++",
@@ -88,12 +88,12 @@ SYSTEMS = {  # what to type where, by what is missing
 
 
 def built(folder: Path) -> Path:
-    """Return the folder for what is compiled of the files in a folder."""
+    """Return the folder for the compiled files of a source folder."""
     return folder / BUILT
 
 
 def is_built(native: Path) -> bool:
-    """Tell whether there are both builds, be they current or outdated. native: the folder of tiny_llm_native."""
+    """Tell whether both builds exist, current or outdated. native: the folder of tiny_llm_native."""
     return all(any(built(native).glob(f"{name}.*")) for name in NAMES)
 
 
@@ -107,10 +107,10 @@ def is_current(native: Path) -> bool:
 
 
 def build(native: Path, words: Messages, tell: Callable[[str], None]) -> None:
-    """Make the MLX extension current. What is done is told.
+    """Build the MLX extension if it is not current. tell: a function that shows a message.
 
     Raises:
-        CommandError: something is missing, or does not fit; what, and what to do.
+        CommandError: a requirement is missing or does not fit, or the build failed. The error says what to do.
     """
     if not is_current(native):
         _check_tools(native, words)
@@ -119,13 +119,13 @@ def build(native: Path, words: Messages, tell: Callable[[str], None]) -> None:
 
 
 def compiler() -> str | None:
-    """The version of the C++ compiler, which kernels look for in the same way. None: there is none that answers."""
+    """Return the version of the C++ compiler that compiles kernels; None if no compiler answers."""
     run = _compiler("--version")
     return None if run is None or run.returncode else run.stdout.strip().partition("\n")[0]
 
 
 def compiler_problem(native: Path, words: Messages) -> tuple[str, str] | None:
-    """Return why the compiler cannot compile kernels, and the command that mends it."""
+    """Return the reason why the compiler cannot compile kernels, and the command that helps; None if it can."""
     version, name = compiler(), os.environ.get("CXX")
     if version is None:
         missing = words("ext_wrong_cxx", name=name), "unset CXX"
@@ -144,7 +144,7 @@ def _compiler(*arguments: str) -> subprocess.CompletedProcess[str] | None:
 
 
 def tools() -> dict[str, str | None]:
-    """What the MLX extension is built with, by name: its version. None: it is missing."""
+    """Return the versions of the packages that build the MLX extension, by name; None for a missing one."""
     found: dict[str, str | None] = {}
     for name in PACKAGES:
         try:
@@ -155,12 +155,13 @@ def tools() -> dict[str, str | None]:
 
 
 def has_headers() -> bool:
-    """Tell whether extensions of this Python can be compiled."""
+    """Tell whether this Python's headers are installed."""
     return (Path(sysconfig.get_path("include")) / "Python.h").exists()
 
 
 def system_command(what: str) -> str:
-    """What to type on this system to install a compiler or Python's headers; on an unknown one, on any."""
+    """Return the command that installs a missing part on this system, or the commands for several systems if this one
+    is unknown. what: a key of SYSTEMS."""
     commands = {key: text.format(version=_python_version()) for key, text in SYSTEMS[what].items()}
     if sys.platform == "darwin":
         return commands["mac"]
@@ -226,7 +227,7 @@ def _run_cmake(source: Path, folder: Path, words: Messages) -> None:
 
 
 def _run(command: list[str], output: list[str], start: float, words: Messages) -> int | None:
-    """Run a program, add what it says to the output, and show in a terminal how far it is. Returns its exit code."""
+    """Run a program, add its lines to `output`, and show its progress in a terminal. Return its exit code."""
     status, step = StatusLine(), words("ext_configuring")
     with running(command) as child:
         try:
@@ -242,7 +243,7 @@ def _run(command: list[str], output: list[str], start: float, words: Messages) -
 
 
 def _check_works(made: Path, words: Messages) -> None:
-    """Check in a fresh process that the MLX extension works, as it will be used."""
+    """Check that the MLX extension works in a new process, as programs will use it."""
     run = subprocess.run([sys.executable, "-c", CHECK, str(made)], capture_output=True, text=True)
     if run.returncode == 0:
         return
@@ -254,7 +255,8 @@ def _check_works(made: Path, words: Messages) -> None:
 
 
 def _stamp(native: Path, nanobind: str) -> dict[str, str]:
-    """Return what an MLX extension was built from and for. nanobind is needed only to build it."""
+    """Return the versions and the hash of the sources that a build depends on. nanobind: the version to write if
+    nanobind is not installed, since only the build needs it."""
     with suppress(metadata.PackageNotFoundError):
         nanobind = metadata.version("nanobind")
     return {
@@ -271,7 +273,7 @@ def _hash(native: Path) -> str:
 
 
 def _tool(name: str) -> str:
-    """The program of the virtual environment, or the system's."""
+    """Return the path of the virtual environment's program, or else of the system's."""
     own = Path(sys.executable).parent / name
     return str(own) if own.exists() else shutil.which(name) or name
 
@@ -281,7 +283,7 @@ def _directory(module: str, option: str) -> str:
 
 
 def _first_error(output: str) -> str:
-    """The compiler's, or else CMake's, which says in the lines below what it is about."""
+    """Return the compiler's first error, or else CMake's, whose text follows the line with `CMake Error`."""
     lines = output.strip().splitlines() or ["no output"]
     if of_compiler := next((line for line in lines if re.search(r"\berror: ", line)), ""):
         return of_compiler.strip()

@@ -12,7 +12,7 @@ MOST_THREADS = 256
 
 
 def check_threads(count: int) -> None:
-    """Raise a CommandError if kernels cannot run on so many."""
+    """Raise a CommandError if kernels cannot run on so many threads."""
     if not 1 <= count <= MOST_THREADS:
         raise CommandError(
             "wrong_value", option="--threads", expected=phrase("from_to", first=1, last=MOST_THREADS), got=count
@@ -20,7 +20,7 @@ def check_threads(count: int) -> None:
 
 
 def set_threads(count: int) -> None:
-    """Set on how many threads kernels run. Raises a CommandError if none are built."""
+    """Set the number of threads on which kernels run. Raises a CommandError if no kernels are built."""
     try:
         import_module("tiny_llm_native.extension").set_threads(count)
     except RuntimeError as error:
@@ -28,7 +28,7 @@ def set_threads(count: int) -> None:
 
 
 def number_of_threads() -> int:
-    """Return on how many threads kernels run.
+    """Return the number of threads on which kernels run.
 
     Raises:
         CommandError: no kernels are built.

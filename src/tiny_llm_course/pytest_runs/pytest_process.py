@@ -28,10 +28,10 @@ _USUAL = (0, 1, 5)  # exit codes: all tests passed, some failed, there were none
 
 
 class PytestProcess:
-    """A running pytest.
+    """A running pytest process.
 
-    command: the command line, to which the option `--events` is added. folder: the working directory, which Python
-    searches first for imports; None: the current one.
+    command: the command line, to which this class adds the option `--events`. folder: the working directory, which
+    Python searches first for imports. None: the current directory.
     """
 
     def __init__(self, command: list[str], folder: Path | None = None):
@@ -40,8 +40,8 @@ class PytestProcess:
         self.left: Counter[str] | None = None  # tests still to run, by task; None until pytest has chosen them
         self.running = ""  # the test that is running
         self.is_compiling = False  # whether it waits for a compiler
-        self.is_over = False  # all tests are over, and their results have arrived
-        self.was_killed = False  # `end` got a reason to kill it
+        self.is_over = False  # whether all tests are over, and their results have arrived
+        self.was_killed = False  # whether `end` was given a reason to kill it
         self._about: dict[str, Any] | None = None
         self._pending = b""
         self._output = tempfile.TemporaryFile()  # noqa: SIM115 (`end` closes it)
@@ -58,7 +58,7 @@ class PytestProcess:
             os.close(write)
 
     def events(self) -> list[dict[str, Any]] | None:
-        """Wait for something to read; return the events that are complete. None: the process has closed the pipe."""
+        """Wait for data, and return the events that are complete. None: the process has closed the pipe."""
         data = os.read(self.descriptor, 65536)
         if not data:
             return None
@@ -81,17 +81,18 @@ class PytestProcess:
         return events
 
     def kill(self) -> None:
-        """Kill the process and all that it started."""
+        """Kill the process and all processes that it started."""
         with suppress(ProcessLookupError):
             os.killpg(self._process.pid, signal.SIGKILL)
 
     def end(self, problem: str) -> tuple[str, dict[str, Any] | None]:
-        """End the process and all that it started.
+        """End the process and all processes that it started.
 
-        problem: why to kill it now. Empty: it has written its last event, and gets a few seconds to end by itself. A
-        process that does not is no problem once all tests are over: threads that never end keep Python from ending.
+        problem: the reason to kill it now. Empty: it has written its last event, and gets a few seconds to end by
+        itself. If all tests are over, it may fail to, because threads that never end keep Python from ending.
 
-        Return what went wrong (empty: nothing), and what is known about the test that was running (None: none was).
+        Return a message about what went wrong ("": nothing did), and a description of the test that was running (None:
+        no test was).
         """
         self.was_killed = bool(problem)
         has_ended = False

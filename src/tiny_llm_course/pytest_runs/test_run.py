@@ -1,4 +1,4 @@
-"""Runs day tests in processes of their own, and says what became of each."""
+"""Runs day tests in processes of their own, and keeps the result of each test."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ __all__ = [
     "run_tests",
 ]
 
-Advice: TypeAlias = tuple[str, dict[str, str]]  # a key of messages.toml and its values
+Advice: TypeAlias = tuple[str, dict[str, str]]  # a key of messages.toml, and the values for its placeholders
 
 TESTS = ROOT / "tests"
-HIDDEN = "test_hidden_"  # how the files of an instructor's own tests begin
-TIME_LIMIT = 30  # seconds a test, compiling aside; the slowest takes two on a slow machine
-GRACE = 5  # seconds beyond a test's own time limit, after which the process is killed
-COMPILING = 600  # seconds after which a compiler, or a process that starts, is taken for one that hangs
+HIDDEN = "test_hidden_"  # the names of files with an instructor's own tests begin so
+TIME_LIMIT = 30  # seconds for each test, compiling aside; the slowest test takes two on a slow machine
+GRACE = 5  # seconds between the end of a test's time limit and the end of its process
+COMPILING = 600  # seconds after which a compiler or a starting process counts as hung
 WORST = ("crash", "hang", "changed")  # kinds of failures that are shown before others, in this order
 
 
@@ -53,12 +53,12 @@ class Frame(TypedDict):
 
 @dataclass(frozen=True)
 class Result:
-    """The result of a test."""
+    """The result of one test."""
 
     test: str
     task: TaskId
     outcome: str  # passed, failed, unsolved, skipped or not run
-    kind: str = ""  # of a failure: one of WORST, or another
+    kind: str = ""  # of a failure: one of WORST, or "" for any other
     hidden: bool = False  # an instructor's own test
     message: str = ""
     advice: Advice | None = None
@@ -70,29 +70,29 @@ class Result:
 
 @dataclass
 class PytestRun:
-    """The results of a run, as far as they are known."""
+    """The results of a run so far."""
 
     package: str = ""  # under test
     results: list[Result] = field(default_factory=list)
     collected: Counter[TaskId] = field(default_factory=Counter)  # tests of each task, chosen or not
     chosen: Counter[TaskId] = field(default_factory=Counter)  # tests of each task that are run
-    begun: Counter[TaskId] = field(default_factory=Counter)  # of which so many were started,
-    finished: Counter[TaskId] = field(default_factory=Counter)  # and so many have a result
+    begun: Counter[TaskId] = field(default_factory=Counter)  # tests of each task that were started
+    finished: Counter[TaskId] = field(default_factory=Counter)  # tests of each task that have a result
     unmarked: list[str] = field(default_factory=list)  # an instructor's tests that belong to no task
-    lost: Counter[TaskId] = field(default_factory=Counter)  # tests that a process did not come to before it died
-    compiling: str = ""  # the file that a test waits for
-    named: dict[TaskId, str] = field(default_factory=dict)  # mistakes, by the catalogue's ids
+    lost: Counter[TaskId] = field(default_factory=Counter)  # tests that did not run because their process died
+    compiling: str = ""  # the file that a compiler compiles for a test
+    named: dict[TaskId, str] = field(default_factory=dict)  # each task's known mistake, by its id in the catalogue
     left: dict[TaskId, tuple[int, int]] = field(
         default_factory=dict
-    )  # known mistakes: for so many of so many there was no time
+    )  # each task's known mistakes: how many the run had no time to try, and how many there are
     running: str = ""  # the test in which a process died or was killed
-    problem: str = ""  # why it was, or what pytest said if it did not get as far as the tests
+    problem: str = ""  # why that process ended, or pytest's message if it ran no tests at all
     interrupted: bool = False
-    is_collected: bool = False  # whether every process has said which tests it is going to run
+    is_collected: bool = False  # whether every process has said which tests it will run
     seconds: float = 0.0
 
     def take(self, event: dict[str, Any]) -> None:
-        """Add what a process says."""
+        """Add an event that a process has sent."""
         match event:
             case {"event": "collected", "tests": tests, "unmarked": unmarked}:
                 self.collected.update(_by_task(tests))
@@ -110,7 +110,7 @@ class PytestRun:
                 self.left |= {task: (few, many) for task, (few, many) in _by_task(left).items() if few}
 
     def end(self, process: PytestProcess, problem: str = "") -> None:
-        """End a process. If it did not end by itself, the test that was running has failed."""
+        """End a process. If it was killed or crashed, the test that was running counts as failed."""
         problem, about = process.end(problem)
         self.problem = self.problem or problem
         self.running = self.running or process.running
@@ -131,14 +131,14 @@ class PytestRun:
 
     @property
     def failures(self) -> list[Result]:
-        """Return the tests that failed, the worst first."""
+        """Return the results of the tests that failed, the worst kinds first."""
         rank = {kind: number for number, kind in enumerate(WORST)}
         failed = [result for result in self.results if result.outcome == "failed"]
         return sorted(failed, key=lambda result: rank.get(result.kind, len(WORST)))
 
     @property
     def num_not_run(self) -> int:
-        """Count the tests that were chosen and have no result of their own."""
+        """Count the chosen tests that did not run."""
         return self.lost.total() + sum(result.outcome == "not run" for result in self.results)
 
     def of(self, task: TaskId) -> list[Result]:
@@ -156,7 +156,7 @@ def _by_task(values: dict[str, Any]) -> dict[TaskId, Any]:
 
 
 def files_of(days: list[Day], tests: Path = TESTS) -> list[Path]:
-    """Return the files with the tests of some days, and then an instructor's own."""
+    """Return the test files of some days, followed by an instructor's own test files."""
     return [*(tests / day.test_file for day in days), *sorted(tests.glob(f"{HIDDEN}*.py"))]
 
 
@@ -164,7 +164,12 @@ def pytest_command(files: list[Path], package: str, arguments: list[str], tests:
     """Return the command that runs the tests in some files."""
     root = tests.parent
     options = ["-q", "--no-header", "--tb=short", f"--rootdir={root}", "-c", str(root / "pyproject.toml")]
-    options += ["-p", "no:hypothesispytest", "-p", "no:anyio"]  # a second of imports that no day test needs
+    options += [
+        "-p",
+        "no:hypothesispytest",
+        "-p",
+        "no:anyio",
+    ]  # they take a second to import, and no day test needs them
     return [sys.executable, "-m", "pytest", *options, f"--impl={package}", *arguments, *map(str, files)]
 
 
@@ -182,10 +187,10 @@ def run_tests(
 ) -> PytestRun:
     """Run tests in up to `jobs` processes, each with a share of the files.
 
-    on_event: gets the run so far, after each new event.
+    on_event: a function that gets the run so far after each new event.
     time_limit: seconds that a test may take, compiling aside.
     deadline: seconds after which all processes are killed. Setting `stop` kills them at once.
-    folder: the one they run in. None: the current one.
+    folder: the working directory of the processes. None: the current directory.
     """
     run, start = PytestRun(package), monotonic()
     files = files_of(days, tests)
@@ -205,7 +210,7 @@ def run_tests(
             process.kill()
         for process in processes:
             run.end(process, run.problem or "ended")
-    if len(shares) > 1:  # in the order of one process
+    if len(shares) > 1:  # into the order in which one process would run the tests
         run.results.sort(key=lambda result: (result.hidden, result.task.week, result.task.day))
     run.seconds = monotonic() - start
     return run
@@ -219,10 +224,10 @@ def _listen(
     end: float,
     stop: threading.Event | None,
 ) -> None:
-    """Take what processes say, and end each that has said all; it leaves the list.
+    """Add the processes' events to the run. End each process after its last event, and remove it from the list.
 
     Raises:
-        TimeoutError: all are to be ended; says why.
+        TimeoutError: the caller has to end all processes, for the reason that the error's message gives.
     """
     while processes:
         ready, _, _ = select.select([process.descriptor for process in processes], [], [], 0.5)
@@ -232,7 +237,7 @@ def _listen(
             raise TimeoutError("interrupted")
         for process in list(processes):
             events = process.events() if process.descriptor in ready else []
-            waits = process.is_compiling or process.left is None  # for a compiler, or for its imports
+            waits = process.is_compiling or process.left is None  # for a compiler, or for imports
             hangs = events == [] and monotonic() - process.heard > (COMPILING if waits else patience)
             for event in events or []:
                 run.take(event)
@@ -246,12 +251,12 @@ def _listen(
 
 
 def asked_time_limit() -> float:
-    """Return how many seconds a test may take: TINY_LLM_TIME_LIMIT from the environment, or the default.
+    """Return the time limit of a test in seconds: TINY_LLM_TIME_LIMIT from the environment, or the default.
 
     Raises:
         CommandError: TINY_LLM_TIME_LIMIT is not a number above 0.
     """
-    from ..ui import CommandError, phrase  # here, since tests load this module, and need no texts
+    from ..ui import CommandError, phrase  # here, since tests load this module and need no messages
 
     text = os.environ.get("TINY_LLM_TIME_LIMIT") or str(TIME_LIMIT)
     with suppress(ValueError):

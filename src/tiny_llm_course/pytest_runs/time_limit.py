@@ -1,4 +1,4 @@
-"""Ends a test that takes too long, at the line where it is. The time that a compiler takes does not count."""
+"""Ends a test that takes too long, at the line that is running. The time that a compiler takes does not count."""
 
 from __future__ import annotations
 
@@ -13,20 +13,23 @@ from typing import Any
 
 __all__ = ["TimedOut", "end_time_limit", "leave_out_compiling", "time_limit"]
 
-_COMPUTING = 3  # a loop without an end is found after a third of the limit: it computes all the time
+_COMPUTING = 3  # a loop that never ends computes all the time, so it is found after a third of the limit
 _TIMERS = {"ITIMER_REAL": "SIGALRM", "ITIMER_PROF": "SIGPROF"}
 
 
 class TimedOut(BaseException):
-    """A test took too long: says how long. No Exception, so that a learner's `except Exception` does not catch it."""
+    """The end of a test that exceeded the time limit, which the message gives.
+
+    It is a BaseException, so that a learner's `except Exception` does not catch it.
+    """
 
 
 @contextmanager
 def time_limit(seconds: float) -> Iterator[None]:
-    """Raise TimedOut in the block after `seconds` on the clock, or after a third of them in processor time.
+    """Raise TimedOut in the block after `seconds` of wall-clock time, or after a third of that in processor time.
 
-    Waiting is allowed for longer than computing because a busy machine makes a test wait, but not compute. On a system
-    without these signals the block has no limit.
+    The limit on processor time is lower, because a busy machine makes a test wait longer but not compute longer. On a
+    system without timer signals, the block has no limit.
     """
     if not hasattr(signal, "setitimer"):
         yield
@@ -47,16 +50,17 @@ def time_limit(seconds: float) -> Iterator[None]:
 
 
 def end_time_limit() -> None:
-    """Let the current test run for as long as it likes."""
+    """Remove the time limit of the current test."""
     if hasattr(signal, "setitimer"):
         _set([0, 0])
 
 
 @cache
 def leave_out_compiling(tell: Callable[[str], None]) -> None:
-    """Stop the clock while the main thread waits for a compiler, from now on until the process ends.
+    """Stop the clock whenever the main thread waits for a compiler, from now until the process ends.
 
-    Packages with kernels announce the compiler by audit events. tell: gets the file's name, and "" at the end.
+    Packages with kernels announce the compiler by audit events. tell: a function that gets the name of the file when
+    the compiler starts, and "" when it has ended.
     """
     left: list[float] = []
 
@@ -69,7 +73,7 @@ def leave_out_compiling(tell: Callable[[str], None]) -> None:
             left[:] = _set([0, 0])
             tell(str(arguments[0]))
         else:
-            if any(left):  # it ran
+            if any(left):  # the clock was running
                 _set(left)
             tell("")
 
@@ -78,6 +82,6 @@ def leave_out_compiling(tell: Callable[[str], None]) -> None:
 
 
 def _set(seconds: list[float]) -> list[float]:
-    """Set both timers; 0 stops one. Returns what was left of each."""
+    """Set both timers to so many seconds; 0 stops a timer. Return the seconds that each had left."""
     timers = [getattr(signal, name) for name in _TIMERS]
     return [signal.setitimer(timer, value)[0] for timer, value in zip(timers, seconds, strict=True)]

@@ -1,4 +1,4 @@
-"""What a learner wrote for a task: its functions, or its region, and what these need that the course does not have."""
+"""Collects a learner's code for a task: its functions or its region, and the learner's own definitions that it uses."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ __all__ = ["own_code"]
 
 
 def own_code(workspace: Workspace, task: TaskId) -> dict[str, str]:
-    """Collect the learner's code of a task by path in the package: a module of its functions, or a region with its
-    markers. All files have to parse."""
+    """Return the learner's code of a task, by path in the package: a module with the task's functions, or a region with
+    its markers. All files have to parse."""
     code = {}
     for file, names in workspace.parts(day_of(task), task).items():
         path = file.relative_to(workspace.package).as_posix()
@@ -30,7 +30,8 @@ def own_code(workspace: Workspace, task: TaskId) -> dict[str, str]:
 
 
 def _needed(yours: str, stub: str, task: TaskId, names: list[str]) -> set[str]:
-    """Find the definitions of these names, given ones that were changed, and new ones that any of them uses."""
+    """Return the names of the definitions to report: the task's, given ones that the learner changed, and new ones that
+    any of these use."""
     mine, given = definitions(yours), definitions(stub)
     others = {name for of, parts in task_parts(stub).items() if of != task for name in parts}
     changed = {

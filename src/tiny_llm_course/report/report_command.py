@@ -59,7 +59,7 @@ def report(task: TaskArgument = None, out: Out = OUT, lang: Lang = None) -> None
 
 
 def _tested(task: TaskId, workspace: Workspace, words: Messages) -> PytestRun:
-    """Run all tests of the task as `test` does, and shows a line for it."""
+    """Run all tests of the task as `test` does, and show a line for it."""
     days, package = [day_of(task)], PACKAGES["mine"]
     ensure_extension(package, days, words)
     lines = TaskLines(days, workspace, words)
@@ -69,7 +69,7 @@ def _tested(task: TaskId, workspace: Workspace, words: Messages) -> PytestRun:
 
 
 def write_new(folder: Path, task: TaskId, text: str) -> Path:
-    """Write the report into a new file: a report that is there already stays."""
+    """Write the report into a new file, and return the file's path. Reports that exist already are kept."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         names = (f"report-{task}{f'-{number}' if number > 1 else ''}.md" for number in count(1))
@@ -81,7 +81,7 @@ def write_new(folder: Path, task: TaskId, text: str) -> Path:
 
 
 def _versions() -> Iterator[str]:
-    """Return the versions that can decide how a test goes. None of them names a person."""
+    """Yield the versions that a test's result can depend on. None of them identifies a person."""
     known = about("", "tiny-llm", "mlx", "numpy")
     if commit := _commit():
         yield f"course: commit {commit}"
@@ -92,7 +92,7 @@ def _versions() -> Iterator[str]:
 
 
 def _commit() -> str:
-    """Return the last commit that changed the commands, which learners do not change; nothing where there is no git."""
+    """Return the last commit that changed the commands, since learners do not change these. "": git is missing."""
     if shutil.which("git") is None:
         return ""
     command = ["git", "log", "-1", "--format=%h", "--", "src/tiny_llm_course"]
@@ -100,6 +100,6 @@ def _commit() -> str:
 
 
 def _issue() -> Phrase:
-    """Say where the course takes reports: at the issues of the project's address, if it has one."""
+    """Return a phrase that says where to send reports: to the project's issues, if the project has an address."""
     url = address()
     return phrase("report_issue_at", address=f"{url}/issues") if url else phrase("report_issue")

@@ -1,6 +1,6 @@
-"""A report: a task's code, how its tests went, and versions, in Markdown. It is written here, and read here again.
+"""Writes and reads reports: a task's code, the results of its tests, and versions, in Markdown.
 
-It goes to people who do not know its author: it is in English, and names no folder outside of the course.
+A report goes to people who do not know its author, so it is in English and names no folder outside the course.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ EXPECTED = """
 ## What did you expect?
 
 <!-- What should the code do? Why do you think that it does? A sentence here helps whoever reads this. -->"""
-SHOWN = 3  # failures; of the others only the names
+SHOWN = 3  # failures in full; the others only by name
 SOURCES = "src/tiny_llm/"
 OUTCOMES = {
     "failed": "failed",
@@ -34,7 +34,7 @@ HEADING = "\n## Code"
 CODE = re.compile(
     rf"\n*### {SOURCES}(?P<path>\S+)\n\n(?P<fence>`{{3,}})\w+\n(?P<code>.*?)^(?P=fence)$", re.DOTALL | re.MULTILINE
 )
-FOLDERS = re.compile(r"(?<![\w.~/])(/[^\s/'\"`()<>]+)/(?:[^\s/'\"`()<>]+/)*")  # of an absolute path
+FOLDERS = re.compile(r"(?<![\w.~/])(/[^\s/'\"`()<>]+)/(?:[^\s/'\"`()<>]+/)*")  # the folders of an absolute path
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ class Reported:
 
 
 def written(task: Task, code: Mapping[str, str], run: PytestRun, versions: Sequence[str]) -> str:
-    """Write the report of a run of the task's tests with this code."""
+    """Return the report on a run of the task's tests with this code."""
     return "\n".join(
         [
             f"# {task.id} {task.title['en']}: {len(run.failures)} of {len(run.results)} tests fail\n",
@@ -66,7 +66,11 @@ def written(task: Task, code: Mapping[str, str], run: PytestRun, versions: Seque
 
 
 def read(text: str) -> Reported:
-    """Read a report. Raises a ValueError if the text is not a report."""
+    """Read the task and the code from the text of a report.
+
+    Raises:
+        ValueError: the text is not a report.
+    """
     match = re.search(r"^# (w\d+d\d+\.\d+) ", text, re.MULTILINE)
     if match is None:
         raise ValueError("expected a line such as `# w1d1.1 ...`, got none: this is no report")
@@ -105,19 +109,19 @@ def _tests(results: Sequence[Result]) -> Iterator[str]:
 
 
 def _fenced(text: str, language: str = "") -> str:
-    """Return a block of code, between fences that are longer than any in it."""
+    """Return a fenced block of code. The fences are longer than any in the code."""
     fence = "`" * max(3, *(len(run) + 1 for run in re.findall("`+", text)), 0)
     return f"{fence}{language}\n{text.rstrip()}\n{fence}"
 
 
 def _public(text: str) -> str:
-    """Return a message without this machine's folders: paths in the course are relative, of others the last part
-    stays."""
+    """Return a message without this machine's folders: paths in the course become relative, and only the last part of
+    other paths stays."""
     return FOLDERS.sub(lambda path: "" if Path(path[1]).is_dir() else path[0], _at_home(text))
 
 
 def _at_home(text: str) -> str:
-    """Code without the names of the course's folder and of the home directory."""
+    """Return the text without the names of the course's folder and of the home directory."""
     text = text.replace(f"{ROOT}/", "")
     home = Path.home()
     return text.replace(str(home), "~") if home != Path(home.anchor) else text

@@ -37,7 +37,7 @@ def imported_names(source: str) -> set[str]:
 
 
 def bound_names(source: str) -> set[str]:
-    """Return the names that a module binds at its top, also inside of an `if` or a `try`."""
+    """Return the names that a module binds at its top level, also inside an `if` or a `try`."""
     names: set[str] = set()
     for statement in ast.parse(source).body:
         for node in [statement] if isinstance(statement, Definition) else ast.walk(statement):
@@ -51,10 +51,10 @@ def bound_names(source: str) -> set[str]:
 
 
 def relocated(source: str, old: str, new: str) -> str:
-    """Return a module's source for another file of the package: its relative imports lead to the same modules from
+    """Return a module's source, adapted to another file of the package: its relative imports find the same modules from
     there.
 
-    old, new: paths in the package, such as serving/cache.py.
+    old, new: the module's paths in the package, such as serving/cache.py.
     """
     here, there = PurePosixPath(old).parent.parts, PurePosixPath(new).parent.parts
     lines = lines_of(source)
@@ -66,10 +66,10 @@ def relocated(source: str, old: str, new: str) -> str:
 
 
 def redirected(source: str, path: str, places: Mapping[str, str]) -> str:
-    """Return a module's source, in which imports of files that left the package lead to where they are now.
+    """Return a module's source, in which imports of files that left the package name their new modules.
 
-    path: of the module, in the package. places: the modules, such as `tiny_llm_given.config`, by their old paths in the
-    package. Imports are of the form `from .config import ModelConfig` or `from . import config`.
+    path: the module's path in the package. places: the new modules, such as `tiny_llm_given.config`, by the files' old
+    paths in the package. Imports have the form `from .config import ModelConfig` or `from . import config`.
     """
     here, lines = PurePosixPath(path).parent.parts, lines_of(source)
     for node in sorted(ast.walk(ast.parse(source)), key=lambda node: getattr(node, "lineno", 0), reverse=True):
@@ -101,7 +101,8 @@ def redirected(source: str, path: str, places: Mapping[str, str]) -> str:
 
 
 def relative_module(path: str, importer: str) -> str:
-    """Return the module of a file as another file imports it, such as `..basics`. Both are paths in the package."""
+    """Return the name by which the file `importer` imports the file `path`, such as `..basics`. Both are paths in the
+    package."""
     return _relative(PurePosixPath(path).with_suffix("").parts, PurePosixPath(importer).parent.parts)
 
 
@@ -115,7 +116,7 @@ def _imports(body: list[ast.stmt]) -> Iterator[ast.Import | ast.ImportFrom]:
 
 
 def _end_of_imports(body: list[ast.stmt]) -> int:
-    """Index of the line after the imports that precede all definitions, or else after the docstring."""
+    """Return the index of the line after the imports that precede all definitions, or else after the docstring."""
     head = list(takewhile(lambda statement: not isinstance(statement, Definition), body))
     last = [*head[:1], *_imports(head)][-1:]
     return last[0].end_lineno or 0 if last else 0

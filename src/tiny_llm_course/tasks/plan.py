@@ -1,4 +1,4 @@
-"""How many hours the days take, and the paths through the course: `hours` and `core` in syllabus.toml.
+"""The hours that each day takes, and the paths through the course: `hours` and `core` in syllabus.toml.
 
 This is not a part of syllabus.py because the tests read that module, and no test depends on hours.
 """
@@ -25,7 +25,7 @@ def hours(days: Iterable[Day]) -> float:
 
 
 def about(hours: float) -> int:
-    """Whole hours, to speak of."""
+    """Round to whole hours."""
     return int(hours + 0.5)
 
 

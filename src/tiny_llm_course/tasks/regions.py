@@ -1,4 +1,4 @@
-"""Tasks in C++ and Metal: what stands between the lines `// task w2d4.1 begin` and `// task w2d4.1 end`."""
+"""Tasks in C++ and Metal: the code between the lines `// task w2d4.1 begin` and `// task w2d4.1 end`."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def is_native(filename: str | PurePath) -> bool:
 
 
 def code_files(package: Path) -> list[Path]:
-    """Return the files in which there may be tasks. What stands in a folder `built` was made by a program."""
+    """Return the files that may have tasks. Folders named `built` have compiled files, so they are left out."""
     files = (file for file in package.rglob("*") if file.suffix in SUFFIXES)
     return sorted(file for file in files if BUILT not in file.relative_to(package).parts)
 
@@ -48,7 +48,7 @@ def regions(source: str, filename: str) -> dict[TaskId, str]:
     """Return the text of each task's region, in order.
 
     Raises:
-        StubError: a marker without its partner, or a task that the syllabus does not have; names filename and line.
+        StubError: a marker has no partner, or the syllabus does not have the task. The error names filename and line.
     """
     for task, (_, end) in _places(lines_of(source), filename).items():
         check_known(task, f"{filename}:{end + 1}")
@@ -56,23 +56,23 @@ def regions(source: str, filename: str) -> dict[TaskId, str]:
 
 
 def any_regions(source: str, filename: str) -> dict[TaskId, str]:
-    """Return the same regions, and those of tasks that only a newer syllabus has."""
+    """Return the same as `regions`, but accept tasks that only a newer syllabus has."""
     lines = lines_of(source)
     return {task: "".join(lines[start:end]) for task, (start, end) in _places(lines, filename).items()}
 
 
 def region_lines(source: str, filename: str) -> list[int]:
-    """Return the numbers of all lines that stand in a task's region.
+    """Return the numbers of all lines in tasks' regions, counted from 1.
 
     Raises:
-        StubError: as `regions`.
+        StubError: the markers are faulty. The error names filename and line.
     """
     places = _places(lines_of(source), filename).values()
     return [line for start, end in places for line in range(start + 1, end + 1)]
 
 
 def with_regions(source: str, texts: Mapping[TaskId, str], filename: str) -> str:
-    """Return the source with these texts in its regions; all else stays as it is, byte for byte."""
+    """Return the source with these texts in its regions. Everything else stays as it is, byte for byte."""
     lines = lines_of(source)
     newline = newline_of(lines)
     for task, (start, end) in reversed(_places(lines, filename).items()):
@@ -82,9 +82,9 @@ def with_regions(source: str, texts: Mapping[TaskId, str], filename: str) -> str
 
 
 def _places(lines: list[str], filename: str) -> dict[TaskId, tuple[int, int]]:
-    """Between which lines each region stands."""
+    """Return the indices of each region's first line, and of the line after its last."""
     places: dict[TaskId, tuple[int, int]] = {}
-    opened: tuple[str, int] | None = None  # a task, and the line behind its first marker
+    opened: tuple[str, int] | None = None  # a task, and the index of the line after its first marker
 
     def alone(name: str, marker: str, line: int) -> StubError:
         return StubError(f"{filename}:{line}: `// task {name} {marker}` without its partner")

@@ -12,21 +12,22 @@ from .task_code import Definition, indent_of, lines_of
 __all__ = ["SPACES", "Indent", "decoded", "encoded", "reindented", "unit_of"]
 
 BOM = b"\xef\xbb\xbf"
-SPACES = "    "  # one level of the course's own files
+SPACES = "    "  # one level of indentation in the course's own files
 _STRINGS = (tokenize.STRING, getattr(tokenize, "FSTRING_MIDDLE", tokenize.STRING))
 _LINE_ENDS = (tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT)
 
 
 @dataclass(frozen=True)
 class Indent:
-    """The indentation of a piece of code. prefix: before all of it. unit: for each level."""
+    """The indentation of a piece of code. prefix: the indentation of all of its lines. unit: the indentation that each
+    level adds."""
 
     prefix: str = ""
     unit: str = SPACES
 
 
 def decoded(content: bytes) -> str:
-    """Return the text of a file, with its line ends. A byte-order mark is left out, as Python does.
+    """Return the text of a file, with its line ends. Drop a byte-order mark, as Python does.
 
     Raises:
         UnicodeDecodeError: the file is not UTF-8.
@@ -35,12 +36,12 @@ def decoded(content: bytes) -> str:
 
 
 def encoded(text: str, before: bytes = b"") -> bytes:
-    """Return a file with this text. It begins with a byte-order mark if it did so before."""
+    """Return the content of a file with this text. The content begins with a byte-order mark if `before` does."""
     return (BOM if before.startswith(BOM) else b"") + text.encode()
 
 
 def unit_of(node: ast.AST, source: str) -> str:
-    """Return one level of indentation in a module, class or function, as its first indented body shows it."""
+    """Return one level of indentation in a module, class or function, taken from its first indented body."""
     lines = lines_of(source)
     for part in ast.walk(node):
         if isinstance(part, Definition):
@@ -51,7 +52,7 @@ def unit_of(node: ast.AST, source: str) -> str:
 
 
 def reindented(source: str, old: Indent, new: Indent) -> list[str]:
-    """Return the lines of a module, with another indentation. Strings keep theirs, docstrings excepted."""
+    """Return the lines of a module with another indentation. Lines inside strings keep theirs, except in docstrings."""
     lines = lines_of(source)
     if old == new:
         return lines
@@ -69,9 +70,10 @@ def _moved(line: str, old: Indent, new: Indent) -> str:
 
 
 def _inside_of_strings(source: str) -> set[int]:
-    """Indices of the lines that begin inside of a string, unless the string is a statement, as docstrings are."""
+    """Return the indices of the lines that begin inside a string. Strings that are statements, such as docstrings, do
+    not count."""
     inside: set[int] = set()
-    begins = True  # a statement
+    begins = True  # whether a statement begins here
     for token in tokenize.generate_tokens(io.StringIO(source).readline):
         if token.type in _STRINGS and not begins:
             inside |= set(range(token.start[0], token.end[0]))

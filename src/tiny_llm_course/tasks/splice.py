@@ -1,4 +1,4 @@
-"""Puts tasks' code of one source into another, and leaves everything else as it is, byte for byte."""
+"""Copies the code of tasks from one source into another, and leaves everything else as it is, byte for byte."""
 
 from __future__ import annotations
 
@@ -43,16 +43,17 @@ __all__ = [
 
 
 class SpliceError(Exception):
-    """A file was left alone. Says why, for its author."""
+    """An error that tells the author of a file why the file was left alone."""
 
 
 class UnfitError(SpliceError):
-    """The result would not be Python. The cause says where."""
+    """The error raised when parts do not fit together. If the result would not be Python, the cause says where."""
 
 
 @dataclass(frozen=True)
 class Part:
-    """The place of a definition: lines `start` to before `end`, with decorators and the comments directly above."""
+    """The place of a definition: the lines from `start` up to but not including `end`, with decorators and the comments
+    directly above."""
 
     start: int
     end: int
@@ -60,7 +61,7 @@ class Part:
 
 
 def definitions(source: str) -> list[str]:
-    """Return the qualified names of what a module defines. Raises a SpliceError if it does not parse."""
+    """Return the qualified names of a module's definitions. Raises a SpliceError if it does not parse."""
     return list(parts_of_source(source))
 
 
@@ -72,8 +73,8 @@ def code_of(source: str, name: str) -> str:
 
 
 def excerpt(source: str, names: Collection[str]) -> str:
-    """Return a module of these definitions alone, in their order: a method below the head of its class, and the imports
-    that all of them need."""
+    """Return a module with only these definitions, in their order, and the imports that they need. A method comes below
+    the head of its class."""
     parts, lines = parts_of_source(source), lines_of(source)
     chosen = [name for name in parts if name in names and scope_of(name) not in names]
     text, last = with_imports("", source, names_used(source, chosen)), ""
@@ -93,13 +94,13 @@ def excerpt(source: str, names: Collection[str]) -> str:
 
 
 def splice(target: str, source: str, names: list[str], filename: str) -> str:
-    """`target` with the functions `names` as `source` has them, and with the imports that they need.
+    """Return `target` with the functions `names` as `source` has them, and with the imports that they need.
 
-    A private helper that the target lacks is put in; one that `source` lacks, and nothing in the result uses, goes.
-    In C++ and Metal the names are those of regions: ids of tasks. `filename` is the target's.
+    A private helper that the target lacks is added; a helper that `source` lacks is removed if nothing in the result
+    uses it. In C++ and Metal, `names` are the task ids of regions. `filename` is the target's.
 
     Raises:
-        SpliceError: the target has a syntax error, or no function or region of that name.
+        SpliceError: the target has a syntax error, or lacks one of these functions or regions.
         UnfitError: the result has a syntax error.
     """
     if is_native(filename):
@@ -116,7 +117,8 @@ def splice(target: str, source: str, names: list[str], filename: str) -> str:
 
 
 def _without_unused(target: str, names: list[str], filename: str) -> str:
-    """Return the target without those of these definitions that nothing in it uses, or only others that go."""
+    """Return the target without the definitions in `names` that nothing uses. Uses in definitions that are removed do
+    not count."""
     for name in names:
         if name in (parts := parts_of_source(target, filename)):
             rest = without(target, parts[name])
@@ -126,7 +128,8 @@ def _without_unused(target: str, names: list[str], filename: str) -> str:
 
 
 def restore(target: str, source: str, names: list[str], filename: str) -> str:
-    """`target` with those of the functions `names` that it lacks, as `source` has them. All else stays as it is.
+    """Return `target` with the functions in `names` that it lacks, as `source` has them. Everything else stays as it
+    is.
 
     Raises:
         SpliceError: the target has a syntax error, or lacks a class.
@@ -152,7 +155,7 @@ def _splice_regions(target: str, source: str, names: list[str], filename: str) -
 
 
 def regions_of(source: str, filename: str) -> dict[TaskId, str]:
-    """Return the regions of an author's file. Raises a SpliceError if its markers are at fault."""
+    """Return the regions of a learner's file. Raises a SpliceError if its markers are faulty."""
     try:
         return regions(source, filename)
     except StubError as error:
@@ -160,9 +163,9 @@ def regions_of(source: str, filename: str) -> dict[TaskId, str]:
 
 
 def put(target: str, source: str, name: str, filename: str = "<string>", any_name: bool = False) -> str:
-    """`target` with one definition as `source` has it, in the target's indentation.
+    """Return `target` with one definition as `source` has it, in the target's indentation.
 
-    any_name: a definition that the target lacks is added even if it is public.
+    any_name: whether to add a definition that the target lacks even if it is public.
 
     Raises:
         SpliceError: the target has a syntax error, or lacks a class, or a public function that may not be added.
@@ -193,7 +196,8 @@ def put(target: str, source: str, name: str, filename: str = "<string>", any_nam
 
 
 def _written(source: str, name: str, target: str, line: int | None, node: ast.stmt | None) -> list[str]:
-    """Return the lines of a definition, indented like this line of the target, and inside like this node of it."""
+    """Return the lines of a definition with the indentation of this line of the target. Its body is indented by the
+    unit that this node of the target uses."""
     part = parts_of_source(source)[name]
     old = Indent(indent_of(lines_of(source)[first_line(part.node)]), _unit(part.node, source))
     new = Indent("" if line is None else indent_of(lines_of(target)[line]), _unit(node, target))
@@ -224,13 +228,13 @@ def without(target: str, part: Part) -> str:
 
 
 def names_used(source: str, names: Collection[str]) -> set[str]:
-    """Identifiers that the definitions of these names use."""
+    """Return the identifiers that these definitions use."""
     parts = parts_of_source(source)
     return set().union(*(names_in(parts[name].node) for name in names))
 
 
 def parts_of_source(source: str, filename: str = "<string>") -> dict[str, Part]:
-    """Return the definitions at the top of a module and in its classes, by qualified name, in order. Of a name that is
+    """Return the definitions at the top of a module and in its classes, by qualified name, in order. If a name is
     defined more than once, the last definition counts."""
     return dict(all_parts(source, filename))
 
@@ -257,5 +261,5 @@ def _parts_in(scope: ast.Module | ast.ClassDef, lines: list[str], prefix: str) -
 
 
 def scope_of(name: str) -> str:
-    """Return the class that a qualified name leads through, or nothing."""
+    """Return the class part of a qualified name, or ""."""
     return name.rpartition(".")[0]

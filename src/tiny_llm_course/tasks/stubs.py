@@ -1,4 +1,4 @@
-"""A stub is a module of the reference without what its tasks ask for."""
+"""Makes stubs: modules of the reference without the code that their tasks ask for."""
 
 from __future__ import annotations
 
@@ -24,23 +24,24 @@ from .task_code import (
 
 __all__ = ["make_stub"]
 
-LINE_LENGTH = 120  # pyproject.toml's
+LINE_LENGTH = 120  # as in pyproject.toml
 
 
 def make_stub(
     source: str, *, is_solved: Callable[[TaskId], bool] = lambda task_id: False, filename: str = "<string>"
 ) -> str:
-    """The source of a module in which an error stands in place of each unsolved task's body, after the `_check_*` calls
-    with which it begins.
+    """Return the source of a module in which each unsolved task raises an error, after the `_check_*` calls with which
+    its body begins.
 
-    A function or class is a task when its docstring's last line is `Task: w1d1.2`, or several ids with commas between
-    them; a class's ids are those of its methods that have none of their own, `_check_*` excepted. A task is solved
-    when all its ids are. Private functions, classes, constants and methods that only replaced bodies use are left out,
-    `_check_*` excepted. Everything else stays as it is, byte for byte. In C++ and Metal a task is a region
-    (`regions`), in which a comment says what the error says.
+    A function or class is a task if the last line of its docstring is `Task: w1d1.2`, or has several ids, separated by
+    commas. The ids of a class hold for its methods that have no ids of their own, except for `_check_*`. A task is
+    solved when all of its ids are. The stub leaves out private functions, classes, constants and methods that only
+    replaced bodies use, except for `_check_*`. Everything else stays as it is, byte for byte. In C++ and Metal a task
+    is a region (`regions`), in which a comment takes the place of the error.
 
     Raises:
-        StubError: a syntax error, or a task id that is malformed or not in the syllabus; names filename and line.
+        StubError: the source has a syntax error, or a task id is malformed or not in the syllabus. The error names
+        filename and line.
     """
     if is_native(filename):
         return _with_comments(source, is_solved, filename)
@@ -62,7 +63,7 @@ def make_stub(
 
 
 def _with_comments(source: str, is_solved: Callable[[TaskId], bool], filename: str) -> str:
-    """Put a comment into each unsolved region that says what to write there."""
+    """Put a comment into each unsolved region. The comment says what to write there."""
     comments = {
         task: "".join(f"{indent_of(code)}// {line.strip()}\n" for line in _error(task, "what belongs here"))
         for task, code in regions(source, filename).items()
@@ -77,7 +78,7 @@ def _chapters() -> dict[TaskId, str]:
 
 
 def _error(task_id: TaskId, name: str) -> list[str]:
-    """Return the sentences that a learner reads."""
+    """Return the sentences of a stub's error."""
     return [
         f"{task_id.words}: {name} is yours to write. ",
         f"Chapter: {_chapters()[task_id]}. ",
@@ -90,7 +91,7 @@ def _replace_body(function: Function, lines: list[str], error: list[str]) -> Non
     before, _ = _split(lines[first.lineno - 1], first.col_offset)
     start, end = first_line(first), _end(function, lines)
     stub = []
-    if before.strip():  # the body stands on the signature's line
+    if before.strip():  # the body is on the signature's line
         stub = [before.rstrip()]
         before = indent_of(lines[function.lineno - 1]) + "    "
     if ast.get_docstring(function) is not None:
@@ -115,7 +116,7 @@ def _with_comment(statement: ast.stmt, lines: list[str]) -> str:
 
 
 def _raise(error: list[str], indent: str) -> list[str]:
-    """Return a statement as `ruff format` would leave it."""
+    """Return the lines that raise an error, as `ruff format` would leave them."""
     if len(indent) + 6 + len("".join(error)) <= LINE_LENGTH:  # 4 more columns and 2 quotes
         error = ["".join(error)]
     strings = [f"{indent}    {json.dumps(sentence, ensure_ascii=False)}" for sentence in error]
@@ -152,7 +153,7 @@ def _leave_out(statement: ast.stmt, lines: list[str]) -> None:
 
 
 def _end(statement: ast.stmt, lines: list[str]) -> int:
-    """Index behind a statement's last line, and behind the comments that end its body."""
+    """Return the index of the line after a statement, and after the comments that end its body."""
     assert statement.end_lineno is not None
     indent, end = indent_of(lines[statement.lineno - 1]), statement.end_lineno
     for index in range(end, len(lines)):
@@ -164,7 +165,7 @@ def _end(statement: ast.stmt, lines: list[str]) -> int:
 
 
 def _split(line: str, offset: int) -> tuple[str, str]:
-    """Split at one of ast's offsets, which count UTF-8 bytes."""
+    """Split a line at an offset from `ast`, which counts UTF-8 bytes."""
     encoded = line.encode()
     return encoded[:offset].decode(), encoded[offset:].decode()
 

@@ -29,12 +29,12 @@ Text = dict[str, str]  # language code -> text
 
 
 class SyllabusError(ValueError):
-    """The syllabus lacks what was asked for. Says in one line what exists."""
+    """The error raised when the syllabus has no such week, day or task. Its message says in one line what exists."""
 
 
 @dataclass(frozen=True, order=True)
 class TaskId:
-    """`w1d2.3`: week 1, day 2, task 3. Orders as the course does."""
+    """The id of a task, such as `w1d2.3`: week 1, day 2, task 3. Ids sort in the order of the course."""
 
     week: int
     day: int
@@ -45,12 +45,12 @@ class TaskId:
 
     @property
     def numbers(self) -> str:
-        """`1.2.3`"""
+        """Return the numbers as `1.2.3`."""
         return f"{self.week}.{self.day}.{self.task}"
 
     @property
     def words(self) -> str:
-        """`Week 1 Day 2 Task 3`"""
+        """Return the id in words: `Week 1 Day 2 Task 3`."""
         return f"Week {self.week} Day {self.day} Task {self.task}"
 
     @property
@@ -70,7 +70,7 @@ class Task:
     id: TaskId
     title: Text
     barred: tuple[str, ...]
-    contract: int = 1  # grows when the task asks for something else: code for a lower one may not solve it
+    contract: int = 1  # grows when the task asks for something else: older code may not solve it
 
 
 @dataclass(frozen=True)
@@ -83,7 +83,7 @@ class Day:
 
     @property
     def test_file(self) -> str:
-        """File name in `tests/`."""
+        """Return the name of the day's file in `tests/`."""
         return f"test_week_{self.week}_day_{self.number}.py"
 
 
@@ -95,7 +95,8 @@ class Week:
 
 
 def parse_task_ids(docstring: str | None) -> tuple[TaskId, ...]:
-    """Task ids in a docstring whose last line is `Task: w1d1.2` or `Task: w1d2.1, w1d2.2`; else nothing."""
+    """Return the task ids of a docstring whose last line is `Task: w1d1.2` or `Task: w1d2.1, w1d2.2`; otherwise
+    none."""
     last_line = (docstring or "").strip().rpartition("\n")[2].strip()
     if not last_line.startswith("Task: "):
         return ()
@@ -123,7 +124,7 @@ def select_task(text: str) -> Task:
     """Return the task with this id.
 
     Raises:
-        SyllabusError: it does not exist.
+        SyllabusError: the syllabus has no such task.
     """
     matching = [task for task in tasks() if str(task.id) == text.lower()]
     if not matching:
@@ -135,10 +136,10 @@ def select_task(text: str) -> Task:
 
 
 def select_days(week: str | None, day: str | None) -> list[Day]:
-    """Return the days that `--week` and `--day` name: all, one week's, or one day.
+    """Return the days that `--week` and `--day` name: all days, one week's, or one day.
 
     Raises:
-        SyllabusError: it does not exist.
+        SyllabusError: the syllabus has no such week or day, or there is a day without a week.
     """
     if week is None:
         if day is not None:

@@ -53,7 +53,7 @@ def parse(source: str, filename: str) -> ast.Module:
 def tasks_in(
     node: ast.AST, filename: str = "<string>", prefix: str = "", inherited: tuple[TaskId, ...] = ()
 ) -> Iterator[tuple[Function, tuple[TaskId, ...], str]]:
-    """Yield the functions below a node that are tasks, their ids, their qualified names."""
+    """Yield the functions below a node that are tasks, each with its task ids and its qualified name."""
     for child in statements_in(node):
         if not isinstance(child, Definition):
             yield from tasks_in(child, filename, prefix, inherited)
@@ -66,17 +66,18 @@ def tasks_in(
 
 
 def statements_in(node: ast.AST) -> Iterator[ast.AST]:
-    """Yield the statements directly below a module or statement, and the handlers and cases that hold more of them.
+    """Yield the statements directly below a module or statement, and the handlers and cases that contain further
+    statements.
 
-    Expressions, which are most of a tree, cannot hold a definition, so they are not visited.
+    Expressions make up most of a tree, but cannot contain a definition, so they are not visited.
     """
     for name in ("body", "handlers", "cases", "orelse", "finalbody"):
         yield from getattr(node, name, ())
 
 
 def task_parts(source: str) -> dict[TaskId, list[str]]:
-    """Return, for each task of a module, the qualified names of its functions, then those of the helpers that they lead
-    to and that stubs leave out."""
+    """Return, for each task of a module, the qualified names of its functions, followed by the helpers that these
+    functions need and stubs leave out."""
     tree = parse(source, "<string>")
     tagged = list(tasks_in(tree))
     left_out = unneeded_helpers(tree, [function for function, _, _ in tagged])
@@ -127,7 +128,8 @@ def _is_check(statement: ast.stmt) -> bool:
 
 
 def unneeded_helpers(tree: ast.Module, cut: Collection[Function]) -> set[ast.stmt]:
-    """Helpers that only the bodies of these functions lead to, directly or through others. Leading checks stay."""
+    """Return the helpers that only the bodies of these functions need, directly or through other helpers. The leading
+    checks and their helpers stay."""
     kept = {check for function in cut for check in leading_checks(function)}
     replaced = [statement for function in cut for statement in function.body if statement not in kept]
     helpers = {statement: name for scope, _ in _scopes(tree) for statement, name in _helpers(scope).items()}
@@ -138,7 +140,7 @@ def unneeded_helpers(tree: ast.Module, cut: Collection[Function]) -> set[ast.stm
 
 
 def _reached(helpers: dict[ast.stmt, str], uses: dict[ast.stmt, set[str]], names: set[str]) -> set[ast.stmt]:
-    """Return the helpers that names lead to, directly or through other helpers."""
+    """Return the helpers with these names, and the helpers that they need, directly or through others."""
     reached: set[ast.stmt] = set()
     while new := {helper for helper, name in helpers.items() if name in names} - reached:
         reached |= new
@@ -147,7 +149,8 @@ def _reached(helpers: dict[ast.stmt, str], uses: dict[ast.stmt, set[str]], names
 
 
 def _scopes(scope: Scope, prefix: str = "") -> Iterator[tuple[Scope, str]]:
-    """Yield a module or class, and the classes in it that are no helpers themselves; with what precedes names in it."""
+    """Yield a module or class, and the classes in it that are not helpers themselves, each with the prefix of qualified
+    names in it."""
     yield scope, prefix
     helpers = _helpers(scope)
     for statement in scope.body:
@@ -156,7 +159,7 @@ def _scopes(scope: Scope, prefix: str = "") -> Iterator[tuple[Scope, str]]:
 
 
 def _helpers(scope: Scope) -> dict[ast.stmt, str]:
-    """Return a module's private functions, classes and constants, or a class's private methods, and their names."""
+    """Return a module's private functions, classes and constants, or a class's private methods, with their names."""
     helpers = {
         statement: name
         for statement in scope.body
@@ -168,7 +171,7 @@ def _helpers(scope: Scope) -> dict[ast.stmt, str]:
 
 
 def defined_name(statement: ast.stmt) -> str:
-    """Return the name of the function, class or constant that a statement defines, or nothing."""
+    """Return the name of the function, class or constant that a statement defines, or ""."""
     match statement:
         case (
             ast.FunctionDef(name=name)
@@ -190,7 +193,8 @@ def _is_tagged(node: ast.AST) -> bool:
 
 
 def names_in(node: ast.AST, excluded: Collection[ast.AST] = ()) -> set[str]:
-    """Identifiers that a node uses; of strings the words, as annotations and `__all__` are strings, docstrings not."""
+    """Return the identifiers that a node uses. The words of strings count, because annotations and `__all__` have names
+    in strings; docstrings do not."""
     if node in excluded:
         return set()
     names: set[str] = set()
@@ -210,7 +214,7 @@ def lines_of(source: str) -> list[str]:
 
 
 def newline_of(lines: list[str]) -> str:
-    """Return how a text ends its lines."""
+    """Return the line end that a text uses."""
     return "\r\n" if lines and lines[0].endswith("\r\n") else "\n"
 
 
@@ -219,6 +223,6 @@ def indent_of(line: str) -> str:
 
 
 def first_line(statement: ast.stmt) -> int:
-    """Index of a statement's first line, decorators included."""
+    """Return the index of a statement's first line, decorators included."""
     decorators = statement.decorator_list if isinstance(statement, Definition) else []
     return min([statement.lineno, *(decorator.lineno for decorator in decorators)]) - 1

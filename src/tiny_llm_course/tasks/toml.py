@@ -15,10 +15,10 @@ __all__ = ["parse_toml", "read_toml"]
 
 
 def read_toml(path: Path) -> dict[str, Any]:
-    """Read a file."""
+    """Read a TOML file."""
     return parse_toml(path.read_text(encoding="utf-8"))
 
 
 def parse_toml(text: str) -> dict[str, Any]:
-    """Parse TOML."""
+    """Parse the text of a TOML file."""
     return tomllib.loads(text)

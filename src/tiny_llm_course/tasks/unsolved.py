@@ -1,4 +1,4 @@
-"""Finds the tasks of a package that are still stubs. Reads its source only: nothing is imported or run."""
+"""Finds the tasks of a package that are still stubs. It only reads the source, and neither imports nor runs it."""
 
 from __future__ import annotations
 
@@ -33,17 +33,18 @@ def task_in_message(message: str) -> TaskId | None:
 
 
 def unsolved(package: Path) -> list[Stub]:
-    """Return all stubs in a package's directory, in the order of the course. A file that does not parse has none."""
+    """Return all stubs in a package's directory, in the order of the course. A file that does not parse counts as
+    having no stubs."""
     return sorted(stub for file in code_files(package) for stub in _stubs_in(file))
 
 
 def is_stub(function: ast.AST) -> bool:
-    """Tell whether code is still to be written in a function."""
+    """Tell whether a function still contains a stub."""
     return any(True for _ in _messages(function))
 
 
 def open_task(code: str) -> TaskId | None:
-    """Return the task whose stub this code of C++ or Metal is."""
+    """Return the task whose stub this C++ or Metal code is; None if the code is not a stub."""
     return task_in_message(code.strip().removeprefix("// "))
 
 
@@ -62,7 +63,7 @@ def _stubs_in(file: Path) -> Iterator[Stub]:
         return
     stubs = set(_stubs_below(tree, file))
     with suppress(StubError):  # a task id that the learner changed
-        for function, ids, _ in tasks_in(tree, str(file)):  # one stub may stand for several tasks
+        for function, ids, _ in tasks_in(tree, str(file)):  # one stub may belong to several tasks
             stubs |= {replace(stub, task=task) for stub in _stubs_below(function, file) for task in ids}
     yield from stubs
 
@@ -72,7 +73,7 @@ def _stubs_below(node: ast.AST, file: Path) -> Iterator[Stub]:
 
 
 def _messages(node: ast.AST) -> Iterator[tuple[TaskId, int, str]]:
-    """Yield what stubs raise below a node: the task that is named, the line, the message."""
+    """Yield the task, the line and the message of each stub's error below a node."""
     for child in statements_in(node):
         match child:
             case ast.Raise(

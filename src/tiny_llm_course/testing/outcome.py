@@ -1,4 +1,4 @@
-"""Shows how a test run ended: the first failure and what explains it, or what was learned."""
+"""Shows how a test run ended: the first failure with its explanation, or what the solved tasks teach."""
 
 from __future__ import annotations
 
@@ -23,14 +23,17 @@ A_LINE = re.compile(r'\.(py|cpp|h|metal)(:|", line )\d')  # a file and a line nu
 
 
 def compile_rest(done: PytestRun) -> None:
-    """Compile in the background the known mistakes that there was no time to try on each task's first failure."""
+    """Compile, in the background, the known mistakes that the run had no time to try on each task's first failure."""
     for task in done.left:
         failed = next(result.test for result in done.of(task) if result.outcome == "failed")
         compile_ahead(day_of(task), failed)
 
 
 def show_outcome(done: PytestRun, kept: ProgressChange, every: bool, words: Messages) -> bool:
-    """Show the first failure or stub, and what was learned. Return whether a failure was explained."""
+    """Show the first failure or stub, and what each newly solved task teaches.
+
+    Return whether a failure was explained.
+    """
     failures, is_explained = done.failures, False
     stubs = [result for result in done.results if result.outcome == "unsolved"]
     if done.problem and all(failure.message != done.problem for failure in failures):
@@ -69,9 +72,9 @@ def offer_report(done: PytestRun, words: Messages) -> None:
 
 
 def show_failure(failure: Result, done: PytestRun, words: Messages) -> bool:
-    """Show what a test expected, what it got, where, and the mistake that explains it, if it is a known one.
+    """Show the message of a failure, the lines that led to it, and its explanation, if there is one.
 
-    Returns whether anything explains it: that mistake, advice, or a second look.
+    Return whether a known mistake, advice or a second look explains the failure.
     """
     show(f"{failure.task}: {failure.test}", fg="red", bold=True)
     if failure.doc:
@@ -95,11 +98,11 @@ def show_failure(failure: Result, done: PytestRun, words: Messages) -> bool:
 
 
 def _show_stub(stub: Result, stubs: dict[TaskId, CodePlace], words: Messages) -> None:
-    """Show where code is still to be written."""
+    """Show where the learner still has to write code."""
     task = open_task_of(stub)
     show(f"NotImplementedError: {stub.stub['message'].partition('. ')[0]}.", fg="yellow")
     location = stubs.get(task) or CodePlace(
         Path(stub.stub["file"]), stub.stub["line"]
-    )  # a Python file raises a kernel's stub
+    )  # for a stub in C++ or Metal, a Python file raises the error
     place = f"{os.path.relpath(location.file)}:{location.line}"
     show(words("run_stub", place=place, task=task, command=task.test_command).strip("\n"))

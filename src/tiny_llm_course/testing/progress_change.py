@@ -16,7 +16,7 @@ __all__ = ["ProgressChange", "keep_progress"]
 class ProgressChange:
     """The changes that a run makes to the learner's progress."""
 
-    solved: list[TaskId] = field(default_factory=list)  # by this run, and not before
+    solved: list[TaskId] = field(default_factory=list)  # for the first time by this run
     skipped: list[TaskId] = field(default_factory=list)  # still marked as skipped, though their tests passed
     stubs: dict[TaskId, CodePlace] = field(default_factory=dict)  # where each unfinished task's first stub is
 
@@ -30,7 +30,7 @@ def keep_progress(workspace: Workspace, done: PytestRun) -> ProgressChange:
         results = done.of(task)
         before = workspace.state(task)
         if done.is_solved(task):
-            states[task] = before or SOLVED  # a task that was skipped stays so
+            states[task] = before or SOLVED  # a skipped task stays skipped
             kept.solved += [task] if before is None else []
             kept.skipped += [task] if before == SKIPPED else []
         elif any(result.outcome != "passed" for result in results):

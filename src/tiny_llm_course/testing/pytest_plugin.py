@@ -1,4 +1,4 @@
-"""The course's part in pytest: knows stubs, names mistakes, ends tests that hang, reports to `tiny-llm test`."""
+"""The course's pytest plugin: recognises stubs, names mistakes, ends tests that hang, reports to `tiny-llm test`."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ from ..tasks.unsolved import task_in_message
 SEEN = pytest.StashKey[Observation]()
 
 MAX_MESSAGE = 10_000  # characters
-COMPILE_SECONDS = 5  # before mistakes in C++ or Metal are compared; what was compiled is there the next time
-AFTER_HANG = 1.0  # seconds that a task's tests get once one of them has not ended
-MAX_HANGS = 3  # of a task's tests; then the others do not run
+COMPILE_SECONDS = 5  # for compiling mistakes in C++ or Metal before they are compared; the next run finds them compiled
+AFTER_HANG = 1.0  # the time limit in seconds for a task's tests after one of them has hung
+MAX_HANGS = 3  # after so many tests of a task have hung, its other tests do not run
 
 Arguments: TypeAlias = dict[str, Any]
 
@@ -40,7 +40,7 @@ Failed = pytest.fail.Exception
 
 
 class Unsolved(Failed):  # type: ignore[misc, valid-type]
-    """A test ended at a stub. Without traceback: it says nothing that the message does not."""
+    """The failure of a test that reached a stub. It has no traceback, which would add nothing to the message."""
 
     def __init__(self, error: NotImplementedError):
         super().__init__(f"NotImplementedError: {error}", pytrace=False)
@@ -49,11 +49,11 @@ class Unsolved(Failed):  # type: ignore[misc, valid-type]
 
 
 class Hung(Failed):  # type: ignore[misc, valid-type]
-    """A test took too long. Its traceback leads to the line that was running."""
+    """The failure of a test that took too long. Its traceback leads to the line that was running."""
 
 
 class NotRun(Failed):  # type: ignore[misc, valid-type]
-    """A test that is not worth its time after others of its task did not end."""
+    """The outcome of a test that does not run, because too many tests of its task have hung."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -66,7 +66,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 class _Course:
-    """The course's hooks, and what they keep during a run."""
+    """The course's pytest hooks, and their state during a run."""
 
     def __init__(self, config: pytest.Config):
         self._package = str(config.getoption("--impl"))
@@ -80,21 +80,21 @@ class _Course:
             sys.breakpointhook = _no_debugger
 
     def pytest_enter_pdb(self) -> None:
-        end_time_limit()  # thinking takes longer
+        end_time_limit()  # debugging may take any time
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
         counts = Counter(str(task) for item in items if (task := task_of(item)))
         known = {task.id for task in tasks()}
         unmarked = [item.name for item in items if _is_hidden(item) and task_of(item) not in known]
-        self._send("collected", tests=dict(counts), unmarked=unmarked)  # before -k takes some away
+        self._send("collected", tests=dict(counts), unmarked=unmarked)  # before -k deselects some of them
 
     def pytest_collection_finish(self, session: pytest.Session) -> None:
         self._send("chosen", tests=dict(Counter(str(task) for item in session.items if (task := task_of(item)))))
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_protocol(self, item: pytest.Item) -> None:
-        """Send what is known before the test runs, since it may end this process."""
+        """Announce a test before it runs, since it may end this process."""
         self._send("start", test=item.nodeid, about=_about(item) if task_of(item) else None)
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
@@ -209,22 +209,22 @@ _OUTCOMES: dict[type | None, str] = {Unsolved: "unsolved", NotRun: "not run"}
 
 
 def _kind(error: BaseException) -> str:
-    """Return what makes a failure worse than wrong numbers."""
+    """Return the kind of a failure that is worse than wrong numbers, or "" for any other failure."""
     return "hang" if isinstance(error, Hung) else "changed" if isinstance(error, ChangedArgumentError) else ""
 
 
 def _message(error: BaseException) -> str:
-    """Return what went wrong, in the words of the test, the compiler or Python."""
+    """Return the message of an error, in the words of the test, the compiler or Python."""
     is_told = isinstance(error, AssertionError | Failed) or _is_of_kernels(error)
     text = str(error) if is_told else "".join(traceback.format_exception_only(error)).strip()
     return text if len(text) <= MAX_MESSAGE else f"{text[:MAX_MESSAGE]} ... ({len(text)} characters)"
 
 
 def _frames(error: BaseException, package: str) -> list[Frame]:
-    """Return the part of a traceback in the package under test, innermost last."""
-    if isinstance(remote := getattr(error, "frames", None), list):  # of a submission in another process
+    """Return the frames of a traceback that are in the package under test, innermost last."""
+    if isinstance(remote := getattr(error, "frames", None), list):  # an error of a submission's process
         return [{"file": file, "line": line, "function": name, "code": ""} for file, line, name in remote]
-    if _is_of_kernels(error):  # where it was called from says nothing
+    if _is_of_kernels(error):  # the lines that call a kernel explain nothing
         return []
     folder = ROOT / "src" / package
     return [
@@ -235,7 +235,7 @@ def _frames(error: BaseException, package: str) -> list[Frame]:
 
 
 def _is_of_kernels(error: BaseException) -> bool:
-    """Tell whether a kernel does not compile, or did something that no kernel may do."""
+    """Tell whether an error says that a kernel does not compile, or did something that no kernel may do."""
     return type(error).__name__ in ("CompileError", "KernelError")
 
 

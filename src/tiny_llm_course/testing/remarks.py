@@ -1,4 +1,4 @@
-"""Remarks on code that passes a task's tests, about what the tests do not look at. The task is solved all the same."""
+"""Remarks on solved tasks, about requirements that the tests do not check. The tasks count as solved all the same."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ __all__ = ["Remark", "remarks", "remarks_on", "show_remarks"]
 
 @dataclass(frozen=True)
 class Remark:
-    """A remark on tasks in which nothing that the learner wrote matches `expects`."""
+    """A remark on some tasks. It applies to a task if nothing that the learner wrote for it matches `expects`."""
 
     tasks: tuple[TaskId, ...]
     expects: re.Pattern[str]
@@ -39,7 +39,7 @@ def remarks() -> list[Remark]:
 
 
 def show_remarks(done: PytestRun, words: Messages) -> None:
-    """Show what there is to say about the tasks of the learner's that a run solved."""
+    """Show the remarks that apply to the tasks that a run of the learner's code solved."""
     if done.package != PACKAGES["mine"]:
         return
     workspace = Workspace()
@@ -53,13 +53,13 @@ def show_remarks(done: PytestRun, words: Messages) -> None:
 
 
 def remarks_on(workspace: Workspace, task: TaskId) -> list[Remark]:
-    """Return the remarks on a task that is solved."""
+    """Return the remarks that apply to a solved task."""
     written = "\n".join(_written(workspace, file) for file in workspace.parts(day_of(task), task))
     return [remark for remark in remarks() if task in remark.tasks and not remark.expects.search(written)]
 
 
 def _written(workspace: Workspace, file: Path) -> str:
-    """Return the lines of a file that are not its stub's, without comments."""
+    """Return the lines of a file that its stub does not have, without comments."""
     lines = [
         re.sub(r"//.*", "", line).strip() for line in file.read_text(encoding="utf-8", errors="replace").splitlines()
     ]

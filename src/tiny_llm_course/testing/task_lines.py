@@ -12,18 +12,19 @@ __all__ = ["TaskLines", "open_task_of"]
 
 
 class TaskLines:
-    """Prints lines in the order of the course, each day's heading first. A terminal also shows how far the tests are.
+    """Lines for the tested tasks, in the order of the course, under a heading for each day.
 
-    Several days may be tested at a time: a line waits until all lines before it are printed.
+    A terminal also shows how many tests have ended. If several days are tested at the same time, a line waits until
+    all lines before it are printed.
 
-    workspace: says which tasks have a stub. None: the reference is tested, which has none.
+    workspace: the one that knows which tasks have a stub. None: the reference is tested, which has no stubs.
     """
 
     def __init__(self, days: list[Day], workspace: Workspace | None, words: Messages):
         self._waiting = [(day, task) for day in days for task in day.tasks]
         self._workspace = workspace
         self._words = words
-        self._day: Day | None = None  # whose heading was printed last
+        self._day: Day | None = None  # the day whose heading was printed last
         self._status = StatusLine()
 
     def update(self, run: PytestRun) -> None:
@@ -69,5 +70,5 @@ class TaskLines:
 
 
 def open_task_of(stub: Result) -> TaskId:
-    """Return the task that is still to be written: the one that was tested, or an earlier one that it builds on."""
+    """Return the task that the learner has to write first: the tested one, or an earlier one that it builds on."""
     return task_in_message(stub.stub["message"]) or stub.task

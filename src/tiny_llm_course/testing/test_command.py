@@ -28,7 +28,7 @@ from .task_lines import TaskLines
 __all__ = ["run"]
 
 NONE_CHOSEN = 5  # pytest's exit code
-MAX_PROCESSES = 8  # each needs about a quarter of a gigabyte
+MAX_PROCESSES = 8  # each needs about a quarter of a gigabyte of memory
 
 
 def run(
@@ -87,12 +87,12 @@ def _pytest(days: list[Day], package: str, arguments: list[str]) -> int:
     while True:
         try:
             return process.wait()
-        except KeyboardInterrupt:  # pytest got it too, and ends with its own summary
+        except KeyboardInterrupt:  # pytest was interrupted too, and ends with its own summary
             continue
 
 
 def _summarised(days: list[Day], package: str, arguments: list[str], every: bool, words: Messages) -> int:
-    """Run the tests, show what became of them, and return the exit code."""
+    """Run the tests, show their results, and return the exit code."""
     is_mine = package == PACKAGES["mine"]
     lines = TaskLines(days, Workspace() if is_mine else None, words)
     if is_mine and len(days) == 1:
@@ -131,6 +131,6 @@ def _nothing_chosen(days: list[Day], arguments: list[str]) -> CommandError:
 
 
 def _kept(done: PytestRun) -> tuple[Workspace, ProgressChange]:
-    """Record a run in the learner's progress. Return the workspace, and what the run changed."""
+    """Record a run in the learner's progress. Return the workspace and the change."""
     with changing("test") as workspace:
         return workspace, keep_progress(workspace, done)

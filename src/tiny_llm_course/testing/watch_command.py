@@ -38,8 +38,8 @@ from .task_lines import TaskLines
 
 __all__ = ["watch"]
 
-FOOTER = 6  # rows below a list: what l shows, the keys, where events come from, empty ones
-POLL = 1.0  # seconds between looks at the files' times, for file systems that send no events
+FOOTER = 6  # rows below a list: three lines of help, and empty rows
+POLL = 1.0  # seconds between checks of the files' times, for file systems that send no events
 
 
 def watch(task: TaskArgument = None, lang: Lang = None) -> None:
@@ -57,7 +57,7 @@ def watch(task: TaskArgument = None, lang: Lang = None) -> None:
 
 
 class _Watch:
-    """The loop: wait for a key or a saved file, answer on a fresh screen."""
+    """The loop of `watch`, which waits for a key or a saved file and answers on a cleared screen."""
 
     def __init__(self, task: Task, words: Messages):
         self._task = task
@@ -68,7 +68,7 @@ class _Watch:
         self._watched = [self._folder, *(self._folder.with_name(name) for name in SHARED.values())]
         self._tested: Task | None = None
         self._is_listed = False  # whether the list of the current week is shown
-        self._times: dict[Path, tuple[int, int]] = {}  # of the files that were tested last
+        self._times: dict[Path, tuple[int, int]] = {}  # time and size of each file at the last test
 
     def run(self) -> None:
         threading.Thread(target=_send_events, args=(self._watched, self._saved, self._stop), daemon=True).start()
@@ -90,7 +90,7 @@ class _Watch:
             case "saved" | "r":
                 self._test()
             case "n":
-                if self._task == self._tested:  # not if it was solved: then the next one waits already
+                if self._task == self._tested:  # otherwise the test solved it, and moved on to the next one
                     self._task = _after(self._task, workspace)
                 self._test()
             case "h":
@@ -104,7 +104,7 @@ class _Watch:
         self._is_listed = happened == "l" and not self._is_listed
 
     def _list(self, workspace: Workspace) -> None:
-        """Show the current week as far as there is room, or everything, if the week was shown already."""
+        """Show the current week, shortened to fit the terminal. If it is already shown, show all weeks in full."""
         if self._is_listed:
             progress_table(workspace, self._words)
         else:
@@ -149,7 +149,7 @@ class _Watch:
         sys.stdout.flush()
 
     def _happenings(self) -> Iterator[str]:
-        """Yield keys, and "saved" when the files are no longer those that were tested."""
+        """Yield each key that is pressed, and "saved" when a file has changed since the last test."""
         looked = 0.0
         while True:
             if select.select([sys.stdin], [], [], 0.1)[0]:
@@ -162,13 +162,13 @@ class _Watch:
 
 
 def _send_events(folders: list[Path], saved: SimpleQueue[None], stop: threading.Event) -> None:
-    """Put something into the queue for each event of the file system."""
+    """Put an item into the queue whenever the file system reports changes."""
     from watchfiles import watch as events
 
     try:
         for _ in events(*folders, stop_event=stop, debounce=100, step=20, rust_timeout=500, yield_on_timeout=False):
             saved.put(None)
-    except OSError:  # no events here, such as too many watches: polling sees the files' times
+    except OSError:  # there are no events, say because of too many watches: polling remains
         return
 
 
@@ -195,14 +195,14 @@ def _times(folders: list[Path]) -> dict[Path, tuple[int, int]]:
 
 
 def _after(task: Task, workspace: Workspace) -> Task:
-    """Return the next open task after this one, or else the one that `next` names, or the same if all are done."""
+    """Return the first open task after this one, else the one that `next` names. If all are done, return this one."""
     later = (other for other in workspace.open_tasks() if other.id > task.id)
     return next(later, None) or workspace.next_task() or task
 
 
 @contextmanager
 def _keys() -> Iterator[None]:
-    """Let keys arrive one by one, without showing them; Ctrl-C still works. The terminal is left as it was."""
+    """Make the terminal pass keys on one by one, without showing them, until the block ends. Ctrl-C still works."""
     before = termios.tcgetattr(sys.stdin)
     tty.setcbreak(sys.stdin)
     try:

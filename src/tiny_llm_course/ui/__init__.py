@@ -1,4 +1,4 @@
-"""What every command shares: texts in two languages, errors, terminals, help."""
+"""The parts that all commands share: texts in two languages, errors, terminal output and help."""
 
 from .errors import CommandError, one_of, os_reason, show_note
 from .language import LANGUAGES, Lang, Messages, Phrase, phrase, speaking

@@ -1,4 +1,4 @@
-"""Shows `--help` and wrong calls in readable colours, and in lines that fit into the terminal."""
+"""Shows `--help` and the errors of wrong calls in readable colours, and in lines that fit into the terminal."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .wrapping import columns, hanging
 
 __all__ = ["Command", "Group", "set_colours"]
 
-LEAST = 100  # columns that Typer's tables need: with fewer they cut options short, and give explanations 20 columns
+LEAST = 100  # columns that Typer's tables need: in fewer, they cut options short and squeeze explanations
 STYLES = {
     "OPTION": "bold cyan",
     "SWITCH": "bold green",
@@ -36,7 +36,7 @@ STYLES = {
 
 
 def set_colours(out: TextIO) -> None:
-    """Set the colours that Typer writes to this stream from now on."""
+    """Set the colours in which Typer writes to this stream from now on."""
     from typer import rich_utils  # here, so that commands start sooner
 
     rich_utils.COLOR_SYSTEM = rich_colours(out)
@@ -46,7 +46,7 @@ def set_colours(out: TextIO) -> None:
 
 
 class _Coloured:
-    """A command or a group, in colours that can be read."""
+    """A command or group whose help and errors have readable colours."""
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
         set_colours(sys.stdout)
@@ -57,7 +57,7 @@ class _Coloured:
             return super().invoke(ctx)  # type: ignore[misc]
         except typer.Exit:
             raise
-        except Exception:  # Typer explains a wrong call
+        except Exception:  # Typer will explain what is wrong with the call
             set_colours(sys.stderr)
             raise
 
@@ -78,7 +78,7 @@ class Group(_Coloured, TyperGroup):
 
 
 def _plain(command: TyperCommand, ctx: Any, width: int) -> str:
-    """Return as plain lines what Rich would put into a table."""
+    """Return a command's help as plain lines, instead of Rich's tables."""
     records = [record for parameter in command.get_params(ctx) if (record := parameter.get_help_record(ctx))]
     names = min(max(columns(name) for name, _ in records), width // 2)
     prose = [*command.get_usage(ctx).splitlines(), "", *(command.help or "").splitlines(), "", "Options:"]

@@ -1,4 +1,4 @@
-"""The commands' names: which module has each, and where each of them can run. Nothing is imported here."""
+"""The names of the commands, the module of each command, and where it can run. Nothing is imported here."""
 
 from __future__ import annotations
 
@@ -37,17 +37,17 @@ SHORT = {  # the words that a name stands for
     "bench-ref": ["bench", "--impl", "ref"],
     "build-ext-ref": ["build-ext", "--impl", "ref"],
 }
-FOR_MAINTAINERS = {  # the script, and what `install` has to have installed for it
+FOR_MAINTAINERS = {  # the script, and the packages that it needs, as `install` names them
     "stubs": ("scripts/stubs.py", None),
     "book": ("scripts/book.py", "book"),
     "check": ("scripts/check", "all"),
 }
-ANYWHERE = {  # what works without a clone, where the wheel was installed
+ANYWHERE = {  # commands that work without a clone, where the wheel was installed
     *("doctor", "install", "main", "chat", "batch", "serve", "trace", "viz", "grade-report"),
     *("build-ext", "build-ext-ref", "bench", "bench-ref", "roofline"),
 }
 ALL = [*FOR_LEARNERS, *SHORT, *FOR_INSTRUCTORS, *FOR_MAINTAINERS]
-NEED_SOLUTIONS = {  # what a student's copy does not have
+NEED_SOLUTIONS = {  # commands that a student's copy does not have
     *FOR_INSTRUCTORS,
     *FOR_MAINTAINERS,
     *(name for name, words in SHORT.items() if "ref" in words),

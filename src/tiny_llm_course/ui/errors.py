@@ -1,4 +1,4 @@
-"""Errors of commands, and notes on stderr, in the language of the person who called the command."""
+"""Errors of commands, and notes on stderr, in the language of the person who ran the command."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .terminal import show
 __all__ = ["CommandError", "one_of", "os_reason", "show_note"]
 
 
-_REASONS = {  # the others are told as the system tells them
+_REASONS = {  # other errors are shown in the system's own words
     errno.ENOENT: phrase("os_absent"),
     errno.EACCES: phrase("os_denied"),
     errno.EPERM: phrase("os_denied"),
@@ -30,10 +30,10 @@ _REASONS = {  # the others are told as the system tells them
 
 
 class CommandError(Exception):
-    """A problem of the caller's, in one line: what is wrong, what was expected, what to do.
+    """A problem that the caller can solve, in one line: what is wrong, what was expected, what to do.
 
-    key: of errors.toml. values: what the text names; a Phrase is told in the text's language. exit_code: 2, the call is
-    at fault; 1, something else.
+    key: a key of errors.toml. values: the values of the text's placeholders; a Phrase appears in the text's language.
+    exit_code: 2 if the call is wrong, 1 for any other problem.
     """
 
     def __init__(self, key: str, /, exit_code: int = 2, **values: object):
@@ -46,15 +46,15 @@ class CommandError(Exception):
 
 
 def show_note(text: str = "", style: str = "dim") -> None:
-    """Print on stderr, which keeps stdout for what was asked for. style: a key of COLOURS."""
+    """Print to stderr, so that stdout contains only the command's result. style: a key of COLOURS."""
     show(text, err=True, fg=style)
 
 
 def one_of(names: Iterable[object]) -> Phrase:
-    """Say that one of these is expected."""
+    """Return a phrase that says that one of these names is expected."""
     return phrase("one_of", names=", ".join(map(str, names)))
 
 
 def os_reason(error: OSError) -> Phrase | str:
-    """Return why the system refused something."""
+    """Return the system's reason for an error."""
     return _REASONS.get(error.errno or 0) or error.strerror or str(error)

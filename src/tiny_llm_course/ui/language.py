@@ -25,28 +25,28 @@ Lang = Annotated[
         metavar="|".join(LANGUAGES), help="Language of hints and messages. Default: the locale's, or English."
     ),
 ]
-_asked_for: list[str] = []  # by --lang, of the commands that run now; for all threads, as a context variable is not
+_asked_for: list[str] = []  # --lang of the running commands; unlike a context variable, all threads see it
 
 
 @dataclass(frozen=True)
 class Phrase:
-    """A value of a message that is a text itself, in the language of the message; or, in a list, several. Made by
-    `phrase`."""
+    """A value of a message that is itself a text, shown in the message's language. The phrases of a list are joined. To
+    make a phrase, call `phrase`."""
 
     key: str
     values: Mapping[str, Any]
 
 
 def phrase(key: str, /, **values: object) -> Phrase:
-    """Return a text of messages.toml or errors.toml as a part of another one."""
+    """Return a text of messages.toml or errors.toml, to be used as a part of another text."""
     return Phrase(key, values)
 
 
 class Messages:
     """The texts of messages.toml and errors.toml in one language.
 
-    language: a key of LANGUAGES. None: the one that the command was asked for with --lang, or else the locale's, as
-    LC_ALL, LC_MESSAGES or LANG name it, or English.
+    language: a key of LANGUAGES. None: the language that --lang chose, or else the locale's (LC_ALL, LC_MESSAGES or
+    LANG), or else English.
     """
 
     def __init__(self, language: str | None = None):
@@ -62,7 +62,7 @@ class Messages:
 
     @staticmethod
     def in_all(key: str, /, **values: object) -> Text:
-        """Return a message in every language, for when it is not known which one it will be read in."""
+        """Return a message in every language, because the language of its reader is not known yet."""
         return {language: Messages(language)(key, **values) for language in LANGUAGES}
 
     def of(self, text: Text) -> str:
@@ -77,7 +77,7 @@ class Messages:
 
 @contextmanager
 def speaking(language: str | None) -> Iterator[Messages]:
-    """Messages, which for as long as the block runs are in this language everywhere, if it is not None."""
+    """Show all messages in this language while the block runs; None changes nothing."""
     if language is None:
         yield Messages()
         return

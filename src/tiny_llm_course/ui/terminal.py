@@ -1,4 +1,4 @@
-"""Text on a terminal, or in a pipe: colours, signs and line breaks that it can show."""
+"""Text for a terminal or a pipe, with the colours, signs and line breaks that it can show."""
 
 from __future__ import annotations
 
@@ -36,29 +36,30 @@ __all__ = [
     "wrapped",
 ]
 
-# Of the 256 colours of terminals, those that can be read on black as well as on white. The 16 colours that have names
-# differ from terminal to terminal: yellow can hardly be seen on white.
+# These of a terminal's 256 colours can be read on black as well as on white. The 16 named colours differ from terminal
+# to terminal: yellow can hardly be seen on white.
 COLOURS = {"red": 160, "green": 28, "yellow": 130, "cyan": 30, "dim": 243}
 BAR = 18  # characters
-NAME = 44  # columns that a row's name has
-LEAST_NAME = 20  # of them, where there is little room
-LEAST_COLUMN = (12, 10, 8)  # that a heading has where there is little room, or less
+NAME = 44  # columns for the name in a row
+LEAST_NAME = 20  # columns for the name at least, on a narrow terminal
+LEAST_COLUMN = (12, 10, 8)  # the least columns of a heading, tried in turn on a narrow terminal
 SECOND_COLUMN = re.compile(r" *\S+(?: \S+)*  +(?=\S)")
 
 
 def show(text: str = "", *, err: bool = False, **style: Any) -> None:
-    """Print on stdout, or stderr, in colours where there are some, and in lines that the terminal has room for.
+    """Print to stdout or stderr, in colour if the terminal supports it, with lines broken to its width.
 
-    `style`: as `styled` takes it.
+    style: the arguments of `styled`.
     """
     out = sys.stderr if err else sys.stdout
     print(styled(fitted(as_called(text), out), out=out, **style), file=out, flush=True)
 
 
 def styled(text: str, *, fg: str | None = None, dim: bool = False, out: TextIO | None = None, **style: Any) -> str:
-    """Return the text in colours, for a terminal, unless NO_COLOR is set; in any case if FORCE_COLOR is.
+    """Return the text in colour if it goes to a terminal and NO_COLOR is not set, or if FORCE_COLOR is set.
 
-    fg: a key of COLOURS. out: where it will be printed; None: stdout. `style`: what else `typer.style` takes.
+    fg: a key of COLOURS. out: the stream that the text will go to; None: stdout. style: further arguments of
+    `typer.style`.
     """
     colour = COLOURS["dim"] if dim else COLOURS[fg] if fg else None
     is_coloured = os.environ.get("FORCE_COLOR") or (
@@ -68,24 +69,24 @@ def styled(text: str, *, fg: str | None = None, dim: bool = False, out: TextIO |
 
 
 def fitted(text: str, out: TextIO) -> str:
-    """Return lines that are too long for a terminal, broken between words: what is left stands below the second column,
-    if there is one, or further in."""
+    """Return a text whose lines are broken between words if they are too long for the terminal. The rest of a line
+    begins below its second column, if it has one, or is indented further."""
     width = terminal_width(out)
     return "\n".join(hanging(line, width, _hang(line, width)) for line in text.split("\n")) if out.isatty() else text
 
 
 def rich_style(style: str) -> str:
-    """Return a style of Rich, in which COLOURS' keys stand for them."""
+    """Return a style for Rich, in which Rich's names of colours replace the keys of COLOURS."""
     return " ".join(f"color({COLOURS[word]})" if word in COLOURS else word for word in style.split())
 
 
 def rich_colours(out: TextIO) -> Any:
-    """Rich's color_system: a terminal that calls itself xterm has 256 colours as well."""
+    """Return Rich's color_system: 256 colours even on a terminal that calls itself xterm."""
     return "256" if out.isatty() and os.environ.get("TERM") != "dumb" else "auto"
 
 
 def progress_console() -> Any:
-    """Rich's, on stderr, for bars and counters in colours that can be read."""
+    """Return Rich's console on stderr, for bars and counters in readable colours."""
     from rich.console import Console  # here, so that commands without a bar start sooner
     from rich.theme import Theme
 
@@ -96,8 +97,8 @@ def progress_console() -> Any:
 
 
 def terminal_width(out: TextIO) -> int:
-    """Return the width in columns: what the environment's COLUMNS says, or the terminal itself. 80 where there is
-    none."""
+    """Return the width in columns: the value of COLUMNS in the environment, or else the terminal's width, or 80 if
+    there is no terminal."""
     named = os.environ.get("COLUMNS", "")
     width = int(named) if named.isdecimal() else 0
     with suppress(OSError, ValueError):
@@ -106,7 +107,7 @@ def terminal_width(out: TextIO) -> int:
 
 
 def _hang(line: str, width: int) -> int:
-    """Return the indentation with which a line that is too long goes on."""
+    """Return the indentation for the rest of a line that is too long."""
     indent = len(line) - len(line.lstrip(" "))
     if (first := SECOND_COLUMN.match(line)) and columns(first[0]) <= width / 2:
         return columns(first[0])
@@ -114,9 +115,9 @@ def _hang(line: str, width: int) -> int:
 
 
 class StatusLine:
-    """The last line of a terminal, which the next text replaces. It is on stderr, so piped output never contains it.
+    """The last line of a terminal, which the next text replaces. It goes to stderr, so piped output never contains it.
 
-    can_show: whether there is such a terminal.
+    can_show: whether stderr is a terminal that can replace a line.
     """
 
     def __init__(self) -> None:
@@ -130,15 +131,15 @@ class StatusLine:
             self._shown = text
 
     def clear(self) -> None:
-        """Leave an empty line, for other text."""
+        """Erase the line, to make room for other text."""
         if self._shown:
             print("\r\x1b[K", end="", file=sys.stderr, flush=True)
             self._shown = ""
 
 
 def called() -> str:
-    """Return what you typed to run this command: the path of `./course`, `pdm run`, `tiny-llm`, or the last through
-    uv."""
+    """Return what you typed to run this command: the path of `./course`, `pdm run`, `tiny-llm`, or `uv run …
+    tiny-llm`."""
     if path := os.environ.get("TINY_LLM_CALLED"):  # which ./course sets
         return path
     if "PDM_RUN_CWD" in os.environ:
@@ -147,13 +148,13 @@ def called() -> str:
 
 
 def as_called(text: str) -> str:
-    """Return the text, in which commands are written as `./course NAME`, with what you typed in place of `./course`."""
+    """Replace each `./course` in a text with what you typed to run this command."""
     return text.replace("./course ", f"{called()} ")
 
 
 def wrapped(text: str) -> str:
-    """Long lines broken to the terminal's width, or to what can be read with ease. Code, which is a part with an
-    indented line, keeps its indents: what a line has too much stands further in."""
+    """Return the text with its lines broken to the terminal's width, at most 100 columns. Code, that is, a part with an
+    indented line, keeps its indentation; the continuation of a long line is indented further."""
     width = min(terminal_width(sys.stdout), 100)
     lines = text.removesuffix("\n").splitlines(keepends=True)
     parts = ("".join(group) for _, group in groupby(lines, key=lambda line: not line.strip()))
@@ -162,12 +163,12 @@ def wrapped(text: str) -> str:
 
 def _wrapped(part: str, width: int) -> str:
     lines = part.split("\n")
-    further = 8 if any(line.startswith(" ") for line in lines) else 0  # than a body of the line's own
+    further = 8 if any(line.startswith(" ") for line in lines) else 0  # columns, further than a block below the line
     return "\n".join(hanging(line, width, len(line) - len(line.lstrip(" ")) + further) for line in lines)
 
 
 def table_row(name: str, *cells: str) -> str:
-    """Return a line of a table. Where the terminal is narrow, the name has less room, or a line of its own."""
+    """Return a line of a table. On a narrow terminal the name gets fewer columns, or a line of its own."""
     beside = " ".join(cells)
     room = min(NAME, terminal_width(sys.stdout) - columns(beside) - 3) if sys.stdout.isatty() else NAME
     if room < min(LEAST_NAME, columns(name)):
@@ -177,8 +178,9 @@ def table_row(name: str, *cells: str) -> str:
 
 
 def table(head: Sequence[str], *rows: Sequence[str]) -> list[str]:
-    """Return lines: the first column stands left, the others right. On a narrow terminal headings have several lines;
-    if that is not enough, so has a row: its first cell, and below it the others."""
+    """Return the lines of a table, with the first column aligned left and the others right. On a narrow terminal,
+    headings take several lines. If that is not enough, each row takes two lines: its first cell, and below it the
+    others."""
     widths = [max(map(columns, column)) for column in zip(head, *rows, strict=True)]
     if fits(widths):
         return [_line(cells, widths, "  ") for cells in (head, *rows)]
@@ -201,14 +203,14 @@ def _narrow(name: str, cells: Sequence[str], least: int) -> int:
 
 
 def _heads(head: Sequence[str], widths: Sequence[int]) -> list[tuple[str, ...]]:
-    """Headings in as many lines as they need, of which the last is full."""
+    """Return the lines of the headings. Every heading ends in the last line, and a long one begins further up."""
     names = [hanging(name, width, 0).split("\n") for name, width in zip(head, widths, strict=True)]
     height = max(map(len, names))
     return list(zip(*([""] * (height - len(parts)) + parts for parts in names), strict=True))
 
 
 def fits(widths: Sequence[int]) -> bool:
-    """Tell whether columns of these widths fit next to each other. In a pipe there is room for all."""
+    """Tell whether columns of these widths fit next to each other. In a pipe they always fit."""
     return not sys.stdout.isatty() or sum(widths) + 2 * (len(widths) - 1) <= terminal_width(sys.stdout)
 
 
@@ -217,12 +219,12 @@ def _line(cells: Sequence[str], widths: Sequence[int], gap: str) -> str:
 
 
 def left(text: str, width: int) -> str:
-    """Return the text, filled up to so many columns of a terminal, of which a Japanese character takes two."""
+    """Pad a text with spaces on the right, up to a width in columns, of which a Japanese character takes two."""
     return text + _blanks(text, width)
 
 
 def right(text: str, width: int) -> str:
-    """Fill a text up to a width, with the text at the right end."""
+    """Pad a text with spaces on the left, up to a width."""
     return _blanks(text, width) + text
 
 
@@ -238,7 +240,7 @@ def _blanks(text: str, width: int) -> str:
 
 
 def bar(solved: int, skipped: int, count: int) -> str:
-    """Draw how much of a whole is done."""
+    """Return a bar that shows how many of `count` tasks are solved and skipped."""
     a, b = round(BAR * solved / count), round(BAR * (solved + skipped) / count)
     return signs().full * a + signs().half * (b - a) + signs().empty * (BAR - b)
 

@@ -1,4 +1,4 @@
-"""Line breaks: between words, and between any two Japanese characters except where a line may not begin or end."""
+"""Breaks lines between words, and between any two Japanese characters except where a line may not begin or end."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import re
 __all__ = ["columns", "hanging", "units"]
 
 _WIDE = "[\u1100-\u115f\u2e80-\u303e\u3041-\ua4cf\uac00-\ud7a3\uf900-\ufaff\ufe30-\ufe6f\uff00-\uff60\uffe0-\uffe6]"
-_MARKS = "[\u3099\u309a\ufe00-\ufe0f]*"  # which change the character before them
+_MARKS = "[\u3099\u309a\ufe00-\ufe0f]*"  # combining marks, which change the character before them
 _NOT_FIRST = "、。，．・：；？！…‥ー〜’”）〕］｝〉》」』】〟％々ゝゞヽヾぁぃぅぇぉっゃゅょゎァィゥェォッャュョヮヵヶ"
 _NOT_LAST = "（〔［｛〈《「『【〝‘“"
 _BLANKS = " \t\u3000"
@@ -24,16 +24,16 @@ _COLOURS = re.compile(r"\x1b\[[\d;]*m")
 
 
 def units(text: str) -> list[str]:
-    """Return the text in the parts that stay whole: words with the blanks in front of them, Japanese characters with
-    the punctuation that belongs to them, ends of lines. Together they are the text."""
+    """Split a text into the parts that stay whole: words with the blanks before them, Japanese characters with their
+    punctuation, and ends of lines. Joined, the parts are the text."""
     return [match[0] for match in _UNIT.finditer(text) if match[0]]
 
 
 def hanging(line: str, width: int, hang: int) -> str:
-    """Return the line in as many lines as it needs. All but the first are indented; a word that is too long stays
-    whole.
+    """Break a line into as many lines as it needs, and indent all but the first by `hang` columns. A word that is too
+    long stays whole.
 
-    What stands far to the right, as a comment, comes nearer first.
+    A wide gap in the right half of the line, as before a comment, is narrowed first.
     """
     if columns(line) > width:
         line = _GAP.sub(lambda blanks: "  " if blanks.end() > width / 2 else blanks[0], line)
@@ -49,7 +49,7 @@ def hanging(line: str, width: int, hang: int) -> str:
 
 
 def columns(text: str) -> int:
-    """Return how wide the text is on a terminal, where a Japanese character takes two columns and a colour none."""
+    """Return the width of a text on a terminal, where a Japanese character takes two columns and a colour none."""
     text = _COLOURS.sub("", text) if "\x1b" in text else text
     if text.isascii():
         return len(text)

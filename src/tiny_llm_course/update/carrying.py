@@ -1,4 +1,4 @@
-"""Carries definitions and imports from one module into another, with what they use."""
+"""Copies definitions and imports from one module into another, with the definitions that they use."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ __all__ = ["helpers_of", "with_all", "with_arrived", "with_own"]
 
 
 def with_all(target: str, source: str, names: Collection[str]) -> str:
-    """Return the target with those of these definitions that it lacks, in a class that it lacks with the whole
-    class."""
+    """Return the target with the definitions in `names` that it lacks. If the target lacks a method's class, the whole
+    class is added."""
     for name in names:
         while (scope := scope_of(name)) and scope not in parts_of_source(target):
             name = scope
@@ -28,9 +28,10 @@ def with_all(target: str, source: str, names: Collection[str]) -> str:
 
 def with_own(merged: str, yours: str, stubs: tuple[str, str], mine: list[str], left: Mapping[str, str]) -> str:
     """Return the merged text with everything that the learner defined and imported, and with given code that the course
-    took away and the learner uses. Tasks that left are imported where something still uses them.
+    removed but the learner uses. Tasks that moved to other files are imported if something still uses them.
 
-    stubs: the old one and the new one. mine: the tasks that the learner wrote.
+    stubs: the old stub and the new one. mine: the tasks that the learner wrote. left: the tasks that moved, with their
+    new modules.
     """
     old, new = stubs
     for name in left:
@@ -49,7 +50,10 @@ def with_own(merged: str, yours: str, stubs: tuple[str, str], mine: list[str], l
 
 
 def with_arrived(merged: str, arrived: Mapping[str, str]) -> str:
-    """Return the merged text with what the tasks that came from another file need of it."""
+    """Return the merged text with the helpers and imports that arrived tasks used in their old files.
+
+    arrived: the tasks, each with the source of its old file.
+    """
     for source in dict.fromkeys(arrived.values()):
         reached = helpers_of(source, [name for name, text in arrived.items() if text == source])
         while needed := [name for name in _needed(merged, source) if name in reached]:
@@ -59,8 +63,8 @@ def with_arrived(merged: str, arrived: Mapping[str, str]) -> str:
 
 
 def _needed(target: str, source: str, excluded: Collection[str] = (), unless_in: str = "") -> list[str]:
-    """Return the definitions of the source that the target lacks and uses, more often than another text uses the same
-    name."""
+    """Return the definitions of the source that the target uses but lacks. A name is used if it occurs in the target
+    more often than in `unless_in`."""
     parts, used, bound = parts_of_source(target), _uses(target) - _uses(unless_in), bound_names(target)
     return [
         name
@@ -72,7 +76,7 @@ def _needed(target: str, source: str, excluded: Collection[str] = (), unless_in:
 
 
 def _uses(source: str) -> Counter[str]:
-    """Count how often a module uses each name, and each name of an attribute, with a dot before it."""
+    """Count how often a module uses each name and each attribute. An attribute's name gets a dot before it."""
     nodes = list(ast.walk(ast.parse(source)))
     docstrings = [node.value for node in nodes if isinstance(node, ast.Expr)]
     names: list[str] = []
@@ -88,7 +92,8 @@ def _uses(source: str) -> Counter[str]:
 
 
 def helpers_of(source: str, names: Collection[str]) -> set[str]:
-    """These functions, and everything that they use of their module, directly or through others, except for tasks."""
+    """Return these functions, and the definitions of their module that they use, directly or through others, except for
+    tasks."""
     stop = {*tasks_by_name(source, "<string>")}
     helpers: set[str] = set()
     new = set(names)

@@ -1,4 +1,5 @@
-"""What a task asks for is its contract. Two versions of syllabus.toml tell which contracts a newer course changed."""
+"""Finds the tasks whose contract a newer course has changed, by comparing two versions of syllabus.toml. A task's
+contract is what it asks for."""
 
 from __future__ import annotations
 
@@ -12,7 +13,7 @@ from ..tasks.toml import parse_toml
 __all__ = ["SYLLABUS", "Changed", "changed_contracts", "new_tasks"]
 
 SYLLABUS = "src/tiny_llm_course/syllabus.toml"
-Changed: TypeAlias = Mapping[TaskId, Collection[str]]  # by task: the functions of which old code is kept
+Changed: TypeAlias = Mapping[TaskId, Collection[str]]  # by task: the functions whose old code is kept
 
 
 @dataclass(frozen=True)

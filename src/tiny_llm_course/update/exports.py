@@ -14,7 +14,7 @@ __all__ = ["with_exports", "with_same_exports"]
 
 
 def with_same_exports(yours: str, old: str, new: str) -> tuple[str, str, str]:
-    """Return the three versions. If both sides changed `__all__`, all of them get the learner's, with the course's
+    """Return the three versions. If both sides changed `__all__`, all three get the learner's list with the course's
     changes."""
     mine, before, after = (_exports(source) for source in (yours, old, new))
     if mine is None or before is None or after is None:
@@ -42,14 +42,14 @@ def _statement(source: str) -> list[str]:
 
 
 def _list(source: str) -> ast.List | None:
-    """Return the value of a module's `__all__`, if that is a list."""
+    """Return the value of a module's `__all__` if it is a list; otherwise None."""
     part = parts_of_source(source).get("__all__")
     value = getattr(part.node, "value", None) if part else None
     return value if isinstance(value, ast.List) else None
 
 
 def _exports(source: str) -> list[str] | None:
-    """Return the names in a module's `__all__`, if that is a list of texts."""
+    """Return the names in a module's `__all__` if it is a list of strings; otherwise None."""
     if (listed := _list(source)) is None:
         return None
     names = [name.value for name in listed.elts if isinstance(name, ast.Constant) and isinstance(name.value, str)]
@@ -57,7 +57,8 @@ def _exports(source: str) -> list[str] | None:
 
 
 def _edited(source: str, removed: Collection[str], added: list[str]) -> str:
-    """Return the source without some names of its `__all__`, and with others at its start. Comments in it stay."""
+    """Return the source with some names removed from its `__all__`, and others added at the start of the list. Comments
+    in the list stay."""
     listed = _list(source)
     assert listed is not None
     lines = [line.encode() for line in lines_of(source)]  # positions in a tree count bytes

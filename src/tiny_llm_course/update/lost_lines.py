@@ -1,4 +1,4 @@
-"""Finds the lines of a learner that a merge could not keep, by comparing the texts by position."""
+"""Finds the learner's lines that a merge could not keep, by comparing the texts line by line."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ __all__ = ["LostLines", "lost_lines"]
 
 @dataclass(frozen=True)
 class LostLines:
-    """Lines of the learner's file, counted from 1, that the merged file lacks or, where the learner took lines away,
-    between which it has lines of the course."""
+    """A range of lines of the learner's file, counted from 1. The merged file lacks these lines, or has lines between
+    them that the learner had removed."""
 
     first: int
     last: int
 
 
 def lost_lines(yours: str, old: str, new: str, merged: str, kept: Collection[int] = ()) -> list[LostLines]:
-    """Find the learner's changes of the stub that the merged file does not have. kept: lines, counted from 0, that it
-    has in another place."""
+    """Find the learner's changes to the stub that the merged file does not have. kept: the learner's lines, counted
+    from 0, that the merged file has in another place."""
     stub, own, result = (lines_of(text) for text in (old, yours, merged))
     edits, later = _steps(stub, own), _steps(own, result)
     mine = {i for step in edits for i in step.own}
     gone = {i for step in later for i in step.old if own[i].strip() and not (is_import(own[i]) and own[i] in result)}
     changed = {i for step in _steps(stub, lines_of(new)) for i in step.old if step.own}
-    back = set()  # the lines around what the learner took away, where the course's lines are again
+    back = set()  # the lines around those that the learner removed and the merge put back
     for step in edits:
         place = step.own.start
         came = {result[i] for other in later if place in (*other.old, other.old.stop) for i in other.own} - {"\n"}
@@ -41,7 +41,7 @@ def lost_lines(yours: str, old: str, new: str, merged: str, kept: Collection[int
 
 @dataclass(frozen=True)
 class _Step:
-    """Lines of an older text in whose place a newer one has its own."""
+    """A change: lines of an older text, and the lines of a newer text that replace them."""
 
     old: range
     own: range

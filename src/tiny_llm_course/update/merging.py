@@ -1,7 +1,7 @@
-"""Merges a newer stub into a learner's file: what the learner wrote stays, and what the course changed comes in.
+"""Merges a newer stub into a learner's file: the learner's code stays, and the course's changes come in.
 
-The third text of the merge is the stub that the learner began from. What the learner wrote for a task is first put into
-both stubs. So only the rest of the file can be in conflict: given code, and what the learner added to the file.
+The third text of the merge is the stub that the learner began from. The learner's code for tasks is first put into both
+stubs, so only the rest of the file can be in conflict: given code, and the learner's additions.
 """
 
 from __future__ import annotations
@@ -40,11 +40,10 @@ __all__ = ["Merged", "Moves", "merge", "unix_ends"]
 
 @dataclass(frozen=True)
 class Moves:
-    """Tasks that changed their file.
+    """The tasks that move into and out of a file. `tasks_by_name` gives them their names.
 
-    arrived: those that the newer stub has here and the learner wrote in another file, which is the value. left: those
-    that the learner wrote here and the newer stub has in another file, with the module to import them from, such as
-    `.basics`. Tasks are named as `tasks_by_name` names them.
+    arrived: tasks that the newer course has in this file and the learner wrote in another one, with the source of that
+    file. left: tasks that the newer course has in another file, with the module to import them from, such as `.basics`.
     """
 
     arrived: Mapping[str, str] = field(default_factory=dict)
@@ -53,7 +52,8 @@ class Moves:
 
 @dataclass(frozen=True)
 class Merged:
-    """signatures: old and new, where a signature changed; the learner's function is kept with its own."""
+    """A merged file. signatures: the learner's and the course's version of each signature that the course changed; the
+    learner's function keeps its own. replaced: the learner's lines that the merged file lacks."""
 
     text: str
     signatures: list[tuple[str, str]] = field(default_factory=list)
@@ -61,7 +61,7 @@ class Merged:
 
 
 def merge(yours: str, old: str, new: str, filename: str, moves: Moves = Moves()) -> Merged:
-    """Return the learner's file, with what changed between two stubs.
+    """Return the learner's file with the changes between two stubs.
 
     Raises:
         SpliceError: the learner's file has a syntax error, or lacks markers of regions.
@@ -108,7 +108,7 @@ def _native(yours: str, old: str, new: str, filename: str, moves: Moves) -> Merg
 
 
 def _python(yours: str, old: str, new: str, filename: str, moves: Moves) -> Merged:
-    parts_of_source(yours, filename)  # which raises a SpliceError that names the file
+    parts_of_source(yours, filename)  # raises a SpliceError that names the file
     unit = unit_of(ast.parse(yours), yours)
     old, new = (_with_unit(stub, unit) for stub in (old, new))
     tasks = {*tasks_by_name(old, filename), *tasks_by_name(new, filename)}
@@ -132,14 +132,14 @@ def _python(yours: str, old: str, new: str, filename: str, moves: Moves) -> Merg
     merged = _joined(three_way(listed, base, theirs), checked, filename)
     merged = with_own(merged, yours, (old, new), mine, moves.left)
     merged = with_arrived(merged, moves.arrived)
-    shown = merged if listed == text else with_exports(merged, yours)  # the learner's list, in another form
+    shown = merged if listed == text else with_exports(merged, yours)  # so that the learner's `__all__` is not lost
     kept = _kept(yours, merged, mine, moves.left)
     return Merged(merged, list(changed.values()), lost_lines(yours, old, new, shown, kept))
 
 
 def _joined(parts: list[str | Conflict], checked: Callable[[str], str], filename: str) -> str:
-    """Return the merged text. Where both sides changed lines, it has both if the result can be used, and otherwise the
-    course's."""
+    """Return the merged text. Where both sides changed the same lines, it has the lines of both if the result can be
+    used, and otherwise the course's."""
     for resolve in (Conflict.both, lambda conflict: None):
         with suppress(SpliceError, StubError, SyntaxError):
             return checked("".join(_resolved(part, resolve) for part in parts))
@@ -154,8 +154,8 @@ def _resolved(part: str | Conflict, resolve: Callable[[Conflict], list[str] | No
 
 
 def _once(merged: str, yours: str, theirs: str) -> str:
-    """Return the merged text without the old one of two definitions of a name: the learner moved it, the course changed
-    it."""
+    """Return the merged text with one definition of each name. If the learner moved a definition that the course
+    changed, the merge has both, and the course's stays."""
     allowed = {*_repeated(yours), *_repeated(theirs)}
     after, mine = parts_of_source(theirs), parts_of_source(yours)
     while names := [name for name in _repeated(merged) if name not in allowed]:
@@ -169,14 +169,14 @@ def _once(merged: str, yours: str, theirs: str) -> str:
 
 
 def _repeated(source: str) -> list[str]:
-    """Return the names that a module or class defines more than once, classes before what is in them."""
+    """Return the names that a module or class defines more than once, classes before their members."""
     counts = Counter(name for name, _ in all_parts(source))
     return [name for name, count in counts.items() if count > 1]
 
 
 def _kept(yours: str, merged: str, tasks: Collection[str], left: Collection[str]) -> set[int]:
-    """Return the lines of definitions that the merged file has unchanged, and of tasks' code, which it or another file
-    has."""
+    """Return the indices of the learner's lines that are kept: definitions that the merged file has unchanged, and code
+    of tasks that it or another file has."""
     lines, there = lines_of(yours), parts_of_source(merged)
     kept: set[int] = set()
     for name, part in parts_of_source(yours).items():
@@ -193,7 +193,7 @@ def _with_unit(stub: str, unit: str) -> str:
 
 
 def _without_namesakes(yours: str, old: str, new: str, tasks: Collection[str]) -> str:
-    """Return the learner's file without its own definitions of names that the course defines now."""
+    """Return the learner's file without the learner's own definitions whose names the newer course defines as well."""
     before, after = parts_of_source(old), parts_of_source(new)
     names = [name for name in parts_of_source(yours) if name in after and name not in before and name not in tasks]
     text = yours
@@ -204,7 +204,7 @@ def _without_namesakes(yours: str, old: str, new: str, tasks: Collection[str]) -
 
 
 def _with_written(stub: str, source: str, names: list[str], whole: Collection[str]) -> str:
-    """Return a stub with what the learner wrote: the body of each function, or all of it."""
+    """Return a stub with the learner's code: the body of each function, or the whole function if it is in `whole`."""
     for name in names:
         if name not in (parts := parts_of_source(stub)):
             continue
@@ -219,7 +219,8 @@ def _with_written(stub: str, source: str, names: list[str], whole: Collection[st
 
 
 def _body(part: Part, lines: list[str]) -> slice | None:
-    """Return the lines of a function after signature and docstring. None: they share a line with one of these."""
+    """Return the lines of a function after its signature and docstring; None if they share a line with signature or
+    docstring."""
     assert isinstance(part.node, Function)
     first, *rest = part.node.body
     if lines[first.lineno - 1][: first.col_offset].strip():
@@ -234,6 +235,6 @@ def _body(part: Part, lines: list[str]) -> slice | None:
 
 
 def _code(source: str, name: str) -> list[str]:
-    """Return the lines of a function that the learner wrote."""
+    """Return the lines of a function's body, or of the whole function if its body has no lines of its own."""
     lines, part = lines_of(source), parts_of_source(source).get(name)
     return lines[_body(part, lines) or slice(part.start, part.end)] if part else []

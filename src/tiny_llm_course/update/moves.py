@@ -1,4 +1,5 @@
-"""Finds the tasks that a newer course has in another file. A task is known by its id and its function, not its path."""
+"""Finds the tasks that a newer course has in another file. A task is identified by its id and its function, not its
+path."""
 
 from __future__ import annotations
 
@@ -25,14 +26,15 @@ RENAMED = {  # files that had other names before they left the package for tiny_
 
 
 def moved_tasks(old: Stubs, new: Stubs) -> list[tuple[str, str, str]]:
-    """Return the functions and regions that are in another file now: name, old path, new path."""
+    """Return the name, old path and new path of each function and region that is in another file now."""
     before, after = _places(old), _places(new)
     moved = [(key[1], before[key], after[key]) for key in before if key in after and before[key] != after[key]]
     return list(dict.fromkeys(moved))
 
 
 def heirs(old: Stubs, new: Stubs) -> dict[str, str]:
-    """Return each file that is gone with its heir: the file with most of its tasks, or a new file of the same name."""
+    """Return the heir of each file that is gone: the file that has most of its tasks, or a new file of the same
+    name."""
     moved = moved_tasks(old, new)
     found = {}
     for path in old.keys() - new.keys():
@@ -44,9 +46,9 @@ def heirs(old: Stubs, new: Stubs) -> dict[str, str]:
 
 
 def shared_places(gone: Iterable[str], theirs: Collection[str]) -> dict[str, str]:
-    """Return where a shared package has the files that are gone from the learner's package, as paths below `src`.
+    """Return the new paths, below `src`, of files that moved from the learner's package to a shared package.
 
-    theirs: all paths of the newer course.
+    gone: the files that are gone from the learner's package. theirs: all paths of the newer course.
     """
     given, native = f"src/{SHARED['given']}/", f"src/{SHARED['native']}/"
     files = {f"kernels/{_name(path)}": path for path in theirs if path.startswith(native)}

@@ -1,4 +1,4 @@
-"""Takes a learner's code of a task out of a file when the newer course asks for something else."""
+"""Takes a learner's code for a task out of a file if the newer course asks for something else."""
 
 from __future__ import annotations
 
@@ -17,8 +17,11 @@ __all__ = ["Retired", "code_of_task", "retire"]
 
 @dataclass(frozen=True)
 class Retired:
-    """A learner's file with stubs in place of the code of some tasks, and this code. helpers: the learner's own
-    definitions that it uses; they are still in the file as well."""
+    """A learner's file in which stubs replace the code of some tasks.
+
+    code: the replaced code, by task. helpers: the learner's own definitions that this code uses; they are still in the
+    file as well.
+    """
 
     text: str
     code: dict[TaskId, str] = field(default_factory=dict)
@@ -28,7 +31,7 @@ class Retired:
 def retire(yours: str, stub: str, filename: str, changed: Changed) -> Retired:
     """Put the stub back where the learner wrote code for a contract that has changed.
 
-    stub: what the file began as. Raises a SpliceError for a faulty file.
+    stub: the stub from which the file began. Raises a SpliceError for a faulty file.
     """
     tasks = {
         name: {task for task in tasks if task in changed and name not in changed[task]}
@@ -52,8 +55,8 @@ def retire(yours: str, stub: str, filename: str, changed: Changed) -> Retired:
 
 
 def code_of_task(source: str, task: TaskId, filename: str, kept: Collection[str] = ()) -> str:
-    """Return what a file has of a task: functions below the heads of their classes, a region, or nothing. kept: without
-    these."""
+    """Return a file's code for a task: functions below the heads of their classes, or a region, or "". kept: functions
+    to leave out."""
     names = [name for name, tasks in tasks_by_name(source, filename).items() if task in tasks and name not in kept]
     if not names:
         return ""
@@ -61,6 +64,6 @@ def code_of_task(source: str, task: TaskId, filename: str, kept: Collection[str]
 
 
 def _helpers(yours: str, stub: str, names: Collection[str]) -> list[str]:
-    """Find what the learner defined besides these functions, and they use."""
+    """Find the learner's own definitions that these functions use."""
     given = parts_of_source(stub)
     return [name for name in helpers_of(yours, names) if name not in given]

@@ -1,4 +1,4 @@
-"""Compares the signatures of functions in a learner's file, in the stub that it began as, and in a newer one."""
+"""Compares the signatures of functions in a learner's file, in the stub from which it began, and in a newer stub."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["changed_on_the_way", "changed_signatures", "own_signatures"]
 
 
 def changed_signatures(yours: str, old: str, new: str, names: list[str]) -> dict[str, tuple[str, str]]:
-    """Return the learner's signature and the new one, where the course changed it."""
+    """Return the learner's and the new signature of each function whose signature the course changed."""
     mine, before, after = (parts_of_source(source) for source in (yours, old, new))
     changed = {}
     for name in names:
@@ -30,7 +30,8 @@ def own_signatures(yours: str, old: str, names: list[str]) -> list[str]:
 
 
 def changed_on_the_way(new: str, arrived: Mapping[str, str]) -> dict[str, tuple[str, str]]:
-    """Return the same of functions that the learner wrote in another file, which is the value."""
+    """Return the same for functions that the learner wrote in another file. arrived: the source of that file, by
+    function."""
     pairs = {
         name: (_signature(parts_of_source(source)[name]), _signature(parts_of_source(new)[name]))
         for name, source in arrived.items()

@@ -1,4 +1,4 @@
-"""Merges three texts by lines, as git does, and resolves conflicts in which a side only added lines."""
+"""Merges three texts by lines, as git does, and resolves conflicts in which one side only added lines."""
 
 from __future__ import annotations
 
@@ -25,7 +25,8 @@ class Conflict:
     theirs: list[str]
 
     def both(self) -> list[str] | None:
-        """Return the lines of one side with those that the other side added. None: both did more than adding lines."""
+        """Return the lines of one side with the lines that the other side added; None if both sides did more than add
+        lines."""
         for mine, other in ((self.yours, self.theirs), (self.theirs, self.yours)):
             if (added := _added(self.base, mine)) is not None:
                 return _with(added, self.base, other)
@@ -33,7 +34,7 @@ class Conflict:
 
 
 def three_way(yours: str, base: str, theirs: str) -> list[str | Conflict]:
-    """Return the lines of a text with the changes of both sides, and the conflicts between them."""
+    """Return the lines of the merged text, and the conflicts, in order."""
     texts = [text if text.endswith("\n") or not text else f"{text}\n" for text in (yours, base, theirs)]
     size = 1 + max([6, *(len(run) for text in texts for run in re.findall(r"<+|\|+|=+|>+", text))])
     first, *between, last = (mark * size for mark in MARKERS)
@@ -56,7 +57,7 @@ def three_way(yours: str, base: str, theirs: str) -> list[str | Conflict]:
 
 
 def _merged(texts: list[str], size: int) -> str:
-    """Git's merge of the three texts, with markers of this size around conflicts."""
+    """Return git's merge of the three texts, with markers of this size around conflicts."""
     with tempfile.TemporaryDirectory() as folder:
         files = [Path(folder) / name for name in ("yours", "base", "theirs")]
         for file, text in zip(files, texts, strict=True):
@@ -68,8 +69,8 @@ def _merged(texts: list[str], size: int) -> str:
 
 
 def _added(base: list[str], side: list[str]) -> dict[int, list[str]] | None:
-    """Return the lines that a side added, by the line of the base that follows them. None: it changed other lines,
-    too."""
+    """Return the lines that a side added, by the index of the base's line that follows them; None if the side also
+    changed other lines."""
     steps = SequenceMatcher(None, base, side, autojunk=False).get_opcodes()
     if any(kind not in ("equal", "insert") for kind, *_ in steps):
         return None
@@ -77,8 +78,8 @@ def _added(base: list[str], side: list[str]) -> dict[int, list[str]] | None:
 
 
 def _with(added: dict[int, list[str]], base: list[str], side: list[str]) -> list[str]:
-    """Return a side with the lines that the other added, each after the line that it followed, or before a later
-    one."""
+    """Return a side with the lines that the other side added, each after the base's line that it followed, or else
+    before the next of the base's lines that the side still has."""
     blocks = SequenceMatcher(None, base, side, autojunk=False).get_matching_blocks()
     place_of = {block.a + i: block.b + i for block in blocks for i in range(block.size)}
     found = list(side)

@@ -1,6 +1,7 @@
-"""Tries an update in a copy of the clone, before anything is written: what is imported, and which tasks pass.
+"""Tries an update in a copy of the clone before writing anything: which modules fail to import, and which tasks pass.
 
-The copy's own `test` command judges, that of the newer course. What it finds is read from the copy's progress.txt.
+The copy's own `test` command, which is the newer course's, judges the tasks. Its results are read from the copy's
+progress.txt.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from ..tasks.syllabus import TaskId, day_of, tasks
 __all__ = ["Trouble", "solved_tasks", "trouble"]
 
 PARTS = ("src", "tests", "pyproject.toml")  # what tests need
-LEFT_OUT = shutil.ignore_patterns("*.pyc.*", "repo", "train", "mistakes", ".*")  # the first: being written
+LEFT_OUT = shutil.ignore_patterns("*.pyc.*", "repo", "train", "mistakes", ".*")  # *.pyc.*: still being written
 NO_TESTS = 5  # exit code of `test`: the newer course has none of these tasks
 IMPORTS = """
 import importlib, json, pkgutil, sys
@@ -46,7 +47,8 @@ sys.exit(any([app(["solution", task, "--apply"], standalone_mode=False) for task
 
 @dataclass(frozen=True)
 class Trouble:
-    """The damage that an update would do. imports: the error of each module. told: the output of the tests."""
+    """The damage that an update would do. imports: the error of each module that would fail to import. tasks: the tasks
+    whose tests would fail. told: the output of the tests."""
 
     imports: Mapping[str, str]
     tasks: list[TaskId]
@@ -60,10 +62,10 @@ def solved_tasks(workspace: Workspace) -> list[TaskId]:
 def trouble(
     workspace: Workspace, files: Mapping[Path, bytes | None], solved: Sequence[TaskId], open_: Sequence[TaskId] = ()
 ) -> Trouble | None:
-    """Find what works now and would not work with these files. None: nothing.
+    """Find the modules and tasks that work now but would not work with these files; None if there are none.
 
-    solved: the tasks whose tests are run. open_: tasks that are still to be written with these files. The copy has the
-    reference's code for them; where there is no reference, only tasks before them are tried.
+    solved: the tasks whose tests are run. open_: tasks that would be open with these files. The copy gets the
+    reference's code for them. Without the reference, only tasks before the open ones are tried.
     """
     with _copy(workspace.root, files) as copy:
         errors = _import_errors(copy)
@@ -81,13 +83,13 @@ def trouble(
 
 
 def _solve(copy: Path, chosen: Sequence[TaskId]) -> bool:
-    """Put the reference's code of these tasks into the copy. False: it has no reference."""
+    """Put the reference's code for these tasks into the copy. Return False if the copy has no reference."""
     return _python(copy, "-c", SOLVE, *map(str, chosen)).returncode == 0
 
 
 @contextmanager
 def _copy(root: Path, files: Mapping[Path, bytes | None]) -> Iterator[Path]:
-    """Provide a copy of the clone in which these files are different, as long as the block runs."""
+    """Provide a copy of the clone with these files changed, while the block runs."""
     with tempfile.TemporaryDirectory(prefix="tiny-llm-update-") as folder:
         copy = Path(folder).resolve()
         for part in PARTS:
@@ -116,7 +118,7 @@ def _import_errors(copy: Path) -> dict[str, str]:
 
 
 def _failures(copy: Path, chosen: Collection[TaskId]) -> tuple[list[TaskId], str]:
-    """Return the tasks among these whose tests fail in the copy, and the output of its `test`."""
+    """Return the tasks among these whose tests fail in the copy, and the output of the tests."""
     if not chosen:
         return [], ""
     progress = Progress(copy / "progress.txt")
@@ -125,7 +127,7 @@ def _failures(copy: Path, chosen: Collection[TaskId]) -> tuple[list[TaskId], str
     run = _python(copy, "-m", "tiny_llm_course", "test", "-k", wanted)
     states = Progress(copy / "progress.txt")
     failed = [task for task in chosen if states.state(task) != SOLVED]
-    if run.returncode not in (0, 1, NO_TESTS):  # it did not get as far as the tests
+    if run.returncode not in (0, 1, NO_TESTS):  # the command ended before it ran the tests
         return list(chosen), run.stdout + run.stderr
     return failed, run.stdout
 

@@ -70,7 +70,7 @@ def _tried(workspace: Workspace, plan: UpdatePlan, words: Messages) -> Trouble |
 
 
 def _taken_back(trouble: Trouble, plan: UpdatePlan, has_new_packages: bool) -> CommandError:
-    """Print what the newer tests say. The error, which lists what the update would break."""
+    """Print the output of the newer tests. Return the error that lists what the update would break."""
     if trouble.told:
         show(trouble.told.strip("\n") + "\n")
     reasons = [phrase("update_breaks_import", name=name, error=error) for name, error in trouble.imports.items()]
@@ -83,7 +83,7 @@ def _taken_back(trouble: Trouble, plan: UpdatePlan, has_new_packages: bool) -> C
 
 
 def _write(plan: UpdatePlan, head: str, new: str, reopened: list[TaskId], words: Messages) -> Path:
-    """Write all files and make a commit, or nothing. Returns the folder of the copies.
+    """Write all files and make a commit, or change nothing. Return the folder of the copies.
 
     Raises:
         CommandError: a file was changed since the update was planned.
@@ -105,7 +105,7 @@ def _write(plan: UpdatePlan, head: str, new: str, reopened: list[TaskId], words:
 
 
 def _old_code(plan: UpdatePlan, workspace: Workspace) -> dict[Path, bytes]:
-    """Return files with what the learner wrote for tasks that ask for something else now."""
+    """Return the files that keep the learner's code for tasks that ask for something else now."""
     files: dict[Path, str] = {}
     for old in plan.old:
         comment = "#" if old.kept.suffix == ".py" else "//"
@@ -157,7 +157,7 @@ def _show(plan: UpdatePlan, workspace: Workspace, copies: Path, opened: list[Tas
 
 
 def _show_changed(plan: UpdatePlan, workspace: Workspace, words: Messages) -> None:
-    """The tasks that ask for something else now, with what the learner wrote and what they ask for."""
+    """Show the tasks that ask for something else now, each with the learner's code and the new stub."""
     for task in sorted({old.task for old in plan.old}):
         mine = [old for old in plan.old if old.task == task]
         files = ", ".join(dict.fromkeys(old.kept.relative_to(workspace.root).as_posix() for old in mine))

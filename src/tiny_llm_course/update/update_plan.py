@@ -34,8 +34,8 @@ OLD = ".tiny-llm/old"  # the folder for code of tasks whose contract changed
 
 @dataclass(frozen=True)
 class Old:
-    """A task that asks for something else now, in one of the learner's files: the file that keeps what they wrote, this
-    code, and what the newer course asks for, by file."""
+    """A learner's code for a task that asks for something else now. file: the learner's file that had the code. kept:
+    the file that keeps the code. new: the task's new stub, by file."""
 
     task: TaskId
     file: Path
@@ -46,27 +46,27 @@ class Old:
 
 @dataclass
 class UpdatePlan:
-    """The plan of an update. In comments, "yours" are the learner's files in src/tiny_llm."""
+    """The plan of an update. In the comments, "yours" means the learner's files in src/tiny_llm."""
 
-    files: dict[Path, bytes | None] = field(default_factory=dict)  # None: it goes
-    seen: dict[Path, bytes | None] = field(default_factory=dict)  # the same files as they were
-    merged: list[Path] = field(default_factory=list)  # yours that get the newer stubs
-    moved: list[tuple[Path, Path]] = field(default_factory=list)  # yours: old and new file
-    carried: list[tuple[str, Path, Path]] = field(default_factory=list)  # a written task: name, old and new file
+    files: dict[Path, bytes | None] = field(default_factory=dict)  # None: the file is removed
+    seen: dict[Path, bytes | None] = field(default_factory=dict)  # the same files before the update
+    merged: list[Path] = field(default_factory=list)  # yours into which newer stubs are merged
+    moved: list[tuple[Path, Path]] = field(default_factory=list)  # yours that moved: old and new path
+    carried: list[tuple[str, Path, Path]] = field(default_factory=list)  # your tasks that moved: name, old and new file
     changed: Changed = field(default_factory=dict)  # tasks that ask for something else now: they are open again
     added: list[TaskId] = field(default_factory=list)  # tasks that are new
-    old: list[Old] = field(default_factory=list)  # what you wrote for changed tasks
-    kept: list[Path] = field(default_factory=list)  # yours that the course no longer has
-    outdated: list[Path] = field(default_factory=list)  # yours that the course has no more use for
-    shared: list[tuple[Path, Path]] = field(default_factory=list)  # yours, changed; the course's, which is used now
-    followed: list[Path] = field(default_factory=list)  # yours that import from files of which the course's are used
+    old: list[Old] = field(default_factory=list)  # your code for changed tasks
+    kept: list[Path] = field(default_factory=list)  # yours that the course no longer has, with code that you need
+    outdated: list[Path] = field(default_factory=list)  # yours that the course no longer has, without such code
+    shared: list[tuple[Path, Path]] = field(default_factory=list)  # yours that you edited, the course's replacement
+    followed: list[Path] = field(default_factory=list)  # yours whose imports of such files are redirected
     dropped: list[Path] = field(default_factory=list)  # yours whose tasks are all in other files now
     replaced: list[tuple[Path, LostLines]] = field(default_factory=list)  # your lines that the course's lines replace
     signatures: list[tuple[Path, str, str]] = field(default_factory=list)  # your file, your signature, the new one
     edited: list[Path] = field(default_factory=list)  # files of the course that the learner had changed
     executable: list[Path] = field(default_factory=list)
-    unrecorded: list[Path] = field(default_factory=list)  # right already, but not in the clone's last commit
-    refused: list[Phrase] = field(default_factory=list)  # why a file cannot be merged
+    unrecorded: list[Path] = field(default_factory=list)  # correct already, but not in the clone's last commit
+    refused: list[Phrase] = field(default_factory=list)  # the reason why each file cannot be merged
 
     def put(self, path: Path, content: bytes | None) -> None:
         self.seen[path] = content_of(path)
@@ -103,7 +103,7 @@ def _is_learners(name: str) -> bool:
 
 
 def _plan_file(plan: UpdatePlan, path: Path, entry: GitFile, known: GitFile | None, git: Git) -> None:
-    """A file of the course. known: as the course had it before."""
+    """Plan the update of a file of the course. known: the file as the course had it before."""
     now = content_of(path)
     if now is not None and entry.holds(now):
         return
@@ -115,7 +115,7 @@ def _plan_file(plan: UpdatePlan, path: Path, entry: GitFile, known: GitFile | No
 
 
 class _Merges:
-    """The learner's files. Names are paths in the package."""
+    """The plan for the learner's files. Names are paths in the package."""
 
     def __init__(
         self,
@@ -142,7 +142,7 @@ class _Merges:
         self._old = {name: self._stub(name) for name in sorted(stubs & {*self._new, *self._gone})}
         self._yours = {name: text for name in [*self._new, *self._gone] if (text := self._read(name)) is not None}
         self._original = dict(self._yours)
-        self._helpers: dict[str, frozenset[str]] = {}  # by file: what only code of changed tasks needs
+        self._helpers: dict[str, frozenset[str]] = {}  # by file: your definitions that code of changed tasks uses
 
     def plan(self) -> None:
         if self._plan.refused:
@@ -158,7 +158,7 @@ class _Merges:
         self._follow()
 
     def _retire(self) -> None:
-        """Put stubs in place of what the learner wrote for contracts that have changed."""
+        """Put stubs in place of the learner's code for contracts that have changed."""
         for name in [name for name in self._yours if name in self._old]:
             retired = retire(self._yours[name], self._old[name], self._shown(name), self._plan.changed)
             self._yours[name], self._helpers[name] = retired.text, retired.helpers
@@ -170,13 +170,13 @@ class _Merges:
                 self._plan.old.append(Old(task, self._path(name), kept, code, asked))
 
     def _moves(self) -> dict[str, Moves]:
-        """Return the tasks that moved, by file. A file that is gone first becomes its heir."""
+        """Return the tasks that moved, by file. Before that, the text of each file that is gone moves to its heir."""
         self._inherit()
         arrived: dict[str, dict[str, str]] = {}
         left: dict[str, dict[str, str]] = {}
         for name, here, there in moved_tasks(self._old, self._new):
             if self._is_written(name, here):
-                if self._is_written(name, there):  # and each stays where it is
+                if self._is_written(name, there):  # then each stays where it is
                     continue
                 source = self._yours[here] if is_native(here) else relocated(self._yours[here], here, there)
                 arrived.setdefault(there, {})[name] = source
@@ -194,7 +194,7 @@ class _Merges:
                 continue
             heir = heir_of.get(name)
             if heir and heir not in self._yours:
-                written(self._yours[name], (), self._shown(name))  # which raises an error if it does not parse
+                written(self._yours[name], (), self._shown(name))  # raises an error if the file does not parse
                 for texts in (self._yours, self._old):
                     texts[heir] = texts[name] if is_native(name) else relocated(texts[name], name, heir)
                 del self._old[name]
@@ -213,13 +213,14 @@ class _Merges:
                 self._plan.kept.append(self._path(name))
 
     def _has_moved(self, name: str) -> bool:
-        """Tell whether the newer course has every task that the learner wrote in this file."""
+        """Tell whether all tasks that the learner wrote in this file are in another file now."""
         tasks = tasks_by_name(self._old[name], name)
         moved = {task for task, here, _ in moved_tasks(self._old, self._new) if here == name}
         return bool(moved) and {*written(self._yours[name], tasks, self._shown(name))} <= moved
 
     def _has_no_more_use(self, name: str) -> bool:
-        """Tell whether nothing is left in the file that was written for a task, or defined for anything else."""
+        """Tell whether a Python file has no code for tasks left, and no other definitions that the learner still
+        needs."""
         if is_native(name):
             return False
         tasks = tasks_by_name(self._old[name], name)
@@ -227,11 +228,11 @@ class _Merges:
         return own <= self._helpers.get(name, frozenset()) and not written(self._yours[name], tasks, self._shown(name))
 
     def _own_definitions(self, name: str) -> set[str]:
-        """Return what the learner defined in a Python file."""
+        """Return the names that the learner defined in a Python file."""
         return set() if is_native(name) else {*definitions(self._yours[name])} - {*definitions(self._old[name])}
 
     def _follow(self) -> None:
-        """Let imports of files that are in a shared package now lead there, in all of the learner's modules."""
+        """Redirect imports of files that are in a shared package now, in all of the learner's modules."""
         gone = {
             name: place for name, place in self._shared.items() if self._plan.files.get(self._path(name), b"") is None
         }
@@ -270,7 +271,7 @@ class _Merges:
             self._plan.merged += [path] if name in self._yours else []
 
     def _in_original(self, name: str, lines: LostLines) -> LostLines:
-        """Find these lines in the learner's file, which has its own code of all tasks."""
+        """Find these lines in the learner's file as it was before `_retire` put stubs into it."""
         mine, original = self._yours.get(name, ""), self._original.get(name, "")
         if mine == original or not original:
             return lines
@@ -289,7 +290,7 @@ class _Merges:
             self._plan.refused.append(phrase("splice_unreadable", reason=error.__cause__ or error))
 
     def _stub(self, name: str) -> str:
-        """Return the stub that the learner's file began as."""
+        """Return the stub from which the learner's file began."""
         if entry := self._base.get(LEARNERS + name):
             return self._git.content(entry).decode()
         try:

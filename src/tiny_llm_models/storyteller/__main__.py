@@ -27,10 +27,10 @@ PlotName = Annotated[str, typer.Option("--plot", help="only this plot")]
 def tell(
     language: Language,
     plot: PlotName = "",
-    seed: Annotated[int, typer.Option(help="of the first story")] = 0,
-    count: Annotated[int, typer.Option(help="how many stories", min=1)] = 1,
-    short: Annotated[bool, typer.Option("--short", help="short ones")] = False,
-    questions: Annotated[bool, typer.Option("--questions", help="with their questions and gists")] = False,
+    seed: Annotated[int, typer.Option(help="seed of the first story; each story after it has the next seed")] = 0,
+    count: Annotated[int, typer.Option(help="how many stories to tell", min=1)] = 1,
+    short: Annotated[bool, typer.Option("--short", help="tell short stories")] = False,
+    questions: Annotated[bool, typer.Option("--questions", help="also print each story's questions and gists")] = False,
 ) -> None:
     """Tell stories."""
     words = _lexicon(language)
@@ -50,7 +50,7 @@ def tell(
 
 @app.command()
 def lint(language: Language, plot: PlotName = "") -> None:
-    """Check plots: the notation, roles, forms, effects, and a few hundred tellings of each."""
+    """Check plots: their notation, roles, forms and effects, and a few hundred tellings of each."""
     words = _lexicon(language)
     if plot and plot not in words.plots:
         raise typer.BadParameter(f"expected a plot, one of {sorted(words.plots)}, got {plot!r}")
@@ -63,7 +63,7 @@ def lint(language: Language, plot: PlotName = "") -> None:
 
 
 def _show(name: str, report: Report) -> int:
-    """Print a report; returns the number of problems."""
+    """Print a report, and return the number of problems."""
     typer.echo(f"{name}: {report.summary}")
     for problem in report.problems:
         typer.echo(f"  {problem}")

@@ -18,17 +18,17 @@ from .wishes import Wish
 
 __all__ = ["Document", "Mix", "document", "question_prompt", "tell_several"]
 
-_GAPS = ("\n\n", "\n")  # between a story and a question; in half of the documents the first
-_OPENING = 2  # sentences, which decide on the plot
-_SHORT = 0.25  # of the stories, the share told without optional lines
+_GAPS = ("\n\n", "\n")  # between a story and a question; half of the documents have the first
+_OPENING = 2  # sentences; the opening of a story decides on its plot
+_SHORT = 0.25  # the share of stories that are told without optional lines
 
 
 @dataclass(frozen=True)
 class Document:
-    """Pieces of text, and how much the model is to learn from the tokens of each."""
+    """A training document: pieces of text, each with the weight of its tokens in the loss."""
 
     pieces: list[tuple[str, float]]
-    subjects: list[str]  # names and nouns that questions ask for; without questions, none
+    subjects: list[str]  # the names and nouns that questions may ask about; empty without questions
     named: list[str] = field(default_factory=list)  # the words for who and what a told story is about
 
     @property
@@ -38,16 +38,16 @@ class Document:
 
 @dataclass(frozen=True)
 class Mix:
-    """The mixture of what documents are about.
+    """The mixture of documents. All shares are from 0 to 1.
 
-    long: the share of documents about several stories in a row, of 2 to `stories` each.
-    shares: of the other documents, how many are what; the rest has questions.
-    strange: of the documents with questions, the share with invented names and unknown things. stopped: the share of
-    their stories that stop before the end, so that things are in all the places where they can be. told: of the
-    documents without either, the share whose stories are learned; all others are only read.
-    scenes: the share of scenes among the stories. questions: how many there are about each document's stories, as far
-    as they have answers.
-    gaps: by kind, how rare its questions are: see `ask`.
+    long: the share of documents with 2 to `stories` stories in a row.
+    shares: the shares of the other documents, by their kind; the rest of them has questions.
+    strange: of the documents with questions, the share that has invented names and unknown things.
+    stopped: the share of their stories that stop early, so that things are in every place where they can be.
+    told: of the documents with questions and with ordinary, complete stories, the share whose stories the model learns.
+    scenes: the share of scenes among the stories.
+    questions: at most this many questions are asked about the stories of a document.
+    gaps: how rare the questions of a kind are, as in `ask`.
     """
 
     long: float = 0
@@ -62,7 +62,7 @@ class Mix:
 
 
 def document(split: str, index: int, mix: Mix) -> Document:
-    """The document of this number, the same one each time. split: "train" or "test"."""
+    """Return the document of this number; the same arguments give the same document. split: "train" or "test"."""
     words = lexicon(LANGUAGES[index % len(LANGUAGES)])
     random = Random(f"{split} {index}")
     if random.random() < mix.long:
@@ -80,16 +80,16 @@ def document(split: str, index: int, mix: Mix) -> Document:
 
 
 def question_prompt(story: str, question: str, gap: str = _GAPS[0]) -> str:
-    """Return the user's words in a question about a story."""
+    """Return the user's message with a story and a question about it."""
     return f"{story}{gap}{question}"
 
 
 def tell_several(
     words: Lexicon, random: Random, count: int, recast: Callable[[Entity], Entity] | None = None, scenes: float = 0
 ) -> list[Story]:
-    """Tell up to this many stories that have no person and no thing in common; fewer if the words do not suffice.
+    """Tell up to this many stories that have no person and no thing in common.
 
-    recast: as in `tell`. scenes: the share of scenes among them.
+    There are fewer stories if the lexicon has too few words. recast: as in `tell`. scenes: the share of scenes.
     """
     stories: list[Story] = []
     for _ in range(count):
@@ -111,7 +111,7 @@ def _story(words: Lexicon, random: Random) -> Story:
 
 
 def _turn(said: list[tuple[str, float]], *answer: tuple[str, float]) -> list[tuple[str, float]]:
-    """Return the user's message and the answer, as the chat template writes them."""
+    """Return the user's message and the answer in the chat template, in weighted pieces."""
     *pieces, (last, weight) = answer
     return [
         ("<|im_start|>user\n", 0),
@@ -124,7 +124,7 @@ def _turn(said: list[tuple[str, float]], *answer: tuple[str, float]) -> list[tup
 
 
 def _request(words: Lexicon, random: Random, mix: Mix) -> Document:
-    """A request, the story, and in half of them questions about it."""
+    """Make a document with a request and the story. Half of these documents also have questions about the story."""
     asked = request(words, random)
     story = asked.story
     opening = _opening(story)
@@ -136,20 +136,20 @@ def _request(words: Lexicon, random: Random, mix: Mix) -> Document:
 
 
 def _named(story: Story) -> list[str]:
-    """The names, nouns and looks of all that a story has: where these are right, the rest of it mostly is."""
+    """Return the names, nouns and looks of a story's entities. A story that gets these right is mostly right."""
     entities = story.cast.values()
     return " ".join(entity[word] for entity in entities for word in ("name", "kind", "look", "noun")).split()
 
 
 def _opening(story: Story) -> str:
-    """The first sentences, up to a place where text can be cut for the tokenizer, which keeps 。「 together."""
+    """Return the first sentences, up to a place where the tokenizer would also cut. It keeps 。「 together."""
     space, sentences = story.lexicon.space, story.sentences
     cuts = (n for n in range(_OPENING, len(sentences)) if space or sentences[n][0].isalnum())
     return space.join(sentences[: next(cuts, len(sentences))])
 
 
 def _questions(words: Lexicon, random: Random, split: str, mix: Mix, count: int) -> Document:
-    """A conversation: the first question comes with the stories, others follow."""
+    """Make a conversation about stories. The first message has the stories and a question; other questions follow."""
     unknown = split == "test" or random.random() < mix.strange
     recast = strange(words, random, split) if unknown else None
     stories = [

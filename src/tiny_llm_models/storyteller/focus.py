@@ -1,4 +1,4 @@
-"""Whom a pronoun, or a dropped subject, would be taken to mean: the same rule for telling and for reading."""
+"""The rule for whom a pronoun or a dropped subject means. Telling and reading use the same rule."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ _STOP = re.compile("[.!?。！？]")
 class Focus(NamedTuple):
     """The persons and things that a reader has in mind at one point of a story.
 
-    subject: the person who was last named as a subject. since: persons named after that.
-    now, before: persons and things named in this line, and in the line before.
+    subject: the person who was last named as a subject. since: the persons named after that.
+    now, before: the persons and things named in this line, and in the line before.
     """
 
     subject: str = ""
     since: frozenset[tuple[str, str]] = frozenset()  # role and gender
     now: frozenset[tuple[str, str]] = frozenset()
     before: frozenset[tuple[str, str]] = frozenset()
-    thing: str = ""  # the one named last
-    person: str = ""  # the same
-    fresh: bool = True  # nobody has been named in this sentence
-    quoted: bool = False  # somebody is speaking
+    thing: str = ""  # the thing named last
+    person: str = ""  # the person named last
+    fresh: bool = True  # no person has been named in this sentence
+    quoted: bool = False  # inside of a quotation
 
     def next_line(self) -> Focus:
         """Return the focus after the end of a line."""
@@ -42,10 +42,10 @@ class Focus(NamedTuple):
         return self._replace(fresh=self.fresh or stops, quoted=self.quoted != quotes)
 
     def named(self, role: str, entity: Entity, subject: bool | None) -> Focus:
-        """Return the focus after this person or thing was named.
+        """Return the focus after a person or thing was named.
 
-        subject: whether the form says that it is the subject; None if forms do not tell: then it is the first
-        person named in a sentence, outside of speech.
+        subject: whether the form marks the subject. None means that the language's forms do not mark it; the subject is
+        then the first person named in a sentence, outside of quotations.
         """
         if entity.sort == "thing":
             return self._replace(thing=role, now=self.now | {(role, "")})
@@ -60,14 +60,14 @@ class Focus(NamedTuple):
         return self._replace(since=since, now=self.now | {one}, person=role, fresh=fresh)
 
     def repeats(self, role: str) -> bool:
-        """Tell whether this line has named the role already."""
+        """Tell whether the line has already named this role."""
         return any(each == role for each, _ in self.now)
 
     def clear(self, role: str, entity: Entity, short: str | None) -> bool:
-        """Tell whether every reader would know that the short form means this role.
+        """Tell whether the short form can mean only this role.
 
-        short: "" for nothing at all. None for a form that has no long form, such as a possessive: it may also mean
-        the subject or the last person of its own line.
+        short: "" drops the word. None is a form without a long form, such as a possessive, which may also mean the
+        subject or the last person of its own line.
         """
         window = self.now | self.before
         if entity.sort == "thing":
@@ -86,5 +86,5 @@ class Focus(NamedTuple):
 
 @cache
 def _marks(text: str) -> tuple[bool, bool]:
-    """Tell whether the text contains the end of a sentence, and whether speech begins or ends in it."""
+    """Tell whether the text contains the end of a sentence, and whether it opens or closes a quotation."""
     return bool(_STOP.search(text)), len(_QUOTE.findall(text)) % 2 == 1

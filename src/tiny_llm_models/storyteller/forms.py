@@ -1,4 +1,4 @@
-"""Recognises the forms of entities in a text, though they are not fully known yet."""
+"""Recognition of entities' forms in a text, even if not all words of an entity are known yet."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from .lexicon import WORD, Entity, Lexicon, capitalised, needed
 
 __all__ = ["Forms", "Mismatch"]
 
-_Items = tuple[tuple[str, str], ...]  # of a form's pattern: words and the text after each, or text without a word
+_Items = tuple[tuple[str, str], ...]  # a form's pattern: words, each with the text after it, and text without a word
 Mismatch = tuple[str, str]  # the kind of a fault, and an explanation
 _BASE = {"person": ("name", "kind", "look"), "thing": ("noun", "look"), "spot": ("at", "noun"), "place": ("at", "noun")}
-_FOLLOWS = {"person": ("gender",)}  # from these, as far as it has any
+_FOLLOWS = {"person": ("gender",)}  # words that follow from the base words, if the entity has them
 
 
 class Forms:
@@ -26,7 +26,7 @@ class Forms:
         self._found: dict[tuple[int, str, str, Entity | None, bool], list[tuple[int, Entity]]] = {}
 
     def text(self, entity: Entity, form: str) -> str | None:
-        """The text of a form; None as long as a word is missing that decides it."""
+        """Return the text of a form; None while an unknown word decides it."""
         key = (entity, form)
         if key not in self._texts:
             patterns = self._lexicon.patterns(entity.sort, form)
@@ -37,23 +37,23 @@ class Forms:
         return self._texts[key]
 
     def said(self, entity: Entity) -> str:
-        """Return what to call a person or a thing in an explanation."""
+        """Return the word for a person or thing in an explanation."""
         return entity["name"] or entity["noun"] or entity["kind"] or entity["look"]
 
     def at(self, place: int, group: str, form: str, known: Entity | None, capital: bool) -> list[tuple[int, Entity]]:
-        """All that this form could name here: where it ends, and who or what that is as far as one can tell."""
+        """Return all readings of this form at this place: its end, and the entity with the words known so far."""
         key = (place, group, form, known, capital)
         if key not in self._found:
             self._found[key] = list(self._search(place, group, form, known, capital))
         return self._found[key]
 
     def anything(self, place: int, sort: str, form: str, capital: bool) -> list[tuple[int, dict[str, str]]]:
-        """The ways to read this form of anybody or anything, though its words may contradict each other."""
+        """Return all readings of this form for any entity of a sort, even if its words contradict each other."""
         key = (place, sort, form, capital)
         if key not in self._words:
             group = sort
             patterns = [*self._lexicon.patterns(sort, form)]
-            if sort == "thing":  # "the blue ball" for "the ball"
+            if sort == "thing":  # accepts "the blue ball" for "the ball"
                 look = f"{{look}}{self._lexicon.space}{{noun}}"
                 patterns += [
                     each.replace("{noun}", look) for each in patterns if "{noun}" in each and "look" not in each
@@ -63,18 +63,18 @@ class Forms:
         return self._words[key]
 
     def doubles(self, entity: Entity, others: Iterable[Entity]) -> tuple[Mismatch, ...]:
-        """The mismatch that somebody, or something, is called like another one in the story."""
+        """Return a mismatch if another entity of the story has the same name, kind or noun."""
         for other in others:
             for word in ("name", "kind", "noun"):
                 if other.sort == entity.sort and entity[word] and entity[word] == other[word]:
                     kind = "same-name" if word == "name" else "contradiction"
-                    return ((kind, f"two are called {entity[word]}"),)
+                    return ((kind, f"two of the story's persons or things are called {entity[word]}"),)
         return ()
 
     def misfit(
         self, group: str, words: dict[str, str], others: Iterable[Entity]
     ) -> tuple[Entity, tuple[Mismatch, ...]]:
-        """Somebody or something with these words, and why they do not fit into this group."""
+        """Return an entity with these words, and the reason why it does not fit into this group."""
         sort = self._lexicon.sort(group)
         every = sort
         complete = self._lexicon.complete(group, words) or self._lexicon.complete(every, words)
@@ -87,20 +87,20 @@ class Forms:
         return entity, doubles or (("contradiction", f"{self.said(entity) or 'this'} does not fit here"),)
 
     def mismatches(self, known: Entity, words: Mapping[str, str], others: Iterable[Entity]) -> tuple[Mismatch, ...]:
-        """Find what does not agree between the persons who are meant and the words that name them."""
+        """Return the mismatches between a known entity and the words that name it."""
         different = [word for word, value in words.items() if word in known.words and known[word] != value]
         if any(word in _BASE[known.sort] for word in different):
             return (self._base_mismatch(known, Entity(known.sort, words), others),)
         if not different:
             new = known.sort == "thing" and words.get("look") and "look" not in known.words
-            return (("contradiction", f"nothing has been said of {words['look']}"),) if new else ()
+            return (("contradiction", f"the story has not mentioned {words['look']}"),) if new else ()
         said = f"{words[different[0]]!r} for {self.said(known)}"
         return (("wrong-pronoun" if self._is_pronoun(different[0]) else "contradiction", said),)
 
     def clash(
         self, known: Entity, words: Mapping[str, str], others: Iterable[Entity]
     ) -> tuple[Entity, tuple[Mismatch, ...]] | None:
-        """Somebody with more words than those known, and the mismatch that they do not go together; None if they do."""
+        """Return the entity with both the known and the new words, and their mismatch; None if they agree."""
         merged = {**known.words, **words}
         if merged == known.words or self._lexicon.complete(known.sort, merged):
             return None
@@ -147,7 +147,7 @@ class Forms:
     def _pattern(
         self, items: _Items, number: int, place: int, group: str, words: dict[str, str], capital: bool
     ) -> Iterator[tuple[int, dict[str, str]]]:
-        """The ways to read a pattern's items from this number on: where they end, and the words."""
+        """Yield the ways to read a pattern's items from this index on: their end, and the words."""
         if number == len(items):
             yield place, words
             return
@@ -169,18 +169,18 @@ class Forms:
         return found + by_initial.get(first.lower(), []) if capital and first != first.lower() else found
 
     def _entity(self, sort: str, words: dict[str, str]) -> Entity:
-        """Return the same object for the same words."""
+        """Return an entity with these words; the same words give the same object."""
         return self._entities.setdefault((sort, frozenset(words.items())), Entity(sort, words))
 
 
 def _may_be(pattern: str, words: Mapping[str, str]) -> bool:
-    """Tell whether a pattern could be used for a person with these words, as far as they are known."""
+    """Tell whether a pattern could be used for an entity with these words. An unknown word may have any value."""
     return all(words.get(word, "?") for word in needed(pattern))
 
 
 @cache
 def _items(pattern: str) -> _Items:
-    """A pattern's words, each with the space after it, and the text between them, with an empty word."""
+    """Split a pattern into its words, each with the space after it, and the text between them, with an empty word."""
     items: list[tuple[str, str]] = []
     place = 0
     for match in WORD.finditer(pattern):
@@ -193,7 +193,7 @@ def _items(pattern: str) -> _Items:
 
 @cache
 def _initials(lexicon: Lexicon, group: str, word: str) -> dict[str, list[str]]:
-    """All values of a word in a group by their first letter; "" where it may be missing."""
+    """Return all values of a word in a group, by their first letters; "" is the key of a value that may be missing."""
     lexemes = lexicon.group(group)
     if word == "name":
         values = {name for gender, names in lexicon.names.items() for name in names}

@@ -1,4 +1,4 @@
-"""What plots are made of: lines with slots and choices, conditions, effects, alternatives."""
+"""The parts of plots: lines with slots and choices, conditions, effects, alternatives."""
 
 from __future__ import annotations
 
@@ -25,30 +25,30 @@ __all__ = [
     "slots",
 ]
 
-DEFAULT_FORM = "name"  # the form of a role where none is named
-GONE = "gone"  # where a thing is that was eaten, burnt or lost for good
+DEFAULT_FORM = "name"  # the form of a slot that names none
+GONE = "gone"  # the place of a thing that was eaten, burnt or lost for good
 
 
 @dataclass(frozen=True)
 class Slot:
-    """A hole in a sentence."""
+    """A place in a sentence where an entity is named."""
 
     role: str
     form: str = DEFAULT_FORM
-    short: str | None = None  # the form that may replace it where it is clear who is meant; "": nothing
-    group: str = ""  # of somebody or something in this line only
+    short: str | None = None  # a form that may replace it where it is clear who is meant; "" drops it
+    group: str = ""  # the group of an entity that only this line has
     capital: bool = False
 
 
 @dataclass(frozen=True)
 class Choice:
-    """A choice of one of several texts."""
+    """Several texts, one of which is told."""
 
     options: tuple[Text, ...]
 
     @cached_property
     def words(self) -> tuple[tuple[str, ...], ...]:
-        """The words of each option, whoever it is about."""
+        """Return the words of each option, without its slots."""
         return tuple(tuple(literals(option)) for option in self.options)
 
 
@@ -57,7 +57,7 @@ Text = tuple[str | Slot | Choice, ...]
 
 @dataclass(frozen=True)
 class Condition:
-    """Something that holds: a fact ("the hero has the kite") or a mark, which has no place."""
+    """A condition: a fact, such as "the hero has the kite", or a mark, whose place is ""."""
 
     what: str
     where: str = ""
@@ -69,16 +69,16 @@ class Condition:
 
 @dataclass(frozen=True)
 class Effect:
-    """A change: where something or somebody is from now on, or a mark, which has no place."""
+    """A change: the new place of a thing or person, or a mark, whose place is ""."""
 
     what: str
     where: str = ""
-    was: str = ""  # where it has to be before, if that is said
+    was: str = ""  # its place before, if the line requires one
 
 
 @dataclass(frozen=True)
 class Line:
-    """A line: one or several sentences that belong together, when they may be told, and what changes once they are."""
+    """A line: one or more sentences that belong together, their conditions, and their effects."""
 
     text: Text
     conditions: tuple[Condition, ...] = ()
@@ -103,7 +103,7 @@ class Alternatives:
 
     @cached_property
     def words(self) -> tuple[tuple[str, ...], ...]:
-        """The words of each option, whoever it is about."""
+        """Return the words of each option, without its slots."""
         return tuple(
             tuple(word for line in lines_of(option) for word in literals(line.text)) for option in self.options
         )
@@ -114,17 +114,17 @@ Steps = tuple[Line | Alternatives, ...]
 
 @dataclass(frozen=True, eq=False)
 class Plot:
-    """The events of a story, its roles, and what can be asked and wished for."""
+    """A plot: the events of a story, its roles, its questions, and its gists."""
 
     name: str
     cast: Mapping[str, str]  # the group of each role
-    steps: Steps  # the end included
-    questions: tuple[tuple[Line, Line], ...]
-    gists: tuple[Line, ...]  # "loses a ball": what a request says of the hero
+    steps: Steps  # including the end
+    questions: tuple[tuple[Line, Line], ...]  # questions and answers
+    gists: tuple[Line, ...]  # a request may say them of the hero, such as "loses a ball"
 
 
 def slots(text: Text) -> Iterator[Slot]:
-    """All slots of a text, in order, in every option."""
+    """Yield all slots of a text, in order, from every option."""
     for part in text:
         if isinstance(part, Slot):
             yield part
@@ -134,7 +134,7 @@ def slots(text: Text) -> Iterator[Slot]:
 
 
 def literals(text: Text) -> Iterator[str]:
-    """All words of a text that stand in it as they are told, in every option."""
+    """Yield all literal parts of a text, from every option."""
     for part in text:
         if isinstance(part, str):
             yield part
@@ -144,7 +144,7 @@ def literals(text: Text) -> Iterator[str]:
 
 
 def lines_of(steps: Steps) -> Iterator[Line]:
-    """All lines of these steps, in order, in every option."""
+    """Yield all lines of these steps, in order, from every option."""
     for step in steps:
         if isinstance(step, Line):
             yield step

@@ -1,4 +1,4 @@
-"""The words of one language: who and what can be in a story, and the forms in which sentences name them."""
+"""The words of a language: the persons, things and places of stories, and the forms in which sentences name them."""
 
 from __future__ import annotations
 
@@ -25,49 +25,49 @@ LANGUAGES = ("english", "japanese")
 SORTS = ("person", "thing", "spot", "place")
 WORD = re.compile(r"\{(\w+)\}( ?)")  # in a form
 _ARTICLE = re.compile(r"\{a\} (?=(\w+))")
-_OPTIONAL = frozenset({"a", "look"})  # a form may name these though somebody lacks them
-_LOOKS = {"person": 0.4, "thing": 0.85}  # the share of those who have one
+_OPTIONAL = frozenset({"a", "look"})  # a form may use these words even for an entity that lacks them
+_LOOKS = {"person": 0.4, "thing": 0.85}  # the share of entities with a look
 
 
 def words_of(value: str | list[str]) -> list[str]:
-    """The words of a list in a file: separated by spaces, or a list if one of them contains a space."""
+    """Return a file's list of words. It is a text with spaces between words, or a list if a word contains a space."""
     return value.split() if isinstance(value, str) else value
 
 
 def capitalised(text: str) -> str:
-    """The text with a capital at its beginning, after a quotation mark if there is one."""
+    """Return the text with a capital first letter, after a quotation mark if there is one."""
     start = text[:1] == '"'
     return text[:start] + text[start : start + 1].upper() + text[start + 1 :]
 
 
 class NobodyLeftError(ValueError):
-    """Everybody, or everything, of a group is in the story already."""
+    """An error that all entities of a group are in the story already."""
 
 
 @dataclass(frozen=True, eq=False)
 class Lexeme:
-    """A kind of person, a noun for a thing, or a spot or place: entities are made of these."""
+    """A kind of person, a noun for a thing, or a spot or place. Entities are made from lexemes."""
 
     sort: str
     groups: frozenset[str]
-    words: Mapping[str, str]  # kind or noun, at, and the words that go with it
+    words: Mapping[str, str]  # kind or noun, at, and the words that follow from them
     looks: tuple[str, ...] = ()
-    gender: str = ""  # of persons who have only one
+    gender: str = ""  # of a kind of person that has only one
     nameless: bool = False
 
     @property
     def key(self) -> str:
-        """Return the name by which the lexeme is found."""
+        """Return the kind or noun, which names the lexeme."""
         return self.words["kind" if self.sort == "person" else "noun"]
 
 
 @dataclass(frozen=True, eq=False)
 class Entity:
-    """Somebody or something in one story.
+    """A person, thing, spot or place in one story.
 
-    words: what its forms are made of: a person's name, kind, look, gender and pronouns; a thing's noun and look; the
-    noun and preposition (at) of a spot or place. A reader who does not know a word yet leaves it out; a person without
-    a look has an empty one.
+    words: the words of its forms: a person's name, kind, look, gender and pronouns; a thing's noun and look; the noun
+    and preposition (at) of a spot or place. A word that a reader does not know yet is missing, and a person without a
+    look has an empty one.
     """
 
     sort: str
@@ -78,7 +78,7 @@ class Entity:
 
     @property
     def key(self) -> str:
-        """Return what no other person, or no other thing, of the same story is called."""
+        """Return the kind or noun, which no other entity of the same sort has in the same story."""
         return self["kind" if self.sort == "person" else "noun"]
 
 
@@ -114,10 +114,14 @@ class Lexicon:
         self.notation = Notation(rules["rules"], rules["phrases"])
         self.plots: dict[str, Plot] = {name: self.notation.plot(name, plot) for name, plot in plots.items()}
         self.scenes = [self.notation.plot(name, scene) for name, scene in scenes.items() if name != "looks"]
-        self.spot_looks = words_of(scenes.get("looks", []))  # in scenes
+        self.spot_looks = words_of(scenes.get("looks", []))  # only scenes use them
 
     def group(self, group: str) -> tuple[Lexeme, ...]:
-        """Everything of a group, or of several: "toy|hat"; of a sort: "thing". Raises ValueError if there is none."""
+        """Return the lexemes of a group, of several groups ("toy|hat"), or of a sort ("thing").
+
+        Raises:
+            ValueError: there is no such group, or the groups have different sorts.
+        """
         if group not in self._groups:
             groups = set(group.split("|"))
             found = tuple(lexeme for lexeme in self.lexemes if groups & {lexeme.sort, *lexeme.groups})
@@ -129,15 +133,18 @@ class Lexicon:
         return self._groups[group]
 
     def sort(self, group: str) -> str:
-        """person, thing, spot or place."""
+        """Return the sort of a group: person, thing, spot or place."""
         return self.group(group)[0].sort
 
     def draw(
         self, group: str, random: Random, taken: Iterable[Entity] = (), wish: Mapping[str, str] | None = None
     ) -> Entity:
-        """Somebody or something of this group that differs from what is in the story already.
+        """Draw an entity of this group that differs from the entities in `taken`.
 
-        wish: words that it must have. Raises NobodyLeftError if there is nobody and nothing like that.
+        wish: words that it must have.
+
+        Raises:
+            NobodyLeftError: there is no such entity.
         """
         wish, taken = wish or {}, [other for other in taken if other.sort == self.sort(group)]
         used = {other.key for other in taken}
@@ -156,14 +163,17 @@ class Lexicon:
         return Entity(lexeme.sort, complete)
 
     def complete(self, group: str, known: Mapping[str, str]) -> dict[str, str] | None:
-        """These words, and those that follow from them; None if nobody and nothing of the group has all of them."""
+        """Return these words and the words that follow from them; None if no lexeme of the group has all of them."""
         for lexeme in self.group(group):
             if (words := self._complete(lexeme, known)) is not None:
                 return words
         return None
 
     def _complete(self, lexeme: Lexeme, known: Mapping[str, str]) -> dict[str, str] | None:
-        """Complete one lexeme. Its own words follow once all words that tell it from others are known."""
+        """Complete the words for one lexeme; return None if they contradict it.
+
+        The lexeme's own words follow if all words that identify it are known.
+        """
         own = lexeme.words
         telling = [word for word in ("kind", "noun", "at") if word in own]
         if any(known.get(word, own[word]) != own[word] for word in telling):
@@ -185,16 +195,16 @@ class Lexicon:
         return {**follows, **known}
 
     def form(self, entity: Entity, form: str) -> str:
-        """The text of a form. A word that the entity lacks is left out, with the space after it."""
+        """Return the text of a form. A word that the entity lacks is left out, with the space after it."""
         return self.fill(self.pattern(entity, form), entity)
 
     def pattern(self, entity: Entity, form: str) -> str:
-        """The first pattern of a form for which the entity has all words, or the last one."""
+        """Return the first pattern of a form for which the entity has all words, or the form's last pattern."""
         patterns = self.patterns(entity.sort, form)
         return next((each for each in patterns if all(entity[word] for word in needed(each))), patterns[-1])
 
     def fill(self, pattern: str, entity: Entity) -> str:
-        """The text of this pattern of a form."""
+        """Return the text of a form's pattern for this entity."""
 
         def word(match: re.Match[str]) -> str:
             if match[1] == "a" and not entity["a"]:
@@ -204,21 +214,28 @@ class Lexicon:
         return _ARTICLE.sub(lambda match: self.article(match[1]) + " ", WORD.sub(word, pattern))
 
     def patterns(self, sort: str, form: str) -> list[str]:
-        """The patterns of a form. Raises ValueError if the sort has no such form."""
+        """Return the patterns of a form.
+
+        Raises:
+            ValueError: the sort has no such form.
+        """
         if form not in self.forms[sort]:
             raise ValueError(f"expected a form of a {sort}, one of {sorted(self.forms[sort])}, got {form!r}")
         return self.forms[sort][form]
 
     def is_subject(self, form: str) -> bool | None:
-        """Tell whether a form says that a person is the subject; None in a language whose forms do not tell."""
+        """Tell whether a form marks the subject; None in a language whose forms do not mark it."""
         return form in self.subjects if self.subjects else None
 
     def article(self, word: str) -> str:
-        """The article "a" or "an" for this word."""
+        """Return the article "a" or "an" for this word."""
         return self._articles.get(word) or ("an" if word[:1] in "aeiou" else "a")
 
     def _name(self, lexeme: Lexeme, random: Random, taken: list[str]) -> str:
-        """A name that cannot be mixed up with those taken: none contains the other, and in English, initials differ."""
+        """Draw a name that is easy to tell from the names in `taken`.
+
+        No name contains another one, and in English, initials differ if possible.
+        """
         if lexeme.nameless:
             return ""
         names = self.names[lexeme.gender or random.choice(list(self.names))]
@@ -228,7 +245,7 @@ class Lexicon:
 
 
 def needed(pattern: str) -> Iterator[str]:
-    """The words without which a pattern cannot be used."""
+    """Yield the words that an entity must have for a pattern."""
     return (match[1] for match in WORD.finditer(pattern) if match[1] not in _OPTIONAL)
 
 
@@ -256,7 +273,11 @@ def _lexemes(words: Mapping[str, Any]) -> Iterator[Lexeme]:
 
 @cache
 def lexicon(language: str) -> Lexicon:
-    """The words and plots of "english" or "japanese". Raises ValueError for another language, or a faulty plot."""
+    """Return the words and plots of "english" or "japanese".
+
+    Raises:
+        ValueError: the language is unknown, or one of its files has a mistake.
+    """
     if language not in LANGUAGES:
         raise ValueError(f"expected one of {LANGUAGES}, got {language!r}")
     return Lexicon(language, *(_file(language, name) for name in ("words", "rules", "plots", "scenes")))

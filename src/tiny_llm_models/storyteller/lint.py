@@ -1,4 +1,4 @@
-"""Finds mistakes in plots: what is written wrong, and what goes wrong when the plot is told a few hundred times."""
+"""Checks of plots: mistakes in the notation, and problems in a few hundred tellings of each plot."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ from .wishes import HERO, Wish
 __all__ = ["Report", "lint_plot", "lint_words"]
 
 TELLINGS = 300
-_UNKNOWN = 10  # unknown things that are kept for tests, at least
-_DIFFERENT = 0.5  # of the tellings, at least
+_UNKNOWN = 10  # at least this many unknown things are kept for tests
+_DIFFERENT = 0.5  # at least this share of the tellings differs
 
 _SORTS_ASKED = {"who": ("person",), "thing": ("thing",), "spot": ("spot", "place"), "place": ("place", "spot")}
 _SORTS_REQUESTED = {**_SORTS_ASKED, HERO: ("person",), "place": ("place",), GIST: ()}
@@ -38,7 +38,7 @@ class Report:
 
 
 def lint_words(lexicon: Lexicon) -> Report:
-    """Check words.toml: names that are other words too, and colours that nothing has."""
+    """Check words.toml for names that are also other words, and for colours that no entity has."""
     words, names = known_words(lexicon), lexicon.gender_of
     counts = Counter(lexeme.sort for lexeme in lexicon.lexemes)
     listed = [name for some in lexicon.names.values() for name in some]
@@ -46,7 +46,7 @@ def lint_words(lexicon: Lexicon) -> Report:
     other_words = {word for word in words if word not in names}
     problems += [f"the name {name!r} is another word too" for name in listed if name.lower() in other_words]
     looks = {look for lexeme in lexicon.lexemes for look in lexeme.looks}
-    problems += [f"the colour {colour!r} is no look of anything" for colour in lexicon.colours if colour not in looks]
+    problems += [f"no entity has the colour {colour!r} as a look" for colour in lexicon.colours if colour not in looks]
     problems += _rules(lexicon)
     kinds = ", ".join(f"{counts[sort]} {sort}s" for sort in counts)
     unit = "different words" if lexicon.language == "english" else "different runs of kana or of kanji"
@@ -62,7 +62,7 @@ def _rules(lexicon: Lexicon) -> Iterator[str]:
         "[strange]": ({"starts", "middles", "nouns", *lexicon.genders}, set(lexicon.strange)),
     }
     missing = {name: sorted(expected - got) for name, (expected, got) in wanted.items() if expected - got}
-    if missing:  # without them, nothing else can be checked
+    if missing:  # all other checks need these keys
         yield from (f"{name}: expected the keys {keys} as well" for name, keys in missing.items())
         return
     if len(unknown(lexicon, "test")) < _UNKNOWN:
@@ -75,7 +75,7 @@ def _rules(lexicon: Lexicon) -> Iterator[str]:
 
 
 def _shared(lexicon: Lexicon, source: str, sorts: Mapping[str, tuple[str, ...]]) -> Iterator[str]:
-    """Check a line whose roles may be of these sorts."""
+    """Check a line of rules.toml. sorts: the sorts that each role may have."""
     try:
         for slot in slots(lexicon.notation.line(source).text):
             if slot.role not in sorts:
@@ -87,7 +87,7 @@ def _shared(lexicon: Lexicon, source: str, sorts: Mapping[str, tuple[str, ...]])
 
 
 def lint_plot(lexicon: Lexicon, plot: Plot, tellings: int = TELLINGS) -> Report:
-    """Check a plot. What is written wrong is reported first; only without such problems is the plot told."""
+    """Check a plot. If its notation has problems, report only these; otherwise also tell the plot many times."""
     problems = list(dict.fromkeys(_written(lexicon, plot)))
     if problems:
         return Report("not told", problems)
@@ -105,14 +105,14 @@ def lint_plot(lexicon: Lexicon, plot: Plot, tellings: int = TELLINGS) -> Report:
         problems.append(
             f"expected at least {_DIFFERENT * tellings:.0f} different tellings of {tellings}, got {different}"
         )
-    if tellings >= TELLINGS:  # fewer need not contain every line
+    if tellings >= TELLINGS:  # in fewer tellings, some lines may be missing by chance
         problems += _never(plot, stories)
     summary = f"{len(stories)} tellings, {different} different, {_lengths(stories)}"
     return Report(summary, _first_of_each(problems))
 
 
 def _written(lexicon: Lexicon, plot: Plot) -> Iterator[str]:
-    """Check what can be seen without telling the plot."""
+    """Yield the problems that are visible without telling the plot."""
     if HERO not in plot.cast:
         yield f"expected a role {HERO!r}"
     for role, group in plot.cast.items():
@@ -177,7 +177,7 @@ def _effects(lexicon: Lexicon, plot: Plot, line: Line) -> Iterator[str]:
 
 
 def _unnamed(lexicon: Lexicon, plot: Plot, line: Line, named: set[str]) -> Iterator[str]:
-    """Nobody can ask where something is if the answer is a spot or place that the story does not name."""
+    """Yield effects whose spot or place no line names, because questions could not be answered with it."""
     for effect in line.effects:
         where = effect.where
         if where in plot.cast and where not in named and lexicon.sort(plot.cast[where]) in ("spot", "place"):
@@ -191,7 +191,7 @@ def _never(plot: Plot, stories: Sequence[Story]) -> Iterator[str]:
             yield f"never told in {len(stories)} stories: {source!r}"
     asked = {(question, answer) for story in stories[:50] for question, answer in plot_questions(story)}
     if plot.questions and not asked:
-        yield "none of the questions was ever possible"
+        yield "none of the questions was ever possible in the first 50 stories"
     for story in stories[:20]:
         for gist in gists(story):
             say(story.lexicon, story.cast, gist)
@@ -203,7 +203,7 @@ def _lengths(stories: Sequence[Story]) -> str:
 
 
 def _first_of_each(problems: Sequence[str]) -> list[str]:
-    """Each problem once, though many seeds show it."""
+    """Return each problem once, with the first seed that shows it."""
     found: dict[str, str] = {}
     for problem in problems:
         found.setdefault(re.sub(r" \(such as: .*?\), in | \(seed \d+\)$", "", problem), problem)

@@ -1,4 +1,4 @@
-"""Matches a line with a text: strictly, or naming what does not agree."""
+"""Matching of a plot's line with a text, exactly or with mismatches."""
 
 from __future__ import annotations
 
@@ -14,17 +14,18 @@ from .net import Edge
 
 __all__ = ["Match", "Matcher"]
 
-_RESULTS = 12  # of one line; more readings of one place are not followed
-_STOP = re.compile('[.!?] "?')  # after it a sentence begins
-_FUEL = 400_000  # parts of lines that are compared in one text, at most
+_RESULTS = 12  # at most this many readings of one line at one place are followed
+_STOP = re.compile('[.!?] "?')  # a sentence begins after it
+_FUEL = 400_000  # at most this many parts of lines are compared in one text
 
 
 class Match(NamedTuple):
-    """A way to read a line at one place, or, while it is being read, a part of it.
+    """A way to read a line at one place, or the part of the line that has been read so far.
 
-    cast: who and what each role is. here: the same of those who are in this line only.
-    past: who and what was in one line only, until now.
-    met: roles that the line named. introduced: those of them that it introduced.
+    end: the index of the character after it.
+    cast: the entity of each role. here: the entities of roles that only this line has.
+    past: the entities that only one line had, so far.
+    met: the roles that the line names. introduced: the roles that it introduces.
     """
 
     end: int
@@ -34,29 +35,29 @@ class Match(NamedTuple):
     past: tuple[Entity, ...] = ()
     met: frozenset[str] = frozenset()
     introduced: frozenset[str] = frozenset()
-    mismatches: tuple[tuple[int, Mismatch], ...] = ()  # with the character at which each is
+    mismatches: tuple[tuple[int, Mismatch], ...] = ()  # each with the index of its character
 
 
 class Matcher:
-    """Matches lines with one text."""
+    """A matcher of lines with one text."""
 
     def __init__(self, lexicon: Lexicon, text: str):
         self._lexicon, self._text, self._fuel = lexicon, text, _FUEL
         self._forms = Forms(lexicon, text)
-        # Of the line that is being matched:
+        # The line that is being matched:
         self._groups: Mapping[str, str] = {}
-        self._local: Mapping[str, str] = {}  # roles in this line only, and their groups
+        self._local: Mapping[str, str] = {}  # the groups of roles that only this line has
         self._start, self._budget = 0, 0
-        # Of the text:
+        # The text:
         self._begin = {place for match in _STOP.finditer(text) for place in (match.start() + 2, match.end())}
-        self.furthest = 0  # the character up to which any line agreed so far
+        self.furthest = 0  # the index of the character up to which some line has agreed
 
     def matches(
         self, edge: Edge, groups: Mapping[str, str], start: Match, budget: int = 0, known: Sequence[str] = ()
     ) -> list[Match]:
-        """The ways to read a line at this place.
+        """Return the ways to read a line at the place where `start` ends.
 
-        groups: of each role. budget: how many mismatches are allowed. known: roles that need no introduction.
+        groups: the group of each role. budget: how many mismatches are allowed. known: roles that need no introduction.
         """
         self._groups, self._start, self._budget, self._local = groups, start.end, budget, edge.local
         if edge.local:
@@ -75,19 +76,19 @@ class Matcher:
         return found
 
     def _introductions(self, match: Match, before: Mapping[str, Entity], known: Sequence[str]) -> Match:
-        """Yield the same matches, with a mismatch for each person and thing that the story has not introduced."""
+        """Add a mismatch for each person and thing that the story has not introduced."""
         for role in sorted(match.met - match.introduced):
             entity = match.cast[role]
             if role in before or role in known or entity.sort not in ("person", "thing"):
                 continue
             said = self._forms.said(entity)
-            mismatch = ("not-introduced", f"nobody has introduced {said}") if entity.sort == "person" else None
-            mismatch = mismatch or ("thing-from-nowhere", f"nothing has been said of {said}")
+            mismatch = ("not-introduced", f"{said} was never introduced") if entity.sort == "person" else None
+            mismatch = mismatch or ("thing-from-nowhere", f"the story has not mentioned {said}")
             match = match._replace(mismatches=(*match.mismatches, (self._start, mismatch)))
         return match
 
     def _read(self, text: Text, number: int, at: Match) -> Iterator[Match]:
-        """The ways to read a text from its part of this number on."""
+        """Yield the ways to read a text from the part with this index on."""
         while number < len(text):
             self._fuel -= 1
             part = text[number]
@@ -115,17 +116,17 @@ class Matcher:
                 yield from self._read(option, 0, at)
 
     def _literal(self, literal: str, start: int) -> int:
-        """Return where the literal ends if it is at this place, otherwise -1."""
+        """Return the end of the literal if the text has it at this place, otherwise -1."""
         if self._text.startswith(literal, start) and not (literal[:1].islower() and self._begins(start)):
             return start + len(literal)
         if self._begins(start) and self._text.startswith(capitalised(literal), start):
             return start + len(literal)
         if len(self._text) - start < len(literal) and literal.startswith(self._text[start:]):
-            self.furthest = len(self._text)  # the story stops within this line
+            self.furthest = len(self._text)  # the story ends within this line
         return -1
 
     def _begins(self, place: int) -> bool:
-        """Tell whether a sentence begins here, so that a capital is due."""
+        """Tell whether a sentence begins here, so that its first letter is a capital."""
         if place == self._start or place in self._begin:
             return True
         return place == self._start + 1 and self._text[self._start] == '"'
@@ -138,7 +139,10 @@ class Matcher:
         if slot.short is not None:
             for end, found, mismatches in self._named(slot, slot.short, entity, capital, at):
                 if entity is not None and not at.focus.clear(slot.role, entity, slot.short):
-                    mismatches = (*mismatches, ("wrong-pronoun", f"unclear who is meant: {self._forms.said(entity)}?"))
+                    mismatches = (
+                        *mismatches,
+                        ("wrong-pronoun", f"unclear whether {self._forms.said(entity)} is meant"),
+                    )
                 yield from self._taken(slot, at, end, found, mismatches)
         for end, found, mismatches in self._named(slot, slot.form, entity, capital, at):
             yield from self._taken(slot, at, end, found, mismatches)
@@ -146,7 +150,7 @@ class Matcher:
     def _named(
         self, slot: Slot, form: str, entity: Entity | None, capital: bool, at: Match
     ) -> Iterator[tuple[int, Entity, tuple[Mismatch, ...]]]:
-        """Return how far this form reaches, whom it names, and what does not agree with what is known."""
+        """Yield the end of this form in the text, the entity that it names, and its mismatches with known facts."""
         if form == "":
             if entity is not None:
                 yield at.end, entity, ()
@@ -181,7 +185,7 @@ class Matcher:
                 yield end, *clash
 
     def _taken(self, slot: Slot, at: Match, end: int, entity: Entity, new: tuple[Mismatch, ...]) -> Iterator[Match]:
-        """The reading after this slot, if it is within the budget."""
+        """Yield the reading after this slot if its mismatches are within the budget."""
         mismatches = (*at.mismatches, *((at.end, mismatch) for mismatch in new))
         if len(mismatches) > self._budget:
             return

@@ -1,4 +1,4 @@
-"""A plot as a nondeterministic automaton: which lines may come next after each point of it."""
+"""A plot as a nondeterministic automaton, which tells which lines may come after each point."""
 
 from __future__ import annotations
 
@@ -16,8 +16,10 @@ __all__ = ["Edge", "Net"]
 class Edge:
     """A line, and the point of the plot after it. Later points have higher numbers.
 
-    local: the groups of the roles that are in this line only. first: the words with which every telling of it begins,
-    and the same with a capital; "" if there are none. longest: words that are in every telling.
+    local: the groups of the roles that only this line has.
+    first: the text with which every telling of the line begins, and the same text with a capital; "" if a slot or a
+        choice comes first.
+    longest: the longest text that every telling of the line contains.
     """
 
     line: Line
@@ -27,7 +29,7 @@ class Edge:
     longest: str
 
     def may_begin(self, text: str, place: int) -> bool:
-        """Tell whether the text here begins like the line, or stops within its beginning."""
+        """Tell whether the text at this place begins like the line. It may end within the line's beginning."""
         if text.startswith(self.first, place):
             return True
         rest = len(text) - place
@@ -35,26 +37,26 @@ class Edge:
 
 
 class Net:
-    """The points of a plot. The story begins at point 0 and may end at `last`."""
+    """The points of a plot, and the lines between them. A story begins at point 0 and may end at `last`."""
 
     def __init__(self, plot: Plot):
         self.plot = plot
         self.edges: list[Edge] = []
         self._lines: list[list[Edge]] = [[]]
-        self._jumps: list[list[tuple[int, Alternatives | None]]] = [[]]  # None: always possible
+        self._jumps: list[list[tuple[int, Alternatives | None]]] = [[]]  # None: the jump is always possible
         self.last = self._sequence(plot.steps, 0)
         self._closures: dict[tuple[int, World], tuple[int, ...]] = {}
 
     def expected(self, point: int, world: World) -> list[Edge]:
-        """The lines that may come next, conditions aside."""
+        """Return the lines that may come next, whether or not their own conditions hold."""
         return [edge for each in self._closure(point, world) for edge in self._lines[each]]
 
     def may_end(self, point: int, world: World) -> bool:
-        """Tell whether the story is complete."""
+        """Tell whether the story may end at this point."""
         return self.last in self._closure(point, world)
 
     def _closure(self, point: int, world: World) -> tuple[int, ...]:
-        """All points that are reached from this one without a line."""
+        """Return all points that can be reached from this one without a line."""
         key = (point, world)
         if key not in self._closures:
             if len(self._closures) > 10_000:
@@ -73,7 +75,7 @@ class Net:
         return len(self._lines) - 1
 
     def _sequence(self, steps: Steps, point: int) -> int:
-        """Add these steps after a point; returns the point after them."""
+        """Add these steps after a point, and return the point after them."""
         for step in steps:
             if isinstance(step, Line):
                 target = self._new()

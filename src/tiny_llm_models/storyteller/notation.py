@@ -1,4 +1,4 @@
-"""Parses the notation in which plots are written, which NOTATION.md explains to authors."""
+"""The parser of the notation in which plots are written. NOTATION.md explains the notation to authors."""
 
 from __future__ import annotations
 
@@ -21,18 +21,22 @@ _EFFECT = re.compile(r"\+(?P<mark>\w+)|(?P<what>\w+): (?:(?P<was>\w+) > )?(?P<wh
 
 
 class Notation:
-    """Parses lines and plots.
+    """A parser of lines and plots.
 
-    rules: lines that plots share, phrases: texts that lines share, both by "name" or "name role role".
+    rules: lines that plots share. phrases: texts that lines share. The keys of both are "name" or "name role role".
     """
 
     def __init__(self, rules: Mapping[str, Any], phrases: Mapping[str, Any]):
         self._rules = {key.split()[0]: (key.split()[1:], lines) for key, lines in rules.items()}
         self._phrases = {key.split()[0]: (key.split()[1:], texts) for key, texts in phrases.items()}
-        self._open: list[str] = []  # the phrases and rules that are being parsed
+        self._open: list[str] = []  # the phrases and rules that the parser is inside of
 
     def plot(self, name: str, source: Mapping[str, Any]) -> Plot:
-        """Parse a plot. Raises ValueError if it does not follow the notation; the message names the plot."""
+        """Parse a plot.
+
+        Raises:
+            ValueError: the plot does not follow the notation. The message names the plot.
+        """
         if missing := {"cast", "tell", "end", "questions", "gists"} - set(source):
             raise ValueError(f"plot {name!r}: expected the keys {sorted(missing)} as well")
         try:
@@ -43,7 +47,7 @@ class Notation:
             raise ValueError(f"plot {name!r}: {error}") from error
 
     def steps(self, source: Sequence[Any]) -> Steps:
-        """Parse a sequence: in it, a list is a choice, and in a choice, a list is a sequence."""
+        """Parse a sequence of steps. A list in a sequence is a choice, and a list in a choice is a sequence."""
         if source[:1] == ["?"]:
             raise ValueError(f"expected '?' only at the start of a choice, but this list is a sequence: {source}")
         return tuple(map(self.step, source))
@@ -66,7 +70,11 @@ class Notation:
         return Alternatives(options, Told.ALWAYS)
 
     def line(self, source: str) -> Line:
-        """Parse a line. Raises ValueError if it does not follow the notation."""
+        """Parse a line.
+
+        Raises:
+            ValueError: the line does not follow the notation.
+        """
         conditions, rest = [], source
         if match := _CONDITIONS.match(source):
             conditions = [_condition(each, source) for each in match[1].split(", ")]
@@ -105,7 +113,7 @@ class Notation:
         return text
 
     def _until_mark(self, tokens: list[re.Match[str]], place: int) -> tuple[Text, int]:
-        """The text up to a '|' or ')' that it did not open, and the number of that token."""
+        """Return the text up to the '|' or ')' that ends it, and the index of that token."""
         parts: list[str | Slot | Choice] = []
         while place < len(tokens) and tokens[place]["mark"] not in ("|", ")"):
             token = tokens[place]
@@ -147,7 +155,7 @@ class Notation:
 
     @contextmanager
     def _inside(self, name: str) -> Iterator[None]:
-        """While a phrase or rule is parsed, it may not be used again."""
+        """Let the block parse a phrase or rule. Raise a ValueError if this happens within the same phrase or rule."""
         if name in self._open:
             raise ValueError(f"expected phrases that do not contain themselves, got <{name}> within itself")
         self._open.append(name)

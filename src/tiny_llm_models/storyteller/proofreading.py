@@ -1,4 +1,4 @@
-"""Finds mistakes of a plot in one of its stories."""
+"""Proofreading of a story, to find mistakes in its plot."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _ODD = {
 
 
 def proofread(story: Story) -> Iterator[str]:
-    """Return what an author should mend, each with the line as the author wrote it."""
+    """Yield the problems that the plot's author should fix, each with the line as the author wrote it."""
     seen, before, clean = set[str](), World(), True
     for line in story.lines:
         for problem in (*_introductions(story, line, seen), *_pronouns(story, line), *_moves(story, line, before)):
@@ -43,7 +43,7 @@ def _introductions(story: Story, line: TextLine, seen: set[str]) -> Iterator[str
 def _pronouns(story: Story, line: TextLine) -> Iterator[str]:
     for role, form, clear in line.named:
         if form and not clear and role in story.cast and _is_pronoun(story.lexicon, story.cast[role].sort, form):
-            yield f"{{{role}.{form}}} could mean somebody else: give it a long form, as in {{{role}/{form}}}"
+            yield f"{{{role}.{form}}} could mean another person: give it a long form, as in {{{role}/{form}}}"
 
 
 def _is_pronoun(lexicon: Lexicon, sort: str, form: str) -> bool:
@@ -52,7 +52,7 @@ def _is_pronoun(lexicon: Lexicon, sort: str, form: str) -> bool:
 
 
 def _moves(story: Story, line: TextLine, before: World) -> Iterator[str]:
-    """A thing that changes hands has to say from whom it comes."""
+    """Yield things that change hands in a line that does not say who had them before."""
     people = story.roles("person")
     for what, where in sorted(line.world.facts - before.facts):
         was = before.where(what)
@@ -70,7 +70,7 @@ def _typography(story: Story, line: TextLine) -> Iterator[str]:
 
 
 def _checked(story: Story) -> Iterator[str]:
-    """Return what the checker finds. It should accept every story."""
+    """Yield the first fault that the checker finds. It should accept every story."""
     sources = [line.source for line in story.lines for _ in sentence_spans(line.text, story.lexicon.language)]
     for fault in read(story.lexicon, story.text, [story.plot]).faults[:1]:
         yield f"the checker finds {fault.kind} (such as: {fault.explanation}), in {sources[fault.sentence]!r}"

@@ -1,4 +1,4 @@
-"""Questions about stories, and their one right answer each."""
+"""Questions about stories, each with its one right answer."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .world import World
 
 __all__ = ["KINDS", "ROLES", "Question", "ask", "plot_questions"]
 
-# What each kind asks about; the roles of its lines in rules.toml. The last role is what the answer tells.
+# The roles in the lines of each kind of question in rules.toml. The answer tells the last role.
 ROLES = {
     "where": ("thing", "spot"),
     "first": ("thing", "spot"),
@@ -30,9 +30,9 @@ KINDS = (*ROLES, "plot", "unsaid")
 class Question:
     """A question, and the one answer that counts as right.
 
-    kind: of KINDS; "plot": from the plot's own questions, "unsaid": the story does not say.
-    value: what the answer tells: the place, the person, the thing or the colour.
-    last_mentioned: the answer of somebody who only looks for the last place in the story; "" if that is no answer.
+    kind: one of KINDS; "plot" is one of the plot's own questions, and the story does not answer one of kind "unsaid".
+    value: the place, person, thing or colour that the answer tells.
+    last_mentioned: the answer with the story's last place, which a mere guess would give; "" if it is no answer.
     """
 
     kind: str
@@ -44,7 +44,7 @@ class Question:
 
 @dataclass(frozen=True)
 class _Option:
-    """Something that can be asked: by the lines of which kind, about whom. answered: whether the story says it."""
+    """A possible question. lines: the kind whose lines word it. answered: whether the story answers it."""
 
     lines: str
     roles: Mapping[str, Entity]
@@ -65,9 +65,9 @@ def ask(
 ) -> list[Question]:
     """Ask up to this many different questions about stories that have no person and no thing in common.
 
-    kinds: which ones to ask; all if none is named. They take turns, as far as the stories allow it.
-    gaps: by kind, how rare its questions are, 2 if not named; half the gap of another means twice as many.
-    recast: as in `tell`; for those who are asked about and are in no story.
+    kinds: the kinds to ask, all by default. They take turns if the stories allow it.
+    gaps: how rare the questions of a kind are, 2 by default; a kind with half the gap is asked twice as often.
+    recast: as in `tell`, for the persons and things of questions that no story answers.
     """
     options = [
         option for option in _options(stories, random, recast or (lambda one: one)) if not kinds or option.kind in kinds
@@ -84,7 +84,7 @@ def ask(
 
 
 def plot_questions(story: Story) -> list[tuple[str, str]]:
-    """The questions of the plot that suit this story, and their answers; none for a story that just stops."""
+    """Return the plot's questions that suit this story, and their answers; none for a story that stops early."""
     if not story.ended:
         return []
     pairs = (say(story.lexicon, story.cast, *pair) for pair in story.plot.questions if story.suits(*pair))
@@ -113,7 +113,7 @@ def _about_thing(story: Story, role: str, random: Random) -> Iterator[_Option]:
         yield _Option("holder", {"thing": thing, "who": story.cast[where]})
     elif where in story.cast:
         alone = story.cast[where].sort == "spot" and story.world.contents(where) == [role]
-        lines = random.choice(("where", "where", "content")) if alone else "where"  # not both: one answers the other
+        lines = random.choice(("where", "where", "content")) if alone else "where"  # one of them answers the other
         yield _Option(lines, {"thing": thing, "spot": story.cast[where]})
     if spots:
         yield _Option("first", {"thing": thing, "spot": story.cast[spots[0]]})
@@ -122,7 +122,7 @@ def _about_thing(story: Story, role: str, random: Random) -> Iterator[_Option]:
 
 
 def _about_nobody(stories: Sequence[Story], random: Random, recast: Callable[[Entity], Entity]) -> Iterator[_Option]:
-    """Questions about somebody and something that are in none of the stories."""
+    """Yield questions about a person and a thing that are in none of the stories."""
     lexicon, taken = stories[0].lexicon, [entity for story in stories for entity in story.cast.values()]
     thing, person = (recast(lexicon.draw(sort, random, taken)) for sort in ("thing", "person"))
     yield _Option(random.choice(("where", "holder", "first", "colour")), {"thing": thing}, answered=False)
@@ -151,7 +151,7 @@ def _said(lexicon: Lexicon, roles: Mapping[str, Entity], *lines: str) -> list[st
 
 
 def _last_place(stories: Sequence[Story], sort: str) -> Entity | None:
-    """Return where the last person, or thing, went or was put."""
+    """Return the last spot or place to which a person went (sort "person") or a thing was moved (sort "thing")."""
     last = None
     for story in stories:
         before = World()

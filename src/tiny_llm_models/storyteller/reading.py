@@ -1,4 +1,4 @@
-"""The checker: reads a story with the grammar of all plots, and names what is wrong with it."""
+"""The checker, which reads a story with the grammar of all plots and names its faults."""
 
 from __future__ import annotations
 
@@ -23,24 +23,24 @@ FAULTS = {
     "wrong-script": "a character of another language's script",
     "unknown-word": "a word that is in no story",
     "unknown-sentence": "known words, but no line of any plot says this",
-    "not-introduced": "a name that nobody has introduced",
+    "not-introduced": "a name that the story has not introduced",
     "two-names": "a person who is called by another name than before",
     "same-name": "one name for two persons",
-    "wrong-pronoun": "he for she, or a pronoun that could mean somebody else",
-    "thing-from-nowhere": "a thing that nobody has introduced",
-    "contradiction": "a known sentence that does not fit what has been told, or what the plot tells here",
+    "wrong-pronoun": "he for she, or a pronoun that could mean another person",
+    "thing-from-nowhere": "a thing that the story has not introduced",
+    "contradiction": "a known sentence that does not fit the story so far, or this part of the plot",
     "no-end": "a story that stops before its end",
 }
-_THREADS = 48  # readings that are followed at the same time
-_LINES = 400  # lines that a reading may have
-_RECOVERIES = 10  # places where reading goes on after a fault; later faults are not looked for
+_THREADS = 48  # at most this many readings are followed at the same time
+_LINES = 400  # a reading has at most this many lines
+_RECOVERIES = 10  # after this many recoveries, later faults are not reported
 
 
 @dataclass(frozen=True)
 class Reading:
     """The result of reading a story.
 
-    story: the plot, cast and state as far as they were understood; None if nothing was.
+    story: the plot, cast and state that the reader understood; None if it understood no line.
     """
 
     sentences: list[str]
@@ -54,9 +54,9 @@ class Reading:
 
 
 def read(lexicon: Lexicon, text: str, plots: Iterable[Plot] = ()) -> Reading:
-    """Check a story. It is right if some plot derives all of it, with one cast and one state of the world.
+    """Check a story. It is right if one plot derives all of it, with one cast and one state of the world.
 
-    plots: of which plots it may be; all if none is given.
+    plots: the plots that it may have; all plots by default.
     """
     return Reader(lexicon, text.strip(), list(plots) or list(lexicon.plots.values())).reading()
 
@@ -65,7 +65,7 @@ _spelling, _net = cache(Spelling), cache(Net)
 
 
 class Reader:
-    """Reads one story."""
+    """A reader of one story."""
 
     def __init__(self, lexicon: Lexicon, text: str, plots: Sequence[Plot]):
         self.lexicon, self.text = lexicon, text
@@ -77,11 +77,11 @@ class Reader:
 
     @property
     def sentences(self) -> list[str]:
-        """The sentences of the text, in order."""
+        """Return the sentences of the text, in order."""
         return [self.text[start:end] for start, end in self.spans]
 
     def reading(self) -> Reading:
-        """Read on until the end, after each fault as well as possible."""
+        """Read to the end, with a recovery after each fault."""
         if not self.text:
             return Reading([], [Fault("no-end", 0, "there is no story")], None)
         threads = [Thread(net, 0, Match(0, {}, Focus())) for net in self.nets]
@@ -96,7 +96,7 @@ class Reader:
         return self._result(threads)
 
     def run(self, threads: Sequence[Thread]) -> tuple[list[Thread], list[Thread]]:
-        """Read without faults: the readings that reach the story's end, and those that came furthest."""
+        """Read until a fault. Return the readings that reach the end of the story, and those that came furthest."""
         agenda: dict[int, dict[object, Thread]] = {}
         for thread in threads:
             agenda.setdefault(thread.match.end, {}).setdefault(thread.key(), thread)
@@ -115,12 +115,12 @@ class Reader:
         return ended, furthest
 
     def steps(self, thread: Thread, budget: int = 0) -> Iterator[Thread]:
-        """The readings after one more line that the plot expects."""
+        """Yield the readings after one more line that the plot expects."""
         for edge in thread.net.expected(thread.point, thread.world):
             yield from self.step(thread, edge, budget)
 
     def step(self, thread: Thread, edge: Edge, budget: int = 0) -> Iterator[Thread]:
-        """The readings after this line. budget: how many faults it may have."""
+        """Yield the readings after this line. budget: how many faults it may have."""
         if not edge.may_begin(self.text, thread.match.end):
             return
         unmet = [f"{each} does not hold" for each in thread.world.unmet(edge.line)]
@@ -133,7 +133,7 @@ class Reader:
             yield self.advanced(thread, edge, match, faults)
 
     def advanced(self, thread: Thread, edge: Edge, match: Match, faults: Iterable[Fault]) -> Thread:
-        """The reading after a line that has been read like this."""
+        """Return the reading after a line that matches like this, with these faults."""
         world, faults = thread.world.after(edge.line.effects), tuple(faults)
         text = self.text[thread.match.end : match.end].strip()
         return replace(
@@ -147,15 +147,15 @@ class Reader:
         )
 
     def sentence_at(self, place: int) -> int:
-        """The number of the sentence at this character."""
+        """Return the number of the sentence that has the character at this index."""
         return next((i for i, (_, end) in enumerate(self.spans) if place < end), len(self.spans) - 1)
 
     def no_end(self) -> Fault:
-        """The fault of a story that stops before its end."""
+        """Return the fault of a story that stops before its end."""
         return Fault("no-end", len(self.spans) - 1, "the story stops here, but the plot goes on")
 
     def _words(self) -> Iterator[tuple[int, str]]:
-        """The sentences; the last one without its last word if that may be cut."""
+        """Yield the sentences with their numbers; the last word of an unfinished story is left out."""
         sentences = self.sentences
         if not self.complete and sentences:
             last = sentences.pop()
@@ -163,7 +163,7 @@ class Reader:
         yield from enumerate(sentences)
 
     def _result(self, threads: Sequence[Thread], *more: Fault) -> Reading:
-        """The reading with the least that is wrong."""
+        """Return the reading with the lowest cost."""
         thread = min(threads, key=lambda thread: thread.cost)
         ordered = sorted(dict.fromkeys([*self.spelled, *thread.faults, *more]), key=lambda fault: fault.sentence)
         story = Story(self.lexicon, thread.plot, thread.match.cast, thread.lines) if thread.lines else None

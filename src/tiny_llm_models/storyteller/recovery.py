@@ -1,4 +1,4 @@
-"""Reads on after a fault, and names the fault."""
+"""Recovery after a fault: names the fault, and finds places to read on."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ if TYPE_CHECKING:
 
 __all__ = ["Recovery"]
 
-_BUDGET = 3  # mismatches between a line and a sentence, at most
-_SKIPPED = 3  # sentences that one unknown line may have
-_AHEAD = 8  # sentences that a line may have
-_KEPT = 24  # readings
+_BUDGET = 3  # at most this many mismatches between a line and its text
+_SKIPPED = 3  # an unknown line has at most this many sentences
+_AHEAD = 8  # a line has at most this many sentences
+_KEPT = 24  # at most this many readings are kept
 
 
 class Recovery:
-    """Looks for the least that is wrong at the place where all readings stopped."""
+    """The search for the cheapest explanation of a fault, at the place where all readings stopped."""
 
     def __init__(self, reader: Reader, threads: Sequence[Thread]):
         self._reader, self._threads = reader, threads
@@ -33,7 +33,7 @@ class Recovery:
         self._possible = {net: [edge for edge in net.edges if edge.longest in text] for net in reader.nets}
 
     def threads(self) -> list[Thread]:
-        """Readings that go on after the fault; each knows what the fault is."""
+        """Return readings that go on after the fault. Each of them includes the fault."""
         expected = self._cheapest(self._expected())
         if expected and expected[0].cost <= self._threads[0].cost + 1:
             return expected
@@ -46,23 +46,23 @@ class Recovery:
         return [thread for thread in threads if thread.cost <= least][:_KEPT]
 
     def _expected(self) -> list[Thread]:
-        """A line that may come here, but with other names, things or pronouns."""
+        """Return the readings after a line that may come here, told with other names, things or pronouns."""
         return [after for thread in self._threads for after in self._reader.steps(thread, _BUDGET)]
 
     def _elsewhere(self) -> Iterator[Thread]:
-        """A line of this plot that belongs elsewhere."""
+        """Yield the readings after a line of this plot that belongs elsewhere."""
         for thread in self._threads:
             for edge in self._possible[thread.net]:
                 for after in self._reader.step(thread, edge, _BUDGET):
                     later = edge.target > thread.point
-                    why = "something is left out before this" if later else "this comes too late"
+                    why = "a part of the plot is missing before this" if later else "this comes too late"
                     after = self._with(after, "contradiction", why)
                     if later:
                         yield after
                     yield replace(thread, match=after.match, faults=after.faults, cost=after.cost)
 
     def _foreign(self) -> list[Thread]:
-        """A line of another plot: the plot goes on after it, or after the line that it replaces."""
+        """Return the readings after a line of another plot, which is extra or replaces a line of this plot."""
         for net in self._reader.nets:
             for edge in self._possible[net]:
                 for match in self._matches(net, edge):
@@ -70,7 +70,7 @@ class Recovery:
         return []
 
     def _unknown(self) -> list[Thread]:
-        """Return a line that no plot can tell."""
+        """Return the readings after text that no plot can tell."""
         reader, first = self._reader, self._sentence
         number = max(first, reader.sentence_at(max(self._place, reader.matcher.furthest - 1)))
         number = min(number, first + _SKIPPED - 1)
@@ -96,7 +96,7 @@ class Recovery:
         return spans[sentence + 1][0] if sentence + 1 < len(spans) else len(self._reader.text)
 
     def _resumed(self, place: int, faults: list[Fault]) -> list[Thread]:
-        """The readings so far, at a later place: with nothing told in between, or one line."""
+        """Move the readings so far to a later place. The skipped text may have told one line of the plot, or none."""
         found: dict[object, Thread] = {}
         for thread in self._threads:
             match = thread.match._replace(end=place, focus=thread.match.focus.next_line(), mismatches=())
@@ -114,14 +114,14 @@ class Recovery:
         return matcher.matches(edge, net.plot.cast, start, budget=1, known=tuple(net.plot.cast))
 
     def _foreign_faults(self, match: Match) -> list[Fault]:
-        """A line of another plot may name people and things of that plot."""
+        """Return the faults of a line of another plot, with one for each person and thing that is new in the story."""
         known = {entity[word] for entity in self._threads[0].match.cast.values() for word in ("name", "noun", "kind")}
         faults = [self._fault("contradiction", "this does not belong here")]
         for entity in match.cast.values():
             if entity["name"] and entity["name"] not in known:
-                faults.append(self._fault("not-introduced", f"nobody has introduced {entity['name']}"))
+                faults.append(self._fault("not-introduced", f"{entity['name']} was never introduced"))
             if entity.sort == "thing" and entity["noun"] not in known:
-                faults.append(self._fault("thing-from-nowhere", f"nothing has been said of {entity['noun']}"))
+                faults.append(self._fault("thing-from-nowhere", f"the story has not mentioned {entity['noun']}"))
         return faults
 
     def _with(self, thread: Thread, kind: str, why: str) -> Thread:

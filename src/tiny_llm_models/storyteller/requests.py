@@ -15,15 +15,15 @@ from .wishes import HERO, Wish, about_hero
 
 __all__ = ["GIST", "Request", "fulfils", "gists", "request"]
 
-GIST = "gist"  # {gist} in a request: one of the plot's gists
-_ROLES = ("thing", "place", "spot")  # the roles of a request besides the hero, each of the sort of its name
-_HOME = "home"  # a group of places; nobody asks for a story about "home"
-_SHORT, _OTHER_LANGUAGE = 0.2, 0.05  # shares of the requests
+GIST = "gist"  # {gist} in a request stands for one of the plot's gists
+_ROLES = ("thing", "place", "spot")  # the roles of a request, in addition to the hero; each is of the sort of its name
+_HOME = "home"  # a group of places that no request names
+_SHORT, _OTHER_LANGUAGE = 0.2, 0.05  # shares of all requests
 
 
 @dataclass(frozen=True)
 class Request:
-    """A user's request, and a story that fulfils it. wish: each detail that the request names."""
+    """A user's request, and a story that fulfils it. wish: the details that the request names."""
 
     text: str
     wish: Wish
@@ -31,9 +31,9 @@ class Request:
 
 
 def request(words: Lexicon, random: Random) -> Request:
-    """A request in this language: for any story, a short one, one about something, or one in another language.
+    """Draw a request in this language: for any story, a short one, one about something, or one in another language.
 
-    It is about the story's hero, or about somebody who is the hero of no plot.
+    A request about a person names the story's hero, or a kind of person that is the hero of no plot.
     """
     lot = random.random()
     if lot < _OTHER_LANGUAGE:
@@ -62,18 +62,18 @@ def fulfils(story: Story, wish: Wish) -> bool:
 
 
 def gists(story: Story) -> list[Line]:
-    """Return what a request may say of the hero, as far as it suits this story."""
+    """Return the gists of the plot that suit this story. A request may say them of the hero."""
     return [gist for gist in story.plot.gists if story.suits(gist)]
 
 
 def _any_has(entities: Iterable[Entity], **words: str) -> bool:
-    """Tell whether one of these has all words that are not empty; true if all are empty."""
+    """Tell whether one of the entities has all of these words; empty words do not matter."""
     wanted = {word: value for word, value in words.items() if value}
     return not wanted or any(all(one[word] == value for word, value in wanted.items()) for one in entities)
 
 
 def _asked(words: Lexicon, random: Random, story: Story, template: Line, wish: Wish) -> Request | None:
-    """The request by this template; None if the story lacks what the template is about."""
+    """Make a request from this template; return None if the story lacks something that the template names."""
     subject = HERO
     if Slot(GIST) not in template.text:
         subject = _subject(words, random, story)
@@ -88,12 +88,12 @@ def _asked(words: Lexicon, random: Random, story: Story, template: Line, wish: W
     for details in named:
         wish = replace(wish, **details)
     if subject != HERO and (not wish.kind or any(slot.role != HERO for slot in used)):
-        return None  # all that is certain of this person is to be in the story
+        return None  # of this person, a request can only say that they are in the story
     return Request(say(words, cast, template)[0], wish, story)
 
 
 def _cast(random: Random, story: Story, subject: str) -> dict[str, Entity]:
-    """Return the persons and things that have the roles of a request."""
+    """Return the entities for the roles of a request."""
     cast = {**story.cast, HERO: story.cast[subject]}
     for sort in _ROLES:
         if named := [role for role in story.roles(sort) if _HOME not in story.plot.cast[role].split("|")]:
@@ -107,13 +107,13 @@ def _with_gist(template: Line, gist: Line) -> Line:
 
 
 def _subject(words: Lexicon, random: Random, story: Story) -> str:
-    """The role of the person whom a request for the story may name."""
+    """Draw the role of the person whom a request for the story names."""
     persons = {role: Wish(kind=story.cast[role]["kind"]) for role in story.roles("person") if role != HERO}
     return random.choice([HERO, *(role for role, wish in persons.items() if not about_hero(words, wish))])
 
 
 def _details(words: Lexicon, slot: Slot, entity: Entity) -> dict[str, Any]:
-    """Return what this slot of a request says, as fields of a wish."""
+    """Return the details in this slot of a request, as fields of a wish."""
     said = {match[1]: entity[match[1]] for match in WORD.finditer(words.pattern(entity, slot.form))}
     if slot.role == HERO:
         return {word: said[word] for word in ("name", "kind", "look") if word in said}

@@ -1,6 +1,7 @@
 """Scenes: a few plain sentences in which things change hands and places. Only documents with questions have them.
 
-Stories keep to their plots; whoever tries a model asks about things like "Mia put the red key in the old box."
+Stories keep to their plots, but people who try a model also ask about sentences such as "Mia put the red key in the old
+box."
 """
 
 from __future__ import annotations
@@ -12,14 +13,16 @@ from .lexicon import Entity, Lexicon
 
 __all__ = ["furnished"]
 
-_LOOKED = 0.4  # the share of spots and things that get a look of another
+_LOOKED = 0.4  # the share of spots and things that get another look
 
 
 def furnished(
     lexicon: Lexicon, random: Random, recast: Callable[[Entity], Entity] | None = None
 ) -> Callable[[Entity], Entity]:
-    """Furnish a scene for `telling.scene`: things of any look, and spots with one, such as "the old box". recast: comes
-    first."""
+    """Return a function that gives looks to a scene's things and spots, such as "the old box", for `telling.scene`.
+
+    recast: is applied to each entity first.
+    """
     looks = sorted({look for lexeme in lexicon.lexemes if lexeme.sort == "thing" for look in lexeme.looks})
 
     def changed(entity: Entity) -> Entity:

@@ -1,4 +1,4 @@
-"""What can be seen without grammar: broken characters, characters of another script, and words that no story uses."""
+"""Faults that need no grammar: broken characters, characters of another script, and words that no story uses."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _RUN = re.compile("[A-Za-z]+(?:['-][A-Za-z]+)*|[ぁ-ゖゝゞ]+|[ァ-ヺー]+|[�
 
 
 class Spelling:
-    """Knows all words of a language's plots and forms."""
+    """A spelling checker that knows all words of a language's plots and forms."""
 
     def __init__(self, lexicon: Lexicon):
         self._english = lexicon.language == "english"
@@ -23,7 +23,7 @@ class Spelling:
         self._longest = max(map(len, self._known))
 
     def faults(self, sentence: str) -> Iterator[tuple[str, str]]:
-        """Kind and explanation of each fault that one can see in this sentence."""
+        """Yield kind and explanation of each fault in this sentence."""
         if broken := _BROKEN.search(sentence):
             yield "broken-character", f"U+{ord(broken[0]):04X}"
         if wrong := "".join(dict.fromkeys(filter(self._foreign, sentence))):
@@ -51,12 +51,12 @@ class Spelling:
 
 
 def known_words(lexicon: Lexicon) -> set[str]:
-    """All words of a language's plots and forms; in Japanese, runs of characters of one kind."""
+    """Return all words of a language's plots and forms; in Japanese, runs of characters of one script."""
     return {word for text in _texts(lexicon) for word in _RUN.findall(text)}
 
 
 def last_word(sentence: str) -> str:
-    """The word at the end of a sentence without a full stop, which may be half of one."""
+    """Return the last word of a sentence without a full stop. The word may be incomplete. Otherwise, return ""."""
     words = list(_RUN.finditer(sentence))
     return words[-1][0] if words and words[-1].end() == len(sentence) else ""
 

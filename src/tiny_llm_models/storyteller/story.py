@@ -1,4 +1,4 @@
-"""A story that has been told or read: its text, and what is known about it."""
+"""A story that has been told or read: its text, plot, cast and state."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ __all__ = ["Naming", "Story", "TextLine", "sentence_spans", "starts_sentence"]
 
 _START = re.compile(r'(?:^|[.!?] )"?$')
 _ENGLISH = re.compile(r"""[.!?]+"?(?= ["A-Z]|\s*$)""")
-# A quotation is a sentence, unless a particle after it makes it a part of one: 「…」と言いました。
+# A quotation is a sentence, unless a particle after it makes it a part of a longer one: 「…」と言いました。
 _JAPANESE = re.compile(r"[。！？]+|」(?!と(?!ころ|ても|うとう|つぜん)|って|[、。！？」])")
 
 
 def starts_sentence(text: str) -> bool:
-    """Tell whether a new sentence begins after this text, the beginning of a line."""
+    """Tell whether a new sentence begins after this text, which is the beginning of a line."""
     return bool(_START.search(text[-3:] if len(text) > 3 else text))
 
 
 def sentence_spans(text: str, language: str) -> list[tuple[int, int]]:
-    """Return where each sentence begins and ends; the last one need not be complete. Speech in 「」 is not divided."""
+    """Return start and end of each sentence. The last one may be incomplete. Speech in 「」 is not divided."""
     spans, start = [], 0
     for match in (_ENGLISH if language == "english" else _JAPANESE).finditer(text):
         quoted = text.count("「", start, match.end()) > text.count("」", start, match.end())
@@ -39,11 +39,11 @@ def sentence_spans(text: str, language: str) -> list[tuple[int, int]]:
 
 
 class Naming(NamedTuple):
-    """Somebody or something is named in a line."""
+    """A mention of a person, thing or place in a line."""
 
     role: str
-    form: str  # "": nothing stands for it
-    clear: bool  # whether a pronoun would do in this place
+    form: str  # "": it is dropped
+    clear: bool  # whether a pronoun would be clear in this place
 
 
 @dataclass(frozen=True)
@@ -60,38 +60,38 @@ class TextLine:
 class Story:
     """A story.
 
-    cast: who and what plays each role; roles that the story left out are missing. ended: whether it is complete.
+    cast: the entity of each role; roles that the story left out are missing. ended: whether the story is complete.
     """
 
     lexicon: Lexicon
     plot: Plot
     cast: Mapping[str, Entity]
     lines: tuple[TextLine, ...]
-    choices: tuple[int, ...] = ()  # what the teller chose, one number after the other
+    choices: tuple[int, ...] = ()  # the indices of the teller's choices, in order
     ended: bool = True
 
     @property
     def text(self) -> str:
-        """The whole story."""
+        """Return the whole text of the story."""
         return self.lexicon.space.join(line.text for line in self.lines)
 
     @cached_property
     def sentences(self) -> list[str]:
-        """The sentences, in order."""
+        """Return the sentences, in order."""
         return [sentence for sentence, _ in self._sentences()]
 
     @cached_property
     def states(self) -> list[World]:
-        """The state after each sentence. What a line of several sentences changes holds after the last of them."""
+        """Return the state after each sentence. The effects of a line hold after its last sentence."""
         return [world for _, world in self._sentences()]
 
     @property
     def world(self) -> World:
-        """The state at the end."""
+        """Return the state at the end of the story."""
         return self.lines[-1].world
 
     def history(self, role: str) -> list[str]:
-        """Return where a person or a thing was, one place after the other, or who had it."""
+        """Return the places where a person or thing was, and the persons who had it, in order."""
         found: list[str] = []
         for line in self.lines:
             where = line.world.where(role)
@@ -100,17 +100,19 @@ class Story:
         return found
 
     def roles(self, sort: str) -> list[str]:
-        """The roles of one sort that were named in the story."""
+        """Return the roles of one sort that the story names."""
         return [role for role, entity in self.cast.items() if entity.sort == sort]
 
     def suits(self, *lines: Line) -> bool:
-        """Tell whether one can say these lines about the story: their conditions hold at its end, and it has their
-        roles."""
+        """Tell whether these lines can be said about the story.
+
+        Their conditions must hold at its end, and the story must have their roles.
+        """
         roles = {slot.role for line in lines for slot in slots(line.text) if not slot.group}
         return roles <= self.cast.keys() and not any(self.world.unmet(line) for line in lines)
 
     def until(self, count: int) -> Story:
-        """The story's first lines, as a story that just stops."""
+        """Return the story's first lines, as a story that stops early."""
         lines = self.lines[:count]
         named = {each.role for line in lines for each in line.named}
         cast = {role: entity for role, entity in self.cast.items() if role in named}

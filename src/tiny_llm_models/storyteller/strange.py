@@ -1,4 +1,4 @@
-"""Invented names and unknown things: for documents with questions only, where a model learns to copy any word."""
+"""Invented names and unknown things. Only documents with questions have them, to teach a model to copy any word."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ __all__ = ["SPLITS", "held_out", "strange", "unknown"]
 
 SPLITS = ("train", "test")
 _UNSPEAKABLE = re.compile(r"([aiou])\1|(.)\2\2|ンー")
-_INVENTED = 0.7  # of the names, in training
+_INVENTED = 0.7  # the share of names that are invented, in training
 
 
 def held_out(word: str) -> bool:
-    """Tell whether an invented name or an unknown thing is kept for tests: one in six."""
+    """Tell whether an invented name or an unknown thing is kept for tests, as one in six is."""
     return zlib.crc32(word.encode()) % 6 == 0
 
 
 def strange(lexicon: Lexicon, random: Random, split: str) -> Callable[[Entity], Entity]:
-    """Give persons invented names, and replace things by unknown ones of any colour, as long as there are others: for
-    `telling.tell`.
+    """Return a function that gives persons invented names and replaces things by unknown ones, for `telling.tell`.
 
-    split: "train" or "test": which of the words.
+    An unknown thing can have any colour. When all unknown things are used, the others stay as they are. split: "train"
+    or "test", which have different words.
     """
     if split not in SPLITS:
         raise ValueError(f"expected one of {SPLITS}, got {split!r}")
@@ -48,7 +48,7 @@ def strange(lexicon: Lexicon, random: Random, split: str) -> Callable[[Entity], 
 
 
 def unknown(lexicon: Lexicon, split: str) -> list[str]:
-    """The unknown things of this split."""
+    """Return the nouns of this split's unknown things."""
     return [noun for noun in lexicon.strange["nouns"] if held_out(noun) == (split == "test")]
 
 

@@ -1,4 +1,4 @@
-"""Tells stories: picks a plot and a cast, walks through the steps, and keeps the state of the world."""
+"""The storyteller, which draws a plot and a cast, walks through the steps, and keeps the state of the world."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from .world import World
 __all__ = ["say", "scene", "tell"]
 
 _OPTIONAL = 0.6  # the share of optional lines that are told
-_PRONOUNS = 0.7  # the share of pronouns and dropped subjects where both are clear
-_SHORT_TELLINGS = 4  # of which the shortest is a short story
-_TRIES = 30  # casts that are drawn until one suits the wish
+_PRONOUNS = 0.7  # the share of pronouns and dropped subjects where the long form and the short one are both clear
+_SHORT_TELLINGS = 4  # the shortest of this many tellings becomes a short story
+_TRIES = 30  # at most this many casts are drawn to suit the wish
 
 
 def tell(
@@ -30,8 +30,10 @@ def tell(
 ) -> Story:
     """Tell a story. The same state of `random` gives the same story.
 
-    taken: whoever and whatever shall not occur in it. recast: gives a role to somebody or something else.
-    Raises ValueError if no plot can fulfil the wish.
+    taken: entities that must not occur in it. recast: replaces the entity of a role by another one.
+
+    Raises:
+        ValueError: no plot can fulfil the wish.
     """
     wish, taken = wish or Wish(), list(taken)
     plots = fitting(lexicon, wish)
@@ -49,19 +51,20 @@ def tell(
 
 
 def scene(lexicon: Lexicon, random: Random, taken: Iterable[Entity], recast: Callable[[Entity], Entity]) -> Story:
-    """Tell a few plain sentences of scenes.toml. The arguments are those of `tell`.
+    """Tell a scene of scenes.toml, in a few plain sentences. The arguments are those of `tell`.
 
-    Raises ValueError if there is nobody and nothing left.
+    Raises:
+        NobodyLeftError: all persons or things are taken.
     """
     plot = random.choice(lexicon.scenes)
     if (cast := _cast(lexicon, plot, random, {}, list(taken))) is None:
-        raise NobodyLeftError("expected somebody who is in no story yet, but there is nobody left")
+        raise NobodyLeftError("expected persons and things that are in no story yet, but all are taken")
     cast = {role: recast(entity) for role, entity in cast.items()}
     return _Teller(lexicon, random, cast, short=False).story(plot)
 
 
 def say(lexicon: Lexicon, cast: Mapping[str, Entity], *lines: Line) -> list[str]:
-    """The text of lines outside of a story, such as a question and its answer; short forms wherever they are clear."""
+    """Return the text of lines outside of a story, such as a question and its answer, with short forms where clear."""
     teller = _Teller(lexicon, Random(0), cast, short=False, share=1)
     return [teller.line(line) for line in lines]
 
@@ -73,7 +76,10 @@ def _cast(
     wished: Mapping[str, Mapping[str, str]],
     taken: Sequence[Entity],
 ) -> dict[str, Entity] | None:
-    """Draws whoever and whatever is wished for first, so that nobody else takes it; None if there is nobody left."""
+    """Draw a cast, or return None if too few entities are left.
+
+    The entities of the wish are drawn first, before another role can take their words.
+    """
     cast: dict[str, Entity] = {}
     try:
         for role in [*wished, *(role for role in plot.cast if role not in wished)]:
@@ -84,7 +90,7 @@ def _cast(
 
 
 class _Teller:
-    """Tells one story."""
+    """A teller of one story."""
 
     def __init__(
         self, lexicon: Lexicon, random: Random, cast: Mapping[str, Entity], short: bool, share: float = _PRONOUNS
@@ -103,7 +109,7 @@ class _Teller:
         return Story(self._lexicon, plot, cast, tuple(self._lines), tuple(self._choices))
 
     def line(self, line: Line) -> str:
-        """Say a line, and let its effects take place."""
+        """Return the text of a line, and apply its effects."""
         cast = dict(self._cast)
         for slot in slots(line.text):
             if slot.group and slot.role not in cast:
@@ -134,7 +140,7 @@ class _Teller:
         return step.options[possible[self._rarest([step.words[i] for i in possible])]] if possible else None
 
     def _text(self, text: Text, cast: Mapping[str, Entity], before: str) -> str:
-        """The line up to here, and this text."""
+        """Return the line so far (`before`), with this text after it."""
         for part in text:
             if isinstance(part, Choice):
                 before = self._text(part.options[self._rarest(part.words)], cast, before)
@@ -160,7 +166,7 @@ class _Teller:
         return self._lexicon.form(entity, form) if form else ""
 
     def _rarest(self, keys: Sequence[Hashable]) -> int:
-        """Draw one of those that the story has used least."""
+        """Draw the index of one of the keys that the story has used least."""
         least = min(self._used[key] for key in keys)
         number = self._random.choice([i for i, key in enumerate(keys) if self._used[key] == least])
         self._choices.append(number)

@@ -1,4 +1,4 @@
-"""One way to read a story, and the faults on the way."""
+"""A thread: one way to read a story, with the faults on the way."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["Fault", "Thread"]
 
 @dataclass(frozen=True)
 class Fault:
-    """Something wrong with a story. sentence: its number, from 0."""
+    """A fault of a story. kind: a key of FAULTS. sentence: the sentence's number, from 0."""
 
     kind: str
     sentence: int
@@ -24,9 +24,9 @@ class Fault:
 
 @dataclass(frozen=True)
 class Thread:
-    """A way to read the story up to a place, as in the simulation of a nondeterministic automaton.
+    """A way to read the story up to a place: one state in the simulation of a nondeterministic automaton.
 
-    point: of the plot. cost: of the faults on the way.
+    point: the point of the plot that the reading has reached. cost: the sum of the faults' costs.
     """
 
     net: Net
@@ -36,13 +36,13 @@ class Thread:
     lines: tuple[TextLine, ...] = ()
     faults: tuple[Fault, ...] = ()
     cost: float = 0
-    lenient: bool = False  # something could not be read, so somebody may have been introduced there
+    lenient: bool = False  # a part could not be read, and may have introduced any person or thing
 
     @property
     def plot(self) -> Plot:
         return self.net.plot
 
     def key(self) -> object:
-        """Return a key that readings share if they go on alike."""
+        """Return a key that is equal for readings with the same continuations."""
         match = self.match
         return id(self.net), self.point, frozenset(match.cast.items()), match.past, self.world, match.focus

@@ -1,4 +1,4 @@
-"""What a story shall be about, and which plots and roles can fulfil that."""
+"""Wishes for stories, and the plots and roles that can fulfil them."""
 
 from __future__ import annotations
 
@@ -15,11 +15,12 @@ HERO = "hero"  # the role that requests are about; every plot has it
 
 @dataclass(frozen=True)
 class Wish:
-    """The wish for what a story shall be about; "" where it does not matter.
+    """A wish for a story; "" means that a detail does not matter.
 
-    plot: its name. name, kind, look: of the hero; or, where no plot has such a hero, of somebody else in it.
-    thing, thing_look, place: what shall occur in it.
-    short: whether optional lines are left out, and the shortest of a few tellings is taken.
+    plot: the plot's name.
+    name, kind, look: the hero's, or, if no plot has such a hero, another person's.
+    thing, thing_look, place: a thing with its look, and a place, that occur in the story.
+    short: leave out optional lines, and take the shortest of a few tellings.
     """
 
     plot: str = ""
@@ -33,16 +34,19 @@ class Wish:
 
 
 def about_hero(lexicon: Lexicon, wish: Wish) -> bool:
-    """Tell whether the person of the wish can be the hero. If not, the hero may be any person: "a story about an
-    owl"."""
+    """Tell whether some plot can have the wish's person as its hero.
+
+    If not, the person may have any role in the story, as an owl has in "a story about an owl".
+    """
     person = _person(wish)
     return any(lexicon.complete(plot.cast[HERO], person) is not None for plot in _plots(lexicon, wish))
 
 
 def fitting(lexicon: Lexicon, wish: Wish) -> list[tuple[Plot, dict[str, dict[str, str]]]]:
-    """The plots that can fulfil the wish, each with the words that some of its roles must have.
+    """Return the plots that can fulfil the wish, each with the words that some of its roles must have.
 
-    Raises ValueError if the wish names a plot that does not exist.
+    Raises:
+        ValueError: the wish names a plot that does not exist.
     """
     hero_only = about_hero(lexicon, wish)
     found = ((plot, _wished(lexicon, plot, wish, hero_only)) for plot in _plots(lexicon, wish))
@@ -56,7 +60,7 @@ def _plots(lexicon: Lexicon, wish: Wish) -> list[Plot]:
 
 
 def _wished(lexicon: Lexicon, plot: Plot, wish: Wish, hero_only: bool) -> dict[str, dict[str, str]] | None:
-    """The words that roles of this plot must have; None if it has no fitting role for some of them."""
+    """Return the words that roles of this plot must have; None if some of them fit no role."""
     roles: dict[str, list[str]] = {"person": [], "thing": [], "spot": [], "place": []}
     for role, group in plot.cast.items():
         roles[lexicon.sort(group)].append(role)

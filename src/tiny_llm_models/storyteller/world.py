@@ -1,4 +1,4 @@
-"""The state of a story: who has what, what is where, who is where, and what has been marked."""
+"""The state of a story: who has which thing, where things and persons are, and which marks are set."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ __all__ = ["World"]
 class World:
     """The facts that hold at one point of a story.
 
-    facts: pairs of roles: a thing and who has it, a thing and the spot or place where it is, a person and where they
-    are; and pairs of a mark and "".
+    facts: pairs of roles, namely a thing and the person who has it, or a thing or person and the spot or place where it
+    is; and pairs of a mark and "".
     """
 
     facts: frozenset[tuple[str, str]] = frozenset()
 
     def where(self, role: str) -> str:
-        """Return who has a thing, or where it is; "" if the story has not said so."""
+        """Return the role of the person who has a thing, or of its place; "" if the story has told neither."""
         return next((where for what, where in self.facts if what == role), "")
 
     def contents(self, role: str) -> list[str]:
-        """Return what is in a place, or what this person has."""
+        """Return the roles of all that is in a place, or that a person has."""
         return sorted(what for what, where in self.facts if where == role)
 
     def holds(self, condition: Condition) -> bool:
@@ -33,7 +33,7 @@ class World:
         return ((condition.what, condition.where) in self.facts) != condition.negated
 
     def unmet(self, line: Line) -> list[Condition]:
-        """The conditions of the line that do not hold."""
+        """Return the line's conditions that do not hold."""
         before = (Condition(effect.what, effect.was) for effect in line.effects if effect.was)
         return [condition for condition in (*line.conditions, *before) if not self.holds(condition)]
 
@@ -45,11 +45,11 @@ class World:
         return step.told is Told.OPTIONAL or bool(self.options(step))
 
     def options(self, alternatives: Alternatives) -> list[Steps]:
-        """The alternatives that can be told here."""
+        """Return the alternatives that can be told here."""
         return [option for option in alternatives.options if self.allows(option)]
 
     def after(self, effects: Iterable[Effect]) -> World:
-        """The state when these effects have taken place."""
+        """Return the state after these effects."""
         facts = self.facts
         for effect in effects:
             facts = frozenset(fact for fact in facts if fact[0] != effect.what) | {(effect.what, effect.where)}

@@ -1,4 +1,4 @@
-"""Makes the bundled models: python -m tiny_llm_models.training all."""
+"""The command that makes the bundled models: python -m tiny_llm_models.training all."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from .recipes import RECIPES, SMOKE, SMOKE_STAGES, STAGES, Recipe, Stage, scaled
 from .tokenizer import train_tokenizer
 
 if TYPE_CHECKING:
-    from .trainer import Figures, Trainer  # which need PyTorch
+    from .trainer import Figures, Trainer  # need PyTorch
 
 app = typer.Typer(
     help="Make the bundled models: their tokenizer, training text, weights, sampling settings and figures. "
-    "Each command makes what it needs, and goes on where it was stopped.",
+    "Each command runs the steps before it if necessary, and continues where it was stopped.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -34,10 +34,10 @@ app = typer.Typer(
 )
 console = Console(stderr=True)
 
-Work = Annotated[Path, typer.Option(help="Where the training text and unfinished models are kept.")]
-Out = Annotated[Path, typer.Option(help="Where the finished checkpoints go.")]
-Share = Annotated[float, typer.Option(min=0, max=1, help="Of the training text; less for a trial.")]
-Smoke = Annotated[bool, typer.Option("--smoke", help="Everything on a small scale, in a minute, into WORK alone.")]
+Work = Annotated[Path, typer.Option(help="The folder for the training text and unfinished models.")]
+Out = Annotated[Path, typer.Option(help="The folder for the finished checkpoints.")]
+Share = Annotated[float, typer.Option(min=0, max=1, help="The share of the training text to use; less for a trial.")]
+Smoke = Annotated[bool, typer.Option("--smoke", help="Run on a tiny scale, in a minute, and write only into WORK.")]
 Name = Annotated[str, typer.Argument(metavar="|".join(BUNDLED))]
 WORK = Path("build/models")
 OUT = Path(__file__).parents[1]
@@ -60,7 +60,7 @@ def tokenizer(work: Work = WORK, smoke: Smoke = False) -> None:
 
 @app.command()
 def corpus(work: Work = WORK, share: Share = 1, smoke: Smoke = False) -> None:
-    """Write the training text, encoded."""
+    """Write the training text as tokens."""
     tokenizer(work, smoke)
     work, stages = _work(work, smoke), _stages(share, smoke)
     for number, stage in enumerate(stages):
@@ -161,7 +161,7 @@ def everything(work: Work = WORK, out: Out = OUT, share: Share = 1, smoke: Smoke
 
 
 def _run(name: str, trainer: Trainer) -> None:
-    """Train to the end, and show how far it is."""
+    """Train to the end, and show the progress."""
     with Progress(
         TextColumn(f"{name}: {{task.description}}"),
         BarColumn(),
@@ -180,7 +180,11 @@ def _run(name: str, trainer: Trainer) -> None:
 
 
 def _teacher(recipe: Recipe, out: Path) -> Path | None:
-    """The checkpoint that a draft learns from, and is compared with."""
+    """Return the checkpoint that a draft model learns from and is compared with, or None.
+
+    Raises:
+        typer.BadParameter: the teacher is not trained yet.
+    """
     if not recipe.teacher:
         return None
     if not (out / recipe.teacher / "model.safetensors").exists():
@@ -211,7 +215,7 @@ def _stages(share: float, smoke: bool) -> tuple[Stage, ...]:
 
 
 def _texts(count: int, advance: Callable[[int], Any]) -> Iterator[str]:
-    """Documents without unknown words, and without special tokens, which are not the tokenizer's to learn."""
+    """Yield documents without unknown words and special tokens, because the tokenizer must not learn from them."""
     for index in range(count):
         yield re.sub(r"<\|\w+\|>", "\n", document("train", index, Mix(strange=0, stopped=0)).text)
         advance(1)

@@ -1,4 +1,4 @@
-"""How many questions a model answers exactly, by greedy decoding."""
+"""The share of questions that a model answers exactly, by greedy decoding."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _ANSWER = 48  # tokens
 
 
 def answers(sampler: Sampler, made: Sequence[Exam]) -> dict[str, Any]:
-    """Count the answers that are exactly right, by kind too, and those that say that the story does not say."""
+    """Return the share of exactly right answers, overall and by kind, and the figures for comparison."""
     told, alone = written(sampler, made), written(sampler, made, alone=True)
     questions, right = [exam.question for exam in made], defaultdict[str, list[bool]](list)
     for question, answer in zip(questions, told, strict=True):
@@ -37,11 +37,11 @@ def answers(sampler: Sampler, made: Sequence[Exam]) -> dict[str, Any]:
 
 
 def written(sampler: Sampler, made: Sequence[Exam], *, alone: bool = False) -> list[str]:
-    """The model's answers; one that does not end is marked as such. alone: to the questions without their stories."""
+    """Return the model's answers. An unfinished answer ends in "…". alone: ask without the stories."""
     prompts = [exam.alone if alone else exam.prompt for exam in made]
     return [text if ended else f"{text}…" for text, ended in sampler.continued(prompts, GREEDY, _ANSWER)]
 
 
 def share(outcomes: Sequence[bool]) -> float:
-    """The share of outcomes that are true, from 0 to 1."""
+    """Return the share of outcomes that are true, from 0 to 1."""
     return round(sum(outcomes) / len(outcomes), 4) if outcomes else 0.0

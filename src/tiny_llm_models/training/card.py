@@ -1,4 +1,4 @@
-"""The model card: what a checkpoint is, how it was made, and the figures measured on it, in both languages."""
+"""The model card, in both languages: what a checkpoint is, how it was made, and its measured figures."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from matplotlib import pyplot
 __all__ = ["tables", "write_card"]
 
 
-# What the tables show: a key of evaluation.json, and its name in each of LANGUAGES.
+# The rows and columns of the tables: a key of evaluation.json, and its English and Japanese label.
 _LANGUAGES = {"english": ("English", "英語"), "japanese": ("Japanese", "日本語")}
 _LENGTHS = {"short": ("up to 200", "200 以下"), "long": ("850 to 950", "850〜950")}
 _STORIES = {
@@ -74,7 +74,7 @@ _PERPLEXITY = {
 }
 _AGREEMENT = {"agreement": ("greedy choice agrees with `story`", "最も確率の高いトークンが `story` と一致する割合")}
 
-# How the weights in the repository were made where that is not how the recipe would make them now.
+# How the weights in the repository were made, for models whose recipe has changed since.
 _A_PART = (
     " The weights in this folder were trained on 15 % of the documents that the command below writes.",
     "なお、このフォルダーの重みは、以下のコマンドが作る文書の 15 % だけで学習したものです。",
@@ -129,7 +129,7 @@ def write_card(folder: Path, name: str, recipe: Recipe, stages: Sequence[Stage])
 
 
 def tables(figures: dict[str, Any], language: int) -> dict[str, str]:
-    """The card's tables by their names in the template. language: 0 English, 1 Japanese."""
+    """Return the card's tables by their names in the template. language: 0 English, 1 Japanese."""
     by_case = {_case(case, language): _answers(figures, case) for case in figures["answers"]}
     kinds = {
         column: {kind: found["right"] for kind, found in values["by kind"].items()}
@@ -155,25 +155,25 @@ def tables(figures: dict[str, Any], language: int) -> dict[str, str]:
 
 
 def _answers(figures: dict[str, Any], case: str) -> dict[str, Any]:
-    """Return a column of the table of answers."""
+    """Return one column of the table of answers."""
     return {**figures["answers"][case], **{key: figures[key][case]["right"] for key in ("what is there", "not said")}}
 
 
 def _stories(found: dict[str, Any]) -> dict[str, Any]:
-    """Return a column of the table of stories."""
+    """Return one column of the table of stories."""
     plots = found["plots"].values() or [0.0]
     more = {"4 bit": found["in 4 bit"]["without faults"], "greedy": found["greedy"]["without faults"]}
     return {**found, **more, "least plot": min(plots), "most plot": max(plots)}
 
 
 def _seconds(steps: Sequence[dict[str, float]]) -> float:
-    """Return how long the training took, from its log."""
+    """Return the seconds that the training took, computed from its log."""
     tokens = [0, *(step["tokens"] for step in steps)]
     return sum((now - before) / step["speed"] for before, now, step in zip(tokens, tokens[1:], steps, strict=False))
 
 
 def _more(recipe: Recipe, language: int) -> str:
-    """Return what distinguishes this model's training from the others'."""
+    """Return sentences about the steps that only this model's training has."""
     parts = []
     if recipe.own_stories:
         parts.append(
@@ -201,7 +201,7 @@ def _case(case: str, language: int) -> str:
 
 
 def _table(columns: dict[str, dict[str, Any]], labels: _Labels, language: int) -> str:
-    """columns: each column's heading, and its values by the keys of labels."""
+    """Write a Markdown table. columns: each column's heading, and its values by the keys of labels."""
     rows = [
         ["", *columns],
         ["---", *["---:"] * len(columns)],
@@ -211,7 +211,7 @@ def _table(columns: dict[str, dict[str, Any]], labels: _Labels, language: int) -
 
 
 def _number(value: float | str) -> str:
-    """Shares, which are floats, in per cent."""
+    """Write a number. A float is a share, and is written in per cent."""
     return f"{100 * value:.1f} %" if isinstance(value, float) else str(value)
 
 
@@ -220,8 +220,8 @@ def _samples(stories: dict[str, Any]) -> str:
 
 
 def _draw(steps: list[dict[str, float]], name: str, path: Path) -> None:
-    """The losses of stories and of answers, step by step."""
-    pyplot.rcParams["svg.hashsalt"] = name  # the same picture each time
+    """Draw the losses of stories and of answers for each step."""
+    pyplot.rcParams["svg.hashsalt"] = name  # makes the file reproducible
     figure, axes = pyplot.subplots(figsize=(7, 3.5))
     for key, label in (("loss", "stories"), ("answers", "answers")):
         axes.plot([step["step"] for step in steps], [step[key] for step in steps], label=label, linewidth=1)

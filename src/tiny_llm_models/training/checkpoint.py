@@ -1,4 +1,4 @@
-"""Writing a trained model as others load it: a folder in Hugging Face format."""
+"""Checkpoints of trained models: folders in Hugging Face format."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = ["weights_of", "write_checkpoint", "write_defaults"]
 
 
 def write_checkpoint(folder: Path, recipe: Recipe, model: torch.nn.Module, tokenizer: Tokenizer) -> None:
-    """config.json, generation_config.json, tokenizer files and model.safetensors in bfloat16."""
+    """Write config.json, generation_config.json, the tokenizer's files, and model.safetensors in bfloat16."""
     save_tokenizer(tokenizer, folder)
     turn, text = (tokenizer.token_to_id(token) for token in (TURN_END, END))
     config = {
@@ -50,5 +50,5 @@ def write_defaults(folder: Path, settings: dict[str, Any]) -> None:
 
 
 def weights_of(folder: Path) -> str:
-    """The digest of a checkpoint's weights: what was measured of these is true of no others."""
+    """Return the digest of a checkpoint's weights. It marks measurements, so that outdated ones are noticed."""
     return sha256((folder / "model.safetensors").read_bytes()).hexdigest()

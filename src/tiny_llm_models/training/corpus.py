@@ -1,4 +1,4 @@
-"""The training text on disk, in shards of encoded documents, and the order in which it is trained on."""
+"""The training text on disk, in shards of encoded documents, and the order in which training uses it."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ __all__ = ["Batch", "Corpus", "shards", "training_document", "write_shard", "wri
 
 _SHARD = 2000  # documents
 _STORY = Mix(shares={"story": 1})
-_WINDOW = 1000  # documents among which those of one length find together
+_WINDOW = 1000  # documents that are sorted by length together
 
 
 def training_document(stage: Stage, index: int) -> Document:
-    """The training document of this number: of this stage's mix, or only a story."""
+    """Return the training document of this number: one of the stage's mix, or only a story."""
     is_story = Random(f"train story {index}").random() < stage.stories
     return document("train", index, _STORY if is_story else stage.mix)
 
@@ -37,18 +37,21 @@ def training_document(stage: Stage, index: int) -> Document:
 class _Shard:
     path: Path
     stage: Stage
-    documents: range  # their numbers among all training documents
+    documents: range  # numbers among all training documents
     tokenizer: Path
 
 
 def shards(folder: Path, stages: Sequence[Stage], number: int) -> list[Path]:
-    """The files of a stage's training text."""
+    """Return the files of a stage's training text. number: the stage's index."""
     return [shard.path for shard in _shards(folder, stages, number)]
 
 
 def write_shards(folder: Path, stages: Sequence[Stage], number: int, advance: Callable[[int], Any]) -> None:
-    """Write the shards of a stage that are not there yet. folder: has tokenizer.json. advance: is told how many more
-    documents are done."""
+    """Write the missing shards of a stage.
+
+    folder: contains tokenizer.json. number: the stage's index. advance: is called with the number of documents that
+    were finished since the last call.
+    """
     missing = [shard for shard in _shards(folder, stages, number) if not shard.path.exists()]
     advance(stages[number].documents - sum(len(shard.documents) for shard in missing))
     if len(missing) < 2:
@@ -61,7 +64,7 @@ def write_shards(folder: Path, stages: Sequence[Stage], number: int, advance: Ca
 
 
 def write_shard(path: Path, documents: Iterable[Document], encoder: Encoder, seed: str) -> int:
-    """Encode documents into one file, which appears when it is complete. Returns how many there are."""
+    """Encode documents into one file, which appears when it is complete, and return their number."""
     all_ids, all_weights, lengths = [np.array([], np.uint16)], [np.array([], np.uint8)], list[int]()
     for index, each in enumerate(documents):
         ids, weights = encoder.encode(each, Random(f"{seed} {index}"))
@@ -86,7 +89,7 @@ def _shards(folder: Path, stages: Sequence[Stage], number: int) -> Iterator[_Sha
 
 
 def _die_with_parent() -> None:
-    """A killed training leaves nobody behind who would write the shards that the next one writes."""
+    """End this process when its parent ends, so that a killed training leaves no process that still writes shards."""
 
     def watch() -> None:
         parent = parent_process()
@@ -105,14 +108,14 @@ def _write(shard: _Shard) -> int:
 
 @dataclass(frozen=True)
 class Batch:
-    """Documents of about one length, filled up at their ends."""
+    """Documents of similar lengths, padded at the end."""
 
-    ids: np.ndarray[Any, Any]  # B, L int64
-    weights: np.ndarray[Any, Any]  # B, L float32: how much each token counts as a target; 0 for the filling
+    ids: np.ndarray[Any, Any]  # B x L, int64
+    weights: np.ndarray[Any, Any]  # B x L, float32: the weight of each token as a target; 0 for padding
 
 
 class Corpus:
-    """The encoded documents of one stage, and the order in which they are trained on."""
+    """The encoded documents of one stage, and the order in which training uses them."""
 
     def __init__(self, paths: Sequence[Path], stage: Stage):
         parts: dict[str, list[np.ndarray[Any, Any]]] = {"ids": [], "weights": [], "lengths": []}
@@ -126,9 +129,9 @@ class Corpus:
         self._fill = Tokenizer.from_file(str(paths[0].parent / "tokenizer.json")).token_to_id(END)
 
     def plan(self, every: int, seed: int) -> list[list[int]]:
-        """The documents' numbers, batch by batch, in random order but for those of one length, which go together.
+        """Return the documents' numbers for each batch. The order is random, but a batch has similar lengths.
 
-        every: of this many documents, one is used.
+        every: one in this many documents is used.
         """
         random, batches, count = Random(seed), [], len(self._lengths)
         numbers = random.sample(range(count), count // every)
@@ -139,7 +142,7 @@ class Corpus:
         return batches
 
     def batch(self, documents: list[int]) -> Batch:
-        """These documents, cut at the stage's context."""
+        """Return these documents as a batch, each cut to the stage's context."""
         length = max(self._padded(i) for i in documents)
         ids = np.full((len(documents), length), self._fill, dtype=np.int64)
         weights = np.zeros((len(documents), length), dtype=np.float32)

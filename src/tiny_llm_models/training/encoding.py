@@ -1,4 +1,4 @@
-"""From documents to token ids, with a weight for each token's loss."""
+"""Encoding of documents as token ids, with a weight for each token in the loss."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from .tokenizer import with_fewer_merges
 
 __all__ = ["Encoder"]
 
-_RANDOM_SHARE, _MADE_UP_SHARE, _CUT_SHARE = 0.2, 0.5, 0.2  # of names and things in a document that is respelled
+_RANDOM_SHARE, _MADE_UP_SHARE, _CUT_SHARE = 0.2, 0.5, 0.2  # of the names and things in a respelled document
 _CUT_MERGES = (0.05, 0.1, 0.2, 0.4)
-_NAMED = 6  # the weight of a word for who or what a told story is about
+_NAMED = 6  # the weight of a word for who or what a story is about, in a story that the model learns to tell
 _VOWELS = [*"aeiou", "ai", "ea", "ee", "oa", "oo"]
 _CONSONANTS = [
     *"bcdfghjklmnprstvwy",
@@ -35,19 +35,19 @@ _CONSONANTS = [
     "th",
     "tr",
 ]
-_KANJI, _KANA = (0x4E00, 0x9FA0), ((0x3042, 0x3094), (0x30A2, 0x30F4))  # from, up to but not including
+_KANJI, _KANA = (0x4E00, 0x9FA0), ((0x3042, 0x3094), (0x30A2, 0x30F4))  # half-open ranges of code points
 _Spell = Callable[[str], list[int]]
 
 
 class Encoder:
     """An encoder from documents to token ids.
 
-    A model that has met all names and things as single tokens would only learn to copy these. So in some documents,
-    what the questions ask for is spelled anew: some words become a made-up one, some are cut up as if they were unknown
-    (compare BPE-dropout, Provilkov et al. 2020, arXiv:1910.13267), some become a few tokens drawn by lot. Only what is
-    read is spelled like that, and answers about it, which repeat what has been read.
+    If every name and thing were a single token, a model would only learn to copy these tokens. So in some documents,
+    the names and things that questions ask about are respelled: some words become made-up words, some are cut into
+    pieces (compare BPE-dropout, Provilkov et al. 2020, arXiv:1910.13267), and some become a few random tokens. Only
+    stories that the model reads without learning to tell them are respelled, along with the answers about them.
 
-    respelled: the share of such documents, of those whose stories have no weight.
+    respelled: the share of respelled documents, among those with subjects to ask about.
     """
 
     def __init__(self, tokenizer: Tokenizer, respelled: float):
@@ -56,7 +56,10 @@ class Encoder:
         self._vocab_size = tokenizer.get_vocab_size(with_added_tokens=False)
 
     def encode(self, document: Document, random: Random) -> tuple[list[int], list[float]]:
-        """The token ids, and each token's weight, which is that of its piece of text."""
+        """Return the token ids and each token's weight.
+
+        A token has the weight of its piece of text, or a greater one in a word for who or what the story is about.
+        """
         spellings: dict[str, _Spell] = {}
         if document.subjects and random.random() < self._respelled:
             spellings = {word: spell for word in document.subjects if (spell := self._spelling(word, random))}
@@ -73,11 +76,11 @@ class Encoder:
         return ids, weights
 
     def _encodings(self, document: Document) -> list[Encoding]:
-        """Encode each piece by itself: all begin and end where words do, at line breaks and special tokens."""
+        """Encode each piece by itself. This is exact, because pieces begin and end at line breaks or special tokens."""
         return self._tokenizer.encode_batch([text for text, _ in document.pieces])
 
     def _spelling(self, word: str, random: Random) -> _Spell | None:
-        """Choose how a word is spelled in one document; None: as the tokenizer does."""
+        """Choose the spelling of a word in one document; None keeps the tokenizer's."""
         lot = random.random()
         if lot < _RANDOM_SHARE:
             tokens = [random.randrange(self._vocab_size) for _ in range(random.randint(1, 3))]
@@ -92,7 +95,7 @@ class Encoder:
 
 
 def _made_up(word: str, random: Random) -> str:
-    """A word that does not exist, in the language of this one."""
+    """Make up a word in the language of this one."""
     if word.isascii():
         parts = [random.choice(_VOWELS if i % 2 else _CONSONANTS) for i in range(random.randint(3, 7))]
         made_up = "".join(parts)
@@ -104,7 +107,7 @@ def _made_up(word: str, random: Random) -> str:
 
 
 def _respelled(text: str, encoding: Encoding, spellings: dict[str, _Spell]) -> list[int]:
-    """The tokens of a text, word by word."""
+    """Return the tokens of a text, with the chosen spellings of its words."""
     ids: list[int] = []
     tokens = zip(encoding.ids, encoding.offsets, encoding.word_ids, strict=True)
     for _, group in groupby(tokens, key=itemgetter(2)):

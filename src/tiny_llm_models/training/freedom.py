@@ -1,4 +1,4 @@
-"""What a model tells: whether the checker accepts it, whether it honours requests, differs and is the model's own."""
+"""Measurements of a model's own stories: faults, requests honoured, diversity, and copies of the training text."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ __all__ = ["Told", "copies", "distinct", "free_prompts", "openings", "report", "
 
 TALE = {"english": "Once upon a time", "japanese": "むかしむかし"}
 LIMIT = 400  # tokens
-_BASE = 0x9E3779B97F4A7C15  # of the polynomials that tell runs of tokens apart
+_BASE = 0x9E3779B97F4A7C15  # the base of the polynomial that hashes runs of tokens
 
 
 @dataclass(frozen=True)
 class Told:
-    """A story of a model, and what the checker says of it."""
+    """A story that a model has told, and the checker's reading of it."""
 
     text: str
     ended: bool
@@ -37,12 +37,12 @@ class Told:
 
     @property
     def right(self) -> bool:
-        """Tell whether the checker finds no fault."""
+        """Tell whether the story is complete and the checker finds no fault."""
         return self.ended and self.reading.right
 
 
 def openings(words: Lexicon, count: int, split: str = "test") -> list[str]:
-    """Different first sentences of stories; those of "test" are told with seeds of their own."""
+    """Return different first sentences of stories. Each split has its own seeds."""
     found: dict[str, None] = {}
     for index in range(20 * count):
         found[tell(words, Random(f"opening {split} {words.language} {index}")).sentences[0]] = None
@@ -52,19 +52,19 @@ def openings(words: Lexicon, count: int, split: str = "test") -> list[str]:
 
 
 def free_prompts(words: Lexicon, count: int, split: str = "test") -> list[str]:
-    """Return the beginnings of free stories: half of them as all tales begin, half with one of the `openings`."""
+    """Return beginnings of free stories: half of them are the usual first words of a tale, half are `openings`."""
     return [TALE[words.language]] * (count - count // 2) + openings(words, count // 2, split)
 
 
 def tell_stories(sampler: Sampler, words: Lexicon, prompts: Sequence[str], settings: Settings, seed: int) -> list[Told]:
-    """Continue these beginnings to stories, and check them."""
+    """Let the model continue these beginnings to stories, and check the stories."""
     written = sampler.continued(prompts, settings, LIMIT, seed)
     texts = [prompt + text for prompt, (text, _) in zip(prompts, written, strict=True)]
     return [Told(text, ended, read(words, text)) for text, (_, ended) in zip(texts, written, strict=True)]
 
 
 def report(told: Sequence[Told]) -> dict[str, Any]:
-    """Figures of these stories."""
+    """Return the figures of these stories, as shares from 0 to 1."""
     faults = Counter(fault.kind for each in told for fault in each.reading.faults)
     plots = Counter(each.reading.story.plot.name for each in told if each.reading.story)
     return {
@@ -77,7 +77,7 @@ def report(told: Sequence[Told]) -> dict[str, Any]:
 
 
 def requests(sampler: Sampler, words: Lexicon, count: int, settings: Settings, seed: int) -> dict[str, Any]:
-    """Count the held-out requests that are honoured: language, subject and each named detail."""
+    """Return the share of held-out requests that the model honours in language, subject and every named detail."""
     asked = [request(words, Random(f"request test {words.language} {index}")) for index in range(count)]
     written = sampler.continued([chat_prompt(each.text) for each in asked], settings, LIMIT, seed)
     honoured, right, missed = list[bool](), list[bool](), list[str]()
@@ -99,14 +99,21 @@ def requests(sampler: Sampler, words: Lexicon, count: int, settings: Settings, s
 
 
 def distinct(tokens: Sequence[Sequence[int]]) -> float:
-    """Mean over pairs of stories: how many of one's different bigrams the other does not have (0: none, 1: all)."""
+    """Return how much stories differ, from 0 to 1.
+
+    For a pair of stories, it is the share of the first one's distinct bigrams that the second one lacks. The result is
+    the mean over all pairs. tokens: the token ids of each story.
+    """
     bigrams = [set(pairwise(each)) for each in tokens]
     pairs = [(one, other) for one in bigrams for other in bigrams if one is not other and one]
     return round(sum(len(one - other) / len(one) for one, other in pairs) / len(pairs), 4)
 
 
 def copies(stories: Sequence[Sequence[int]], training: Iterable[Path], length: int) -> list[bool]:
-    """Tell, for each story, whether it has a run of this many tokens that the training text has, in its shards."""
+    """Tell, for each story, whether some run of `length` tokens also occurs in the training text.
+
+    training: the shards of the training text.
+    """
     runs = [_hashes(np.array(tokens), length) for tokens in stories]
     wanted = np.unique(np.concatenate(runs)) if runs else np.array([], dtype=np.uint64)
     found = np.zeros(len(wanted), dtype=bool)
@@ -118,7 +125,7 @@ def copies(stories: Sequence[Sequence[int]], training: Iterable[Path], length: i
 
 
 def _hashes(tokens: np.ndarray[Any, Any], length: int) -> np.ndarray[Any, Any]:
-    """Hash each run of tokens to 64 bits: a polynomial, made from those of runs of half the length."""
+    """Hash each run of `length` tokens to 64 bits, by a polynomial that combines the hashes of its two halves."""
     tokens = tokens.astype(np.uint64)
     if length == 1:
         return tokens

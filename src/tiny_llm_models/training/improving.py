@@ -19,16 +19,16 @@ from .sampling import Sampler, Settings
 __all__ = ["best_settings", "try_settings", "write_own_stories"]
 
 TEMPERATURES, MIN_PS = (0.5, 0.7, 0.85, 1.0), (0.0, 0.05, 0.1, 0.2)
-_AS_GOOD = 0.01  # below the best share of faultless stories, for stories that differ more from each other
-_OFTEN = 0.25  # the share of a language's free stories above which one plot is told too often
-_SEED = 2  # not that of the evaluation
-_WIDE = Settings(1.0, min_p=0.02)  # for stories to learn from: the checker sorts them out
+_AS_GOOD = 0.01  # settings may lose this share of faultless stories if their stories differ more from each other
+_OFTEN = 0.25  # a plot is too frequent above this share of a language's free stories
+_SEED = 2  # differs from the evaluation's seed
+_WIDE = Settings(1.0, min_p=0.02)  # for stories to train on; diverse, because the checker removes faulty ones
 
 
 def try_settings(folder: Path, stories: int, report: Callable[[str], Any]) -> list[dict[str, Any]]:
-    """Measure, for each setting of the grid, the share of faultless stories, and how much the stories differ.
+    """Measure, for each setting in a grid, the share of faultless stories, and how much the stories differ.
 
-    stories: how many of each language, from the same prompts each time.
+    stories: how many are sampled per language. Every setting gets the same prompts.
     """
     sampler, tried = Sampler(folder), list[dict[str, Any]]()
     for temperature, min_p in product(TEMPERATURES, MIN_PS):
@@ -55,9 +55,9 @@ def try_settings(folder: Path, stories: int, report: Callable[[str], Any]) -> li
 
 
 def best_settings(tried: list[dict[str, Any]]) -> dict[str, float]:
-    """Choose, of the settings with about the fewest faults, the one whose stories differ most.
+    """Choose the settings whose stories differ most, among those with nearly the most faultless stories.
 
-    Settings at which one plot is too frequent come into question only if there are no others.
+    Settings with too frequent a plot are considered only if there are no others.
     """
     varied = [each for each in tried if each["most plot"] <= _OFTEN] or tried
     best = max(each["without faults"] for each in varied)
@@ -67,9 +67,9 @@ def best_settings(tried: list[dict[str, Any]]) -> dict[str, float]:
 
 
 def write_own_stories(folder: Path, path: Path, stories: int, report: Callable[[str], Any]) -> None:
-    """Sample stories, and write a shard of those that the checker accepts.
+    """Sample stories, and write those that the checker accepts into a shard.
 
-    folder: of the checkpoint. stories: how many of each language are sampled.
+    folder: the checkpoint. path: the shard. stories: how many are sampled per language.
     """
     sampler, kept = Sampler(folder), list[Document]()
     for language in LANGUAGES:

@@ -1,10 +1,11 @@
-"""Weights to start from: a model that already copies.
+"""Initial weights that can already copy: induction heads.
 
-To answer with a name that it never saw, a model has to find where the name stood before, and copy what followed. Two
-heads do that together: one that looks at the token before, and, in the next layer, one that looks for the place whose
-token before is the present one (induction heads, Olsson et al. 2022, arXiv:2209.11895). Training finds them by itself,
-but not within the few million tokens that a small CPU gets through in an hour. So they are written into the first two
-layers, and training goes on from there (compare mimetic initialization, Trockman and Kolter 2023, arXiv:2305.09828).
+To answer with a name that it never saw in training, a model has to find an earlier occurrence of the current token, and
+copy the token that followed it. Two heads do this together: a head in the first layer attends to the previous token,
+and a head in the second layer attends to positions whose previous token equals the current one (induction heads, Olsson
+et al. 2022, arXiv:2209.11895). Training finds such heads by itself, but not within the few million tokens that a small
+CPU can process in an hour. So they are written into the first two layers before the training (compare mimetic
+initialization, Trockman and Kolter 2023, arXiv:2305.09828).
 """
 
 from __future__ import annotations
@@ -16,25 +17,28 @@ import torch
 __all__ = ["write_induction_heads"]
 
 _EMBEDDING_STD = 0.06
-_CONSTANT = 4 * _EMBEDDING_STD  # channel 0 of every embedding, for what looks at positions alone
-_ENERGY = (0.3, 0.25, 0.2, 0.15, 0.1)  # of the pairs that turn fastest, in the head that looks one token back
-_SHARPNESS = 18.0  # the score of a perfect match
-_UNNORMED = 3.0  # what brings queries and keys to about that score where no norm follows their projection
-_MOVED, _COPIED = 2.0, 6.0  # size of what the heads write, in embeddings
+_CONSTANT = 4 * _EMBEDDING_STD  # channel 0 of every embedding; the first head's queries and keys are made of it alone
+_ENERGY = (0.3, 0.25, 0.2, 0.15, 0.1)  # the first head's energy in the pairs of dimensions that RoPE turns fastest
+_SHARPNESS = 18.0  # the attention score of a perfect match
+_UNNORMED = 3.0  # a factor for queries and keys that gives about the same score in a model without QK-Norm
+_MOVED, _COPIED = 2.0, 6.0  # the length of the heads' outputs, in lengths of an embedding
 
 
 @torch.no_grad()
 def write_induction_heads(model: Any, context: int) -> None:
-    """Overwrite the weights of a new Qwen2 or Qwen3 model of two layers or more.
+    """Write the two heads into a new Qwen2 or Qwen3 model of at least two layers.
 
-    context: in tokens; the second head has to find its match at any distance.
+    context: the longest distance, in tokens, at which the second head has to find its match.
+
+    Raises:
+        ValueError: the model has too few layers or channels.
     """
     embeddings, layers = model.model.embed_tokens.weight, model.model.layers
     turns = model.model.rotary_emb.inv_freq  # radians per position of each pair of a head's dimensions
     channels, head_dim = embeddings.shape[1], 2 * len(turns)
     if channels < 2 * head_dim or len(layers) < 2:
         raise ValueError(f"expected two layers of at least {2 * head_dim} channels, got {len(layers)} of {channels}")
-    for layer in layers:  # all else starts with writing nothing
+    for layer in layers:  # all other heads and all MLPs begin with an output of zero
         layer.self_attn.o_proj.weight.zero_()
         layer.mlp.down_proj.weight.zero_()
     embeddings.normal_(std=_EMBEDDING_STD)
@@ -46,18 +50,18 @@ def write_induction_heads(model: Any, context: int) -> None:
     directions[:, 0] = 0
     here, before, copied = directions[:head_dim], directions[head_dim : 2 * head_dim], directions[-head_dim:]
     unit = _EMBEDDING_STD * (channels / head_dim) ** 0.5  # makes a head's output as long as an embedding
-    # One token back: what this token has in the directions `here`, the next one gets in `before`.
+    # The first head attends one token back: it copies that token's part in the directions `here` into `before`.
     constant = torch.eye(channels)[:1]
     query, key = _one_back(turns)
     _write_head(layers[0].self_attn, query @ constant, key @ constant, here, _MOVED * unit * before.T)
-    # After the same token: `here` matches `before`, in dimensions that hardly turn within the context.
+    # The second head compares `here` with `before`, in dimensions that RoPE hardly turns within the context.
     still = (turns * context < 1).repeat(2)
     mix = _orthogonal(head_dim) * still[:, None]
     _write_head(layers[1].self_attn, mix @ here, mix @ before, copied, _COPIED * unit * copied.T)
 
 
 def _one_back(turns: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """Query and key, head_dim x 1, whose product under RoPE is greatest at a distance of one."""
+    """Return a query and a key (head_dim x 1) whose product under RoPE is greatest at a distance of one."""
     length = torch.zeros(len(turns))
     length[: len(_ENERGY)] = torch.tensor(_ENERGY).sqrt()
     query = torch.cat([length * turns.cos(), -length * turns.sin()])  # turned back by one position
@@ -66,7 +70,7 @@ def _one_back(turns: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
 
 
 def _write_head(attention: Any, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, out: torch.Tensor) -> None:
-    """Make this the first head."""
+    """Write these matrices into the first head."""
     head_dim = len(query)
     attention.v_proj.weight[:head_dim] = value
     attention.o_proj.weight[:, :head_dim] = out

@@ -1,4 +1,4 @@
-"""Everything that a model card states of a checkpoint, measured on it, in float32 and on held-out seeds."""
+"""Measurement of all figures in a model card, in float32 and on held-out seeds."""
 
 from __future__ import annotations
 
@@ -27,19 +27,19 @@ from .sampling import GREEDY, Sampler, Settings, load_model
 __all__ = ["Effort", "measure", "settings_of"]
 
 BITS = {"bfloat16": None, "8 bit": 8, "4 bit": 4}
-COPY = 60  # tokens in a row that a story may share with the training text
+COPY = 60  # a story may share this many tokens in a row with the training text
 _SEED = 1
 
 
 @dataclass(frozen=True)
 class Effort:
-    """The amount that is measured of each language."""
+    """The number of texts that are measured per language."""
 
-    stories: int = 500  # free ones
-    openings: int = 200  # that are continued greedily
+    stories: int = 500  # free stories
+    openings: int = 200  # first sentences that the model continues greedily
     requests: int = 300
-    questions: int = 500  # of each length
-    special: int = 200  # questions what is there, and questions without an answer, of each length
+    questions: int = 500  # per length of the prompt
+    special: int = 200  # per length: questions of the kind "content", and as many without an answer
     texts: int = 200  # held-out stories for perplexity and agreement
     samples: int = 20  # stories that the card shows
 
@@ -47,11 +47,11 @@ class Effort:
 def measure(
     folder: Path, draft_of: Path | None, training: Sequence[Path], effort: Effort, report: Callable[[str], Any]
 ) -> dict[str, Any]:
-    """All figures of a checkpoint.
+    """Measure all figures of a checkpoint.
 
-    draft_of: the checkpoint that this one is a draft of; their agreement is measured.
-    training: the shards of the training text, in which copies are looked for.
-    report: is told what comes next.
+    draft_of: the larger model's checkpoint, if this one is a draft model; their agreement is measured.
+    training: the shards of the training text, which are searched for copies.
+    report: is called with the name of each step when it begins.
     """
     sampler, in_4_bit, settings = Sampler(folder), Sampler(folder, 4), settings_of(folder)
     figures: dict[str, Any] = {
@@ -84,7 +84,7 @@ def measure(
 
 
 def settings_of(folder: Path) -> Settings:
-    """The sampling settings of a checkpoint; those of `Settings` where it has none."""
+    """Return a checkpoint's sampling settings. The defaults of `Settings` replace missing ones."""
     stored = json.loads((folder / "generation_config.json").read_text(encoding="utf-8"))
     usual = Settings()
     return Settings(stored.get("temperature", usual.temperature), stored.get("min_p", usual.min_p))
@@ -154,7 +154,7 @@ def _agreement(folder: Path, draft_of: Path, tokenizer: Tokenizer, effort: Effor
 
 
 def _logits(model: Any) -> Model:
-    """PyTorch's model as a function of MLX's arrays."""
+    """Wrap a PyTorch model as a function of MLX arrays."""
 
     def logits(tokens: mx.array) -> mx.array:
         ids = torch.from_numpy(np.array(tokens)).long().to(model.device)

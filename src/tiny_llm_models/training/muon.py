@@ -1,4 +1,4 @@
-"""Muon: momentum, with matrix updates made orthogonal (Jordan et al. 2024, kellerjordan.github.io/posts/muon)."""
+"""Muon: momentum with orthogonalised updates of matrices (Jordan et al. 2024, kellerjordan.github.io/posts/muon)."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ import torch
 
 __all__ = ["Muon"]
 
-_ROOT = (3.4445, -4.7750, 2.0315)  # the polynomial that drives singular values towards 1
+_ROOT = (3.4445, -4.7750, 2.0315)  # coefficients of a polynomial that moves singular values towards 1
 _ITERATIONS = 5
 
 
 class Muon(torch.optim.Optimizer):
-    """An optimiser for the matrices inside the layers; embeddings, heads and vectors want AdamW.
+    """An optimiser for the matrices inside the layers. Train embeddings, output heads and vectors with AdamW.
 
-    torch.optim.Muon multiplies in bfloat16, which most CPUs do slowly; this one keeps the weights' float32.
-    Its updates have the size of AdamW's (Liu et al. 2025, arXiv:2502.16982), so that both take one learning rate.
+    torch.optim.Muon multiplies in bfloat16, which is slow on most CPUs, so this one computes in the weights' float32.
+    Its updates have the size of AdamW's (Liu et al. 2025, arXiv:2502.16982), so both can share a learning rate.
     """
 
     def __init__(self, matrices: Iterable[torch.nn.Parameter], lr: float, momentum: float = 0.95, decay: float = 0.1):
@@ -41,7 +41,7 @@ class Muon(torch.optim.Optimizer):
 
 
 def _of_one_shape(matrices: Iterable[torch.nn.Parameter]) -> Iterable[list[torch.nn.Parameter]]:
-    """Group the matrices that one product can take together: on a GPU, few large steps beat many small ones."""
+    """Group the matrices by shape, because a GPU is faster with one large product than with many small ones."""
     groups = defaultdict[torch.Size, list[torch.nn.Parameter]](list)
     for matrix in matrices:
         groups[matrix.shape].append(matrix)
@@ -49,7 +49,11 @@ def _of_one_shape(matrices: Iterable[torch.nn.Parameter]) -> Iterable[list[torch
 
 
 def orthogonal(matrices: torch.Tensor) -> torch.Tensor:
-    """... x M x K: nearly the nearest matrices with orthonormal rows or columns, by a Newton-Schulz iteration."""
+    """Return matrices close to the nearest ones with orthonormal rows or columns, by a Newton-Schulz iteration.
+
+    Shapes:
+        matrices: ... x M x K. Returns: ... x M x K.
+    """
     a, b, c = _ROOT
     wide = matrices / (matrices.norm(dim=(-2, -1), keepdim=True) + 1e-7)
     tall = matrices.shape[-2] > matrices.shape[-1]

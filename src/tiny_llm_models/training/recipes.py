@@ -1,4 +1,4 @@
-"""The bundled models: their sizes, and what each is trained on."""
+"""The bundled models' sizes and training."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ CONTEXT = 1024
 
 @dataclass(frozen=True)
 class Stage:
-    """A part of the training, with documents of its own and its own rise and fall of the learning rate."""
+    """A part of the training, with its own documents, and its own rise and fall of the learning rate."""
 
     documents: int
     stories: float  # the share of documents that are only a story
-    mix: Mix  # of the others
-    respelled: float  # the share of documents with questions whose names and things are spelled at random
-    context: int  # tokens of a document that are trained on
+    mix: Mix  # the mixture of all other documents
+    respelled: float  # of the documents with questions, the share whose names and things are spelled at random
+    context: int  # at most this many tokens of a document are used
     batch_tokens: int
-    rate: float  # the highest learning rate, in parts of the recipe's
+    rate: float  # the highest learning rate, relative to the recipe's
 
 
 @dataclass(frozen=True)
@@ -38,13 +38,13 @@ class Recipe:
     kv_heads: int
     tied: bool
     learning_rate: float
-    every: int = 1  # trains on one of this many documents
-    teacher: str = ""  # the model whose predictions it learns besides the text
-    own_stories: int = 0  # of each language, sampled before the last stage, which has those that the checker accepts
+    every: int = 1  # the model is trained on one in this many documents
+    teacher: str = ""  # the model whose predictions it learns along with the text
+    own_stories: int = 0  # sampled per language before the last stage, which also uses those that the checker accepts
     seed: int = 0
 
     def config(self) -> dict[str, Any]:
-        """config.json, in Hugging Face's names."""
+        """Return the sizes under the names that config.json has in Hugging Face format."""
         sizes = {
             "vocab_size": VOCAB_SIZE,
             "hidden_size": self.hidden_size,
@@ -62,8 +62,8 @@ class Recipe:
         return sizes
 
 
-# `story` is about as large as fits 6 million parameters. All sizes are multiples of 128, so that each matrix can be
-# quantised in groups of 32, 64 and 128.
+# `story` is about as large as a budget of 6 million parameters allows. All sizes are multiples of 128, so that each
+# matrix can be quantised in groups of 32, 64 and 128.
 RECIPES = {
     "story": Recipe("qwen3", 256, 768, 6, heads=4, kv_heads=2, tied=True, learning_rate=5e-3, own_stories=3000),
     "story-draft": Recipe(
@@ -72,12 +72,13 @@ RECIPES = {
     "story-qwen2": Recipe("qwen2", 128, 256, 4, heads=2, kv_heads=1, tied=False, learning_rate=5e-3, every=2),
 }
 
-# Two lessons go side by side. Telling is learned from stories and from requests for them, which are always spelled as
-# they should be. Copying and keeping track are learned from answers about stories that themselves have no weight
-# (told=0), so that names may be invented and things unknown there without a model ever learning to write them.
-# The documents get longer: single stories first; then several stories that fill the context, with questions beyond it,
-# since all of a document's questions share the work on its stories. Last, both, with more of the questions that are
-# still difficult, until the learning rate has fallen to nothing.
+# The model learns two things side by side. It learns to tell from stories and from requests for stories, which are
+# always spelled correctly. It learns to copy and to keep track from answers about stories that have no weight in the
+# loss (told=0): names in them may be invented and things unknown, because the model never learns to write them.
+#
+# The documents grow: the first stage has single stories. The second has several stories per document, which fill the
+# context, and questions after them; the work on the stories is shared by all of a document's questions. The last two
+# stages mix both, with more questions of the kinds that are still difficult.
 _NEAR = Mix(long=0, told=0, scenes=0.3, questions=10)
 _FAR = Mix(long=0.7, stories=6, told=0, scenes=0.2, questions=24)
 _BOTH = Mix(
@@ -98,11 +99,11 @@ STAGES = (
 
 
 def scaled(stages: tuple[Stage, ...], share: float) -> tuple[Stage, ...]:
-    """Return the same stages with this share of their documents, at least a few."""
+    """Return the same stages with only this share of their documents, but at least 16 in each."""
     return tuple(replace(stage, documents=max(16, round(share * stage.documents))) for stage in stages)
 
 
-# Small enough for a few steps in a few seconds: whether the pipeline runs, not whether the models are any good.
+# Models so small that a few steps take a few seconds. They show that the pipeline works, and are no good as models.
 SMOKE = {
     name: replace(
         recipe,

@@ -1,4 +1,4 @@
-"""Sampling from a model, many texts at a time."""
+"""Sampling of many texts at once from a model."""
 
 from __future__ import annotations
 
@@ -17,14 +17,19 @@ from ..hf_format import END, TURN_END
 
 __all__ = ["GREEDY", "Sampler", "Settings", "load_model"]
 
-_BATCH_TOKENS = {"cpu": 24_000, "cuda": 400_000}  # of prompts and what follows them
-_COMPACT = 0.8  # the share of texts that go on below which the others leave the batch
+_BATCH_TOKENS = {"cpu": 24_000, "cuda": 400_000}  # in a batch's prompts and continuations
+_COMPACT = 0.8  # finished texts leave the batch when less than this share of its texts is unfinished
 
 
 @dataclass(frozen=True)
 class Settings:
-    """The settings by which tokens are chosen. temperature: 0 for the likeliest. min_p: the least probability, in parts
-    of the greatest, with which a token may be drawn (Nguyen et al. 2024, arXiv:2407.01082)."""
+    """The sampling settings.
+
+    temperature: 0 chooses the most likely token.
+    min_p: a token may be drawn if its probability is at least min_p times the greatest one.
+
+    Source: min-p, Nguyen et al. 2024, arXiv:2407.01082.
+    """
 
     temperature: float = 0.7
     min_p: float = 0.0
@@ -34,7 +39,10 @@ GREEDY = Settings(0)
 
 
 def load_model(folder: Path, bits: int | None = None, group_size: int = 64) -> Any:
-    """The model in float32; bits: with its matrices rounded as MLX's affine quantisation rounds them."""
+    """Load a model in float32.
+
+    bits: if given, MLX's affine quantisation with this many bits rounds the matrices, in groups of group_size.
+    """
     model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
     matrices = [weight for weight in model.parameters() if weight.dim() == 2]
     for weight in matrices if bits else ():
@@ -46,10 +54,7 @@ def load_model(folder: Path, bits: int | None = None, group_size: int = 64) -> A
 
 
 class Sampler:
-    """Continues texts with a model.
-
-    folder: of the checkpoint. bits: as in `load_model`.
-    """
+    """A model that continues texts. folder: the checkpoint. bits: as in `load_model`."""
 
     def __init__(self, folder: Path, bits: int | None = None):
         self.model = load_model(folder, bits)
@@ -60,7 +65,11 @@ class Sampler:
     def continued(
         self, prompts: Sequence[str], settings: Settings, limit: int = 400, seed: int = 0
     ) -> list[tuple[str, bool]]:
-        """Return what the model writes after each prompt, and whether it ended by itself within this many tokens."""
+        """Continue each prompt by at most `limit` tokens.
+
+        Returns:
+            For each prompt, the text that the model writes, and whether the model ended it with an end token.
+        """
         tokens = [encoding.ids for encoding in self.tokenizer.encode_batch(list(prompts))]
         generator = torch.Generator(self.model.device).manual_seed(seed)
         order = sorted(range(len(tokens)), key=lambda i: len(tokens[i]))
@@ -79,10 +88,10 @@ class Sampler:
     def _batch(
         self, prompts: list[list[int]], settings: Settings, limit: int, generator: torch.Generator
     ) -> list[list[int]]:
-        """The tokens written after each prompt, with the one that ends a text."""
+        """Return the tokens that follow each prompt, the end token included."""
         ids, mask = _left_padded(prompts, self.model.device)
         cache, written = DynamicCache(config=self.model.config), [list[int]() for _ in prompts]
-        rows = torch.arange(len(prompts), device=ids.device)  # the prompts that are still going on
+        rows = torch.arange(len(prompts), device=ids.device)  # the prompts whose texts are in the batch
         going = torch.ones_like(rows, dtype=torch.bool)
         for _ in range(limit):
             positions = (mask.cumsum(-1) - 1).clamp(min=0)[:, -ids.shape[1] :]
@@ -104,7 +113,7 @@ class Sampler:
 
 
 def _left_padded(prompts: list[list[int]], device: Any) -> tuple[torch.Tensor, torch.Tensor]:
-    """The prompts, B x L, ending together, and a mask of what is theirs."""
+    """Pad the prompts on the left. Return the tokens (B x L), and a mask (B x L) that is 0 for padding."""
     longest = max(map(len, prompts))
     ids = torch.tensor([[0] * (longest - len(prompt)) + prompt for prompt in prompts], device=device)
     mask = torch.tensor([[0] * (longest - len(prompt)) + [1] * len(prompt) for prompt in prompts], device=device)
@@ -112,7 +121,7 @@ def _left_padded(prompts: list[list[int]], device: Any) -> tuple[torch.Tensor, t
 
 
 def _chosen(logits: torch.Tensor, settings: Settings, generator: torch.Generator) -> torch.Tensor:
-    """Choose one token per row."""
+    """Choose one token for each row of logits."""
     if settings.temperature == 0:
         return logits.argmax(-1)
     probabilities = (logits / settings.temperature).softmax(-1)

@@ -1,4 +1,4 @@
-"""The tokenizer of the bundled models: byte-level BPE, so that no text is out of vocabulary."""
+"""The tokenizer of the bundled models: byte-level BPE, which can encode every text."""
 
 from __future__ import annotations
 
@@ -15,14 +15,16 @@ from .vocabulary import english_words, single_tokens, word_pattern
 
 __all__ = ["save_tokenizer", "train_tokenizer", "with_fewer_merges"]
 
-_REPEATS = 1 / 3  # per text, of each word that has to become one token: more than most pairs of letters occur
-_HINTS = 1 / 60  # per text, of each other English word, so that rare ones are whole too, not only runs of hiragana
+# How often a word is repeated in the tokenizer's training text, per text of the corpus:
+_REPEATS = 1 / 3  # words that must become one token; most pairs of letters are rarer
+_HINTS = 1 / 60  # other English words, because otherwise runs of hiragana would take the place of rare words
 
 
 def train_tokenizer(texts: Sequence[str], vocab_size: int = VOCAB_SIZE) -> Tokenizer:
-    """Learn the merges from these texts, and so that each word of the lexicons is one token.
+    """Learn merges from these texts that make each word of the lexicons one token. The special tokens come last.
 
-    The special tokens come last. Raises ValueError if the vocabulary is too small for the lexicons.
+    Raises:
+        ValueError: the vocabulary is too small for the lexicons.
     """
     tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
@@ -48,7 +50,7 @@ def train_tokenizer(texts: Sequence[str], vocab_size: int = VOCAB_SIZE) -> Token
 
 
 def with_fewer_merges(tokenizer: Tokenizer, share: float) -> Tokenizer:
-    """Return a tokenizer with the same tokens, but only this share of the merges: it cuts words into smaller pieces."""
+    """Return a tokenizer with the same tokens but only the first share of the merges, so it cuts words into pieces."""
     description = json.loads(tokenizer.to_str())
     merges = description["model"]["merges"]
     description["model"]["merges"] = merges[: int(share * len(merges))]
@@ -56,7 +58,7 @@ def with_fewer_merges(tokenizer: Tokenizer, share: float) -> Tokenizer:
 
 
 def save_tokenizer(tokenizer: Tokenizer, folder: Path) -> None:
-    """Write tokenizer.json and tokenizer_config.json with the chat template."""
+    """Write tokenizer.json, and tokenizer_config.json with the chat template."""
     folder.mkdir(parents=True, exist_ok=True)
     tokenizer.save(str(folder / "tokenizer.json"))
     settings = {

@@ -1,4 +1,4 @@
-"""Training one model: PyTorch, with Transformers' own classes, so that others load what comes out."""
+"""The training of one model in PyTorch, with the classes of Transformers, so that Transformers can load the result."""
 
 from __future__ import annotations
 
@@ -23,19 +23,19 @@ from .recipes import CONTEXT, Recipe, Stage
 
 __all__ = ["Figures", "Part", "Trainer", "joined_logs"]
 
-# A line of the log: step and tokens so far, mean losses since the line before (None where no token counted), tokens
-# per second, and the machine
+# A line of the log: step and tokens so far, mean losses since the last line (None if no token counted), tokens per
+# second, and the machine.
 Figures: TypeAlias = dict[str, Any]
 
-_TOLD = 2  # the greatest weight of the tokens of a story, but for the words for who and what it is about
+_TOLD = 2  # the greatest weight of a story's tokens, except for the words for who and what the story is about
 _SAVE_SECONDS = 120
 _LOG_STEPS = 20
-_WORTH_COMPILING = 300  # steps; it takes half a minute
+_WORTH_COMPILING = 300  # steps; compiling takes half a minute, so a shorter training is faster without it
 
 
 @dataclass(frozen=True)
 class Part:
-    """A stage, and the files of its training text."""
+    """A stage of the training, with the files of its training text."""
 
     stage: Stage
     paths: Sequence[Path]
@@ -49,12 +49,14 @@ class _Step:
 
 
 class Trainer:
-    """The training of one model, which goes on where it stopped.
+    """The training of one model, which continues from its last checkpoint.
 
-    folder: where checkpoint.pt and log.jsonl are kept.
-    start: a checkpoint folder to start from, instead of new weights.
-    teacher: a checkpoint folder; the model learns half from the text and half from what this other model predicts.
-    Raises ValueError if the folder has another training.
+    folder: holds checkpoint.pt and log.jsonl.
+    start: a checkpoint folder whose weights the training starts from, instead of new ones.
+    teacher: a checkpoint folder of another model, whose predictions give half of the loss. The text gives the rest.
+
+    Raises:
+        ValueError: the folder belongs to a training with another number of steps.
     """
 
     def __init__(
@@ -76,7 +78,7 @@ class Trainer:
         ]
         self._body = self.model.model
         if self.steps > _WORTH_COMPILING:
-            self._body = torch.compile(self._body, dynamic=True)  # a quarter faster
+            self._body = torch.compile(self._body, dynamic=True)  # makes training a quarter faster
         self.step = self._tokens = 0
         folder.mkdir(parents=True, exist_ok=True)
         if self._checkpoint.exists():
@@ -87,7 +89,7 @@ class Trainer:
         return len(self._plan)
 
     def run(self, report: Callable[[Figures], Any]) -> None:
-        """Train to the end. report: is told of each step."""
+        """Train to the end. report: is called with the figures after each step."""
         saved = time.monotonic()
         losses: list[torch.Tensor] = []
         known: Figures = {}
@@ -110,9 +112,10 @@ class Trainer:
         self._save()
 
     def _train(self, batch: Batch, learning_rate: float) -> torch.Tensor:
-        """Train one step. Return the mean loss of the tokens of stories, and that of answers; not a number without any.
+        """Train one step. Return two mean losses: of the tokens of stories, and of the tokens of answers.
 
-        They stay on the device: a GPU that is asked for a number at each step waits for the CPU at the next.
+        A mean over no tokens is NaN. The losses stay on the device, because reading a number from a GPU at each step
+        would make the GPU wait for the CPU.
         """
         for optimizer in self._optimizers:
             for group in optimizer.param_groups:
@@ -123,7 +126,7 @@ class Trainer:
         ids = self._moved(batch.ids)
         with self._precision():
             hidden = self._body(ids, use_cache=False).last_hidden_state[:, :-1].flatten(0, 1)
-            # Only of the tokens that count: half the work is here.
+            # Only the tokens that count get logits, because computing logits is half of the work.
             logits = self.model.lm_head(hidden.index_select(0, counted))
         losses = cross_entropy(logits.float(), ids[:, 1:].flatten()[counted], reduction="none")
         taught = self._taught(ids, counted, logits) if self._teacher else losses
@@ -136,19 +139,22 @@ class Trainer:
         return torch.stack([losses.detach() @ part.float() / part.sum() for part in (~answers, answers)])
 
     def _taught(self, ids: torch.Tensor, counted: torch.Tensor, logits: torch.Tensor) -> torch.Tensor:
-        """The cross-entropy with the teacher's predictions (Hinton et al. 2015, arXiv:1503.02531)."""
+        """Return the cross-entropy with the teacher's predictions (Hinton et al. 2015, arXiv:1503.02531)."""
         with torch.no_grad(), self._precision():
             hidden = self._teacher.model(ids, use_cache=False).last_hidden_state[:, :-1].flatten(0, 1)
             expected = self._teacher.lm_head(hidden.index_select(0, counted))
         return cross_entropy(logits.float(), expected.float().softmax(-1), reduction="none")
 
     def _moved(self, array: np.ndarray[Any, Any]) -> torch.Tensor:
-        """Move arrays to the device. From pinned memory, a copy does not wait for the work before it."""
+        """Move an array to the device. A copy from pinned memory runs in parallel with earlier work."""
         tensor = torch.from_numpy(array)
         return tensor.pin_memory().to(self._device, non_blocking=True) if self._device == "cuda" else tensor
 
     def _precision(self) -> AbstractContextManager[Any]:
-        """bfloat16 where the hardware multiplies matrices in it; with AVX-512 alone it is slower than float32."""
+        """Return a context that computes in bfloat16 if the hardware has matrix units for it, and in float32 otherwise.
+
+        With AVX-512 alone, bfloat16 is slower than float32.
+        """
         fast = self._device == "cuda" or torch.cpu._is_amx_tile_supported()
         return torch.autocast(self._device, torch.bfloat16) if fast else nullcontext()
 
@@ -161,7 +167,7 @@ class Trainer:
         return self._folder / "log.jsonl"
 
     def _save(self) -> None:
-        """Atomically: a kill leaves the last one whole."""
+        """Save a checkpoint atomically, so that a kill cannot leave an incomplete one."""
         state = {
             "model": self.model.state_dict(),
             "optimizers": [optimizer.state_dict() for optimizer in self._optimizers],
@@ -181,7 +187,7 @@ class Trainer:
         for optimizer, saved in zip(self._optimizers, state["optimizers"], strict=True):
             optimizer.load_state_dict(saved)
         self.step, self._tokens = state["step"], state["tokens"]
-        if self.log_file.exists():  # it may know of steps that were lost
+        if self.log_file.exists():  # it may have lines for steps after the checkpoint, which are repeated
             lines = self.log_file.read_text(encoding="utf-8").splitlines(keepends=True)
             kept = [line for line in lines if line.endswith("\n") and json.loads(line)["step"] <= self.step]
             self.log_file.write_text("".join(kept), encoding="utf-8")
@@ -192,7 +198,7 @@ class Trainer:
         return f"{torch.get_num_threads()} threads, {platform.machine()}"
 
     def _log(self, losses: list[torch.Tensor], tokens: int, start: float) -> Figures:
-        stories, answers = torch.stack(losses).cpu().T  # which waits for them
+        stories, answers = torch.stack(losses).cpu().T  # waits for the device
         line: Figures = {"step": self.step, "tokens": self._tokens, "loss": _mean(stories), "answers": _mean(answers)}
         line |= {"speed": round(tokens / (time.monotonic() - start)), "machine": self._machine()}
         with self.log_file.open("a", encoding="utf-8") as log:
@@ -201,7 +207,7 @@ class Trainer:
 
 
 def joined_logs(trainers: Sequence[Trainer]) -> str:
-    """The logs of trainings that followed each other, as one."""
+    """Join the logs of successive trainings into one. Steps and tokens count on from one log to the next."""
     lines: list[dict[str, Any]] = []
     for trainer in trainers:
         before = lines[-1] if lines else {"step": 0, "tokens": 0}
@@ -222,8 +228,11 @@ def _loaded(folder: Path) -> Any:
 
 
 def _steps(corpus: Corpus, recipe: Recipe, rate: float) -> Iterator[_Step]:
-    """Raise the learning rate in a hundredth of the steps, then lower it straight to nothing (Bergsma et al. 2025,
-    arXiv:2502.15938)."""
+    """Plan the steps of a stage, each with its documents and learning rate.
+
+    The learning rate rises during the first 1 % of the steps, and then falls linearly to zero (Bergsma et al. 2025,
+    arXiv:2502.15938).
+    """
     batches = corpus.plan(recipe.every, recipe.seed)
     for step, documents in enumerate(batches):
         height = min((step + 1) / (len(batches) / 100), 1 - step / len(batches))
@@ -231,12 +240,12 @@ def _steps(corpus: Corpus, recipe: Recipe, rate: float) -> Iterator[_Step]:
 
 
 def _optimizers(model: torch.nn.Module, rate: float) -> list[torch.optim.Optimizer]:
-    """Muon for the matrices inside the layers, AdamW for embeddings, head, norms and biases."""
+    """Make Muon for the matrices inside the layers, and AdamW for embeddings, output head, norms and biases."""
     inside = [p for name, p in model.named_parameters() if p.dim() == 2 and ".layers." in name]
     others = [p for name, p in model.named_parameters() if not (p.dim() == 2 and ".layers." in name)]
     return [Muon(inside, rate), torch.optim.AdamW(others, rate, betas=(0.9, 0.98), weight_decay=0.0, fused=True)]
 
 
 def _mean(losses: torch.Tensor) -> float | None:
-    """Return the mean of those that are numbers."""
+    """Return the mean of all losses that are not NaN, or None if there are none."""
     return round(losses.nanmean().item(), 4) if losses.isfinite().any() else None

@@ -1,4 +1,4 @@
-"""The words that are one token each, and the pattern that cuts text into words before BPE."""
+"""The words that become single tokens, and the pattern that cuts text into words before BPE."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from ..storyteller.spelling import known_words
 __all__ = ["english_words", "lexicon_words", "single_tokens", "told_with_gaps", "word_pattern"]
 
 GAP = "◇"
-_PROBES = 1000  # stories in which words are looked for that only look like a word of the lexicon
-_SHORT = 3  # letters of words that may be part of others
+_PROBES = 1000  # stories that are searched for words of the lexicon inside other words
+_SHORT = 3  # letters; only words of at most this length can be inside others
 _HIRAGANA = re.compile("[ぁ-ゖ]")
 _ONE_SCRIPT = re.compile("[一-鿿々]+|[ァ-ヺー]+")
-# A word keeps to one script: in Japanese, names and things (kanji, katakana) stand apart from particles (hiragana).
+# A word has only one script. In Japanese, this separates names and things (kanji, katakana) from particles (hiragana).
 _PATTERN = (
     r"'s(?!\p{{L}})| ?\p{{Latin}}+|{words}|\p{{Han}}+|(?:(?!{words})\p{{Hiragana}})+|[\p{{Katakana}}ー]+"
     r"| ?\p{{L}}+| ?\p{{N}}| ?[^\s\p{{L}}\p{{N}}]+|\n+|\s+"
@@ -25,23 +25,26 @@ _PATTERN = (
 
 
 def single_tokens() -> list[str]:
-    """Every word of the lexicons as the tokenizer meets it: English words with the space before them, and names also
-    without it, since they may begin a text. In Japanese, every character of the stories as well."""
-    found: dict[str, None] = {}
+    """Return every word of the lexicons in the form that the tokenizer sees.
+
+    English words have the space before them. Names are also listed without it, because they may begin a text. In
+    Japanese, every character of the stories is included, too.
+    """
+    words_seen: dict[str, None] = {}
     for language in LANGUAGES:
         words = lexicon(language)
-        found |= dict.fromkeys(f"{words.space}{word}" for word in lexicon_words(words))
-        found |= dict.fromkeys(words.gender_of)
-    return list(found | dict.fromkeys(sorted(set("".join(known_words(lexicon("japanese")))))))
+        words_seen |= dict.fromkeys(f"{words.space}{word}" for word in lexicon_words(words))
+        words_seen |= dict.fromkeys(words.gender_of)
+    return list(words_seen | dict.fromkeys(sorted(set("".join(known_words(lexicon("japanese")))))))
 
 
 def english_words() -> list[str]:
-    """All words of the English plots, with the space before them."""
+    """Return all words of the English plots, each with the space before it."""
     return [f" {word}" for word in sorted(known_words(lexicon("english")))]
 
 
 def lexicon_words(words: Lexicon) -> list[str]:
-    """Names, kinds, nouns, looks and colours. A value of several English words counts as these."""
+    """Return all names, kinds, nouns, looks and colours; a value of several English words as single words."""
     values = [*words.gender_of, *words.colours, *words.colours.values()]
     values += [value for lexeme in words.lexemes for value in (lexeme.key, *lexeme.looks)]
     return list(dict.fromkeys(word for value in values for word in value.split()))
@@ -49,10 +52,10 @@ def lexicon_words(words: Lexicon) -> list[str]:
 
 @cache
 def word_pattern() -> str:
-    """The regular expression (Oniguruma's) whose matches are the words within which BPE merges bytes.
+    """Return the regular expression (Oniguruma's) whose matches are words. BPE merges bytes only within a word.
 
-    Japanese words of the lexicon are found within runs of hiragana as well, except where the same letters are part of
-    another word, as うし in どうして.
+    The expression finds Japanese words of the lexicon within runs of hiragana, too, except where the same letters are
+    part of another word, such as うし in どうして.
     """
     japanese = lexicon("japanese")
     mixed = [word for word in lexicon_words(japanese) if not _ONE_SCRIPT.fullmatch(word)]
@@ -63,7 +66,7 @@ def word_pattern() -> str:
 
 
 def told_with_gaps(words: Lexicon, seed: int) -> tuple[str, str]:
-    """Tell the same story twice: as it is, and with a gap for each kind and noun of its cast."""
+    """Tell the same story twice: once as usual, and once with a gap in place of each kind and noun of its cast."""
 
     def gap(entity: Entity) -> Entity:
         return Entity(entity.sort, {**entity.words, **{word: GAP for word in ("kind", "noun") if entity[word]}})
@@ -72,10 +75,10 @@ def told_with_gaps(words: Lexicon, seed: int) -> tuple[str, str]:
 
 
 def _contexts_elsewhere(japanese: Lexicon, words: Iterable[str]) -> dict[str, set[tuple[str, str]]]:
-    """Return, for each short word, the letters before and after it where it is part of another word of hiragana.
+    """Return, for each short word, the letters before and after it where it is part of another word in hiragana.
 
-    The letter before is "" if the one after is enough: no kind and no noun is ever followed by it. Letters that also
-    surround kinds and nouns are left out: these have to be found there.
+    The letter before is "" if the letter after never follows a kind or noun, because it decides alone. Pairs of letters
+    that also surround kinds and nouns are left out, because there the word has to be found.
     """
     text = "\n".join(told_with_gaps(japanese, seed)[1] for seed in range(_PROBES))
     around = set(_around(text, GAP))
@@ -92,14 +95,14 @@ def _contexts_elsewhere(japanese: Lexicon, words: Iterable[str]) -> dict[str, se
 
 
 def _around(text: str, word: str) -> list[tuple[str, str]]:
-    """The letters before and after each occurrence."""
+    """Return the letters before and after each occurrence of a word."""
     return [
         (text[match.start() - 1], text[match.end()]) for match in re.finditer(f"(?<=.){re.escape(word)}(?=.)", text)
     ]
 
 
 def _unless(word: str, contexts: Iterable[tuple[str, str]]) -> str:
-    """A condition before the word, in the pattern: none of these letters surround it."""
+    """Write the part of the pattern that excludes a word between any of these pairs of letters."""
     return "".join(
         f"(?!{f'(?<={re.escape(before)})' if before else ''}{word}{re.escape(after)})"
         for before, after in sorted(contexts)

@@ -34,7 +34,7 @@ KERNEL(quantized_matvec) {
             sum += numbers[i];
         }
         for (uint r = 0; r < ROWS; r++) {
-            const uint row = min(first + r, O - 1);  // behind the last row the last one again, to be written by nobody
+            const uint row = min(first + r, O - 1);  // past the end, take the last row again; its total is not written
             const Words<bits> w = words[row * chunks + chunk];
             float dot = 0;
             for (uint i = 0; i < CHUNK; i++) dot += numbers[i] * w.level(i);

@@ -1,4 +1,4 @@
-// Words of the language that mean nothing on a CPU, scalar types, and what the runtime offers to the other headers.
+// Keywords of Metal that have no meaning on a CPU, scalar types, and helpers for the other headers.
 #pragma once
 #include <stddef.h>
 #include <stdint.h>
@@ -12,7 +12,7 @@
 #endif
 
 #define device
-#define constant  // source.py puts const in its place where it matters
+#define constant  // rewrite.py replaces it by const where that matters
 #define thread
 #define threadgroup
 #define kernel
@@ -22,7 +22,7 @@
 #define __METAL_VERSION__ 310
 #endif
 
-// Whose loads and stores are the kernel's own, and are checked; and whose are ours, and are not.
+// Loads and stores in MSL_INLINE functions are checked like the kernel's own; those in MSL_OURS functions are not.
 #define MSL_INLINE inline __attribute__((always_inline))
 #define MSL_OURS inline __attribute__((no_sanitize("thread")))
 
@@ -39,17 +39,17 @@ typedef _Float16 half;
         msl_threadgroup_variable(&msl_site_of_##name, sizeof(__VA_ARGS__), \
                                  sizeof(std::remove_all_extents_t<__VA_ARGS__>), #name, msl_where::here()));
 
-// A thread's own array to which pointers lead: float x[4];   becomes   msl_redzoned<float[4]> ...; auto& x = ...;
+// A thread's own array, used through pointers: float x[4];   becomes   msl_redzoned<float[4]> ...; auto& x = ...;
 #ifdef MSL_CHECKED
 template <class T>
 struct msl_redzoned {
     char before[MSL_REDZONE];
     T value;
-    char behind[MSL_REDZONE];
+    char after[MSL_REDZONE];
 };
 template <class T>
-struct msl_watched {  // while it lives, nobody may touch the redzones
-    T* array;         // from a function that the compiler cannot see into, so that it leaves no access unwatched
+struct msl_watched {  // while it exists, an access to a redzone is an error
+    T* array;         // the result of an opaque function, so that the compiler instruments every access
     msl_watched(msl_redzoned<T>& in, const char* name)
         : array(static_cast<T*>(msl_watch(&in.value, sizeof(T), sizeof(std::remove_all_extents_t<T>), name))) {}
     ~msl_watched() { msl_unwatch(); }
@@ -60,7 +60,7 @@ template <class T>
 struct msl_redzoned {
     msl_no_redzone before;
     T value;
-    msl_no_redzone behind;
+    msl_no_redzone after;
 };
 template <class T>
 struct msl_watched {

@@ -1,4 +1,4 @@
-// bfloat: the upper half of a float. To float it converts by itself, from float only when asked to, as in Metal.
+// bfloat: the upper half of a float. As in Metal, it converts to float implicitly, and from float only explicitly.
 #pragma once
 #include "base.h"
 

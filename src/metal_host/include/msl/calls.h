@@ -1,5 +1,5 @@
-// Lanes that wait at one and the same call go on together. So each call in the text gets a number, also where two of
-// them stand in one line: x ? simd_sum(a) : simd_sum(b)
+// Lanes that wait at the same call go on together. Each call in the source gets a number, because a line may have two
+// calls: x ? simd_sum(a) : simd_sum(b)
 #pragma once
 #include "mlx.h"
 

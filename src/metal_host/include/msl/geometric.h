@@ -1,4 +1,4 @@
-// Functions of whole vectors; and the namespaces fast and precise, whose sines and cosines differ.
+// Functions of whole vectors, and the namespaces fast and precise, whose sines and cosines differ.
 #pragma once
 #include "integer.h"
 
@@ -71,8 +71,8 @@ MSL_TURNING(MSL_USING)
 namespace fast {
 MSL_IN_BOTH(MSL_USING)
 
-// A sine or cosine of x as inexact as Apple allows: from -pi to pi within 2^-13, and with no bound outside. So it is
-// rounded to a multiple of 2^-12, and farther out to a coarser one.
+// Rounds a sine or cosine of x so that its error is as large as Apple allows: 2^-13 from -pi to pi, and unlimited
+// elsewhere. The rounding is to a multiple of 2^-12, and of a larger step for larger x.
 MSL_INLINE float msl_coarse(float x, float exact) {
     const float turns = __builtin_fabsf(x) / M_PI_F, step = 0x1p-12f * (turns > 1 ? turns : 1);
     return __builtin_rintf(exact / step) * step;

@@ -1,4 +1,4 @@
-// Functions of integers, and those of any scalar.
+// Functions of integers, and functions of any scalar.
 #pragma once
 #include "math.h"
 

@@ -1,5 +1,5 @@
-// Functions of floating-point numbers. half and bfloat are computed in float and rounded once. They are as exact as
-// precise:: asks, and so is fast::, but for what geometric.h says of sines and cosines.
+// Functions of floating-point numbers. half and bfloat are computed in float and rounded once. The functions are as
+// exact as precise:: requires. fast:: has the same functions, except for the sines and cosines in geometric.h.
 #pragma once
 #include "limits.h"
 
@@ -67,7 +67,7 @@ MSL_F2(step, y < x ? 0.0f : 1.0f)
 MSL_F2(nextafter, __builtin_nextafterf(x, y))
 MSL_F2(divide, x / y)
 
-// What is chosen looks right, also if the other one was never set.
+// A minimum or maximum can hide an uninitialised argument, because it may return the other one. So it checks both.
 #define MSL_CHOICE(name, expression)                                                                  \
     MSL_F2(msl_##name, expression)                                                                    \
     template <class T>                                                                                \

@@ -1,9 +1,10 @@
-// simdgroup_matrix: 8 x 8 elements, two of a row in each of 32 lanes, laid out as MLX's kernels rely on.
+// simdgroup_matrix: 8 x 8 elements. Each of the 32 lanes holds two neighbours in a row. MLX's kernels rely on this
+// layout.
 #pragma once
 #include "reduce.h"
 
 namespace metal {
-struct matrix_place {  // where the two elements of a lane lie, and who holds an element
+struct matrix_place {  // the position of a lane's first element, and the lane that holds an element
     static constexpr int row(uint32_t lane) { return (int)((lane / 4 & 4) + lane / 2 % 4); }
     static constexpr int column(uint32_t lane) { return (int)((lane / 4 & 2) * 2 + lane % 2 * 2); }
     static constexpr uint32_t lane(int row, int column) {

@@ -1,4 +1,5 @@
-// What a kernel may use of the text that MLX puts before it: our own, with MLX's names and meanings.
+// The functions that MLX defines before a kernel's text and that a kernel may use: our own code, with MLX's names and
+// meanings.
 #pragma once
 #include "atomic.h"
 
@@ -26,7 +27,7 @@ inline T ceildiv(T n, U m) {
     return (n + m - 1) / m;
 }
 
-// Where in memory an element lies that is counted in the order of rows.
+// Returns the offset in memory of the element with this row-major index.
 template <class I = int64_t>
 METAL_FUNC I elem_to_loc(I element, const int* shape, const int64_t* strides, int ndim) {
     I at = 0;

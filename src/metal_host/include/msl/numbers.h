@@ -1,4 +1,4 @@
-// The types of numbers, of which there are vectors; and their names in Metal's namespace.
+// The types of vectors' elements, and their names in Metal's namespace.
 #pragma once
 
 #define MSL_EACH_NUMBER(F) \

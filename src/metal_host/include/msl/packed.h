@@ -1,4 +1,4 @@
-// Vectors that lie in memory without gaps and are aligned as their elements are: packed_float3 and its like.
+// Packed vectors, such as packed_float3: they have no padding, and the alignment of their elements.
 #pragma once
 #include "geometric.h"
 

@@ -1,10 +1,10 @@
-// Sums and their like over the active lanes of a simdgroup or of four lanes; running sums; votes.
+// Reductions such as sums over the active lanes of a simdgroup or of four lanes, prefix sums, and votes.
 #pragma once
 #include "simdgroup.h"
 
 namespace metal {
 template <class T, class F>
-MSL_OURS T reduced(const exchange<T>& all, uint32_t first, uint32_t count, F f) {  // in pairs, as a GPU may
+MSL_OURS T reduced(const exchange<T>& all, uint32_t first, uint32_t count, F f) {  // by pairs, as a GPU may do it
     if (count == 1) return all.at(first);
     const uint32_t half_count = count / 2;
     const uint32_t mask = (uint32_t)((1ull << half_count) - 1);

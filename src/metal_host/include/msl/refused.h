@@ -1,4 +1,4 @@
-// Names that Metal does not have, or that metal_host does not: whoever uses one is told so (compiler.py).
+// Names that Metal lacks or metal_host does not support. A kernel that uses one gets an error (diagnostics.py).
 #pragma once
 // clang-format off
 #pragma GCC poison double dynamic_cast typeid throw goto thread_local asm __asm__

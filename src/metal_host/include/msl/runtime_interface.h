@@ -1,13 +1,13 @@
-// What a kernel, as compiled, and the runtime know of each other.
+// The interface between a compiled kernel and the runtime.
 #pragma once
 #include <stddef.h>
 #include <stdint.h>
 
-// A place in the kernel's text; as a default argument, that of the call.
+// A place in the kernel's text. As a default argument, it is the place of the call.
 struct msl_where {
     const char* file;
     int line;
-    int call;  // tells several calls in one line apart
+    int call;  // distinguishes calls in the same line
     static constexpr msl_where here(int call = 0, const char* file = __builtin_FILE(), int line = __builtin_LINE()) {
         return {file, line, call};
     }
@@ -16,19 +16,19 @@ struct msl_where {
 
 constexpr uint32_t MSL_LANES = 32;
 constexpr uint32_t MSL_REDZONE = 64;  // bytes on each side of a thread's own array
-constexpr uint32_t MSL_SLOT = 64;     // bytes that a lane may show to the others of its simdgroup
+constexpr uint32_t MSL_SLOT = 64;     // bytes that a lane can show to the other lanes of its simdgroup
 
-// Numbers of which is known what a variable holds that nobody has set; words: integers of 4 or 8 bytes.
+// Types whose uninitialised variables hold a known pattern. Words are integers of 4 or 8 bytes.
 enum msl_number : uint32_t { MSL_OTHER, MSL_FLOAT, MSL_HALF, MSL_BFLOAT, MSL_WORDS };
 
-struct msl_view {  // what the lanes that take part in one operation of a simdgroup showed, one slot a lane
+struct msl_view {  // the values that the active lanes show in one operation of a simdgroup, one slot per lane
     const unsigned char* slots;
     uint32_t active;
     uint32_t lane;
 };
 
-struct msl_site {  // of a threadgroup variable
-    int region;    // 0: it has no memory yet
+struct msl_site {  // the declaration of a threadgroup variable
+    int region;    // the number of its region, plus 1; 0: it has no memory yet
 };
 
 struct msl_thread {
@@ -42,7 +42,7 @@ void msl_threadgroup_barrier(int flags, msl_where where);
 void msl_simdgroup_barrier(int flags, msl_where where);
 void msl_exchange(const void* value, uint32_t size, const char* operation, msl_where where, msl_view* view);
 void* msl_threadgroup_variable(msl_site* site, size_t bytes, size_t item, const char* name, msl_where where);
-void* msl_watch(void* array, size_t bytes, size_t item, const char* name);  // until msl_unwatch, last one first
+void* msl_watch(void* array, size_t bytes, size_t item, const char* name);  // msl_unwatch ends the newest
 void msl_unwatch();
 void msl_atomic(const volatile void* address, uint32_t size, bool reads, bool writes);
 [[noreturn]] void msl_fail(const char* kind, const char* operation, msl_where where);

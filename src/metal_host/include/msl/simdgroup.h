@@ -1,4 +1,4 @@
-// Barriers, and the operations by which the lanes of a simdgroup look at each other's values.
+// Barriers, and the operations with which the lanes of a simdgroup read each other's values.
 #pragma once
 #include "packed.h"
 
@@ -10,7 +10,7 @@ MSL_OURS void threadgroup_barrier(mem_flags flags, MSL_WHERE) { msl_threadgroup_
 MSL_OURS void simdgroup_barrier(mem_flags flags, MSL_WHERE) { msl_simdgroup_barrier((int)flags, where); }
 
 template <class T>
-class exchange {  // every active lane shows a value, and may then see those of the others
+class exchange {  // every active lane shows a value, and can then read the values of the others
    public:
     MSL_OURS exchange(const T& value, const char* operation, msl_where where) : operation_(operation), where_(where) {
         static_assert(sizeof(T) <= MSL_SLOT, "too large a value for an operation of a simdgroup");
@@ -24,7 +24,7 @@ class exchange {  // every active lane shows a value, and may then see those of 
         __builtin_memcpy(&value, view_.slots + i * MSL_SLOT, sizeof value);
         return value;
     }
-    MSL_OURS T of(uint32_t i) const {  // whose value is undefined if that lane takes no part
+    MSL_OURS T of(uint32_t i) const {  // fails if lane i is inactive, because its value would be undefined
         if (!has(i)) msl_fail("inactive", operation_, where_);
         return at(i);
     }

@@ -54,7 +54,7 @@ template <class T>
 using if_integer = enable_if_t<is_integral_v<T>, int>;
 
 template <size_t bytes>
-struct whole {  // a type of so many bytes that the machine loads at once, if there is one
+struct whole {  // a type of this many bytes that the machine loads at once, or void
     using type = void;
 };
 #define MSL_WHOLE(bytes, ...)                                \

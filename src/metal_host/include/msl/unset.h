@@ -1,11 +1,11 @@
-// What a thread's own variable holds that nobody has set: in a checked run the compiler fills it with a pattern
-// (-ftrivial-auto-var-init). A GPU leaves there what was there before.
+// The values of a thread's uninitialised variables. In a checked run, the compiler fills variables with a pattern
+// (-ftrivial-auto-var-init). On a GPU, such a variable has whatever value its memory had before.
 #pragma once
 #include "traits.h"
 
 namespace metal {
 template <class T>
-constexpr uint32_t msl_unset = 0;  // it is not known
+constexpr uint32_t msl_unset = 0;  // the pattern is unknown
 #ifdef __clang__                   // NaN
 template <>
 constexpr uint32_t msl_unset<float> = 0xffffffff;
@@ -13,14 +13,14 @@ template <>
 constexpr uint32_t msl_unset<half> = 0xffff;
 #else
 template <>
-constexpr uint32_t msl_unset<float> = 0xfefefefe;  // -1.69e38: what is added to it vanishes
+constexpr uint32_t msl_unset<float> = 0xfefefefe;  // -1.69e38: adding an ordinary number does not change it
 template <>
 constexpr uint32_t msl_unset<half> = 0xfefe;
 template <>
 constexpr uint32_t msl_unset<bfloat> = 0xfefe;
 #endif
 
-// Whether all of the numbers are unset: of a vector, single elements may be, as long as nobody uses them.
+// Tells whether all of the numbers are uninitialised. A vector may have some such elements that the kernel never uses.
 template <class T, int N>
 MSL_INLINE bool msl_is_unset(const T (&numbers)[N]) {
 #ifdef MSL_CHECKED

@@ -15,7 +15,7 @@ template <class T, int N>
 struct vec;
 
 template <class T, int N, int... I>
-struct swizzle {  // v.zx and its like: a view of some elements, in the same memory as the vector
+struct swizzle {  // such as v.zx: a view of some elements, in the vector's memory
     T d[N];
     using Vector = vec<T, (int)sizeof...(I)>;
 
@@ -23,7 +23,7 @@ struct swizzle {  // v.zx and its like: a view of some elements, in the same mem
     swizzle(const swizzle&) = default;
     MSL_INLINE operator Vector() const { return Vector(d[I]...); }
     MSL_INLINE swizzle& operator=(const Vector& v) {
-        const Vector copy = v;  // which may be a view of the same vector
+        const Vector copy = v;  // v may be a view of the same vector
         int k = 0;
         ((d[I] = copy.d[k++]), ...);
         return *this;
@@ -46,7 +46,7 @@ struct swizzle {  // v.zx and its like: a view of some elements, in the same mem
 };
 
 template <class A>
-struct lanes_of {  // of anything: how many elements it has as a vector; none as a scalar
+struct lanes_of {  // the number of elements of a vector; 0 for a scalar
     static constexpr int n = 0;
     using T = A;
 };
@@ -162,7 +162,7 @@ struct vec : elements<T, N> {
 #undef MSL_OPERATOR
 
    private:
-    static MSL_INLINE void copy(T* to, const T* from) {  // at once, as it is loaded and stored; but no padding
+    static MSL_INLINE void copy(T* to, const T* from) {  // in one load and store, but without padding
         using Whole = typename whole<N == 3 ? 0 : sizeof(T) * N>::type;
         if constexpr (std::is_void<Whole>::value) {
             for (int i = 0; i < N; i++) to[i] = from[i];
