@@ -23,12 +23,12 @@ void normalise(const T* x, const W* weight, float* to, int64_t n, float eps) {
 
 // Calls work(m, wide) for each row; what it leaves in `wide` becomes row m of the input of a product.
 template <typename Work>
-void prepare_rows(const Rows& rows, const Threads& threads, Work work) {
+void prepare_rows(const PreparedRows& rows, const Threads& threads, Work work) {
     threads(rows.count, 4, [&](int64_t begin, int64_t end) {
         float* wide = scratch<float, 102>(rows.columns);
         for (int64_t m = begin; m < end; m++) {
             work(m, wide);
-            prepare(wide, rows.columns, rows.inputs_of(m), rows.sums_of(m));
+            rows.prepare(m, wide);
         }
     });
 }
@@ -123,7 +123,7 @@ KERNEL(before_attention, BeforeArguments) {
     static thread_local Angles kept;
     const float* angles = kept.of(B, L, D, call.base, call.offset, offsets.size() ? offsets.as<int32_t>() : nullptr);
     float* found = scratch<float, 10>(M * N);
-    const Rows rows = rows_for<0>(M, E);
+    const PreparedRows rows = rows_for<0>(M, E);
     dispatch(x.dtype, [&]<typename T>(T*) {
         prepare_rows(rows, call.threads,
                      [&](int64_t m, float* wide) { normalise(x.as<T>() + m * E, call.norm.as<T>(), wide, E, eps); });
@@ -155,7 +155,7 @@ KERNEL(after_attention, AfterArguments) {
     const int64_t B = x.shape[0], L = x.shape[1], E = x.shape[2], M = B * L;
     const int64_t H = attended.shape[1], D = attended.last(), Q = H * D, I = call.down.shape[1] * GROUP;
     float *stream = scratch<float, 10>(M * E), *gates = scratch<float, 11>(M * 2 * I);
-    const Rows joined = rows_for<0>(M, Q), normed = rows_for<2>(M, E), inner = rows_for<4>(M, I);
+    const PreparedRows joined = rows_for<0>(M, Q), normed = rows_for<2>(M, E), inner = rows_for<4>(M, I);
     dispatch(x.dtype, [&]<typename T>(T*) {
         prepare_rows(joined, call.threads, [&](int64_t m, float* wide) {
             for (int64_t h = 0; h < H; h++) {
@@ -193,7 +193,7 @@ KERNEL(after_attention, AfterArguments) {
 KERNEL(norm_matmul, NormMatmulArguments) {
     const Array &x = call.x, &out = call.out;
     const int64_t E = x.last(), M = E ? x.size() / E : 0, V = out.last();
-    const Rows rows = rows_for<0>(M, E);
+    const PreparedRows rows = rows_for<0>(M, E);
     dispatch(x.dtype, [&]<typename T>(T*) {
         prepare_rows(rows, call.threads, [&](int64_t m, float* wide) {
             normalise(x.as<T>() + m * E, call.norm.as<T>(), wide, E, call.eps);
