@@ -11,6 +11,7 @@ import pytest
 os.environ.setdefault("MLX_ENABLE_TF32", "0")  # before mlx is imported: the tolerances are those of full float32
 os.environ["TINY_LLM_THREADS"] = "1"  # tests of threads say how many
 os.environ["TINY_LLM_KERNELS"] = "watched"  # what they do out of bounds is found, and no fallback runs
+os.environ["TINY_LLM_ARITHMETIC"] = "float32"  # never what happens to be the fastest
 os.environ["METAL_HOST"] = "check"  # Metal runs on the CPU, on every machine, and what none may do is found
 
 import barred
