@@ -124,7 +124,7 @@ KERNEL(before_attention, BeforeArguments) {
     const float* angles = kept.of(B, L, D, call.base, call.offset, offsets.size() ? offsets.as<int32_t>() : nullptr);
     float* found = scratch<float, 10>(M * N);
     const PreparedRows rows = rows_for<0>(M, E);
-    dispatch(x.dtype, [&]<typename T>(T*) {
+    dispatch_float(x.dtype, [&]<typename T>(T*) {
         prepare_rows(rows, call.threads,
                      [&](int64_t m, float* wide) { normalise(x.as<T>() + m * E, call.norm.as<T>(), wide, E, eps); });
         multiply(rows, {call.qkv.as<uint32_t>(), N, E}, call.threads,
@@ -156,7 +156,7 @@ KERNEL(after_attention, AfterArguments) {
     const int64_t H = attended.shape[1], D = attended.last(), Q = H * D, I = call.down.shape[1] * GROUP;
     float *stream = scratch<float, 10>(M * E), *gates = scratch<float, 11>(M * 2 * I);
     const PreparedRows joined = rows_for<0>(M, Q), normed = rows_for<2>(M, E), inner = rows_for<4>(M, I);
-    dispatch(x.dtype, [&]<typename T>(T*) {
+    dispatch_float(x.dtype, [&]<typename T>(T*) {
         prepare_rows(joined, call.threads, [&](int64_t m, float* wide) {
             for (int64_t h = 0; h < H; h++) {
                 const int64_t *step = attended.strides, start = m / L * step[0] + h * step[1] + m % L * step[2];
@@ -194,7 +194,7 @@ KERNEL(norm_matmul, NormMatmulArguments) {
     const Array &x = call.x, &out = call.out;
     const int64_t E = x.last(), M = E ? x.size() / E : 0, V = out.last();
     const PreparedRows rows = rows_for<0>(M, E);
-    dispatch(x.dtype, [&]<typename T>(T*) {
+    dispatch_float(x.dtype, [&]<typename T>(T*) {
         prepare_rows(rows, call.threads, [&](int64_t m, float* wide) {
             normalise(x.as<T>() + m * E, call.norm.as<T>(), wide, E, call.eps);
         });
@@ -210,7 +210,7 @@ KERNEL(embed, EmbedArguments) {
     const Array &tokens = call.tokens, &out = call.out;
     const int64_t E = out.last(), groups = E / GROUP;
     const Panels table = {call.panels.as<uint32_t>(), call.panels.shape[0] * ROWS, E};
-    dispatch(out.dtype, [&]<typename T>(T*) {
+    dispatch_float(out.dtype, [&]<typename T>(T*) {
         for (int64_t i = 0; i < tokens.size(); i++) {
             const int64_t token = tokens.as<int32_t>()[i], row = token % ROWS;
             const uint32_t* group = table[token / ROWS];
