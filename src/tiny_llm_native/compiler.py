@@ -13,6 +13,8 @@ from typing import TypeAlias
 
 from metal_host.toolchain import NO_COMPILER, compiler_command, for_this_processor, processor, run_in_english, whole
 
+from .includes import with_included
+
 __all__ = [
     "BUILT",
     "KERNEL_FLAGS",
@@ -22,7 +24,6 @@ __all__ = [
     "library_of",
     "macros_of",
     "plain",
-    "with_included",
 ]
 
 _HERE = Path(__file__).parent  # of the headers
@@ -137,20 +138,10 @@ def _remove_stale(libraries: Iterable[Path], newest: Path) -> None:
 
 
 def _fingerprint(source: Path, command: Sequence[str]) -> str:
-    files = (file.read_bytes() for file in with_included(source, command))
+    folders = [Path(word.removeprefix("-I")) for word in command if word.startswith("-I")]
+    files = (file.read_bytes() for file in with_included(source, folders))
     parts = [" ".join(command).encode(), processor().encode(), *files]
     return hashlib.sha256(b"\0".join(parts)).hexdigest()[:16]
-
-
-def with_included(source: Path, command: Sequence[str] = ()) -> list[Path]:
-    """A file, and those that it includes from its own folder, from this one, and from a command's `-I` folders."""
-    folders = [_HERE, *(Path(word.removeprefix("-I")) for word in command if word.startswith("-I"))]
-    found = [source]
-    for file in found:  # which grows
-        for name in re.findall(r'(?m)^#include "(.+)"', file.read_text(encoding="utf-8", errors="replace")):
-            place = next((place for folder in (file.parent, *folders) if (place := folder / name).is_file()), source)
-            found += [place] if place not in found else []
-    return found
 
 
 def _explained(output: str, source: Path, most: int = 3) -> str:

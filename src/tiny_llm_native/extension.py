@@ -22,7 +22,8 @@ from typing import TypeAlias
 import mlx.core as mx
 
 from .arguments import Arguments, Output
-from .compiler import BUILT, CompileError, compile_kernels, with_included
+from .compiler import BUILT, CompileError, compile_kernels
+from .includes import with_included
 
 __all__ = [
     "Kernel",

@@ -145,7 +145,7 @@ def _native_files(reference: Path, task: TaskId, mistake: Mistake) -> dict[str, 
 
 def _compiled(reference: Path, task: TaskId, paths: Collection[str]) -> list[str]:
     """The files of C++ among these, and those of the task's day that include one of these headers."""
-    from tiny_llm_native.compiler import with_included  # here, since most mistakes are in Python
+    from tiny_llm_native.includes import with_included  # here, since most mistakes are in Python
 
     sources = [path for path in paths if path.endswith(".cpp")]
     if headers := {reference / path for path in paths if path.endswith(".h")}:

@@ -31,6 +31,7 @@ from pathlib import Path
 names, flags = sys.argv[3:], json.loads(sys.argv[2])
 sys.path.insert(0, sys.argv[1])
 from tiny_llm_native import compiler
+from tiny_llm_native.includes import with_included
 may_start = False
 
 class Waits(Exception):
@@ -63,7 +64,7 @@ def make(name):
 compiler.get_ready()
 sys.addaudithook(look)  # a compiler that must not start yet shows that there is something to compile
 waiting = [name for name in names if is_waiting(name)]
-size = lambda name: sum(file.stat().st_size for file in compiler.with_included(Path(name)))
+size = lambda name: sum(file.stat().st_size for file in with_included(Path(name)))
 waiting.sort(key=size, reverse=True)  # what takes longest begins first
 may_start = True
 tell("waiting", waiting)
