@@ -5,7 +5,7 @@ using namespace tiny_llm;
 
 namespace {
 
-// x / rms(x) * weight
+// Computes x / rms(x) * weight.
 template <typename T, typename W>
 void normalise(const T* x, const W* weight, float* to, int64_t n, float eps) {
     floats squares = {};
@@ -21,7 +21,7 @@ void normalise(const T* x, const W* weight, float* to, int64_t n, float eps) {
     for (; i < n; i++) to[i] = float(x[i]) * scale * float(weight[i]);
 }
 
-// Calls work(m, wide) for each row; what it leaves in `wide` becomes row m of the input of a product.
+// Calls work(m, wide) for each row. The work fills `wide`, which then becomes row m of the input of a product.
 template <typename Work>
 void prepare_rows(const PreparedRows& rows, const Threads& threads, Work work) {
     threads(rows.count, 4, [&](int64_t begin, int64_t end) {
@@ -33,7 +33,8 @@ void prepare_rows(const PreparedRows& rows, const Threads& threads, Work work) {
     });
 }
 
-// cos and sin of each row's angles, D / 2 of each. All layers of a step ask for the same ones: the last are kept.
+// The cosines and sines of each row's angles, D / 2 of each. All layers of a step ask for the same angles, so the last
+// table is kept.
 struct Angles {
     std::unique_ptr<float[]> table;
     int64_t rows = 0, D = 0, L = 0, first = -1;
@@ -74,14 +75,14 @@ void rotate(const float* x, const float* angles, T* to, int64_t D) {
 struct BeforeArguments {
     In<float, 3> x;               // B x L x E
     In<float, 1> norm;            // weights
-    In<uint32_t, 3> qkv;          // panels of q, k and v, one below the other
-    In<float, 1> q_norm, k_norm;  // weights, or none
-    In<float, 1> bias;            // or none
-    In<int32_t, 1> offsets;       // B, or none
+    In<uint32_t, 3> qkv;          // panels of q, then those of k, then those of v
+    In<float, 1> q_norm, k_norm;  // weights, or empty
+    In<float, 1> bias;            // or empty
+    In<int32_t, 1> offsets;       // B positions, or empty
     Out<float, 4> q, k, v;        // each B x H x L x D
     float eps;
     double base;
-    int64_t offset;  // where there are no offsets
+    int64_t offset;  // the position of the first token, if `offsets` is empty
     Threads threads;
 };
 
@@ -90,7 +91,7 @@ struct AfterArguments {
     In<float, 3> x;         // B x L x E
     In<uint32_t, 3> o;
     In<float, 1> norm;
-    In<uint32_t, 3> gate_up, down;  // panels of gate and up in turn; panels
+    In<uint32_t, 3> gate_up, down;  // gate_up: panels of gate and up in turn
     Out<float, 3> out;              // B x L x E
     float eps;
     Threads threads;
@@ -189,7 +190,7 @@ KERNEL(after_attention, AfterArguments) {
     });
 }
 
-// The last norm and the output layer.
+// Computes the last norm and the output layer.
 KERNEL(norm_matmul, NormMatmulArguments) {
     const Array &x = call.x, &out = call.out;
     const int64_t E = x.last(), M = E ? x.size() / E : 0, V = out.last();

@@ -66,7 +66,7 @@ void with_count(int64_t count, F f) {
     f.template operator()<most>();
 }
 
-// Prepared rows from `first` on, up to TILE of them: where they are, one by one.
+// Pointers to prepared rows, TILE of them at most.
 template <typename A>
 struct Tile {
     const typename A::Input* inputs[A::TILE];
@@ -79,7 +79,7 @@ struct Tile {
     }
 };
 
-// Multiplies with panels as they are: each is read once for TILE rows of x, and no time is lost on making it dense.
+// Multiplies with panels as they are. Each panel is read once for TILE rows of x, and is not made dense first.
 template <typename A, typename Use>
 void multiply_panels(const PreparedRows& x, const Panels& weight, const Threads& threads, Use use) {
     threads(weight.count(), 4, [&](int64_t begin, int64_t end) {
@@ -95,7 +95,7 @@ void multiply_panels(const PreparedRows& x, const Panels& weight, const Threads&
     });
 }
 
-// Makes panels dense first, each once for all rows of x.
+// Makes panels dense first, each of them once for all rows of x.
 template <typename A, typename Use>
 void multiply_dense(const PreparedRows& x, const Panels& weight, const Threads& threads, Use use) {
     constexpr int PANELS = A::DENSE_PANELS;
@@ -118,7 +118,7 @@ void multiply_dense(const PreparedRows& x, const Panels& weight, const Threads& 
     });
 }
 
-// use(m, row, sixteen): 16 results of row m of x, with rows `row` and following of the weight.
+// Multiplies, and calls use(m, row, sixteen) with 16 results: row m of x with the weight's rows from `row` on.
 template <typename Use>
 void multiply(const PreparedRows& x, const Panels& weight, const Threads& threads, Use use) {
     with_arithmetic(x.count, [&]<typename A>() {

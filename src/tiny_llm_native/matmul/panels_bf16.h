@@ -7,7 +7,7 @@
 namespace tiny_llm {
 
 struct Bfloat16 {
-    using Input = uint32_t;  // two numbers of x: columns c and c + 4, as a word of a line has them in its two halves
+    using Input = uint32_t;  // columns c and c + 4 of x, in the order of the two halves of a word
     static constexpr int INPUTS = GROUP / 2, TILE = 8;
 
     // Writes pairs of columns, and the sum of each group.
@@ -24,7 +24,7 @@ struct Bfloat16 {
         }
     }
 
-    // M rows of x with one panel.
+    // Multiplies M rows of x with one panel.
     template <int M>
     [[gnu::noinline]] static void panel_product(const uint32_t* panel, int64_t groups, const Input* const* inputs,
                                                 const float* const* sums, Sixteen* out) {
@@ -56,7 +56,7 @@ struct Bfloat16 {
         }
     }
 
-    // Three panels made dense, pair by pair: INPUTS x 48 words for each group.
+    // A dense group of three panels has INPUTS x 48 words, each of them a pair of columns.
     using Dense = uint32_t;
     static constexpr int DENSE_PANELS = 3;
 
@@ -72,7 +72,7 @@ struct Bfloat16 {
                     const __m512 top = _mm512_castsi512_ps(_mm512_and_si512(pair, high));
                     const __m512bh both =
                         _mm512_cvtne2ps_pbh(_mm512_fmadd_ps(top, scales, biases), _mm512_fmadd_ps(low, scales, biases));
-                    // the lower half of `both` is low, the upper half top: bring the two of a row side by side
+                    // the lower half of `both` is `low`, the upper half `top`: put the two numbers of a row together
                     const __m512i order = _mm512_set_epi16(31, 15, 30, 14, 29, 13, 28, 12, 27, 11, 26, 10, 25, 9, 24, 8,
                                                            23, 7, 22, 6, 21, 5, 20, 4, 19, 3, 18, 2, 17, 1, 16, 0);
                     _mm512_storeu_si512(to, _mm512_permutexvar_epi16(order, (__m512i)both));
@@ -81,7 +81,7 @@ struct Bfloat16 {
         }
     }
 
-    // M rows of x with three dense panels.
+    // Multiplies M rows of x with three dense panels.
     template <int M>
     [[gnu::noinline]] static void dense_product(const Dense* dense, int64_t groups, const Input* const* inputs,
                                                 Sixteen (*out)[DENSE_PANELS]) {
@@ -102,7 +102,7 @@ struct Bfloat16 {
 
    private:
     alignas(64) static inline const uint16_t LEVELS[32] = {
-        // 0 to 15 in bfloat16, twice: the fifth bit of an index is a stray one
+        // 0 to 15 in bfloat16, twice, because the fifth bit of an index may have any value
         0,      0x3f80, 0x4000, 0x4040, 0x4080, 0x40a0, 0x40c0, 0x40e0, 0x4100, 0x4110, 0x4120,
         0x4130, 0x4140, 0x4150, 0x4160, 0x4170, 0,      0x3f80, 0x4000, 0x4040, 0x4080, 0x40a0,
         0x40c0, 0x40e0, 0x4100, 0x4110, 0x4120, 0x4130, 0x4140, 0x4150, 0x4160, 0x4170};

@@ -1,5 +1,5 @@
-// Products of panels with rows of x that are rounded to 8 bits (instructions.h). Taking the levels out of a panel costs
-// little compared with the products of TILE rows, so no panel is made dense.
+// Products of panels in 8 bits: rows of x are rounded (instructions.h). Unpacking a panel costs little compared with
+// the products of TILE rows, so no panel is made dense.
 #pragma once
 #include "instructions.h"
 
@@ -9,9 +9,9 @@ struct Int8 {
     using Input = int32_t;  // of a group of x: two words for each line, and the scale
     static constexpr int INPUTS = 2 * LINES + 1, TILE = WIDTH == 16 ? 8 : 4;
 
-    // Rounds each group to whole numbers, the largest of which is 127 or -127, and writes them in the order of a line's
-    // bytes, whose lower halves are columns 0, 2, 4, 6, and whose upper halves are columns 1, 3, 5, 7. Then comes the
-    // scale. sums: of each group.
+    // Rounds each group to whole numbers of which the largest is 127 or -127, and writes them in the order of a line's
+    // levels: the lower halves of bytes are columns 0, 2, 4 and 6, and the upper halves are columns 1, 3, 5 and 7.
+    // After the numbers comes their scale.
     static void prepare(const float* x, int64_t columns, Input* inputs, float* sums) {
         for (int64_t group = 0; group < columns / GROUP; group++, x += GROUP, inputs += INPUTS) {
             floats largest = {};
@@ -32,7 +32,7 @@ struct Int8 {
         }
     }
 
-    // M rows of x with one panel. The sums of a group are whole numbers, and exact.
+    // Multiplies M rows of x with one panel. The sums of a group are whole numbers, and exact.
     template <int M>
     [[gnu::noinline]] static void panel_product(const uint32_t* panel, int64_t groups, const Input* const* inputs,
                                                 const float* const* sums, Sixteen* out) {
