@@ -1,8 +1,10 @@
 """What a user would pick instead, side by side with the course's tuned model, in Qwen3-0.6B's shape.
 
 python benches/peers.py --llama-bench FILE --gguf FILE [--torch PYTHON]     into results/peers.json
+python benches/peers.py --llama-bench FILE --gguf FILE --fast               into results/peers_fast.json
 python benches/peers.py --llama-bench FILE --gguf FILE --march x86-64-v3    into results/peers_x86-64-v3.json
 
+--fast lets the course's kernels round activations to 8 bits, as llama.cpp does, where that is measured to be faster.
 Weights are random, 4 bits in groups of 64 (llama.cpp: Q4_0, groups of 32 with one 16-bit scale, the same bytes;
 Transformers: bfloat16). Decoding is passes over one token, without choosing one, as llama-bench has it. Peers take
 turns, so that whatever else the machine does hits all of them. llama-bench is built from the source in llama-cpp-python
@@ -18,6 +20,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import subprocess
 import sys
 import time
@@ -42,6 +45,7 @@ def main() -> None:
     parser.add_argument("--gguf", type=Path)
     parser.add_argument("--torch", help="a Python with torch and transformers")
     parser.add_argument("--march", help="an older processor to compile the course's kernels for")
+    parser.add_argument("--fast", action="store_true", help="allow 8-bit arithmetic")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--measure", choices=[LIMITS, *PEERS], help="one peer, in this process, as JSON")
     options = parser.parse_args()
@@ -77,7 +81,7 @@ def is_measured(peer: str, options: argparse.Namespace, number: int) -> bool:
 def run_here(peer: str, options: argparse.Namespace) -> dict[str, float]:
     """This script with --measure, in a process of its own."""
     command = [options.torch if peer == "transformers" else sys.executable, __file__, "--measure", peer]
-    command += ["--march", options.march] if options.march else []
+    command += _flags(options)
     found: dict[str, float] = json.loads(run(command).splitlines()[-1])
     return found
 
@@ -134,11 +138,14 @@ def ours(options: argparse.Namespace) -> dict[str, float]:
     import mlx.core as mx
 
     from tiny_llm_course.bench.models import random_model
+    from tiny_llm_native.matmul import arithmetic
     from tiny_llm_ref.generate import next_logits
     from tiny_llm_ref.kernels.attention import flash_attention
     from tiny_llm_ref.kv_cache import KVCache
     from tiny_llm_ref.tuned import tune
 
+    if options.fast:
+        os.environ.setdefault(arithmetic.VARIABLE, "fast")
     compile_for_older(options.march)
     model = random_model("tiny_llm_ref", is_small=False)
     tune(model)
@@ -164,6 +171,7 @@ def ours(options: argparse.Namespace) -> dict[str, float]:
         cache = read()
         write(cache)
         found[f"decode {length}"] = NEW / best(partial(write, cache))
+    print(f"ours: {arithmetic.chosen()}", file=sys.stderr)
     return found
 
 
@@ -226,8 +234,9 @@ def save(options: argparse.Namespace, rounds: list[dict[str, dict[str, float]]])
             like = what.replace("16", str(LENGTHS[0]))  # mlx-lm reads a shorter prompt
             of_rounds = [each["ours"][like] / each[peer][what] for each in rounds if peer in each]
             ratios.setdefault(peer, {})[what] = median(of_rounds)
-    name = f"peers_{options.march}.json" if options.march else "peers.json"
-    command = "python benches/peers.py" + (f" --march {options.march}" if options.march else "")
+    flags = _flags(options)
+    name = "_".join(["peers", *(flag.removeprefix("--") for flag in flags if flag != "--march")]) + ".json"
+    command = " ".join(["python benches/peers.py", *flags])
     found = about(command, "mlx", "mlx-lm", "numpy") | peer_versions(options)
     found |= {"threads": THREADS, "rounds": rounds, "ratios": ratios, "shares": shares(rounds)}
     (HERE / "results" / name).write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
@@ -251,6 +260,11 @@ def shares(rounds: list[dict[str, dict[str, float]]]) -> dict[str, dict[str, flo
             speed = max(each[what] for each in speeds)
             found.setdefault(peer, {})[what] = speed * machine.seconds(cost) / L
     return found
+
+
+def _flags(options: argparse.Namespace) -> list[str]:
+    """Return the options that our own kernels are measured with."""
+    return ["--fast"] * options.fast + (["--march", options.march] if options.march else [])
 
 
 def peer_versions(options: argparse.Namespace) -> dict[str, Any]:

@@ -96,7 +96,7 @@ def printed_by(command: str, root: Path = ROOT, exit_code: int = 0) -> str:
     call = call_of(command.removeprefix("$ "), python=("-c", SCRIPT))
     kept = {name: value for name, value in os.environ.items() if not name.startswith(SETTINGS)}
     environment = kept | {"PYTHONPATH": str(root / "src"), "LANG": "C.UTF-8", "COLUMNS": "100", "NO_COLOR": "1"}
-    environment["TINY_LLM_CALLED"] = "./course"
+    environment |= {"TINY_LLM_CALLED": "./course", "TINY_LLM_ARITHMETIC": "float32"}
     run = run_python(call, root, environment)
     if run.returncode != exit_code:
         sys.exit(f"{command}\nended with exit code {run.returncode}:\n{run.stderr}")

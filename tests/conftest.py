@@ -11,6 +11,7 @@ import pytest
 os.environ.setdefault("MLX_ENABLE_TF32", "0")  # before MLX is imported, because the tolerances are for full float32
 os.environ["TINY_LLM_THREADS"] = "1"  # tests of threads choose another number
 os.environ["TINY_LLM_KERNELS"] = "watched"  # finds accesses out of bounds, and runs no fallback
+os.environ["TINY_LLM_ARITHMETIC"] = "float32"  # the same on every machine, whatever is fastest there
 os.environ["METAL_HOST"] = "check"  # runs Metal on the CPU of every machine, with all checks
 
 import barred

@@ -35,7 +35,7 @@ struct ArgmaxArguments {
 
 KERNEL(argmax, ArgmaxArguments) {
     const StridedRows rows(call.x);
-    dispatch(call.x.dtype, [&]<typename T>(T*) {
+    dispatch_float(call.x.dtype, [&]<typename T>(T*) {
         call.threads(call.out.size(), 1, [&](int64_t begin, int64_t end) {
             for (int64_t row = begin; row < end; row++)
                 call.out.as<int32_t>()[row] = argmax_of(rows.at<T>(row), call.x.last());

@@ -15,11 +15,18 @@
 
 namespace tiny_llm {
 
+template <typename T>
+constexpr bool is_element = std::is_same_v<T, float> || std::is_same_v<T, int32_t> || std::is_same_v<T, uint32_t>;
+
 // An array with this many axes; 0: with any number of axes. float means float32, bfloat16 and float16.
 template <typename T, int axes = 0>
-struct In : Array {};
+struct In : Array {
+    static_assert(is_element<T>, "an input holds float, int32_t or uint32_t");
+};
 template <typename T, int axes = 0>
-struct Out : Array {};
+struct Out : Array {
+    static_assert(is_element<T>, "an output holds float, int32_t or uint32_t");
+};
 
 // Converts to the type of the member that it fills: the next input, output or number of a call.
 struct Next {

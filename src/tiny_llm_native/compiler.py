@@ -13,7 +13,18 @@ from typing import TypeAlias
 
 from metal_host.toolchain import NO_COMPILER, compiler_command, for_this_processor, processor, run_in_english, whole
 
-__all__ = ["BUILT", "KERNEL_FLAGS", "CompileError", "compile_kernels", "get_ready", "plain", "with_included"]
+from .includes import with_included
+
+__all__ = [
+    "BUILT",
+    "KERNEL_FLAGS",
+    "CompileError",
+    "compile_kernels",
+    "get_ready",
+    "library_of",
+    "macros_of",
+    "plain",
+]
 
 _HERE = Path(__file__).parent  # of the headers
 BUILT = "built"  # the folder, next to a file of kernels, of what was compiled of it
@@ -44,22 +55,36 @@ def compile_kernels(source: Path, flags: Sequence[str] = (), built: Path | None 
     Raises:
         CompileError: there is no compiler, or it finds an error.
     """
-    compiler = compiler_command()
-    if not compiler:
-        raise CompileError(NO_COMPILER)
     _check_headers(source)
-    built = built or source.parent / BUILT
-    command = [*compiler, *KERNEL_FLAGS, *_OPTIMISED, for_this_processor(), *_LINKED, *flags]
-    library = built / f"{source.stem}-{_fingerprint(source, command)}.so"
+    library = library_of(source, flags, built)
+    built = library.parent
     if not library.exists():
         try:
-            _compile(command, source, library)
+            _compile(_command(flags), source, library)
         except FileNotFoundError as error:
             raise CompileError(f"{error}: is there a C++ compiler? ./course doctor") from None
         except OSError as error:
             raise CompileError(_said(library) or f"{source.name} could not be compiled into {built}: {error}") from None
         _remove_stale(built.glob(f"{source.stem}-*.*"), library)
     return library
+
+
+def library_of(source: Path, flags: Sequence[str] = (), built: Path | None = None) -> Path:
+    """Return where the library of a file of kernels is, once it is compiled. Its name depends on all that it is
+    compiled from and with."""
+    return (built or source.parent / BUILT) / f"{source.stem}-{_fingerprint(source, _command(flags))}.so"
+
+
+def macros_of(header: Path) -> str:
+    """Return the macros that a header defines on this machine, as `#define` lines."""
+    return run_in_english([*_command(), f"-I{_HERE}", "-dM", "-E", "-x", "c++", str(header)]).stdout
+
+
+def _command(flags: Sequence[str] = ()) -> list[str]:
+    compiler = compiler_command()
+    if not compiler:
+        raise CompileError(NO_COMPILER)
+    return [*compiler, *KERNEL_FLAGS, *_OPTIMISED, for_this_processor(), *_LINKED, *flags]
 
 
 def _check_headers(source: Path) -> None:
@@ -113,20 +138,10 @@ def _remove_stale(libraries: Iterable[Path], newest: Path) -> None:
 
 
 def _fingerprint(source: Path, command: Sequence[str]) -> str:
-    files = (file.read_bytes() for file in with_included(source, command))
+    folders = [Path(word.removeprefix("-I")) for word in command if word.startswith("-I")]
+    files = (file.read_bytes() for file in with_included(source, folders))
     parts = [" ".join(command).encode(), processor().encode(), *files]
     return hashlib.sha256(b"\0".join(parts)).hexdigest()[:16]
-
-
-def with_included(source: Path, command: Sequence[str] = ()) -> list[Path]:
-    """A file, and those that it includes from its own folder, from this one, and from a command's `-I` folders."""
-    folders = [_HERE, *(Path(word.removeprefix("-I")) for word in command if word.startswith("-I"))]
-    found = [source]
-    for file in found:  # which grows
-        for name in re.findall(r'(?m)^#include "(.+)"', file.read_text(encoding="utf-8", errors="replace")):
-            place = next((place for folder in (file.parent, *folders) if (place := folder / name).is_file()), source)
-            found += [place] if place not in found else []
-    return found
 
 
 def _explained(output: str, source: Path, most: int = 3) -> str:

@@ -22,7 +22,8 @@ from typing import TypeAlias
 import mlx.core as mx
 
 from .arguments import Arguments, Output
-from .compiler import BUILT, CompileError, compile_kernels, with_included
+from .compiler import BUILT, CompileError, compile_kernels
+from .includes import with_included
 
 __all__ = [
     "Kernel",
@@ -102,10 +103,11 @@ class Kernel:
 
 
 @cache
-def kernel(source: Path, name: str, *tasks: str) -> Kernel | None:
+def kernel(source: Path, name: str, *tasks: str, flags: tuple[str, ...] = ()) -> Kernel | None:
     """Return the function `name` of a file of C++, or None if no MLX extension was built; a warning says so once.
 
-    tasks: those whose regions in the file, or in one that it includes, have to be written for this function.
+    tasks: those whose regions in the file, or in one that it includes, have to be written for this function. flags:
+    further ones of the compiler.
 
     The environment's TINY_LLM_KERNELS may be `off`: then the result is always None. Or it may be `watched`, as in the
     course's tests: then there must be an MLX extension, and each kernel is computed at once, on copies that show what
@@ -127,14 +129,14 @@ def kernel(source: Path, name: str, *tasks: str) -> Kernel | None:
             raise KernelError(problem)
         _warn(f"{problem} (until then MLX's own operations do the kernels' work)")
         return None
-    return load(source, name)
+    return load(source, name, flags)
 
 
-def kernel_without_fallback(source: Path, name: str) -> Kernel:
+def kernel_without_fallback(source: Path, name: str, flags: tuple[str, ...] = ()) -> Kernel:
     """Return what `kernel` returns. Raises KernelError where that would be None."""
     if mode() == "off" or mlx_extension() is None:
         raise KernelError(f"{_why_not()}: {_BUILD}")
-    found = kernel(source, name)
+    found = kernel(source, name, flags=flags)
     assert found is not None
     return found
 

@@ -26,14 +26,14 @@ struct Array {
     int64_t last() const { return shape[ndim - 1]; }
 };
 
-// Runs part(state, begin, end) until all of 0..count has been done, `grain` or more at a time, on several threads.
+// Runs part(state, begin, end) until all of 0..total has been done, `grain` or more at a time, on several threads.
 struct Threads {
-    void (*run)(void (*part)(void* state, int64_t begin, int64_t end), void* state, int64_t count, int64_t grain);
-    int64_t count;
+    void (*run)(void (*part)(void* state, int64_t begin, int64_t end), void* state, int64_t total, int64_t grain);
+    int64_t count;  // of threads
 
     template <typename Part>
-    void operator()(int64_t count, int64_t grain, Part part) const {
-        run([](void* state, int64_t begin, int64_t end) { (*static_cast<Part*>(state))(begin, end); }, &part, count,
+    void operator()(int64_t total, int64_t grain, Part part) const {
+        run([](void* state, int64_t begin, int64_t end) { (*static_cast<Part*>(state))(begin, end); }, &part, total,
             grain);
     }
 };
@@ -71,9 +71,9 @@ struct float16 {
     }
 };
 
-// Calls f with a null pointer of the dtype's C++ type: dispatch(x.dtype, [&](auto* type) { ... });
+// Calls f with a null pointer of the C++ type of a float's dtype: dispatch_float(x.dtype, [&](auto* type) { ... });
 template <typename F>
-void dispatch(DType dtype, F f) {
+void dispatch_float(DType dtype, F f) {
     if (dtype == DType::bfloat16) return f(static_cast<bfloat16*>(nullptr));
     if (dtype == DType::float16) return f(static_cast<float16*>(nullptr));
     return f(static_cast<float*>(nullptr));

@@ -20,10 +20,11 @@ __all__ = ["TunedBlock", "TunedEmbedding", "tune"]
 
 
 def tune(model: CausalLM) -> None:
-    """Replace the parts of a built model. Its arithmetic is 4 bit x bfloat16 or float32, with float32 sums.
+    """Replace the parts of a built model.
 
-    A processor that is fastest with 8-bit numbers (AVX-512 VNNI, and no bfloat16) rounds activations to these, with a
-    scale for 64 numbers each: the root mean square error of a product is 0.6 % then.
+    Products multiply weights of 4 bits by float32 or bfloat16 and have float32 sums. If 8-bit arithmetic is chosen
+    (tiny_llm_native/matmul/arithmetic.py), they round activations to 8 bits, with a scale for each 64 numbers: then the
+    root mean square error of a product is 0.6 %.
 
     Raises:
         ValueError: a layer is not quantised to 4 bits in groups of 64 with bfloat16 scales, or its rows are no multiple

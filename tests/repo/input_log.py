@@ -35,9 +35,9 @@ def pytest_configure() -> None:
 def pytest_sessionfinish(session: pytest.Session) -> None:
     """After the mistakes were made and tested."""
     files = {str(path.relative_to(ROOT)) for path in map(_resolved, {*_read, *_imported()}) if _is_ours(path)}
-    if compiler := sys.modules.get("tiny_llm_native.compiler"):
+    if includes := sys.modules.get("tiny_llm_native.includes"):
         # The extension was built before the tests ran.
-        extension = compiler.with_included(ROOT / "src/tiny_llm_native/mlx_extension.cpp")
+        extension = includes.with_included(ROOT / "src/tiny_llm_native/mlx_extension.cpp")
         files |= {str(file.relative_to(ROOT)) for file in extension}
     found = sorted(file for file in files if is_input(file) and (ROOT / file).is_file())
     session.config.getoption("--inputs").write_text(json.dumps(found), encoding="utf-8")

@@ -24,6 +24,7 @@ def device() -> None:
         ("one_token.py", "whole step"),
         ("story.py", "./course main --bits 4 --layers tuned"),
         ("quantisation.py", "bits"),
+        ("arithmetic.py", "float32"),
         ("prefix_cache.py", "prefix"),
         ("speculative.py", "accepted"),
         ("chunked_prefill.py", "longest gap"),
@@ -33,6 +34,7 @@ def device() -> None:
 )
 def test_smoke(script, printed):
     kept = {name: value for name, value in os.environ.items() if not name.startswith("TINY_LLM")}
+    kept["TINY_LLM_ARITHMETIC"] = "float32"
     run = subprocess.run(
         [sys.executable, f"benches/{script}", "--smoke"], cwd=ROOT, env=kept, capture_output=True, text=True
     )

@@ -29,6 +29,7 @@ def test_a_machine_on_which_everything_works(clone):
     assert code == 0
     assert set(found) == {
         *("python", "system", "packages", "mlx", "compiler", "build_tools", "mlx_extension", "checks", "spaces"),
+        "arithmetic",
         *("disk", "memory", "cache", "terminal", "files"),
     }
     assert found["python"]["found"] == f"{sys.version.split()[0]} ({sys.executable})"

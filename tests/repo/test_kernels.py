@@ -150,7 +150,7 @@ def test_what_does_not_compile_is_said_in_a_line_each(kernels):
 @pytest.mark.parametrize(
     ("body", "said"),
     [
-        ("call.out[0].as<float>()[i + 1] = 0;", "double_it wrote outside of output 0: bytes 0 to 3 behind its end"),
+        ("call.out[0].as<float>()[i + 1] = 0;", "double_it wrote outside of output 0: bytes 0 to 3 after its end"),
         ("call.out[0].as<float>()[i - 2] = 0;", "double_it wrote outside of output 0: bytes"),
         ("call.in[0].as<float>()[i] = 1;", "double_it wrote to input 0"),
     ],
@@ -321,7 +321,7 @@ def test_a_kernel_that_changes_arrays(kernels, mode):
 @pytest.mark.parametrize(
     ("more", "said"),
     [
-        ("(&b)[1] = 0;", "add_to_both wrote outside of output 1: bytes 0 to 3 behind its end"),
+        ("(&b)[1] = 0;", "add_to_both wrote outside of output 1: bytes 0 to 3 after its end"),
         ("call.in[0].as<float>()[i] = 1;", "add_to_both wrote to input 0"),
     ],
 )

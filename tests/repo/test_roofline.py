@@ -11,6 +11,7 @@ from typer.testing import CliRunner
 from tiny_llm_course.__main__ import app
 from tiny_llm_course.bench import quiet, roofline
 from tiny_llm_course.bench.quiet import AGAIN
+from tiny_llm_native.matmul.arithmetic import Speeds as ArithmeticSpeeds
 from tiny_llm_native.roofline import Speeds
 
 ROOFLINE = ("roofline", "--impl", "ref")
@@ -37,6 +38,8 @@ def run(monkeypatch, tmp_path):
         monkeypatch.setattr(quiet, "counters", counters_of(others).__next__)
         monkeypatch.setattr(roofline, "number_of_threads", lambda: 2)
         monkeypatch.setattr(roofline, "measure_speeds", measure_speeds)
+        products = ArithmeticSpeeds(2, {"float32": 8e9, "int8": 16e9}, {"float32": 9e10, "int8": 9e10})
+        monkeypatch.setattr(roofline, "measure_arithmetic", lambda: products)
         done = CliRunner().invoke(app, [*ROOFLINE, "--out", str(tmp_path), "--lang", language])
         assert done.exit_code == 0, done.output
         return done
@@ -45,8 +48,17 @@ def run(monkeypatch, tmp_path):
 
 
 def test_progress_is_said_on_stderr(run):
-    assert run([0]).stderr.splitlines() == ["measuring: reading memory ...", "measuring: float32 arithmetic ..."]
+    said = ["measuring: reading memory ...", "measuring: float32 arithmetic ..."]
+    said += ["measuring which arithmetic is the fastest on this processor ..."]
+    assert run([0]).stderr.splitlines() == said
     assert "計測中: メモリの読み出し ..." in run([0], "ja").stderr
+
+
+def test_arithmetics_are_measured_and_compared(run):
+    shown = run([0]).stdout
+    assert "int8: 16.0 GB/s of weights with one row, 90 GFLOP/s with 64 rows" in shown
+    assert "chosen: float32" in shown
+    assert "chosen with --fast: int8 for up to 8 tokens at once, float32 for more" in shown
 
 
 def test_a_moment_of_load_is_measured_again(run):
@@ -68,5 +80,5 @@ def test_a_moment_of_load_is_measured_again(run):
 )
 def test_a_machine_that_stays_busy(run, language, said):
     done = run(repeat(1.5), language)
-    assert done.stderr.count("...") == 2 * (1 + AGAIN) + AGAIN
+    assert done.stderr.count("...") == 2 * (1 + AGAIN) + AGAIN + 1
     assert said.replace(" ", "") in "".join(done.stdout.split())

@@ -56,14 +56,14 @@ using namespace tiny_llm;
 
 KERNEL(rms_norm, NormArguments) {
     if (call.x.size() == 0) return;
-    dispatch(call.x.dtype, [&]<typename T>(T*) {
+    dispatch_float(call.x.dtype, [&]<typename T>(T*) {
         add_rms_norm<T>(call.x, nullptr, call.weight, nullptr, call.out.as<T>(), call.eps, call.threads);
     });
 }
 
 KERNEL(add_rms_norm, AddNormArguments) {
     if (call.x.size() == 0) return;
-    dispatch(call.x.dtype, [&]<typename T>(T*) {
+    dispatch_float(call.x.dtype, [&]<typename T>(T*) {
         T *total = call.total.as<T>(), *out = call.out.as<T>();
         add_rms_norm<T>(call.x, &call.residual, call.weight, total, out, call.eps, call.threads);
     });

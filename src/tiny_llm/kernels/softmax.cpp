@@ -45,7 +45,7 @@ struct SoftmaxArguments {
 template <typename Row>
 void each_row(const SoftmaxArguments& call, Row row) {
     const int64_t n = call.x.last(), rows = n ? call.x.size() / n : 0;
-    dispatch(call.x.dtype, [&]<typename T>(T*) {
+    dispatch_float(call.x.dtype, [&]<typename T>(T*) {
         for (int64_t i = 0; i < rows; i++) row(call.x.as<T>() + i * n, call.out.as<T>() + i * n, n);
     });
 }
@@ -66,7 +66,7 @@ KERNEL(softmax_vector, SoftmaxArguments) {
 KERNEL(softmax, SoftmaxArguments) {
     const int64_t n = call.x.last();
     if (call.x.size() == 0) return;
-    dispatch(call.x.dtype, [&]<typename T>(T*) {
+    dispatch_float(call.x.dtype, [&]<typename T>(T*) {
         softmax_threads(call.x.as<T>(), call.out.as<T>(), call.x.size() / n, n, call.threads);
     });
 }

@@ -31,7 +31,7 @@ using namespace tiny_llm;
 KERNEL(swiglu, SwigluArguments) {
     const int64_t n = call.gate.last();
     if (call.gate.size() == 0) return;
-    dispatch(call.gate.dtype, [&]<typename T>(T*) {
+    dispatch_float(call.gate.dtype, [&]<typename T>(T*) {
         const StridedRows gate(call.gate), up(call.up);
         const int64_t grain = 1 + 16384 / n;
         call.threads(call.gate.size() / n, grain, [&](int64_t begin, int64_t end) {

@@ -9,6 +9,8 @@ import typer
 
 from ..base.packages import PACKAGES, package_of
 from ..base.reporting import reporting
+from ..model.options import Fast
+from ..native.arithmetic import allow_int8
 from ..native.threads import check_threads, set_threads
 from ..ui import CommandError, Lang, one_of
 
@@ -31,6 +33,7 @@ def bench(
     threads: Annotated[
         int | None, typer.Option(metavar="N", help="On how many threads. Default: TINY_LLM_THREADS, or all processors.")
     ] = None,
+    fast: Fast = False,
     device: Annotated[
         str, typer.Option(metavar="cpu|gpu", help="Kernels in C++, or those in Metal, in a table to show to others.")
     ] = "cpu",
@@ -55,5 +58,8 @@ def bench(
         if threads is not None:
             set_threads(threads)
             options += f" --threads {threads}"
+        if fast:
+            allow_int8()
+            options += " --fast"
         run = BenchRun(package, wanted, options, save, words)
         (run.on_gpu if device == "gpu" else run.on_processor)(smoke)

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING
 from ..ui import CommandError, Messages
 
 if TYPE_CHECKING:
+    from tiny_llm_native.matmul.arithmetic import Speeds as ArithmeticSpeeds
     from tiny_llm_native.roofline import Speeds
 
-__all__ = ["MEASURED", "limit_name", "measure_speeds"]
+__all__ = ["MEASURED", "limit_name", "measure_arithmetic", "measure_speeds"]
 
 MEASURED = {  # what tiny_llm_native.roofline says that it measures: how it is told
     "reading memory": "roofline_bandwidth",
@@ -33,6 +34,19 @@ def measure_speeds(progress: Callable[[str], None] = lambda what: None) -> Speed
     """
     try:
         speeds: Speeds = import_module("tiny_llm_native.roofline").measure(progress)
+    except RuntimeError as error:
+        raise CommandError("no_kernels", reason=error, exit_code=1) from None
+    return speeds
+
+
+def measure_arithmetic() -> ArithmeticSpeeds:
+    """Measure how fast products with packed weights are in each arithmetic; the choice among them follows from that.
+
+    Raises:
+        CommandError: no kernels are built, or they do not compile.
+    """
+    try:
+        speeds: ArithmeticSpeeds = import_module("tiny_llm_native.matmul.arithmetic_speeds").measure()
     except RuntimeError as error:
         raise CommandError("no_kernels", reason=error, exit_code=1) from None
     return speeds

@@ -11,11 +11,12 @@ from ..base.arguments import OUT, Out
 from ..base.packages import DEFAULT_IMPL, PACKAGES, package_of
 from ..base.reporting import reporting
 from ..model.options import Impl
+from ..native.arithmetic import choices
 from ..native.compiling import compile_for
 from ..native.threads import number_of_threads
 from ..ui import CommandError, Lang, Messages, StatusLine, left, phrase, right, show, show_note, table_row, wrapped
 from ..ui.wrapping import columns
-from .machine_speeds import limit_name, measure_speeds
+from .machine_speeds import limit_name, measure_arithmetic, measure_speeds
 from .quiet import Quiet, doubt_text
 from .roofline_points import BATCH, Costs, Machine, Point, points
 
@@ -44,10 +45,14 @@ def roofline(
         costs, config = cast(Costs, import_module(f"{package}.costs")), _config(package, model)
         list(points(costs, config, costs.Machine(1, 1), bits / 8))  # a stub says so before anything is measured
         speeds, doubt, others = _measure(PACKAGES[DEFAULT_IMPL], words)
+        show_note(words("arithmetic_measuring"))
+        products = measure_arithmetic()
         peak = max(speeds.float32, speeds.bfloat16)
         machine = costs.Machine(peak, speeds.bandwidth)
         passes = list(points(costs, config, machine, bits / 8))
         _print(words, words("roofline_model", model=model or "Qwen3-0.6B", bits=f"{bits:g}"), speeds, machine, passes)
+        show(words("arithmetic_heading"), bold=True)
+        show("\n".join(choices(products, words)) + "\n")
         if doubt:
             show(wrapped(doubt_text(f"roofline_{doubt}", others, words)) + "\n", fg="yellow")
 

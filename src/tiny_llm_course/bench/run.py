@@ -12,6 +12,7 @@ import typer
 
 from ..base.machine import about
 from ..base.whole_files import write_whole
+from ..native.arithmetic import chosen_line
 from ..native.compiling import compile_for
 from ..native.kernel_files import kernels_of
 from ..native.threads import number_of_threads
@@ -143,3 +144,5 @@ class BenchRun:
         package = Path(import_module(self._package).__file__ or "").parent
         names = [file.stem for file in kernels_of(package).written if file.stem in needed]
         compile_for(self._package, names, self._words)
+        if "packed" in names:
+            show_note(chosen_line(self._words))

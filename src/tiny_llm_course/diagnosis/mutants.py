@@ -146,7 +146,7 @@ def _native_files(reference: Path, task: TaskId, mistake: Mistake) -> dict[str, 
 
 def _compiled(reference: Path, task: TaskId, paths: Collection[str]) -> list[str]:
     """Return the C++ files among these paths, and those of the task's day that include one of the headers."""
-    from tiny_llm_native.compiler import with_included  # here, since most mistakes are in Python
+    from tiny_llm_native.includes import with_included  # here, since most mistakes are in Python
 
     sources = [path for path in paths if path.endswith(".cpp")]
     if headers := {reference / path for path in paths if path.endswith(".h")}:

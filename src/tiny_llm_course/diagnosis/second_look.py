@@ -16,7 +16,7 @@ from typing import Any
 
 from metal_host.places import lines_of
 from metal_host.toolchain import toolchain
-from tiny_llm_native.compiler import with_included
+from tiny_llm_native.includes import with_included
 
 from ..base.places import ROOT
 from ..native.checked_build import REQUEST, SECONDS, Warned, warnings_in

@@ -21,6 +21,7 @@ from ..model.options import (
     DEFAULT_MODEL,
     Bits,
     Dtype,
+    Fast,
     Impl,
     Layers,
     MaxTokens,
@@ -77,6 +78,7 @@ def main(
     bits: Bits = None,
     layers: Layers = LAYERS[0],
     threads: Threads = None,
+    fast: Fast = False,
     fill: Fill = False,
     lang: Lang = None,
 ) -> None:
@@ -85,7 +87,7 @@ def main(
         _prepare_streams()
         sampling = _sampling(temp, top_k, top_p, min_p, repetition_penalty, seed)
         filled = _fill_in(impl) if fill else None
-        wanted = Wanted(package_of(impl), model, dtype, bits, layers, threads, fill)
+        wanted = Wanted(package_of(impl), model, dtype, bits, layers, threads, fast, fill)
         settings = Settings(wanted, max_tokens, stop or [], sampling, think)
         for option, given in (("--system", system), ("--think", think)):
             if raw and given is not None:
@@ -124,6 +126,7 @@ def chat(
     bits: Bits = None,
     layers: Layers = LAYERS[0],
     threads: Threads = None,
+    fast: Fast = False,
     fill: Fill = False,
     lang: Lang = None,
 ) -> None:
@@ -132,7 +135,7 @@ def chat(
         _prepare_streams()
         sampling = _sampling(temp, top_k, top_p, min_p, repetition_penalty, seed)
         filled = _fill_in(impl) if fill else None
-        wanted = Wanted(package_of(impl), model, dtype, bits, layers, threads, fill)
+        wanted = Wanted(package_of(impl), model, dtype, bits, layers, threads, fast, fill)
         settings = Settings(wanted, max_tokens, stop or [], sampling, think)
         with filled.explaining() if filled else nullcontext():
             session = Session(settings)

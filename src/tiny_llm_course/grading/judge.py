@@ -142,7 +142,7 @@ class Worker:
         arguments = [str(self._submission), str(self._tests), str(self._memory)]
         reads = [self._submission, *(self._tests / name for name in HELPERS)]
         box = Box(self._sandbox, self._submission, reads)
-        environment = {"TINY_LLM_KERNELS": "watched"}
+        environment = {"TINY_LLM_KERNELS": "watched", "TINY_LLM_ARITHMETIC": "float32"}
         self._process, self._connection = box.connect(MODULE, arguments, environment, START_SECONDS)
         self._connection.commands = {"metal": self._metal.run}
         try:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from ..base.reporting import is_learners
+from ..native.arithmetic import allow_int8, chosen_line
 from ..native.compiling import compile_for
 from ..native.threads import check_threads, set_threads
 from ..ui import CommandError, Messages, one_of, phrase, show_note
@@ -40,6 +41,7 @@ class Wanted:
     bits: int | None = None
     layers: str = LAYERS[0]
     threads: int | None = None  # the number of threads on which kernels run
+    is_fast: bool = False  # whether the tuned layers may round activations to 8 bits
     is_filled: bool = False  # whether the reference's code replaces stubs (fill.py)
 
     def __post_init__(self) -> None:
@@ -53,6 +55,8 @@ class Wanted:
             check_threads(self.threads)
         if self.layers == "tuned" and self.dtype not in (None, "bfloat16"):
             raise CommandError("wrong_value", option="--layers tuned", expected=phrase("tuned_dtype"), got=self.dtype)
+        if self.is_fast and self.layers != "tuned":
+            raise CommandError("fast_of_tuned", got=self.layers)
 
 
 class LoadedModel:
@@ -70,6 +74,8 @@ class LoadedModel:
         self.model, self.tokenizer = self._load()
         self.dtype = self.model.norm.weight.dtype
         self._check_weights()
+        if wanted.is_fast:
+            allow_int8()
         compile_for(wanted.package, [*self._kernels(), *kernels], Messages())
         self._replace_layers()
         if wanted.threads is not None and wanted.layers != LAYERS[0]:
@@ -173,6 +179,7 @@ class LoadedModel:
                 raise CommandError("tuned_refused", reason=error, exit_code=1) from None
             except RuntimeError as error:  # no kernels are built
                 raise CommandError("layers_failed", layers="tuned", reason=error, exit_code=1) from None
+            show_note(chosen_line(Messages()))
 
     def _report(self, written: Collection[str], names: Collection[str]) -> None:
         if missing := [name for name in names if not self._is_written(name)]:

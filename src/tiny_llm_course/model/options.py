@@ -16,6 +16,7 @@ __all__ = [
     "DEFAULT_MODEL",
     "Bits",
     "Dtype",
+    "Fast",
     "Impl",
     "Layers",
     "MaxTokens",
@@ -155,5 +156,13 @@ Threads = Annotated[
         metavar="N",
         help="Number of threads on which kernels run (--layers kernels, tuned). Default: TINY_LLM_THREADS, or one for "
         "each processor.",
+    ),
+]
+Fast = Annotated[
+    bool,
+    typer.Option(
+        "--fast",
+        help="With --layers tuned: allow products that round activations to 8 bits, as llama.cpp does, where that is "
+        "faster. TINY_LLM_ARITHMETIC (float32, bfloat16, int8) chooses the arithmetic itself.",
     ),
 ]

@@ -6,29 +6,33 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
 from time import monotonic
+from types import MappingProxyType
 from typing import Any
 
 from ..base.places import SRC
 from ..tasks.regions import code_files
 from ..ui import CommandError, Messages, StatusLine, phrase, show_note
+from .arithmetic import arithmetic_flags
 from .child import running
 
 __all__ = ["COMPILE", "Compiled", "compile_files", "compile_for"]
 
 NATIVE = SRC / "tiny_llm_native"
+PACKED = NATIVE / "matmul"  # kernels that are compiled for an arithmetic
 
 COMPILE = """
 import json, os, signal, sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-names = sys.argv[2:]
+names, flags = sys.argv[3:], json.loads(sys.argv[2])
 sys.path.insert(0, sys.argv[1])
 from tiny_llm_native import compiler
+from tiny_llm_native.includes import with_included
 may_start = False
 
 class Waits(Exception):
@@ -40,7 +44,7 @@ def look(event, arguments):
 
 def is_waiting(name):
     try:
-        compiler.compile_kernels(Path(name))
+        compiler.compile_kernels(Path(name), flags.get(name, ()))
     except (Waits, compiler.CompileError):
         return True
     return False
@@ -52,7 +56,7 @@ def tell(*event):
 def make(name):
     tell("begun", name)
     try:
-        compiler.compile_kernels(Path(name))
+        compiler.compile_kernels(Path(name), flags.get(name, ()))
     except compiler.CompileError as error:
         tell("ended", name, str(error))
     else:
@@ -61,7 +65,7 @@ def make(name):
 compiler.get_ready()
 sys.addaudithook(look)  # a compiler that must not start yet shows that there is something to compile
 waiting = [name for name in names if is_waiting(name)]
-size = lambda name: sum(file.stat().st_size for file in compiler.with_included(Path(name)))
+size = lambda name: sum(file.stat().st_size for file in with_included(Path(name)))
 waiting.sort(key=size, reverse=True)  # what takes longest begins first
 may_start = True
 tell("waiting", waiting)
@@ -76,7 +80,7 @@ except KeyboardInterrupt:
     raise
 finally:
     pool.shutdown(cancel_futures=True)
-"""  # compiles the files in its arguments, of which the first is the folder of the packages
+"""  # compiles the files in its arguments, of which the first two are the folder of the packages, and flags by file
 
 
 class Compiled:
@@ -133,8 +137,10 @@ class Compiled:
         return monotonic() - self._start
 
 
-def compile_files(files: Sequence[Path], words: Messages) -> Compiled:
-    """Compile these files of kernels in a separate process.
+def compile_files(
+    files: Sequence[Path], words: Messages, flags: Mapping[str, Sequence[str]] = MappingProxyType({})
+) -> Compiled:
+    """Compile these files of kernels in a separate process. flags: the compiler's further options, by path.
 
     Raises:
         CommandError: the process failed.
@@ -142,7 +148,7 @@ def compile_files(files: Sequence[Path], words: Messages) -> Compiled:
     compiled, output = Compiled(words), ""
     if not files:
         return compiled
-    with running([sys.executable, "-c", COMPILE, str(SRC), *map(str, files)]) as child:
+    with running([sys.executable, "-c", COMPILE, str(SRC), json.dumps(dict(flags)), *map(str, files)]) as child:
         try:
             for line in child.lines():
                 if line is None:
@@ -172,7 +178,9 @@ def compile_for(package: str, kernels: Collection[str], words: Messages) -> None
         return
     own = Path(import_module(package).__file__ or "").parent / "kernels"
     shared = {file.name: file for file in code_files(NATIVE)}
-    compiled = compile_files([shared.get(f"{name}.cpp", own / f"{name}.cpp") for name in kernels], words)
+    files = [shared.get(f"{name}.cpp", own / f"{name}.cpp") for name in kernels]
+    packed = [str(file) for file in files if file.parent == PACKED]
+    compiled = compile_files(files, words, dict.fromkeys(packed, arithmetic_flags(words)) if packed else {})
     if compiled.names and not compiled.problems:
         show_note(words("compile_all", seconds=f"{compiled.seconds:.0f}"))
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
-import re
 from dataclasses import dataclass
 from pathlib import Path
+
+from tiny_llm_native.includes import with_included
 
 from ..base.places import SRC
 from ..learner.workspace import Workspace
@@ -17,8 +18,6 @@ from ..ui import CommandError, Messages, show
 from . import mlx_extension
 
 __all__ = ["Kernels", "ensure_extension", "has_kernels", "kernels_of"]
-
-INCLUDED = re.compile(r'^#include "([^/"]+)"', re.MULTILINE)  # a header in the same folder
 
 
 @dataclass(frozen=True)
@@ -75,10 +74,7 @@ def _regions_of(file: Path) -> dict[TaskId, str]:
     """Return the code of the tasks that a kernel of this file runs, by task: those in the file, and in the headers that
     it includes from the same folder."""
     code_by_task: dict[TaskId, str] = {}
-    parts = [file]
-    for part in parts:  # the list grows in the loop
-        text = part.read_text(encoding="utf-8", errors="replace")
-        code_by_task |= regions(text, os.path.relpath(part))
-        headers = (part.with_name(name) for name in INCLUDED.findall(text))
-        parts += [header for header in headers if header.is_file() and header not in parts]
+    for part in with_included(file):
+        if part.parent == file.parent:
+            code_by_task |= regions(part.read_text(encoding="utf-8", errors="replace"), os.path.relpath(part))
     return code_by_task

@@ -16,7 +16,7 @@ import typer
 from ..base.packages import DEFAULT_IMPL, package_of
 from ..base.reporting import is_learners, reporting
 from ..model.loaded_model import LAYERS, Wanted
-from ..model.options import DEFAULT_MODEL, Bits, Dtype, Impl, Layers, Model, Threads
+from ..model.options import DEFAULT_MODEL, Bits, Dtype, Fast, Impl, Layers, Model, Threads
 from ..ui import CommandError, Lang, Messages, progress_console, show_note
 from .batch_input import BatchRequest, read_requests
 from .batch_results import Results
@@ -56,6 +56,7 @@ def batch(
     bits: Bits = None,
     layers: Layers = LAYERS[0],
     threads: Threads = None,
+    fast: Fast = False,
     max_running: MaxRunning = 16,
     token_budget: TokenBudget = 256,
     cache: Cache = None,
@@ -72,7 +73,7 @@ def batch(
 ) -> None:
     """Serve a file of requests together, a result for each. After an interruption, it goes on where it was."""
     with reporting(lang) as words:
-        wanted = Wanted(package_of(impl), model, dtype, bits, layers, threads)
+        wanted = Wanted(package_of(impl), model, dtype, bits, layers, threads, fast)
         options = Options(wanted, max_running, token_budget, cache, pages, page_size, check, draft, num_drafts)
         requests = read_requests(file)
         out = file.with_name(f"{file.name.removesuffix('.jsonl')}.out.jsonl") if out is None else out

@@ -19,7 +19,7 @@ from ..base.extras import install_command
 from ..base.packages import DEFAULT_IMPL, package_of
 from ..base.reporting import reporting
 from ..model.loaded_model import LAYERS, Wanted
-from ..model.options import DEFAULT_MODEL, Bits, Dtype, Impl, Layers, Model, Threads
+from ..model.options import DEFAULT_MODEL, Bits, Dtype, Fast, Impl, Layers, Model, Threads
 from ..ui import CommandError, Lang, Messages, os_reason, phrase, show_note
 from .dashboard import Dashboard
 from .engine_protocols import AsyncEngine, Engine
@@ -46,6 +46,7 @@ def serve(
     bits: Bits = None,
     layers: Layers = LAYERS[0],
     threads: Threads = None,
+    fast: Fast = False,
     max_running: MaxRunning = 16,
     max_waiting: Annotated[
         int, typer.Option(metavar="N", help="How many more requests may wait; others are refused, with status 429.")
@@ -79,7 +80,7 @@ def serve(
     """Serve a model to OpenAI's clients, with /v1/completions and /v1/chat/completions."""
     with reporting(lang) as words:
         _check(port, max_waiting, max_body, timeout, api_key)
-        wanted = Wanted(package_of(impl), model, dtype, bits, layers, threads)
+        wanted = Wanted(package_of(impl), model, dtype, bits, layers, threads, fast)
         options = Options(wanted, max_running, token_budget, cache, pages, page_size, check, draft, num_drafts)
         limits = {"max_body": max_body, "timeout": timeout, "api_key": api_key, "origins": allow_origin or []}
         with _listener(host, port) as listener:  # before the model is loaded: clients who come meanwhile wait

@@ -11,7 +11,7 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
-from importlib import metadata
+from importlib import import_module, metadata
 from pathlib import Path
 from typing import Annotated
 
@@ -24,6 +24,7 @@ from ..base.places import IS_CLONE, ROOT
 from ..base.reporting import reporting
 from ..learner.workspace import Workspace
 from ..native import mlx_extension
+from ..native.arithmetic import choices
 from ..native.checked_build import BuildError, build_checked, can_name_lines
 from ..native.kernel_files import has_kernels, kernels_of
 from ..tasks.regions import is_native
@@ -95,6 +96,7 @@ def _checks(words: Messages) -> Iterator[Check]:
     yield _compiler(words)
     yield _build_tools(words)
     yield _mlx_extension(words)
+    yield _arithmetic(words)
     yield _checked(words)
     yield _spaces(words)
     yield _disk(words)
@@ -176,6 +178,19 @@ def _mlx_extension(words: Messages) -> Check:
     kernels = kernels_of(Workspace().package)
     names = ", ".join(file.stem for file in kernels.written) or words("doctor_none")
     return Check("mlx_extension", OK, words("doctor_built", mlx=metadata.version("mlx"), names=names))
+
+
+def _arithmetic(words: Messages) -> Check:
+    """Show what was measured of the arithmetic of the tuned layers, and what is chosen."""
+    if not mlx_extension.compiler():
+        return Check("arithmetic", WARNING, words("doctor_none"))
+    try:
+        speeds = import_module("tiny_llm_native.matmul.arithmetic").remembered()
+    except Exception as error:  # native code may be broken in any way
+        return Check("arithmetic", WARNING, str(error))
+    if speeds is None:
+        return Check("arithmetic", OK, words("doctor_arithmetic_unknown"))
+    return Check("arithmetic", WARNING if speeds.problems else OK, "; ".join(choices(speeds, words)))
 
 
 def _checked(words: Messages) -> Check:

@@ -45,13 +45,13 @@ struct Problem {
 
     // Loads query i of a head, times scale, padded with zeros.
     virtual void load_query(int64_t head, int64_t i, float* to) const {
-        dispatch(out.dtype, [&]<typename T>(T*) { widen(query.at<T>(head * L + i), to); });
+        dispatch_float(out.dtype, [&]<typename T>(T*) { widen(query.at<T>(head * L + i), to); });
         for (int64_t d = 0; d < D; d++) to[d] *= scale;
     }
 
     // Stores the result of query i.
     virtual void store_result(int64_t head, int64_t i, const float* from) const {
-        dispatch(out.dtype, [&]<typename T>(T*) {
+        dispatch_float(out.dtype, [&]<typename T>(T*) {
             T* to = out.as<T>() + (head * L + i) * D;
             int64_t d = 0;
             for (; d + WIDTH <= D; d += WIDTH) store(to + d, load(from + d));
@@ -70,7 +70,7 @@ struct Problem {
 
     // Copies rows that follow one another.
     void copy_rows(const StridedRows& rows, int64_t first, int64_t count, float* to) const {
-        dispatch(out.dtype, [&]<typename T>(T*) {
+        dispatch_float(out.dtype, [&]<typename T>(T*) {
             const T* from = rows.at<T>(first);
             for (int64_t j = 0; j < count; j++) widen(from + j * rows.step(), to + j * padded);
         });

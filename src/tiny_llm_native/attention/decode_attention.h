@@ -188,7 +188,7 @@ struct Part : DecodeAttention {
     // Calls f for small pieces, so that what is asked for in advance arrives bit by bit.
     template <typename F>
     void in_pieces(const StridedRows& rows, int64_t kv_head, int64_t first, int64_t count, F f) {
-        dispatch(p.out.dtype, [&]<typename T>(T*) {
+        dispatch_float(p.out.dtype, [&]<typename T>(T*) {
             const T* from = rows.at<T>(kv_head * p.S + first);
             for (int64_t j = 0; j < count; j += PIECE)
                 f(from + j * rows.step(), j, std::min(PIECE, count - j), from + (j + AHEAD) * rows.step());

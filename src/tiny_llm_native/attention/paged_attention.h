@@ -73,7 +73,7 @@ struct Step {
 
     // Loads a row's query, times scale, padded with zeros.
     void load_query(int64_t row, int64_t head, float* to) const {
-        dispatch(out.dtype, [&]<typename T>(T*) {
+        dispatch_float(out.dtype, [&]<typename T>(T*) {
             const T* from = queries.at<T>(row * query_heads + head);
             int64_t d = 0;
             for (; d + WIDTH <= D; d += WIDTH) store(to + d, load(from + d) * scale);
@@ -81,7 +81,7 @@ struct Step {
         });
     }
     void store_result(int64_t row, int64_t head, const float* from) const {
-        dispatch(out.dtype, [&]<typename T>(T*) {
+        dispatch_float(out.dtype, [&]<typename T>(T*) {
             T* to = out.as<T>() + (row * query_heads + head) * D;
             int64_t d = 0;
             for (; d + WIDTH <= D; d += WIDTH) store(to + d, load(from + d));
@@ -152,7 +152,7 @@ struct FewRows : DecodeAttention {
     void score(Run run, int64_t j) {
         stay_inside(run, j);
         const int64_t later = j + AHEAD - part_.size();  // after the keys come the values
-        dispatch(step.out.dtype, [&]<typename T>(T*) {
+        dispatch_float(step.out.dtype, [&]<typename T>(T*) {
             const T* ahead = later < 0 ? row_of<T>(step.keys, part_, j + AHEAD) : row_of<T>(step.values, part_, later);
             DecodeAttention::score(step.keys.at<T>(run.row), step.keys.step(), j, run.count, ahead);
         });
@@ -162,7 +162,7 @@ struct FewRows : DecodeAttention {
     void add_values(Run run, int64_t j) {
         stay_inside(run, j);
         const int64_t later = j + AHEAD - part_.size();
-        dispatch(step.out.dtype, [&]<typename T>(T*) {
+        dispatch_float(step.out.dtype, [&]<typename T>(T*) {
             const T* ahead = later < 0 ? row_of<T>(step.values, part_, j + AHEAD) : row_of<T>(step.keys, next_, later);
             DecodeAttention::add_values(step.values.at<T>(run.row), step.values.step(), j, run.count, ahead, out.data(),
                                         padded);

@@ -33,13 +33,13 @@ class RaceInjection {
         if (share >= count) return part(state, 0, count);
         const auto before = contents();
         stopped = resumed = false;
-        guard();
+        set_trap();
         std::thread first([&] {
             part(state, 0, share);
-            stopped = true;  // if it was not before: it has not touched what is guarded
+            stopped = true;  // if it was not before: it has not touched the trap
         });
         while (!stopped) sleep();
-        if (guarded) unguard();
+        if (trap) lift_trap();
         const auto half_done = contents();
         restore(before);
         for (int64_t begin = share; begin < count; begin += share) part(state, begin, std::min(begin + share, count));
@@ -54,31 +54,31 @@ class RaceInjection {
     using Bytes = std::vector<std::vector<char>>;
     static inline std::atomic<bool> stopped, resumed;  // states of the first part
     static inline std::minstd_rand random;
-    static inline char* guarded = nullptr;  // memory that stops the part that touches it
-    static inline size_t guarded_size;
+    static inline char* trap = nullptr;  // memory that stops the part that touches it
+    static inline size_t trap_size;
     static inline struct sigaction old_fault, old_bus;
 
-    // Guards an array, another one each time, from a page in its first quarter on.
-    static void guard() {
+    // Sets the trap in an array, another one each time, from a page in its first quarter on.
+    static void set_trap() {
         auto all = inputs;
         all.insert(all.end(), outputs.begin(), outputs.end());
         const auto [begin, size] = all[random() % all.size()];
         const int64_t page = sysconf(_SC_PAGESIZE), address = reinterpret_cast<int64_t>(begin);
         const int64_t first = address / page, count = (address + int64_t(size) - 1) / page - first + 1;
         const int64_t skipped = random() % (count / 4 + 1);
-        guarded_size = (count - skipped) * page;
-        guarded = reinterpret_cast<char*>((first + skipped) * page);
+        trap_size = (count - skipped) * page;
+        trap = reinterpret_cast<char*>((first + skipped) * page);
         struct sigaction action = {};
         action.sa_sigaction = fault;
         action.sa_flags = SA_SIGINFO;
         sigaction(SIGSEGV, &action, &old_fault);
         sigaction(SIGBUS, &action, &old_bus);
-        mprotect(guarded, guarded_size, PROT_NONE);
+        mprotect(trap, trap_size, PROT_NONE);
     }
 
-    static void unguard() {
-        mprotect(guarded, guarded_size, PROT_READ | PROT_WRITE);
-        guarded = nullptr;
+    static void lift_trap() {
+        mprotect(trap, trap_size, PROT_READ | PROT_WRITE);
+        trap = nullptr;
         sigaction(SIGSEGV, &old_fault, nullptr);
         sigaction(SIGBUS, &old_bus, nullptr);
     }
@@ -86,8 +86,8 @@ class RaceInjection {
     // Rests for a second at most: the part that stopped may hold a lock that the others wait for.
     static void fault(int, siginfo_t* info, void*) {
         const char* at = static_cast<char*>(info->si_addr);
-        const bool is_ours = guarded <= at && at < guarded + guarded_size;
-        unguard();
+        const bool is_ours = trap <= at && at < trap + trap_size;
+        lift_trap();
         if (!is_ours) return;  // the fault happens again, and the handler before us gets it
         stopped = true;
         const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(1);

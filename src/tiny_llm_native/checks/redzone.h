@@ -35,10 +35,10 @@ class RedzoneCopy {
     void take_back() const { std::memcpy(original_, copy(), size_); }
     bool is_unchanged() const { return std::memcmp(copy(), original_, size_) == 0; }
 
-    // Returns what was written outside, such as "bytes 0 to 3 behind its end", or nothing.
+    // Returns what was written outside, such as "bytes 0 to 3 after its end", or nothing.
     std::string out_of_bounds() const {
         if (auto before = touched(copy() - MARGIN); !before.empty()) return before + " of the margin before its start";
-        if (auto behind = touched(copy() + size_); !behind.empty()) return behind + " behind its end";
+        if (auto after = touched(copy() + size_); !after.empty()) return after + " after its end";
         return {};
     }
 

@@ -5,7 +5,7 @@ using namespace tiny_llm;
 
 namespace {
 
-// x / rms(x) * weight
+// Computes x / rms(x) * weight.
 template <typename T, typename W>
 void normalise(const T* x, const W* weight, float* to, int64_t n, float eps) {
     floats squares = {};
@@ -21,19 +21,20 @@ void normalise(const T* x, const W* weight, float* to, int64_t n, float eps) {
     for (; i < n; i++) to[i] = float(x[i]) * scale * float(weight[i]);
 }
 
-// Calls work(m, wide) for each row; what it leaves in `wide` becomes row m of the input of a product.
+// Calls work(m, wide) for each row. The work fills `wide`, which then becomes row m of the input of a product.
 template <typename Work>
-void prepare_rows(const Rows& rows, const Threads& threads, Work work) {
+void prepare_rows(const PreparedRows& rows, const Threads& threads, Work work) {
     threads(rows.count, 4, [&](int64_t begin, int64_t end) {
         float* wide = scratch<float, 102>(rows.columns);
         for (int64_t m = begin; m < end; m++) {
             work(m, wide);
-            prepare(wide, rows.columns, rows.inputs_of(m), rows.sums_of(m));
+            rows.prepare(m, wide);
         }
     });
 }
 
-// cos and sin of each row's angles, D / 2 of each. All layers of a step ask for the same ones: the last are kept.
+// The cosines and sines of each row's angles, D / 2 of each. All layers of a step ask for the same angles, so the last
+// table is kept.
 struct Angles {
     std::unique_ptr<float[]> table;
     int64_t rows = 0, D = 0, L = 0, first = -1;
@@ -74,14 +75,14 @@ void rotate(const float* x, const float* angles, T* to, int64_t D) {
 struct BeforeArguments {
     In<float, 3> x;               // B x L x E
     In<float, 1> norm;            // weights
-    In<uint32_t, 3> qkv;          // panels of q, k and v, one below the other
-    In<float, 1> q_norm, k_norm;  // weights, or none
-    In<float, 1> bias;            // or none
-    In<int32_t, 1> offsets;       // B, or none
+    In<uint32_t, 3> qkv;          // panels of q, then those of k, then those of v
+    In<float, 1> q_norm, k_norm;  // weights, or empty
+    In<float, 1> bias;            // or empty
+    In<int32_t, 1> offsets;       // B positions, or empty
     Out<float, 4> q, k, v;        // each B x H x L x D
     float eps;
     double base;
-    int64_t offset;  // where there are no offsets
+    int64_t offset;  // the position of the first token, if `offsets` is empty
     Threads threads;
 };
 
@@ -90,7 +91,7 @@ struct AfterArguments {
     In<float, 3> x;         // B x L x E
     In<uint32_t, 3> o;
     In<float, 1> norm;
-    In<uint32_t, 3> gate_up, down;  // panels of gate and up in turn; panels
+    In<uint32_t, 3> gate_up, down;  // gate_up: panels of gate and up in turn
     Out<float, 3> out;              // B x L x E
     float eps;
     Threads threads;
@@ -123,8 +124,8 @@ KERNEL(before_attention, BeforeArguments) {
     static thread_local Angles kept;
     const float* angles = kept.of(B, L, D, call.base, call.offset, offsets.size() ? offsets.as<int32_t>() : nullptr);
     float* found = scratch<float, 10>(M * N);
-    const Rows rows = rows_for<0>(M, E);
-    dispatch(x.dtype, [&]<typename T>(T*) {
+    const PreparedRows rows = rows_for<0>(M, E);
+    dispatch_float(x.dtype, [&]<typename T>(T*) {
         prepare_rows(rows, call.threads,
                      [&](int64_t m, float* wide) { normalise(x.as<T>() + m * E, call.norm.as<T>(), wide, E, eps); });
         multiply(rows, {call.qkv.as<uint32_t>(), N, E}, call.threads,
@@ -155,8 +156,8 @@ KERNEL(after_attention, AfterArguments) {
     const int64_t B = x.shape[0], L = x.shape[1], E = x.shape[2], M = B * L;
     const int64_t H = attended.shape[1], D = attended.last(), Q = H * D, I = call.down.shape[1] * GROUP;
     float *stream = scratch<float, 10>(M * E), *gates = scratch<float, 11>(M * 2 * I);
-    const Rows joined = rows_for<0>(M, Q), normed = rows_for<2>(M, E), inner = rows_for<4>(M, I);
-    dispatch(x.dtype, [&]<typename T>(T*) {
+    const PreparedRows joined = rows_for<0>(M, Q), normed = rows_for<2>(M, E), inner = rows_for<4>(M, I);
+    dispatch_float(x.dtype, [&]<typename T>(T*) {
         prepare_rows(joined, call.threads, [&](int64_t m, float* wide) {
             for (int64_t h = 0; h < H; h++) {
                 const int64_t *step = attended.strides, start = m / L * step[0] + h * step[1] + m % L * step[2];
@@ -189,12 +190,12 @@ KERNEL(after_attention, AfterArguments) {
     });
 }
 
-// The last norm and the output layer.
+// Computes the last norm and the output layer.
 KERNEL(norm_matmul, NormMatmulArguments) {
     const Array &x = call.x, &out = call.out;
     const int64_t E = x.last(), M = E ? x.size() / E : 0, V = out.last();
-    const Rows rows = rows_for<0>(M, E);
-    dispatch(x.dtype, [&]<typename T>(T*) {
+    const PreparedRows rows = rows_for<0>(M, E);
+    dispatch_float(x.dtype, [&]<typename T>(T*) {
         prepare_rows(rows, call.threads, [&](int64_t m, float* wide) {
             normalise(x.as<T>() + m * E, call.norm.as<T>(), wide, E, call.eps);
         });
@@ -210,7 +211,7 @@ KERNEL(embed, EmbedArguments) {
     const Array &tokens = call.tokens, &out = call.out;
     const int64_t E = out.last(), groups = E / GROUP;
     const Panels table = {call.panels.as<uint32_t>(), call.panels.shape[0] * ROWS, E};
-    dispatch(out.dtype, [&]<typename T>(T*) {
+    dispatch_float(out.dtype, [&]<typename T>(T*) {
         for (int64_t i = 0; i < tokens.size(); i++) {
             const int64_t token = tokens.as<int32_t>()[i], row = token % ROWS;
             const uint32_t* group = table[token / ROWS];

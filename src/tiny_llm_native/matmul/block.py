@@ -7,6 +7,7 @@ from pathlib import Path
 import mlx.core as mx
 
 from ..extension import Kernel, kernel_without_fallback
+from .arithmetic import flags
 from .packed import GROUP, ROWS
 
 __all__ = ["after_attention", "before_attention", "embed", "norm_matmul"]
@@ -78,4 +79,4 @@ def _nothing(dtype: mx.Dtype = mx.float32) -> mx.array:
 
 
 def _kernel(name: str) -> Kernel:
-    return kernel_without_fallback(_FILE, name)
+    return kernel_without_fallback(_FILE, name, flags())

@@ -11,7 +11,7 @@ struct PackArguments {
     Out<uint32_t, 3> panels;
 };
 
-struct ProductArguments {
+struct PackedProductArguments {
     In<float> x;  // N.. x I
     In<uint32_t, 3> panels;
     Out<float> out;  // N.. x O
@@ -36,16 +36,16 @@ KERNEL(pack_panels, PackArguments) {
         }
 }
 
-KERNEL(packed_matmul, ProductArguments) {
+KERNEL(packed_matmul, PackedProductArguments) {
     const int64_t columns = call.x.last(), M = columns ? call.x.size() / columns : 0, O = call.out.last();
     const Panels weight = {call.panels.as<uint32_t>(), O, columns};
-    const Rows rows = rows_for<0>(M, columns);
-    dispatch(call.x.dtype, [&]<typename T>(T*) {
+    const PreparedRows rows = rows_for<0>(M, columns);
+    dispatch_float(call.x.dtype, [&]<typename T>(T*) {
         call.threads(M, 4, [&](int64_t begin, int64_t end) {
             float* wide = scratch<float, 102>(columns);
             for (int64_t m = begin; m < end; m++) {
                 for (int64_t i = 0; i < columns; i++) wide[i] = call.x.as<T>()[m * columns + i];
-                prepare(wide, columns, rows.inputs_of(m), rows.sums_of(m));
+                rows.prepare(m, wide);
             }
         });
         multiply(rows, weight, call.threads, [&](int64_t m, int64_t row, Sixteen sixteen) {

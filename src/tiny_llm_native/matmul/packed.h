@@ -1,77 +1,115 @@
 // Whole products with weights in panels (panels.h), on all threads.
+//
+// The arithmetic of a product is a struct (Float32, Bfloat16, Int8). The compiler's options name one for products with
+// few rows of x and one for those with many: arithmetic.py measures which are the fastest.
 #pragma once
-#include "panels.h"
+#include <type_traits>
+
+#include "instructions.h"
+#include "panels_float.h"
+#ifdef TINY_LLM_HAS_BFLOAT16
+#include "panels_bf16.h"
+#endif
+#ifdef TINY_LLM_HAS_INT8
+#include "panels_int8.h"
+#endif
+
+#ifndef TINY_LLM_FEW
+#define TINY_LLM_FEW Float32
+#define TINY_LLM_MANY Float32
+#endif
 
 namespace tiny_llm {
 
-// Rows of x, prepared: `inputs` and `sums` of row m begin at m * columns / GROUP * INPUTS and m * columns / GROUP.
-struct Rows {
-    Input* inputs;
+constexpr int64_t FEW = 8;  // rows, at most
+
+// Calls f with the arithmetic for a product with so many rows of x.
+template <typename F>
+void with_arithmetic(int64_t rows, F f) {
+    if constexpr (!std::is_same_v<TINY_LLM_FEW, TINY_LLM_MANY>) {
+        if (rows > FEW) return f.template operator()<TINY_LLM_MANY>();
+    }
+    f.template operator()<TINY_LLM_FEW>();
+}
+
+// Rows of x in the form that the arithmetic of their product reads, and the sums of their groups.
+struct PreparedRows {
+    char* inputs;
     float* sums;
     int64_t count, columns;
 
-    Input* inputs_of(int64_t m) const { return inputs + m * columns / GROUP * INPUTS; }
+    void prepare(int64_t m, const float* x) const {
+        with_arithmetic(count, [&]<typename A>() { A::prepare(x, columns, inputs_of<A>(m), sums_of(m)); });
+    }
+    template <typename A>
+    typename A::Input* inputs_of(int64_t m) const {
+        return reinterpret_cast<typename A::Input*>(inputs) + m * columns / GROUP * A::INPUTS;
+    }
     float* sums_of(int64_t m) const { return sums + m * columns / GROUP; }
 };
 
 template <int slot>
-Rows rows_for(int64_t count, int64_t columns) {
+PreparedRows rows_for(int64_t count, int64_t columns) {
     const int64_t groups = count * columns / GROUP;
-    return {scratch<Input, slot>(groups * INPUTS), scratch<float, slot + 1>(groups), count, columns};
+    char* inputs;
+    with_arithmetic(
+        count, [&]<typename A>() { inputs = scratch<char, slot>(groups * A::INPUTS * sizeof(typename A::Input)); });
+    return {inputs, scratch<float, slot + 1>(groups), count, columns};
 }
 
-// Calls f<M>() with M = count, which is 1 to TILE.
-template <int M = TILE, typename F>
+// Calls f<M>() with M = count, which is 1 to `most`.
+template <int most, typename F>
 void with_count(int64_t count, F f) {
-    if constexpr (M > 1) {
-        if (count < M) return with_count<M - 1>(count, f);
+    if constexpr (most > 1) {
+        if (count < most) return with_count<most - 1>(count, f);
     }
-    f.template operator()<M>();
+    f.template operator()<most>();
 }
 
-// Rows of x from `first` on, up to TILE of them: where they are, one by one.
+// Pointers to prepared rows, TILE of them at most.
+template <typename A>
 struct Tile {
-    const Input* inputs[TILE];
-    const float* sums[TILE];
+    const typename A::Input* inputs[A::TILE];
+    const float* sums[A::TILE];
     int64_t count;
 
-    Tile(const Rows& x, int64_t first) : count(std::min<int64_t>(TILE, x.count - first)) {
-        for (int64_t m = 0; m < count; m++) inputs[m] = x.inputs_of(first + m), sums[m] = x.sums_of(first + m);
+    Tile(const PreparedRows& x, int64_t first) : count(std::min<int64_t>(A::TILE, x.count - first)) {
+        for (int64_t m = 0; m < count; m++)
+            inputs[m] = x.template inputs_of<A>(first + m), sums[m] = x.sums_of(first + m);
     }
 };
 
-// With panels as they are: each is read once for TILE rows of x, and no time is lost on making it dense.
-template <typename Use>
-void multiply_panels(const Rows& x, const Panels& weight, const Threads& threads, Use use) {
+// Multiplies with panels as they are. Each panel is read once for TILE rows of x, and is not made dense first.
+template <typename A, typename Use>
+void multiply_panels(const PreparedRows& x, const Panels& weight, const Threads& threads, Use use) {
     threads(weight.count(), 4, [&](int64_t begin, int64_t end) {
         for (int64_t panel = begin; panel < end; panel++)
-            for (int64_t first = 0; first < x.count; first += TILE) {
-                const Tile tile(x, first);
-                with_count(tile.count, [&]<int M>() {
+            for (int64_t first = 0; first < x.count; first += A::TILE) {
+                const Tile<A> tile(x, first);
+                with_count<A::TILE>(tile.count, [&]<int M>() {
                     Sixteen out[M];
-                    panel_product<M>(weight[panel], weight.groups(), tile.inputs, tile.sums, out);
+                    A::template panel_product<M>(weight[panel], weight.groups(), tile.inputs, tile.sums, out);
                     for (int m = 0; m < M; m++) use(first + m, panel * ROWS, out[m]);
                 });
             }
     });
 }
 
-#ifdef MAKES_DENSE
-// With panels that are made dense first, for all rows of x.
-template <typename Use>
-void multiply_dense(const Rows& x, const Panels& weight, const Threads& threads, Use use) {
-    const int64_t groups = weight.groups(), blocks = (weight.count() + DENSE_PANELS - 1) / DENSE_PANELS;
+// Makes panels dense first, each of them once for all rows of x.
+template <typename A, typename Use>
+void multiply_dense(const PreparedRows& x, const Panels& weight, const Threads& threads, Use use) {
+    constexpr int PANELS = A::DENSE_PANELS;
+    const int64_t groups = weight.groups(), blocks = (weight.count() + PANELS - 1) / PANELS;
     threads(blocks, 1, [&](int64_t begin, int64_t end) {
-        Dense* dense = scratch<Dense, 100>(groups * INPUTS * DENSE_PANELS * ROWS);
+        auto* dense = scratch<typename A::Dense, 100>(groups * A::INPUTS * PANELS * ROWS);
         for (int64_t block = begin; block < end; block++) {
-            const int64_t panel = block * DENSE_PANELS;
-            const int64_t panels = std::min<int64_t>(DENSE_PANELS, weight.count() - panel);
-            for (int64_t p = 0; p < panels; p++) make_dense(weight[panel + p], groups, dense + p * ROWS);
-            for (int64_t first = 0; first < x.count; first += TILE) {
-                const Tile tile(x, first);
-                with_count(tile.count, [&]<int M>() {
-                    Sixteen out[M][DENSE_PANELS];
-                    dense_product<M>(dense, groups, tile.inputs, out);
+            const int64_t panel = block * PANELS, panels = std::min<int64_t>(PANELS, weight.count() - panel);
+            for (int64_t p = 0; p < panels; p++) A::make_dense(weight[panel + p], groups, dense + p * ROWS);
+            for (int64_t first = 0; first < x.count; first += A::TILE) {
+                const Tile<A> tile(x, first);
+                with_count<A::TILE>(tile.count, [&]<int M>() {
+                    Sixteen out[M][PANELS];
+                    A::template dense_product<M>(dense, groups, tile.inputs, out);
                     for (int m = 0; m < M; m++)
                         for (int64_t p = 0; p < panels; p++) use(first + m, (panel + p) * ROWS, out[m][p]);
                 });
@@ -79,15 +117,16 @@ void multiply_dense(const Rows& x, const Panels& weight, const Threads& threads,
         }
     });
 }
-#endif
 
-// use(m, row, sixteen): 16 results of row m of x, with rows `row` and following of the weight.
+// Multiplies, and calls use(m, row, sixteen) with 16 results: row m of x with the weight's rows from `row` on.
 template <typename Use>
-void multiply(const Rows& x, const Panels& weight, const Threads& threads, Use use) {
-#ifdef MAKES_DENSE
-    if (x.count > TILE) return multiply_dense(x, weight, threads, use);
-#endif
-    multiply_panels(x, weight, threads, use);
+void multiply(const PreparedRows& x, const Panels& weight, const Threads& threads, Use use) {
+    with_arithmetic(x.count, [&]<typename A>() {
+        if constexpr (requires { typename A::Dense; }) {
+            if (x.count > A::TILE) return multiply_dense<A>(x, weight, threads, use);
+        }
+        multiply_panels<A>(x, weight, threads, use);
+    });
 }
 
 }  // namespace tiny_llm

@@ -4,7 +4,8 @@ from pathlib import Path
 
 import mlx.core as mx
 
-from ..extension import kernel_without_fallback
+from ..extension import Kernel, kernel_without_fallback
+from .arithmetic import flags
 
 __all__ = ["GROUP", "LINES", "ROWS", "can_pack", "pack", "packed_matmul"]
 
@@ -22,7 +23,7 @@ def pack(packed: mx.array, scales: mx.array, biases: mx.array) -> mx.array:
 
     Shapes: packed: O x I/8, scales and biases: O x I/64 -> O/16 x I/64 x 144, uint32.
     """
-    run = kernel_without_fallback(_FILE, "pack_panels")
+    run = _kernel("pack_panels")
     shape = (packed.shape[0] // ROWS, scales.shape[1], ROWS + LINES * ROWS)
     return run([mx.contiguous(x) for x in (packed, scales, biases)], [(shape, mx.uint32)])[0]
 
@@ -32,5 +33,9 @@ def packed_matmul(x: mx.array, panels: mx.array) -> mx.array:
 
     Shapes: x: N.. x I, panels: O/16 x I/64 x 144 -> N.. x O. The dtype of x is kept.
     """
-    run = kernel_without_fallback(_FILE, "packed_matmul")
+    run = _kernel("packed_matmul")
     return run([mx.contiguous(x), panels], [((*x.shape[:-1], panels.shape[0] * ROWS), x.dtype)])[0]
+
+
+def _kernel(name: str) -> Kernel:
+    return kernel_without_fallback(_FILE, name, flags())

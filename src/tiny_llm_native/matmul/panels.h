@@ -1,8 +1,9 @@
-// 4-bit weights in the order in which a processor wants to read them, and products with a few rows of them.
+// 4-bit weights in the order in which a processor reads them fastest.
 //
 // A panel is 16 rows of the weight. For each group of 64 columns it holds 16 scales and 16 biases in bfloat16, and then
-// 8 lines of 16 words, one word of each row: 8 columns of 4 bits, the first in the lowest bits. So a product with a
-// vector reads memory from one end to the other, each row has a lane of its own, and nothing is summed across lanes.
+// 8 lines of 16 words. A line has one word for each row, with 8 columns of 4 bits: the first is in the lowest bits. So
+// a product with a vector reads memory from one end to the other. Each row has a lane of its own, and no sum crosses
+// lanes.
 #pragma once
 #include <algorithm>
 #include <cmath>
@@ -14,6 +15,7 @@ namespace tiny_llm {
 
 constexpr int ROWS = 16, GROUP = 64, LINES = 8;       // of a panel
 constexpr int64_t PANEL_GROUP = ROWS + LINES * ROWS;  // words: scales and biases, levels
+constexpr int PARTS = ROWS / WIDTH;                   // registers for one number of each row
 
 struct Panels {
     const uint32_t* data;
@@ -24,7 +26,30 @@ struct Panels {
     const uint32_t* operator[](int64_t panel) const { return data + panel * groups() * PANEL_GROUP; }
 };
 
-// Memory of one thread that is kept from call to call.
+// One number of each row of a panel.
+struct Sixteen {
+    floats part[PARTS];
+};
+
+inline Sixteen load_sixteen(const bfloat16* from) {
+    Sixteen x;
+    for (int p = 0; p < PARTS; p++) x.part[p] = load(from + p * WIDTH);
+    return x;
+}
+inline Sixteen scales_of(const uint32_t* group) { return load_sixteen(reinterpret_cast<const bfloat16*>(group)); }
+inline Sixteen biases_of(const uint32_t* group) {
+    return load_sixteen(reinterpret_cast<const bfloat16*>(group) + ROWS);
+}
+inline words line_of(const uint32_t* group, int line, int part) {
+    words levels;
+    std::memcpy(&levels, group + ROWS + line * ROWS + part * WIDTH, sizeof levels);
+    return levels;
+}
+inline void to_floats(float* to, Sixteen x) {
+    for (int p = 0; p < PARTS; p++) store(to + p * WIDTH, x.part[p]);
+}
+
+// Returns memory of the calling thread, which is kept from call to call.
 template <typename T, int slot>
 T* scratch(int64_t size) {
     static thread_local std::unique_ptr<char[]> memory;
@@ -35,12 +60,3 @@ T* scratch(int64_t size) {
 }
 
 }  // namespace tiny_llm
-
-// What a thread computes with: each has the same names, for what a kind of processor can do.
-#if defined(__AVX512BF16__) && defined(__AVX512BW__)
-#include "panels_bf16.h"
-#elif defined(__AVX512VNNI__) && defined(__AVX512BW__)
-#include "panels_int8.h"
-#else
-#include "panels_float.h"
-#endif

@@ -1,90 +1,72 @@
-// Panels (panels.h) on any processor: one product a lane, in float32.
+// Products of panels in float32, on any processor.
 #pragma once
-#define MAKES_DENSE  // of a panel, for more than TILE rows of x
+#include "panels.h"
 
 namespace tiny_llm {
 
-constexpr int PARTS = ROWS / WIDTH;
-struct Sixteen {
-    floats part[PARTS];
-};
-using Input = float;
-constexpr int INPUTS = GROUP;
+struct Float32 {
+    using Input = float;
+    static constexpr int INPUTS = GROUP, TILE = WIDTH == 16 ? 8 : 4;
 
-inline Sixteen zero16() { return {}; }
-inline Sixteen halves_of(const uint32_t* from) {
-    Sixteen x;
-    for (int i = 0; i < PARTS; i++) x.part[i] = load(reinterpret_cast<const bfloat16*>(from) + i * WIDTH);
-    return x;
-}
-inline Sixteen scales_of(const uint32_t* group) { return halves_of(group); }
-inline Sixteen biases_of(const uint32_t* group) { return halves_of(group + 8); }
-inline void to_floats(float* to, Sixteen x) {
-    for (int i = 0; i < PARTS; i++) store(to + i * WIDTH, x.part[i]);
-}
-
-inline void prepare(const float* x, int64_t columns, Input* inputs, float* sums) {
-    std::copy(x, x + columns, inputs);
-    for (int64_t group = 0; group < columns / GROUP; group++) {
-        sums[group] = 0;
-        for (int i = 0; i < GROUP; i++) sums[group] += x[group * GROUP + i];
+    static void prepare(const float* x, int64_t columns, Input* inputs, float* sums) {
+        std::copy(x, x + columns, inputs);
+        for (int64_t group = 0; group < columns / GROUP; group++) {
+            sums[group] = 0;
+            for (int i = 0; i < GROUP; i++) sums[group] += x[group * GROUP + i];
+        }
     }
-}
 
-template <int M>
-inline void panel_product(const uint32_t* panel, int64_t groups, const Input* const* inputs, const float* const* sums,
-                          Sixteen* out) {
-    for (int m = 0; m < M; m++) out[m] = zero16();
-    for (int64_t group = 0; group < groups; group++, panel += PANEL_GROUP) {
-        Sixteen found[M];
-        for (int m = 0; m < M; m++) found[m] = zero16();
-        for (int line = 0; line < LINES; line++) {
-            for (int p = 0; p < PARTS; p++) {
-                words word;
-                std::memcpy(&word, panel + ROWS + line * ROWS + p * WIDTH, sizeof word);
+    template <int M>
+    [[gnu::noinline]] static void panel_product(const uint32_t* panel, int64_t groups, const Input* const* inputs,
+                                                const float* const* sums, Sixteen* out) {
+        for (int m = 0; m < M; m++) out[m] = {};
+        for (int64_t group = 0; group < groups; group++, panel += PANEL_GROUP) {
+            Sixteen found[M] = {};
+            for (int line = 0; line < LINES; line++) {
+                for (int p = 0; p < PARTS; p++) {
+                    const words word = line_of(panel, line, p);
 #pragma GCC unroll 8
-                for (int i = 0; i < 8; i++) {
-                    const floats level = __builtin_convertvector((ints)(word >> (4 * i) & 15), floats);
-                    for (int m = 0; m < M; m++) found[m].part[p] += level * inputs[m][group * GROUP + line * 8 + i];
+                    for (int i = 0; i < 8; i++) {
+                        const floats level = __builtin_convertvector((ints)(word >> (4 * i) & 15), floats);
+                        for (int m = 0; m < M; m++) found[m].part[p] += level * inputs[m][group * GROUP + line * 8 + i];
+                    }
                 }
             }
+            const Sixteen scales = scales_of(panel), biases = biases_of(panel);
+            for (int m = 0; m < M; m++)
+                for (int p = 0; p < PARTS; p++)
+                    out[m].part[p] += found[m].part[p] * scales.part[p] + biases.part[p] * sums[m][group];
         }
-        const Sixteen scales = scales_of(panel), biases = biases_of(panel);
-        for (int m = 0; m < M; m++)
-            for (int p = 0; p < PARTS; p++)
-                out[m].part[p] += found[m].part[p] * scales.part[p] + biases.part[p] * sums[m][group];
     }
-}
 
-using Dense = float;
-constexpr int DENSE_PANELS = 1, TILE = WIDTH == 16 ? 8 : 4;
+    using Dense = float;
+    static constexpr int DENSE_PANELS = 1;
 
-inline void make_dense(const uint32_t* panel, int64_t groups, Dense* to) {
-    for (int64_t group = 0; group < groups; group++, panel += PANEL_GROUP) {
-        const Sixteen scales = scales_of(panel), biases = biases_of(panel);
-        for (int line = 0; line < LINES; line++)
-            for (int i = 0; i < 8; i++, to += DENSE_PANELS * ROWS)
-                for (int p = 0; p < PARTS; p++) {
-                    words word;
-                    std::memcpy(&word, panel + ROWS + line * ROWS + p * WIDTH, sizeof word);
-                    const floats level = __builtin_convertvector((ints)(word >> (4 * i) & 15), floats);
-                    store(to + p * WIDTH, level * scales.part[p] + biases.part[p]);
-                }
+    [[gnu::noinline]] static void make_dense(const uint32_t* panel, int64_t groups, Dense* to) {
+        for (int64_t group = 0; group < groups; group++, panel += PANEL_GROUP) {
+            const Sixteen scales = scales_of(panel), biases = biases_of(panel);
+            for (int line = 0; line < LINES; line++)
+                for (int i = 0; i < 8; i++, to += DENSE_PANELS * ROWS)
+                    for (int p = 0; p < PARTS; p++) {
+                        const words word = line_of(panel, line, p);
+                        const floats level = __builtin_convertvector((ints)(word >> (4 * i) & 15), floats);
+                        store(to + p * WIDTH, level * scales.part[p] + biases.part[p]);
+                    }
+        }
     }
-}
 
-template <int M>
-inline void dense_product(const Dense* dense, int64_t groups, const Input* const* inputs,
-                          Sixteen (*out)[DENSE_PANELS]) {
-    Sixteen found[M];  // stays in registers
-    for (int m = 0; m < M; m++) found[m] = zero16();
-    for (int64_t i = 0; i < groups * INPUTS; i++, dense += ROWS)
-        for (int p = 0; p < PARTS; p++) {
-            const floats w = load(dense + p * WIDTH);
+    template <int M>
+    [[gnu::noinline]] static void dense_product(const Dense* dense, int64_t groups, const Input* const* inputs,
+                                                Sixteen (*out)[DENSE_PANELS]) {
+        Sixteen found[M] = {};  // stays in registers
+        for (int64_t i = 0; i < groups * INPUTS; i++, dense += ROWS)
+            for (int p = 0; p < PARTS; p++) {
+                const floats w = load(dense + p * WIDTH);
 #pragma GCC unroll 8
-            for (int m = 0; m < M; m++) found[m].part[p] += w * inputs[m][i];
-        }
-    for (int m = 0; m < M; m++) out[m][0] = found[m];
-}
+                for (int m = 0; m < M; m++) found[m].part[p] += w * inputs[m][i];
+            }
+        for (int m = 0; m < M; m++) out[m][0] = found[m];
+    }
+};
 
 }  // namespace tiny_llm

@@ -1,76 +1,78 @@
-// Panels (panels.h) with AVX-512 VNNI: four products a lane at once, of levels and of x rounded to 8 bits. To take
-// levels out of a panel costs little beside products with TILE rows, so that no panel is made dense.
+// Products of panels in 8 bits: rows of x are rounded (instructions.h). Unpacking a panel costs little compared with
+// the products of TILE rows, so no panel is made dense.
 #pragma once
-#include <immintrin.h>
+#include "instructions.h"
 
 namespace tiny_llm {
 
-using Sixteen = __m512;  // one number of each row of a panel
-using Input = int32_t;   // of a group of x: two words for each line, and the scale
-constexpr int INPUTS = 2 * LINES + 1;
-constexpr int TILE = 8;
+struct Int8 {
+    using Input = int32_t;  // of a group of x: two words for each line, and the scale
+    static constexpr int INPUTS = 2 * LINES + 1, TILE = WIDTH == 16 ? 8 : 4;
 
-inline Sixteen zero16() { return _mm512_setzero_ps(); }
-inline Sixteen widen(__m256i x) { return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(x), 16)); }
-inline Sixteen scales_of(const uint32_t* group) { return widen(_mm256_loadu_si256((const __m256i*)group)); }
-inline Sixteen biases_of(const uint32_t* group) { return widen(_mm256_loadu_si256((const __m256i*)(group + 8))); }
-inline void to_floats(float* to, Sixteen x) { _mm512_storeu_ps(to, x); }
-
-// x as the kernels want it: a scale for each group, by which its largest number is 127; the columns 0, 2, 4, 6 and 1,
-// 3, 5, 7 of each line, as a line has them in the lower and the upper halves of its bytes; and the sum of each group.
-inline void prepare(const float* x, int64_t columns, Input* inputs, float* sums) {
-    const __m512i order = _mm512_broadcast_i32x4(_mm_set_epi8(15, 13, 11, 9, 14, 12, 10, 8, 7, 5, 3, 1, 6, 4, 2, 0));
-    for (int64_t group = 0; group < columns / GROUP; group++, x += GROUP, inputs += INPUTS) {
-        Sixteen part[4], largest = zero16();
-        for (int i = 0; i < 4; i++) {
-            part[i] = _mm512_loadu_ps(x + 16 * i);
-            largest = _mm512_max_ps(largest, _mm512_abs_ps(part[i]));
+    // Rounds each group to whole numbers of which the largest is 127 or -127, and writes them in the order of a line's
+    // levels: the lower halves of bytes are columns 0, 2, 4 and 6, and the upper halves are columns 1, 3, 5 and 7.
+    // After the numbers comes their scale.
+    static void prepare(const float* x, int64_t columns, Input* inputs, float* sums) {
+        for (int64_t group = 0; group < columns / GROUP; group++, x += GROUP, inputs += INPUTS) {
+            floats largest = {};
+            for (int i = 0; i < GROUP; i += WIDTH) largest = max(largest, max(load(x + i), -load(x + i)));
+            const float scale = max(largest) / 127, times = scale > 0 ? 1 / scale : 0;
+            int32_t rounded[GROUP], sum = 0;
+            for (int i = 0; i < GROUP; i += WIDTH) {
+                const floats near = (load(x + i) * times + 12582912.f) - 12582912.f;
+                const ints whole = __builtin_convertvector(near, ints);
+                std::memcpy(rounded + i, &whole, sizeof whole);
+            }
+            auto* bytes = reinterpret_cast<int8_t*>(inputs);
+            for (int line = 0; line < LINES; line++)
+                for (int i = 0; i < 8; i++) bytes[line * 8 + i] = rounded[line * 8 + i % 4 * 2 + i / 4];
+            for (int32_t number : rounded) sum += number;
+            std::memcpy(inputs + 2 * LINES, &scale, sizeof scale);
+            sums[group] = scale * sum;
         }
-        const float scale = _mm512_reduce_max_ps(largest) / 127;
-        const Sixteen times = _mm512_set1_ps(scale > 0 ? 1 / scale : 0);
-        alignas(64) int8_t levels[GROUP];
-        for (int i = 0; i < 4; i++) {
-            const __m512i rounded = _mm512_cvtps_epi32(_mm512_mul_ps(part[i], times));
-            _mm_store_si128((__m128i*)(levels + 16 * i), _mm512_cvtsepi32_epi8(rounded));
-        }
-        const __m512i all = _mm512_load_si512(levels);
-        _mm512_storeu_si512(inputs, _mm512_shuffle_epi8(all, order));
-        std::memcpy(inputs + 2 * LINES, &scale, sizeof scale);
-        const __m512i sum = _mm512_dpbusd_epi32(_mm512_setzero_si512(), _mm512_set1_epi8(1), all);
-        sums[group] = scale * _mm512_reduce_add_epi32(sum);
     }
-}
 
-// M rows of x with one panel. The sums of a group are whole numbers, and exact.
-template <int M>
-inline void panel_product(const uint32_t* panel, int64_t groups, const Input* const* inputs, const float* const* sums,
-                          Sixteen* out) {
-    const __m512i half = _mm512_set1_epi8(15);
-    for (int m = 0; m < M; m++) out[m] = zero16();
-    for (int64_t group = 0; group < groups; group++, panel += PANEL_GROUP) {
-        __m512i found[M];
-        for (int m = 0; m < M; m++) found[m] = _mm512_setzero_si512();
+    // Multiplies M rows of x with one panel. The sums of a group are whole numbers, and exact.
+    template <int M>
+    [[gnu::noinline]] static void panel_product(const uint32_t* panel, int64_t groups, const Input* const* inputs,
+                                                const float* const* sums, Sixteen* out) {
+        const Input* row[M];
+        for (int m = 0; m < M; m++) out[m] = {}, row[m] = inputs[m];
+        for (int64_t group = 0; group < groups; group++, panel += PANEL_GROUP) {
+            ints found[M][PARTS] = {};
+#pragma GCC unroll 2
+            for (int first = 0; first < LINES; first += SAFE_LINES) {
+                Dots dots[M][PARTS] = {};
 #pragma GCC unroll 8
-        for (int line = 0; line < LINES; line++) {
-            const __m512i word = _mm512_loadu_si512(panel + ROWS + line * ROWS);
-            const __m512i lower = _mm512_and_si512(word, half);
-            const __m512i upper = _mm512_and_si512(_mm512_srli_epi16(word, 4), half);
+                for (int line = first; line < first + SAFE_LINES; line++) {
+                    words lower[PARTS], upper[PARTS];
+                    for (int p = 0; p < PARTS; p++) {
+                        const words levels = line_of(panel, line, p);
+                        lower[p] = levels & 0x0f0f0f0f, upper[p] = levels >> 4 & 0x0f0f0f0f;
+                    }
 #pragma GCC unroll 8
+                    for (int m = 0; m < M; m++) {
+                        const Input* x = row[m] + group * INPUTS + 2 * line;
+                        const ints even = x[0] - ints{}, odd = x[1] - ints{};
+#pragma GCC unroll 4
+                        for (int p = 0; p < PARTS; p++)
+                            dots[m][p] = add_dots(add_dots(dots[m][p], lower[p], even), upper[p], odd);
+                    }
+                }
+                for (int m = 0; m < M; m++)
+                    for (int p = 0; p < PARTS; p++) found[m][p] += total(dots[m][p]);
+            }
+            const Sixteen scales = scales_of(panel), biases = biases_of(panel);
             for (int m = 0; m < M; m++) {
-                const Input* x = inputs[m] + group * INPUTS + 2 * line;
-                found[m] = _mm512_dpbusd_epi32(found[m], lower, _mm512_set1_epi32(x[0]));
-                found[m] = _mm512_dpbusd_epi32(found[m], upper, _mm512_set1_epi32(x[1]));
+                float scale;
+                std::memcpy(&scale, row[m] + group * INPUTS + 2 * LINES, sizeof scale);
+                for (int p = 0; p < PARTS; p++) {
+                    out[m].part[p] += __builtin_convertvector(found[m][p], floats) * scales.part[p] * scale;
+                    out[m].part[p] += biases.part[p] * sums[m][group];
+                }
             }
         }
-        const Sixteen scales = scales_of(panel), biases = biases_of(panel);
-        for (int m = 0; m < M; m++) {
-            float scale;
-            std::memcpy(&scale, inputs[m] + group * INPUTS + 2 * LINES, sizeof scale);
-            const Sixteen product = _mm512_mul_ps(_mm512_cvtepi32_ps(found[m]), scales);
-            out[m] = _mm512_fmadd_ps(product, _mm512_set1_ps(scale), out[m]);
-            out[m] = _mm512_fmadd_ps(biases, _mm512_set1_ps(sums[m][group]), out[m]);
-        }
     }
-}
+};
 
 }  // namespace tiny_llm

@@ -22,7 +22,7 @@ struct Product : ProductArguments {
 // Turns numbers of any dtype into float, and asks memory for the numbers after them, which will be next. This function
 // is kept apart from the loops that call it, because they are faster that way.
 [[gnu::noinline]] static void widen(const Array& from, int64_t start, int64_t count, float* to) {
-    dispatch(from.dtype, [=, &from]<typename T>(T*) {
+    dispatch_float(from.dtype, [=, &from]<typename T>(T*) {
         const T* numbers = from.as<T>() + start;
         for (int64_t i = 0; i < count; i++) to[i] = numbers[i];
         for (int64_t i = 0; i < count; i += 16) __builtin_prefetch(numbers + count + i);
@@ -31,7 +31,7 @@ struct Product : ProductArguments {
 
 // Does the opposite: stores results in the dtype of an array.
 [[gnu::noinline]] static void narrow(const float* from, int64_t count, const Array& to, int64_t start) {
-    dispatch(to.dtype, [=, &to]<typename T>(T*) {
+    dispatch_float(to.dtype, [=, &to]<typename T>(T*) {
         for (int64_t i = 0; i < count; i++) to.as<T>()[start + i] = from[i];
     });
 }

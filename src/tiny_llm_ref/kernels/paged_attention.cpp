@@ -172,7 +172,7 @@ KERNEL(store_pages, StoreArguments) {
     const int64_t heads = call.keys.shape[1], page_size = call.keys.shape[2], D = call.keys.last();
     auto store = [&](const Array& given, const Array& stored) {
         const StridedRows rows(given);
-        dispatch(stored.dtype, [&]<typename T>(T*) {
+        dispatch_float(stored.dtype, [&]<typename T>(T*) {
             for (int64_t t = 0; t < call.pages.size(); t++) {
                 const int64_t page = call.pages.as<int32_t>()[t * call.pages.strides[0]];
                 const int64_t place = call.places.as<int32_t>()[t * call.places.strides[0]];

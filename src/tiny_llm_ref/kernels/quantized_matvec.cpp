@@ -228,8 +228,8 @@ using namespace tiny_llm;
 
 KERNEL(quantized_matvec_scalar, ProductArguments) {
     const Product p{call};
-    dispatch(p.x.dtype, [&]<typename T>(T*) {
-        dispatch(p.scales.dtype, [&]<typename S>(S*) {
+    dispatch_float(p.x.dtype, [&]<typename T>(T*) {
+        dispatch_float(p.scales.dtype, [&]<typename S>(S*) {
             for (int64_t i = 0; i < p.M * p.N; i++) {
                 const int64_t m = i / p.N, n = i % p.N;
                 p.out.as<T>()[i] = dot_scalar(p.x.as<T>() + m * p.K, p.packed.as<uint32_t>() + n * p.words,

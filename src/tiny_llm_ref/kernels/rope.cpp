@@ -90,7 +90,7 @@ using namespace tiny_llm;
 KERNEL(rope, RopeArguments) {
     const int64_t B = call.x.shape[0], L = call.x.shape[1], H = call.x.shape[2], D = call.x.shape[3];
     if (call.x.size() == 0) return;
-    dispatch(call.x.dtype, [&]<typename T>(T*) {
+    dispatch_float(call.x.dtype, [&]<typename T>(T*) {
         const StridedRows rows(call.x);
         const int64_t grain = 1 + 8192 / (H * D);
         call.threads(B * L, grain, [&](int64_t begin, int64_t end) {

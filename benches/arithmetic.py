@@ -1,0 +1,73 @@
+"""What each arithmetic of the tuned layers costs: errors of a product, perplexity and right answers of `story`.
+
+python benches/arithmetic.py            into results/arithmetic.json
+python benches/arithmetic.py --smoke    a few texts; nothing is written
+
+Errors are compared with the same product in NumPy's float64, for a few rows of x and for many: the root of the mean
+square, relative to that of the result. Weights have 4 bits in groups of 64. Stories and questions are those of
+`benches/quantisation.py`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import mlx.core as mx
+import numpy as np
+from quantisation import QUESTIONS, STORIES, judged
+from tokenizers import Tokenizer
+
+from metal_host.toolchain import compiler_command, for_this_processor
+from tiny_llm_course.base.machine import about
+from tiny_llm_course.bench.models import bundled_model
+from tiny_llm_models import bundled
+from tiny_llm_native.compiler import KERNEL_FLAGS
+from tiny_llm_native.matmul.arithmetic import VARIABLE, candidates
+from tiny_llm_native.matmul.packed import pack, packed_matmul
+from tiny_llm_ref.quantize import dequantize, quantize
+
+RESULTS = Path(__file__).parent / "results" / "arithmetic.json"
+MODEL = "story"
+COLUMNS, OUT, ROWS = 3072, 1024, {"few": 1, "many": 64}  # of x
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--smoke", action="store_true", help="a few texts; nothing is written")
+    options = parser.parse_args()
+    stories, questions = (2, 3) if options.smoke else (STORIES, QUESTIONS)
+    model, _ = bundled_model("tiny_llm_ref", MODEL)
+    tokenizer = Tokenizer.from_file(str(bundled(MODEL) / "tokenizer.json"))
+    rows: dict[str, Any] = {}
+    for name in candidates():
+        os.environ[VARIABLE] = name
+        rows[name] = {"error": errors()} | judged(model, tokenizer, stories, questions)
+        print(name, json.dumps(rows[name]), flush=True)
+    if not options.smoke:
+        flags = " ".join([*compiler_command(), *KERNEL_FLAGS, for_this_processor()])
+        report = about("python benches/arithmetic.py", "mlx", "numpy") | {"compiler": flags, "model": MODEL}
+        report |= {"stories": stories, "questions": questions, "arithmetic": rows}
+        RESULTS.write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
+
+
+def errors() -> dict[str, float]:
+    """The relative error of a product with a few rows of x, and with many."""
+    mx.random.seed(0)
+    weight = quantize(mx.random.normal((OUT, COLUMNS), mx.bfloat16), 64, 4)
+    packed, scales, biases = weight
+    dense = np.array(dequantize(packed, scales.astype(mx.float32), biases.astype(mx.float32), 64, 4), np.float64)
+    panels, found = pack(*weight), {}
+    for name, rows in ROWS.items():
+        x = mx.random.normal((rows, COLUMNS))
+        right = np.array(x, np.float64) @ dense.T
+        wrong = np.array(packed_matmul(x, panels), np.float64) - right
+        found[name] = float(f"{np.sqrt(np.mean(wrong**2) / np.mean(right**2)):.2g}")
+    return found
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,20 @@
+"""The files that a file of C++ includes. This module imports nothing of ours, so it works even if the others do not."""
+
+import re
+from collections.abc import Iterable
+from pathlib import Path
+
+__all__ = ["with_included"]
+
+_HEADERS = Path(__file__).parent
+
+
+def with_included(source: Path, folders: Iterable[Path] = ()) -> list[Path]:
+    """Return a file, and those that it includes from its own folder, from this one and from further folders."""
+    searched = [_HEADERS, *folders]
+    found = [source]
+    for file in found:  # which grows
+        for name in re.findall(r'(?m)^#include "(.+)"', file.read_text(encoding="utf-8", errors="replace")):
+            place = next((place for folder in (file.parent, *searched) if (place := folder / name).is_file()), source)
+            found += [place] if place not in found else []
+    return found

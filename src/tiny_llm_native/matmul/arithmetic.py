@@ -1,0 +1,139 @@
+"""The arithmetic of products with packed weights: float32, bfloat16 or 8-bit numbers, whichever is fastest here.
+
+`exact`, the default, is the faster of float32 and bfloat16. `fast` may be int8 as well, which rounds activations to 8
+bits. TINY_LLM_ARITHMETIC in the environment names one of these, or the arithmetic itself. Which arithmetic is fastest
+differs from processor to processor, and between few rows and many. So it is measured once (arithmetic_speeds.py), and
+the speeds are kept next to what is compiled. This module needs no MLX.
+"""
+
+import json
+import os
+import re
+from contextlib import suppress
+from dataclasses import asdict, dataclass, field
+from functools import cache
+from pathlib import Path
+
+from metal_host.toolchain import whole
+
+from ..compiler import BUILT, library_of, macros_of
+
+__all__ = [
+    "NAMES",
+    "PACKED",
+    "VARIABLE",
+    "Choice",
+    "Speeds",
+    "candidates",
+    "choose",
+    "chosen",
+    "flags",
+    "remember",
+    "remembered",
+]
+
+VARIABLE = "TINY_LLM_ARITHMETIC"
+NAMES = ("float32", "bfloat16", "int8")
+PACKED = Path(__file__).with_name("packed.cpp")
+_ALLOWED = {"exact": NAMES[:2], "fast": NAMES} | {name: (name,) for name in NAMES}
+_KEPT = PACKED.parent / BUILT / "arithmetic.json"
+_MARGIN = 1.05  # an arithmetic that is less than 5 % faster than one before it in NAMES is not worth its error
+
+
+@dataclass(frozen=True)
+class Choice:
+    """The arithmetic of products with few rows of x (8 at most), and that of products with more."""
+
+    few: str
+    many: str
+
+
+@dataclass(frozen=True)
+class Speeds:
+    """The measured speeds of each arithmetic, by its name.
+
+    few: bytes of the weight per second, with one row. many: operations per second, with 64 rows. problems: why the
+    kernels do not compile for an arithmetic that the processor has.
+    """
+
+    threads: int
+    few: dict[str, float] = field(default_factory=dict)
+    many: dict[str, float] = field(default_factory=dict)
+    problems: dict[str, str] = field(default_factory=dict)
+
+
+def chosen() -> Choice:
+    """Return the arithmetic that the environment asks for. It is measured now if it never was and there is a choice.
+
+    Raises:
+        ValueError: the environment names an unknown arithmetic, or one that this processor lacks.
+        KernelError: something has to be measured, and no kernels are built.
+    """
+    return _chosen(os.environ.get(VARIABLE, "exact"))
+
+
+@cache
+def _chosen(wanted: str) -> Choice:
+    allowed = candidates(wanted)
+    if len(allowed) == 1:
+        return Choice(allowed[0], allowed[0])
+    from .arithmetic_speeds import measure  # here, since it needs MLX
+
+    return choose(remembered() or measure(), wanted)
+
+
+def choose(speeds: Speeds, wanted: str) -> Choice:
+    """Return the fastest of what `exact`, `fast` or the name of an arithmetic allows."""
+    return Choice(*(_fastest(of_rows, _ALLOWED[wanted]) for of_rows in (speeds.few, speeds.many)))
+
+
+def _fastest(speeds: dict[str, float], allowed: tuple[str, ...]) -> str:
+    best, *others = (name for name in allowed if name in speeds)
+    for name in others:
+        best = name if speeds[name] > _MARGIN * speeds[best] else best
+    return best
+
+
+def candidates(wanted: str = "fast") -> tuple[str, ...]:
+    """Return the arithmetics that `wanted` allows and that this processor has instructions for.
+
+    Raises:
+        ValueError: there are none.
+    """
+    if wanted not in _ALLOWED:
+        raise ValueError(f"{VARIABLE}: expected one of {', '.join(_ALLOWED)}, got {wanted!r}")
+    found = tuple(name for name in _ALLOWED[wanted] if name == "float32" or name.upper() in _instructions())
+    if not found:
+        raise ValueError(f"{VARIABLE}: this processor has no instructions for {wanted}")
+    return found
+
+
+@cache
+def _instructions() -> list[str]:
+    """Ask the compiler what instructions.h knows of this processor."""
+    return re.findall(r"(?m)^#define TINY_LLM_HAS_(\w+)", macros_of(PACKED.with_name("instructions.h")))
+
+
+def flags(choice: Choice | None = None) -> tuple[str, ...]:
+    """Return the compiler's options for the kernels of a choice; without one, for what is chosen."""
+    choice = choice or chosen()
+    if choice == Choice("float32", "float32"):
+        return ()  # as packed.h has it without options
+    return f"-DTINY_LLM_FEW={choice.few.capitalize()}", f"-DTINY_LLM_MANY={choice.many.capitalize()}"
+
+
+def remembered() -> Speeds | None:
+    """Return the speeds that were measured with this processor, this compiler and these kernels, if they were."""
+    try:
+        kept = json.loads(_KEPT.read_text(encoding="utf-8"))
+        return Speeds(**kept["speeds"]) if kept["kernels"] == library_of(PACKED).stem else None
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+def remember(speeds: Speeds) -> None:
+    """Keep speeds for other processes. Without the right to write, none are kept."""
+    _chosen.cache_clear()
+    with suppress(OSError), whole(_KEPT) as unfinished:
+        kept = {"kernels": library_of(PACKED).stem, "speeds": asdict(speeds)}
+        unfinished.write_text(json.dumps(kept, indent=1), encoding="utf-8")

@@ -1,0 +1,63 @@
+"""The speed of each arithmetic (arithmetic.py), measured with products of the size of a layer."""
+
+import time
+from collections.abc import Sequence
+
+import mlx.core as mx
+
+from ..compiler import CompileError
+from ..extension import Kernel, kernel_without_fallback, threads
+from .arithmetic import NAMES, PACKED, Choice, Speeds, candidates, flags, remember
+from .packed import GROUP, LINES, ROWS
+
+__all__ = ["measure"]
+
+_COLUMNS = 1024
+_FEW_OUT, _MANY_OUT = 98304, 3072  # rows of the weights: 57 MB, more than most caches hold; a layer's
+_MANY = 64  # rows of x
+_REPEATS = 12  # the fastest counts: anything else that the machine does can only slow a run down
+_SCALES = 0x3C003C00  # two scales or biases in bfloat16
+
+
+def measure() -> Speeds:
+    """Measure each arithmetic that this processor has, and remember the speeds. This takes a second, and some more to
+    compile the kernels before.
+
+    Raises:
+        CompileError: the kernels do not even compile for float32.
+        KernelError: there is no MLX extension to run them.
+    """
+    speeds, runs = Speeds(threads()), {}
+    for name in candidates():
+        try:
+            runs[name] = kernel_without_fallback(PACKED, "packed_matmul", flags(Choice(name, name)))
+        except CompileError as error:
+            if name == NAMES[0]:
+                raise
+            speeds.problems[name] = str(error).partition("\n")[0]
+    speeds.few.update(_rates(runs, 1, _FEW_OUT, 4 * _words(_FEW_OUT)))
+    speeds.many.update(_rates(runs, _MANY, _MANY_OUT, 2 * _MANY * _MANY_OUT * _COLUMNS))
+    remember(speeds)
+    return speeds
+
+
+def _rates(runs: dict[str, Kernel], rows: int, out: int, amount: float) -> dict[str, float]:
+    """Return how much of an amount each kernel does per second. They take turns, so that whatever else the machine
+    does slows all of them."""
+    shape = (out // ROWS, _COLUMNS // GROUP)
+    scales = mx.full((*shape, ROWS), _SCALES, mx.uint32)
+    levels = mx.random.randint(0, 2**31 - 1, (*shape, LINES * ROWS), mx.uint32)
+    inputs = [mx.random.normal((rows, _COLUMNS)), mx.concatenate([scales, levels], axis=2)]
+    mx.eval(inputs)
+    turns = [{name: _seconds(run, inputs, (rows, out)) for name, run in runs.items()} for _ in range(_REPEATS)]
+    return {name: amount / min(turn[name] for turn in turns) for name in runs}
+
+
+def _seconds(run: Kernel, inputs: Sequence[mx.array], shape: tuple[int, int]) -> float:
+    start = time.perf_counter()
+    mx.eval(run(inputs, [(shape, mx.float32)]))
+    return time.perf_counter() - start
+
+
+def _words(out: int) -> int:
+    return out // ROWS * (_COLUMNS // GROUP) * (1 + LINES) * ROWS

@@ -1,0 +1,183 @@
+"""The arithmetic of products with packed weights: each against float64, and which one is chosen."""
+
+import json
+
+import mlx.core as mx
+import numpy as np
+import pytest
+
+from tiny_llm_course.model.loaded_model import LoadedModel, Wanted
+from tiny_llm_course.setup import doctor
+from tiny_llm_course.ui import CommandError, Messages
+from tiny_llm_native.compiler import CompileError
+from tiny_llm_native.matmul import arithmetic, arithmetic_speeds, packed
+from tiny_llm_native.matmul.arithmetic import NAMES, VARIABLE, Choice, Speeds, candidates, choose, chosen, flags
+from tiny_llm_native.matmul.packed import pack, packed_matmul
+from tiny_llm_ref.quantize import dequantize, quantize
+
+ERROR = {"float32": 1e-5, "bfloat16": 5e-3, "int8": 1e-2}  # relative root mean square
+
+
+@pytest.fixture
+def device():
+    """They run on the CPU."""
+
+
+@pytest.fixture
+def kept(monkeypatch, tmp_path):
+    """Nothing was measured before, and what is measured now is small."""
+    file = tmp_path / "arithmetic.json"
+    monkeypatch.setattr(arithmetic, "_KEPT", file)
+    for name, value in (("_FEW_OUT", 64), ("_MANY_OUT", 32), ("_REPEATS", 2)):
+        monkeypatch.setattr(arithmetic_speeds, name, value)
+    arithmetic._chosen.cache_clear()
+    yield file
+    arithmetic._chosen.cache_clear()
+
+
+@pytest.mark.parametrize("rows", [1, 3, 4, 5, 8, 9, 21])
+@pytest.mark.parametrize("name", candidates())
+def test_products(monkeypatch, name, rows):
+    """With groups that differ in size, and one that is 0."""
+    monkeypatch.setenv(VARIABLE, name)
+    mx.random.seed(rows)
+    levels, scales, biases = quantize(mx.random.normal((48, 320), mx.bfloat16), 64, 4)
+    x = mx.random.normal((rows, 320)) * mx.repeat(mx.array([1.0, 0.01, 100, 0, 3]), 64)
+    dense = dequantize(levels, scales.astype(mx.float32), biases.astype(mx.float32), 64, 4)
+    right = np.array(x, np.float64) @ np.array(dense, np.float64).T
+    error = np.array(packed_matmul(x, pack(levels, scales, biases)), np.float64) - right
+    assert np.sqrt(np.mean(error**2) / np.mean(right**2)) < ERROR[name]
+
+
+@pytest.mark.parametrize("name", candidates())
+def test_the_largest_levels_and_numbers_do_not_overflow(monkeypatch, name):
+    monkeypatch.setenv(VARIABLE, name)
+    levels, scales = mx.full((16, 128 // 8), 0xFFFFFFFF, mx.uint32), mx.ones((16, 2), mx.bfloat16)
+    panels = pack(levels, scales, mx.zeros_like(scales))
+    for sign in (1, -1):
+        found = packed_matmul(sign * mx.full((2, 128), 127.0), panels)
+        assert found.tolist() == [[sign * 127.0 * 15 * 128] * 16] * 2
+
+
+@pytest.mark.parametrize("few", candidates()[1:])
+def test_few_rows_and_many_in_one_library(monkeypatch, few):
+    mx.random.seed(1)
+    panels = pack(*quantize(mx.random.normal((16, 64), mx.bfloat16), 64, 4))
+    x = mx.random.normal((9, 64))
+    exact = packed_matmul(x, panels)
+    monkeypatch.setattr(packed, "flags", lambda: flags(Choice(few, "float32")))
+    assert mx.array_equal(packed_matmul(x, panels), exact)
+    rounded = packed_matmul(x[:8], panels)
+    assert mx.allclose(rounded, exact[:8], atol=0.5)
+    assert not mx.array_equal(rounded, exact[:8])
+
+
+def test_the_environment_names_one(monkeypatch):
+    for name in candidates():
+        monkeypatch.setenv(VARIABLE, name)
+        assert chosen() == Choice(name, name)
+
+
+def test_wrong_names(monkeypatch):
+    monkeypatch.setenv(VARIABLE, "int4")
+    with pytest.raises(ValueError, match="expected one of exact, fast, float32, bfloat16, int8, got 'int4'"):
+        chosen()
+    arithmetic._chosen.cache_clear()
+    monkeypatch.setattr(arithmetic, "_instructions", list)
+    monkeypatch.setenv(VARIABLE, "int8")
+    with pytest.raises(ValueError, match="TINY_LLM_ARITHMETIC: this processor has no instructions for int8"):
+        chosen()
+
+
+def test_the_fastest_is_chosen_for_few_rows_and_for_many():
+    speeds = Speeds(2, {"float32": 10, "bfloat16": 20, "int8": 20.5}, {"float32": 30, "bfloat16": 20, "int8": 60})
+    assert choose(speeds, "exact") == Choice("bfloat16", "float32")
+    assert choose(speeds, "fast") == Choice("bfloat16", "int8")  # int8 is hardly faster for few rows
+    assert choose(Speeds(2, {"float32": 1}, {"float32": 1}, {"int8": "no"}), "fast") == Choice("float32", "float32")
+
+
+def test_measured_once(monkeypatch, kept):
+    monkeypatch.setenv(VARIABLE, "fast")
+    first = chosen()
+    speeds = arithmetic.remembered()
+    assert speeds is not None
+    assert set(speeds.few) == set(speeds.many) == set(candidates())
+    assert choose(speeds, "fast") == first
+    monkeypatch.setattr(arithmetic_speeds, "measure", lambda: pytest.fail("it was measured again"))
+    arithmetic._chosen.cache_clear()
+    assert chosen() == first
+
+
+@pytest.mark.parametrize("text", ["", "{}", '{"kernels": 1, "speeds": {}}', "[1]"])
+def test_a_file_of_other_kernels_or_a_damaged_one_counts_for_nothing(kept, text):
+    kept.write_text(text)
+    assert arithmetic.remembered() is None
+    arithmetic.remember(Speeds(1, {"float32": 1.0}, {"float32": 1.0}))
+    assert arithmetic.remembered() == Speeds(1, {"float32": 1.0}, {"float32": 1.0})
+    kept.write_text(json.dumps(json.loads(kept.read_text()) | {"kernels": "others"}))
+    assert arithmetic.remembered() is None
+
+
+def test_an_arithmetic_that_does_not_compile_is_left_out(monkeypatch, kept):
+    load = arithmetic_speeds.kernel_without_fallback
+
+    def refuse(source, name, options):
+        if options:
+            raise CompileError("panels.h:1: no\nand more")
+        return load(source, name, options)
+
+    monkeypatch.setattr(arithmetic_speeds, "kernel_without_fallback", refuse)
+    monkeypatch.setattr(arithmetic_speeds, "candidates", lambda: NAMES)
+    speeds = arithmetic_speeds.measure()
+    assert set(speeds.few) == {"float32"}
+    assert speeds.problems == dict.fromkeys(NAMES[1:], "panels.h:1: no")
+
+
+# ----------------------------------------------------------------------------------------------------- in commands
+
+TUNED = {"model": "story", "bits": 4, "layers": "tuned"}
+
+
+@pytest.fixture
+def measured(kept):
+    """A machine on which 8 bits are faster for few rows."""
+    arithmetic.remember(Speeds(2, {"float32": 10e9, "int8": 20e9}, {"float32": 90e9, "int8": 80e9}))
+
+
+@pytest.mark.parametrize(
+    ("variable", "is_fast", "said"),
+    [
+        ("exact", False, "float32"),
+        (None, True, "int8 for up to 8 tokens at once, float32 for more"),
+        ("float32", True, "float32"),  # the environment wins
+    ],
+)
+def test_commands_say_what_is_chosen(monkeypatch, measured, capsys, variable, is_fast, said):
+    monkeypatch.delenv(VARIABLE)
+    if variable:
+        monkeypatch.setenv(VARIABLE, variable)
+    monkeypatch.setattr(arithmetic, "candidates", {"exact": NAMES[:1], "float32": NAMES[:1], "fast": NAMES}.get)
+    LoadedModel(Wanted("tiny_llm_ref", is_fast=is_fast, **TUNED))
+    assert f"tuned layers compute in {said}\n" in capsys.readouterr().err
+
+
+def test_a_wrong_name_ends_a_command(monkeypatch):
+    monkeypatch.setenv(VARIABLE, "int4")
+    with pytest.raises(CommandError, match=r"TINY_LLM_ARITHMETIC: expected one of exact, fast, .* got 'int4'"):
+        LoadedModel(Wanted("tiny_llm_ref", **TUNED))
+
+
+def test_fast_is_for_tuned_layers():
+    with pytest.raises(CommandError, match="--fast: expected --layers tuned, got --layers plain"):
+        Wanted("tiny_llm_ref", "story", is_fast=True)
+
+
+@pytest.mark.parametrize(("problems", "state"), [({}, "ok"), ({"int8": "panels.h:1: no"}, "warning")])
+def test_doctor_shows_speeds_and_choice(kept, problems, state):
+    assert doctor._arithmetic(Messages("en")).found == "not measured yet; ./course roofline measures it"
+    arithmetic.remember(Speeds(2, {"float32": 12.34e9}, {"float32": 56e9}, problems))
+    check = doctor._arithmetic(Messages("en"))
+    assert (check.name, check.state) == ("arithmetic", state)
+    assert "float32: 12.3 GB/s of weights with one row, 56 GFLOP/s with 64 rows; " in check.found
+    assert ("int8 does not compile: panels.h:1: no; " in check.found) == bool(problems)
+    assert check.found.endswith("chosen: float32; chosen with --fast: float32")
