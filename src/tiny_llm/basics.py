@@ -29,7 +29,7 @@ def linear(x: mx.array, weight: mx.array, bias: mx.array | None = None) -> mx.ar
 
 
 class Linear:
-    """A linear layer that holds its weights. A model only calls it, so any object with the same call can replace it.
+    """A linear layer that holds its weights. A model only calls it, so any object with its interface can replace it.
 
     Shapes: weight: O x I, bias: O or None; call with x: N.. x I -> N.. x O.
     """

@@ -8,11 +8,11 @@ __all__ = ["RMSNorm"]
 class RMSNorm:
     """Root mean square normalisation: x / sqrt(mean(x^2) + eps) * weight, computed in float32.
 
-    Shapes: weight: dim; call with x: N.. x dim -> the same. Both have one dtype, and the result has it too.
+    Shapes: weight: dim; call with x: N.. x dim -> the same. weight, x and the result have the same dtype.
     Source: Zhang and Sennrich 2019, "Root Mean Square Layer Normalization", arXiv:1910.07467.
 
     Raises:
-        ValueError: weight is not of shape dim.
+        ValueError: the shape of weight is not (dim,).
     """
 
     def __init__(self, dim: int, weight: mx.array, eps: float = 1e-5):
@@ -24,7 +24,7 @@ class RMSNorm:
     def __call__(self, x: mx.array) -> mx.array:
         """Normalise the last axis.
 
-        It squares and averages half-precision input in float32, because 300^2 is already infinity in float16.
+        Square and average half-precision input in float32, because 300^2 is already infinity in float16.
 
         Task: w1d4.1
         """

@@ -12,8 +12,8 @@ __all__ = ["SwiGLU"]
 class SwiGLU:
     """Gated MLP, also called feed-forward layer: down(silu(gate(x)) * up(x)).
 
-    gate_proj, up_proj, down_proj: `Linear` or anything with its call; E -> I, E -> I, I -> E, where
-    E = hidden_size and I = intermediate_size. A call never changes x, even if a layer returns x itself.
+    gate_proj, up_proj, down_proj: `Linear` layers, or objects with the same interface, from E to I, E to I, and I to E
+    numbers; E = hidden_size and I = intermediate_size. A call never changes x, even if a layer returns x itself.
     Shapes: call with x: N.. x E -> N.. x E.
     Source: Shazeer 2020, "GLU Variants Improve Transformer", arXiv:2002.05202.
     """
@@ -31,7 +31,7 @@ class SwiGLU:
         self.gate_proj, self.up_proj, self.down_proj = gate_proj, up_proj, down_proj
 
     def __call__(self, x: mx.array) -> mx.array:
-        """Let each of the I channels of up(x) through as far as its gate says, and map the result back to E numbers.
+        """Multiply each of the I numbers of up(x) by its gate, silu(gate(x)), and map the products back to E numbers.
 
         Task: w1d4.2
         """

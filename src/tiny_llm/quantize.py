@@ -14,16 +14,16 @@ __all__ = ["QuantizedEmbedding", "QuantizedLinear", "dequantize", "quantize", "q
 def quantize(weight: mx.array, group_size: int = 64, bits: int = 4) -> tuple[mx.array, mx.array, mx.array]:
     """Quantise a matrix to packed levels of a few bits, with scales and biases: number ~ scale * level + bias.
 
-    Each run of group_size numbers in a row is a group, with a scale and a bias of its own. In float32, for a group
-    whose smallest number is low and whose largest is high:
+    Each run of group_size numbers in a row is a group, with a scale and a bias of its own. For a group whose smallest
+    number is low and whose largest number is high, compute in float32:
         step = (high - low) / (2^bits - 1), at least 1e-7
         edge = low if |low| > |high|; else high, and then step = -step: levels count from the edge inwards
-        zero = edge / step, rounded: up to its sign, the number of steps between the edge and 0
+        zero = edge / step, rounded: apart from its sign, the number of steps between the edge and 0
         scale, bias = edge / zero, edge; if zero is 0, they are step and 0
         level = (number - bias) / scale, rounded, and clipped to 0 to 2^bits - 1
     Halves are rounded to even. 32 / bits levels are packed into a uint32, the first into the lowest bits. Scales and
     biases are rounded to the dtype of the weight only at the end.
-    Shapes: weight: N.. x I -> N.. x (I * bits / 32), uint32, and twice N.. x (I / group_size).
+    Shapes: weight: N.. x I -> packed: N.. x (I * bits / 32), uint32; scales and biases: N.. x (I / group_size).
     Source: MLX's `mx.quantize`, mode "affine", on the CPU.
 
     Raises:
@@ -41,11 +41,12 @@ def quantize(weight: mx.array, group_size: int = 64, bits: int = 4) -> tuple[mx.
 def dequantize(packed: mx.array, scales: mx.array, biases: mx.array, group_size: int = 64, bits: int = 4) -> mx.array:
     """Return the matrix that `quantize` packed, up to rounding errors: scale * level + bias.
 
-    Shapes: packed: N.. x (I * bits / 32), scales and biases: N.. x (I / group_size) -> N.. x I. The dtype is that of
-    the scales. Product and sum are computed in float32, and the result is rounded once.
+    Shapes: packed: N.. x (I * bits / 32), scales and biases: N.. x (I / group_size) -> N.. x I. The result has the
+    dtype of the scales. Product and sum are computed in float32, and the result is rounded once.
 
     Raises:
-        ValueError: bits or group_size as in `quantize`, or shapes that do not fit. `_check_packed` below raises it.
+        ValueError: `quantize` does not take these bits or this group_size, packed is not uint32, or the shapes do not
+            match. `_check_packed` below raises it.
 
     Task: w2d3.2
     """
@@ -56,7 +57,7 @@ def dequantize(packed: mx.array, scales: mx.array, biases: mx.array, group_size:
 
 
 class QuantizedLinear:
-    """A linear layer that keeps its weight packed. Each call makes a dense weight, and does not keep it.
+    """A linear layer that keeps its weight packed. Each call makes the weight dense, and does not keep the dense copy.
 
     Shapes: packed: O x (I * bits / 32), scales and biases: O x (I / group_size), bias: O or None;
     call with x: N.. x I -> N.. x O.
@@ -76,8 +77,8 @@ class QuantizedLinear:
         self.bias = bias
 
     def __call__(self, x: mx.array) -> mx.array:
-        """Compute the linear layer y = x W^T + b. W is made dense in the dtype of x, and is never rounded to another
-        dtype before.
+        """Compute the linear layer y = x W^T + b. Make W dense in the dtype of x, without rounding it to another dtype
+        first.
 
         x has the dtype of scales, biases and bias, or float32. The result has the dtype of x.
 
@@ -101,9 +102,9 @@ class QuantizedEmbedding:
         self.group_size, self.bits = group_size, bits
 
     def __call__(self, tokens: mx.array) -> mx.array:
-        """Look tokens up, and make only their rows dense.
+        """Look up the rows of tokens, and make only these rows dense.
 
-        Shapes: tokens: N.., integers -> N.. x E. The dtype is that of the scales.
+        Shapes: tokens: N.., integers -> N.. x E. The result has the dtype of the scales.
 
         Task: w2d3.3
         """
@@ -128,7 +129,8 @@ class QuantizedEmbedding:
 
 
 def quantize_model(model: CausalLM, group_size: int = 64, bits: int = 4) -> None:
-    """Replace every `Linear` of a built model and its `Embedding` by quantised ones. Norms and biases stay as they are.
+    """Replace every `Linear` of a built model and its `Embedding` with quantised layers. Norms and biases stay as they
+    are.
 
     The layers are: in each block, self_attn.{q,k,v,o}_proj and mlp.{gate,up,down}_proj; in the model, embed_tokens and
     lm_head, which may be None. Layers that are already quantised stay as they are.

@@ -1,4 +1,4 @@
-"""What some models write before an answer, between <think> and </think>. Given."""
+"""Thinking: the text that some models write before an answer, between <think> and </think>. Given."""
 
 from typing import Any, Literal
 
@@ -10,14 +10,14 @@ __all__ = ["Thinking", "Thoughts"]
 class Thinking:
     """The way in which a checkpoint thinks, as its chat template shows.
 
-    can_choose: the template has a switch, Qwen3's `enable_thinking`. always: it has none, and begins each answer with
-    `<think>`, as the templates of QwQ and Qwen3-Thinking-2507 do.
-    tokenizer: mlx-lm's, which knows the names of both marks.
+    can_choose: whether the template has a switch for thinking, Qwen3's `enable_thinking`. always: whether the template
+    has no such switch and begins each answer with `<think>`, as those of QwQ and Qwen3-Thinking-2507 do.
+    tokenizer: mlx-lm's tokenizer, which knows the names of both marks.
     """
 
     def __init__(self, tokenizer: Any):
         self._tokenizer = tokenizer
-        self._opens = {False: False, True: False}  # by whether it shall think: whether the prompt ends in `<think>`
+        self._opens = {False: False, True: False}  # with thinking off and on: whether the prompt ends in `<think>`
         self.can_choose = self.always = False
         if tokenizer.has_thinking and tokenizer.has_chat_template:
             prompts = {thinks: self._prompt(thinks).rstrip() for thinks in (False, True)}
@@ -26,11 +26,11 @@ class Thinking:
             self.always = self._opens[False] and not self.can_choose
 
     def choose(self, wanted: bool | None) -> bool:
-        """Return whether the model shall think. wanted: None if the client does not say; then only a model that always
-        thinks does.
+        """Return whether the model is to think. wanted: the client's choice; None if the client made none, and then
+        only a model that always thinks is to think.
 
         Raises:
-            ValueError: the checkpoint does not do what is wanted.
+            ValueError: the checkpoint cannot do what the client wants.
         """
         if wanted and not (self.can_choose or self.always):
             raise ValueError("expected a checkpoint whose chat template can turn thinking on, got one without thinking")
@@ -39,7 +39,8 @@ class Thinking:
         return self.always or bool(wanted)
 
     def thoughts(self, thinks: bool) -> "Thoughts":
-        """Return a reader for one answer to a prompt that `apply_chat_template` made with this as `enable_thinking`."""
+        """Return a reader for one answer. thinks: the `enable_thinking` with which `apply_chat_template` made the
+        prompt."""
         return Thoughts(self._tokenizer, self._opens[thinks])
 
     def _prompt(self, thinks: bool) -> str:
@@ -52,10 +53,10 @@ class Thinking:
 
 
 class Thoughts:
-    """A reader that tells the tokens of the thinking in one answer from those of the answer itself.
+    """A reader that separates the tokens of the thinking from the tokens of the answer.
 
-    is_open: the thinking has begun and is not over. count: how many tokens it has by now, with its marks and the blank
-    ones that follow it.
+    is_open: whether the thinking has begun and is not over. count: the number of its tokens so far, including both
+    marks and the blank tokens after the thinking.
     """
 
     def __init__(self, tokenizer: Any, is_open: bool):
@@ -65,15 +66,15 @@ class Thoughts:
         self._state: Literal["before", "open", "after", "answer"] = "open" if is_open else "before"
         self._text = StreamingDetokenizer(tokenizer)
         self._has_text = False
-        self._blank = ""  # held back: no text may follow it
+        self._blank = ""  # whitespace that is held back, because no text may follow it
 
     @property
     def is_open(self) -> bool:
         return self._state == "open"
 
     def take(self, token: int) -> str | None:
-        """Return the new text of the thinking, without blanks around all of it; None if the token belongs to the
-        answer."""
+        """Return the new text of the thinking, or None if the token belongs to the answer. Whitespace before and after
+        the whole thinking is left out."""
         if self._state == "answer" or (self._state == "before" and token != self._start):
             self._state = "answer"
             return None
@@ -83,7 +84,7 @@ class Thoughts:
         self.count += 1
         if self._state == "after":
             return ""
-        if token == self._start:  # a model may write what its prompt has already
+        if token == self._start:  # a model may repeat the mark at the end of its prompt
             self._state = "open"
             return ""
         if token == self._end:
@@ -99,6 +100,7 @@ class Thoughts:
 
 
 def _single(tokenizer: Any, name: str) -> int | None:
-    """Return a mark's token; None if there is no mark, or one of several tokens, as no Qwen2 or Qwen3 has."""
+    """Return a mark's token. None if there is no mark, or if the mark takes several tokens (it takes one in every Qwen2
+    and Qwen3)."""
     tokens = getattr(tokenizer, name)
     return tokens[0] if tokens and len(tokens) == 1 else None

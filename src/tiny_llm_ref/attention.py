@@ -24,8 +24,9 @@ def scaled_dot_product_attention_simple(
     """Compute scaled dot-product attention: softmax(Q K^T * scale + mask) V.
 
     Shapes: query: N.. x L x D, key and value: N.. x S x D, mask: broadcastable to N.. x L x S -> N.. x L x D.
-    N.. is zero or more batch axes. All arrays have one dtype, and the result has it too.
-    scale: the factor of the scores. None means 1/sqrt(D); any number, 0.0 included, is used as it is.
+    N.. is zero or more batch axes. All arrays and the result have the same dtype.
+    scale: the factor by which the scores are multiplied. None means 1/sqrt(D); any number, including 0.0, is used as it
+    is.
     mask: added to the scaled scores; -inf hides a key from a query.
     Source: Vaswani et al. 2017, "Attention Is All You Need", section 3.2.1, arXiv:1706.03762.
 
@@ -77,7 +78,7 @@ class SimpleMultiHeadAttention:
 
 
 def causal_mask(L: int, S: int, dtype: mx.Dtype = mx.float32) -> mx.array:
-    """Make the additive mask under which a query sees no key that comes after it.
+    """Make the additive mask that hides every key after a query's own position.
 
     The L queries are the last L of S positions: query i is at position S - L + i.
     Shapes: -> L x S, with 0 where query i may see key j and -inf where it may not.
@@ -104,7 +105,7 @@ def scaled_dot_product_attention_grouped(
 
     Shapes: query: N.. x H_q x L x D, key and value: N.. x H_kv x S x D, mask: broadcastable to N.. x H_q x L x S
     -> N.. x H_q x L x D. Query head h reads key/value head h // (H_q / H_kv).
-    All arrays have one dtype, and the result has it too.
+    All arrays and the result have the same dtype.
     scale: as in `scaled_dot_product_attention_simple`.
     mask: an additive array, "causal" for `causal_mask(L, S)`, or None.
     Source: Ainslie et al. 2023, "GQA", arXiv:2305.13245.

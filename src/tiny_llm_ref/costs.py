@@ -9,8 +9,8 @@ __all__ = ["Cost", "Machine", "model_cost"]
 
 @dataclass(frozen=True)
 class Cost:
-    """The cost of one pass: how many operations it takes (multiplications and additions), and how many bytes it moves
-    from or to memory."""
+    """The cost of one forward pass: how many operations (multiplications and additions) it takes, and how many bytes it
+    moves to or from memory."""
 
     operations: float
     bytes: float
@@ -29,8 +29,8 @@ class Machine:
     bandwidth: float
 
     def seconds(self, cost: Cost) -> float:
-        """Return the shortest time for a pass: arithmetic and memory work at the same time, so the slower of the two
-        counts."""
+        """Return the shortest time for a pass, in seconds. Arithmetic and memory traffic overlap, so the slower of the
+        two counts."""
         return max(cost.operations / self.peak, cost.bytes / self.bandwidth)
 
     @property
@@ -42,16 +42,17 @@ class Machine:
 def model_cost(config: ModelConfig, L: int, S: int, bytes_per_weight: float = 2) -> Cost:
     """Count the cost of one pass over L new tokens, which attend causally to S positions, their own included.
 
-    `operations` counts those of matrix products: of the linear layers, for each token; of both products of attention,
-    for each query and each position that it may see; of the output layer, for the last token only.
-    `bytes` counts each weight matrix once, including the output layer's table, with bytes_per_weight bytes per number;
-    and the keys and values of S positions, with 2 bytes per number. Activations, norms, biases and the rows
-    of the embedding are left out, because they are small.
-    L, S: as in `causal_mask`. bytes_per_weight: it is 2 for bfloat16, and 4.5 / 8 for 4 bits with a scale and a bias of
-    16 bits for each group of 64.
+    `operations` counts the multiplications and additions of all matrix products: in the linear layers, for each token;
+    in both products of attention, for each query and each position that it may see; in the output layer, for the last
+    token only.
+    `bytes` counts each weight matrix once, including the output layer's, at bytes_per_weight bytes per number; and in
+    each layer the keys and values of S positions, at 2 bytes per number. Activations, norms, biases and the rows that
+    the embedding looks up are left out, because they are small.
+    L, S: as in `causal_mask`. bytes_per_weight: 2 for bfloat16; 4.5 / 8 for 4-bit weights with a 16-bit scale and a
+    16-bit bias for each group of 64.
 
     Raises:
-        ValueError: L is less than 1, or S less than L. `_check_lengths` below raises it.
+        ValueError: L is less than 1, or S is less than L. `_check_lengths` below raises it.
 
     Task: w2d2.1
     """

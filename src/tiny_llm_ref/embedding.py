@@ -13,7 +13,7 @@ class Embedding:
     Shapes: weight: V x E; V = vocab_size, E = embedding_dim.
 
     Raises:
-        ValueError: weight is not of shape V x E.
+        ValueError: the shape of weight is not V x E.
     """
 
     def __init__(self, vocab_size: int, embedding_dim: int, weight: mx.array):
@@ -32,7 +32,7 @@ class Embedding:
         return self.weight[tokens]
 
     def as_linear(self, x: mx.array) -> mx.array:
-        """Use the same table as the output layer: score how well each entry of the vocabulary matches x.
+        """Use the same table as the output layer: the logit of a vocabulary entry is the dot product of its row with x.
 
         Shapes: x: N.. x E -> N.. x V.
         Source: Press and Wolf 2016, "Using the Output Embedding to Improve Language Models", arXiv:1608.05859.

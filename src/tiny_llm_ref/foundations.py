@@ -1,4 +1,4 @@
-"""Attention by hand: softmax, three ways to compute scores, heads, masks and dropout. You can look at the weights."""
+"""Attention by hand: softmax, three ways to compute scores, heads, masks, dropout, and a picture of the weights."""
 
 import math
 from collections.abc import Sequence
@@ -52,7 +52,7 @@ def dot_product_attention(query: mx.array, key: mx.array, value: mx.array) -> tu
 def additive_attention(
     query: mx.array, key: mx.array, value: mx.array, w_hidden: mx.array, w_score: mx.array
 ) -> tuple[mx.array, mx.array]:
-    """Average the values for each query, with scores of a small network: w_score . tanh(w_hidden [query; key]).
+    """Average the values for each query, with scores from a small network: w_score . tanh(w_hidden [query; key]).
 
     Shapes: query: L x D_q, key: S x D_k, value: S x D_v, w_hidden: I x (D_q + D_k), w_score: I
     -> output L x D_v and weights L x S. The dtype is kept. Queries and keys may differ in size.
@@ -143,8 +143,8 @@ def multi_head_attention(
     Shapes: query: B x L x E, key and value: B x S x E, w_output: E x (sum of the heads' d_v), mask: broadcastable to
     B x H x L x S -> B x L x E. The dtype is kept.
     heads: w_query, w_key and w_value of each head, as `attention_head` takes them. H is the number of heads.
-    mask: has the query's dtype. Head h uses part h of the mask's third axis from the end. If that axis has size 1 or
-    is missing, all heads use the same mask.
+    mask: an array of the query's dtype. Head h uses index h of the mask's third axis from the end. If that axis has
+    size 1 or is missing, all heads use the same mask.
     Source: Vaswani et al. 2017, section 3.2.2, arXiv:1706.03762.
 
     Task: w0d2.3
@@ -181,9 +181,9 @@ def look_ahead_mask(L: int) -> mx.array:
 
 
 def additive_mask(keep: mx.array, hidden: float = -math.inf, dtype: mx.Dtype = mx.float32) -> mx.array:
-    """Turn a mask of 1 and 0 into one to add to scores: 0 where it keeps a key, the number `hidden` elsewhere.
+    """Turn a mask of 1 and 0 into a mask to add to scores: 0 where `keep` is 1, and `hidden` where it is 0.
 
-    Shapes: keep: any -> the same, of this dtype.
+    Shapes: keep: any -> the same. The result has the dtype `dtype`.
     hidden: -inf, or a large negative number such as -1e9. With -1e9, a query that sees no key at all gets an average
     of values instead of NaN. In float16, -1e9 is -inf, too.
 
@@ -193,7 +193,7 @@ def additive_mask(keep: mx.array, hidden: float = -math.inf, dtype: mx.Dtype = m
 
 
 def dropout(x: mx.array, rate: float, training: bool = False) -> mx.array:
-    """Replace, in training, each number by 0 with probability `rate`, and divide the others by 1 - rate.
+    """Set each number to 0 with probability `rate`, and divide all others by 1 - rate. Do so only in training.
 
     At inference, return x as it is.
     Shapes: x: any -> the same. The dtype is kept.

@@ -1,4 +1,4 @@
-"""From logits to text: the generation loop, and text that can be printed while the model is still writing it."""
+"""From logits to text: the generation loop, and text that can be printed while the model is still generating."""
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import Protocol, TypeAlias
@@ -41,14 +41,14 @@ def generate_simple(
     """Yield the tokens that follow the prompt (Python ints), each before the model takes its next step.
 
     At each step, the model gets the whole sequence.
-    prompt: token ids, at least one. sampler: gets the logits after the last token (1 x V) and all tokens so far
-    (1 x L), prompt included.
+    prompt: token ids, at least one. sampler: a function of the logits after the last token (1 x V) and all tokens so
+    far (1 x L), including the prompt.
     The loop ends at any of eos_token_ids, without yielding it; after max_tokens tokens; or when the sequence fills the
     model's context (`model.config.max_position_embeddings`).
 
     Raises:
         ValueError: the prompt is empty, leaves no room in the context or has an id outside the vocabulary; max_tokens
-            is negative. `_check_prompt` below raises these, when the first token is asked for.
+            is negative. `_check_prompt` below raises these errors when the caller asks for the first token.
 
     Task: w1d6.1
     """
@@ -67,7 +67,7 @@ def generate_simple(
 def next_logits(model: CausalLM, tokens: mx.array, cache: Cache) -> mx.array:
     """Run the model on `tokens`, which follow those in the cache, and return the logits after the last of them only.
 
-    Shapes: tokens: B x L -> B x V. `model.logits` gets B x 1 x E.
+    Shapes: tokens: B x L -> B x V. `model.logits` gets the last hidden vectors only, B x 1 x E.
 
     Task: w2d1.3
     """
@@ -85,9 +85,9 @@ def generate(
     """Yield the same tokens as `generate_simple`, but run the model on each token only once.
 
     The model runs on the whole prompt first (prefill), then on one new token at a time (decode), each time through
-    `next_logits`. It never runs on the last token, because no token after it is needed.
-    cache: an empty cache, which is filled; None means a new `KVCache`. Everything else is as in `generate_simple`,
-    including the errors of `_check_prompt`.
+    `next_logits`. The model never runs on the last token, because no token after that one is needed.
+    cache: an empty cache, which this function fills; None means a new `KVCache`. Everything else is as in
+    `generate_simple`, including the errors of `_check_prompt`.
 
     Task: w2d1.3
     """
@@ -119,11 +119,11 @@ def generate_ahead(
     and does not wait for the result. The next step takes the array with this token as it is, computed or not. So MLX
     can compute the next step while Python reads a token and the caller prints it.
     When token t is yielded, steps 1 to t + 1 have been submitted, but no step for a token beyond max_tokens or beyond
-    the context. Reading a token waits for its own step only. An operation on the array, such as `token[0]`, would be
-    computed after the next step: read the array that you submitted.
+    the context. Reading a token waits only for the step that computes it. An operation on the array, such as
+    `token[0]`, would be computed after the next step: read the array that you submitted.
     When an end-of-sequence token is read, the step after it has been submitted for nothing, and the cache holds one
     token more than after `generate`.
-    sampler: gets arrays as in `generate`, which may not be computed yet. Everything else is as in `generate`.
+    sampler: as in `generate`, but the arrays that it gets may not be computed yet. Everything else is as in `generate`.
 
     Task: w2d1.4
     """
@@ -150,7 +150,7 @@ class StreamingDetokenizer:
     A character may be spread over several tokens (Japanese, emoji). Until its last byte has come, decoding gives the
     replacement character U+FFFD at the end. Such an end is held back, so that no broken character is shown.
     The results of `add` and `finish`, joined, are the text of all tokens decoded at once, without special tokens.
-    The cost of a step must not grow with the length of the text that was returned.
+    The cost of `add` must not grow with the length of the text that was returned.
     Decoding may drop a space at the beginning, so a token that is decoded alone can lose its space. And a new byte may
     turn whole characters right before it into U+FFFD again, until its own character is whole. Characters that were
     returned are not returned a second time.
@@ -177,7 +177,7 @@ class StreamingDetokenizer:
         return new
 
     def finish(self) -> str:
-        """Return the text that was held back, broken or not: there are no more tokens."""
+        """Return the text that was held back, including broken characters. Call it after the last token."""
         return self._decode()[self._shown :]
 
     def _decode(self) -> str:
@@ -190,7 +190,7 @@ class StopStrings:
     The first stop string is the one that is complete first; of several that are complete with the same character, it
     is the one that begins first. Text that may be the beginning of a stop string is held back until this is clear.
     The results of `add` and `finish`, joined, are the text before the first stop string, or the whole text if there is
-    none. `found` says whether there was one.
+    none. `found` says whether a stop string was found.
 
     Raises:
         ValueError: a stop string is empty, or `stops` is one string instead of several. `_check_stops` below raises
@@ -206,7 +206,7 @@ class StopStrings:
         self._held = ""
 
     def add(self, text: str) -> str:
-        """Return the text that is certain to come before any stop string. Once one was found, return nothing."""
+        """Return the text that is certain to come before any stop string; "" after a stop string was found."""
         if self.found:
             return ""
         held = self._held + text
@@ -217,11 +217,11 @@ class StopStrings:
         return held[:sure]
 
     def finish(self) -> str:
-        """Return the text that was held back: the text is over, so it can no longer become a stop string."""
+        """Return the text that was held back: no more text comes, so it can no longer become a stop string."""
         return self._held
 
     def _open_end(self, text: str) -> int:
-        """Length of the longest end of the text with which a stop string begins."""
+        """Return the length of the longest end of the text that is the beginning of a stop string."""
         beginnings = (stop[:length] for stop in self._stops for length in range(1, min(len(stop), len(text) + 1)))
         return max((len(beginning) for beginning in beginnings if text.endswith(beginning)), default=0)
 
@@ -229,7 +229,7 @@ class StopStrings:
 def stream_text(tokens: Iterable[int], tokenizer: Decoder, stops: Sequence[str] = ()) -> Iterator[str]:
     """Yield the text of the tokens as it becomes whole, up to the first stop string; then ask for no more tokens.
 
-    If the tokens end in the middle of a character, its bytes are left out.
+    If the tokens end in the middle of a character, that character is left out.
     """
     detokenizer, stop_strings = StreamingDetokenizer(tokenizer), StopStrings(stops)
     for token in tokens:

@@ -32,7 +32,7 @@ class Cache(Protocol):
 
     @property
     def layers(self) -> Sequence[LayerCache]:
-        """Return one entry for each layer of the model."""
+        """Return one `LayerCache` for each layer of the model."""
 
     def advance(self, length: int) -> None:
         """Count `length` more positions as stored. The model calls this once, after all layers have attended."""
@@ -55,12 +55,13 @@ class NoCache:
 
 
 class KVCacheLayer:
-    """The keys and values of one layer, of all tokens so far, in arrays that have room for more.
+    """The keys and values of all tokens so far in one layer, in arrays that have room for more.
 
-    keys, values: B x H_kv x capacity x D, or None before the first token; positions from `offset` on are unused.
-    offset: the number of stored positions. Only `KVCache` changes it (`advance`, `trim`), not `store` or `attend`:
-    RoPE and attention of one forward pass need the same offset.
-    step: the capacity is always a multiple of it, so most tokens need no new arrays.
+    keys, values: arrays of B x H_kv x capacity x D, or None before the first token; positions from `offset` on are
+    unused.
+    offset: the number of stored positions. `KVCache` changes it, in `advance` and `trim`. `store` and `attend` do not,
+    because RoPE and attention of one forward pass need the same offset.
+    step: the capacity is always a multiple of this number, so most tokens need no new arrays.
     attention: the attention function; it gets the mask "causal".
     """
 
@@ -72,7 +73,8 @@ class KVCacheLayer:
         self._attention = attention
 
     def store(self, key: mx.array, value: mx.array) -> tuple[mx.array, mx.array]:
-        """Write L positions from `offset` on, over any forgotten ones; return all offset + L positions.
+        """Write keys and values to the L positions from `offset` on, over any forgotten ones. Return those of all
+        offset + L positions.
 
         If there are no arrays yet, or the new positions do not fit, `keys` and `values` become new arrays that begin
         with the stored positions. Their capacity is offset + L, rounded up to a multiple of `step`. Otherwise the
@@ -94,7 +96,7 @@ class KVCacheLayer:
         return self.keys[:, :, :end], self.values[:, :, :end]
 
     def _with_room(self, stored: mx.array | None, new: mx.array, end: int) -> mx.array:
-        """Return `stored` itself, or a longer copy if `end` positions do not fit in."""
+        """Return `stored` itself, or a longer copy if `end` positions do not fit into `stored`."""
         if stored is not None and end <= stored.shape[2]:
             return stored
         B, H_kv, _, D = new.shape
@@ -107,7 +109,7 @@ class KVCacheLayer:
     def attend(self, query: mx.array, key: mx.array, value: mx.array, scale: float | None = None) -> mx.array:
         """Store the new keys and values, then attend causally to all stored positions, with the layer's `attention`.
 
-        scale: passed on as it is.
+        scale: the scale that `attention` gets, unchanged.
         Shapes: query: B x H_q x L x D, key and value: B x H_kv x L x D -> B x H_q x L x D.
 
         Task: w2d1.2

@@ -1,4 +1,4 @@
-"""load(): from a name or a path to a model and its tokenizer."""
+"""Loads a model and its tokenizer, by name or by path."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -27,15 +27,15 @@ _HUB_FILES = ["*.json", "*.safetensors", "*.txt", "*.jinja"]
 
 
 def load(name_or_path: str | Path, dtype: mx.Dtype | None = None) -> tuple[CausalLM, Any]:
-    """Return a model and its tokenizer, by the name of a bundled model, a checkpoint directory, or a name on the Hub.
+    """Return a model and its tokenizer, which is mlx-lm's: it has `encode`, `decode` and `apply_chat_template`.
 
-    The tokenizer is mlx-lm's, with `encode`, `decode` and `apply_chat_template`.
-    dtype: the dtype of the weights; None keeps the checkpoint's.
+    name_or_path: the name of a bundled model, a checkpoint directory, or a name on the Hub.
+    dtype: the dtype of the weights; None keeps the checkpoint's dtype.
 
     Raises:
         FileNotFoundError: there is no such directory or name, the model was not downloaded before and there is no
             network, or files are missing.
-        ValueError: the checkpoint is damaged or of a kind that is not supported.
+        ValueError: the checkpoint is damaged, or is of a kind that is not supported.
     """
     path = resolve(name_or_path)
     model = load_model(path, dtype)
@@ -43,17 +43,18 @@ def load(name_or_path: str | Path, dtype: mx.Dtype | None = None) -> tuple[Causa
 
 
 def load_model(path: Path, dtype: mx.Dtype | None = None) -> CausalLM:
-    """Return the model of a checkpoint directory. Raises as `load` does."""
+    """Return the model of a checkpoint directory. Raises the same errors as `load`."""
     config = ModelConfig.from_pretrained(path)
     return build_model(config, load_weights(path, config, dtype))
 
 
 def load_quantized(name_or_path: str | Path) -> tuple[CausalLM, Any]:
-    """Return a model that mlx-lm quantised, and its tokenizer. Its weights stay packed; `load` would make them dense.
+    """Return a model that mlx-lm quantised, and its tokenizer. The model's weights stay packed; `load` would make them
+    dense.
 
     Raises:
-        FileNotFoundError, ValueError: as `load` does; also, the checkpoint is not quantised, or it is quantised to
-            other than 2, 4 or 8 bits.
+        FileNotFoundError: as in `load`.
+        ValueError: as in `load`; also, the checkpoint is not quantised, or not to 2, 4 or 8 bits.
     """
     path = resolve(name_or_path)
     model = load_quantized_model(path)
@@ -61,7 +62,7 @@ def load_quantized(name_or_path: str | Path) -> tuple[CausalLM, Any]:
 
 
 def load_quantized_model(path: Path) -> CausalLM:
-    """Return the model of a quantised checkpoint's directory. Raises as `load_quantized` does."""
+    """Return the model of a quantised checkpoint's directory. Raises the same errors as `load_quantized`."""
     config = ModelConfig.from_pretrained(path)
     return build_model(config, load_quantized_weights(path, config))
 
@@ -69,7 +70,7 @@ def load_quantized_model(path: Path) -> CausalLM:
 def build_model(config: ModelConfig, weights: Mapping[str, mx.array]) -> CausalLM:
     """Build a model from its weights.
 
-    weights: those that `weights.expected_shapes(config)` names, dense, or as `load_quantized_weights` gives them.
+    weights: the arrays that `weights.expected_shapes(config)` names, dense or as `load_quantized_weights` returns them.
     """
     parts = _Parts(config, weights)
     return CausalLM(
@@ -82,7 +83,7 @@ def build_model(config: ModelConfig, weights: Mapping[str, mx.array]) -> CausalL
 
 
 class _Parts:
-    """A builder of a model's parts from the weights under their names."""
+    """A builder of a model's parts, which finds their weights by name."""
 
     def __init__(self, config: ModelConfig, weights: Mapping[str, mx.array]):
         self.config = config
@@ -90,7 +91,7 @@ class _Parts:
         self.rope = RoPE(config.head_dim, config.max_position_embeddings, config.rope_theta)
 
     def embedding(self, name: str) -> Any:
-        """Return an `Embedding`, or an object with the same calls."""
+        """Return an `Embedding`, or a `QuantizedEmbedding` if its weights are packed."""
         if packed := self.packed(name):
             return QuantizedEmbedding(*packed)
         return Embedding(self.config.vocab_size, self.config.hidden_size, self.weights[f"{name}.weight"])
@@ -133,7 +134,7 @@ class _Parts:
 
 
 def resolve(name_or_path: str | Path) -> Path:
-    """Return the checkpoint directory that is meant, and download it if need be. Raises as `load` does.
+    """Return the checkpoint directory of a model, after downloading it if need be. Raises the same errors as `load`.
 
     name_or_path: a bundled model ("story"; a directory of that name is "./story"), a directory, or a model on the
         Hugging Face Hub ("Qwen/Qwen3-0.6B").

@@ -25,20 +25,20 @@ from .qwen2 import CausalLM, TransformerBlock
 __all__ = ["KERNELS", "KernelBlock", "KernelLinear", "KernelNorm", "KernelRoPE", "KernelSwiGLU", "optimise"]
 
 KERNELS = ("quantized_matvec", "rms_norm", "rope", "swiglu", "quantized_matmul")
-_FEW = 8  # rows: up to here a product with each is faster than making the weight dense
+_FEW = 8  # rows of x: up to this many, a product with one row after the other is the faster way
 
 
 def optimise(model: CausalLM, kernels: Collection[str] = KERNELS) -> None:
-    """Replace the layers of a built model by layers that run the named kernels.
+    """Replace the layers of a built model with layers that run the named kernels.
 
-    The cache chooses attention: KVCache(layers, attention=kernels.attention.flash_attention).
+    The kernel for attention is set in the cache: KVCache(layers, attention=kernels.attention.flash_attention).
 
     Raises:
         ValueError: a name is not one of KERNELS.
     """
     if unknown := set(kernels) - set(KERNELS):
         raise ValueError(f"kernels: expected some of {', '.join(KERNELS)}, got {', '.join(sorted(unknown))}")
-    parts: Any = model  # layers are replaced by others with the same call
+    parts: Any = model  # the new layers have other types, and the same interface
     if products := {"quantized_matvec", "quantized_matmul"}.intersection(kernels):
         _replace_products(parts, products)
     for block in parts.layers:
@@ -55,7 +55,7 @@ def optimise(model: CausalLM, kernels: Collection[str] = KERNELS) -> None:
 
 
 def _replace_products(model: Any, kernels: Collection[str]) -> None:
-    """Replace every `QuantizedLinear`, and the quantised table where it is the output layer."""
+    """Replace every `QuantizedLinear`. If the quantised table is also the output layer, add a layer for that use."""
     for _, owner, name in named_linears(model):
         if isinstance(layer := getattr(owner, name), QuantizedLinear):
             setattr(owner, name, KernelLinear(layer, kernels))
@@ -64,8 +64,8 @@ def _replace_products(model: Any, kernels: Collection[str]) -> None:
 
 
 class KernelLinear:
-    """A quantised layer that runs one kernel for few rows and another for many; the plain layer does it where that
-    kernel is not named."""
+    """A quantised layer that runs one kernel for few rows and another for many. If `kernels` does not name the one that
+    is needed, the plain layer runs instead."""
 
     def __init__(self, layer: QuantizedLinear | QuantizedEmbedding, kernels: Collection[str] = KERNELS):
         self.weight = layer.packed, layer.scales, layer.biases, layer.group_size, layer.bits
@@ -83,7 +83,7 @@ class KernelLinear:
 
 
 class KernelBlock:
-    """A transformer block that computes its first sum and its second norm by one kernel."""
+    """A transformer block that computes its first sum and its second norm with one kernel."""
 
     def __init__(self, block: TransformerBlock):
         self.self_attn, self.mlp = block.self_attn, block.mlp
@@ -107,7 +107,7 @@ class KernelNorm:
 
 
 class KernelRoPE:
-    """A RoPE that computes its angles and keeps no tables."""
+    """A RoPE that runs a kernel, which computes its angles and needs no tables."""
 
     def __init__(self, plain: RoPE, base: float):
         self.base, self.traditional = base, plain.traditional
@@ -117,7 +117,7 @@ class KernelRoPE:
 
 
 class KernelSwiGLU:
-    """An MLP whose activation is one pass over memory."""
+    """An MLP that runs a kernel for silu(gate) * up, one pass over memory."""
 
     def __init__(self, mlp: SwiGLU):
         self.gate_proj, self.up_proj, self.down_proj = mlp.gate_proj, mlp.up_proj, mlp.down_proj

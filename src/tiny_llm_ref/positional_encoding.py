@@ -1,4 +1,4 @@
-"""Rotary positional encoding: a position is an angle by which pairs of numbers rotate."""
+"""Rotary positional encoding, which rotates pairs of numbers by angles that depend on the position."""
 
 from typing import TypeAlias
 
@@ -18,17 +18,18 @@ class RoPE:
         traditional=False (task 2): halves, (x[i], x[i + D/2]), as in the checkpoints of Qwen and Llama.
     Angles are computed in float32, whatever the dtype of x.
 
-    dims: D, an even number. seq_len: how many positions there are, from 0 to seq_len - 1. base: sets the speeds; the
-    slowest pair needs about 2 pi * base positions for one turn.
+    dims: D, an even number. seq_len: the number of positions, which are 0 to seq_len - 1. base: the base of the angles;
+    the slowest pair needs about 2 pi * base positions for one turn.
     `__init__` must set `self.dims` and `self.seq_len`, because the checks in `__call__` read them.
     Call with x: B x L x H x D -> the same shape and dtype. `offset` says which L positions the tokens have:
-        None: 0, 1, ..., L-1;    an int n: n, ..., n+L-1;    a slice(n, n+L): that slice;
-        a list of B slices: one per row;    an integer array of B: one offset per row (0-d: one for all).
+        None: 0, 1, ..., L-1;    an int n: n, ..., n+L-1;    a slice(n, n+L): the same positions;
+        a list of B slices: one per row;    an integer array of B: the first position of each row (0-d: of all rows).
     Source: Su et al. 2021, "RoFormer", section 3.4.2, arXiv:2104.09864.
 
     Raises:
-        ValueError: dims is odd; x is not B x L x H x D; a slice is not of length L; offsets are not B in number; a
-            position is outside seq_len (positions in an array are not checked). The `_check_*` below raise these.
+        ValueError: dims is odd; x is not B x L x H x D; a slice does not have length L; a list or array does not have B
+            offsets; a position is not from 0 to seq_len - 1 (positions in an array are not checked). The `_check_*`
+            functions below raise these errors.
 
     Task: w1d2.1, w1d2.2
     """

@@ -45,8 +45,8 @@ class Qwen2Attention:
         return q, k, v
 
     def __call__(self, x: mx.array, layer_cache: LayerCache) -> mx.array:
-        """Return the layer's output. The cache knows the position of x's first token, and it does the attending
-        (kv_cache.LayerCache).
+        """Return the layer's output. The cache (`kv_cache.LayerCache`) knows the position of x's first token, and
+        computes the attention.
 
         Shapes: x: B x L x E -> B x L x E. rope takes B x L x H x D and `layer_cache.offset`;
         `layer_cache.attend` takes and returns B x H x L x D.
@@ -61,8 +61,8 @@ class Qwen2Attention:
 
 
 class TransformerBlock:
-    """A transformer block: attention, then the MLP. Each reads the residual stream through a norm and adds its result
-    to it."""
+    """A transformer block: attention, then the MLP. Each of them reads the residual stream through a norm, and adds its
+    result to the stream."""
 
     def __init__(
         self,
@@ -89,9 +89,9 @@ class TransformerBlock:
 
 
 class CausalLM:
-    """A decoder-only language model: for each token, it scores every vocabulary entry as the next one.
+    """A decoder-only language model: after each token, it gives every vocabulary entry a logit as the next token.
 
-    lm_head: E -> V, or None where the embedding is also the output layer (`tie_word_embeddings`).
+    lm_head: a layer E -> V, or None if the embedding is also the output layer (`tie_word_embeddings`).
     """
 
     def __init__(
@@ -124,7 +124,7 @@ class CausalLM:
         return self.norm(x)
 
     def logits(self, hidden: mx.array) -> mx.array:
-        """Return the logits: the score of every vocabulary entry as the next token.
+        """Return the logits, one for every vocabulary entry: the larger, the likelier the entry is as the next token.
 
         Shapes: hidden: B x L x E -> B x L x V. The dtype is kept.
 

@@ -19,7 +19,7 @@ __all__ = [
 
 
 def greedy(logits: mx.array, tokens: mx.array | None = None) -> mx.array:
-    """Return each row's likeliest token. The tokens so far, which every sampler gets, make no difference.
+    """Return each row's likeliest token. Every sampler also gets the tokens so far; this one ignores them.
 
     Shapes: logits: B x V -> B.
     """
@@ -27,10 +27,11 @@ def greedy(logits: mx.array, tokens: mx.array | None = None) -> mx.array:
 
 
 def sample(logits: mx.array, temperature: float, key: mx.array | None = None) -> mx.array:
-    """Draw one token per row, with the probabilities softmax(logits / temperature). Temperature 0 takes the likeliest.
+    """Draw one token per row, with the probabilities softmax(logits / temperature). At temperature 0, take the
+    likeliest token.
 
     Shapes: logits: B x V -> B.
-    key: made by `mx.random.key`; the same key draws the same tokens. None: MLX's global random state.
+    key: a key made by `mx.random.key`; the same key draws the same tokens. None means MLX's global random state.
 
     Task: w1d7.1
     """
@@ -87,7 +88,7 @@ def apply_min_p(logits: mx.array, min_p: float) -> mx.array:
 
 
 def apply_repetition_penalty(logits: mx.array, tokens: mx.array, penalty: float) -> mx.array:
-    """Rescale the logit of every token that occurs among its row's tokens, once, however often the token occurs.
+    """Rescale the logit of every token that occurs in its row of `tokens`, once, however often the token occurs.
 
     A positive logit is divided by the penalty, a negative one is multiplied by it. So a penalty above 1 lowers both,
     one below 1 raises both, and 1.0 changes nothing.
@@ -111,11 +112,11 @@ def make_sampler(
 ) -> Sampler:
     """Make a sampler: a function from logits (B x V) and the tokens so far (B x L) to the next tokens (B).
 
-    The sampler treats each row separately. Its steps have this order: repetition penalty, temperature, top-k, top-p,
+    The sampler treats each row separately. Its steps are, in this order: repetition penalty, temperature, top-k, top-p,
     min-p, draw. Each step works on the result of the step before it, so top-p and min-p see the probabilities at the
-    given temperature. Temperature 0 takes the likeliest token after the penalty.
+    given temperature. At temperature 0, the sampler takes the likeliest token after the penalty.
     seed: two samplers with the same seed draw the same tokens from the same logits, step by step, whatever else draws
-    random numbers, because each sampler keeps its own random state. None: a new seed.
+    random numbers, because each sampler keeps its own random state. None means a new seed.
 
     Raises:
         ValueError: temperature or top_k is negative, repetition_penalty is not above 0, temperature or

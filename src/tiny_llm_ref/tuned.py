@@ -1,7 +1,8 @@
-"""A quantised model on packed weights, each block in two operations around attention: given, and the fastest.
+"""The fastest form of a quantised model: on packed weights, with one operation before and one after each attention.
+Given.
 
-It enters by the layer seam: `tune` replaces the blocks, the last norm and both ends of a built model by objects with
-the same calls. Week 2 builds the way here, and tests compare these objects with the plain layers.
+It plugs in at the layer seam: `tune` replaces the blocks, the last norm and both ends of a built model with objects
+that have the same interface. Week 2 leads up to this model, and tests compare these objects with the plain layers.
 """
 
 from typing import Any
@@ -20,29 +21,29 @@ __all__ = ["TunedBlock", "TunedEmbedding", "tune"]
 
 
 def tune(model: CausalLM) -> None:
-    """Replace the parts of a built model.
+    """Replace the parts of a built model with tuned ones. These multiply 4-bit weights by activations in float32 or
+    bfloat16, and add in float32.
 
-    Products multiply weights of 4 bits by float32 or bfloat16 and have float32 sums. If 8-bit arithmetic is chosen
-    (tiny_llm_native/matmul/arithmetic.py), they round activations to 8 bits, with a scale for each 64 numbers: then the
-    root mean square error of a product is 0.6 %.
+    If 8-bit arithmetic is chosen (tiny_llm_native/matmul/arithmetic.py), they round activations to 8 bits, with a scale
+    for each 64 numbers. Then a product has a root mean square error of 0.6 %.
 
     Raises:
-        ValueError: a layer is not quantised to 4 bits in groups of 64 with bfloat16 scales, or its rows are no multiple
-            of 16.
+        ValueError: a layer is not quantised to 4 bits in groups of 64 with bfloat16 scales, or its number of rows is
+            not a multiple of 16.
     """
-    parts: Any = model  # layers are replaced by others with the same call
+    parts: Any = model  # the new layers have other types, and the same interface
     blocks = [TunedBlock(block, model.config) for block in parts.layers]
     table = _panels(parts.embed_tokens)
     head = table if parts.lm_head is None else _panels(parts.lm_head)
     norm = model.norm
     parts.embed_tokens = TunedEmbedding(table, norm.weight.dtype)
-    parts.lm_head = lambda x: norm_matmul(x, norm.weight, head, norm.eps)  # with the last norm in it
+    parts.lm_head = lambda x: norm_matmul(x, norm.weight, head, norm.eps)  # the last norm is included
     parts.norm = lambda x: x
     parts.layers = blocks
 
 
 class TunedBlock:
-    """A transformer block with the call of `TransformerBlock`."""
+    """A transformer block with the interface of `TransformerBlock`."""
 
     def __init__(self, block: Any, config: ModelConfig):
         attention, mlp = block.self_attn, block.mlp
@@ -63,18 +64,18 @@ class TunedBlock:
         return self.after(layer_cache.attend(q, k, v, self.scale), x)
 
     def before(self, x: mx.array, offset: int | mx.array) -> list[mx.array]:
-        """Return queries, keys and values."""
+        """Return the block's queries and keys, both rotated, and its values."""
         return before_attention(
             x, self.norms[0], self.qkv, self.head_norms, self.bias, self.heads, self.eps, self.base, offset
         )
 
     def after(self, attended: mx.array, x: mx.array) -> mx.array:
-        """Return the block's output, from what attention found and the block's own input."""
+        """Return the block's output. attended: the result of attention. x: the block's input."""
         return after_attention(attended, x, self.o, self.norms[1], self.gate_up, self.down, self.eps)
 
 
 class TunedEmbedding:
-    """A table of packed vectors."""
+    """An embedding whose table is packed."""
 
     def __init__(self, panels: mx.array, dtype: mx.Dtype):
         self.panels, self.dtype = panels, dtype

@@ -30,20 +30,20 @@ def attention_online(
     mask: mx.array | str | None = None,
     block: int = 64,
 ) -> mx.array:
-    """Compute grouped attention, `block` keys at a time: no more than `block` keys are scored, or made float32, at
-    once.
+    """Compute grouped attention, `block` keys at a time: no more than `block` keys are scored, or converted to float32,
+    at once.
 
     Shapes: query: N.. x H_q x L x D, key and value: N.. x H_kv x S x D, mask: broadcastable to N.. x H_q x L x S
-    -> N.. x H_q x L x D. Query head h reads key/value head h // (H_q / H_kv). All arrays have one float dtype, and the
-    result has it too; the arithmetic is float32.
+    -> N.. x H_q x L x D. Query head h reads key/value head h // (H_q / H_kv). query, key, value and the result have the
+    same float dtype; the arithmetic is float32.
     scale: None means 1/sqrt(D).
     mask: an additive array; "causal", where the L queries are the last L of S positions; or None. The result of a query
         that sees no key at all is NaN, as with softmax.
     Source: Milakov and Gimelshein 2018, "Online normalizer calculation for softmax", arXiv:1805.02867.
 
     Raises:
-        ValueError: sizes or dtypes do not fit together, or the mask is a string other than "causal". `_check_inputs`
-            below raises it.
+        ValueError: shapes or dtypes do not match, there are queries and no keys, or the mask is a string other than
+            "causal". `_check_inputs` below raises it.
 
     Task: w2d7.1
     """
@@ -60,17 +60,17 @@ def flash_attention(
     scale: float | None = None,
     mask: mx.array | str | None = None,
 ) -> mx.array:
-    """Compute grouped attention by a kernel, with the same result as `attention_online`.
+    """Compute grouped attention with a kernel, with the same result as `attention_online`.
 
-    Many queries are taken in blocks; for a few queries, as in decoding, threads share the keys.
-    Keys and values are read where they are: nothing of a view into a longer cache is copied, and nothing past the last
-    key is read. For a mask that is an array, which no step of generation has, MLX's own operations do the work. Where
-    the default device is a GPU, `flash_attention_metal` does it, once that is written.
+    Many queries are computed in blocks; for a few queries, as in decoding, threads share the keys.
+    The kernel reads keys and values where they are: it copies nothing of a view into a longer cache, and reads nothing
+    past the last key. If the mask is an array, as in no step of generation, MLX's own operations run instead. If the
+    default device is a GPU and `flash_attention_metal` is written, that op runs instead.
     Source: Dao et al. 2022, "FlashAttention", arXiv:2205.14135; Dao et al. 2023, "Flash-Decoding for long-context
     inference".
 
     Raises:
-        ValueError: as `attention_online`.
+        ValueError: as in `attention_online`.
     """
     if uses_metal(_METAL, _PART_TASK if query.shape[-2] <= _FEW_IN_METAL else _BLOCK_TASK):
         return flash_attention_metal(query, key, value, scale, mask)
@@ -90,11 +90,11 @@ def flash_attention_metal(
     scale: float | None = None,
     mask: mx.array | str | None = None,
 ) -> mx.array:
-    """Compute grouped attention on a GPU, or by metal_host where there is none.
+    """Compute the same as `flash_attention` on a GPU, or in metal_host if there is none.
 
-    Up to 8 queries are computed by parts of the keys, which a second pass joins; more queries are taken in blocks.
-    Nothing of a view into a longer cache is copied, nor of any other view in which N.. and heads are spaced like a
-    single axis. For heads of more than 256 numbers, MLX's own operations do the work. Otherwise as `flash_attention`.
+    For up to 8 queries, simdgroups share the keys in parts, and a second pass joins the results of these parts. More
+    queries are computed in blocks. The kernel copies nothing of a view into a longer cache, nor of any other view in
+    which N.. and heads are spaced like a single axis. For heads of more than 256 numbers, MLX's own operations run.
     """
     _check_inputs(query, key, value, mask)
     few = query.shape[-2] <= _FEW_IN_METAL

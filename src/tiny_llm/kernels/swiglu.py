@@ -18,9 +18,9 @@ _METAL_TASK = "w2d5.6"
 def swiglu(gate: mx.array, up: mx.array) -> mx.array:
     """Compute silu(gate) * up, element by element.
 
-    Shapes: gate and up: N.. x I -> N.. x I. Both have one dtype, and the result has it too; the arithmetic is float32.
-    They may be halves of one array: nothing is copied.
-    Where the default device is a GPU, `swiglu_metal` does it, once that is written.
+    Shapes: gate and up: N.. x I -> N.. x I. gate, up and the result have the same dtype; the arithmetic is float32.
+    gate and up may be halves of one array, which are not copied.
+    If the default device is a GPU and `swiglu_metal` is written, that op runs instead.
 
     Raises:
         ValueError: gate and up differ in shape or dtype, have no axis, or are not of a float dtype.
@@ -33,10 +33,9 @@ def swiglu(gate: mx.array, up: mx.array) -> mx.array:
 
 
 def swiglu_metal(gate: mx.array, up: mx.array) -> mx.array:
-    """Compute four numbers per thread, on a GPU, or by metal_host where there is none. Halves of one array are copied
-    first.
+    """Compute the same as `swiglu` on a GPU, or in metal_host if there is none. A thread computes four numbers.
 
-    Otherwise as `swiglu`.
+    If gate and up are halves of one array, they are copied first.
     """
     _check_alike(gate, up)
     run = metal(_METAL, "swiglu", ["gate", "up"], ["out"], _METAL_TASK)

@@ -71,7 +71,7 @@ def ready(task: TaskId, mistakes: Sequence[Mistake], seconds: float | None, test
 
 
 def replay(test: Test, task: TaskId, mistake: Mistake | None) -> Observation:
-    """Run a test on the reference, with a mistake built in or (None) unchanged."""
+    """Run a test with the reference as the package under test: with a mistake built in, or (None) unchanged."""
     function, arguments = test
     name = mutant_package(REFERENCE, task, mistake) if mistake else REFERENCE.name
     token = _is_replayed.set(True)

@@ -164,12 +164,7 @@ def pytest_command(files: list[Path], package: str, arguments: list[str], tests:
     """Return the command that runs the tests in some files."""
     root = tests.parent
     options = ["-q", "--no-header", "--tb=short", f"--rootdir={root}", "-c", str(root / "pyproject.toml")]
-    options += [
-        "-p",
-        "no:hypothesispytest",
-        "-p",
-        "no:anyio",
-    ]  # they take a second to import, and no day test needs them
+    options += ["-p", "no:hypothesispytest", "-p", "no:anyio"]  # a second to import, and no day test needs them
     return [sys.executable, "-m", "pytest", *options, f"--impl={package}", *arguments, *map(str, files)]
 
 

@@ -1,1 +1,1 @@
-"""`tiny-llm viz`: pictures of what happens inside of a model."""
+"""`tiny-llm viz`: pictures of what happens inside a model or a kernel."""

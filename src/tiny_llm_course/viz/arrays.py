@@ -1,4 +1,4 @@
-"""Arrays that pictures show, and the masks of one row of a batch: causal, padding, and both."""
+"""The types of arrays that pictures show, and the masks of one row of a batch: causal, padding, and both."""
 
 from __future__ import annotations
 

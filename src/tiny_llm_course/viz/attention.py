@@ -16,15 +16,15 @@ from .probe import Attention, Probe, given_or
 __all__ = ["show_attention"]
 
 LIMIT = 128  # tokens that a page can show
-ROWS = 24  # of the text
+ROWS = 24  # tokens that the text can show, the last ones
 LABEL = 12  # columns of a terminal
-DARKNESS = ((0.5, "full"), (0.2, "half"), (0.05, "empty"))  # from which weight on a cell gets which piece of a bar
+DARKNESS = ((0.5, "full"), (0.2, "half"), (0.05, "empty"))  # the smallest weight for each sign
 
 
 def show_attention(
     output: Output, model: str, impl: str, prompt: str | None, layer: int, head: int, draws_all: bool
 ) -> None:
-    """Print where the tokens look in one head; draw it, or all heads; and write a page of all."""
+    """Print where the tokens look in one head, draw this head or all heads, and write an HTML page with all heads."""
     words = output.words
     text = given_or(words("viz_prompt"), prompt)
     probe = Probe(model, impl)
@@ -53,7 +53,8 @@ def _check(option: str, value: int, count: int) -> None:
 
 
 def _text(seen: Attention) -> str:
-    """Return a line for each of the last tokens: a darker sign where it looks more, and the two it looks at most."""
+    """Return a line for each of the last tokens: a bar of signs, darker where the weight is larger, and the two keys
+    with the largest weights."""
     width = terminal_width(sys.stdout)
     first = max(0, len(seen.labels) - ROWS)
     with_signs = len(seen.labels) + 3 * LABEL + 16 <= width

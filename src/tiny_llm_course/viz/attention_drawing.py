@@ -23,11 +23,11 @@ __all__ = ["draw_all", "draw_one"]
 TICKS = (0, 0.05, 0.25, 0.5, 1)
 LABEL = 16  # columns of a terminal, of which a Japanese character takes two
 PROMPT = 60
-NUMBERED = 12  # so few tokens leave room for numbers
+NUMBERED = 12  # up to so many tokens, there is room for a number in each cell
 
 
 def draw_one(seen: Attention, words: Messages) -> bytes:
-    """Draw a heat map of the chosen head: a row for each token that looks."""
+    """Draw a heat map of the chosen head, with a row for each query and a column for each key."""
     labels = [drawable(shortened(label, LABEL)) for label in seen.labels]
     L = len(labels)
     side = L * min(max(6 / L, 0.2), 0.6)
@@ -53,8 +53,8 @@ def draw_one(seen: Attention, words: Messages) -> bytes:
 def draw_all(seen: Attention, words: Messages) -> bytes:
     """Draw every head as a small heat map: a row of maps for each layer."""
     layers, heads, L, _ = seen.weights.shape
-    pitch = L + max(1, L // 12)  # with the gap between two maps
-    mosaic = np.full((layers * pitch, heads * pitch), 2, np.float32)  # over 1: the colour of gaps
+    pitch = L + max(1, L // 12)  # from one map to the next, with the gap
+    mosaic = np.full((layers * pitch, heads * pitch), 2, np.float32)  # values over 1 get the colour of gaps
     for layer, row in enumerate(seen.weights):
         for head, weights in enumerate(row):
             mosaic[layer * pitch : layer * pitch + L, head * pitch : head * pitch + L] = np.minimum(weights, 1)

@@ -1,4 +1,4 @@
-"""A cache that keeps the attention weights of a model it is given to. The model knows nothing of it."""
+"""A cache that records the attention weights of a model, which needs no change for this."""
 
 from __future__ import annotations
 
@@ -10,9 +10,11 @@ __all__ = ["CollectingCache"]
 
 
 class CollectingCache:
-    """Attends as another cache does, and keeps the weights of every layer in `layers[i].weights` (B x H_q x L x S).
+    """A cache that attends as another one does, and records the weights of every layer.
 
-    cache: of the package whose attention is looked at, such as its NoCache.
+    `layers[i].weights` has the weights of layer i (B x H_q x L x S).
+
+    cache: the other cache, from the package whose attention is shown, such as its NoCache.
     """
 
     def __init__(self, cache: Cache):
@@ -37,7 +39,7 @@ class _Layer:
         return self._layer.attend(query, key, value, scale)
 
     def _read_off(self, query: mx.array, key: mx.array, scale: float | None) -> mx.array:
-        """Return the weights, from the layer's own attention: a query's average of unit vectors is its weights.
+        """Compute the weights with the layer's own attention: the average of unit vectors consists of the weights.
 
         Shapes: query: B x H_q x L x D, key: B x H_kv x S x D -> B x H_q x L x S.
         """

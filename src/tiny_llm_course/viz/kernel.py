@@ -15,21 +15,22 @@ from .output import Output
 
 __all__ = ["show_kernel"]
 
-MOST_STEPS = 24  # that are printed
+MOST_STEPS = 24  # steps that are printed
 _COLUMNS = ("read", "distinct_read", "written", "distinct_written", "lines", "conflicts")
 
 
 def show_kernel(output: Output, script: Path, number: int, threadgroup: str) -> None:
-    """Run the script; print what the threads of the kernel's threadgroup did and what was counted, and draw it.
+    """Run the script, print the steps of one threadgroup and the counts of the whole kernel, and draw the threadgroup.
 
-    number: which of its kernel calls. threadgroup: such as "0,0,0".
+    number: which of the script's kernel calls to show, counted from 1. threadgroup: its position in the grid, such as
+    "0,0,0".
     """
     if number < 1:
         raise CommandError("wrong_value", option="--call", expected=phrase("at_least", least=1), got=number)
     if not script.is_file():
         raise CommandError("viz_script", script=script)
     at = _position(threadgroup)
-    show(f"$ python {script}", dim=True)  # what it prints comes now
+    show(f"$ python {script}", dim=True)  # the script's own output follows
     call, problem = call_in(script, number, at)
     words = output.words
     show("\n" + title_of(call, words), bold=True)
@@ -48,7 +49,7 @@ def show_kernel(output: Output, script: Path, number: int, threadgroup: str) -> 
 
 
 def _steps_text(steps: list[KernelStep], words: Messages) -> str:
-    """Tell how many threads read and wrote what in each step, and what they wait at."""
+    """Return a line for each step: how many threads read or write each array, and how many wait at each barrier."""
     texts = [words("viz_kernel_steps")]
     for part in folded(list(enumerate(steps, 1)), MOST_STEPS, lambda _: False):
         if isinstance(part, list):
@@ -77,7 +78,7 @@ def _error_text(call: Call, error: MetalKernelError, words: Messages) -> str:
 
 
 def _counts_text(counts: Counts, spaces: Mapping[str, str], words: Messages) -> str:
-    """Return a table of all threadgroups' traffic, and how often they waited."""
+    """Return how often all threadgroups waited, and a table of their memory traffic."""
     head = ["", *(words(f"viz_kernel_{column}") for column in _COLUMNS)]
     rows = []
     for group, hidden in ((counts.buffers, "conflicts"), (counts.variables, "lines")):

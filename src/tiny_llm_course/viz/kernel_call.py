@@ -1,4 +1,4 @@
-"""Runs a script, and looks on while one of its kernels runs."""
+"""Runs a script, and traces one of its kernel calls."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ Sizes: TypeAlias = tuple[int, int, int]
 
 @dataclass(frozen=True)
 class Call:
-    """A kernel's call, and what one of its threadgroups did.
+    """A kernel call, and a trace of one of its threadgroups.
 
-    of: how many calls the script made. at: the position of the threadgroup among all. texts: lines of the kernel's
-    source, by names of files. spaces: "device" or "constant" for each buffer; all else is threadgroup memory. about:
-    those of them that are told of an input, such as x_shape. error: what ended it. counts: of all threadgroups, if
-    nothing did.
+    of: the number of kernel calls that the script made. at: the position of the threadgroup in the grid. texts: the
+    lines of the kernel's source, by file name. spaces: "device" or "constant" for each buffer; all other names are in
+    threadgroup memory. about: the buffers that describe an input, such as x_shape. error: the error that ended the
+    call. counts: the counts of all threadgroups, if no error ended the call.
     """
 
     name: str
@@ -64,17 +64,17 @@ class Call:
         return lines[line - 1].strip() if 0 < line <= len(lines) else ""
 
     def elements(self, event: Event) -> range:
-        """Return the elements of the buffer or variable."""
+        """Return the indices of the elements that an event accesses in its buffer or variable."""
         return range(event.offset // event.item, (event.offset + event.size - 1) // event.item + 1)
 
 
 def call_in(script: Path, number: int, at: Sizes) -> tuple[Call, CommandError | None]:
-    """Runs a script as `python FILE` would, and traces its kernel call of this number, from 1 on.
+    """Run a script as `python FILE` would, and trace its kernel call with this number, counted from 1.
 
-    Returns the call, and what the script failed with, unless that is what is wrong with the kernel.
+    Return the call, and the error of the script, if there is one and it is not the kernel's.
 
     Raises:
-        CommandError: the script cannot be run, or called too few kernels; the kernel has no such threadgroup.
+        CommandError: the script cannot run, or makes too few kernel calls, or the kernel has no such threadgroup.
     """
     recorder = _Recorder(number, at)
     problem = recorder.run(script)
@@ -98,17 +98,17 @@ def _too_few(script: Path, number: int, calls: int) -> CommandError:
 
 
 class _Recorder:
-    """Counts the kernel calls of a script, and looks on while the one of this number runs."""
+    """A recorder that counts the kernel calls of a script, and traces the one with this number."""
 
     def __init__(self, number: int, at: Sizes):
         self._number = number
         self._at = at
         self.calls = 0
         self.found: Call | None = None
-        self.failed: Exception | None = None  # what kept the kernel from running
+        self.failed: Exception | None = None  # the error that kept the kernel from running
 
     def run(self, script: Path) -> CommandError | None:
-        """Run the script, and return its error, unless the error is that of the kernel that was looked at."""
+        """Run the script, and return its error, unless it is the error of the traced kernel."""
         with watching(self._make), _as_main(script):
             try:
                 runpy.run_path(str(script), run_name="__main__")
@@ -122,10 +122,10 @@ class _Recorder:
         self.calls += 1
         if self.calls == self._number:
             self._look_at(call)
-        return call.run()  # as the script asks for it, which may itself count or trace
+        return call.run()  # as the script wants it, which may itself be counting or tracing
 
     def _is_kernels(self, error: BaseException | None) -> bool:
-        """Tell whether an error is the kernel's, or was raised where that was handled."""
+        """Tell whether an error is the kernel's own, or was raised while that error was being handled."""
         while error and not (self.found and error is self.found.error):
             error = error.__context__
         return error is not None
@@ -162,14 +162,14 @@ class _Recorder:
 
 
 class _ScriptError(CommandError):
-    """A script raised an error, which is told in as many lines as it has."""
+    """An error that a script raised. Its message keeps its own line breaks."""
 
     def __str__(self) -> str:
         return Messages()(self.key, **self.values)
 
 
 def _raised(script: Path, error: Exception) -> CommandError:
-    """Tell what a script raised, after the script's own line."""
+    """Turn an error that a script raised into a CommandError that names the script's line."""
     frames = [f.lineno for f in traceback.extract_tb(error.__traceback__) if f.filename == str(script)]
     line = error.lineno if isinstance(error, SyntaxError) and error.filename == str(script) else None
     place = ":".join(map(str, [script, *[line or frames[-1]]] if line or frames else [script]))
@@ -179,7 +179,7 @@ def _raised(script: Path, error: Exception) -> CommandError:
 
 @contextmanager
 def _as_main(script: Path) -> Iterator[None]:
-    """Let a script find what it expects: its folder is the first to import from, and it is the only argument."""
+    """Give a script the `sys` that it expects: its folder is the first to import from, and it is the only argument."""
     path = [str(script.resolve().parent), *sys.path]
     with mock.patch.object(sys, "path", path), mock.patch.object(sys, "argv", [str(script)]):
         yield

@@ -1,4 +1,4 @@
-"""A threadgroup as a picture: threads are columns, time goes down."""
+"""A threadgroup as a picture: each column is a thread, and time runs downwards."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from .svg import Sheet, text_width
 __all__ = ["draw_kernel", "title_of"]
 
 INK, DIM, PALE, BAND, RED = "#1b1d22", "#5d6470", "#c4c9d1", "#f3f4f6", "#d00000"
-COLOURS = ("#0072b2", "#00795a", "#8f6400", "#7b4fae", "#b0437f", "#5f7000", "#007785", "#5a5fd6")  # behind white
+COLOURS = ("#0072b2", "#00795a", "#8f6400", "#7b4fae", "#b0437f", "#5f7000", "#007785", "#5a5fd6")  # with white text
 ROW, BOX, LINE = 25.0, 18.0, 15.0
 _RACE = {"fill": "none", "stroke": RED, "stroke_width": 2.5, "stroke_linejoin": "round"}
 
@@ -29,7 +29,7 @@ def title_of(call: Call, words: Messages) -> str:
 
 
 def draw_kernel(call: Call, words: Messages) -> str:
-    """SVG."""
+    """Return an SVG picture of a call's threadgroup."""
     drawing, title = _Drawing(PicturePlan(call, words), words), title_of(call, words)
     drawing.head(title)
     for number, step in enumerate(drawing.plan.steps):
@@ -45,7 +45,7 @@ def draw_kernel(call: Call, words: Messages) -> str:
 
 
 class _Drawing:
-    """Draws a plan from top to bottom."""
+    """A drawing of a plan, made from top to bottom."""
 
     def __init__(self, plan: PicturePlan, words: Messages):
         self.plan = plan
@@ -55,13 +55,13 @@ class _Drawing:
         self._width = max(plan.right + MARGIN, 660.0)
         names = dict.fromkeys(event.name for event in plan.call.events if event.kind != "wait")
         self._colours = dict(zip((n for n in names if n not in plan.call.about), cycle(COLOURS), strict=False))
-        self._red: list[tuple[float, float, float]] = []  # middles and widths of the boxes in red
+        self._red: list[tuple[float, float, float]] = []  # middle (x, y) and width of each red box
 
     def svg(self, title: str) -> str:
         return self._sheet.svg(self._width, self._y + MARGIN, title)
 
     def head(self, title: str) -> None:
-        """The title; the simdgroups and the numbers of their threads."""
+        """Draw the title, the simdgroups, and the numbers of their threads."""
         self._width = max(self._width, text_width(title, 13) + 2 * MARGIN)
         self._sheet.text(MARGIN, self._y + 8, title, 13, fill=INK, font_weight="bold")
         self._y += 38
@@ -82,7 +82,7 @@ class _Drawing:
         self._y += 16
 
     def step(self, number: int, parts: Sequence[Part], waits: Sequence[Wait], is_banded: bool) -> None:
-        """Rows of accesses, and below them what the threads wait at."""
+        """Draw the rows of accesses, and below them the barriers and operations at which the threads wait."""
         top, lines = self._y, len(parts) + len(waits)
         if is_banded:
             self._sheet.shape("rect", x=4, y=top, width=self._width - 8, height=lines * ROW + 4, rx=4, fill=BAND)
@@ -106,12 +106,12 @@ class _Drawing:
         self._y += 2
 
     def note(self, text: str) -> None:
-        """A line about what is left out."""
+        """Write a line that says how much is left out here."""
         self._sheet.text(MARGIN + 26, self._y + ROW / 2, f"⋮  {text}", SMALL, fill=DIM)
         self._y += ROW
 
     def race(self) -> None:
-        """A line between the two that race, where there are no boxes: between rows, and between columns."""
+        """Draw a line between the two accesses that race, through the gaps between rows and between columns."""
         if len(self._red) < 2:
             return
         (x0, y0, _), (x1, y1, width) = sorted(self._red, key=lambda end: (end[1], end[0]))
@@ -124,7 +124,7 @@ class _Drawing:
         self._sheet.shape("path", d=path, **_RACE)
 
     def _describe(self, line: Row | Wait, last: tuple[str, int] | None) -> None:
-        """The kernel's line, unless it is the last one's, and what is done."""
+        """Write the kernel's line, unless it is the same as the last one, and the label of the row."""
         y = self._y + ROW / 2
         if line.line and (line.file, line.line) != last:
             self._sheet.text(MARGIN + 42, y, str(line.line), SMALL, "end", fill=DIM, mono=True)
@@ -155,7 +155,8 @@ class _Drawing:
         self._sheet.text(x, y, text, SMALL, "middle", fill="#ffffff" if is_write else colour)
 
     def _shape(self, x: float, y: float, width: float, colour: str, is_write: bool, is_device: bool) -> None:
-        """A write is a filled rectangle, a read an empty one with round ends; threadgroup memory has a second line."""
+        """Draw a write as a filled rectangle, a read as an empty one with round ends, and threadgroup memory with a
+        second outline."""
         for inset in (0,) if is_device else (0, 2.2):
             self._sheet.shape(
                 "rect",
@@ -170,7 +171,7 @@ class _Drawing:
             )
 
     def _wait(self, wait: Wait) -> None:
-        """A line across the columns of those who wait there, in one piece for a barrier, else for each simdgroup."""
+        """Draw a line across the columns of the waiting threads, whole for a barrier, else one for each simdgroup."""
         waiting, y = set(wait.threads), self._y + ROW / 2
 
         def piece(column: Column) -> tuple[bool, int]:
@@ -184,14 +185,14 @@ class _Drawing:
         self._y += ROW
 
     def _line(self, is_barrier: bool, left: float, right: float, y: float, lanes: Sequence[float]) -> None:
-        """A barrier is a thick line, an operation of a simdgroup a thin one with a dot for each lane."""
+        """Draw a barrier as a thick line, and a simdgroup operation as a thin one with a dot for each lane."""
         width = 4 if is_barrier else 1.2
         self._sheet.shape("path", d=f"M{left:.1f} {y:.1f}H{right:.1f}", stroke=INK, stroke_width=width)
         for x in () if is_barrier else lanes:
             self._sheet.shape("circle", cx=x, cy=y, r=3, fill=INK)
 
     def end(self) -> None:
-        """Mark where a run was cut off."""
+        """Mark the place where an error ended the run, and the threads that the error names."""
         if self._call.error is None:
             return
         named = {party.thread for party in self._call.error.parties if party.threadgroup == self._call.at}
@@ -226,7 +227,7 @@ class _Drawing:
             self._y += LINE
 
     def _samples(self) -> list[tuple[float, Callable[[float], None], str]]:
-        """Width, drawing and meaning of each sign that occurs."""
+        """Return the width, the drawing function and the meaning of each sign that occurs."""
         words, drawn = self._words, self.plan.shown()
         rows = [line for line in drawn if isinstance(line, Row)]
         waits = [line for line in drawn if isinstance(line, Wait)]
@@ -258,7 +259,7 @@ class _Drawing:
         self._sheet.shape("path", d=f"M{x - 15:.1f} {self._y:.1f}h30", **_RACE)
 
     def report(self) -> None:
-        """The error's text."""
+        """Write the error's message."""
         if self._call.error is None:
             return
         self._y += 6

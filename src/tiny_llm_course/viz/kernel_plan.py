@@ -1,4 +1,4 @@
-"""What of a threadgroup is drawn, and where: a page holds some threads, steps and rows, and counts the others."""
+"""Plans a threadgroup's picture: which threads, steps and rows are drawn, and where. The others are only counted."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from .svg import text_width
 
 __all__ = ["MARGIN", "SMALL", "Column", "Part", "PicturePlan"]
 
-THREADS, SIMDGROUPS, STEPS, ROWS = 18, 3, 14, 10  # how many are drawn
-SOURCE = 52  # characters of a line of the kernel
+THREADS, SIMDGROUPS, STEPS, ROWS = 18, 3, 14, 10  # how many of each are drawn
+SOURCE = 52  # characters that are shown of a line of the kernel
 MARGIN, SMALL = 16.0, 10.5
-GAP = 34.0  # the width of threads that are left out
+GAP = 34.0  # the width of a column for threads that are left out
 
 Part: TypeAlias = "Row | list[Row]"  # a row, or several that are left out
 
 
 @dataclass(frozen=True)
 class Column:
-    """A thread, or several next to each other that are left out. x: its middle."""
+    """A column for one thread, or for several neighbouring threads that are left out. x: its middle."""
 
     threads: Sequence[int]
     x: float
@@ -41,7 +41,7 @@ class Column:
 class PicturePlan:
     """The lines of the picture from top to bottom, and its columns from left to right.
 
-    steps: number, rows and waits of each step; or how many are left out.
+    steps: the number, rows and waits of each step; in place of steps that are left out, their count.
     """
 
     def __init__(self, call: Call, words: Messages):
@@ -63,7 +63,7 @@ class PicturePlan:
         return any(event is red for red in self.red)
 
     def source(self, line: Row | Wait) -> str:
-        """Return the text of the kernel's line, as far as there is room for it."""
+        """Return the text of the kernel's line, cut to the width that the picture has for it."""
         return shortened(self.call.line(line.file, line.line), SOURCE)
 
     def label(self, line: Row | Wait) -> str:
@@ -79,7 +79,7 @@ class PicturePlan:
         return any(self.is_red(event) for row in rows for cell in row.cells.values() for event in cell)
 
     def shown(self) -> list[Row | Wait]:
-        """Return what has a line of its own."""
+        """Return the rows and waits that have a line of their own."""
         steps = [step for step in self.steps if not isinstance(step, int)]
         return [line for _, rows, waits in steps for line in (*rows, *waits) if not isinstance(line, list)]
 
@@ -94,7 +94,7 @@ class PicturePlan:
         return columns
 
     def _chosen(self) -> list[list[Sequence[int]]]:
-        """Return the threads of each simdgroup; in one list those that are left out next to each other."""
+        """Return the threads of each column, by simdgroup. Neighbouring threads that are left out share a column."""
         named = {party.thread for party in self.call.error.parties} if self.call.error else set()
         threads = range(self.call.threads)
         simdgroups = [threads[i : i + LANES] for i in range(0, len(threads), LANES)]

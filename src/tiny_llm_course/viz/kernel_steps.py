@@ -1,4 +1,4 @@
-"""What the threads of a threadgroup did, in steps: between barriers, and between operations of a simdgroup."""
+"""Splits the trace of a threadgroup into steps, which end at barriers and at simdgroup operations."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from .kernel_call import Call
 
 __all__ = ["LANES", "KernelStep", "Row", "Wait", "folded", "index_text", "racing", "steps_of"]
 
-LANES = 32  # of a simdgroup
+LANES = 32  # threads of a simdgroup
 BARRIER = "threadgroup_barrier"
 
 _T = TypeVar("_T")
-_Key: TypeAlias = tuple[str, str, str, int, int]  # kind, name, file, line; the how manieth of these in a step
+_Key: TypeAlias = tuple[str, str, str, int, int]  # kind, name, file, line; how many of these came before
 
 
 @dataclass(frozen=True)
 class Row:
-    """The work of threads at one place of the text, next to each other.
+    """The accesses of several threads at one place of the source, which a picture shows in one row.
 
-    kind: "read", "write", "atomic read" or "atomic write". name: of the buffer or variable. cells: what each thread
-    reads or writes there.
+    kind: "read", "write", "atomic read" or "atomic write". name: the buffer or variable. cells: the accesses of each
+    thread, by its number.
     """
 
     kind: str
@@ -38,7 +38,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Wait:
-    """A barrier, or an operation of a simdgroup, and the threads that came to it."""
+    """A barrier or a simdgroup operation, and the threads that reached it."""
 
     name: str
     file: str
@@ -47,13 +47,13 @@ class Wait:
 
     @property
     def is_barrier(self) -> bool:
-        """Tell whether the step ends at a barrier of the whole threadgroup."""
+        """Tell whether this is a barrier of the whole threadgroup."""
         return self.name == BARRIER
 
 
 @dataclass
 class KernelStep:
-    """The work of threads until they wait, and what they wait at."""
+    """The accesses of threads until they wait, and the barriers and operations at which they wait."""
 
     rows: list[Row] = field(default_factory=list)
     waits: list[Wait] = field(default_factory=list)
@@ -62,10 +62,10 @@ class KernelStep:
 def steps_of(call: Call) -> list[KernelStep]:
     """Return the steps of the traced threadgroup.
 
-    A simdgroup's operations are counted from the last barrier on, so that those of several simdgroups are in one step
-    though nothing orders them.
+    Each simdgroup's operations are counted from the last barrier. Operations with the same number are in one step, even
+    if they belong to different simdgroups, although nothing orders these.
     """
-    accesses: dict[tuple[int, int], dict[int, list[Event]]] = {}  # by barriers and operations that lie before; thread
+    accesses: dict[tuple[int, int], dict[int, list[Event]]] = {}  # by earlier barriers and operations; by thread
     waits: dict[tuple[int, int], list[Event]] = {}
     barriers: dict[int, list[Event]] = {}
     here: dict[int, tuple[int, int]] = {}
@@ -88,7 +88,7 @@ def steps_of(call: Call) -> list[KernelStep]:
 
 
 def _rows(accesses: dict[int, list[Event]]) -> list[Row]:
-    """Make rows in each thread's own order: what threads do at the same place, for the same time, is one row."""
+    """Return the rows, in each thread's own order. A row has each thread's n-th run of accesses at one place."""
     order: list[_Key] = []
     rows: dict[_Key, Row] = {}
     for thread, events in sorted(accesses.items()):
@@ -122,7 +122,7 @@ def racing(call: Call) -> list[Event]:
 
 
 def _access_of(party: Party, events: Sequence[Event], other: Sequence[Event]) -> list[Event]:
-    """Return the last that this thread did there, and that meets the other one's."""
+    """Return the last access of this thread at the line of the race that conflicts with the other thread's, if any."""
     for event in reversed(events):
         is_there = not party.line or (event.file, event.line) == (party.file, party.line)
         if event.thread == party.thread and event.kind != "wait" and is_there and all(_meet(event, e) for e in other):
@@ -136,7 +136,7 @@ def _meet(a: Event, b: Event) -> bool:
 
 
 def index_text(call: Call, events: Iterable[Event]) -> str:
-    """Name elements: "3", "0–3", "0, 32", or the first and the last of many: "0…96"."""
+    """Write the indices of accessed elements: "3", "0–3", "0, 32", or the first and the last of many: "0…96"."""
     elements = sorted({i for event in events for i in call.elements(event)})
     starts = [i for k, i in enumerate(elements) if k == 0 or elements[k - 1] != i - 1]
     ends = [i for k, i in enumerate(elements) if k + 1 == len(elements) or elements[k + 1] != i + 1]
@@ -146,7 +146,7 @@ def index_text(call: Call, events: Iterable[Event]) -> str:
 
 
 def folded(items: Sequence[_T], most: int, is_wanted: Callable[[_T], bool]) -> list[_T | list[_T]]:
-    """Keep no more than `most` items and those that are wanted: the first, the last, and lists of what was left out."""
+    """Keep up to `most` items (the first ones and the last), and all wanted ones. Lists hold the items in between."""
     if len(items) <= most:
         return list(items)
     shown = {*range(most - 2), len(items) - 1, *(i for i, item in enumerate(items) if is_wanted(item))}

@@ -1,4 +1,4 @@
-"""Labels of tokens in pictures: their text, made visible."""
+"""Labels of tokens in pictures: the text of a token, with a visible sign for each character."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ _SIGNS = {" ": "␣", "\u3000": "␣", "\n": "⏎", "\t": "\\t"}
 
 
 def token_bytes(entry: str | None, token: int) -> bytes:
-    """Return the bytes of a vocabulary entry as a byte-level BPE stores it: each letter stands for a byte.
+    """Return the bytes of a vocabulary entry of a byte-level BPE, in which each letter represents a byte.
 
-    An entry that is not written so is a special token, which is its own text. None: an id without an entry.
+    An entry with any other letter is a special token, whose text is the entry itself. None: the id has no entry.
     """
     if entry is None:
         return f"#{token}".encode()
@@ -28,8 +28,8 @@ def token_bytes(entry: str | None, token: int) -> bytes:
 def token_labels(pieces: Sequence[bytes]) -> list[str]:
     """Return a label for each token of a text, given the bytes of each.
 
-    Blanks and ends of lines become signs. A character that is spread over several tokens stands in the label of each
-    of them, with its part: "鰯[1/3]", "鰯[2/3]", "鰯[3/3]". Bytes that make no character are written as "<F0 9F>".
+    Spaces and line breaks become signs. A character that is spread over several tokens is in the label of each of
+    them, with a number: "鰯[1/3]", "鰯[2/3]", "鰯[3/3]". Bytes that form no character are written as "<F0 9F>".
     """
     owners = [token for token, piece in enumerate(pieces) for _ in piece]  # of each byte
     shown: list[tuple[int, bool, str]] = []  # token, whether it is a lone byte, text
@@ -48,7 +48,7 @@ def token_labels(pieces: Sequence[bytes]) -> list[str]:
 
 
 def shortened(label: str, width: int) -> str:
-    """Return the label, cut to some columns of a terminal; a Japanese character takes two."""
+    """Return the label, cut to `width` columns of a terminal, of which a Japanese character takes two."""
     if cell_len(label) <= width:
         return label
     while cell_len(label) > width - 1:
@@ -57,12 +57,12 @@ def shortened(label: str, width: int) -> str:
 
 
 def padded(label: str, width: int) -> str:
-    """Return the label, cut or filled up to some columns of a terminal."""
+    """Return the label, cut or padded to `width` columns of a terminal."""
     return left(shortened(label, width), width)
 
 
 def _characters(data: bytes) -> list[tuple[str, bytes]]:
-    """UTF-8 text taken apart; "" for a byte that belongs to no character."""
+    """Split UTF-8 text into characters and their bytes. A byte that belongs to no character gets the character ""."""
     characters, start = [], 0
     while start < len(data):
         lengths = (length for length in range(1, 5) if _is_character(data[start : start + length]))
@@ -86,7 +86,7 @@ def _visible(character: str) -> str:
 
 
 def _letters() -> dict[str, int]:
-    """GPT-2's alphabet: bytes that can be shown are themselves, the others follow from letter 256 on."""
+    """Return GPT-2's alphabet: a printable byte is represented by its own character, the others from U+0100 on."""
     shown = [*range(33, 127), *range(161, 173), *range(174, 256)]
     hidden = [byte for byte in range(256) if byte not in shown]
     return {chr(byte): byte for byte in shown} | {chr(256 + i): byte for i, byte in enumerate(hidden)}

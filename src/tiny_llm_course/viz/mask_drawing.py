@@ -1,4 +1,4 @@
-"""Masks as a picture: for each row of a batch causal, padding, both."""
+"""Masks as a picture: causal, padding, and both, for each row of a batch."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .drawing import BLUE, DIM, PALE, picture
 
 __all__ = ["draw_mask"]
 
-NUMBERED = 12  # so few keys leave room for what is added to the scores
+NUMBERED = 12  # up to so many keys, there is room for the mask's value in each cell
 
 
 def draw_mask(causal: Mask, lengths: list[int], title: str, words: Messages) -> bytes:

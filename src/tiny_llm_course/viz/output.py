@@ -14,9 +14,9 @@ __all__ = ["Output"]
 
 
 class Output:
-    """A folder that files are written into, each named in a line on stdout.
+    """A folder for the files that a command writes. A line on stdout names each written file.
 
-    folder: is made if it is not there.
+    folder: the path of the folder, which is created if it does not exist.
     """
 
     def __init__(self, folder: Path, words: Messages):
@@ -26,7 +26,7 @@ class Output:
         self.words = words
 
     def picture(self, name: str, draw: Callable[[], bytes]) -> None:
-        """Write what `draw` makes, or say how to install what it needs."""
+        """Write the picture that `draw` returns. If matplotlib is missing, say how to install it instead."""
         try:
             import matplotlib  # noqa: F401
         except ImportError:

@@ -18,14 +18,14 @@ from .probe import Attention
 __all__ = ["attention_page", "filled"]
 
 _PARTS = Path(__file__).parent / "page"
-STEPS = 250  # a weight is a byte: this for 1
+STEPS = 250  # a weight is stored in a byte: 1 as this number
 NOT_A_NUMBER = 255
-_HOLES = {name: f"{{{name}}}" for name in ("layer", "head", "token")}  # which the script fills
+_HOLES = {name: f"{{{name}}}" for name in ("layer", "head", "token")}  # filled in by the page's script
 _TEXTS = ("attention", "choose", "map", "maps", "name", "looks_at", "bytes", "position", "nothing", "not_a_number")
 
 
 def attention_page(seen: Attention, words: Messages) -> str:
-    """Make a page that shows every head's weights. It asks for nothing over the network."""
+    """Return a page that shows every head's weights. The page loads nothing over the network."""
     data = {
         "model": seen.model,
         "labels": seen.labels,
@@ -48,13 +48,13 @@ def _as_bytes(weights: Array) -> bytes:
 
 
 def filled(name: str, language: str, title: str, data: dict[str, Any]) -> str:
-    """Return the template of this name with its style and script, and the data as JSON."""
+    """Return the template of this name, filled in with its style, its script, and the data as JSON."""
     parts = {
         "language": language,
         "title": escape(title),
         "style": _read(f"{name}.css"),
         "script": _read(f"{name}.js"),
-        "data": json.dumps(data).replace("<", "\\u003c"),  # no text can end the script element that holds it
+        "data": json.dumps(data).replace("<", "\\u003c"),  # so that no text can end the script element
     }
     return re.sub(r"\{\{(\w+)\}\}", lambda match: parts[match[1]], _read(f"{name}.html"))
 

@@ -1,4 +1,4 @@
-"""A model that pictures look into."""
+"""The model that a picture is about."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from .labels import token_bytes, token_labels
 __all__ = ["Attention", "Probe", "given_or"]
 
 
-NAME = 40  # characters
+NAME = 40  # characters that are shown of a model's name
 
 _GREEDY = {
     "temperature": 0.0,
@@ -33,7 +33,11 @@ _GREEDY = {
 
 
 def given_or(example: str, prompt: str | None) -> str:
-    """Return the prompt, if one was given."""
+    """Return the prompt, or the example if no prompt was given.
+
+    Raises:
+        CommandError: the prompt is empty.
+    """
     if prompt == "":
         raise CommandError("prompt_empty")
     return example if prompt is None else prompt
@@ -41,9 +45,9 @@ def given_or(example: str, prompt: str | None) -> str:
 
 @dataclass(frozen=True)
 class Attention:
-    """The weights of a model that read a text, and the head that is looked at first.
+    """The attention weights of a model that has read a text, and the head that is shown first.
 
-    Shapes: weights: layers x H_q x L x L: a row for each token that looks, a column for each that is looked at.
+    Shapes: weights: layers x H_q x L x L: a row for each query, a column for each key.
     """
 
     model: str
@@ -56,32 +60,32 @@ class Attention:
 
     @property
     def chosen(self) -> Array:
-        """Shapes: L x L."""
+        """Return the weights of the head that is shown first. Shapes: -> L x L."""
         chosen: Array = self.weights[self.layer, self.head]
         return chosen
 
 
 class Probe(Session):
-    """A loaded model that is looked into, and its tokenizer.
+    """A loaded model and its tokenizer, from which pictures get attention weights and logits.
 
     sampling: arguments of `make_sampler`.
 
     Raises:
-        CommandError: no such model or implementation, or an argument is out of range.
+        CommandError: there is no such model or implementation, or an argument is out of range.
     """
 
     def __init__(self, model: str, impl: str, **sampling: Any):
         self._package = package_of(impl)
         super().__init__(Settings(Wanted(self._package, model), 0, [], _GREEDY | sampling))
         self._model = self._engine.model
-        self.name = model if len(model) <= NAME else "…" + model[1 - NAME :]  # of a path its end
+        self.name = model if len(model) <= NAME else "…" + model[1 - NAME :]  # a path's end is shown
         self.layers: int = self._model.config.num_hidden_layers
         self.heads: int = self._model.config.num_attention_heads
 
     def prompt(self, text: str, limit: int | None = None) -> list[int]:
-        """Return the tokens of a text that the model reads as it is.
+        """Return the tokens of a text, without a chat template.
 
-        limit: how many tokens can be shown. None: as many as the model can read.
+        limit: the number of tokens that can be shown. None: as many as the model can read.
 
         Raises:
             CommandError: the text is too long, or not UTF-8.
@@ -103,9 +107,9 @@ class Probe(Session):
         return token_labels(self.pieces([token]))[0]
 
     def weights(self, tokens: list[int]) -> Array:
-        """Return how much each token attends to each, in every layer and head.
+        """Return the attention weights of every layer and head.
 
-        Shapes: -> layers x H_q x L x L: a row for each token that looks, a column for each that is looked at.
+        Shapes: -> layers x H_q x L x L: a row for each query, a column for each key.
         """
         plain = import_module(f"{self._package}.kv_cache").NoCache(len(self._model.layers))
         cache = CollectingCache(plain)
@@ -113,10 +117,10 @@ class Probe(Session):
         return np.stack([np.array(layer.weights)[0] for layer in cache.layers])
 
     def logits(self, tokens: list[int]) -> mx.array:
-        """Return the scores of the next token. Shapes: -> 1 x V.
+        """Return the logits of the next token. Shapes: -> 1 x V.
 
         Raises:
-            CommandError: some are not numbers.
+            CommandError: some logits are NaN.
         """
         logits: mx.array = self._model(mx.array([tokens]))[:, -1].astype(mx.float32)
         if mx.isnan(logits).any():

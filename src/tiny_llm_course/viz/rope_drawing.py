@@ -29,7 +29,7 @@ def draw_rope(turns: Turns, words: Messages) -> bytes:
 
 
 def _draw_clocks(figure: Any, turns: Turns, words: Messages) -> None:
-    """Draw where the pair (1, 0) points at the first positions: darker at later ones."""
+    """Draw the direction of the pair (1, 0) at each of the first positions, darker at later ones."""
     n = turns.dims // 2
     pairs = sorted({0, n // 16, n // 8, n // 4, n - 1})  # many pairs hardly move
     hands = min(HANDS, len(turns.cos))

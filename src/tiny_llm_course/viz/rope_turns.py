@@ -12,7 +12,7 @@ __all__ = ["Turns"]
 
 @dataclass(frozen=True)
 class Turns:
-    """The turns of each pair at each position. Shapes: cos and sin: positions x dims / 2."""
+    """The cosine and the sine of each pair's angle at each position. Shapes: cos and sin: positions x dims / 2."""
 
     dims: int
     base: float
@@ -21,16 +21,18 @@ class Turns:
 
     @property
     def scores(self) -> Array:
-        """Dot product of a query and a key that are the same before they are turned, by distance; 1 at distance 0.
+        """Return the dot product of a query and a key that are equal before RoPE, by distance. At distance 0 it is 1.
 
-        Every pair of numbers counts the same: the mean of cos(distance * frequency). Shapes: -> positions.
+        Every pair of numbers has the same weight: the result is the mean of cos(distance * frequency).
+
+        Shapes: -> positions.
         """
         scores = self.cos @ self.cos[0] + self.sin @ self.sin[0]
         relative: Array = scores / scores[0]
         return relative
 
     def period(self, pair: int) -> float:
-        """Return after how many positions a pair has come round."""
+        """Return the number of positions in which a pair makes a full turn."""
         return 2 * math.pi * math.pow(self.base, 2 * pair / self.dims)
 
     @property

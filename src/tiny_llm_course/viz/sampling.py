@@ -1,4 +1,4 @@
-"""`tiny-llm viz sampling`: what each step of the sampler does to the likeliest next tokens."""
+"""`tiny-llm viz sampling`: how each step of the sampler changes the probabilities of the likeliest next tokens."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from .sampling_steps import SamplingStep, percent
 __all__ = ["show_sampling"]
 
 LABEL = 14  # columns of a terminal
-COLUMN, NARROW = 13, 8  # the second where the terminal has no room for the first
+COLUMN, NARROW = 13, 8  # columns for each step; the second if the terminal is too narrow for the first
 BAR = 20
 MAX_TOKENS = 40
 
@@ -54,8 +54,7 @@ def show_sampling(
 
 
 def _steps(logits: mx.array, sampler: Any, sampling: dict[str, Any], words: Messages) -> list[SamplingStep]:
-    """Return the model's own probabilities, then those after each step that does something, in `make_sampler`'s
-    order."""
+    """Return the model's own probabilities, then those after each step that changes them, in `make_sampler`'s order."""
     steps = [_step(words("viz_sampling_model"), logits)]
     temperature = sampling["temperature"]
     name = words("viz_sampling_temp", temp=f"{temperature:g}")

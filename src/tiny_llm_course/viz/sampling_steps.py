@@ -13,7 +13,7 @@ __all__ = ["SamplingStep", "percent"]
 
 @dataclass(frozen=True)
 class SamplingStep:
-    """Probabilities of all tokens after a step. Shapes: probs: V."""
+    """The probabilities of all tokens after a step. Shapes: probs: V."""
 
     name: str
     probs: Array
@@ -29,7 +29,7 @@ class SamplingStep:
 
 
 def percent(share: float) -> str:
-    """Return a probability, or a dash for 0."""
+    """Return a probability as a percentage, or a dash for 0."""
     if share <= 0:
         return "-"
     return f"{share:.1%}" if share >= 0.0005 else "<0.1%"

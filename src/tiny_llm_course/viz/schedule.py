@@ -1,4 +1,4 @@
-"""`tiny-llm viz schedule`: which requests an engine served in which step, and what they waited for."""
+"""`tiny-llm viz schedule`: which requests an engine served in each step, how many waited, and the pages in use."""
 
 from __future__ import annotations
 
@@ -16,7 +16,10 @@ FORMATS = (".png", ".svg", ".html")
 
 
 def show_schedule(file: Path, out: Path, words: Messages) -> None:
-    """Print what a recorded run was like, and draw it. out: a file of one of FORMATS, or a folder for two of them."""
+    """Print the main numbers of a recorded run, and draw the run.
+
+    out: a file in one of FORMATS, or a folder, which gets a picture and a page.
+    """
     if out.suffix and out.suffix not in FORMATS and not out.is_dir():
         raise CommandError(
             "wrong_value", option="--out", expected=phrase("viz_out_file", formats=", ".join(FORMATS)), got=str(out)
@@ -40,7 +43,7 @@ def _draw(run: RecordedRun, words: Messages, format: str) -> bytes:
 
 
 def _text(run: RecordedRun, words: Messages) -> str:
-    """Return a table of numbers: how many steps, tokens and events there were."""
+    """Return a table with the numbers of requests, steps, tokens, events and pages."""
     tokens = {kind: sum(w.length for step in run.steps for w in step.work if w.kind == kind) for kind in KINDS}
     rows = [
         ("viz_schedule_requests", f"{len(run.prompts):,}"),

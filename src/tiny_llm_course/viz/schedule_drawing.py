@@ -1,4 +1,4 @@
-"""A recorded run as a picture: a lane for each request that runs, and below it who waits and which pages are used."""
+"""A recorded run as a picture: lanes of running requests, and below them the numbers of waiting ones and used pages."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ __all__ = ["COLOURS", "draw_schedule"]
 
 COLOURS = {"prefill": "#0072b2", "decode": "#e9b44c", "again": "#8a5fc0"}
 KEPT, BLACK = "#b8d4e8", "#1b1d22"
-LANE, PANEL = 0.2, 0.9  # inches
+LANE, PANEL = 0.2, 0.9  # heights in inches
 LABEL = 12  # columns of a terminal
 
 
 def draw_schedule(run: RecordedRun, words: Messages, format: str) -> bytes:
-    """PNG or SVG."""
+    """Return the picture of a recorded run as PNG or SVG."""
     panels = 1 if run.pages is None else 2
     width = min(max(len(run.steps) * 0.12, 7.0), 16.0)
     lanes = min(max(run.lanes * LANE, 1.4), 20.0)
@@ -49,7 +49,7 @@ def draw_schedule(run: RecordedRun, words: Messages, format: str) -> bytes:
 
 
 def _draw_lanes(axes: Axes, run: RecordedRun, words: Messages, inches: float) -> None:
-    """inches: of a step."""
+    """Draw the lanes with their requests and events. inches: the width of a step."""
     for span in run.spans:
         axes.broken_barh([(span.first, span.last - span.first)], (span.lane - 0.42, 0.84), facecolors=PALE)
     for kind in KINDS:
@@ -58,7 +58,7 @@ def _draw_lanes(axes: Axes, run: RecordedRun, words: Messages, inches: float) ->
             places = [(i + 0.04, 0.92) for i, other in bars if other == lane]
             axes.broken_barh(places, (lane - 0.42, 0.84), facecolors=COLOURS[kind])
     for span in run.spans:
-        room = int((span.last - span.first) * inches / 0.075)  # letters
+        room = int((span.last - span.first) * inches / 0.075)  # letters that fit
         if room >= 2:
             label = drawable(shortened(span.id, min(room, LABEL)))
             box = {"facecolor": "white", "edgecolor": "none", "alpha": 0.75, "pad": 0.6}
@@ -77,7 +77,7 @@ _MARKS = {"preempted": ("x", ACCENT), "aborted": ("D", BLACK), "error": ("P", "#
 
 
 def _places(run: RecordedRun, name: str) -> list[tuple[float, float]]:
-    """Step and lane of each event; what did not run has no lane."""
+    """Return the step and the lane of each event, without events of requests that were not running."""
     places = [
         (number + (name == "error"), place)
         for number, step in enumerate(run.steps)

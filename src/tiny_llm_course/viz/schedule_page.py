@@ -50,7 +50,7 @@ _TEXTS = (
 
 
 def schedule_page(run: RecordedRun, words: Messages) -> str:
-    """Return the page of a recorded run. The page asks for nothing over the network."""
+    """Return the page of a recorded run. The page loads nothing over the network."""
     ids = {id: number for number, id in enumerate(dict.fromkeys([*run.prompts, *_named(run)]))}
     data = {
         "about": run.about,

@@ -14,13 +14,13 @@ from ..ui import CommandError, Messages, Phrase, phrase
 
 __all__ = ["KINDS", "RecordedRun", "RecordedStep", "RequestEvent", "Span", "Work", "read_run"]
 
-KINDS = ("prefill", "decode", "again")  # of work; the last: once more what a preemption lost
-SHOWN = 40  # characters of a value that is wrong
+KINDS = ("prefill", "decode", "again")  # of work; "again" computes once more what a preemption lost
+SHOWN = 40  # characters that are shown of a wrong value
 
 
 @dataclass(frozen=True)
 class Work:
-    """The part of a request that a step computed: positions `start` to `start + length`."""
+    """The `length` positions of a request, from `start` on, that a step computed."""
 
     id: str
     start: int
@@ -32,8 +32,10 @@ class Work:
 
 @dataclass(frozen=True)
 class RequestEvent:
-    """An event of a request: it was preempted, finished or aborted. lane: None where it did not run. why: it is
-    over."""
+    """An event of a request, which was preempted, finished or aborted.
+
+    lane: None if the request was not running. why: the reason why it finished.
+    """
 
     id: str
     lane: int | None
@@ -42,8 +44,12 @@ class RequestEvent:
 
 @dataclass(frozen=True)
 class RecordedStep:
-    """time: when it was over. generated: how many tokens outputs got. preempted: before anything was computed.
-    finished: after it. aborted: before the step."""
+    """A step of a recorded run.
+
+    time: the time at its end, in seconds. generated: the number of tokens that were added to outputs. aborted: requests
+    that were aborted before the step. preempted: requests that were preempted before it computed anything. finished:
+    requests that had finished at its end.
+    """
 
     time: float
     work: list[Work]
@@ -59,7 +65,7 @@ class RecordedStep:
 
 @dataclass(frozen=True)
 class Span:
-    """A request was in a lane from the step `first` on, and no longer in the step `last`."""
+    """The stay of a request in a lane: from the step `first` on, and no longer in the step `last`."""
 
     id: str
     lane: int
@@ -69,9 +75,11 @@ class Span:
 
 @dataclass(frozen=True)
 class RecordedRun:
-    """Steps and requests. pages: how many there are, or None. lanes: how many requests ran at the same time at most.
+    """The steps and requests of a recorded run.
 
-    late: aborted after the last step.
+    pages: the number of pages in the pool. None: the cache has no pages. prompts: the number of tokens in each
+    request's prompt. lanes: the largest number of requests that ran at the same time. late: requests that were aborted
+    after the last step.
     """
 
     about: dict[str, Any]
@@ -87,7 +95,11 @@ class RecordedRun:
 
 
 def read_run(file: Path) -> RecordedRun:
-    """Raises a CommandError if it is not what it should be, which says where."""
+    """Read a recorded run from a file.
+
+    Raises:
+        CommandError: the file is not such a run, or has another version, or has a wrong value, which the error locates.
+    """
     try:
         data = json.loads(file.read_text(encoding="utf-8"))
     except (ValueError, RecursionError):
@@ -105,7 +117,7 @@ def read_run(file: Path) -> RecordedRun:
 
 
 class _RunError(Exception):
-    """A recorded run is wrong: where, what was expected, what came."""
+    """An error in a recorded run: the place, the expected value, and the value that is there."""
 
 
 def _text(value: object) -> bool:
@@ -113,14 +125,14 @@ def _text(value: object) -> bool:
 
 
 def _whole(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 2**53  # as JavaScript counts
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 2**53  # exact in JavaScript
 
 
 def _seconds(value: object) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value) and value >= 0
 
 
-_KINDS: dict[str, tuple[Phrase, Callable[[Any], bool]]] = {  # what is expected, and whether a value is it
+_KINDS: dict[str, tuple[Phrase, Callable[[Any], bool]]] = {  # a name for what is expected, and a check
     "text": (phrase("viz_schedule_text"), _text),
     "whole": (phrase("expects_whole", least=0), _whole),
     "positive": (phrase("expects_whole", least=1), lambda value: _whole(value) and value > 0),
@@ -138,14 +150,14 @@ def _expect(expects: str, value: object, where: str) -> None:
 
 
 def _get(entry: Any, name: str, where: str, expects: str) -> Any:
-    """Return a value of an object, of the kind that is expected."""
+    """Return a value of an object, after a check that it is of the expected kind."""
     value = entry.get(name) if isinstance(entry, dict) else None
     _expect(expects, value, f"{where}.{name}".lstrip("."))
     return value
 
 
 def _items(entry: Any, name: str, where: str, expects: str = "list") -> Iterator[tuple[str, Any]]:
-    """Yield the elements of a list, and what each is called."""
+    """Yield the elements of a list, each after its name for error messages."""
     for number, item in enumerate(_get(entry, name, where, expects)):
         yield f"{where}.{name}[{number}]".lstrip("."), item
 
@@ -189,13 +201,13 @@ def _shown(value: object) -> str:
 
 
 class _Layout:
-    """Gives each request the lowest free lane while it runs."""
+    """A layout that gives each request the lowest free lane while it runs."""
 
     def __init__(self, data: dict[str, Any]):
         self._data = data
-        self._lanes: dict[str, tuple[int, int]] = {}  # of those that run: lane, and the step in which they came there
+        self._lanes: dict[str, tuple[int, int]] = {}  # of running requests: the lane, and the step that put them there
         self._reached: dict[str, int] = {}  # how many positions were computed
-        self._lost: dict[str, int] = {}  # by a preemption
+        self._lost: dict[str, int] = {}  # how many of these a preemption lost
         self._spans: list[Span] = []
         self._most = 0
 
@@ -248,7 +260,7 @@ class _Layout:
         return [RequestEvent(id, self._leave(id, number), "abort") for id in ids]
 
     def _leave(self, id: str, number: int) -> int | None:
-        """Return the lane that a request had until this step; None if it did not run."""
+        """Free the lane that a request had until this step, and return it. None: the request was not running."""
         if id not in self._lanes:
             return None
         lane, first = self._lanes.pop(id)

@@ -1,4 +1,4 @@
-"""SVG, written by hand: shapes, and text whose width is known well enough to keep it apart."""
+"""Writes SVG: shapes, and texts with an upper bound on their width, so that they do not overlap."""
 
 from __future__ import annotations
 
@@ -13,26 +13,26 @@ MONO = "'DejaVu Sans Mono', Menlo, Consolas, 'Noto Sans Mono CJK JP', monospace"
 
 
 def text_width(text: str, size: float) -> float:
-    """Return an upper bound, of text in MONO; text in SANS is no wider."""
+    """Return an upper bound on the width of a text in MONO. A text in SANS is no wider."""
     narrow = 2 * len(text) - cell_len(text)
     return size * (0.61 * narrow + 1.02 * (len(text) - narrow))
 
 
 class Sheet:
-    """A drawing that grows: shapes in the order in which they were put there, the later ones on top."""
+    """A drawing to which shapes and texts are added, later ones on top."""
 
     def __init__(self) -> None:
         self._shapes: list[str] = []
 
     def shape(self, tag: str, **attributes: object) -> None:
-        """An element; `stroke_width` stands for the attribute `stroke-width`."""
+        """Add an element. The attribute `stroke-width` is written as `stroke_width`."""
         told = "".join(f' {key.replace("_", "-")}="{_number(value)}"' for key, value in attributes.items())
         self._shapes.append(f"<{tag}{told}/>")
 
     def text(
         self, x: float, y: float, text: str, size: float = 11, anchor: str = "start", **attributes: object
     ) -> None:
-        """y: of the middle of the line. `mono=True`: all letters as wide."""
+        """Add a line of text. y: the middle of the line. `mono=True`: write it in MONO."""
         family = MONO if attributes.pop("mono", False) else SANS
         told = "".join(f' {key.replace("_", "-")}="{value}"' for key, value in attributes.items())
         place = f'x="{_number(x)}" y="{_number(y + 0.36 * size)}" font-size="{_number(size)}" text-anchor="{anchor}"'
@@ -40,7 +40,7 @@ class Sheet:
         self._shapes.append(f"<text {place} {style}{told}>{escape(text, quote=False)}</text>")
 
     def svg(self, width: float, height: float, title: str) -> str:
-        """Return the whole picture, on white."""
+        """Return the whole picture, on a white background."""
         size = f'viewBox="0 0 {width:.0f} {height:.0f}" width="{width:.0f}" height="{height:.0f}"'
         lines = [
             f'<svg xmlns="http://www.w3.org/2000/svg" {size}>',

@@ -28,7 +28,7 @@ class Sizes:
     """The sizes of an attention layer and its input.
 
     Raises:
-        CommandError: a size is below 1, or the heads do not fit together.
+        CommandError: a size is below 1, or H_q is not a multiple of H_kv.
     """
 
     B: int
@@ -50,21 +50,21 @@ class Sizes:
 
 @dataclass(frozen=True)
 class TraceStep:
-    """A step: the array that it makes, and its cost."""
+    """A step of attention: the shape of its result, and its cost."""
 
-    name: str  # in messages.toml, behind "trace_"
+    name: str  # the part after "trace_" of the key in messages.toml
     shape: tuple[int, ...]
     parameters: int = 0
     flops: int = 0  # a multiplication and an addition are two
-    growth: str = ""  # of the operations, where H_q * D grows as E does; "" if there are none
+    growth: str = ""  # of the operations, if H_q * D grows as E does; "" without operations
 
     def costs(self, dtype: str) -> tuple[int, int, int]:
-        """Parameters, operations, and bytes of the result."""
+        """Return the number of parameters, of operations, and of bytes of the result."""
         return self.parameters, self.flops, math.prod(self.shape) * BYTES[dtype]
 
 
 def steps(sizes: Sizes) -> Iterator[TraceStep]:
-    """Self-attention of B sequences of L tokens, without biases and without a mask."""
+    """Yield the steps of self-attention on B sequences of L tokens, without biases and without a mask."""
     B, L, E, H_q, H_kv, D = vars(sizes).values()
     scores = B * H_q * L * L
 
@@ -145,7 +145,10 @@ def _show(sizes: Sizes, dtype: str, words: Messages) -> None:
 
 
 def _rows(done: list[TraceStep], dtype: str, words: Messages, written: Callable[[int], str]) -> list[list[str]]:
-    """Make a row for each step, what it makes and costs, and one for all together. written: a number as text."""
+    """Return a row for each step, with its shape and its costs, and a row of totals.
+
+    written: a function that writes a number as text.
+    """
     rows = [[words(f"trace_{step.name}"), *_cells(step, dtype, written)] for step in done]
     totals = map(sum, zip(*(step.costs(dtype) for step in done), strict=True))
     return [*rows, [words("trace_total"), "", *map(written, totals), ""]]

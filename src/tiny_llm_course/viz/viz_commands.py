@@ -1,4 +1,4 @@
-"""The commands of `tiny-llm viz`. What they need is imported when one is called, so that no other command waits."""
+"""The commands of `tiny-llm viz`. Each imports what it needs when it is called, so that other commands start fast."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["app"]
 
 app = typer.Typer(
     cls=Group,
-    help="Draw what happens inside of a model, or of a kernel: pictures, and a few lines of text.",
+    help="Draw what happens inside a model or a kernel: pictures, and a few lines of text.",
     no_args_is_help=True,
     add_completion=False,
 )
@@ -39,7 +39,7 @@ def attention(
     out: Out = OUT,
     lang: Lang = None,
 ) -> None:
-    """Where each token looks: a picture of one head, or of all, and a page to look around in."""
+    """Draw where each token looks: a picture of one head or of all heads, and a page on which you can explore them."""
     with reporting(lang) as words:
         from .attention import show_attention
         from .output import Output
@@ -56,7 +56,7 @@ def rope(
     out: Out = OUT,
     lang: Lang = None,
 ) -> None:
-    """How pairs turn with the position, and how the dot product of a query and a key falls with their distance."""
+    """Draw how RoPE turns pairs with the position, and how the dot product of query and key falls with the distance."""
     with reporting(lang) as words:
         from .output import Output
         from .rope import show_rope
@@ -75,7 +75,7 @@ def mask(
     out: Out = OUT,
     lang: Lang = None,
 ) -> None:
-    """Which keys a query sees: the causal mask, the padding mask, and both together."""
+    """Draw which keys a query sees: the causal mask, the padding mask, and both together."""
     with reporting(lang) as words:
         from .mask import show_mask
         from .output import Output
@@ -96,7 +96,7 @@ def sampling(
     out: Out = OUT,
     lang: Lang = None,
 ) -> None:
-    """The likeliest next tokens, before and after each step of the sampler."""
+    """Draw the likeliest next tokens, before and after each step of the sampler."""
     with reporting(lang) as words:
         from .output import Output
         from .sampling import show_sampling
@@ -113,7 +113,7 @@ def kernel(
     out: Out = OUT,
     lang: Lang = None,
 ) -> None:
-    """What each thread of a threadgroup reads and writes between barriers; the two that race are red."""
+    """Draw what each thread of a threadgroup reads and writes between barriers. Accesses that race are red."""
     with reporting(lang) as words:
         from .kernel import show_kernel
         from .output import Output
@@ -133,7 +133,7 @@ def schedule(
     ] = OUT,
     lang: Lang = None,
 ) -> None:
-    """Which requests each step of an engine served: prefill, decode and preemptions, who waited, and pages."""
+    """Draw which requests each step of an engine served, with preemptions, waiting requests, and pages."""
     with reporting(lang) as words:
         from .schedule import show_schedule
 

@@ -30,25 +30,25 @@ def paged_attention(
     spans: mx.array,
     scale: float | None = None,
 ) -> mx.array:
-    """Compute causal attention of the rows of a step, each row to its own request, in one operation.
+    """Compute causal attention of all rows of a step, each row to its own request, in one operation.
 
-    Keys and values are read in their pages, and nothing is copied together. A step may mix prompts and single tokens.
-    The many rows of a prompt are taken in blocks; where a request has few rows, threads share its keys.
+    The kernel reads keys and values in their pages, and copies nothing. A step may mix prompts and single tokens. The
+    many rows of a prompt are computed in blocks; if a request has few rows, threads share its keys.
     Shapes: query: T x H_q x D, keys and values: P x H_kv x page_size x D, tables: R x W, spans: R x 3 -> T x H_q x D.
-    Query head h reads key/value head h // (H_q / H_kv). query, keys and values have one float dtype, and the result has
-    it too; the arithmetic is float32. tables and spans are int32.
+    Query head h reads key/value head h // (H_q / H_kv). query, keys, values and the result have the same float dtype;
+    the arithmetic is float32. tables and spans are int32.
     tables: row r lists the pages of request r in the order of its positions: page tables[r, i] holds positions
-        i * page_size up to, not including, (i + 1) * page_size. Entries after its last page are ignored.
-    spans: first, last and length of each request. Rows first to last (exclusive) are its newest positions, and `length`
-        positions are stored, these included: row i of the step sees the first length - (last - 1 - i) of them. The
-        spans follow one another, and together they cover all T rows.
+        i * page_size up to, not including, (i + 1) * page_size. Entries after the request's last page are ignored.
+    spans: first, last and length of each request. Rows first to last (exclusive) of the step are the request's newest
+        positions. `length` counts all its stored positions, including these, so row i of the step sees the first
+        length - (last - 1 - i) of them. The spans follow one another, and together they cover all T rows.
     scale: None means 1/sqrt(D).
     Source: Kwon et al. 2023, "Efficient Memory Management for Large Language Model Serving with PagedAttention",
     section 4, arXiv:2309.06180.
 
     Raises:
-        ValueError: sizes or dtypes do not fit together; spans do not follow one another, or are longer than their
-            table; a table names a page that does not exist.
+        ValueError: shapes or dtypes do not match; spans do not follow one another; a table has too few pages for its
+            request's length, or names a page that does not exist.
     """
     if uses_metal(_METAL, "w3d4.3"):
         return paged_attention_metal(query, keys, values, tables, spans, scale)
@@ -72,10 +72,10 @@ def paged_attention_metal(
     spans: mx.array,
     scale: float | None = None,
 ) -> mx.array:
-    """Compute the same on a GPU, or by metal_host where there is none.
+    """Compute the same as `paged_attention` on a GPU, or in metal_host if there is none.
 
-    Each row is computed by itself, by parts of the keys that it sees, which a second pass joins. For heads of more than
-    256 numbers, MLX's own operations do the work.
+    Each row is computed by itself: simdgroups share the keys that it sees in parts, and a second pass joins the results
+    of these parts. For heads of more than 256 numbers, MLX's own operations run instead.
     """
     run = metal(_METAL, "attend_part", _INPUTS, _FOUND, "w3d4.3")
     _check_arrays(query, keys, values, tables, spans)
@@ -100,15 +100,15 @@ def paged_attention_metal(
 def store_pages(
     keys: mx.array, values: mx.array, key: mx.array, value: mx.array, pages: mx.array, places: mx.array
 ) -> tuple[mx.array, mx.array]:
-    """Return `keys` and `values` with row t's key and value at place places[t] of page pages[t].
+    """Return `keys` and `values` with row t's key and value written to place places[t] of page pages[t].
 
-    If nothing else refers to `keys` and `values`, the results take over their memory, and nothing else in it is
-    touched: assign the results to where these were. No two rows have the same place.
-    Shapes: keys and values: P x H_kv x page_size x D, key and value: T x H_kv x D, pages and places: T, int32. All but
-    the last two have one float dtype.
+    Assign the results to the variables that held `keys` and `values`: if nothing else refers to these arrays, the
+    results take over their memory, and only the places of the rows are written. No two rows have the same place.
+    Shapes: keys and values: P x H_kv x page_size x D, key and value: T x H_kv x D, pages and places: T, int32. All
+    others have the same float dtype.
 
     Raises:
-        ValueError: sizes or dtypes do not fit together, or there is no such page or place.
+        ValueError: shapes or dtypes do not match, or there is no such page or place.
     """
     _check_stored(keys, values, key, value, pages, places)
     run = None if uses_metal(_METAL) else kernel(_CPP, "store_pages")
@@ -143,7 +143,7 @@ def _check_pages(keys: mx.array, values: mx.array, rows: mx.array) -> None:
 
 
 def _check_places(query: mx.array, keys: mx.array, tables: mx.array, spans: mx.array) -> list[list[int]]:
-    """Return the spans as numbers."""
+    """Return the spans as lists of Python integers, after checking them and the tables."""
     found: list[list[int]] = np.array(spans, copy=False).tolist()
     page_size, width, end = keys.shape[2], tables.shape[1], 0
     for first, last, length in found:
@@ -161,7 +161,7 @@ def _check_places(query: mx.array, keys: mx.array, tables: mx.array, spans: mx.a
 
 def _check_tables(tables: np.ndarray, num_pages: int, needed: list[int]) -> None:
     if not (tables.view(np.uint32) >= num_pages).any():
-        return  # not even after the last pages
+        return  # all entries are pages, even those that are ignored
     for table, count in zip(tables, needed, strict=True):
         for page in table[:count].tolist():
             if not 0 <= page < num_pages:

@@ -21,7 +21,8 @@ _TILE, _THREADS = 32, 128  # in Metal: rows of x and of W per threadgroup, and i
 
 
 def tile_shape() -> tuple[int, int]:
-    """Return how many rows of x and of W a tile has: M_TILE and N_TILE, which depend on the processor's registers."""
+    """Return M_TILE and N_TILE, the numbers of rows of x and of W in a tile. They depend on the processor's
+    registers."""
     run = kernel(_CPP, "tile_shape", "w2d6.1")
     if run is None:
         return 8, 32
@@ -30,7 +31,7 @@ def tile_shape() -> tuple[int, int]:
 
 
 def matmul_tile(x: mx.array, w: mx.array) -> mx.array:
-    """Return x^T w for one tile, all of whose sums are in registers. 0 * inf and 0 * NaN are NaN, as in `x.T @ w`.
+    """Return x^T w for one tile, whose sums are all in registers. 0 * inf and 0 * NaN are NaN, as in `x.T @ w`.
 
     Shapes: x: K x M_TILE, w: K x N_TILE -> M_TILE x N_TILE, all float32.
 
@@ -47,13 +48,13 @@ def quantized_matmul(
 ) -> mx.array:
     """Return x W^T, with W packed by `quantize`. Threads share the tiles of the result.
 
-    Where the default device is a GPU, `quantized_matmul_metal` does it, once that is written.
+    If the default device is a GPU and `quantized_matmul_metal` is written, that op runs instead.
 
     Shapes: x: N.. x I, packed: O x (I * bits / 32) uint32, scales and biases: O x (I / group_size) -> N.. x O.
-    The result has the dtype of x; the arithmetic is float32. scales and biases have a dtype of their own.
+    The result has the dtype of x; the arithmetic is float32. scales and biases share a dtype, which may be another one.
 
     Raises:
-        ValueError: a shape or dtype is not as above, or bits or group_size is not one of those of `quantize`.
+        ValueError: a shape or dtype is not as above, or `quantize` does not take these bits or this group_size.
     """
     if uses_metal(_METAL, _METAL_TASK):
         return quantized_matmul_metal(x, packed, scales, biases, group_size, bits)
@@ -71,9 +72,8 @@ def quantized_matmul(
 def quantized_matmul_metal(
     x: mx.array, packed: mx.array, scales: mx.array, biases: mx.array, group_size: int = 64, bits: int = 4
 ) -> mx.array:
-    """Compute a tile of the result per threadgroup, on a GPU, or by metal_host where there is none.
-
-    Otherwise as `quantized_matmul`.
+    """Compute the same as `quantized_matmul` on a GPU, or in metal_host if there is none. A threadgroup computes a tile
+    of the result.
     """
     tile = (_TILE, _TILE)
     return product_metal(_METAL, _METAL_TASK, x, packed, scales, biases, group_size, bits, tile, _THREADS)

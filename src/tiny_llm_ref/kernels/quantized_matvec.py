@@ -1,5 +1,5 @@
-"""A quantised matrix times a few vectors, in three steps of speed on the CPU, and on a GPU. A model needs this product
-for each new token."""
+"""A quantised matrix times a few vectors: three versions for the CPU, each faster than the one before, and one for a
+GPU. A model needs this product for each new token."""
 
 import math
 from pathlib import Path
@@ -31,10 +31,10 @@ def quantized_matvec_scalar(
     """Return x W^T, with W packed by `quantize`: one weight at a time, on one thread.
 
     Shapes: x: N.. x I, packed: O x (I * bits / 32) uint32, scales and biases: O x (I / group_size) -> N.. x O.
-    The result has the dtype of x; the arithmetic is float32. scales and biases have a dtype of their own.
+    The result has the dtype of x; the arithmetic is float32. scales and biases share a dtype, which may be another one.
 
     Raises:
-        ValueError: a shape or dtype is not as above, or bits or group_size is not one of those of `quantize`.
+        ValueError: a shape or dtype is not as above, or `quantize` does not take these bits or this group_size.
     """
     return _run(x, packed, scales, biases, group_size, bits, "quantized_matvec_scalar", "w2d4.1")
 
@@ -42,18 +42,18 @@ def quantized_matvec_scalar(
 def quantized_matvec_vector(
     x: mx.array, packed: mx.array, scales: mx.array, biases: mx.array, group_size: int = 64, bits: int = 4
 ) -> mx.array:
-    """Multiply several weights at a time, on one thread. Otherwise as `quantized_matvec_scalar`."""
+    """Compute the same as `quantized_matvec_scalar`, several weights at a time, on one thread."""
     return _run(x, packed, scales, biases, group_size, bits, "quantized_matvec_vector", "w2d4.2")
 
 
 def quantized_matvec(
     x: mx.array, packed: mx.array, scales: mx.array, biases: mx.array, group_size: int = 64, bits: int = 4
 ) -> mx.array:
-    """Multiply several weights at a time; threads share the rows of W. Otherwise as `quantized_matvec_scalar`.
+    """Compute the same as `quantized_matvec_scalar`, several weights at a time, on threads that share the rows of W.
 
-    Nothing past the last row of W is read. This op is made for few rows of x, each of which is computed by itself.
+    It reads nothing past the last row of W. This op is made for few rows of x, each of which is computed by itself.
     `quantized_matmul` is faster from about eight rows on.
-    Where the default device is a GPU, `quantized_matvec_metal` does it, once that is written.
+    If the default device is a GPU and `quantized_matvec_metal` is written, that op runs instead.
     """
     if uses_metal(_METAL, _METAL_TASK):
         return quantized_matvec_metal(x, packed, scales, biases, group_size, bits)
@@ -63,9 +63,8 @@ def quantized_matvec(
 def quantized_matvec_metal(
     x: mx.array, packed: mx.array, scales: mx.array, biases: mx.array, group_size: int = 64, bits: int = 4
 ) -> mx.array:
-    """Multiply a few rows of W per simdgroup, on a GPU, or by metal_host where there is none.
-
-    Otherwise as `quantized_matvec_scalar`.
+    """Compute the same as `quantized_matvec_scalar` on a GPU, or in metal_host if there is none. A simdgroup multiplies
+    a few rows of W.
     """
     tile = (1, _ROWS * _SIMDGROUPS)
     return product_metal(_METAL, _METAL_TASK, x, packed, scales, biases, group_size, bits, tile, 32 * _SIMDGROUPS)
@@ -83,8 +82,8 @@ def product_metal(
     tile: tuple[int, int],
     threads: int,
 ) -> mx.array:
-    """Compute a product by that section of a Metal file which has the file's name. tile: rows of x and of W for a
-    threadgroup of `threads` threads."""
+    """Compute a product with the Metal kernel that has the same name as its file. tile: how many rows of x and of W a
+    threadgroup computes. threads: how many threads a threadgroup has."""
     check_product(x, packed, scales, biases, group_size, bits)
     run = metal(source, source.stem, ["x", "packed", "scales", "biases", "O"], ["out"], task)
     M, O = math.prod(x.shape[:-1]), packed.shape[0]
@@ -120,7 +119,7 @@ def _run(
 def check_product(
     x: mx.array, packed: mx.array, scales: mx.array, biases: mx.array, group_size: int, bits: int
 ) -> None:
-    """Raise a ValueError if these are not the arguments of a product, as `quantized_matvec_scalar` describes them."""
+    """Raise a ValueError if the arguments are not as the docstring of `quantized_matvec_scalar` describes them."""
     if bits not in (2, 4, 8):
         raise ValueError(f"bits: expected 2, 4 or 8, got {bits}")
     if group_size not in (32, 64, 128):

@@ -19,12 +19,12 @@ _TASK, _METAL_TASK = "w2d5.1", "w2d5.4"
 def rms_norm(x: mx.array, weight: mx.array, eps: float) -> mx.array:
     """Compute RMSNorm over the last axis: x / sqrt(mean(x^2) + eps) * weight.
 
-    Shapes: x: N.. x E, weight: E -> N.. x E. Both have one dtype, and the result has it too; the arithmetic is float32.
+    Shapes: x: N.. x E, weight: E -> N.. x E. x, weight and the result have the same dtype; the arithmetic is float32.
 
-    Where the default device is a GPU, `rms_norm_metal` does it, once that is written.
+    If the default device is a GPU and `rms_norm_metal` is written, that op runs instead.
 
     Raises:
-        ValueError: weight is not of shape E, or the dtypes are not one float dtype.
+        ValueError: the shape of weight is not (E,), or x and weight do not have the same float dtype.
     """
     if uses_metal(_METAL, _METAL_TASK):
         return rms_norm_metal(x, weight, eps)
@@ -34,14 +34,14 @@ def rms_norm(x: mx.array, weight: mx.array, eps: float) -> mx.array:
 
 
 def add_rms_norm(x: mx.array, residual: mx.array, weight: mx.array, eps: float) -> tuple[mx.array, mx.array]:
-    """Return the sum x + residual, and its RMSNorm: a block needs both.
+    """Return the sum x + residual, and the RMSNorm of this sum: a transformer block needs both.
 
-    Shapes: x and residual: N.. x E, weight: E -> N.. x E twice. Otherwise as `rms_norm`.
+    Shapes: x and residual: N.. x E, weight: E -> twice N.. x E. Everything else is as in `rms_norm`.
 
-    Where the default device is a GPU, `add_rms_norm_metal` does it, once that is written.
+    If the default device is a GPU and `add_rms_norm_metal` is written, that op runs instead.
 
     Raises:
-        ValueError: x and residual differ in shape or dtype; else as `rms_norm`.
+        ValueError: x and residual differ in shape or dtype; also as in `rms_norm`.
     """
     if uses_metal(_METAL, _METAL_TASK):
         return add_rms_norm_metal(x, residual, weight, eps)
@@ -55,13 +55,14 @@ def add_rms_norm(x: mx.array, residual: mx.array, weight: mx.array, eps: float) 
 
 
 def rms_norm_metal(x: mx.array, weight: mx.array, eps: float) -> mx.array:
-    """Compute a row per threadgroup, on a GPU, or by metal_host where there is none. Otherwise as `rms_norm`."""
+    """Compute the same as `rms_norm` on a GPU, or in metal_host if there is none. A threadgroup computes one row."""
     _check_weight(x, weight)
     return _run_metal("rms_norm", {"x": x}, weight, eps, ["out"])[0]
 
 
 def add_rms_norm_metal(x: mx.array, residual: mx.array, weight: mx.array, eps: float) -> tuple[mx.array, mx.array]:
-    """Compute a row per threadgroup, on a GPU, or by metal_host where there is none. Otherwise as `add_rms_norm`."""
+    """Compute the same as `add_rms_norm` on a GPU, or in metal_host if there is none. A threadgroup computes one
+    row."""
     _check_alike("residual", residual, x)
     _check_weight(x, weight)
     total, normed = _run_metal("add_rms_norm", {"x": x, "residual": residual}, weight, eps, ["total", "out"])

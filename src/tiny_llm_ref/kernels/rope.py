@@ -22,15 +22,15 @@ _HEADS = 4  # per thread
 def rope(x: mx.array, offset: int | mx.array, base: float, traditional: bool = False) -> mx.array:
     """Apply rotary positional encoding: turn pair i of a head's D numbers at position p by p * base^(-2i/D).
 
-    The pairs are (x[i], x[i + D/2]) or, where traditional, neighbours (x[2i], x[2i + 1]).
+    The pairs are (x[i], x[i + D/2]) or, if `traditional`, neighbours (x[2i], x[2i + 1]).
     Shapes: x: B x L x H x D -> the same. The dtype is kept; the arithmetic is float32. Sines and cosines are accurate
-    to 1e-6 at every position up to 2^20: an angle in float32 would be off by 0.002 at position 40,000.
-    offset: position of the first token, or an integer array of B: one for each row (0-d: one for all).
-    Where the default device is a GPU, `rope_metal` does it, once that is written.
+    to 1e-6 at every position up to 2^20: an angle in float32 would be off by 0.002 radians at position 40,000.
+    offset: the position of the first token; or an integer array of B, with that of each row (0-d: of all rows).
+    If the default device is a GPU and `rope_metal` is written, that op runs instead.
 
     Raises:
-        ValueError: x is not B x L x H x D with D even, or not of a float dtype; offsets are not integers, one for each
-            row.
+        ValueError: x is not B x L x H x D with D even, or has no float dtype; `offset` is neither an integer nor B
+            integers.
     """
     if uses_metal(_METAL, _METAL_TASK):
         return rope_metal(x, offset, base, traditional)
@@ -42,7 +42,8 @@ def rope(x: mx.array, offset: int | mx.array, base: float, traditional: bool = F
 
 
 def rope_metal(x: mx.array, offset: int | mx.array, base: float, traditional: bool = False) -> mx.array:
-    """Turn a pair in a few heads per thread, on a GPU, or by metal_host where there is none. Otherwise as `rope`."""
+    """Compute the same as `rope` on a GPU, or in metal_host if there is none. A thread turns one pair in a few
+    heads."""
     offsets = _offsets(x, offset)
     run = metal(_METAL, "rope", ["x", "offsets", "frequency", "traditional"], ["out"], _METAL_TASK)
     if x.size == 0:
@@ -55,9 +56,9 @@ def rope_metal(x: mx.array, offset: int | mx.array, base: float, traditional: bo
 
 @cache
 def _frequencies(D: int, base: float) -> mx.array:
-    """Return, for each pair, how far it turns from one position to the next, in turns times 2^64.
+    """Return by how many turns each pair rotates from one position to the next, times 2^64.
 
-    Shapes: 1 x (D / 2), of uint64.
+    Shapes: -> 1 x (D / 2), uint64.
     """
     turns = float(base) ** (-np.arange(0, D, 2) / D) / (2 * math.pi) % 1  # a base below 1 may give whole turns
     return mx.array((turns * 2.0**64).astype(np.uint64)[None])

@@ -1,4 +1,5 @@
-"""Softmax along the last axis: the first kernel, in three steps of speed on the CPU, and on a GPU."""
+"""Softmax along the last axis, the first kernel: three versions for the CPU, each faster than the one before, and one
+for a GPU."""
 
 from pathlib import Path
 
@@ -21,20 +22,20 @@ def softmax_scalar(x: mx.array) -> mx.array:
     Shapes: x: N.. x S -> the same. The dtype is kept; the arithmetic is float32.
 
     Raises:
-        ValueError: x has no axis, or is not of a float dtype.
+        ValueError: x has no axis, or no float dtype.
     """
     return _run(x, "softmax_scalar", "w2d2.2")
 
 
 def softmax_vector(x: mx.array) -> mx.array:
-    """Compute several numbers at a time, on one thread. Otherwise as `softmax_scalar`."""
+    """Compute the same as `softmax_scalar`, several numbers at a time, on one thread."""
     return _run(x, "softmax_vector", "w2d2.3")
 
 
 def softmax(x: mx.array) -> mx.array:
-    """Compute several numbers at a time; threads share the rows. Otherwise as `softmax_scalar`.
+    """Compute the same as `softmax_scalar`, several numbers at a time, on threads that share the rows.
 
-    Where the default device is a GPU, `softmax_metal` does it, once that is written.
+    If the default device is a GPU and `softmax_metal` is written, that op runs instead.
     """
     if uses_metal(_METAL, _METAL_TASK):
         return softmax_metal(x)
@@ -42,7 +43,8 @@ def softmax(x: mx.array) -> mx.array:
 
 
 def softmax_metal(x: mx.array) -> mx.array:
-    """Compute a row per threadgroup, on a GPU, or by metal_host where there is none. Otherwise as `softmax_scalar`."""
+    """Compute the same as `softmax_scalar` on a GPU, or in metal_host if there is none. A threadgroup computes one
+    row."""
     _check_rows(x)
     run = metal(_METAL, "softmax", ["x"], ["out"], _METAL_TASK)
     if x.size == 0:
