@@ -11,6 +11,7 @@ from metal_host.toolchain import compiler_command, for_this_processor
 from tiny_llm_course.tasks.regions import code_files, is_native
 from tiny_llm_course.tasks.stubs import make_stub
 from tiny_llm_native.compiler import KERNEL_FLAGS
+from tiny_llm_native.matmul.arithmetic import PACKED, Choice, candidates, flags
 
 ROOT = Path(__file__).resolve().parent.parent
 REFERENCE, NATIVE = ROOT / "src" / "tiny_llm_ref", ROOT / "src" / "tiny_llm_native"
@@ -35,6 +36,8 @@ def main() -> int:
         ]
     )
     compiled = [_compiles(file) for file in [*reference, *native] if _is_kernel(file)]
+    packed = [file for file in native if _is_kernel(file) and file.parent == PACKED.parent]
+    compiled += [_compiles(file, *flags(Choice(name, name))) for name in candidates()[1:] for file in packed]
     with tempfile.TemporaryDirectory() as folder:
         stubs = [_stub(file, Path(folder)) for file in reference]
         compiled += [_compiles(stub) for stub in stubs if _is_kernel(stub)]
@@ -52,8 +55,8 @@ def _stub(file: Path, folder: Path) -> Path:
     return stub
 
 
-def _compiles(file: Path) -> bool:
-    options = [*KERNEL_FLAGS, for_this_processor(), f"-I{NATIVE}", *WARNINGS, "-Werror", "-fsyntax-only"]
+def _compiles(file: Path, *more: str) -> bool:
+    options = [*KERNEL_FLAGS, for_this_processor(), f"-I{NATIVE}", *WARNINGS, "-Werror", "-fsyntax-only", *more]
     return not subprocess.run([*compiler_command(), *options, str(file)]).returncode
 
 
