@@ -29,6 +29,7 @@ WITH_PROSE = {
 }
 BOOK, CATALOGUE, MESSAGES, DOCSTRINGS = "book", "catalogue", "messages", "docstrings"
 COURSE = "src/tiny_llm_course/"
+TUTOR = "src/tiny_llm/AGENTS.md"
 
 # In Markdown, in docstrings and in texts of commands; the same number of characters takes the place of each match.
 CODE_SPAN = r"(?P<tick>`+)(?!`).+?(?<!`)(?P=tick)(?!`)"
@@ -87,7 +88,7 @@ def kind_of(file: str) -> str | None:
         return CATALOGUE
     if file.startswith(COURSE) and file.endswith(".toml"):
         return MESSAGES
-    if file.endswith((".md", ".po")) and (file.startswith("book/") or "/" not in file):
+    if file.endswith((".md", ".po")) and (file.startswith(("book/", "docs/")) or "/" not in file or file == TUTOR):
         return BOOK
     if file.startswith("src/") and file.endswith(".py") and not file.startswith("src/tiny_llm/"):
         return DOCSTRINGS

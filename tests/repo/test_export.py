@@ -55,11 +55,15 @@ def test_no_line_of_a_solution_is_in_it(student):
 
 def test_what_is_withheld_and_what_is_there(student):
     tests = ("tests/repo", "tests/metal_host")
-    for name in ("src/tiny_llm_ref", "scripts", *tests, "notebooks", "CONTRIBUTING.md", ".ci"):
+    pages = ("CHANGELOG.md", "CONTRIBUTING.md", "docs")
+    for name in ("src/tiny_llm_ref", "scripts", *tests, "notebooks", *pages, ".ci"):
         assert not (student.root / name).exists()
     course = ("course", "pyproject.toml", "pdm.lock", ".devcontainer/devcontainer.json", "tests/conftest.py")
     for name in (*course, "src/tiny_llm_models/story/config.json"):
         assert (student.root / name).exists()
+    tutor = (ROOT / "src/tiny_llm/AGENTS.md").read_bytes()
+    for name in ("AGENTS.md", "src/tiny_llm/AGENTS.md"):
+        assert (student.root / name).read_bytes() == tutor, "not the one for maintainers"
     in_book = {path.relative_to(student.root).as_posix() for path in (student.root / "book").rglob("*.*")}
     assert "book/week_0/circle.py" in in_book
     assert all(re.fullmatch(r"book/week_\d+/\w+\.py", name) for name in in_book)

@@ -45,7 +45,7 @@ COMMANDS = {  # of each command, calls that print what there is to see
     "solution": ["solution w1d6.2", "solution w0d2.2 --apply", "solution --path core"],
     "reset": ["reset w0d2.2", "reset w0d1.2"],
     "undo": ["undo"],
-    "update": ["update ."],
+    "update": ["update .", "update . --to 9.9.9"],
     "doctor": ["doctor"],
     "report": ["report w1d1.1 --out {out}", "report w0d1.2"],
     "install": ["install"],

@@ -26,10 +26,12 @@ __all__ = ["export"]
 WITHHELD = (
     *("src/tiny_llm_ref/", "scripts/", "tests/repo/", "tests/metal_host/", "tests/train/"),
     "src/tiny_llm_models/training/",
-    *(".ci/", ".github/", "CONTRIBUTING.md", "notebooks/", "progress.txt", "src/tiny_llm_course/grading/handout/"),
+    *(".ci/", ".github/", "AGENTS.md", "CHANGELOG.md", "CONTRIBUTING.md", "docs/", "notebooks/", "progress.txt"),
+    "src/tiny_llm_course/grading/handout/",
 )
 EXPERIMENTS = re.compile(r"book/week_\d+/\w+\.py")  # all that a student needs of the book's sources
 HANDOUT = Path(__file__).parent / "handout"  # what students read instead of the course's own README
+TUTOR = "src/tiny_llm/AGENTS.md"  # asks coding assistants to tutor; assistants look for it at the root, too
 
 
 def export(
@@ -53,6 +55,8 @@ def export(
             write_whole(student / "src" / "tiny_llm_course" / "pristine" / path, stub)
         for readme in sorted(HANDOUT.iterdir()):
             shutil.copy(readme, student)
+        if TUTOR in names:
+            shutil.copy(ROOT / TUTOR, student)
         _commit(student)
         show(words("export_wrote", folder=student, count=len(names)))
 

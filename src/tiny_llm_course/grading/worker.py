@@ -1,6 +1,6 @@
 """The process in which a submission runs: `python worker.py SOCKET SANDBOX SUBMISSION TESTS MEMORY`, for the judge.
 
-It holds no score and no expected value. CONTRIBUTING.md says what it may do, with a sandbox and without one.
+It holds no score and no expected value. docs/design/grading.md says what it may do, with a sandbox and without one.
 """
 
 from __future__ import annotations

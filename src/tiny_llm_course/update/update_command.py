@@ -14,9 +14,10 @@ from ..base.whole_files import content_of
 from ..learner.git import Git
 from ..learner.workspace import Workspace, changing
 from ..tasks.syllabus import TaskId
-from ..ui import CommandError, Lang, Messages, phrase, show, show_note
+from ..ui import CommandError, Lang, Messages, one_of, phrase, show, show_note
 from .update_check import Trouble, solved_tasks, trouble
 from .update_plan import UpdatePlan, plan_update
+from .versions import CHANGELOG, read_versions
 
 __all__ = ["update"]
 
@@ -31,6 +32,10 @@ def update(
         typer.Argument(metavar="[SOURCE]", help="A git remote, URL or clone of the newer course. Default: origin."),
     ] = None,
     branch: Annotated[str, typer.Option(metavar="NAME", help="Its branch or tag.")] = "HEAD",
+    to: Annotated[
+        str | None,
+        typer.Option(metavar="VERSION", help=f"A version that its {CHANGELOG} lists. Default: its newest commit."),
+    ] = None,
     reopen: Annotated[
         bool,
         typer.Option("--reopen", help="Bring it in even if tasks that you solved fail with it: they are open again."),
@@ -44,9 +49,11 @@ def update(
         git.check_ready()
         if problem := conflict_in_package(workspace.root, workspace.package):
             raise problem
-        head, new = git.commit("HEAD"), git.fetch(source or "origin", branch)
+        source = source or "origin"
+        head, newest = git.commit("HEAD"), git.fetch(source, branch)
+        new = newest if to is None else _commit_of(to, head, newest, source, git)
         if git.contains(head, new):
-            show(words("update_none"))
+            show(words("update_none") if to is None else words("update_has", version=to))
             return
         plan = plan_update(workspace, git, head, new)
         if plan.refused:
@@ -58,6 +65,27 @@ def update(
         opened = [task for task in plan.changed if workspace.progress.state(task)]
         copies = _write(plan, head, new, [*opened, *(trouble.tasks if trouble else [])], words)
         _show(plan, workspace, copies, opened, words)
+
+
+def _commit_of(version: str, head: str, newest: str, source: str, git: Git) -> str:
+    """Return the commit of a version, by the list of the newest course. Return HEAD if the clone's own list has the
+    version: in a clone without common history, git cannot tell that HEAD is newer."""
+    if version in _versions(head, git):
+        return head
+    versions = _versions(newest, git)
+    if not versions:
+        raise CommandError("update_no_versions", source=source)
+    if version not in versions:
+        raise CommandError("wrong_value", option="--to", expected=one_of(versions), got=version)
+    commit = versions[version]
+    if not git.contains(newest, commit):
+        raise CommandError("update_version_lost", version=version, commit=commit[:10], source=source, exit_code=1)
+    return commit
+
+
+def _versions(commit: str, git: Git) -> dict[str, str]:
+    changelog = git.files(commit).get(CHANGELOG)
+    return read_versions(git.content(changelog).decode()) if changelog else {}
 
 
 def _tried(workspace: Workspace, plan: UpdatePlan, words: Messages) -> Trouble | None:

@@ -1,0 +1,20 @@
+"""Reads the versions of the course, and the commit of each, in CHANGELOG.md.
+
+It imports nothing of the course: scripts/history.py uses it before anything is installed.
+"""
+
+from __future__ import annotations
+
+import re
+
+__all__ = ["CHANGELOG", "read_versions"]
+
+CHANGELOG = "CHANGELOG.md"
+VERSION = re.compile(
+    r"^## (?P<version>\d+\.\d+\.\d+) \(\d{4}-\d\d-\d\d\)\n\nCommit `(?P<commit>[0-9a-f]{40})`\.$", re.MULTILINE
+)
+
+
+def read_versions(changelog: str) -> dict[str, str]:
+    """Return the commit of each version, in the order of the list: the newest first."""
+    return {match["version"]: match["commit"] for match in VERSION.finditer(changelog)}
