@@ -1,4 +1,4 @@
-"""What runs kernels: the compiler, the MLX extension, headers, and the kernels that no task asks for.
+"""The code that runs kernels: the compiler, the MLX extension, headers, and the kernels that no task asks for.
 
 Both course packages import it, so there is one MLX extension, built once. Import from the modules.
 """

@@ -1,4 +1,4 @@
-"""Two extras that a request may ask for: changes of the logits before a token is chosen, and log-probabilities. Given."""
+"""Extras that a request may ask for: changes of logits before a token is chosen, and log-probabilities. Given."""
 
 from collections.abc import Sequence
 from typing import TypeAlias
