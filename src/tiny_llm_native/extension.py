@@ -96,7 +96,7 @@ class Kernel:
         try:
             mx.eval(results)
         except ValueError as error:
-            if "function transformations" not in str(error):  # within mx.compile and the like, arrays have no numbers yet
+            if "function transformations" not in str(error):  # in mx.compile and the like, arrays have no numbers yet
                 raise
         if violation := self._extension.take_violation():
             raise KernelError(f"{self._name} {violation}")
