@@ -1,7 +1,7 @@
 """A checkpoint's chat template, filled in by a process of its own. Given.
 
-A chat template is a program that comes with a checkpoint. It may never end, or ask for all memory. Then its process
-ends, and the server goes on.
+A chat template is a program that comes with a checkpoint. It may run forever, or ask for all memory. A limit then ends
+its process, and the server goes on.
 """
 
 import json
@@ -19,7 +19,7 @@ _MEMORY, _LETTERS = 1 << 29, 1 << 22  # bytes of the process, letters of one con
 
 
 class RefusedError(ValueError):
-    """The error raised when a template, which is not damaged, refuses these messages."""
+    """The error raised when a template refuses a conversation; the template itself is not damaged."""
 
 
 class ChatTemplate:

@@ -28,7 +28,7 @@ _METHODS = {
 
 
 def check_file(path: Path) -> None:
-    """Raise ValueError if a path is that of a file: a checkpoint is a folder."""
+    """Raise ValueError if a path leads to a file: a checkpoint is a folder."""
     if not path.is_file():
         return
     if path.suffix == ".gguf":

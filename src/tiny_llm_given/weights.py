@@ -190,7 +190,7 @@ def _check_quantized(weights: Weights, quantization: Mapping[str, Any] | None) -
 
 
 def _check_layers(weights: Weights, num_hidden_layers: int) -> None:
-    """Refuse more layers than the files hold, before listing every expected weight: num_hidden_layers may be 10^9."""
+    """Refuse more layers than the files hold, before every expected weight is listed: there might be 10^9 layers."""
     stored = {name.split(".")[2] for name in weights if name.startswith("model.layers.")}
     if num_hidden_layers > len(stored):
         raise ValueError(

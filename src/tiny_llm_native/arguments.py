@@ -1,4 +1,4 @@
-"""Compares what an op passes with what its kernel takes, by the kernel's own description (arguments.h)."""
+"""Compares the arguments that an op passes with those that its kernel takes, which the kernel itself describes."""
 
 import re
 from collections.abc import Sequence

@@ -294,7 +294,7 @@ def _warn(text: str) -> None:
 
 @cache
 def mode() -> str:
-    """Return the environment's TINY_LLM_KERNELS."""
+    """Return the environment's TINY_LLM_KERNELS: "" (not set), "off" or "watched"."""
     mode = os.environ.get("TINY_LLM_KERNELS", "")
     if mode not in _MODES:
         raise ValueError(f"TINY_LLM_KERNELS: expected off or watched, got {mode!r}")

@@ -97,7 +97,7 @@ class BatchSampler(Decoding):
         return [next(chosen) if chunk.num_logits else [] for chunk in chunks]
 
     def next_tokens(self, requests: Sequence[Request], logits: Logits) -> list[Chosen]:
-        """Return the next token of each request, or the exception of its sampling.
+        """Return the next token of each request, or the exception that sampling raised.
 
         Shapes: logits: N x V, for N requests -> N.
         """

@@ -1,4 +1,4 @@
-"""The step from logits to tokens. On day 1, each request gets one token, row by row. Given."""
+"""The choice of tokens from logits: on day 1, one token for each request, row by row. Given."""
 
 from collections.abc import Sequence
 from itertools import accumulate
@@ -45,7 +45,7 @@ class Decoding:
         ]
 
     def forget(self, request: Request) -> None:
-        """Note that a request is over."""
+        """Forget a request that is over."""
 
 
 def _next_tokens(request: Request, logits: mx.array) -> Chosen:

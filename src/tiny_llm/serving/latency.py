@@ -1,4 +1,4 @@
-"""How long requests wait: for their first token, and from one token to the next."""
+"""The times that requests wait for their first token, and from one token to the next."""
 
 import math
 import time
@@ -62,7 +62,7 @@ class StepRecord:
 
 @dataclass
 class Recorder:
-    """An observer that notes when a request arrived (`arrive`), and when it got each of its tokens."""
+    """An observer that records when a request arrived (`arrive`), and when it got each of its tokens."""
 
     clock: Callable[[], float] = time.perf_counter
     arrivals: dict[str, float] = field(default_factory=dict)
@@ -70,7 +70,7 @@ class Recorder:
     steps: list[StepRecord] = field(default_factory=list)
 
     def arrive(self, request: Request) -> None:
-        """Note that a request arrives now."""
+        """Record that a request arrives now."""
         self.arrivals[request.id] = self.clock()
         self.token_times[request.id] = []
 

@@ -1,4 +1,4 @@
-"""Pages that requests share: they hold beginnings of texts that were computed before, for any request."""
+"""Pages that requests share because their texts begin alike."""
 
 from collections.abc import Sequence
 

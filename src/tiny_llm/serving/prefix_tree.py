@@ -48,7 +48,7 @@ class PrefixTree:
         self._by_use: dict[int, Node] = {}  # by page: the least recently used first; some may have been evicted
 
     def touch(self, node: Node) -> None:
-        """Note that a node is used now, later than all others so far."""
+        """Record that a node is used now, later than all others so far."""
         self._time += 1
         node.last_used = self._time
         self._by_use.pop(node.page, None)

@@ -137,7 +137,7 @@ class Scheduler:
         self.waiting.append(request)
 
     def remove(self, request: Request) -> None:
-        """Remove a request that is over, or that nobody wants any more. Its room in the cache is free at once."""
+        """Remove a request that is over, or that its client no longer wants. Its room in the cache is free at once."""
         if request in self.running:
             self.running.remove(request)
             self.cache.close(request)

@@ -1,4 +1,4 @@
-"""How long a refused client should wait. Given."""
+"""The time that a refused client should wait. Given."""
 
 import math
 import time
@@ -28,14 +28,14 @@ class RetryAfter:
         self._last = 0.0  # the time that was given last
 
     def begin(self, count: int = 1) -> None:
-        """Note that the server begins to serve this many requests."""
+        """Record that the server begins to serve this many requests."""
         if self._num_now == 0:
             self._since, self._num_ended = self._clock(), 0
         self._num_now += count
 
     def end(self, count: int = 1, *, were_served: bool = True) -> None:
-        """Note that these requests are over. were_served: False if they were refused at once, which says nothing about
-        pace."""
+        """Record that this many requests are over. were_served: False if they were refused at once, which says nothing
+        about the pace."""
         now = self._clock()
         self._num_now -= count
         if not were_served:

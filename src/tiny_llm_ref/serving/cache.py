@@ -1,8 +1,8 @@
 """The interface between the engine and a cache, and between a cache and the model. Given.
 
-A step has T tokens, of several requests and of any length for each. The model gets them as T rows of one token (B = T,
-L = 1), each with a position of its own: RoPE takes one offset for each row, and everything else in the model works on
-single tokens anyway. Only attention needs to know which rows belong together, and the cache takes care of attention.
+A step has T tokens of several requests, any number of each. The model gets them as T rows of one token (B = T, L = 1),
+each with a position of its own: RoPE takes one offset for each row, and everything else in the model works on single
+tokens anyway. Only attention needs to know which rows belong together, and the cache takes care of attention.
 """
 
 from collections.abc import Collection, Sequence
@@ -44,8 +44,8 @@ class RequestCache(Protocol):
     def open(self, stored: Stored) -> bool:
         """Reserve room for all tokens of one more request. Return False if there is no room; then nothing has changed.
 
-        num_computed_tokens becomes the number of its first tokens whose keys and values the cache has already (day 5);
-        before day 5, it becomes 0.
+        num_computed_tokens becomes the number of the request's first tokens whose keys and values the cache already has
+        (day 5); before day 5, it becomes 0.
         """
 
     def reserve(self, stored: Stored, count: int) -> bool:

@@ -26,7 +26,7 @@ class Drafter(Protocol):
         """
 
     def forget(self, request: Request) -> None:
-        """Note that a request is over."""
+        """Forget a request that is over."""
 
 
 def propose_by_ngram(tokens: Sequence[int], count: int, longest: int = 3) -> list[int]:
@@ -129,7 +129,7 @@ class ModelDrafter:
         return Chunk(request, tokens[start:], start, 1, copy.pages)
 
     def keep(self, chunk: Chunk) -> None:
-        """Note that the model has run on this chunk."""
+        """Remember that the model has run on this chunk."""
         self.copies[chunk.request].tokens += chunk.tokens
 
     def _copy(self, request: Request) -> _Copy | None:

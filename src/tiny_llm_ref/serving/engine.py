@@ -20,10 +20,10 @@ class Observer(Protocol):
     """An object that the engine notifies of each step and each abort."""
 
     def on_step(self, engine: "Engine", batch: Batch, touched: Sequence[Request]) -> None:
-        """Note that the step which computed this batch is over. The requests in `touched` got tokens, or are over."""
+        """React to a step that is over and computed this batch. touched: the requests that got tokens, or are over."""
 
     def on_abort(self, engine: "Engine", request: Request) -> None:
-        """Note that a request was aborted between two steps: nobody wants it any more, or it failed and has an
+        """React to the abort of a request between two steps: its client no longer wants it, or it failed and has an
         `error`."""
 
 
@@ -83,7 +83,7 @@ class Engine:
         """End the request with this id and free its room, at once. Return the request, or None if there is no such
         request.
 
-        error: why the request cannot go on; then its finish_reason is "error". None: nobody wants the request any more;
+        error: why the request cannot go on; then its finish_reason is "error". None: its client no longer wants it;
         then its finish_reason is "abort".
         """
         request = self.scheduler.find(id)

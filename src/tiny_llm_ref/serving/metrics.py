@@ -79,11 +79,11 @@ class Metrics:
             self._requests.labels(reason)
 
     def text(self) -> bytes:
-        """Return all metrics, as Prometheus reads them."""
+        """Return all metrics in the format that Prometheus reads."""
         return generate_latest(self._registry)
 
     def arrive(self, request: Request) -> None:
-        """Note that a request was given to the engine."""
+        """Record that a request was given to the engine."""
         now = self._clock()
         self._served[request] = _Progress(now, now)
 
@@ -106,7 +106,7 @@ class Metrics:
         self._look_at(engine)
 
     def _advance(self, request: Request, now: float) -> None:
-        """Note the tokens that a request got since the previous step."""
+        """Record the tokens that a request got since the previous step."""
         progress = self._served[request]
         count = len(request.output) - progress.num_output
         if not count:

@@ -54,7 +54,7 @@ class PagePool:
         """Give each of these pages one more holder. No page is listed twice.
 
         Raises:
-            ValueError: a page is free, so there is nothing to share. `_check_held` below raises it; nothing has changed
+            ValueError: a page is free, so no holder can share it. `_check_held` below raises it; nothing has changed
                 then.
 
         Task: w3d3.1

@@ -77,7 +77,7 @@ class PagedKVCacheLayer:
         """Return copies of the keys and values of a request's first `length` positions, in order, from its pages.
 
         table: the request's pages, in the order of its positions; there may be more pages than `length` needs.
-        Shapes: -> twice 1 x H_kv x length x D.
+        Shapes: -> keys and values: 1 x H_kv x length x D.
 
         Task: w3d3.3
         """
@@ -107,7 +107,7 @@ class KernelPagedKVCacheLayer(PagedKVCacheLayer):
     """The layer of day 4: it stores and reads keys and values in place, each by one call of a kernel for all rows of a
     step.
 
-    Where no kernels are built, MLX's operations do the same, and copy as much as a `PagedKVCacheLayer`.
+    If no kernels are built, MLX's operations do the same, and copy as much as a `PagedKVCacheLayer`.
     """
 
     def store(self, key: mx.array, value: mx.array, pages: mx.array, places: mx.array) -> None:

@@ -43,8 +43,8 @@ class TextStream:
         self.text += self._stops.add(self._detokenizer.add(token))
 
     def finish(self) -> None:
-        """Note that no token follows. Text that might have become a stop string is added; a character without its last
-        bytes is not."""
+        """End the text, because no token follows. Text that might have become a stop string is added; a character
+        without its last bytes is not."""
         if not self.found:
             self.text += self._stops.finish()
 
@@ -64,7 +64,7 @@ class Request:
     id: a name that no other request has. prompt, output: token ids; the output never contains an end token (`add`).
     text: an object that turns the output into text; None if no text is needed.
     finish_reason: why the request is over: "stop" (an end token or stop string came), "length" (it has all tokens that
-    it may have), "abort" (nobody wants it any more), "error" (`error` is the exception); None while it is not over.
+    it may have), "abort" (its client no longer wants it), "error" (`error` is the exception); None until it is over.
     pages: the cache's pages that hold its keys and values, in the order of its positions. A slot is one long page.
     num_computed_tokens: how many of its first tokens are computed: their keys and values are in these pages.
         `RequestCache.commit` sets this number after a step. Positions beyond it are reserved: the next step writes
@@ -109,7 +109,7 @@ class Request:
 
     @property
     def tokens(self) -> list[int]:
-        """Return prompt and output, in one list that grows with the output. Do not change it."""
+        """Return prompt and output as one list, which grows with the output. Do not change this list."""
         self._tokens += self.output[len(self._tokens) - len(self.prompt) :]
         return self._tokens
 
