@@ -88,7 +88,7 @@ def read_safetensors(path: Path) -> Weights:
 def dequantize_weights(weights: Weights, quantization: Mapping[str, Any] | None) -> Weights:
     """Make the layers that mlx-lm quantised dense: the packed weight, scales and biases of a layer become one weight.
 
-    quantization: group_size and bits; under the name of a layer that differs, the layer's own.
+    quantization: the group_size and bits of all layers, and, under the name of a layer that differs, its own.
 
     Raises:
         ValueError: one of a layer's three arrays is missing, or their shapes do not match group_size and bits.

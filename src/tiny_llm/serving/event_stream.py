@@ -81,10 +81,10 @@ class EventStream:
     async def __call__(self, scope: Any, receive: Receive, send: Send) -> None:
         """Send each event, encoded, as soon as it comes.
 
-        The status, 200, is sent right before the first event, or at the end if there was no event. An ApiError that is
-        raised before that, or while `send` is still waiting to send the status, leaves this method, and the client gets
-        that error's status. A later ApiError, including that of the time limit, becomes the last event, with its body
-        as JSON. When the client goes away, nothing more is sent. In all these cases, `events` is closed before anything
+        The status, 200, is sent right before the first event, or at the end if there was no event. This method raises
+        an ApiError that occurs before that, or while `send` is still waiting to send the status: then the client gets
+        the error's status. A later ApiError, including that of the time limit, becomes the last event, with its body as
+        JSON. When the client goes away, nothing more is sent. In all these cases, `events` is closed before anything
         else is sent, so that it frees whatever it holds.
 
         Task: w3d7.4

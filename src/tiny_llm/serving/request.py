@@ -51,8 +51,8 @@ class TextStream:
 
 @dataclass(frozen=True)
 class Draft:
-    """Guesses of the next tokens. probabilities: a row for each of the k guesses, k x V, from which it was drawn; None
-    means that the guesses were certain."""
+    """Guesses of the next tokens. probabilities: k x V; guess i of k was drawn from row i. None means that the guesses
+    were certain."""
 
     tokens: Sequence[int]
     probabilities: Probabilities | None = None

@@ -76,7 +76,7 @@ class PreemptNewest(Preemption):
     """
 
     def make_room(self, scheduler: "Scheduler", request: Request, count: int, batch: Batch) -> bool:
-        """Reserve room for `count` more tokens of a request; while there is none, preempt the newest running request.
+        """Reserve room for `count` more tokens of a request. While there is none, preempt the newest running request.
 
         The newest may be the request itself, which then gets no chunk in this step: return False. Return False, too,
         for a request that was preempted earlier in this step.

@@ -46,7 +46,7 @@ class RetryAfter:
             self._since, self._num_ended = (self._since + now) / 2, self._num_ended // 2
 
     def seconds(self, count: int = 1) -> int:
-        """Return how many seconds a client should wait that is refused with `count` requests."""
+        """Return how many seconds a client whose `count` requests are refused should wait."""
         now = self._clock()
         self._last = min(max(self._last, now) + count * self._pace(now), now + _LONGEST)
         return max(1, math.ceil(self._last - now))

@@ -22,7 +22,7 @@ class Drafter(Protocol):
     def propose(self, wanted: Sequence[tuple[Request, int]]) -> list[Draft]:
         """Return a draft for each request: guesses of the tokens that follow its tokens so far.
 
-        wanted: each request, and how many guesses its draft may have. The draft may have fewer, or none.
+        wanted: pairs of a request and the most guesses that its draft may have. A draft may have fewer, or none.
         """
 
     def forget(self, request: Request) -> None:
@@ -34,8 +34,8 @@ def propose_by_ngram(tokens: Sequence[int], count: int, longest: int = 3) -> lis
 
     Look up the last `longest` tokens first. If they did not occur before, look up one token fewer, and so on, down to
     one. If they occurred in several places, the latest place before the end counts, even if it overlaps with the end.
-    The guess is the next tokens after that place, `count` of them or as many as there are. It is empty if even the last
-    token did not occur before, or if `count` is 0.
+    The guess is the `count` tokens after that place, or as many as there are. It is empty if even the last token did
+    not occur before, or if `count` is 0.
     Source: Saxena 2023, "Prompt Lookup Decoding".
 
     Task: w3d6.2
