@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Write the project's address, a value of pyproject.toml, into what is read outside of a clone: READMEs and notebooks.
+"""Write the project's address from pyproject.toml into the files that are read outside a clone: READMEs and notebooks.
 
 python scripts/address.py
 """
@@ -13,7 +13,7 @@ from tiny_llm_course.base.places import address
 
 ROOT = Path(__file__).resolve().parent.parent
 GITHUB = "https://github.com/"
-READMES = {  # name -> language, what its badge calls the book, notebook
+READMES = {  # name -> language, the book's name on its badge, notebook
     "README.md": ("en", "The book", "notebooks/week_1_day_1.ipynb"),
     "README.ja.md": ("ja", "本を読む", "notebooks/week_1_day_1.ja.ipynb"),
 }
@@ -26,7 +26,7 @@ def main() -> None:
 
 
 def with_address(url: str) -> dict[str, str]:
-    """The files as they are to be, by name."""
+    """Return the new text of each file, by name."""
     found = {}
     for readme, (_, _, notebook) in READMES.items():
         found[readme] = with_badges((ROOT / readme).read_text(encoding="utf-8"), badges(readme, url))
@@ -35,7 +35,7 @@ def with_address(url: str) -> dict[str, str]:
 
 
 def with_badges(readme: str, line: str) -> str:
-    """A README with this line of badges below its title. An empty line: without any."""
+    """Return a README with this line of badges below its title. If the line is empty, the README has no badges."""
     title, _, rest = readme.partition("\n")
     if rest.startswith("\n[!["):
         rest = rest.removeprefix("\n").partition("\n")[2]
@@ -43,7 +43,7 @@ def with_badges(readme: str, line: str) -> str:
 
 
 def badges(readme: str, url: str) -> str:
-    """Links to the book, the tests' results, the notebook and a codespace. Nothing while there is no address."""
+    """Return links to the book, the tests' results, the notebook and a codespace. Without an address, return ""."""
     if not url:
         return ""
     language, book, notebook = READMES[readme]
@@ -61,7 +61,7 @@ def badges(readme: str, url: str) -> str:
 
 
 def site(owner: str, name: str) -> str:
-    """Where GitHub Pages shows what .github/workflows/pages.yml publishes."""
+    """Return the address of the site that .github/workflows/pages.yml publishes on GitHub Pages."""
     return f"https://{owner.lower()}.github.io/{name}/"
 
 

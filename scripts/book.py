@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The book, in both languages: build/book/en and build/book/ja.
+"""Build the book in both languages: build/book/en and build/book/ja.
 
 python scripts/book.py              build
 python scripts/book.py --update     bring the Japanese catalogues up to date with the English text, then build
@@ -28,12 +28,11 @@ ROOT = Path(__file__).resolve().parent.parent
 BOOK, BUILD = ROOT / "book", ROOT / "build" / "book"
 LOCALE = BOOK / "locale"
 LANGUAGES = ("en", "ja")
-INTERFACE = "sphinx.po"  # the words of the theme, which are no page's
+INTERFACE = "sphinx.po"  # the words of the theme, which belong to no page
 
 SECTION = re.compile(r"^\s*(?:`{3,}|:{3,})\{task\}\s+(\S+)", re.MULTILINE)
-NOT_PROSE = re.compile(
-    r"`+.*?`+|\$.*?\$|\]\(.*?\)|https?://\S+|\*.*?\*|\".*?\"", re.DOTALL
-)  # nor *titles*, nor "names"
+# code, formulas, links, *titles* and "names"
+NOT_PROSE = re.compile(r"`+.*?`+|\$.*?\$|\]\(.*?\)|https?://\S+|\*.*?\*|\".*?\"", re.DOTALL)
 
 
 def main() -> int:
@@ -60,7 +59,8 @@ def main() -> int:
 
 
 def stale_translations(templates: Path, catalogues: Path) -> list[str]:
-    """What the pages say and the catalogues do not, or not in other words, and the other way round."""
+    """Return a line for each sentence with a missing, fuzzy or equal translation, and for each translation without a
+    sentence."""
     pages = {file.relative_to(templates).with_suffix(".po") for file in templates.rglob("*.pot")}
     pages |= {file.relative_to(catalogues) for file in catalogues.rglob("*.po") if file.name != INTERFACE}
     return [
@@ -94,13 +94,14 @@ def _problem(source: str, translation: str, fuzzy: bool, is_said: bool) -> str |
 
 
 def is_prose(text: str) -> bool:
-    """Whether a text needs a translation: two words or more, not all of them names, besides code and formulas."""
+    """Tell whether a text needs a translation: it has two or more words besides code and formulas, not all of them
+    names."""
     words = re.findall(r"[A-Za-z](?:[\w-]|\.(?=\w))*", NOT_PROSE.sub(" ", text))
     return len(words) > 1 and any(re.fullmatch("[a-z]{3,}", word) for word in words)
 
 
 def missing_sections(book: Path) -> list[str]:
-    """The tasks that no page has a {task} for, of the days that have their chapter."""
+    """Return a line for each task of a day with a chapter for which no page has a {task} section."""
     sections = {task for page in book.rglob("*.md") for task in SECTION.findall(page.read_text(encoding="utf-8"))}
     return [
         f"{chapter.relative_to(book)}: no {{task}} section for {task.id}"
@@ -112,16 +113,16 @@ def missing_sections(book: Path) -> list[str]:
 
 
 def serve(language: str) -> None:
-    """Does not return."""
+    """Become the program that serves the book in one language, so this does not return."""
     watched = [option for name in ("course", "ref") for option in ("--watch", str(ROOT / "src" / f"tiny_llm_{name}"))]
-    written = [option for name in ("*.mo", "*.pyc") for option in ("--ignore", str(ROOT / name))]  # by the build itself
+    written = [option for name in ("*.mo", "*.pyc") for option in ("--ignore", str(ROOT / name))]  # by the build
     options = ("-D", f"language={language}", "-A", "alone=1", "--port", "0", *watched, *written)
     command = [sys.executable, "-m", "sphinx_autobuild", *options, str(BOOK), str(BUILD / "serve" / language)]
     os.execv(sys.executable, command)
 
 
 def sphinx(builder: str, out: Path, *options: str) -> None:
-    """Build from scratch: an error, or a warning, ends the program."""
+    """Build from scratch. An error or a warning ends this program."""
     shutil.rmtree(out, ignore_errors=True)
     run("sphinx", "--fail-on-warning", "--keep-going", "-q", "-b", builder, *options, str(BOOK), str(out))
 
@@ -132,7 +133,7 @@ def run(module: str, *arguments: str) -> None:
 
 
 def _read(file: Path) -> Catalog:
-    """A catalogue, empty if there is no file."""
+    """Read a catalogue. Without a file, it is empty."""
     if not file.exists():
         return Catalog()
     with file.open("rb") as content:

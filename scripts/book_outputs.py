@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What the commands in the book print: book/outputs/NAME.txt, the command in its first line, behind a dollar sign.
+"""Check the outputs in the book. book/outputs/NAME.txt has a command after a dollar sign, and below it the output.
 
 python scripts/book_outputs.py            run every command and compare
 python scripts/book_outputs.py --update   write what they print now
@@ -24,19 +24,19 @@ from tiny_llm_course.commands import names
 
 ROOT = Path(__file__).resolve().parent.parent
 OUTPUTS = ROOT / "book" / "outputs"
-AS_A_LEARNER = "import sys, tiny_llm_ref; sys.modules['tiny_llm'] = tiny_llm_ref; "  # whose code is written
-SETTINGS = ("TINY_LLM_", "METAL_HOST", "MLX_")  # of tests, which a reader does not have
+AS_A_LEARNER = "import sys, tiny_llm_ref; sys.modules['tiny_llm'] = tiny_llm_ref; "  # the reference is complete
+SETTINGS = ("TINY_LLM_", "METAL_HOST", "MLX_")  # variables of tests, which a reader does not set
 TIME = (r"in \d+\.\d s$", "in ... s")
-VARIES = {  # what differs from machine to machine, as a pattern, and what is compared instead: files have an example
+VARIES = {  # a pattern for text that differs between machines, where files show an example, and the text to compare
     "setup_doctor": (r"^  (?:ok|warning) +((?!your files)[^:]+):.*(?:\n {6}.*)*$", r"\1"),
     "preface_mistake": TIME,
     "setup_stub": TIME,
     "setup_test_ref": TIME,
 }
-WRITTEN = {  # what a learner has written before the command: a task, its file, and what is wrong in it
+WRITTEN = {  # code that a learner wrote before the command: the task, its file, right code, and a mistake in its place
     "preface_mistake": ("w1d1.1", "attention.py", "scale = 1 / math.sqrt(query.shape[-1])", "scale = 1.0"),
 }
-FAILS = ("preface_mistake", "setup_stub")  # what ends with exit code 1: tests of a mistake and of a stub
+FAILS = ("preface_mistake", "setup_stub")  # commands that end with exit code 1: tests of a mistake and of a stub
 SCRIPT = AS_A_LEARNER + "import runpy; del sys.argv[0]; runpy.run_path(sys.argv[0], run_name='__main__')"
 
 
@@ -59,7 +59,7 @@ def main() -> int:
 
 
 def printed_now(file: Path) -> str:
-    """A file's command, and what it prints now."""
+    """Return a file's command and its current output."""
     command = file.read_text(encoding="utf-8").partition("\n")[0]
     if file.stem not in WRITTEN:
         return f"{command}\n{printed_by(command, exit_code=int(file.stem in FAILS))}"
@@ -69,7 +69,7 @@ def printed_now(file: Path) -> str:
 
 
 def written(folder: Path, task: str, name: str, right: str, wrong: str) -> Path:
-    """A learner's clone, in which a task is written, and wrong."""
+    """Create a learner's clone in which a task is written with a mistake, and return its folder."""
     sys.path.append(str(ROOT / "tests" / "repo"))
     from learner import Clone
 
@@ -82,7 +82,7 @@ def written(folder: Path, task: str, name: str, right: str, wrong: str) -> Path:
 
 
 def difference(file: Path) -> str:
-    """What a file's command prints now, compared with the file. Empty: the same, but for what varies."""
+    """Return the differences between a file and the current output of its command, except in text that varies."""
     pattern, compared = VARIES.get(file.stem, ("(?!)", ""))
     texts = (
         re.sub(pattern, compared, text, flags=re.MULTILINE).splitlines(keepends=True)
@@ -92,7 +92,7 @@ def difference(file: Path) -> str:
 
 
 def printed_by(command: str, root: Path = ROOT, exit_code: int = 0) -> str:
-    """What `$ ./course ...` prints in a clone. Exits if it ends with another exit code."""
+    """Return the output of `$ ./course ...` in a clone. End this program if the command has another exit code."""
     call = call_of(command.removeprefix("$ "), python=("-c", SCRIPT))
     kept = {name: value for name, value in os.environ.items() if not name.startswith(SETTINGS)}
     environment = kept | {"PYTHONPATH": str(root / "src"), "LANG": "C.UTF-8", "COLUMNS": "100", "NO_COLOR": "1"}
@@ -104,7 +104,7 @@ def printed_by(command: str, root: Path = ROOT, exit_code: int = 0) -> str:
 
 
 def call_of(command: str, python: Sequence[str] = ()) -> list[str]:
-    """The words after `python` of what `./course ...` runs. python: those that `./course python` stands for."""
+    """Return the arguments of Python with which `./course ...` runs. python: the arguments for `./course python`."""
     words = shlex.split(command, comments=True)
     if words[:2] == ["./course", "python"]:
         return [*python, *words[2:]]

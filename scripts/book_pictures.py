@@ -1,9 +1,11 @@
 #!/usr/bin/env python3
-"""Draws the book's pictures into the images of their week: every function in `PICTURES` of book/pictures/*.py, in SVG;
-and what the `./course viz` commands of the chapters draw, as PNG, once in each language.
+"""Draw the book's pictures into the images of their week.
 
-python scripts/book_pictures.py            all of them
-python scripts/book_pictures.py week_0     only those of files whose name contains one of the words
+Functions in `PICTURES` of book/pictures/*.py draw SVG. `./course viz` commands of the chapters draw PNG, once in each
+language.
+
+python scripts/book_pictures.py            all pictures
+python scripts/book_pictures.py week_0     only pictures of files whose name contains one of the words
 python scripts/book_pictures.py --into DIR into another folder than book/
 """
 
@@ -43,7 +45,8 @@ def main() -> None:
 
 
 def draw_all(module: str, book: Path) -> None:
-    """A function draws into pyplot's current figure, or returns an SVG's text, or one for each language."""
+    """Call the functions of a module. Each draws into pyplot's current figure, or returns an SVG, or one for each
+    language."""
     plt.rcParams.update(import_module("style").STYLE)
     for draw in import_module(module).PICTURES:
         picture = picture_of(module, draw.__name__, book)
@@ -62,7 +65,7 @@ def draw_all(module: str, book: Path) -> None:
 
 
 def visualise(chapter: str, book: Path) -> None:
-    """Run the chapter's `viz` commands that a figure follows. Sphinx shows NAME.ja.png where the language is ja."""
+    """Run the chapter's `viz` commands that a figure follows. Japanese pages show NAME.ja.png in place of NAME.png."""
     week, _, day = chapter.partition("_day_")
     file = ROOT / "book" / week / f"day_{day}.md"
     for command, name in VIZ.findall(file.read_text(encoding="utf-8") if day else ""):
@@ -78,7 +81,8 @@ def visualise(chapter: str, book: Path) -> None:
 
 
 def picture_of(module: str, name: str, book: Path) -> Path:
-    """week_0 and week_0_x draw week_0/images/NAME.svg, week_1_day_2 draws week_1/images/d2_NAME.svg."""
+    """Return a picture's file: week_0/images/NAME.svg for week_0 and week_0_x, week_1/images/d2_NAME.svg for
+    week_1_day_2."""
     week, day = re.fullmatch(r"(week_\d+)(?:_day_(\d+)|_[a-z]+)?", module).groups()
     return book / week / "images" / f"{f'd{day}_' if day else ''}{name}.svg"
 

@@ -3,8 +3,9 @@
 
 python scripts/book_screenshots.py
 
-The browser is Chromium or Chrome, wherever `check_book_pages.py` finds it. Others are served at the same time, some
-with the same prompt. Photographs differ from run to run: make them when the page has changed, and look at them.
+The browser is Chromium or Chrome, wherever `check_book_pages.py` finds it. The server answers other requests at the
+same time, some with the same prompt. Photographs differ from run to run, so take them only after the page has changed,
+and look at them.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ def main() -> None:
 
 
 def photograph(server: Running, browser: Browser, language: str) -> None:
-    """The page while it answers, and others are served as well, one after the other."""
+    """Photograph the page while it shows an answer, and while the server answers other requests one after another."""
     page = browser.new_page(locale=language, viewport={"width": 880, "height": 600})
     page.goto(server.url)
     expect(page.locator("#model")).to_have_text("story")

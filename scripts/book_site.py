@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The book as a web site, build/site: both languages, and a page in front that leads to the browser's language.
+"""Build the book as a web site, build/site: both languages, and a front page that leads to the browser's language.
 
 python scripts/book_site.py
 """
@@ -28,7 +28,7 @@ def main() -> int:
 
 
 def assemble(book: Path, site: Path) -> None:
-    """Put what is published into a new folder."""
+    """Copy the files to publish into a new folder."""
     shutil.rmtree(site, ignore_errors=True)
     for language in LANGUAGES:
         shutil.copytree(book / language, site / language, ignore=shutil.ignore_patterns(*OF_SPHINX))

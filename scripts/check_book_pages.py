@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Opens every page of the built book in a browser without a window, as on a desk and as on a phone.
+"""Open every page of the built book in a browser without a window, in the widths of a desktop and of a phone.
 
 python scripts/check_book_pages.py
 
-A page fails if it logs an error, asks for anything that is not on the disk, or is wider than the screen; if code has
-to be scrolled on a desk; and if the keyboard cannot scroll what scrolls on a phone. The search of each
-language has to find a few words on their pages. Exit code 1: a page fails; 2: no book, or no browser.
+A page fails if it logs an error, asks for anything that is not on the disk, or is wider than the screen. It also fails
+if code has to be scrolled on a desktop, or if the keyboard cannot scroll a box that scrolls on a phone. The search of
+each language has to find a few words on their pages. Exit code 1: a page fails; 2: there is no book, or no browser.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from playwright.sync_api import Browser, ConsoleMessage, Page, Request, TimeoutE
 BUILD = Path(__file__).resolve().parent.parent / "build" / "book"
 MACOS = "/Applications/Google Chrome.app/Contents/MacOS/Google Chrome"
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", MACOS)
-SEARCHES = {  # what is searched, and a page that says it
+SEARCHES = {  # words to search for, and a page that contains them
     "en": {"inference engine": "index.html", "axis": "notation.html"},
     "ja": {"推論エンジン": "index.html", "軸": "notation.html", "注意機構": "glossary.html"},
 }
@@ -34,7 +34,7 @@ TOO_WIDE = """() => {
     part.getBoundingClientRect().right > width && !part.closest(".table-wrapper, .katex-display, .highlight, pre"));
   return wide ? wide.outerHTML.slice(0, 100) : "something outside of the article";
 }"""
-SCROLLS = {  # by width: what may not scroll, and what is wrong if it does
+SCROLLS = {  # by width: boxes that may not scroll, and the problem if one does
     1280: ("article :is(pre, .katex-display)", "has to be scrolled"),
     390: ("article :is(pre, .katex-display, .table-wrapper):not([tabindex])", "no keyboard scrolls"),
 }
@@ -49,7 +49,7 @@ def find_browser() -> str | None:
 
 @contextmanager
 def open_browser() -> Iterator[Browser]:
-    """A browser without a window; Playwright's own where the system has none."""
+    """Open a browser without a window: the system's or, if it has none, Playwright's own."""
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=find_browser(), args=["--no-sandbox"])
         yield browser
@@ -76,7 +76,7 @@ def main(build: Path = BUILD) -> int:
 
 
 def page_problems(browser: Browser, build: Path, files: list[Path]) -> Iterator[str]:
-    """Each page is loaded once and then narrowed: no script of ours asks for the width."""
+    """Yield the problems of pages. Each is loaded once and then narrowed, since no script of ours reads the width."""
     page, heard = listening(browser)
     for file in files:
         page.set_viewport_size({"width": max(SCROLLS), "height": 800})
@@ -105,7 +105,7 @@ def search_problems(browser: Browser, build: Path) -> Iterator[str]:
 
 
 def listening(browser: Browser) -> tuple[Page, list[str]]:
-    """A page, and the list of what goes wrong in it."""
+    """Return a page, and a list that collects the errors in it."""
     page, heard = browser.new_page(), list[str]()
 
     def logged(message: ConsoleMessage) -> None:

@@ -1,4 +1,4 @@
-"""C++ is formatted as .clang-format says, and the stubs of the reference compile without a warning of their own."""
+"""Check that C++ is formatted as .clang-format says, and that the reference and its stubs compile without a warning."""
 
 from __future__ import annotations
 

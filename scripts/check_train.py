@@ -1,7 +1,7 @@
-"""Test the pipeline that makes the bundled models, and these models in Transformers, with the package as it installs.
+"""Test the pipeline that trains the bundled models, and these models in Transformers, on an installed package.
 
-Both need PyTorch, which is not in the lock: a virtual environment of their own, .venv/train, gets it by pip, together
-with a wheel of this tree and the versions of all else that the lock gave the running Python.
+Both need PyTorch, which is not in the lock file. So pip installs it into a virtual environment of its own, .venv/train,
+together with a wheel of this tree. All other packages get the versions that the running Python has from the lock file.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Keeps scripts/contracts.json: what each task asks for, as far as the signatures of its functions show it.
+"""Keep scripts/contracts.json: the contract number of each task, and the signatures of its functions.
 
 python scripts/contracts.py                  write down new tasks and new contracts
 python scripts/contracts.py --same w1d2.3    also write down a signature that changed without a new contract
@@ -47,7 +47,7 @@ def main() -> int:
 
 
 def contracts(reference: Path, known: Collection[Task]) -> dict[str, dict[str, Any]]:
-    """What the reference and the syllabus say now."""
+    """Return the current numbers, from the syllabus, and the current signatures, from the reference."""
     found: dict[str, dict[str, Any]] = {
         str(task.id): {"contract": task.contract, "functions": {}} for task in sorted(known, key=lambda task: task.id)
     }
@@ -60,7 +60,7 @@ def contracts(reference: Path, known: Collection[Task]) -> dict[str, dict[str, A
 
 
 def signature(function: Function) -> str:
-    """Names and defaults of the parameters, without types."""
+    """Return the names and defaults of the parameters, without types."""
     arguments = function.args
     several = [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs, arguments.vararg, arguments.kwarg]
     for argument in filter(None, several):
@@ -69,7 +69,7 @@ def signature(function: Function) -> str:
 
 
 def problems(old: Contracts, new: Contracts, same: Collection[str] = ()) -> list[str]:
-    """A line for each task whose functions changed although its number did not, or whose number fell."""
+    """Return a line for each task whose functions changed although its number did not, or whose number fell."""
     found = []
     for task in old.keys() & new.keys() - set(same):
         before, after = old[task], new[task]

@@ -2,8 +2,8 @@
 
 python scripts/font.py NotoSansCJK-Regular.ttc
 
-It is Noto Sans CJK JP, cut down to what pictures show; fontTools comes with matplotlib. The licence lies beside the
-font. Run it again when texts of the course got kanji outside of JIS level 1.
+The font is Noto Sans CJK JP, cut down to the characters that pictures show. Its licence is in the same folder. Run the
+script again when texts of the course have got kanji outside JIS level 1. fontTools comes with matplotlib.
 """
 
 from __future__ import annotations
@@ -40,13 +40,13 @@ def main(source: Path) -> None:
 
 
 def characters() -> set[int]:
-    """Code points of all that pictures are to show."""
+    """Return the code points of all characters that pictures may show."""
     texts = (file.read_text(encoding="utf-8") for pattern in TEXTS for file in sorted(ROOT.glob(pattern)))
     return {*LATIN, *GREEK, *GENERAL, *JAPANESE, *jis_level_1(), *(ord(letter) for text in texts for letter in text)}
 
 
 def jis_level_1() -> set[int]:
-    """The 2965 most used kanji: rows 16 to 47 of JIS X 0208."""
+    """Return the code points of the 2,965 most common kanji: rows 16 to 47 of JIS X 0208."""
     codes = (bytes([0xA0 + row, 0xA0 + cell]) for row in range(16, 48) for cell in range(1, 95))
     return {ord(letter) for code in codes for letter in code.decode("euc_jp", errors="ignore")}
 

@@ -1,7 +1,7 @@
-"""Runs Python programs as forks of one process that has imported what most of them need, such as Transformers.
+"""Runs Python programs as forks of one process that has imported the modules that most programs need.
 
-Importing it takes a second of processor time for each program, more than most of them need for their work. A fork
-has its own state, working directory, environment and files, like a process that was started.
+Importing these modules, such as Transformers, takes a second of processor time, more than most programs need for their
+work. A fork has its own state, working directory, environment and files, like a process that was started.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ __all__ = ["Program", "run_python", "start_python"]
 CAN_FORK = sys.platform == "linux"  # on macOS, Apple's frameworks do not survive a fork
 SIZE = 4  # bytes of a number in a message
 ONLY_ONCE = ("PYTHONIOENCODING", "HF_HOME", "MALLOC_ARENA_MAX")  # variables that count only when a process starts
-AT_FIRST = dict(os.environ)  # with which the process that forks is started
+AT_FIRST = dict(os.environ)  # the environment in which the process that forks is started
 
 
 def run_python(
@@ -43,7 +43,10 @@ def run_python(
 ) -> subprocess.CompletedProcess[str]:
     """Run `python WORDS`, where the words begin with a script, with -m and a module, or with -c and code.
 
-    input: the text that is piped in, if any. timeout: in seconds. Raises subprocess.TimeoutExpired after it.
+    input: the text that is piped in, if any. timeout: the time limit in seconds.
+
+    Raises:
+        subprocess.TimeoutExpired: the program exceeded the time limit, and was killed.
     """
     with (
         open(os.devnull) if input is None else tempfile.TemporaryFile("w+") as given,
@@ -69,8 +72,8 @@ def start_python(
 ) -> Program | subprocess.Popen[bytes]:
     """Start `python WORDS`.
 
-    files: the descriptors of stdin, stdout and stderr. in_terminal: stdin is a terminal that the program shall control,
-    in a session of its own.
+    files: the descriptors of stdin, stdout and stderr. in_terminal: whether stdin is a terminal that the program
+    controls, in a session of its own.
     """
     if CAN_FORK and not _is_for_a_start(environment):
         return Program(words, cwd, environment, files, in_terminal)
@@ -92,20 +95,21 @@ def _content(file: IO[str]) -> str:
 
 
 def _control_terminal() -> None:
-    """Take stdin for the terminal whose keys, such as Ctrl-C, become this process's signals."""
+    """Make stdin the terminal whose keys, such as Ctrl-C, send signals to this process."""
     fcntl.ioctl(0, termios.TIOCSCTTY, 0)
     signal.signal(signal.SIGINT, signal.SIG_DFL)  # a shell's background jobs ignore it
 
 
 def _is_for_a_start(environment: Mapping[str, str]) -> bool:
-    """Whether it holds what only a process that starts takes into account: some variables, or a sitecustomize.py."""
+    """Tell whether an environment has anything that counts only when a process starts: some variables, or a
+    sitecustomize.py."""
     folders = environment.get("PYTHONPATH", "").split(os.pathsep)
     others = any(environment.get(name) != AT_FIRST.get(name) for name in ONLY_ONCE)
     return others or any(Path(folder, "sitecustomize.py").exists() for folder in folders)
 
 
 class Program:
-    """A program that runs as a fork, with the most important calls of a `subprocess.Popen`."""
+    """A program that runs as a fork, with the most important methods of a `subprocess.Popen`."""
 
     def __init__(
         self,
@@ -117,20 +121,20 @@ class Program:
     ):
         self.args = [sys.executable, *words]
         self.returncode: int | None = None
-        self._socket, theirs = socket.socketpair()  # on which the fork's number and its exit code come
+        self._socket, theirs = socket.socketpair()  # for the fork's process id and its exit code
         with theirs:
             _send(_server(), [list(words), str(cwd), dict(environment), in_terminal], [*files, theirs.fileno()])
         self.pid = _receive(self._socket)
 
     def poll(self) -> int | None:
-        """The exit code, if the program has ended."""
+        """Return the exit code, or None if the program has not ended."""
         try:
             return self.wait(0)
         except subprocess.TimeoutExpired:
             return None
 
     def wait(self, timeout: float | None = None) -> int:
-        """Wait for the exit code. timeout: in seconds. Raises subprocess.TimeoutExpired after it."""
+        """Wait for the exit code. timeout: the seconds after which to raise subprocess.TimeoutExpired."""
         if self.returncode is None:
             if not select.select([self._socket], [], [], timeout)[0]:
                 assert timeout is not None
@@ -159,14 +163,14 @@ def _server() -> socket.socket:
 
 
 def _serve(number: int) -> list[str]:
-    """Fork for each request. Returns the words of a program in the fork that is to become it."""
+    """Fork for each request. Return only in the forks: the words of the program that the fork has to run."""
     import mlx.nn  # noqa: F401
     import mlx_lm.tokenizer_utils  # noqa: F401
     import numpy  # noqa: F401
     import rich.console  # noqa: F401
     import typer  # noqa: F401
 
-    gc.freeze()  # no fork looks for garbage in what all of them share
+    gc.freeze()  # so that no fork looks for garbage in the objects that all of them share
     keepers = set[int]()
     with socket.socket(fileno=number) as connection:
         while True:
@@ -186,7 +190,7 @@ def _serve(number: int) -> list[str]:
 
 
 def _keep(files: list[int]) -> None:
-    """Fork once more. Return in the fork; in this process, wait for it, and tell its number and its exit code."""
+    """Fork once more, and return in the new fork. This process waits for it, and sends its process id and exit code."""
     *given, number = files
     process = os.fork()
     if not process:
@@ -199,7 +203,7 @@ def _keep(files: list[int]) -> None:
         code = os.waitstatus_to_exitcode(os.waitpid(process, 0)[1])
         try:
             told.sendall(_packed(code))
-        finally:  # nobody may wait for it any more
+        finally:  # even if no process reads it any more
             os._exit(0)
 
 
@@ -218,14 +222,14 @@ def _packed(number: int) -> bytes:
 
 
 def _enter(cwd: str, environment: dict[str, str], files: list[int], in_terminal: bool) -> None:
-    """Take on what a new process would have been given."""
+    """Take over the files, folder and environment that a new process would start with."""
     for number, file in enumerate(files):
         os.dup2(file, number)
         os.close(file)
     if in_terminal:
         os.setsid()
         _control_terminal()
-        signal.signal(signal.SIGINT, signal.default_int_handler)  # as Python begins
+        signal.signal(signal.SIGINT, signal.default_int_handler)  # as in a new Python process
     options: Any = {"encoding": "utf-8", "closefd": False}
     sys.stdin, sys.stdout = (os.fdopen(n, mode, errors="surrogateescape", **options) for n, mode in enumerate("rw"))
     sys.stderr = os.fdopen(2, "w", buffering=1, errors="backslashreplace", **options)
@@ -254,12 +258,12 @@ def _become(words: list[str]) -> None:
 
 
 def _leave(code: int) -> None:
-    """End as Python does, but for the objects, of which a fork has far more than its program made."""
+    """End as Python does, but without freeing objects, because a fork has far more than its program made."""
     threading._shutdown()
     atexit._run_exitfuncs()
     sys.stdout.flush()
     sys.stderr.flush()
-    ctypes.CDLL(None).fflush(None)  # what C has printed
+    ctypes.CDLL(None).fflush(None)  # the output of C code
     os._exit(code)
 
 

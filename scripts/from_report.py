@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Run the code of a report, and print what a new mistake of the catalogue needs.
+"""Run the code of a report, and print a skeleton for a new mistake of the catalogue.
 
     ./course python scripts/from_report.py report-w1d1.1.md
 
 A learner wrote the report with `./course report`. Its code runs in a temporary tree, in which the reference has solved
-all other tasks. You see which tests reject it, whether it is a known mistake, and a skeleton of the catalogue's entry.
-Shorten the skeleton's edits to the mistake itself. The code of strangers runs here: read it first.
+all other tasks. You see which tests reject the code, whether it is a known mistake, and the skeleton. Shorten the
+skeleton's edits to the mistake itself. This script runs a stranger's code: read it first.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def main(file: Annotated[Path, typer.Argument(metavar="REPORT", help="What `./co
 
 
 def merged(path: str, code: str) -> str:
-    """A file of the reference with the reported code in it."""
+    """Return a file of the reference with the reported code in it."""
     reference = (REFERENCE / path).read_text(encoding="utf-8")
     if is_native(path):
         written = {task: text for task, text in regions_of(code, path).items() if not open_task(text)}
@@ -76,14 +76,14 @@ def merged(path: str, code: str) -> str:
 
 
 def both(reference: str, code: str) -> list[str]:
-    """Functions and constants that both have, also given ones that the learner changed. No classes."""
+    """Return the functions and constants that both texts have, but no classes. They may be given or tasks."""
     names = definitions(reference)
     classes = {name.rpartition(".")[0] for name in names}
     return [name for name in definitions(code) if name in names and name not in classes]
 
 
 def tested(task: TaskId, sources: dict[str, str]) -> PytestRun:
-    """The task's tests, run by a learner of whom the reference wrote all else."""
+    """Run the task's tests in a learner's clone with the reported code, and the reference's for all other tasks."""
     day = day_of(task)
     ensure_extension(REFERENCE.name, [day], Messages())
     with TemporaryDirectory() as folder:
@@ -99,7 +99,7 @@ def tested(task: TaskId, sources: dict[str, str]) -> PytestRun:
 
 
 def tell(task: TaskId, run: PytestRun) -> None:
-    """What the tests say."""
+    """Print the results of the tests."""
     failed = [result.test for result in run.failures]
     if failed:
         print(f"{task}: {len(failed)} of {len(run.results)} tests reject it:", *failed, sep="\n  ")
@@ -114,7 +114,7 @@ def tell(task: TaskId, run: PytestRun) -> None:
 
 
 def parts_of(task: TaskId, path: str, text: str) -> Iterator[Part]:
-    """The task's code in a file. What is new stands before the first part of its class or module."""
+    """Yield the parts of a task's code in a file. New definitions precede the first part of their class or module."""
     reference = (REFERENCE / path).read_text(encoding="utf-8")
     if is_native(path):
         yield Part(path, str(task), regions(reference, path)[task], regions(text, path)[task])
@@ -127,7 +127,8 @@ def parts_of(task: TaskId, path: str, text: str) -> Iterator[Part]:
 
 
 def added(reference: str, text: str) -> dict[str, list[str]]:
-    """What the reference does not have: definitions by their class, imports and the module's own below ""."""
+    """Return the code that the reference does not have: definitions by their class; under "", imports and definitions
+    of the module."""
     known = reference.splitlines()
     imports = [line for line in text.splitlines() if line.startswith(("import ", "from ")) and line not in known]
     found = {"": ["\n".join([*imports, "", ""]) + "\n"]} if imports else {}
@@ -140,7 +141,8 @@ def added(reference: str, text: str) -> dict[str, list[str]]:
 
 
 def edits(task: TaskId, parts: list[Part]) -> list[tuple[str, str]]:
-    """What turns the reference's code of a task into the reported one: each old text occurs there once."""
+    """Return the edits that turn the reference's code of a task into the reported code. Each old text occurs there
+    once."""
     for context in range(max(part.before.count("\n") for part in parts) + 1):  # in the end: whole parts
         found = [hunk for part in parts for hunk in hunks(part, context)]
         try:
@@ -153,7 +155,7 @@ def edits(task: TaskId, parts: list[Part]) -> list[tuple[str, str]]:
 
 
 def hunks(part: Part, context: int) -> Iterator[tuple[str, str]]:
-    """The lines that differ, with this many lines around them."""
+    """Yield the old and the new text of lines that differ, with this many lines around them."""
     before, after = part.before.splitlines(keepends=True), part.after.splitlines(keepends=True)
     for group in SequenceMatcher(None, before, after, autojunk=False).get_grouped_opcodes(context):
         old, new = "".join(before[group[0][1] : group[-1][2]]), "".join(after[group[0][3] : group[-1][4]])
@@ -168,14 +170,14 @@ def skeleton(edits: list[tuple[str, str]]) -> Iterator[str]:
 
 
 def quoted(text: str) -> str:
-    """In TOML: several lines as they are, where that is possible."""
+    """Write a text in TOML, with unescaped line breaks if possible."""
     if "\n" in text and "'''" not in text and not text.endswith("'"):
         return f"'''\n{text}'''"
     return json.dumps(text, ensure_ascii=False)
 
 
 def left_out(path: str, text: str, parts: list[Part]) -> Iterator[str]:
-    """What was reported and stands in no part: given code that was changed, or what is new in another place."""
+    """Yield the reported code that is in no part: changed given code, and new code in other places."""
     if is_native(path):
         return
     reference = (REFERENCE / path).read_text(encoding="utf-8")

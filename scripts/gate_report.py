@@ -1,6 +1,6 @@
-"""A pytest plugin, `-p gate_report`, for `./course check`: orders tests by gate, and says how each gate went.
+"""A pytest plugin, `-p gate_report`, for `./course check`: orders tests by gate, and reports the result of each gate.
 
-A gate's seconds are those of its tests, one after the other: with two workers, half as many pass on the clock.
+A gate's seconds are the sum over its tests: with two workers, about half as many pass on the clock.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 class GateScheduling(LoadScopeScheduling):
-    """Gives a worker one unit after the other."""
+    """A scheduler that gives each worker one unit after another."""
 
     def _split_scope(self, nodeid: str) -> str:
         return unit_of(nodeid)
@@ -38,7 +38,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> GateScheduli
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Gate by gate; in each, the tests of changed days first, then the units that took longest."""
+    """Order tests by gate. Within a gate, tests of changed days come first, then the units that took longest."""
     chosen = {name: place for place, name in enumerate(os.environ["TINY_LLM_CHECK_GATES"].split())}
     days = set(re.findall(r"week_(\d+)[_/]d(?:ay_)?(\d+)", os.environ["TINY_LLM_CHECK_CHANGED"]))
     names = [part for week, day in days for part in (f"w{week}d{day}", f"week_{week}_day_{day}")]
@@ -56,12 +56,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_report_teststatus(report: pytest.TestReport) -> tuple[str, str, str] | None:
-    """No letter for what passes: the gates are the progress."""
+    """Print no letter for a test that passes, because the gates show the progress."""
     return ("passed", "", "") if report.passed and report.when == "call" else None
 
 
 class _Report:
-    """What became of the gates, in the process that the workers report to."""
+    """The results of the gates, in the process to which the workers report."""
 
     def __init__(self) -> None:
         self._start = monotonic()
@@ -73,7 +73,7 @@ class _Report:
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_xdist_node_collection_finished(self, ids: list[str]) -> None:
-        if not self._left:  # each worker collects the same
+        if not self._left:  # each worker collects the same tests
             self._left = Counter(map(gate_of, ids))
             self._total = len(ids)
 
@@ -120,7 +120,7 @@ def _say(line: str) -> None:
 
 
 def _read_times() -> dict[str, float]:
-    """Seconds of each test, the last time."""
+    """Return the seconds that each test took in its last run."""
     try:
         return dict(json.loads(TIMES.read_text(encoding="utf-8")))
     except (OSError, ValueError):

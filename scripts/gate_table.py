@@ -17,7 +17,7 @@ ROOT = Path(__file__).resolve().parent.parent
 
 
 class GateError(ValueError):
-    """What was asked for and what exists, in one line."""
+    """The error of asking for a gate or revision that does not exist. Its message is one line."""
 
 
 @dataclass(frozen=True)
@@ -28,10 +28,10 @@ class Gate:
     tests: tuple[str, ...]  # files, folders, or single tests; with wildcards
     inputs: tuple[str, ...]
     budget: float  # seconds of one worker
-    unit: str = "file"  # what one worker runs in a row: a test, a file or the gate
+    unit: str = "file"  # the tests that one worker runs in a row: "test", "file" or "gate"
 
     def paths(self) -> list[str]:
-        """What pytest gets."""
+        """Return pytest's arguments for the gate's tests."""
         found = []
         for pattern in self.tests:
             file, separator, test = pattern.partition("::")
@@ -39,11 +39,11 @@ class Gate:
         return found
 
     def has(self, test: str) -> bool:
-        """Whether a test, by pytest's name of it, belongs to this gate."""
+        """Tell whether a test, given by pytest's name for it, belongs to this gate."""
         return any(test == path or test.startswith((f"{path}/", f"{path}::", f"{path}[")) for path in _paths_of(self))
 
     def depends_on(self, changed: Iterable[str]) -> bool:
-        """Whether one of these files is an input, or one of the tests."""
+        """Tell whether one of these files is an input or a test of this gate."""
         patterns = (*self.inputs, *(test.partition("::")[0] for test in self.tests))
         return any(fnmatchcase(path, pattern) for path in changed for pattern in patterns)
 
@@ -63,18 +63,18 @@ def all_gates() -> tuple[Gate, ...]:
 
 @cache
 def gate_of(test: str) -> Gate | None:
-    """The gate to which a test belongs, by pytest's name of it."""
+    """Return the gate to which a test belongs. test: pytest's name for it."""
     return next((gate for gate in all_gates() if gate.has(test)), None)
 
 
 def unit_of(test: str) -> str:
-    """The tests that one worker runs in a row have the same unit."""
+    """Return the unit of a test. One worker runs all tests of a unit in a row."""
     gate, file = gate_of(test), test.partition("::")[0]
     return {"test": test, "file": file, "gate": gate.name}[gate.unit] if gate else file
 
 
 def select(names: list[str], without: list[str]) -> list[Gate]:
-    """The gates with these names, or all, but for some.
+    """Return the gates with these names, or all gates if there are no names, but without some.
 
     Raises:
         GateError: there is no such gate.
@@ -87,7 +87,7 @@ def select(names: list[str], without: list[str]) -> list[Gate]:
 
 
 def changed_since(revision: str, must_exist: bool) -> list[str]:
-    """The files that are not as they were in that revision, new ones included.
+    """Return the files that differ from a revision, new ones included.
 
     Raises:
         GateError: git does not know the revision, and it must exist.
@@ -104,6 +104,6 @@ def changed_since(revision: str, must_exist: bool) -> list[str]:
 
 
 def listed(chosen: list[Gate]) -> str:
-    """A table of gates."""
+    """Return a table of gates."""
     rows = [f"{gate.name:<12}{gate.budget:>6g} s   {' '.join(gate.tests)}" for gate in chosen]
     return "\n".join([f"{'gate':<12}{'budget':>8}   tests", *rows])

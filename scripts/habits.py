@@ -6,7 +6,7 @@ python scripts/habits.py --list [FILE ...]  every one, in these files or everywh
 python scripts/habits.py --table [REV ...]  how many there are of each, now and in these revisions
 python scripts/habits.py --update           write down how many there are now
 
-It always exits with 0: whether a sentence is good, a reader decides.
+It always exits with 0, because only a reader can decide whether a sentence is good.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ ROOT = Path(__file__).resolve().parents[1]
 COUNTS = "scripts/habits.json"
 WORD = re.compile(r"[\w◦]")
 
-Counts = dict[str, dict[str, dict[str, int]]]  # by kind of text, habit and file; what is 0 is left out
+Counts = dict[str, dict[str, dict[str, int]]]  # by kind of text, habit and file; zeros are left out
 
 
 @dataclass(frozen=True)
@@ -47,11 +47,12 @@ class Habit:
     words: int | None
 
     def may_be_in(self, sentences: list[Sentence]) -> bool:
-        """Tell, faster than by sentence, whether one of these can have it: most files have few habits."""
+        """Tell whether any of these sentences can have the habit. This is faster than a look at each, and most files
+        have few habits."""
         return self.pattern is None or bool(self.pattern.search("\n".join(one.masked for one in sentences)))
 
     def is_in(self, sentence: Sentence) -> bool:
-        """Tell whether a sentence of the habit's language has it."""
+        """Tell whether a sentence of the habit's language has the habit."""
         if (self.opens and not sentence.opens) or (self.kinds and sentence.kind not in self.kinds):
             return False
         if self.words is not None:
@@ -133,7 +134,7 @@ def count(findings: Iterable[Finding]) -> Counts:
 
 
 def complaints(root: Path, habits: list[Habit]) -> list[str]:
-    """Name each sentence with a habit that is more frequent than habits.json says, and what has become rarer."""
+    """Name the new sentences with habits that are more frequent than habits.json says. Say if others became rarer."""
     findings = find(read_texts(root), habits)
     known: Counts = json.loads((root / COUNTS).read_text(encoding="utf-8"))
     now = count(findings)
@@ -155,7 +156,7 @@ def complaints(root: Path, habits: list[Habit]) -> list[str]:
 def _new(
     findings: list[Finding], before: Mapping[str, int], after: Mapping[str, int], excess: int, base: _Base
 ) -> list[Finding]:
-    """Find which are new: by git, or else all in the files that have more than before."""
+    """Return the findings that git shows to be new, or else all in the files that have more findings than before."""
     new = [finding for finding in findings if base.lacks(finding)]
     if len(new) >= excess:
         return new
@@ -163,7 +164,7 @@ def _new(
 
 
 class _Base:
-    """Texts as they were when habits.json was written, as far as git knows."""
+    """The texts as they were when habits.json was last committed, if git has that commit."""
 
     def __init__(self, root: Path, habits: list[Habit]) -> None:
         revision = _git(root, "log", "-1", "--format=%H", "--", COUNTS).strip()
@@ -177,7 +178,7 @@ class _Base:
 
 
 def table(root: Path, habits: list[Habit], revisions: list[str]) -> str:
-    """Draw up counts by habit and kind of text: in each revision, and now."""
+    """Return a table of counts by habit and kind of text, in each revision and now."""
     states: list[Any] = [count(find(read_texts(root, revision), habits)) for revision in [*revisions, None]]
     kinds = [kind for kind in ("book", "catalogue", "messages", "docstrings") if any(kind in state for state in states)]
 
@@ -195,7 +196,7 @@ def _shortened(text: str, most: int = 240) -> str:
 
 
 def _git(root: Path, *words: str) -> str:
-    """Return what git prints; nothing if it fails, as where there is no commit."""
+    """Return what git prints, or "" if git fails, for example because there is no commit."""
     run = subprocess.run(["git", "-c", "core.quotePath=false", *words], cwd=root, capture_output=True, text=True)
     return "" if run.returncode else run.stdout
 

@@ -1,4 +1,4 @@
-"""Draws assets/learner.svg, the README's picture: the first task as a learner meets it, on the real command.
+"""Draws assets/learner.svg, the README's picture: what the real command shows a learner during the first task.
 
 python scripts/picture.py
 """
@@ -50,7 +50,7 @@ def main() -> None:
 
 
 def show(console: Console, tree: Path, command: str) -> None:
-    """Run `./course ...` as the command it stands for, with the tree's packages, and print what it prints."""
+    """Run `./course ...` with the tree's packages, and print its output in the console."""
     console.print(Text(f"$ {command}", style="bold"))
     arguments = command.removeprefix("./course ").split()
     environment = {"PYTHONPATH": str(tree / "src"), "COLUMNS": str(WIDTH), "FORCE_COLOR": "1", "LC_ALL": "C.UTF-8"}

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 __all__ = ["Sentence", "kind_of", "sentences"]
 
-CODE, MARKUP = "◦", "·"  # what masked characters become: a word of the sentence, and nothing
+CODE, MARKUP = "◦", "·"  # in place of masked characters: one counts as a word, the other as nothing
 WITH_PROSE = {
     "answer",
     "figure",
@@ -31,7 +31,7 @@ BOOK, CATALOGUE, MESSAGES, DOCSTRINGS = "book", "catalogue", "messages", "docstr
 COURSE = "src/tiny_llm_course/"
 TUTOR = "src/tiny_llm/AGENTS.md"
 
-# In Markdown, in docstrings and in texts of commands; the same number of characters takes the place of each match.
+# For Markdown, and for docstrings and texts of commands. A match keeps its length: each character becomes a mask.
 CODE_SPAN = r"(?P<tick>`+)(?!`).+?(?<!`)(?P=tick)(?!`)"
 QUOTED = r'"[^"]{1,160}"|“[^”]{1,160}”|‘[^’]{1,80}’'
 MASKS = {
@@ -55,14 +55,14 @@ TEXT_OF_TOML = re.compile(
     r'(?P<text>"""(?:[^"\\]|\\.|"(?!""))*"""|"(?:[^"\\\n]|\\.)*")',
     re.MULTILINE,
 )
-# Of a docstring. A line that begins with a parameter's name and a colon begins a paragraph, too.
+# A paragraph of a docstring. A line that starts with a parameter's name and a colon starts a paragraph, too.
 PARAGRAPH = re.compile(r"(?:(?!\n[ \t]*\n|\n[ \t]*\*{0,2}[a-z_]\w*(?:, \w+)*: ).)+", re.DOTALL)
 ENTRY_OF_PO = re.compile(r'^msgid ""\nmsgstr|^msgstr (?P<text>(?:".*"\n?)+)', re.MULTILINE)
 
 
 @dataclass(frozen=True)
 class Sentence:
-    """A sentence as it is printed, and as habits are looked for in it."""
+    """A sentence as it is printed (`text`), and in the form in which habits are looked for (`masked`)."""
 
     kind: str  # book, catalogue, messages or docstrings
     language: str
@@ -70,7 +70,7 @@ class Sentence:
     line: int
     text: str
     masked: str
-    opens: bool = False  # a function's docstring
+    opens: bool = False  # whether it opens a function's docstring
 
 
 @dataclass(frozen=True)
@@ -83,7 +83,7 @@ class _Passage:
 
 
 def kind_of(file: str) -> str | None:
-    """Tell to which kind of text a file belongs, by its path in the repository. None: no reader sees it."""
+    """Return the kind of text that a file contains, given its path in the repository. None: readers do not see it."""
     if file.startswith(COURSE + "catalogue/") and file.endswith(".toml"):
         return CATALOGUE
     if file.startswith(COURSE) and file.endswith(".toml"):
@@ -104,7 +104,7 @@ def sentences(file: str, content: str) -> list[Sentence]:
         try:
             tree = ast.parse(content)
         except SyntaxError:
-            return []  # other gates name it
+            return []  # other gates report it
         parts = [(DOCSTRINGS, _docstrings(tree)), (MESSAGES, _help_texts(tree) if "help=" in content else [])]
     else:
         reader = {"md": _markdown, "po": _translations, "toml": _toml}[file.rpartition(".")[2]]
@@ -191,7 +191,7 @@ def _toml(content: str) -> Iterator[_Passage]:
 
 
 def _lines(line: int, text: str, language: str) -> Iterator[_Passage]:
-    """Cut a text of several lines where a line is not full: there it ends on purpose."""
+    """Cut a text after each line that is not full, because such a line ends on purpose."""
     begin, lines = line, []
     for number, part in enumerate(text.split("\n"), line):
         if lines and re.match(r" *- |  ", part):
@@ -214,7 +214,7 @@ Definition = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
 
 
 def _definitions(node: ast.AST) -> Iterator[Definition]:
-    """Find a module and all that it defines, without a look at expressions: they are most of a tree."""
+    """Yield a module and all that it defines, without visiting expressions, which are most of a tree."""
     if isinstance(node, Definition):
         yield node
     for field in ("body", "orelse", "handlers", "finalbody", "cases"):
@@ -235,7 +235,7 @@ def _is_property(node: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
 
 
 def _paragraphs(line: int, docstring: str, of_function: bool) -> Iterator[_Passage]:
-    """Cut a docstring into paragraphs; shapes, sources, task ids and indented code are no prose."""
+    """Cut a docstring into paragraphs, without shapes, sources, task ids and indented code, which are not prose."""
     base = min((len(row) - len(row.lstrip()) for row in docstring.split("\n")[1:] if row.strip()), default=0)
     for match in PARAGRAPH.finditer(docstring):
         text = match[0].lstrip("\n")
@@ -247,7 +247,7 @@ def _paragraphs(line: int, docstring: str, of_function: bool) -> Iterator[_Passa
 
 
 def _help_texts(tree: ast.Module) -> Iterator[_Passage]:
-    """Find what `--help` says of options."""
+    """Yield the texts that `--help` shows for options."""
     for node in ast.walk(tree):
         if isinstance(node, ast.keyword) and node.arg == "help":
             if isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):

@@ -1,7 +1,7 @@
-"""Records tests/fixtures/activations_*.npz: what each part of the reference's models gives on a small checkpoint.
+"""Records tests/fixtures/activations_*.npz: the output of each part of the reference's models on a small checkpoint.
 
-The tests of Week 1 Day 5 compare a learner's model with these, part by part. Run after a change of the untrained
-checkpoints: python scripts/record_activations.py. A test keeps the files fresh.
+The tests of week 1, day 5 compare a learner's model with these outputs, part by part. After a change of the untrained
+checkpoints, run python scripts/record_activations.py. A test fails if the files are outdated.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ CONFIGS = {
 
 
 def recorded(model_type: str) -> dict[str, np.ndarray]:
-    """config (JSON), seed, tokens, and in float32 the output of each part, in the order of the computation."""
+    """Return config (JSON), seed, tokens, and the output of each part in float32, in the order of the computation."""
     config = CONFIGS[model_type]
     with tempfile.TemporaryDirectory() as folder:
         write_untrained(Path(folder), config, expected_shapes(ModelConfig.from_hf(config)), SEED)

@@ -1,9 +1,9 @@
-"""Run a checkpoint on fixed prompts: what it says, how fast, on which machine, and whether mlx-lm agrees.
+"""Run a checkpoint on fixed prompts, and record its answers, its speed, the machine, and whether mlx-lm agrees.
 
-The result is a JSON file, to be put into an issue. `./course python scripts/record_checkpoint.py Qwen/Qwen3-0.6B`
-downloads the model if need be. Each prompt is answered with the likeliest tokens, and once more with thinking if the
-chat template can turn that on. mlx-lm then reads the same tokens: how many of them are its own likeliest ones, too,
-tells whether the course read the checkpoint as it should.
+The result is a JSON file, which you can put into an issue. If necessary,
+`./course python scripts/record_checkpoint.py Qwen/Qwen3-0.6B` downloads the model. It answers each prompt with the
+likeliest tokens, and once more with thinking if the chat template can turn that on. mlx-lm then reads the same tokens.
+If it finds almost all of them likeliest, too, the course has read the checkpoint correctly.
 """
 
 import gc
@@ -31,7 +31,7 @@ QUESTIONS = (
     "日本の首都はどこですか。一文で答えてください。",
     "A farmer has 17 sheep. All but 9 run away. How many sheep are left?",
 )
-GROUP = 64  # in which --bits quantises
+GROUP = 64  # weights in a group that --bits quantises
 
 
 def main(
@@ -100,7 +100,7 @@ def _of_reply(reply: Reply) -> dict[str, Any]:
 def _same_in_mlx_lm(
     path: Path, bits: int | None, dtype: Any, prompts: list[list[int]], replies: list[Reply]
 ) -> list[int]:
-    """How many tokens of each reply are those that mlx-lm finds the likeliest after the same tokens."""
+    """Return, for each reply, how many of its tokens mlx-lm finds likeliest after the same tokens."""
     import mlx.core as mx
     import mlx.nn
     import mlx_lm.utils

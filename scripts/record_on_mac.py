@@ -1,9 +1,9 @@
-"""On a Mac: what Apple's compiler and GPU say of the kernels in tests/metal_host, as tests/metal_host/apple.json.
+"""Record, on a Mac, how Apple's compiler and GPU treat the kernels in tests/metal_host: tests/metal_host/apple.json.
 
-For each idiom whether it compiles and how far its result is from NumPy's; for each source that metal_host refuses, or
-must not refuse, whether Apple's compiler does too. Kernels that are broken at run time are only compiled, and return at
-once: what they do is not defined. test_metal_apple.py compares what is in the file.
-Anywhere else `--try` runs the same with metal_host, to see that this script works, and writes nothing.
+The file says for each idiom whether it compiles, and how far its result is from NumPy's. For each source that
+metal_host must or must not refuse, it says whether Apple's compiler refuses it. Kernels that break at run time are
+compiled but return at once, because their behaviour is undefined. test_metal_apple.py checks the file. On other
+machines, `--try` does the same with metal_host and writes nothing, as a test of this script.
 """
 
 import argparse
@@ -51,7 +51,7 @@ def main() -> int:
 
 
 def _idiom(name: str) -> dict[str, Any]:
-    """Whether it compiles and runs, and its largest error as in the tests."""
+    """Return whether an idiom compiles and runs, and its largest error, computed as in the tests."""
     expected = np.asarray(IDIOMS[name].expected(), np.float64)
     try:
         found = run(name, IDIOMS[name]).astype(np.float64).reshape(expected.shape)
@@ -62,7 +62,7 @@ def _idiom(name: str) -> dict[str, Any]:
 
 
 def _source(name: str, source: str, header: str, **options: Any) -> dict[str, Any]:
-    """Whether a kernel compiles; it is run for one thread, which returns at once."""
+    """Return whether a kernel compiles. It runs with one thread, which returns at once."""
     body = f"if (threads_per_grid.x == 1) return;\n{source}"
     kernel = metal_kernel(name, ["x"], ["out"], body, header, **options)
     sizes = {"grid": (1, 1, 1), "threadgroup": (1, 1, 1), "output_shapes": [(64,)], "output_dtypes": [mx.float32]}

@@ -1,6 +1,6 @@
-"""Compare the reference with Hugging Face Transformers, and record what the latter computes.
+"""Compare the reference with Hugging Face Transformers, and record the results of Transformers.
 
-For maintainers: it needs torch and transformers, which no learner installs. In a virtual environment of its own:
+This script is for maintainers. It needs torch and transformers, in a virtual environment of its own:
 
     python3 -m venv ../hf
     ../hf/bin/pip install torch==2.13.0 transformers "mlx[cpu]" mlx-lm
@@ -11,11 +11,11 @@ It writes tests/fixtures/transformers_qwen2.npz and transformers_qwen3.npz, with
     config          config.json, as a JSON string
     seed            of the weights: `untrained.random_weights(weights.expected_shapes(config), seed)`
     fingerprint     of these weights, `oracle_cases.Case.fingerprint`
-    tokens, logits  a batch of token ids, B x L, and the scores after each, B x L x V, float32
+    tokens, logits  a batch of token ids, B x L, and the logits after each, B x L x V, float32
     prompt, greedy  token ids, and the 64 that `generate(do_sample=False)` continues them with
-    margin          least distance between the best and the second best score in these 64 steps
-    text, ids       a text and its token ids, of AutoTokenizer
-    versions, command   of torch and transformers; what was run
+    margin          the least distance between the largest and the second largest logit in these 64 steps
+    text, ids       a text and its token ids, from AutoTokenizer
+    versions, command   the versions of torch and transformers; the command that was run
 """
 
 import json
@@ -35,7 +35,7 @@ from tiny_llm_ref.models import load
 from tiny_llm_ref.sampler import greedy
 
 FIXTURES = {"qwen2": "transformers_qwen2.npz", "qwen3-tied": "transformers_qwen3.npz"}
-SHAPE = (3, 32)  # of the recorded tokens: 100 KB of scores
+SHAPE = (3, 32)  # of the recorded tokens: 100 KB of logits
 COMMAND = f"PYTHONPATH=src:tests/repo python scripts/{Path(__file__).name}"
 
 
@@ -50,7 +50,7 @@ def main() -> None:
 
 
 def compare(name: str, case: Case, path: Path) -> dict[str, Any]:
-    """Hold all that Transformers says against the reference; return what to record."""
+    """Compare the reference with Transformers, and return the results of Transformers to record."""
     model, tokenizer = load(path)
     theirs, their_tokenizer = load_theirs(path)
     for shape in GRID:
@@ -84,7 +84,7 @@ def compare(name: str, case: Case, path: Path) -> dict[str, Any]:
 
 
 def load_theirs(path: Path) -> tuple[Any, Any]:
-    """Transformers' model and tokenizer, from the folder as it was written."""
+    """Return Transformers' model and tokenizer, loaded from the folder without any change."""
     model, report = transformers.AutoModelForCausalLM.from_pretrained(
         path, dtype=torch.float32, attn_implementation="eager", output_loading_info=True
     )
@@ -98,7 +98,7 @@ def scores(model: Any, tokens: np.ndarray) -> np.ndarray:
 
 
 def continue_greedily(model: Any) -> tuple[list[int], float]:
-    """64 tokens, by Transformers' own loop and cache, and the least margin of a best score."""
+    """Return 64 tokens from Transformers' own loop and cache, and the least margin of a largest logit."""
     output = model.generate(
         torch.tensor([PROMPT]), do_sample=False, max_new_tokens=64, output_logits=True, return_dict_in_generate=True
     )

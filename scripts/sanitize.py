@@ -1,9 +1,9 @@
 """Run the kernels' tests under the sanitizers of the compiler: `python scripts/sanitize.py [WORD...]`.
 
-The calls that tests make of the reference's kernels are recorded, and made again by a program (sanitize.cpp) that is
-compiled with all kernels: once for addresses and undefined behaviour, once for races between threads. Python and MLX
-take no part in that, so that whatever is found is in a kernel or in the pool of threads. What a call computes is not
-looked at: the tests do that. WORDs: only tests whose names contain one, as for pytest's -k.
+The script records the calls that tests make of the reference's kernels. A program (sanitize.cpp) that is compiled with
+all kernels makes the calls again: once to check addresses and undefined behaviour, once to find races between threads.
+Python and MLX take no part in this, so every fault is in a kernel or in the thread pool. The program does not check the
+results of a call, because the tests do. WORD: only tests whose names contain one of the words, as for pytest's -k.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ SANITIZERS = {
     "addresses and undefined behaviour": ["-fsanitize=address,undefined", "-fno-sanitize-recover=all"],
     "races": ["-fsanitize=thread"],
 }
-MOST_CALLS, MOST_BYTES = 100, 2**24  # of a kernel: calls with different shapes or strides; and of a call
+MOST_CALLS, MOST_BYTES = 100, 2**24  # calls of a kernel with different shapes or strides; inputs of a call
 
 
 def main(words: list[str]) -> int:
@@ -35,7 +35,7 @@ def main(words: list[str]) -> int:
 
 
 def record(file: Path, words: list[str]) -> None:
-    """Run the tests of days with kernels; their calls come into the file."""
+    """Run the tests of days with kernels, and record the calls of kernels in the file."""
     tests = [
         str(test) for test in sorted((ROOT / "tests").glob("test_week_*.py")) if "impl.kernels" in test.read_text()
     ]
@@ -47,7 +47,7 @@ def record(file: Path, words: list[str]) -> None:
 
 
 def check(kind: str, flags: list[str], folder: Path) -> bool:
-    """Compile with these flags and make the calls."""
+    """Compile the program with these flags, and run it. Return whether it found no fault."""
     sources = [Path(__file__).with_suffix(".cpp"), *KERNELS.glob("*.cpp"), *NATIVE.rglob("*.cpp")]
     sources = [source for source in sources if source.name != "mlx_extension.cpp"]
 
@@ -63,20 +63,20 @@ def check(kind: str, flags: list[str], folder: Path) -> bool:
     print(f"{kind}: ", end="", flush=True)
     command = [program, str(folder / "calls")]
     if flags == SANITIZERS["races"]:
-        # else some kernels of Linux place memory where the sanitizer keeps its own
+        # otherwise some versions of Linux place memory where the sanitizer keeps its own
         command = ["setarch", "-R", *command]
     return subprocess.run(command).returncode == 0
 
 
 def pytest_configure(config: Any) -> None:
-    """As a plugin of pytest: write down what kernels are called with."""
+    """Record the calls of kernels, when this module runs as a pytest plugin."""
     if file := os.environ.get("RECORDED_CALLS"):
         import numpy as np
 
         from tiny_llm_native import extension
 
         load, seen = extension.load, set[Any]()
-        out = open(file, "ab")  # noqa: SIM115  to the end of the process
+        out = open(file, "ab")  # noqa: SIM115  open until the process ends
 
         def recording_load(source: Path, name: str, *more: Any) -> Any:
             run = load(source, name, *more)
@@ -99,7 +99,8 @@ def pytest_configure(config: Any) -> None:
 
 
 def _strides(x: Any) -> tuple[int, ...]:
-    """How far elements along each axis lie apart, in elements. Of an array that is read backwards, as of its copy."""
+    """Return the distance between neighbours along each axis, in elements. An array that is read backwards gets the
+    strides of its copy."""
     import mlx.core as mx
 
     mx.eval(x)
@@ -107,7 +108,8 @@ def _strides(x: Any) -> tuple[int, ...]:
     return _strides(mx.contiguous(x)) if min(strides, default=0) < 0 else strides
 
 
-DTYPES = {"float32": (0, 4), "bfloat16": (1, 2), "float16": (2, 2), "uint32": (3, 4), "int32": (4, 4)}  # as kernel.h
+# the number that kernel.h gives each dtype, and its size in bytes
+DTYPES = {"float32": (0, 4), "bfloat16": (1, 2), "float16": (2, 2), "uint32": (3, 4), "int32": (4, 4)}
 
 
 def _call(np: Any, name: str, inputs: Any, outputs: Any, numbers: Any) -> bytes:
@@ -120,7 +122,7 @@ def _call(np: Any, name: str, inputs: Any, outputs: Any, numbers: Any) -> bytes:
         raw = np.array(mx.contiguous(x).reshape(-1).view(mx.uint16 if size == 2 else mx.uint32)).reshape(x.shape)
         strides = _strides(x)
         reach = 1 + sum((n - 1) * stride for n, stride in zip(x.shape, strides, strict=True))
-        memory = np.full(reach if x.size else 0, 0xFFFF, raw.dtype)  # what lies in between
+        memory = np.full(reach if x.size else 0, 0xFFFF, raw.dtype)  # fills the gaps
         np.lib.stride_tricks.as_strided(memory, x.shape, [size * stride for stride in strides])[...] = raw
         form = " ".join(map(str, [number, x.ndim, *x.shape, *strides, memory.nbytes]))
         parts += [f"{form}\n".encode(), memory.tobytes()]

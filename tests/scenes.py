@@ -1101,7 +1101,7 @@ async def time_over(impl: Any, *before: str) -> dict[str, Any]:
 
 
 async def time_over_although_events_come(impl: Any) -> dict[str, Any]:
-    """Each event comes in time, but all of them together take far longer than the time limit."""
+    """Send events that each come in time, but all together take far longer than the time limit."""
     steps = [step for number in range(25) for step in (str(number), 0.02)]
     return await answered(impl, Client("request"), *steps, timeout=0.1)
 
@@ -1136,8 +1136,8 @@ async def slow_reader_that_leaves(impl: Any) -> dict[str, Any]:
 
 
 async def slow_reader_out_of_time(impl: Any) -> list[Any]:
-    """A client took only the first event and has no time left. Return the log when the last message is offered, and
-    what arrives when the client goes on."""
+    """Let the time end for a client that took only the first event. Return the log when the last message is offered,
+    and what arrives when the client goes on."""
     client = Client("request", takes=2)
     waiting = asyncio.ensure_future(answered(impl, client, "one", "two", timeout=0.1))
     last = asyncio.ensure_future(client.offered(4))  # after the start, the first event, and the second one
@@ -1149,8 +1149,8 @@ async def slow_reader_out_of_time(impl: Any) -> list[Any]:
 
 
 async def time_over_at_the_start(impl: Any) -> dict[str, Any]:
-    """Time is over for a client that takes nothing while the start of the response is sent. The client goes on if it is
-    offered something else."""
+    """Let the time end while the start of the response is sent to a client that takes nothing. The client goes on if it
+    is offered something else."""
     client = Client("request", takes=0)
     waiting = asyncio.ensure_future(answered(impl, client, "one", timeout=0.1))
     second = asyncio.ensure_future(client.offered(2))

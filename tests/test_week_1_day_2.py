@@ -77,7 +77,7 @@ def check_sizes(impl, shape, traditional):
 
 
 def check_far_positions(impl, traditional):
-    """Angles are thousands of radians. Computed in half precision they would be far off, so compute them in float32
+    """Check angles of thousands of radians. In half precision they would be far off, so compute them in float32
     whatever the dtype of x."""
     x = Inputs(35, mx.bfloat16).normal(B, L, H, D)
     rope = impl.positional_encoding.RoPE(D, 8192, traditional=traditional)
@@ -86,7 +86,7 @@ def check_far_positions(impl, traditional):
 
 
 def check_small_integers(impl, traditional):
-    """Offsets are 8-bit integers, which end at 127 or 255, but positions go on."""
+    """Check offsets that are 8-bit integers. These end at 127 or 255, but positions go on."""
     x = Inputs(41).normal(B, L, H, D)
     rope = impl.positional_encoding.RoPE(D, 512, traditional=traditional)
     for offset in (mx.array([253, 5, 127], mx.uint8), mx.array([126, 0, 125], mx.int8)):
@@ -94,7 +94,8 @@ def check_small_integers(impl, traditional):
 
 
 def check_one_token_for_each_row(impl, traditional):
-    """Each row has one token, at its own position or at the same one. Generation will call the layer like this."""
+    """Check rows of one token, each at its own position or all at the same one. Generation will call the layer like
+    this."""
     x = Inputs(39).normal(B, 1, H, D)
     rope = impl.positional_encoding.RoPE(D, SEQ_LEN, traditional=traditional)
     rows = mx.array([3, 0, SEQ_LEN - 1]), [slice(3, 4), slice(0, 1), slice(11, 12)]
@@ -110,7 +111,8 @@ def check_equals_mlx(impl, traditional):
 
 
 def check_remembers_nothing(impl, traditional):
-    """One layer handles every dtype and every kind of offset, in any order, so no call may depend on an earlier one."""
+    """Check that one layer handles every dtype and every kind of offset, in any order: no call may depend on an earlier
+    one."""
     x = Inputs(37).normal(B, L, H, D)
     rope = impl.positional_encoding.RoPE(D, SEQ_LEN, traditional=traditional)
     mx.eval(rope(x.astype(mx.bfloat16)))
@@ -124,7 +126,7 @@ def check_remembers_nothing(impl, traditional):
 
 
 def check_queries_then_keys(impl, traditional):
-    """In each step, one layer rotates the queries and then the keys, which have fewer heads."""
+    """Check one layer that, in each step, rotates the queries and then the keys, which have fewer heads."""
     inputs = Inputs(40)
     rope = impl.positional_encoding.RoPE(D, SEQ_LEN, traditional=traditional)
     for offset in (mx.array([3, 0, 11]), mx.array([4, 1, 12]), mx.array(5), mx.array(6), 7, 8):
@@ -134,7 +136,7 @@ def check_queries_then_keys(impl, traditional):
 
 
 def check_two_layers(impl, traditional):
-    """Two layers with different layouts and bases share nothing."""
+    """Check that two layers with different layouts and bases share nothing."""
     x = Inputs(30).normal(B, L, H, D)
     make = impl.positional_encoding.RoPE
     other, rope = make(D, SEQ_LEN, 100, not traditional), make(D, SEQ_LEN, 10000, traditional)

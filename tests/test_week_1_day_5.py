@@ -151,8 +151,8 @@ class SpyCache:
 
 
 def check_cache_seam(layer, parts, heads, offset, L):
-    """Each call takes its positions from the cache, and its output from what `attend` returns. The layer keeps nothing
-    between calls."""
+    """Check that each call takes its positions from the cache and its output from what `attend` returns, and keeps
+    nothing."""
     inputs = Inputs(84)
     mx.eval(layer(inputs.normal(3, L, HIDDEN), SpyCache(2)))
     x = inputs.normal(3, L, HIDDEN)

@@ -33,8 +33,8 @@ _MODULES = ("errors", "calls", "kernel", "observe")
 
 
 def __getattr__(name: str) -> object:
-    modules = (import_module(f"{__name__}.{module}") for module in _MODULES) if name in __all__ else ()
-    for module in modules:
+    found = (import_module(f"{__name__}.{module}") for module in _MODULES) if name in __all__ else ()
+    for module in found:
         if name in module.__all__:
             return getattr(module, name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

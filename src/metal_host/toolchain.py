@@ -33,7 +33,7 @@ __all__ = [
     "whole",
 ]
 
-NO_COMPILER = "no C++ compiler found (tried c++, clang++ and g++). ./course doctor says how to install one"
+NO_COMPILER = "no C++ compiler: looked for c++, clang++ and g++. How to get one: ./course doctor"
 
 _COMPILERS = ("c++", "clang++", "g++")
 _CLANGS = ("clang++", *(f"clang++-{n}" for n in range(30, 15, -1)))

@@ -40,11 +40,10 @@ class Machine:
 
 
 def model_cost(config: ModelConfig, L: int, S: int, bytes_per_weight: float = 2) -> Cost:
-    """Count the cost of one pass over L new tokens, which attend causally to S positions, their own included.
+    """Count the cost of one pass over L new tokens, which attend causally to S positions, including their own.
 
-    `operations` counts the multiplications and additions of all matrix products: in the linear layers, for each token;
-    in both products of attention, for each query and each position that it may see; in the output layer, for the last
-    token only.
+    `operations` counts the multiplications and additions of all matrix products. The linear layers compute each token;
+    both products of attention, each query with each position that it may see; the output layer, only the last token.
     `bytes` counts each weight matrix once, including the output layer's, at bytes_per_weight bytes per number; and in
     each layer the keys and values of S positions, at 2 bytes per number. Activations, norms, biases and the rows that
     the embedding looks up are left out, because they are small.

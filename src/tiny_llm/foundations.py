@@ -81,7 +81,7 @@ def attention_heatmap(
     queries, keys: names of the lines and of the columns; by default, their numbers.
 
     Raises:
-        ValueError: weights is not a matrix, or there are not as many names as lines or columns.
+        ValueError: weights is not a matrix, or the number of names differs from that of the lines or columns.
     """
     _check_names(weights, queries, keys)
     L, S = weights.shape
@@ -210,11 +210,11 @@ def additive_mask(keep: mx.array, hidden: float = -math.inf, dtype: mx.Dtype = m
 
 
 def dropout(x: mx.array, rate: float, training: bool = False) -> mx.array:
-    """Set each number to 0 with probability `rate`, and divide all others by 1 - rate. Do so only in training.
+    """Set each number to 0 with probability `rate` in training, and divide all others by 1 - rate.
 
     At inference, return x as it is.
     Shapes: x: any -> the same. The dtype is kept.
-    rate: from 0 to less than 1. The draws are random.
+    rate: a probability, from 0 to less than 1. The draws are random.
     Source: Srivastava et al. 2014, "Dropout", JMLR 15. Unlike the paper, all frameworks divide in training.
 
     Raises:

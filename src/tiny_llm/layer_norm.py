@@ -1,4 +1,4 @@
-"""RMSNorm: scales each token's vector to a root mean square of 1."""
+"""RMSNorm, which scales each token's vector to a root mean square of 1."""
 
 import mlx.core as mx
 

@@ -25,7 +25,7 @@ from .qwen2 import CausalLM, TransformerBlock
 __all__ = ["KERNELS", "KernelBlock", "KernelLinear", "KernelNorm", "KernelRoPE", "KernelSwiGLU", "optimise"]
 
 KERNELS = ("quantized_matvec", "rms_norm", "rope", "swiglu", "quantized_matmul")
-_FEW = 8  # rows of x: up to this many, a product with one row after the other is the faster way
+_FEW = 8  # rows of x: up to this many, `quantized_matvec` is faster than `quantized_matmul`
 
 
 def optimise(model: CausalLM, kernels: Collection[str] = KERNELS) -> None:
@@ -64,8 +64,8 @@ def _replace_products(model: Any, kernels: Collection[str]) -> None:
 
 
 class KernelLinear:
-    """A quantised layer that runs one kernel for few rows and another for many. If `kernels` does not name the one that
-    is needed, the plain layer runs instead."""
+    """A quantised layer that runs one kernel for few rows and another for many. If `kernels` does not include the
+    kernel that is needed, the plain layer runs instead."""
 
     def __init__(self, layer: QuantizedLinear | QuantizedEmbedding, kernels: Collection[str] = KERNELS):
         self.weight = layer.packed, layer.scales, layer.biases, layer.group_size, layer.bits

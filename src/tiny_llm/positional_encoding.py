@@ -10,7 +10,7 @@ Offset: TypeAlias = "int | slice | list[slice] | mx.array | None"
 
 
 class RoPE:
-    """Rotary positional encoding (RoPE): rotates pairs of a head's D numbers by angles that grow with the position.
+    """Rotary positional encoding (RoPE), which rotates pairs of a head's D numbers by angles that grow with position.
 
     At position p, pair i rotates by the angle p * base^(-2i/D): (a, b) becomes (a cos - b sin, a sin + b cos).
     Two layouts of the D/2 pairs are in use:

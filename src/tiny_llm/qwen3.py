@@ -36,7 +36,7 @@ class Qwen3Attention(Qwen2Attention):
         """Return queries, keys and values like Qwen2's `project`, with each head's query and key normalised. RoPE comes
         later.
 
-        Shapes: x: B x L x E -> B x L x H_q x D, and twice B x L x H_kv x D.
+        Shapes: x: B x L x E -> queries: B x L x H_q x D, keys and values: B x L x H_kv x D.
 
         Task: w1d5.4
         """

@@ -1,6 +1,6 @@
-"""What the course gives: checkpoints, tokenizers, chat templates, and parts of the server that touch no model.
+"""Code that the course gives: for checkpoints, tokenizers, chat templates, and the parts of a server without a model.
 
-Both course packages import it. No task is in it. Import from the modules.
+Both course packages import this code, which contains no tasks. Import from the modules.
 """
 
 __all__: list[str] = []

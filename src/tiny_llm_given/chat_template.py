@@ -1,7 +1,7 @@
 """A checkpoint's chat template, filled in by a process of its own. Given.
 
-A chat template is a program that comes with a checkpoint. It may never end, or ask for all memory. Then its process
-ends, and the server goes on.
+A chat template is a program that comes with a checkpoint. It may run forever, or ask for all memory. A limit then ends
+its process, and the server goes on.
 """
 
 import json
@@ -19,14 +19,15 @@ _MEMORY, _LETTERS = 1 << 29, 1 << 22  # bytes of the process, letters of one con
 
 
 class RefusedError(ValueError):
-    """A template wants other messages than these: it is not damaged."""
+    """The error raised when a template refuses a conversation; the template itself is not damaged."""
 
 
 class ChatTemplate:
-    """A tokenizer whose `apply_chat_template` runs in another process, with limits. All else is the tokenizer's own.
+    """A tokenizer whose `apply_chat_template` runs in another process, with limits. Everything else is the tokenizer's
+    own.
 
-    Only one thread may call it at a time. The process starts with the first conversation, and again after one that
-    ended it. seconds: the processor time that a conversation may take.
+    Only one thread may call it at a time. The process starts with the first conversation, and again after a
+    conversation that ended the process. seconds: the processor time that a conversation may take.
     """
 
     def __init__(self, tokenizer: Any, seconds: float = _SECONDS):
@@ -43,7 +44,7 @@ class ChatTemplate:
 
         Raises:
             RefusedError: the template refuses these messages.
-            ValueError: it fails, or takes too much time or memory.
+            ValueError: the template fails, or takes too much time or memory.
         """
         assert not tokenize
         if self._tokenizer.chat_template is None:  # mlx-lm has a function in its place

@@ -1,4 +1,4 @@
-"""Reading the files of a checkpoint directory, which may be damaged or hostile. Given."""
+"""Reads the files of a checkpoint directory, which may be damaged or hostile. Given."""
 
 import json
 from pathlib import Path
@@ -32,14 +32,14 @@ def read_json(path: Path) -> dict[str, Any]:
 
 
 def shards(index: Path) -> list[Path]:
-    """Return the files of weights that model.safetensors.index.json names, all of them in its own folder.
+    """Return the files of weights that a model.safetensors.index.json names, all of them in the folder of the index.
 
-    Only the index is checked, because it comes with the checkpoint. A file may be a link to anywhere: downloads of
-    Hugging Face are links into a folder `blobs`.
+    Only the names in the index are checked, because they come with the checkpoint. A file may be a link to anywhere:
+    the files that Hugging Face downloads are links into a folder `blobs`.
 
     Raises:
         FileNotFoundError: a file is missing.
-        ValueError: the index is damaged, or names a file outside of its folder.
+        ValueError: the index is damaged, or names a file outside its folder.
     """
     weight_map = read_json(index).get("weight_map")
     if not isinstance(weight_map, dict):

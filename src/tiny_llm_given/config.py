@@ -1,4 +1,4 @@
-"""What a checkpoint's configuration says of its model."""
+"""The configuration of a checkpoint's model."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -32,11 +32,11 @@ class ModelConfig:
 
     @classmethod
     def from_pretrained(cls, path: Path) -> "ModelConfig":
-        """Read config.json and, where there is one, generation_config.json of a checkpoint directory.
+        """Read the config.json of a checkpoint directory and, if there is one, its generation_config.json.
 
         Raises:
             FileNotFoundError: there is no config.json.
-            ValueError: see `from_hf`.
+            ValueError: as in `from_hf`.
         """
         config, generation = path / "config.json", path / "generation_config.json"
         contents = read_json(config), read_json(generation) if generation.exists() else {}
@@ -47,11 +47,11 @@ class ModelConfig:
 
     @classmethod
     def from_hf(cls, config: Mapping[str, Any], generation_config: Mapping[str, Any] | None = None) -> "ModelConfig":
-        """Take over the contents of config.json and generation_config.json.
+        """Make a configuration from the contents of config.json and generation_config.json.
 
         Raises:
-            ValueError: unknown model_type, missing keys (all are named), a value that no model can have, a feature that
-                is not supported.
+            ValueError: the model_type is unknown, keys are missing (the message names all of them), a value is one that
+                no model can have, or a feature is not supported.
         """
         check_config(config)
         eos = (generation_config or {}).get("eos_token_id")

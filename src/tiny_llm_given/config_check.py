@@ -1,4 +1,4 @@
-"""What a config.json has to say, so that the course can build its model. Given."""
+"""Checks that the course can build the model of a config.json. Given."""
 
 from collections.abc import Mapping
 from reprlib import repr as short
@@ -15,7 +15,7 @@ _LONGEST_CONTEXT = 1 << 22  # tokens; RoPE keeps two rows of numbers for each
 
 
 def rope_settings(config: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return RoPE's settings, which newer files keep under rope_parameters and older ones at the top and in
+    """Return RoPE's settings, which newer files keep under rope_parameters, and older files at the top level and under
     rope_scaling."""
     return {**config, **(config.get("rope_parameters") or {}), **(config.get("rope_scaling") or {})}
 
@@ -40,7 +40,7 @@ def check_config(config: Mapping[str, Any]) -> None:
 
 
 def check_eos(eos: Any) -> None:
-    """Raise ValueError if this is not what an eos_token_id may be: a token, several, or none."""
+    """Raise ValueError if an eos_token_id is neither a token id, nor a list of them, nor None."""
     tokens = eos if isinstance(eos, list) else [] if eos is None else [eos]
     if not all(_is_whole(token) and token >= 0 for token in tokens):
         raise ValueError(f"eos_token_id: expected a token id or a list of them, got {short(eos)}")

@@ -1,8 +1,8 @@
 """The process that fills in a chat template. Given.
 
-It reads the template as a line of JSON, then a conversation from each line, and answers each with a line. It imports
-only Jinja, so it starts in a tenth of a second. Transformers gives templates the same environment, but takes more than
-a second to import.
+It reads the template from a first line of JSON, then a conversation from each further line, and answers each
+conversation with a line of JSON. It imports only Jinja, so it starts in a tenth of a second. Transformers gives
+templates the same environment, but takes more than a second to import.
 """
 
 import json
@@ -23,7 +23,7 @@ __all__ = ["compiled", "main"]
 
 
 class _Generation(Extension):
-    """The tag `{% generation %}`, which marks what a model is trained to write, and changes no text."""
+    """The tag `{% generation %}`, which marks the text that a model is trained to write, and does not change it."""
 
     tags = {"generation"}  # noqa: RUF012 (as Jinja declares it)
 
@@ -46,12 +46,12 @@ def compiled(source: str) -> Template:
 def _to_json(
     value: Any, ensure_ascii: bool = False, indent: Any = None, separators: Any = None, sort_keys: bool = False
 ) -> str:
-    """Return a value as JSON. Jinja's own filter writes <, > and & for HTML."""
+    """Return a value as JSON. Jinja's own filter escapes <, > and & for HTML."""
     return json.dumps(value, ensure_ascii=ensure_ascii, indent=indent, separators=separators, sort_keys=sort_keys)
 
 
 class _RefusedError(Exception):
-    """The template wants other messages than these."""
+    """The error raised when the template refuses these messages."""
 
 
 def _raise(message: str) -> None:

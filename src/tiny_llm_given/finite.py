@@ -1,4 +1,4 @@
-"""Whether a model's logits are numbers at all. Given."""
+"""Checks that a model's logits are finite numbers. Given."""
 
 import mlx.core as mx
 import numpy as np

@@ -1,4 +1,4 @@
-"""How a checkpoint's authors advise to sample from it: generation_config.json. Given."""
+"""The settings that a checkpoint's authors recommend for sampling, from its generation_config.json. Given."""
 
 import math
 from pathlib import Path
@@ -14,10 +14,9 @@ _NAMES = ("temperature", "top_k", "top_p", "min_p", "repetition_penalty")
 
 
 def sampling_defaults(path: Path) -> Sampling:
-    """Return the settings that a checkpoint directory's generation_config.json gives; those that it leaves out are left
-    out.
+    """Return the settings in a checkpoint directory's generation_config.json, without those that the file leaves out.
 
-    "do_sample": false means the likeliest token each time, which is temperature 0.
+    "do_sample": false means that each token is the likeliest one, so it becomes temperature 0.
 
     Raises:
         ValueError: the file is damaged, or a setting is out of range.

@@ -1,4 +1,4 @@
-"""A checkpoint's tokenizer, which is mlx-lm's. Given."""
+"""Loads a checkpoint's tokenizer, which is an object of mlx-lm's. Given."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -20,12 +20,12 @@ _HELLO = [{"role": "user", "content": "Hello"}]
 def load_tokenizer(path: Path, vocab_size: int) -> Any:
     """Return the tokenizer of a checkpoint directory, with `encode`, `decode` and `apply_chat_template`.
 
-    vocab_size: that of the model.
+    vocab_size: the size of the model's vocabulary.
 
     Raises:
         FileNotFoundError: there is no tokenizer.json.
-        ValueError: its files are damaged, or those of another model; they would take minutes to load; its chat template
-            is no template.
+        ValueError: the tokenizer's files are damaged, belong to another model, or would take minutes to load; or its
+            chat template fails.
     """
     _check_files(path)
     from mlx_lm.tokenizer_utils import load  # takes more than a second to import
@@ -40,8 +40,8 @@ def load_tokenizer(path: Path, vocab_size: int) -> Any:
 
 
 def _check_files(path: Path) -> None:
-    """Check the files of a tokenizer. Added tokens become a search for all of them at once: building it takes a second
-    for each million letters."""
+    """Check that a tokenizer's files are not too large. Added tokens become one search for all of them: building this
+    search takes a second for each million letters."""
     file = path / "tokenizer.json"
     added = read_json(file).get("added_tokens") or []
     if not isinstance(added, list) or len(added) > _MOST_ADDED:
@@ -62,7 +62,7 @@ def _check_tokens(tokenizer: Any, vocab_size: int) -> None:
 
 
 def _check_template(tokenizer: Any) -> None:
-    """Check a chat template: it may refuse a conversation, but it has to be a template, and to end."""
+    """Check that a chat template works: it may refuse a conversation, but it must not fail or run for too long."""
     if not tokenizer.has_chat_template or tokenizer.chat_template == CHAT_TEMPLATE:
         return
     template = ChatTemplate(tokenizer)

@@ -1,4 +1,4 @@
-"""From safetensors files to named arrays, checked against the configuration."""
+"""Reads weights from safetensors files, and checks them against the configuration."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -23,13 +23,13 @@ Weights = dict[str, mx.array]
 
 
 def load_weights(path: Path, config: ModelConfig, dtype: mx.Dtype | None = None) -> Weights:
-    """Return all weights of a checkpoint directory, dense, under Hugging Face's names: read, rename, check.
+    """Return all weights of a checkpoint directory, dense, under Hugging Face's names, after checking them.
 
-    dtype: that of the result; None keeps what the file has (for quantised weights, that of their scales).
+    dtype: the dtype of the result; None keeps the file's dtype (for quantised weights, the dtype of their scales).
 
     Raises:
-        FileNotFoundError: there is no safetensors file, or one that the index names is missing.
-        ValueError: a file is damaged; names are missing or unexpected; shapes are not the configuration's.
+        FileNotFoundError: there is no safetensors file, or a file that the index names is missing.
+        ValueError: a file is damaged; names are missing or unexpected; shapes differ from the configuration's.
     """
     stored = read_safetensors(path)
     try:
@@ -42,14 +42,15 @@ def load_weights(path: Path, config: ModelConfig, dtype: mx.Dtype | None = None)
 
 
 def load_quantized_weights(path: Path, config: ModelConfig) -> Weights:
-    """Return all weights of a checkpoint that mlx-lm quantised, as they are stored: read and checked as by
+    """Return all weights of a checkpoint that mlx-lm quantised, as they are stored, after the same checks as in
     `load_weights`.
 
     A quantised layer has weight (packed), scales and biases; `layer_quantization` says how it was quantised.
 
     Raises:
-        FileNotFoundError: as `load_weights`.
-        ValueError: as `load_weights`; nothing is quantised, or a layer is quantised to other than 2, 4 or 8 bits.
+        FileNotFoundError: as in `load_weights`.
+        ValueError: as in `load_weights`; also, the checkpoint is not quantised, or a layer has other than 2, 4 or 8
+            bits, or groups of other than 32, 64 or 128.
     """
     stored = read_safetensors(path)
     try:
@@ -85,12 +86,12 @@ def read_safetensors(path: Path) -> Weights:
 
 
 def dequantize_weights(weights: Weights, quantization: Mapping[str, Any] | None) -> Weights:
-    """Make dense what mlx-lm quantised: a layer's packed weight, its scales and its biases become one weight.
+    """Make the layers that mlx-lm quantised dense: the packed weight, scales and biases of a layer become one weight.
 
-    quantization: group_size and bits, and under a layer's name its own where they differ.
+    quantization: the group_size and bits of all layers, and, under the name of a layer that differs, its own.
 
     Raises:
-        ValueError: one of a layer's three arrays is missing, or their shapes are not those of group_size and bits.
+        ValueError: one of a layer's three arrays is missing, or their shapes do not match group_size and bits.
     """
     if quantization is None:
         return weights
@@ -101,7 +102,7 @@ def dequantize_weights(weights: Weights, quantization: Mapping[str, Any] | None)
 
 
 def expected_shapes(config: ModelConfig) -> dict[str, tuple[int, ...]]:
-    """Return name and shape of every weight of a model."""
+    """Return the name and the shape of every weight of a model."""
     E, V = config.hidden_size, config.vocab_size
     shapes: dict[str, tuple[int, ...]] = {"model.embed_tokens.weight": (V, E), "model.norm.weight": (E,)}
     if not config.tie_word_embeddings:
@@ -146,7 +147,7 @@ def _read_file(file: Path) -> Weights:
 
 
 def _layer(name: str) -> str:
-    """Return the layer that a weight belongs to."""
+    """Return the name of the layer that a weight belongs to."""
     return name.rpartition(".")[0]
 
 
@@ -155,7 +156,7 @@ def _quantized_layers(weights: Weights) -> list[str]:
 
 
 def _dequantize(weights: Weights, layer: str, group_size: int, bits: int) -> mx.array:
-    """Take a layer's three arrays out of the weights and make one of them."""
+    """Take a layer's three arrays out of the weights. Return the dense weight that they make up."""
     names = [f"{layer}.{part}" for part in ("weight", "scales", "biases")]
     if missing := [name for name in names if name not in weights]:
         raise ValueError(f"quantised layer: expected {', '.join(names)}, got no {', no '.join(missing)}")
@@ -167,7 +168,7 @@ def _dequantize(weights: Weights, layer: str, group_size: int, bits: int) -> mx.
 
 
 def _rename(weights: Weights, config: ModelConfig) -> Weights:
-    """Leave out what other programs store and a model does not need."""
+    """Leave out arrays that other programs store and a model does not need."""
     unused = {"lm_head.weight"} if config.tie_word_embeddings else set()
     return {
         name: array
@@ -189,7 +190,7 @@ def _check_quantized(weights: Weights, quantization: Mapping[str, Any] | None) -
 
 
 def _check_layers(weights: Weights, num_hidden_layers: int) -> None:
-    """Refuse more layers than the files hold, before listing every expected weight: num_hidden_layers may be 10^9."""
+    """Refuse more layers than the files hold, before every expected weight is listed: there might be 10^9 layers."""
     stored = {name.split(".")[2] for name in weights if name.startswith("model.layers.")}
     if num_hidden_layers > len(stored):
         raise ValueError(

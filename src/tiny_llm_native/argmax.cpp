@@ -1,4 +1,4 @@
-// The place of the largest number in each row: given.
+// The index of the largest number in each row: given.
 #include <algorithm>
 #include <cmath>
 
@@ -7,7 +7,7 @@
 
 using namespace tiny_llm;
 
-// Returns the first of equal numbers; a NaN is never the largest.
+// Returns the index of the largest number; of equal numbers, the first one's. A NaN is never the largest.
 template <typename T>
 int32_t argmax_of(const T* x, int64_t n) {
     constexpr int64_t BLOCK = 16 * WIDTH;  // one block is searched number by number

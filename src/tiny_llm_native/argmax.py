@@ -1,4 +1,4 @@
-"""The likeliest token: the place of the largest number in each row. Given."""
+"""The likeliest token: the index of the largest number in each row. Given."""
 
 from pathlib import Path
 
@@ -12,10 +12,10 @@ _FILE = Path(__file__).parent / "argmax.cpp"
 
 
 def argmax(x: mx.array) -> mx.array:
-    """Return the place of each row's largest number; of equal numbers, that of the first.
+    """Return the index of each row's largest number; of equal numbers, the first one's.
 
-    MLX's own operation takes half a millisecond for a vocabulary of 150,000 on the CPU, which is more than a step has
-    left for it. MLX's operation does the work on a GPU, and where no MLX extension is built.
+    MLX's own operation takes half a millisecond on the CPU for a vocabulary of 150,000 tokens: too long for one part of
+    a step. It runs instead of the kernel on a GPU, and if no MLX extension is built.
     Shapes: x: N.. x V, V at least 1 -> N.., of int32.
     """
     is_built = mx.default_device().type == mx.cpu and mlx_extension() is not None

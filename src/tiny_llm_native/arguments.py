@@ -1,4 +1,4 @@
-"""Compares what an op passes with what its kernel takes, by the kernel's own description (arguments.h)."""
+"""Compares the arguments that an op passes with those that its kernel takes, which the kernel itself describes."""
 
 import re
 from collections.abc import Sequence
@@ -15,8 +15,8 @@ _DTYPES = {"f": (mx.float32, mx.bfloat16, mx.float16), "i": (mx.int32,), "u": (m
 
 
 class Arguments(NamedTuple):
-    """The arrays and numbers that a kernel takes. An array is a letter for its dtypes and its number of axes, where 0
-    allows any number."""
+    """The arrays and numbers that a kernel takes. An array is described by a letter for its dtypes and by its number of
+    axes; 0 allows any number."""
 
     inputs: list[tuple[str, int]]
     outputs: list[tuple[str, int]]
@@ -41,7 +41,7 @@ class Arguments(NamedTuple):
         numbers: Sequence[float],
         changed: Sequence[mx.array],
     ) -> None:
-        """Raise a ValueError, which names the kernel, if these are not its arguments."""
+        """Raise a ValueError, which names the kernel, if the kernel does not take these arguments."""
         given = [(x.dtype, x.ndim) for x in inputs]
         made = [*((x.dtype, x.ndim) for x in changed), *((dtype, len(shape)) for shape, dtype in outputs)]
         if not (_fit(given, self.inputs) and _fit(made, self.outputs) and len(numbers) == self.numbers):

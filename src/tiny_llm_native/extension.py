@@ -1,8 +1,8 @@
-"""From a file of C++ to a function that MLX calls: loads what is compiled, and says what is missing.
+"""Turns a kernel in a C++ file into an operation on MLX arrays: loads compiled code, and says what is missing.
 
 `./course build-ext` builds the MLX extension (mlx_extension.cpp) once. A kernel's own file is compiled when you first
-call the kernel, unless it was compiled before: that takes about a second. The process then keeps it, like a Python
-module.
+call the kernel, unless it was compiled before: that takes about a second. The process then keeps the compiled kernel,
+as it keeps a Python module.
 """
 
 import ctypes
@@ -48,12 +48,12 @@ _MODES = ("", "off", "watched")
 _MOST_THREADS = 256
 _BUILD = "./course build-ext"
 
-_Stamp: TypeAlias = tuple[int, int]  # of a file: when it was written, and its size
+_Stamp: TypeAlias = tuple[int, int]  # when a file was written, and its size
 
 
 class KernelError(RuntimeError):
-    """A kernel did something forbidden, such as writing past the end of its output; or kernels are needed, and there
-    are none."""
+    """The error raised when a kernel did something forbidden, such as writing past the end of its output, or when
+    kernels are needed and none can run."""
 
 
 class Kernel:
@@ -73,11 +73,12 @@ class Kernel:
         numbers: Sequence[float] = (),
         changed: Sequence[mx.array] = (),
     ) -> list[mx.array]:
-        """Run the function. outputs: the shape and dtype of each result. numbers: what else the function gets.
+        """Run the function. outputs: the shape and dtype of each result. numbers: the numbers that the function gets.
 
-        changed: arrays into which the function writes. The first results are these arrays after the call; for the
-        function they are its first outputs, and hold what was there. An array's memory is taken over if nothing else
-        refers to it when the result is computed; otherwise it stays as it is, and the result is a changed copy.
+        changed: arrays that the function writes into. The first results are these arrays after the call; the function
+        gets them as its first outputs, with their content. If nothing else refers to an array when the result is
+        computed, the result takes over its memory; otherwise the array stays as it is, and the result is a changed
+        copy.
 
         Raises:
             ValueError: the kernel takes another number of arrays or numbers or, if it is watched, arrays of other
@@ -96,7 +97,7 @@ class Kernel:
         try:
             mx.eval(results)
         except ValueError as error:
-            if "function transformations" not in str(error):  # within mx.compile and the like there are no numbers yet
+            if "function transformations" not in str(error):  # in mx.compile and the like, arrays have no numbers yet
                 raise
         if violation := self._extension.take_violation():
             raise KernelError(f"{self._name} {violation}")
@@ -104,19 +105,19 @@ class Kernel:
 
 @cache
 def kernel(source: Path, name: str, *tasks: str, flags: tuple[str, ...] = ()) -> Kernel | None:
-    """Return the function `name` of a file of C++, or None if no MLX extension was built; a warning says so once.
+    """Return the function `name` of a C++ file, or None if no MLX extension was built; a warning says so once.
 
-    tasks: those whose regions in the file, or in one that it includes, have to be written for this function. flags:
-    further ones of the compiler.
+    tasks: the tasks whose regions this function needs, in the file or in a file that it includes. flags: further
+    options of the compiler.
 
     The environment's TINY_LLM_KERNELS may be `off`: then the result is always None. Or it may be `watched`, as in the
-    course's tests: then there must be an MLX extension, and each kernel is computed at once, on copies that show what
-    it does out of bounds.
+    course's tests: then there must be an MLX extension, and each kernel runs at once, on copies of its arrays that show
+    every access out of bounds.
 
     Raises:
-        NotImplementedError: a task is still to be written. Nothing is compiled then.
+        NotImplementedError: one of the tasks is not written yet. Nothing is compiled then.
         CompileError: the file does not compile.
-        KernelError: there is no MLX extension, and kernels are to be watched.
+        KernelError: TINY_LLM_KERNELS is `watched`, and there is no MLX extension.
     """
     for task in tasks:
         for part in with_included(source):
@@ -133,7 +134,7 @@ def kernel(source: Path, name: str, *tasks: str, flags: tuple[str, ...] = ()) ->
 
 
 def kernel_without_fallback(source: Path, name: str, flags: tuple[str, ...] = ()) -> Kernel:
-    """Return what `kernel` returns. Raises KernelError where that would be None."""
+    """Return the same function as `kernel`. Raises KernelError if `kernel` would return None."""
     if mode() == "off" or mlx_extension() is None:
         raise KernelError(f"{_why_not()}: {_BUILD}")
     found = kernel(source, name, flags=flags)
@@ -142,8 +143,8 @@ def kernel_without_fallback(source: Path, name: str, flags: tuple[str, ...] = ()
 
 
 def load(source: Path, name: str, flags: tuple[str, ...] = (), built: Path | None = None) -> Kernel:
-    """Return the function `name` of a file. Its library is, or will be, in the folder `built`; None means the one next
-    to the file."""
+    """Return the function `name` of a C++ file. flags: further flags for the compiler. built: the folder for the
+    file's library; None means the folder next to the file."""
     status = source.stat()
     library = _library(source, (status.st_mtime_ns, status.st_size), flags, built)
     if isinstance(library, CompileError):
@@ -156,7 +157,8 @@ def load(source: Path, name: str, flags: tuple[str, ...] = (), built: Path | Non
 
 
 def _arguments(address: int) -> Arguments | None:
-    """Ask a kernel's library what the kernel takes. None means that it takes any call, as it is."""
+    """Return the arguments that a kernel takes, as its library describes them. None means that the kernel takes the
+    call as it is."""
     describe = ctypes.CFUNCTYPE(ctypes.c_char_p)(address)
     description: bytes = describe()
     return Arguments.parse(description.decode()) if description else None
@@ -178,13 +180,13 @@ def mlx_extension() -> ModuleType | None:
 
 
 def get_ready() -> None:
-    """Load now what the first kernel would load."""
+    """Load the MLX extension now, and not only when the first kernel runs."""
     mlx_extension()
 
 
 def set_threads(count: int) -> None:
-    """Set how many threads kernels use, from the next one on. The environment's TINY_LLM_THREADS sets it from the
-    start."""
+    """Set how many threads kernels use, from the next kernel on. The environment's TINY_LLM_THREADS sets the number at
+    the start."""
     _loaded().set_threads(count)
 
 
@@ -194,18 +196,18 @@ def threads() -> int:
 
 
 def set_race_injection(is_on: bool) -> None:
-    """Set, for tests, whether the first part of a kernel's work stops in its middle until all others are done."""
+    """Set, for tests, whether the first part of a kernel's work stops in its middle until all other parts are done."""
     _watching().set_race_injection(is_on)
 
 
 def guard_inputs(is_on: bool) -> None:
     """Set, for tests, whether a watched kernel that reads past the end of an input raises a KernelError, even if it
-    makes no use of what it reads."""
+    does not use the numbers that it read there."""
     _watching().guard_inputs(is_on)
 
 
 def shared_parts() -> int:
-    """Return in how many parts work was handed to several threads so far."""
+    """Return how many parts of work the pool has distributed over several threads so far."""
     return int(_loaded().shared())
 
 
@@ -215,13 +217,13 @@ def is_written(source: Path, task: str) -> bool:
 
 
 def check_written(source: Path, task: str) -> None:
-    """Raise the NotImplementedError of a task's stub, if that is all that a file holds of it."""
+    """Raise the NotImplementedError of a task's stub, if the task's region in the file holds only the stub."""
     if (stub := _stub(source, task)) is not None:
         raise NotImplementedError(stub)
 
 
 def _stub(source: Path, task: str) -> str | None:
-    """Return what the stub of a task says, if the file holds no more than that of the task."""
+    """Return the message of a task's stub; None if the task's region in the file does not hold only the stub."""
     text = source.read_text(encoding="utf-8")
     name = re.escape(task)
     region = re.search(rf"// task {name} begin *\n(.*?)^\s*// task {name} end", text, re.DOTALL | re.MULTILINE)
@@ -233,7 +235,7 @@ def _stub(source: Path, task: str) -> str | None:
 
 @cache
 def _library(source: Path, stamp: _Stamp, flags: tuple[str, ...], built: Path | None) -> Path | CompileError:
-    """Compile a file once, even if it does not compile: it is not tried again for every test of it."""
+    """Compile a file at most once. A failure is cached as well, so the file's tests do not compile it again."""
     try:
         return compile_kernels(source, flags, built)
     except CompileError as error:
@@ -254,14 +256,15 @@ def _watching() -> ModuleType:
 
 
 def _extension_file() -> Path | None:
-    """Return the build that this process loads. Tests have a build of their own, with all that is in `checks`."""
+    """Return the file of the extension that this process loads; None if it is not built. Tests load a build of their
+    own, which includes the headers in `checks`."""
     name = "_mlx_extension_watched" if mode() == "watched" else "_mlx_extension"
     files = (_HERE / BUILT / f"{name}{suffix}" for suffix in EXTENSION_SUFFIXES)
     return next((file for file in files if file.is_file()), None)
 
 
 def _built_for() -> str | None:
-    """Return the version of MLX for which the MLX extension was built."""
+    """Return the version of MLX for which the MLX extension was built; None if that is unknown."""
     try:
         return str(json.loads((_HERE / BUILT / "mlx_extension.json").read_text(encoding="utf-8"))["mlx"])
     except (OSError, ValueError, KeyError):
@@ -282,7 +285,7 @@ def _why_not() -> str:
 
 @cache
 def _warn(text: str) -> None:
-    """Warn once, in the name of the code that called the op: the first frame outside of the op's folder."""
+    """Warn once, at the line that called the op: in the first frame outside the op's folder."""
     frame, level = sys._getframe(1), 2
     for folder in (_HERE, None):
         folder = folder or Path(frame.f_code.co_filename).parent
@@ -293,7 +296,7 @@ def _warn(text: str) -> None:
 
 @cache
 def mode() -> str:
-    """Return the environment's TINY_LLM_KERNELS."""
+    """Return the environment's TINY_LLM_KERNELS: "" (not set), "off" or "watched"."""
     mode = os.environ.get("TINY_LLM_KERNELS", "")
     if mode not in _MODES:
         raise ValueError(f"TINY_LLM_KERNELS: expected off or watched, got {mode!r}")
@@ -301,7 +304,7 @@ def mode() -> str:
 
 
 def _thread_count() -> int:
-    """Return the environment's TINY_LLM_THREADS, or a thread for each processor that this process may use."""
+    """Return the environment's TINY_LLM_THREADS, or else the number of processors that this process may use."""
     text = os.environ.get("TINY_LLM_THREADS")
     if text is None:
         count = len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1

@@ -1,4 +1,5 @@
-"""What each kernel computes, by MLX's own operations: for where nothing is built, and to test kernels against."""
+"""Each kernel's result from MLX's own operations: ops use these without a built extension, and tests compare kernels
+with them."""
 
 import math
 
@@ -34,8 +35,8 @@ def add_rms_norm(x: mx.array, residual: mx.array, weight: mx.array, eps: float) 
 
 
 def rope(x: mx.array, offsets: mx.array, base: float, traditional: bool) -> mx.array:
-    """Apply RoPE. offsets: B. Whole turns are taken off in float64, which MLX has on the CPU: float32 has too few
-    digits."""
+    """Apply RoPE. offsets: the first position of each of the B rows. Whole turns are subtracted in float64, which MLX
+    has on the CPU, because float32 has too few bits."""
     D = x.shape[-1]
     with mx.stream(mx.cpu):
         positions = (offsets[:, None] + mx.arange(x.shape[1])).astype(mx.float64)  # B, L
@@ -82,7 +83,7 @@ def quantized_matmul(
 def paged_attention(
     query: mx.array, keys: mx.array, values: mx.array, tables: mx.array, spans: mx.array, scale: float
 ) -> mx.array:
-    """Compute one request after the other, each with its keys and values copied together."""
+    """Compute one request after the other, each with a copy of its keys and values in one piece."""
     page_size = keys.shape[2]
     places: list[list[int]] = np.array(spans, copy=False).tolist()
     found = []
@@ -96,7 +97,7 @@ def paged_attention(
 def store_pages(
     keys: mx.array, values: mx.array, key: mx.array, value: mx.array, pages: mx.array, places: mx.array
 ) -> tuple[mx.array, mx.array]:
-    """Return changed copies: the given arrays stay as they are."""
+    """Return changed copies of `keys` and `values`, which stay as they are themselves."""
     keys, values = mx.array(keys), mx.array(values)
     keys[pages, :, places], values[pages, :, places] = key, value
     return keys, values

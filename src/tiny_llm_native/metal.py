@@ -1,8 +1,8 @@
-"""From a file of Metal to a function that MLX calls: on a GPU, and without one on the CPU, by metal_host.
+"""Turns a section of a Metal file into an operation on MLX arrays, which runs on a GPU, or without one in metal_host.
 
-A body is a section `KERNEL(name) { ... }` of kernels/NAME.metal. Everything outside of all sections is its header. MLX
-writes the function around a body: inputs, outputs, template arguments, shapes such as `x_shape`, and what a thread may
-ask about itself, such as `thread_index_in_simdgroup`, are there without a declaration.
+A body is a section `KERNEL(name) { ... }` of kernels/NAME.metal. Everything outside the sections is its header. MLX
+writes the function around a body. It declares inputs, outputs, template arguments, shapes such as `x_shape`, and thread
+attributes such as `thread_index_in_simdgroup`.
 """
 
 import os
@@ -21,20 +21,20 @@ from .extension import KernelError, check_written, is_written, mode
 
 __all__ = ["MetalKernel", "metal", "uses_metal"]
 
-_FEW = 8  # elements: an input that has fewer is in the constant address space
+_FEW = 8  # elements: MLX passes an input with fewer in the constant address space
 _SECTION = r"^KERNEL\((\w+)\) *\{(.*?)^\}"
 
 _Output: TypeAlias = tuple[Sequence[int], mx.Dtype]
 _Sizes: TypeAlias = tuple[int, int, int]
 _Argument: TypeAlias = tuple[str, mx.Dtype | int]
-_Stamp: TypeAlias = tuple[int, int]  # of a file: when it was written, and its size
+_Stamp: TypeAlias = tuple[int, int]  # when a file was written, and its size
 
 
 class MetalKernel:
-    """A section of a file of Metal, as an operation on MLX arrays.
+    """A section of a Metal file, as an operation on MLX arrays.
 
-    contiguous: whether the inputs' rows have to follow one another; other inputs are copied. If not, the body finds its
-    numbers by strides such as `x_strides`, in elements.
+    contiguous: whether inputs whose rows do not follow one another are copied first. If False, the body has to use
+    strides such as `x_strides`, which count elements.
     """
 
     def __init__(self, source: Path, name: str, inputs: Sequence[str], outputs: Sequence[str], contiguous: bool = True):
@@ -54,13 +54,13 @@ class MetalKernel:
         """Run the section. outputs: the shape and dtype of each result. grid: how many threads run. threadgroup: how
         many threads a threadgroup has.
 
-        template: names and values of the template arguments. For the body a number is a reference, and an array of two
-        axes or more a `device` pointer; the first axis of a small one may be longer than it was, so take rows from the
-        grid or hand in their number.
+        template: names and values of the template arguments. In the body, a number is a reference, and an array of two
+        or more axes is a `device` pointer. The first axis of a small array may be longer in the body than outside, so
+        take the number of rows from the grid, or pass it as an argument.
 
         Raises:
             CompileError: the file does not compile.
-            KernelError: metal_host has seen the kernel do something forbidden.
+            KernelError: metal_host saw the kernel do something forbidden.
         """
         try:
             return self._run(
@@ -78,22 +78,20 @@ class MetalKernel:
             raise KernelError(self._told(error)) from None
 
     def _told(self, error: Exception) -> str:
-        """Return an error's message with the name of the file that was read: all lines have the numbers that they have
-        there."""
+        """Return an error's message with the name of the Metal file. Its line numbers are those of this file."""
         return re.sub(rf"\b{self._name}\.(header\.)?metal(?=:\d)", lambda match: self._place, str(error))
 
 
 def metal(
     source: Path, name: str, inputs: Sequence[str], outputs: Sequence[str], *tasks: str, contiguous: bool = True
 ) -> MetalKernel:
-    """Return the section `name` of a file of Metal; it is read again when the file has changed.
+    """Return the section `name` of a Metal file, which is read again when it has changed.
 
-    inputs, outputs: what the body calls them. tasks: those whose regions in the file have to be written for this
-    section.
-    contiguous: as for MetalKernel.
+    inputs, outputs: their names in the body. tasks: the tasks whose regions in the file this section needs.
+    contiguous: as in `MetalKernel`.
 
     Raises:
-        NotImplementedError: a task is still to be written.
+        NotImplementedError: one of the tasks is not written yet.
         CompileError: the file has no such section.
     """
     return _metal(source, _stamp(source), name, tuple(inputs), tuple(outputs), tasks, contiguous)
@@ -115,10 +113,9 @@ def _metal(
 
 
 def uses_metal(source: Path, *tasks: str) -> bool:
-    """Tell whether an op with several bodies takes the one in a file of Metal: there is a GPU, which is the default
-    device, and all of the tasks are written.
+    """Tell whether an op runs its Metal kernel: the default device is a GPU, and all of the tasks are written.
 
-    With TINY_LLM_KERNELS=off or watched it does not: then the CPU's body, or the fallback, is used.
+    With TINY_LLM_KERNELS=off or watched, it never does: then the op runs its C++ kernel or its fallback.
     """
     if not mx.metal.is_available() or mx.default_device().type != mx.gpu or mode():
         return False
@@ -136,14 +133,15 @@ def _stamp(source: Path) -> _Stamp:
 
 
 def _in_device_memory(x: mx.array | float) -> mx.array | float:
-    """Return an array with further rows, if it has few elements, so that a body needs one kind of pointer only."""
+    """Pad an array of few elements, so that MLX passes it in device memory, and a body needs only one kind of
+    pointer."""
     if not isinstance(x, mx.array) or x.ndim < 2 or x.size == 0 or x.size >= _FEW:
         return x
     return mx.pad(x, [(0, _FEW), *[(0, 0)] * (x.ndim - 1)])
 
 
 def _parts(source: Path, name: str) -> tuple[str, str]:
-    """Return header and body, in which all lines have the numbers that they have in the file."""
+    """Return header and body. Their lines have the same numbers as in the file."""
     text = source.read_text(encoding="utf-8")
     sections = {match[1]: match for match in re.finditer(_SECTION, text, re.DOTALL | re.MULTILINE)}
     if name not in sections:
@@ -161,6 +159,6 @@ def _blank(text: str) -> str:
 
 
 def _numbered(text: str, file: str) -> str:
-    """Return a text with the file's name, for messages, in place of its first line, if that is a comment."""
+    """Replace the first line of a text, if it is empty or a comment, with the file's name for error messages."""
     first, _, rest = text.partition("\n")
     return text if first.strip() and not first.startswith("//") else f'#line 2 "{file}"\n{rest}'

@@ -1,4 +1,4 @@
-// How fast this processor reads memory and multiplies: given.
+// Measures how fast this processor reads memory and multiplies: given.
 #include "vector.h"
 
 #if defined(__AVX512BF16__)
@@ -24,7 +24,7 @@ struct ReadArguments {
 
 struct MultiplyArguments {
     Out<float> out;         // a result of each thread
-    Out<float> operations;  // how many of them one thread did in a round
+    Out<float> operations;  // how many operations a thread does in a round
     int64_t rounds;
     Threads threads;
 };
@@ -70,8 +70,7 @@ KERNEL(multiply_add, MultiplyArguments) {
     });
 }
 
-// Does the same with pairs of bfloat16, where the processor has an instruction for them; elsewhere it does no
-// operations.
+// Does the same with pairs of bfloat16 if the processor has an instruction for them; otherwise it does no operations.
 KERNEL(multiply_add_bfloat16, MultiplyArguments) {
     repeat(call, PAIRED, [](int64_t rounds) {
 #if defined(__AVX512BF16__)

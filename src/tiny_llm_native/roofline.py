@@ -1,4 +1,4 @@
-"""How fast this machine reads memory and multiplies, measured by kernels: given."""
+"""Measures with kernels how fast this machine reads memory and multiplies. Given."""
 
 import time
 from collections.abc import Callable
@@ -15,12 +15,12 @@ __all__ = ["Speeds", "measure"]
 _FILE = Path(__file__).parent / "roofline.cpp"
 _FLOATS = 64 * 1024 * 1024  # 256 MiB: more than any cache holds
 _ROUNDS = 2_000_000
-_REPEATS = 20  # the fastest counts: anything else that the machine does can only slow a run down
+_REPEATS = 20  # the fastest run counts: anything else that the machine does can only slow a run down
 
 
 class Speeds(NamedTuple):
-    """The speeds of a machine. bandwidth: bytes per second. float32, bfloat16: operations per second; 0 where there are
-    no instructions."""
+    """The speeds of a machine. bandwidth: bytes per second. float32, bfloat16: operations per second, 0 if the
+    processor has no instructions for them. threads: how many threads were measured."""
 
     bandwidth: float
     float32: float
@@ -29,10 +29,11 @@ class Speeds(NamedTuple):
 
 
 def measure(progress: Callable[[str], None] = lambda what: None) -> Speeds:
-    """Measure how fast this machine is, in a few seconds. progress: a function that is told what is measured next.
+    """Measure how fast this machine is, in a few seconds. progress: a function that gets the name of each measurement
+    before it begins.
 
     Raises:
-        KernelError: no kernels are built.
+        KernelError: the MLX extension is not built, or kernels are turned off.
     """
     progress("reading memory")
     read, threads = _kernel("read_bytes"), number_of_threads()

@@ -51,7 +51,7 @@ class StridedRows {
     }
 
     const char* data_;
-    int64_t item_, step_;                 // bytes of a number; numbers
+    int64_t item_, step_;                 // the bytes of a number; a count of numbers
     std::vector<int64_t> sizes_, steps_;  // of the axes before the last, from the right, merged where possible
     std::vector<char> copy_;
 };

@@ -27,7 +27,7 @@ def scaled_dot_product_attention_simple(
     N.. is zero or more batch axes. All arrays and the result have the same dtype.
     scale: the factor by which the scores are multiplied. None means 1/sqrt(D); any number, including 0.0, is used as it
     is.
-    mask: added to the scaled scores; -inf hides a key from a query.
+    mask: an array that is added to the scaled scores; -inf hides a key from a query.
     Source: Vaswani et al. 2017, "Attention Is All You Need", section 3.2.1, arXiv:1706.03762.
 
     Task: w1d1.1
@@ -112,7 +112,7 @@ def scaled_dot_product_attention_grouped(
 
     Raises:
         ValueError: H_q is not a multiple of H_kv, or the mask is a string other than "causal". `_check_groups` and
-            `_check_mask_name` below raise these.
+            `_check_mask_name` below raise these errors.
 
     Task: w1d3.2
     """

@@ -65,7 +65,7 @@ def generate_simple(
 
 
 def next_logits(model: CausalLM, tokens: mx.array, cache: Cache) -> mx.array:
-    """Run the model on `tokens`, which follow those in the cache, and return the logits after the last of them only.
+    """Run the model on `tokens`, which follow the tokens in the cache. Return only the logits after the last token.
 
     Shapes: tokens: B x L -> B x V. `model.logits` gets the last hidden vectors only, B x 1 x E.
 
@@ -115,7 +115,7 @@ def generate_ahead(
 ) -> Iterator[int]:
     """Yield the same tokens as `generate`, but submit the next step before reading a token.
 
-    A step is a call of `next_logits` and of the sampler, and computes one token. `mx.async_eval` submits it to MLX
+    A step is a call of `next_logits` and of the sampler, and computes one token. `mx.async_eval` submits a step to MLX
     and does not wait for the result. The next step takes the array with this token as it is, computed or not. So MLX
     can compute the next step while Python reads a token and the caller prints it.
     When token t is yielded, steps 1 to t + 1 have been submitted, but no step for a token beyond max_tokens or beyond
@@ -145,7 +145,7 @@ def generate_ahead(
 
 
 class StreamingDetokenizer:
-    """A detokenizer: it turns tokens into text as they come.
+    """A detokenizer, which turns tokens into text as they come.
 
     A character may be spread over several tokens (Japanese, emoji). Until its last byte has come, decoding gives the
     replacement character U+FFFD at the end. Such an end is held back, so that no broken character is shown.
@@ -188,7 +188,7 @@ class StopStrings:
     """A filter that cuts a text, which comes in pieces, before the first stop string in it.
 
     The first stop string is the one that is complete first; of several that are complete with the same character, it
-    is the one that begins first. Text that may be the beginning of a stop string is held back until this is clear.
+    is the one that begins first. Text that may be the beginning of a stop string is held back until more text decides.
     The results of `add` and `finish`, joined, are the text before the first stop string, or the whole text if there is
     none. `found` says whether a stop string was found.
 
@@ -221,7 +221,7 @@ class StopStrings:
         return self._held
 
     def _open_end(self, text: str) -> int:
-        """Return the length of the longest end of the text that is the beginning of a stop string."""
+        """Length of the longest end of the text with which a stop string begins."""
         beginnings = (stop[:length] for stop in self._stops for length in range(1, min(len(stop), len(text) + 1)))
         return max((len(beginning) for beginning in beginnings if text.endswith(beginning)), default=0)
 

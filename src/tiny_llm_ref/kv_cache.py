@@ -51,7 +51,7 @@ class NoCache:
         return self._attention(query, key, value, scale, "causal")
 
     def advance(self, length: int) -> None:
-        """Do nothing: nothing is stored, so there is nothing to count."""
+        """Do nothing: this cache stores nothing, so there is nothing to count."""
 
 
 class KVCacheLayer:
@@ -79,7 +79,7 @@ class KVCacheLayer:
         If there are no arrays yet, or the new positions do not fit, `keys` and `values` become new arrays that begin
         with the stored positions. Their capacity is offset + L, rounded up to a multiple of `step`. Otherwise the
         arrays stay, and only the L new positions are written. `offset` does not change.
-        Shapes: key and value: B x H_kv x L x D -> twice B x H_kv x (offset + L) x D. The dtype is kept.
+        Shapes: key and value: B x H_kv x L x D -> keys and values: B x H_kv x (offset + L) x D. The dtype is kept.
 
         Raises:
             ValueError: key and value differ in shape or dtype, or differ in B, H_kv, D or dtype from the arrays stored

@@ -33,8 +33,8 @@ class Qwen2Attention:
     def project(self, x: mx.array) -> tuple[mx.array, mx.array, mx.array]:
         """Return queries, keys and values of each token, split into heads and not yet rotated.
 
-        Shapes: x: B x L x E -> B x L x H_q x D, and twice B x L x H_kv x D. Head h owns columns h*D to (h+1)*D - 1;
-        D is config.head_dim, and H_q * D need not be E.
+        Shapes: x: B x L x E -> queries: B x L x H_q x D, keys and values: B x L x H_kv x D. Head h owns columns h*D to
+        (h+1)*D - 1; D is config.head_dim, and H_q * D need not be E.
 
         Task: w1d5.2
         """
@@ -111,9 +111,9 @@ class CausalLM:
     def hidden(self, tokens: mx.array, cache: Cache) -> mx.array:
         """Return the vector of each token after all blocks and the last norm.
 
-        Layer i gets cache.layers[i]; cache.advance(L) is called once, after all layers.
+        Give cache.layers[i] to layer i, and call cache.advance(L) once, after all layers.
 
-        Shapes: tokens: B x L, integers -> B x L x E. The dtype is that of the embedding.
+        Shapes: tokens: B x L, integers -> B x L x E. The result has the embedding's dtype.
 
         Task: w1d5.3
         """

@@ -26,8 +26,8 @@ class Thinking:
             self.always = self._opens[False] and not self.can_choose
 
     def choose(self, wanted: bool | None) -> bool:
-        """Return whether the model is to think. wanted: the client's choice; None if the client made none, and then
-        only a model that always thinks is to think.
+        """Return whether the model is to think. wanted: the client's choice; None if the client made none: then a model
+        thinks only if it always thinks.
 
         Raises:
             ValueError: the checkpoint cannot do what the client wants.

@@ -121,7 +121,7 @@ def test_causal_attention():
 
 
 def barriers(kernel):
-    """Where the barriers of one kernel stand in its header."""
+    """Return the places of the barriers of one kernel in its header."""
     text = header("defines.h", "softmax.h" if "softmax" in kernel else f"{kernel.removesuffix('_looped')}.h")
     start = text.index(f"void {kernel}(")
     end = text.find("template <", start)

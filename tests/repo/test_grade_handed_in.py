@@ -176,7 +176,8 @@ REFUSED = {
     "link to nothing": (lambda at: at.symlink_to("nowhere"), f"{NO_ENTRY}; got a link"),
     "links in a tar": (
         lambda at: linked_tar(at.with_suffix(".tar")),
-        "expected files such as attention.py, found basics.py (no plain file), layer_norm.py (a link), mlp.py (a link)",
+        "expected files such as attention.py, found "
+        "basics.py (not a regular file), layer_norm.py (a link), mlp.py (a link)",
     ),
     "capital letters": (
         lambda at: zipped(at.with_suffix(".zip"), f"tiny_llm/{NORM}", "tiny_llm/mlp.py", "tiny_llm/Layer_Norm.py"),

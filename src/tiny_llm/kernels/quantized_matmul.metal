@@ -10,7 +10,7 @@ constant constexpr uint SHARE = 8;        // weights of a row that a thread unpa
 constant constexpr uint HALF = TILE / 2;  // a simdgroup has a quarter of the tile: HALF x HALF sums
 constant constexpr uint SIDE = 8;         // rows of a simdgroup_float8x8
 
-// SHARE levels as they are in memory, so that they are loaded at once.
+// SHARE levels as they are in memory, so that one load brings all of them.
 template <int bits>
 struct alignas(bits) Levels {
     uchar byte[bits];

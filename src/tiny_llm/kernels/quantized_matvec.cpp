@@ -57,7 +57,8 @@ floats spread(const float* numbers) {
     return x;
 }
 
-// Returns the dot product of x with `blocks` blocks of a row of weights, plus what the first `groups` biases add.
+// Returns the dot product of x with `blocks` blocks of a row of weights, plus the biases of the first `groups` groups,
+// each times the sum of x in its group.
 // fields: x in the order of the blocks' fields, divided by their units. sums: the sum of x in each group, then zeros.
 template <int BITS, int GROUP>
 float dot_vector(const float* fields, const float* sums, const uint32_t* packed, const float* scales,
@@ -140,7 +141,7 @@ class Activations {
 
 constexpr int64_t AT_ONCE = 8;  // rows of W: widening the scales of several rows at once is faster than row by row
 
-// The rows of W that were taken last.
+// A few rows of W, with their scales and biases as float. `take` replaces them.
 class Rows {
    public:
     Rows(const Product& p, const Activations& x) : p_(p), x_(x), dot_(dot_of(p.bits, p.group_size)) {}

@@ -25,7 +25,7 @@ def rope(x: mx.array, offset: int | mx.array, base: float, traditional: bool = F
     The pairs are (x[i], x[i + D/2]) or, if `traditional`, neighbours (x[2i], x[2i + 1]).
     Shapes: x: B x L x H x D -> the same. The dtype is kept; the arithmetic is float32. Sines and cosines are accurate
     to 1e-6 at every position up to 2^20: an angle in float32 would be off by 0.002 radians at position 40,000.
-    offset: the position of the first token; or an integer array of B, with that of each row (0-d: of all rows).
+    offset: the first position of all rows, an integer or 0-d array; or an integer array of B, for each row its own.
     If the default device is a GPU and `rope_metal` is written, that op runs instead.
 
     Raises:

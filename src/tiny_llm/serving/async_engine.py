@@ -1,5 +1,5 @@
-"""The connection between an event loop, which nothing may block, and an engine, whose steps take their time in a thread
-of its own."""
+"""The connection between an event loop, which nothing may block, and an engine, whose steps run in a thread of their
+own."""
 
 import asyncio
 import sys
@@ -23,19 +23,19 @@ Job: TypeAlias = Callable[[Engine], None]
 
 
 class QueueFullError(RuntimeError):
-    """The queue is full: as many requests as allowed are running or waiting."""
+    """The error raised when as many requests as allowed are running or waiting."""
 
 
 class EngineStoppedError(RuntimeError):
-    """The engine takes no more requests."""
+    """The error raised when the engine takes no more requests."""
 
 
 @dataclass(frozen=True)
 class Update:
-    """The news of a request.
+    """An update about a request: its new tokens and text.
 
-    tokens: the new tokens of its output. text: the new text, as far as it is certain by now. finish_reason: why the
-    request is over; None before the last update. error: what went wrong, if something did.
+    tokens: the new tokens of its output. text: the new text that is certain by now. finish_reason: why the request is
+    over; None before the last update. error: the exception, if the request failed.
     """
 
     tokens: tuple[int, ...]
@@ -45,20 +45,19 @@ class Update:
 
 
 class Stream:
-    """A stream of updates from the engine's thread, which writes them, to a coroutine of this loop, which reads
-    them."""
+    """A stream of updates, which the engine's thread writes and a coroutine of this event loop reads."""
 
     def __init__(self) -> None:
-        self.request: Request | None = None  # once the engine has it
+        self.request: Request | None = None  # set once the engine has the request
         self.updates: asyncio.Queue[Update] = asyncio.Queue()
         self._loop = asyncio.get_running_loop()
         self._num_tokens = self._num_characters = 0  # already handed on
 
     def publish(self) -> None:
-        """Put an Update with what is new of the request since the last time into `updates`. Runs in the engine's
-        thread.
+        """Put an `Update` into `updates`, with the request's tokens and text since the last call, and with its
+        finish_reason and error. The engine's thread calls this method.
 
-        An asyncio.Queue belongs to its loop, and only the loop's thread may touch it.
+        An asyncio.Queue belongs to its loop, and only the loop's thread may touch the queue.
 
         Task: w3d7.1
         """
@@ -67,15 +66,15 @@ class Stream:
         )
 
     def fail(self, error: Exception) -> None:
-        """End the stream because the engine is broken. The engine's thread calls it."""
+        """End the stream because the engine is broken. The engine's thread calls this method."""
         self._loop.call_soon_threadsafe(self.updates.put_nowait, Update((), "", "error", error))
 
 
 class AsyncEngine:
-    """The access to an engine for the coroutines of one event loop.
+    """Access to an engine for the coroutines of one event loop.
 
-    The engine is made and used in one thread, because MLX's streams belong to a thread, and an engine has no locks. All
-    other threads hand it jobs, which are functions that get the engine. The engine's thread does these between two
+    The engine is made and used in one thread, because MLX's streams belong to a thread, and an engine has no locks.
+    Other threads hand in jobs, which are functions that get the engine. The engine's thread runs the jobs between two
     steps.
     make_engine: a function that makes the engine. max_requests: how many requests may run or wait at the same time.
     """
@@ -86,7 +85,7 @@ class AsyncEngine:
         self.num_aborted = 0  # requests that `stop` has aborted
         self._make_engine = make_engine
         self._jobs: SimpleQueue[Job] = SimpleQueue()
-        self._streams: dict[str, Stream] = {}  # by request; used by the engine's thread
+        self._streams: dict[str, Stream] = {}  # by the request's id; used by the engine's thread
         self._is_stopping = False
         self._thread: threading.Thread | None = None
         self.broken = asyncio.Event()  # set when `serve` has raised `error`, which it never should
@@ -94,7 +93,7 @@ class AsyncEngine:
         self._over = asyncio.Event()  # set when the thread ends
 
     async def start(self) -> None:
-        """Start the thread, and make the engine in it. Raises what making the engine raised, or CancelledError; then
+        """Start the thread, and make the engine in it. Raises the error of `make_engine`, or CancelledError; by then,
         the thread has ended."""
         self._loop = asyncio.get_running_loop()
         made: Future[None] = Future()
@@ -108,8 +107,8 @@ class AsyncEngine:
             raise
 
     async def stop(self, timeout: float | None = None) -> None:
-        """Take no more requests, and return when all that are being served are over. After `timeout` seconds, those
-        that are left are aborted."""
+        """Take no more requests, and return when all requests that are being served are over. After `timeout` seconds,
+        abort the remaining requests."""
         self._is_stopping = True
         self._jobs.put(lambda engine: None)  # wakes the engine's thread if it waits for a job
         if self._thread is not None:
@@ -153,7 +152,8 @@ class AsyncEngine:
                 self._jobs.get()(engine)
 
     async def call(self, function: Callable[[Engine], _T]) -> _T:
-        """Return what a function returns when the engine's thread calls it, between two steps."""
+        """Let the engine's thread call a function between two steps. Return the function's result, or raise its
+        error."""
         result: Future[_T] = Future()
 
         def job(engine: Engine) -> None:
@@ -168,14 +168,15 @@ class AsyncEngine:
         return await asyncio.wrap_future(result)
 
     def serve(self, engine: Engine) -> None:
-        """Run steps, and jobs in between, until `stop` was called and no request is left. The engine's thread calls it.
+        """Run steps, and jobs in between, until `stop` was called and no request is left. The engine's thread calls
+        this method.
 
-        First, do all jobs that have come, in their order. Then, if the engine has work, make a step, and publish each
-        request that the step returns. If it has no work, wait for a job: waiting takes no processor time. A step that
-        raises an exception ends all requests: publish those that `fail` returns, and go on serving.
+        Before each step, run all jobs that have come, in order. Then, if the engine has work, run a step, and publish
+        each request that the step returns. If the engine has no work, wait for a job, without using processor time. If
+        a step raises an exception, `fail` ends all requests: publish those that it returns, and go on serving.
 
-        `stop` sets `_is_stopping`, and puts one job that does nothing but wake this thread. The thread may take that
-        job long before the last request is over, and no other job needs to follow.
+        `stop` sets `_is_stopping`, and puts a job that only wakes this thread. The thread may take that job long before
+        the last request is over, and then no other job may ever come.
 
         Task: w3d7.1
         """
@@ -186,13 +187,13 @@ class AsyncEngine:
     async def generate(self, make_request: Callable[[], Request]) -> AsyncGenerator[Update, None]:
         """Serve a request, and yield its updates as they come; the last update has a finish_reason.
 
-        make_request: a function that `begin` calls in the engine's thread. The client may stop listening: the generator
-        is closed, or the coroutine that waits is cancelled. Then, and when the request is over, `end` is called in the
-        engine's thread, and the request no longer counts. Nothing waits for this call of `end`.
+        make_request: a function that `begin` calls in the engine's thread. If the client stops listening, the generator
+        is closed, or the coroutine that waits for an update is cancelled. In both cases, and when the request is over,
+        the request no longer counts, and the engine's thread calls `end`. Nothing waits for this call.
 
         Raises:
-            QueueFullError, EngineStoppedError: as `check_open` raises them, before anything is done.
-            ValueError: as `make_request` or `Engine.add` raises it.
+            QueueFullError, EngineStoppedError: as in `check_open`, before anything else happens.
+            ValueError: as in `make_request` or `Engine.add`.
 
         Task: w3d7.2
         """
@@ -202,7 +203,7 @@ class AsyncEngine:
         yield  # what makes this an asynchronous generator
 
     def check_open(self, count: int = 1) -> None:
-        """Do nothing if `count` more requests may come.
+        """Check that `count` more requests may come.
 
         Raises:
             EngineStoppedError: the engine `is_stopping`.
@@ -217,32 +218,34 @@ class AsyncEngine:
         )
 
     def begin(self, engine: Engine, make_request: Callable[[], Request], stream: Stream) -> None:
-        """Make a request, give it to the engine, and its updates to a stream. The engine's thread calls it."""
+        """Make a request, give it to the engine, and connect a stream with it. The engine's thread calls this
+        method."""
         request = make_request()
         engine.add(request)
         stream.request = request
         self._streams[request.id] = stream
 
     def end(self, engine: Engine, stream: Stream) -> None:
-        """Forget a stream that no client listens to any more. The engine's thread calls it."""
+        """Forget a stream that no client listens to any more, and abort its request. The engine's thread calls this
+        method."""
         if stream.request is not None:
             self._streams.pop(stream.request.id, None)
             engine.abort(stream.request.id)  # unless it is over
 
     def publish(self, request: Request) -> None:
-        """Publish what is new of a request, if a client listens. The engine's thread calls it."""
+        """Publish an update about a request, if a client listens. The engine's thread calls this method."""
         if request.id in self._streams:
             self._streams[request.id].publish()
 
     def abort_all(self, engine: Engine) -> None:
-        """Abort all requests. The engine's thread calls it."""
+        """Abort all requests. The engine's thread calls this method."""
         for request in list(engine.scheduler):
             engine.abort(request.id)
             self.num_aborted += 1
             self.publish(request)
 
     def fail(self, engine: Engine, error: Exception) -> list[Request]:
-        """End all requests with this error, and return them. The engine's thread calls it."""
+        """End all requests with this error, and return them. The engine's thread calls this method."""
         requests = list(engine.scheduler)
         for request in requests:
             engine.abort(request.id, error)
@@ -250,13 +253,13 @@ class AsyncEngine:
 
 
 def _join(thread: threading.Thread) -> None:
-    """Wait until a thread has ended, for the system as well.
+    """Wait until the operating system, too, has ended a thread.
 
     Each thread has MLX random keys of its own. They are freed when the thread ends, and freeing them needs Python.
-    Before Python 3.13, `join` does not wait for that, and a process that exits at that moment is aborted.
+    Before Python 3.13, `join` returns earlier, and a process that exits before the keys are freed is aborted.
     """
     thread.join()
-    while Path(f"/proc/self/task/{thread.native_id}").exists():  # Linux, which sends no signal at this end
+    while Path(f"/proc/self/task/{thread.native_id}").exists():  # Linux shows this end, but does not signal it
         time.sleep(0.001)
-    if sys.platform == "darwin":  # where this end cannot even be seen
+    if sys.platform == "darwin":  # macOS does not even show it
         time.sleep(0.05)

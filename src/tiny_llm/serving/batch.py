@@ -1,4 +1,4 @@
-"""What one step computes: some tokens of each of some requests. Given."""
+"""The batch that one step computes: chunks of the tokens of several requests. Given."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -12,8 +12,8 @@ __all__ = ["Batch", "Chunk"]
 class Chunk:
     """Consecutive tokens of one request, at positions start to end (exclusive), and all that is needed to compute them.
 
-    num_logits: how many of its rows, the last ones, need logits: 0 if the request has more pending tokens, otherwise 1,
-    and 1 more for each guessed token (day 6).
+    num_logits: how many of the chunk's last rows need logits: 0 if the request has more pending tokens, otherwise 1,
+    and 1 more for each guess (day 6).
     pages: the request's pages, with room for all positions before `end`.
     """
 
@@ -32,8 +32,8 @@ class Chunk:
 class Batch:
     """The plan of one step: chunks of different requests.
 
-    preempted: the ids of the requests that lost their pages to make room for it (day 3). num_tokens: how many tokens
-    all chunks have together; this is T, the rows of the step.
+    preempted: the ids of the requests that lost their pages to make room for this batch (day 3). num_tokens: how many
+    tokens all chunks have together. This is T, the number of rows of the step.
     """
 
     chunks: list[Chunk] = field(default_factory=list)
@@ -47,6 +47,6 @@ class Batch:
         self.num_tokens += len(chunk.tokens)
 
     def withdraw(self, request: Request) -> None:
-        """Take back the chunk of a request, if it has one."""
+        """Take the chunk of a request out of the batch, if there is one."""
         self.chunks = [chunk for chunk in self.chunks if chunk.request is not request]
         self.__post_init__()

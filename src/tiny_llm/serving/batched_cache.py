@@ -1,4 +1,4 @@
-"""A cache with a slot for each running request: as many positions as the longest request may need."""
+"""A cache with a slot for each running request. A slot has as many positions as the longest request may need."""
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ __all__ = ["BatchedKVCache", "BatchedKVCacheLayer", "SlotRows", "Span", "attend_
 
 @dataclass(frozen=True)
 class Span:
-    """Rows first to last (exclusive) of a step: one request's tokens, at the last of its `length` stored positions."""
+    """Rows first to last (exclusive) of a step: tokens of one request, the newest of its `length` stored positions."""
 
     first: int
     last: int
@@ -31,8 +31,8 @@ class Span:
 
 @dataclass(frozen=True)
 class SlotRows:
-    """The slots and positions to which the rows of a step belong. slots, positions: one of each for every row, T.
-    spans, slot_of_span: one of each for every chunk."""
+    """The slots and positions to which the rows of a step belong. slots, positions: for each of the T rows, its slot
+    and its position. spans, slot_of_span: for each chunk, its span and its slot."""
 
     slots: mx.array
     positions: mx.array
@@ -47,11 +47,11 @@ def attend_each(
     spans: Sequence[Span],
     scale: float | None,
 ) -> mx.array:
-    """Let each request's rows attend causally to what is stored of that request, and to nothing else.
+    """Let each request's rows attend causally to the stored keys and values of that request, and to nothing else.
 
     Shapes: query: T x H_q x 1 x D -> T x H_q x 1 x D. stored: the keys and values of each span, 1 x H_kv x length x D.
     attention: a function of the queries (1 x H_q x L x D), the keys, the values, `scale` as it is, and the mask
-        "causal". It is called once for each span, with all its rows.
+        "causal". Call it once for each span, with all rows of the span.
 
     Task: w3d1.2
     """
@@ -61,7 +61,7 @@ def attend_each(
 
 
 class BatchedKVCacheLayer:
-    """The keys and values of one layer, of all slots.
+    """The keys and values of one layer, in all slots.
 
     keys, values: slots x H_kv x capacity x D, or None before the first token.
     """
@@ -75,7 +75,7 @@ class BatchedKVCacheLayer:
     def store(self, key: mx.array, value: mx.array, slots: mx.array, positions: mx.array) -> None:
         """Write row t's key and value to position positions[t] of slot slots[t], over anything that was there.
 
-        The first call makes the arrays, of the dtype that key and value have.
+        The first call makes the arrays `keys` and `values`, with the dtypes of key and value.
         Shapes: key and value: T x H_kv x 1 x D, slots and positions: T, integers.
 
         Task: w3d1.2
@@ -99,9 +99,9 @@ class BatchedKVCacheLayer:
 
 
 class BatchedKVCache:
-    """Keys and values of up to `num_slots` requests, of up to `capacity` positions each. This is a `RequestCache`.
+    """A `RequestCache` that holds up to `num_slots` requests, of up to `capacity` positions each.
 
-    A request's `pages` are its slot: one page that has room for everything.
+    The only page in a request's `pages` is its slot, which has room for all its positions.
     """
 
     def __init__(

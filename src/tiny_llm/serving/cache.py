@@ -1,8 +1,8 @@
-"""What the engine asks of a cache, and how the model sees one: each token of a step is a row of its own. Given.
+"""The interface between the engine and a cache, and between a cache and the model. Given.
 
-A step has T tokens, of several requests and of any length for each. The model gets them as T rows of one token (B = T,
-L = 1), each with a position of its own: RoPE takes one offset for each row, and everything else in the model works on
-single tokens anyway. Only attention needs to know which rows belong together, and the cache takes care of attention.
+A step has T tokens of several requests, any number of each. The model gets them as T rows of one token (B = T, L = 1),
+each with a position of its own: RoPE takes one offset for each row, and everything else in the model works on single
+tokens anyway. Only attention needs to know which rows belong together, and the cache takes care of attention.
 """
 
 from collections.abc import Collection, Sequence
@@ -20,8 +20,8 @@ __all__ = ["RequestCache", "RowsLayer", "StepCache", "Stored"]
 class Stored(Protocol):
     """Tokens whose keys and values a cache holds: a `Request`, or a drafter's copy of one.
 
-    pages: where the cache holds them. num_computed_tokens: for how many tokens it holds them. What was reserved or
-    written beyond that does not count.
+    pages: the pages in which the cache holds the keys and values. num_computed_tokens: for how many tokens it holds
+    them; positions that are only reserved, or that were written but not committed, do not count.
     """
 
     pages: list[int]
@@ -32,25 +32,25 @@ class Stored(Protocol):
 
 
 class RequestCache(Protocol):
-    """Keys and values of requests that come and go.
+    """A cache for the keys and values of requests that come and go.
 
-    A step reserves, computes and commits. A later step writes again what was reserved but not committed, so a step that
-    fails leaves nothing to undo.
-    capacity: how many positions one request can have at most, if it is alone.
+    A step reserves, computes and commits. A later step overwrites positions that were reserved but not committed, so a
+    step that fails leaves nothing to undo.
+    capacity: how many positions one request can have at most, if it is the only one.
     """
 
     capacity: int
 
     def open(self, stored: Stored) -> bool:
-        """Reserve room for all tokens of one more request. Return False if there is none; then nothing has changed.
+        """Reserve room for all tokens of one more request. Return False if there is no room; then nothing has changed.
 
-        num_computed_tokens becomes the number of its first tokens whose keys and values the cache has already (day 5);
-        before day 5, it becomes 0.
+        num_computed_tokens becomes the number of the request's first tokens whose keys and values the cache already has
+        (day 5); before day 5, it becomes 0.
         """
 
     def reserve(self, stored: Stored, count: int) -> bool:
-        """Reserve room for `count` positions beyond the computed ones. Return False if there is none; then nothing has
-        changed."""
+        """Reserve room for `count` positions beyond the computed ones. Return False if there is no room; then nothing
+        has changed."""
 
     def commit(self, stored: Stored, num_computed_tokens: int) -> None:
         """Count the first num_computed_tokens tokens as computed. Room that no token of the request needs is free
@@ -60,11 +60,11 @@ class RequestCache(Protocol):
         """Free all the room of a request that leaves."""
 
     def step(self, chunks: Sequence[Chunk]) -> Cache:
-        """Return the cache with which the model computes these chunks, for which room is reserved: T rows of one
-        token."""
+        """Return the cache with which the model computes these chunks, as T rows of one token. Room for them is
+        reserved before."""
 
     def check_integrity(self, held: Collection[Stored]) -> None:
-        """Raise AssertionError unless exactly these hold room, each enough for its computed tokens."""
+        """Raise AssertionError unless exactly the requests in `held` have room, each for all its computed tokens."""
 
 
 class RowsLayer(Protocol):
@@ -97,11 +97,11 @@ class _StepLayer:
 class StepCache:
     """The model's cache during one step.
 
-    rows: where the rows of the step belong, as the layers expect it, with the `positions` of all rows.
+    rows: an object that tells the layers where the rows of the step belong, with the `positions` of all rows.
     """
 
     def __init__(self, layers: Sequence[RowsLayer], rows: Any):
         self.layers = [_StepLayer(layer, rows) for layer in layers]
 
     def advance(self, length: int) -> None:
-        """Do nothing: `RequestCache.commit` counts what was computed, of each request its own number."""
+        """Do nothing: `RequestCache.commit` counts the computed tokens, for each request separately."""

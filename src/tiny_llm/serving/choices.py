@@ -1,4 +1,4 @@
-"""What a call asks for, as requests of the engine. Given."""
+"""The choices of an API call, which the engine serves as requests. Given."""
 
 import secrets
 from collections.abc import Sequence
@@ -17,10 +17,10 @@ __all__ = ["Choice"]
 
 
 class Choice:
-    """A choice of a call: a prompt, the request made of it, and the text so far.
+    """A choice of an API call: a prompt, the request made from it, and the answer so far.
 
-    number: its number among the choices of the same prompt, from 0 on. echoed: the text that the answer begins with.
-    thoughts: the reader of a chat's thinking.
+    number: the index of this choice among those of the same prompt. echoed: the text that the answer begins with.
+    thoughts: the reader that separates thinking from the answer, or None in a completion.
     """
 
     def __init__(
@@ -37,7 +37,7 @@ class Choice:
         self._echoed, self._is_first = echoed, number == 0
         self._body, self._params = body, body.sampling(max_tokens, number)
         self._thoughts = thoughts
-        self._num_seen = 0  # tokens of the output
+        self._num_seen = 0  # tokens of the output that `take` has returned
 
     def make_request(self, tokenizer: Any) -> Request:
         """Make the request. The engine's thread calls it."""
@@ -49,7 +49,7 @@ class Choice:
         return self.request
 
     def take(self, update: Update) -> Piece:
-        """Return what an update adds to the answer."""
+        """Return the piece that an update adds to the answer."""
         seen = slice(self._num_seen, self._num_seen + len(update.tokens))
         text, self._num_seen, self._echoed = self._echoed + update.text, seen.stop, ""
         thoughts = self._all_thoughts[seen] or [None] * len(update.tokens)
@@ -58,8 +58,8 @@ class Choice:
         return Piece(text, shown, update.finish_reason, self._logprobs(seen, thoughts))
 
     def usage(self, metrics: Metrics) -> Usage:
-        """Return what the choice adds to the usage of its call, in which a prompt counts once, however many choices it
-        has."""
+        """Return the tokens that this choice adds to its call's usage. There, a prompt counts once, however many
+        choices it has."""
         request = self.request
         assert request is not None
         prompt, cached = (len(self.tokens), metrics.cached.get(request, 0)) if self._is_first else (0, 0)

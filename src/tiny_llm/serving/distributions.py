@@ -1,4 +1,4 @@
-"""How a request draws its tokens: the probabilities, and one random number for each token. Given."""
+"""The probabilities with which a request draws its tokens, and drawing with one random number per token. Given."""
 
 from collections.abc import Sequence
 from typing import TypeAlias
@@ -22,8 +22,8 @@ Probabilities: TypeAlias = NDArray[np.float32]  # N x V, each row sums to 1
 def sampler_of(params: SamplingParams) -> Sampler:
     """Return a sampler with a generator of its own, which draws each token with one random number.
 
-    With the same seed, a `make_sampler` draws other tokens, with the same probabilities: it takes V random numbers for
-    each token. Raises ValueError if a parameter is out of its range.
+    With the same seed, a sampler of `make_sampler` draws other tokens with the same probabilities, because it uses V
+    random numbers for each token. Raises ValueError if a parameter is out of range.
     """
     make_sampler(
         params.temperature, params.top_k, params.top_p, params.min_p, params.repetition_penalty, seed=params.seed
@@ -38,13 +38,14 @@ def sampler_of(params: SamplingParams) -> Sampler:
 
 
 def probabilities(params: SamplingParams, logits: mx.array, tokens: Sequence[Sequence[int]]) -> Probabilities:
-    """Return the probabilities with which a sampler with these parameters draws. At temperature 0, that of the
-    likeliest token is 1.
+    """Return the probabilities with which a sampler with these parameters draws each token. At temperature 0, the
+    likeliest token has probability 1.
 
-    Shapes: logits: N x V, tokens: N times all tokens so far -> N x V.
+    tokens: for each row, all tokens so far.
+    Shapes: logits: N x V -> N x V.
 
     Raises:
-        FloatingPointError: as `check_finite` raises it.
+        FloatingPointError: a logit is NaN or infinite.
     """
     check_finite(logits)
     if params.repetition_penalty != 1:
@@ -63,7 +64,7 @@ def probabilities(params: SamplingParams, logits: mx.array, tokens: Sequence[Seq
 
 
 def draw(weights: Probabilities, random: np.random.Generator) -> int:
-    """Draw a token. Each token has a probability in proportion to its weight.
+    """Draw a token with one random number. The probability of a token is proportional to its weight.
 
     Shapes: weights: V, not negative, at least one above 0.
     """

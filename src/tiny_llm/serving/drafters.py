@@ -1,4 +1,4 @@
-"""Drafters: they guess cheaply what the model is likely to say next."""
+"""Drafters, which cheaply guess the tokens that the model is likely to generate next."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -20,18 +20,22 @@ class Drafter(Protocol):
     """A source of guesses for several requests at a time."""
 
     def propose(self, wanted: Sequence[tuple[Request, int]]) -> list[Draft]:
-        """Return, for each request, up to so many tokens that may follow all its tokens so far; there may be none."""
+        """Return a draft for each request: guesses of the tokens that follow its tokens so far.
+
+        wanted: pairs of a request and the most guesses that its draft may have. A draft may have fewer, or none.
+        """
 
     def forget(self, request: Request) -> None:
-        """Note that a request is over."""
+        """Forget a request that is over."""
 
 
 def propose_by_ngram(tokens: Sequence[int], count: int, longest: int = 3) -> list[int]:
     """Look up where the text's last tokens occurred before, and guess what followed them there.
 
-    First the last `longest` tokens are looked up; if they are new, one token fewer is looked up, and so on, down to
-    one. Of several places before the end, the latest counts, even if it overlaps with the end. The guess is up to
-    `count` tokens after that place. It is empty if even the last token is new, or if `count` is 0.
+    Look up the last `longest` tokens first. If they did not occur before, look up one token fewer, and so on, down to
+    one. If they occurred in several places, the latest place before the end counts, even if it overlaps with the end.
+    The guess is the `count` tokens after that place, or as many as there are. It is empty if even the last token did
+    not occur before, or if `count` is 0.
     Source: Saxena 2023, "Prompt Lookup Decoding".
 
     Task: w3d6.2
@@ -44,7 +48,7 @@ def propose_by_ngram(tokens: Sequence[int], count: int, longest: int = 3) -> lis
 
 
 class NGramDrafter:
-    """A drafter that guesses by `propose_by_ngram`: it needs no model, and is right where a text repeats itself."""
+    """A drafter that guesses with `propose_by_ngram`: it needs no model, and is right where a text repeats itself."""
 
     def __init__(self, longest: int = 3):
         self.longest = longest
@@ -53,15 +57,15 @@ class NGramDrafter:
         return [Draft(propose_by_ngram(request.tokens, count, self.longest)) for request, count in wanted]
 
     def forget(self, request: Request) -> None:
-        """Do nothing: nothing is kept."""
+        """Do nothing: this drafter keeps nothing of a request."""
 
 
 @dataclass
 class _Copy:
     """The part of a request that a drafter's cache holds: a `Stored`.
 
-    tokens: those that the drafter's model has run on, including its own guesses. num_computed_tokens: how many of them
-    are committed.
+    tokens: the tokens that the drafter's model has run on, including its own guesses. num_computed_tokens: how many of
+    these tokens are committed.
     """
 
     tokens: list[int] = field(default_factory=list)
@@ -70,9 +74,9 @@ class _Copy:
 
 
 class ModelDrafter:
-    """A drafter that guesses by a smaller model with the same vocabulary, and has a cache of its own.
+    """A drafter that guesses with a smaller model of the same vocabulary, which has a cache of its own.
 
-    copies: what the cache holds of each request for which there was room.
+    copies: the part of each request that the cache holds, if there was room for the request.
     """
 
     def __init__(self, model: CausalLM, cache: RequestCache):
@@ -80,12 +84,13 @@ class ModelDrafter:
         self.copies: dict[Request, _Copy] = {}
 
     def propose(self, wanted: Sequence[tuple[Request, int]]) -> list[Draft]:
-        """Return up to so many tokens for each request, each drawn by the request's own parameters and `random`.
+        """Return a draft for each request: up to as many guesses as are wanted, drawn with the request's own parameters
+        and `random`, and the probabilities that they were drawn from.
 
-        `take` gives the chunk from which a request's next guess comes: at first all its tokens that the model has not
-        run on, later the guess before. One pass of the model gives a guess for all requests that want one more. The
-        model does not run on a request's last guess. If `take` returns None, the request has the guesses that it has by
-        then. Call `keep` for each chunk that gave a guess.
+        `take` returns the chunk from which a request's next guess comes: at first all of the request's tokens that the
+        model has not run on, later the previous guess. One pass of the model gives one guess to each request that wants
+        another. The model does not run on a request's last guess. If `take` returns None, the draft ends with the
+        guesses that it has by then. Call `keep` for each chunk that gave a guess.
 
         Task: w3d6.3
         """
@@ -96,13 +101,13 @@ class ModelDrafter:
         )
 
     def take(self, request: Request, guesses: Sequence[int]) -> Chunk | None:
-        """Return a chunk of all of a request's tokens and these guesses that the model has not run on, with logits
-        after the last. Return None if the model's context is too short for them, or the cache has no room."""
+        """Return a chunk with those of a request's tokens and guesses that the model has not run on, with logits after
+        the last one. Return None if the text is longer than the model's context, or the cache has no room for it."""
         tokens = [*request.tokens, *guesses]
         copy = self._copy(request) if len(tokens) <= self.model.config.max_position_embeddings else None
         if copy is None:
             return None
-        if not guesses:  # those of the step before are tokens of the request now, or were rejected
+        if not guesses:  # the previous step's guesses are now tokens of the request, or were rejected
             self._settle(copy, request.tokens)
         start = len(copy.tokens)
         if not self.cache.reserve(copy, len(tokens) - copy.num_computed_tokens):
@@ -110,11 +115,11 @@ class ModelDrafter:
         return Chunk(request, tokens[start:], start, 1, copy.pages)
 
     def keep(self, chunk: Chunk) -> None:
-        """Note that the model has run on this chunk."""
+        """Remember that the model has run on this chunk."""
         self.copies[chunk.request].tokens += chunk.tokens
 
     def _copy(self, request: Request) -> _Copy | None:
-        """Return what is held of a request; None: the cache has no room for it."""
+        """Return the part of a request that the cache holds; None if the cache has no room for the request."""
         if request not in self.copies:
             copy = _Copy(list(request.tokens))
             if not self.cache.open(copy):
@@ -125,7 +130,7 @@ class ModelDrafter:
 
     def _settle(self, copy: _Copy, tokens: Sequence[int]) -> None:
         """Keep and commit only the beginning that a copy has in common with the request, without the request's last
-        token: the model has to run on that one, for its logits."""
+        token: the model has to run on this token to give the logits after it."""
         stored = copy.num_computed_tokens
         while stored < min(len(copy.tokens), len(tokens) - 1) and copy.tokens[stored] == tokens[stored]:
             stored += 1

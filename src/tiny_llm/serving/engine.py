@@ -1,4 +1,4 @@
-"""The engine: it takes requests, and serves them step by step."""
+"""The engine, which takes requests and serves them step by step."""
 
 from collections.abc import Iterator, Sequence
 from itertools import accumulate
@@ -17,13 +17,13 @@ __all__ = ["Engine", "Observer", "batch_logits"]
 
 
 class Observer(Protocol):
-    """An object that the engine tells what it does."""
+    """An object that the engine notifies of each step and each abort."""
 
     def on_step(self, engine: "Engine", batch: Batch, touched: Sequence[Request]) -> None:
-        """Note that a step is over, which computed this batch. The requests in `touched` got tokens, or are over."""
+        """React to a step that is over and computed this batch. touched: the requests that got tokens, or are over."""
 
     def on_abort(self, engine: "Engine", request: Request) -> None:
-        """Note that a request was aborted between two steps: it is not wanted any more, or it failed and has an
+        """React to the abort of a request between two steps: its client no longer wants it, or it failed and has an
         `error`."""
 
 
@@ -32,7 +32,7 @@ def batch_logits(model: CausalLM, batch: Batch, cache: RequestCache) -> mx.array
 
     `cache.step` makes the cache that the model gets: each token is a row of its own, in the order of the chunks. The
     last num_logits rows of each chunk need logits.
-    Shapes: model.hidden gets T x 1, and model.logits N x 1 x E, where N is the sum of all num_logits -> N x V.
+    Shapes: -> N x V, where N is the sum of all num_logits. model.hidden gets T x 1, and model.logits N x 1 x E.
 
     Task: w3d1.4
     """
@@ -42,10 +42,10 @@ def batch_logits(model: CausalLM, batch: Batch, cache: RequestCache) -> mx.array
 
 
 class Engine:
-    """An engine: it serves the requests of a scheduler with a model.
+    """An engine, which serves the requests of a scheduler with a model.
 
     Requests may be added and aborted between any two steps. observers: objects that are told of each step and abort.
-    is_checked: whether `check_integrity` is called after each step. decoding: how tokens come from logits.
+    is_checked: whether `check_integrity` is called after each step. decoding: the object that chooses tokens.
     """
 
     def __init__(
@@ -72,7 +72,7 @@ class Engine:
 
         Raises:
             ValueError: a request with the same id is being served; this request was served before; its prompt has an id
-                outside of the vocabulary, or leaves no room for output in the model's context or in the cache.
+                outside the vocabulary, or leaves no room for output in the model's context or in the cache.
         """
         self._check_new(request)
         self.scheduler.add(request)
@@ -81,8 +81,8 @@ class Engine:
         """End the request with this id and free its room, at once. Return the request, or None if there is no such
         request.
 
-        error: why the request cannot go on; then its finish_reason is "error". None: the request is not wanted any
-        more.
+        error: why the request cannot go on; then its finish_reason is "error". None: its client no longer wants it;
+        then its finish_reason is "abort".
         """
         request = self.scheduler.find(id)
         if request is not None:
@@ -111,18 +111,19 @@ class Engine:
         return touched
 
     def plan(self) -> Batch:
-        """Plan what the next step computes. The cache has room for it, and counts nothing of it as computed."""
+        """Plan the next step. The cache has reserved room for its tokens, and counts none of them as computed."""
         return self.decoding.draft(self.scheduler.schedule(), self.scheduler.cache, self.max_length)
 
     def settle(self, batch: Batch, logits: mx.array) -> list[Request]:
-        """Commit a step: give each request that has logits its next tokens, and count what is computed of each request.
+        """Commit a step: give each request that has logits its next tokens, and count the computed tokens of each
+        request.
 
-        `decoding.choose` gives one result for each chunk. `Request.add` takes its tokens one after the other, with the
-        model's eos_token_ids and this engine's max_length, until the request is over. If the result is an exception, or
-        `add` raises one, the request is finished with "error" and that exception, and the others get what they would
-        get without it.
-        After that, `cache.commit` learns how many tokens of the request are computed: all before chunk.end, but never
-        the newest, so num_tokens - 1 at most. A request that is over leaves by `leave`. Return the requests that have
+        `decoding.choose` returns one result for each chunk. Pass the tokens of a result to `Request.add` one after the
+        other, with the model's eos_token_ids and this engine's max_length, until the request is over. If the result is
+        an exception, or `add` raises one, the request finishes with "error" and that exception. The other requests are
+        not affected.
+        After that, tell `cache.commit` how many tokens of the request are computed: all before chunk.end, but never the
+        newest token, so at most num_tokens - 1. Call `leave` for a request that is over. Return the requests that have
         logits, in the order of the batch.
         Shapes: logits: N x V, num_logits rows for each chunk.
 
@@ -135,19 +136,19 @@ class Engine:
         )
 
     def leave(self, request: Request) -> None:
-        """Take out a request that is over. Its room is free at once."""
+        """Remove a request that is over from scheduler and decoding. Its room in the cache is free at once."""
         self.scheduler.remove(request)
         self.decoding.forget(request)
 
     def run(self) -> Iterator[Request]:
-        """Step until nothing is left to do; yield each request when it is over."""
+        """Run steps until no request is left; yield each request when it is over."""
         while self.has_work:
             for request in self.step():
                 if request.finish_reason is not None:
                     yield request
 
     def check_integrity(self) -> None:
-        """Raise AssertionError unless scheduler and cache are as they have to be between two steps."""
+        """Raise AssertionError unless scheduler and cache are in a valid state between two steps."""
         self.scheduler.check_integrity()
 
     def _check_new(self, request: Request) -> None:

@@ -1,4 +1,4 @@
-"""What a client is told when something goes wrong. Given."""
+"""The answers that clients get when something goes wrong. Given."""
 
 from collections.abc import Callable
 from typing import Any
@@ -17,8 +17,8 @@ __all__ = ["HANDLERS", "refusal"]
 
 
 def refusal(error: Exception, wait: Callable[[], int]) -> ApiError:
-    """Return what a client is told when the engine, or a request, raises this error. wait: a function that returns the
-    seconds after which there is room."""
+    """Return the error that a client gets when the engine or a request raises this one. wait: a function that returns
+    how many seconds the client should wait before it tries again."""
     if isinstance(error, QueueFullError):
         headers = {"Retry-After": str(wait())}
         return ApiError(429, str(error), kind="rate_limit_error", code="queue_full", headers=headers)

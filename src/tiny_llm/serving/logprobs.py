@@ -1,5 +1,4 @@
-"""What a request may ask for in addition: logits changed before a token is chosen, log-probabilities after it.
-Given."""
+"""Extras that a request may ask for: changes of logits before a token is chosen, and log-probabilities. Given."""
 
 from collections.abc import Sequence
 from typing import TypeAlias
@@ -14,21 +13,21 @@ from .sampling_params import Logprob, Logprobs
 __all__ = ["Logits", "biased", "note_logprobs", "rows_of"]
 
 Logits: TypeAlias = NDArray[np.float32]  # N x V
-_LEAST = -9999.0  # what OpenAI's API says of a token that is as good as impossible
+_LEAST = -9999.0  # OpenAI's API reports this number for a token that is as good as impossible
 
 
 def rows_of(logits: mx.array) -> Logits:
-    """Return the same numbers for NumPy. Waits until they are computed."""
+    """Return logits as a NumPy array in float32, after waiting until they are computed."""
     rows: Logits = np.asarray(logits.astype(mx.float32))
     return rows
 
 
 def biased(logits: Logits, requests: Sequence[Request]) -> Logits:
-    """Return the logits after each request's logit_bias, presence_penalty and frequency_penalty. It is a new array if a
-    request has any of these.
+    """Apply each request's logit_bias, presence_penalty and frequency_penalty to its row of logits. Return a new array
+    if a request has any of these, otherwise the logits themselves.
 
-    Week 4 adds the tokens that a grammar does not allow.
-    Shapes: N x V, N requests -> N x V.
+    Week 4 also rules out the tokens that a grammar does not allow.
+    Shapes: logits: N x V, for N requests -> N x V.
     """
     changes = {row: request for row, request in enumerate(requests) if request.params.changes_logits}
     if not changes:
@@ -44,10 +43,11 @@ def biased(logits: Logits, requests: Sequence[Request]) -> Logits:
 
 
 def note_logprobs(logits: Logits, requests: Sequence[Request], tokens: Sequence[int | None]) -> None:
-    """Append to `request.logprobs` what the model thought of its next token, for each request that asks for it.
+    """Append the log-probabilities of its next token to `request.logprobs`, for each request that asks for them.
 
-    These are the model's own log-probabilities: those before anything was changed.
-    Shapes: logits: N x V, N requests, N tokens; None: a request has no next token, and gets none noted.
+    logits: the model's own, before any change. tokens: the next tokens; None for a request that has none, and for which
+    nothing is noted.
+    Shapes: logits: N x V, for N requests and N tokens.
     """
     for row, request, token in zip(logits, requests, tokens, strict=True):
         if token is None or request.params.num_logprobs is None:

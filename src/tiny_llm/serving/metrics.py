@@ -1,4 +1,4 @@
-"""What a server tells of itself, in Prometheus' form. Given."""
+"""The metrics of a server, in Prometheus' format. Given."""
 
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -20,13 +20,13 @@ _BETWEEN = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1, 3)  # seconds between two tok
 _REASONS = "Requests that are over. abort: the client left, or the server ended. error: the request or a step failed."
 
 
-_MOST_ENDED = 8  # requests that are remembered
+_MOST_ENDED = 8  # requests that `Metrics.ended` remembers
 
 
 @dataclass(frozen=True)
 class Ended:
-    """A request that is over. first: seconds from its arrival to its first token; None: it had none. rate: tokens per
-    second after the first; None: there was no second one."""
+    """A request that is over. prompt, output: numbers of tokens. first: seconds from its arrival to its first token;
+    None if it got no token. rate: tokens per second after the first token; None if there was no second token."""
 
     id: str
     prompt: int
@@ -38,8 +38,8 @@ class Ended:
 
 @dataclass
 class _Progress:
-    """The progress of a request that is served. arrival: when it came. first: when it had its first token. last: when
-    it came, or had its last token."""
+    """The progress of a request that is being served. arrival: when it arrived. first: when it got its first token.
+    last: when it got its newest token, or when it arrived."""
 
     arrival: float
     last: float
@@ -50,10 +50,10 @@ class _Progress:
 
 
 class Metrics:
-    """An observer of an engine. All of it but `text` runs in the engine's thread.
+    """An observer that counts what an engine does. All methods but `text` run in the engine's thread.
 
-    cached: for each request, how many tokens of its prompt did not have to be computed. ended: the last requests that
-    are over, the newest first.
+    cached: for each request, how many tokens of its prompt did not have to be computed. ended: the requests that ended
+    last, the newest first.
     """
 
     def __init__(self, clock: Callable[[], float] = perf_counter):
@@ -79,11 +79,11 @@ class Metrics:
             self._requests.labels(reason)
 
     def text(self) -> bytes:
-        """Return all metrics, as Prometheus reads them."""
+        """Return all metrics in the format that Prometheus reads."""
         return generate_latest(self._registry)
 
     def arrive(self, request: Request) -> None:
-        """Note that a request was given to the engine."""
+        """Record that a request was given to the engine."""
         now = self._clock()
         self._served[request] = _Progress(now, now)
 
@@ -106,7 +106,7 @@ class Metrics:
         self._look_at(engine)
 
     def _advance(self, request: Request, now: float) -> None:
-        """Note the tokens that a request got since the step before."""
+        """Record the tokens that a request got since the previous step."""
         progress = self._served[request]
         count = len(request.output) - progress.num_output
         if not count:

@@ -7,13 +7,13 @@ __all__ = ["OutOfPagesError", "PagePool"]
 
 
 class OutOfPagesError(RuntimeError):
-    """The pool has fewer free pages than are needed."""
+    """The error raised when a pool has fewer free pages than are needed."""
 
 
 class PagePool:
-    """A pool of pages. It counts the holders of each page, and knows nothing of what is in the page.
+    """A pool of pages. It counts the holders of each page, and knows nothing about a page's content.
 
-    num_pages: the pages are numbered 0 to num_pages - 1. page_size: positions in a page.
+    num_pages: the number of pages, which are numbered 0 to num_pages - 1. page_size: the number of positions in a page.
     """
 
     def __init__(self, num_pages: int, page_size: int = 16):
@@ -28,7 +28,7 @@ class PagePool:
         return len(self._free)
 
     def holders(self, page: int) -> int:
-        """Return how many holders a page has; 0: it is free."""
+        """Return how many holders a page has; 0 means that the page is free."""
         return self._holders[page]
 
     def pages_for(self, length: int) -> int:
@@ -36,10 +36,10 @@ class PagePool:
         return -(-length // self.page_size)
 
     def allocate(self, count: int) -> list[int]:
-        """Take `count` free pages, all of them or none. Each of them has one holder then.
+        """Take `count` free pages, all of them or none. Return the pages, each of which then has one holder.
 
         Raises:
-            OutOfPagesError: there are fewer free pages. Nothing has changed then.
+            OutOfPagesError: fewer pages are free; nothing has changed then.
 
         Task: w3d3.1
         """
@@ -53,7 +53,7 @@ class PagePool:
         """Give each of these pages one more holder. No page is listed twice.
 
         Raises:
-            ValueError: a page is free, so there is nothing to share. `_check_held` below raises it; nothing has changed
+            ValueError: a page is free, so no holder can share it. `_check_held` below raises it; nothing has changed
                 then.
 
         Task: w3d3.1
@@ -82,8 +82,8 @@ class PagePool:
         )
 
     def check_integrity(self, held: Mapping[int, int]) -> None:
-        """Raise AssertionError unless exactly these pages are held, each by this many holders, and all others are free
-        once."""
+        """Raise AssertionError unless exactly the pages in `held` are held, each by this many holders, and each other
+        page is listed as free once."""
         found = {page: count for page, count in enumerate(self._holders) if count}
         assert found == held, f"holders of pages: counted {found}, there are {dict(held)}"
         free = sorted(self._free)

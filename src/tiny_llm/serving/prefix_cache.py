@@ -1,4 +1,4 @@
-"""Pages that requests share: beginnings of texts that were computed before, for any request."""
+"""Pages that requests share because their texts begin alike."""
 
 from collections.abc import Sequence
 
@@ -11,10 +11,10 @@ __all__ = ["PrefixCache"]
 
 
 class PrefixCache(Prefixes):
-    """The `Prefixes` of a `PagedKVCache`: it finds pages by their tokens, while a request runs and after it is over.
+    """A `Prefixes` that finds pages by their tokens, while the request that filled them runs and after it is over.
 
-    Only what was committed is remembered, and only whole pages are. So no page with several holders is ever written.
-    tree: the pages that are known.
+    It remembers only committed tokens, and only whole pages of them. So no page with several holders is ever written.
+    tree: the tree of all known pages.
     """
 
     def __init__(self, pool: PagePool):
@@ -22,14 +22,15 @@ class PrefixCache(Prefixes):
         self.tree = PrefixTree(pool)
 
     def open(self, cache: PagedKVCache, stored: Stored) -> bool:
-        """Reserve room for all tokens of a new request, which shares the pages of the longest known beginning of them.
+        """Reserve room for all tokens of a new request, which shares the pages of its text's longest known beginning.
         Return False if there is no room; then nothing has changed, except that the tree may have given up pages.
 
-        The last token is not looked for, because the model has to run on at least one. Whole pages are shared. Of a
-        page that is known in part, the request gets a copy, as the page after them (copy-on-write). `cache.reserve`
-        reserves everything but the shared pages, and `cache.copy_page` copies. It does not matter if `reserve` has just
-        given up the page that is copied, or made it the request's own: until the next step, nothing is written into it.
-        num_computed_tokens becomes the number of positions that shared and copied pages hold.
+        Look for all tokens but the last, because the model has to run on at least one. The request shares the whole
+        pages that `match` finds. If `match` also finds a page in part, the request gets a copy of that page, as the
+        page after the shared ones (copy-on-write). `cache.reserve` reserves everything but the shared pages, and
+        `cache.copy_page` copies. `reserve` may just have given up the page that is copied, or even have given it to the
+        request itself; neither matters, because nothing is written into the page until the next step.
+        num_computed_tokens becomes the number of positions that `match` found.
 
         Task: w3d5.4
         """
@@ -40,11 +41,11 @@ class PrefixCache(Prefixes):
         )
 
     def keep(self, stored: Stored) -> None:
-        """Put a request's pages that are full of computed tokens into the tree, unless it knows them. The request then
-        has the pages that `insert` returns.
+        """Put a request's pages that are full of computed tokens into the tree, unless the tree knows them. The request
+        then has the pages that `insert` returns.
 
-        The last of these full pages tells whether the tree knows them: if the request is its only holder, the tree does
-        not.
+        The last of these full pages shows whether the tree knows them: if the request is the only holder of this page,
+        the tree does not.
 
         Task: w3d5.4
         """

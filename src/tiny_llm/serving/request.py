@@ -1,4 +1,4 @@
-"""A request: a prompt and its parameters, and all state that serving keeps of it."""
+"""A request: a prompt and its parameters, and all the state that serving keeps for it."""
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
@@ -25,7 +25,7 @@ class Status(Enum):
 
 
 class TextStream:
-    """A request's text, as its tokens come: without half characters, cut before the first stop string.
+    """A request's text, which grows with its tokens: without incomplete characters, cut before the first stop string.
 
     text: the text that is certain by now. found: whether there was a stop string.
     """
@@ -43,34 +43,36 @@ class TextStream:
         self.text += self._stops.add(self._detokenizer.add(token))
 
     def finish(self) -> None:
-        """Note that no token follows. What might have become a stop string is text after all; a character without its
-        last bytes is not."""
+        """End the text, because no token follows. Text that might have become a stop string is added; a character
+        without its last bytes is not."""
         if not self.found:
             self.text += self._stops.finish()
 
 
 @dataclass(frozen=True)
 class Draft:
-    """Guesses of the next tokens. probabilities: the row that each was drawn from, k x V; None: they are certain."""
+    """Guesses of the next tokens. probabilities: k x V; guess i of k was drawn from row i. None means that the guesses
+    were certain."""
 
     tokens: Sequence[int]
     probabilities: Probabilities | None = None
 
 
 class Request:
-    """A prompt, the tokens generated for it, and all state that serving keeps of it.
+    """A prompt, the tokens generated for it, and all the state that serving keeps for it.
 
     id: a name that no other request has. prompt, output: token ids; the output never contains an end token (`add`).
     text: an object that turns the output into text; None if no text is needed.
-    finish_reason: why the request is over: "stop" (an end came), "length" (it got all tokens it may have), "abort" (it
-    is not wanted any more), "error" (`error` is the exception); None while it is not over.
+    finish_reason: why the request is over: "stop" (an end token or stop string came), "length" (it has all tokens that
+    it may have), "abort" (its client no longer wants it), "error" (`error` is the exception); None until it is over.
     pages: the cache's pages that hold its keys and values, in the order of its positions. A slot is one long page.
     num_computed_tokens: how many of its first tokens are computed: their keys and values are in these pages.
-        `RequestCache.commit` moves it forward after a step. Room beyond it is reserved: the next step writes there.
+        `RequestCache.commit` sets this number after a step. Positions beyond it are reserved: the next step writes
+        there.
     logprobs: the log-probabilities of each chosen token, an end token included, if `params.num_logprobs` asks for them.
-    draft: tokens guessed for the step at hand; None: no guesses (day 6). num_drafted, num_accepted: how many tokens
-        were guessed so far, and how many of them were accepted.
-    random: a generator of its own, from which `BatchSampler` (day 2) and `Speculative` (day 6) draw.
+    draft: the guesses for the current step; None: no guesses (day 6). num_drafted, num_accepted: how many tokens were
+        guessed so far, and how many of these guesses were accepted.
+    random: the request's own generator, from which `BatchSampler` (day 2) and `Speculative` (day 6) draw.
 
     Raises:
         ValueError: the prompt is empty, a parameter is out of range, or there are stop strings and no text to find
@@ -107,7 +109,7 @@ class Request:
 
     @property
     def tokens(self) -> list[int]:
-        """Return prompt and output, in one list that grows with the output. Do not change it."""
+        """Return prompt and output as one list, which grows with the output. Do not change this list."""
         self._tokens += self.output[len(self._tokens) - len(self.prompt) :]
         return self._tokens
 
@@ -118,16 +120,17 @@ class Request:
 
     @property
     def num_pending(self) -> int:
-        """Return how many of its tokens the model still has to run on: the prompt at first, later the newest token."""
+        """Return on how many tokens the model still has to run: at first all of the prompt, later the newest token."""
         return self.num_tokens - self.num_computed_tokens
 
     def add(self, token: int, eos_token_ids: Collection[int], max_length: int) -> None:
-        """Take the next token. It is one more token of the output, or it is the end, and then the request is finished.
+        """Take the next token: append it to the output, and finish the request if this is its end.
 
-        It ends with "stop" at one of eos_token_ids, unless the request ignores them, or of its own stop_token_ids: that
-        token is in neither output nor text. It ends with "stop", too, if the text now contains a stop string: the token
-        that completed it is in the output. It ends with "length" if the output has max_tokens tokens, or if prompt and
-        output together have max_length. If there is more than one reason, "stop" counts.
+        The request ends with "stop" at one of eos_token_ids, unless it ignores these, and at one of its own
+        stop_token_ids: such a token is in neither output nor text. It also ends with "stop" if the text now contains a
+        stop string: the token that completed the string is in the output. It ends with "length" if the output has
+        max_tokens tokens, or if prompt and output together have max_length tokens. If there is more than one reason,
+        "stop" counts.
 
         Task: w3d1.1
         """
@@ -138,8 +141,8 @@ class Request:
         )
 
     def finish(self, reason: FinishReason, error: Exception | None = None) -> None:
-        """End the request for this reason. After an error the text stays as it is: it may have been the text that
-        failed."""
+        """End the request for this reason. After an error, the text stays as it is, because the error may have come
+        from the text."""
         self.status, self.finish_reason, self.error = Status.FINISHED, reason, error
         if self.text is not None and error is None:
             self.text.finish()

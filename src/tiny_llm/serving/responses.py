@@ -1,4 +1,4 @@
-"""What this server answers, in the form of OpenAI's API. Given."""
+"""The server's answers, in the form of OpenAI's API. Given."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -17,8 +17,9 @@ _Json = dict[str, Any]
 
 @dataclass(frozen=True)
 class Piece:
-    """A piece of a choice, or all of it. thinking: the new text of the thinking; None if there is none. logprobs: those
-    of the text's tokens; None if the client did not ask for them."""
+    """A piece of a choice's answer, or the whole answer. thinking: the new text of the thinking; None if there is none.
+    reason: why the choice is over; None if it goes on. logprobs: the log-probabilities of the text's tokens; None if
+    the client did not ask for them."""
 
     text: str = ""
     thinking: str | None = None
@@ -27,7 +28,7 @@ class Piece:
 
     @classmethod
     def joined(cls, pieces: "Sequence[Piece]") -> "Piece":
-        """Join all pieces of a choice."""
+        """Join all pieces of a choice into one."""
         thinking = [each.thinking for each in pieces if each.thinking is not None]
         logprobs = [each.logprobs for each in pieces if each.logprobs is not None]
         return cls(
@@ -40,8 +41,9 @@ class Piece:
 
 @dataclass(frozen=True)
 class Usage:
-    """Numbers of tokens. cached: those of the prompt that did not have to be computed. drafted, accepted: guesses.
-    reasoning: those of the output that are thinking."""
+    """The numbers of tokens of a call. cached: how many of the prompt's tokens did not have to be computed. drafted,
+    accepted: how many tokens were guessed, and how many guesses were accepted. reasoning: how many of the output's
+    tokens are thinking."""
 
     prompt: int = 0
     output: int = 0
@@ -68,7 +70,7 @@ class Usage:
 
 
 class Answer:
-    """The answer to a call: whole, or in chunks. All its parts have the same id, created (seconds since 1970) and
+    """The answer to a call: whole, or in chunks. All its parts have the same id, time (seconds since 1970) and
     model."""
 
     whole: str
@@ -82,13 +84,13 @@ class Answer:
         return {**self._about, "object": self.whole, "choices": list(choices), "usage": usage.as_json()}
 
     def part(self, choices: Sequence[_Json], usage: Usage | None = None) -> _Json:
-        """Return an event of a stream. usage: that of the last event, which has no choices, if the client asked for
-        it."""
+        """Return an event of a stream. usage: the usage of the call, for the last event, which has no choices, if the
+        client asked for it."""
         found = {**self._about, "object": self.chunk, "choices": list(choices)}
         return found if usage is None else {**found, "usage": usage.as_json()}
 
     def begin(self, index: int) -> _Json | None:
-        """Return what a choice's stream begins with."""
+        """Return the first part of a choice's stream; None if the stream begins with the text."""
         return None
 
     def choice(self, index: int, piece: Piece) -> _Json:
@@ -96,7 +98,7 @@ class Answer:
         raise NotImplementedError
 
     def delta(self, index: int, piece: Piece) -> _Json:
-        """Return what is new of a choice."""
+        """Return the part of a stream that adds a piece to a choice."""
         return self.choice(index, piece)
 
     def _text(self, token: int) -> str:
@@ -108,7 +110,7 @@ class CompletionAnswer(Answer):
 
     def __init__(self, *about: Any):
         super().__init__(*about)
-        self._offsets: Counter[int] = Counter()  # of each choice, in letters
+        self._offsets: Counter[int] = Counter()  # the length of each choice's text so far, in letters
 
     def choice(self, index: int, piece: Piece) -> _Json:
         logprobs = None if piece.logprobs is None else self._logprobs(index, piece.logprobs)
@@ -156,21 +158,22 @@ class ChatAnswer(Answer):
 
 
 def _reasoning(piece: Piece) -> _Json:
-    """Return the thinking under the two names that servers and clients know: DeepSeek's, and vLLM's newer one. OpenAI's
-    API has no field for it."""
+    """Return the thinking under the two names that servers and clients use: DeepSeek's, and vLLM's newer one. OpenAI's
+    API has no field for thinking."""
     return {} if piece.thinking is None else {"reasoning_content": piece.thinking, "reasoning": piece.thinking}
 
 
 def _bytes_of(piece: str) -> list[int] | None:
-    """Return the bytes of a token's name in a byte-level vocabulary; None where it is another kind of name."""
+    """Return the bytes that a token's name stands for in a byte-level vocabulary; None if it is another kind of
+    name."""
     table = _byte_names()
     return [table[letter] for letter in piece] if all(letter in table for letter in piece) else None
 
 
 @cache
 def _byte_names() -> dict[str, int]:
-    """Return the letters that represent bytes: printable bytes represent themselves, the others have letters from 256
-    on, in their order.
+    """Return the byte that each letter stands for: a printable byte is its own letter, and the other bytes have the
+    letters from 256 on, in order.
 
     Source: Radford et al. 2019, "Language Models are Unsupervised Multitask Learners", section 2.2.
     """

@@ -1,4 +1,4 @@
-"""What a request may ask for: how its tokens are chosen, what ends it, what is told of them. Given."""
+"""The parameters of a request: how its tokens are chosen, what ends it, and which logprobs are reported. Given."""
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
@@ -10,18 +10,20 @@ __all__ = ["Logprob", "Logprobs", "SamplingParams"]
 
 @dataclass(frozen=True)
 class SamplingParams:
-    """The choice of a request's tokens, and what ends them. Each request has its own.
+    """The parameters of one request: they say how its tokens are chosen, and when it ends.
 
     max_tokens: how many tokens the output may have, at least one. temperature to seed: as in `make_sampler`, which
     checks them.
-    stop: strings before which the text is cut. stop_token_ids: tokens that end the output, as those of the model do.
-    ignore_eos: whether the model's own end tokens are ignored.
-    logit_bias: tokens, and what is added to the logit of each. presence_penalty: what is taken off the logit of each
-        token that the output has; frequency_penalty: the same, as many times as the output has it.
-    num_logprobs: how many of the likeliest tokens are reported for each position; None: not even the chosen one is.
+    stop: strings before which the text is cut. stop_token_ids: tokens that end the output, like the model's own end
+    tokens. ignore_eos: whether the model's own end tokens are ignored.
+    logit_bias: pairs of a token and a number that is added to its logit. presence_penalty: a number that is subtracted
+        from the logit of each token in the output. frequency_penalty: a number that is subtracted from the logit of a
+        token once for each time that the token is in the output.
+    num_logprobs: how many of the likeliest tokens are reported for each position, besides the chosen token; None: no
+        token is reported.
 
     Raises:
-        ValueError: max_tokens is less than 1; `stop` is one string, or has an empty one.
+        ValueError: max_tokens is less than 1; `stop` is a single string, or contains an empty string.
     """
 
     max_tokens: int = 256
@@ -46,12 +48,12 @@ class SamplingParams:
 
     @property
     def is_greedy(self) -> bool:
-        """Tell whether the likeliest token is taken, whatever came before."""
+        """Tell whether each token is simply the one with the largest logit."""
         return self.temperature == 0 and self.repetition_penalty == 1
 
     @property
     def changes_logits(self) -> bool:
-        """Tell whether the request asks for a bias or a penalty that its sampler knows nothing of."""
+        """Tell whether the request asks for a bias or a penalty that its sampler does not apply."""
         return bool(self.logit_bias or self.presence_penalty or self.frequency_penalty)
 
 
@@ -65,7 +67,7 @@ class Logprob:
 
 @dataclass(frozen=True)
 class Logprobs:
-    """A token that was chosen, and the likeliest at its place, the likeliest first."""
+    """A token that was chosen, and the likeliest tokens for its position, the likeliest first."""
 
     chosen: Logprob
     top: Sequence[Logprob]

@@ -1,4 +1,4 @@
-"""The scheduler: which requests run, and what the next step computes of each."""
+"""The scheduler, which decides which requests run, and which of their tokens the next step computes."""
 
 import sys
 from collections import deque
@@ -12,8 +12,8 @@ __all__ = ["Budget", "PreemptNewest", "Preemption", "Scheduler", "TokenBudget"]
 
 
 class Budget:
-    """The budget of a step. This class sets no limit: a step has all pending tokens of all requests that run, whole
-    prompts too.
+    """The budget of a step. This class sets no limit: a step has all pending tokens of all running requests, even whole
+    prompts.
 
     num_tokens: how many tokens a step may have, of all requests together.
     """
@@ -26,8 +26,8 @@ class Budget:
 
 
 class TokenBudget(Budget):
-    """A budget with which a long prompt is computed in chunks: in each step, as much of it as the other requests leave
-    of the budget.
+    """A budget that divides a long prompt into chunks: each step computes as many of its tokens as the other requests
+    leave in the budget.
 
     num_tokens: how many tokens a step may have, of all requests together.
     Source: Agrawal et al. 2024, "Taming Throughput-Latency Tradeoff in LLM Inference with Sarathi-Serve", section 4,
@@ -53,13 +53,14 @@ class TokenBudget(Budget):
 
 
 class Preemption:
-    """The answer to a running request that finds no room. This class raises an error: it is for a cache of slots, in
-    which every running request has room."""
+    """The way to make room for running requests. This class raises an error if there is no room: it is for a cache of
+    slots, in which every running request has room."""
 
     def make_room(self, scheduler: "Scheduler", request: Request, count: int, batch: Batch) -> bool:
-        """Reserve room for `count` more tokens of a running request. Return False if it gets no chunk in this step.
+        """Reserve room for `count` more tokens of a running request. Return False if the request gets no chunk in this
+        step.
 
-        batch: what is planned of this step so far.
+        batch: the plan of this step so far.
         """
         if not scheduler.cache.reserve(request, count):
             raise RuntimeError(f"no room for {count} more tokens of {request.id!r}, and nobody may be preempted")
@@ -75,10 +76,10 @@ class PreemptNewest(Preemption):
     """
 
     def make_room(self, scheduler: "Scheduler", request: Request, count: int, batch: Batch) -> bool:
-        """Reserve room for `count` more tokens of a request; while there is none, preempt the newest running request.
+        """Reserve room for `count` more tokens of a request. While there is none, preempt the newest running request.
 
-        That may be the request itself, which then gets no chunk in this step: return False. Return False, too, for a
-        request that was preempted earlier in this step.
+        The newest may be the request itself, which then gets no chunk in this step: return False. Return False, too,
+        for a request that was preempted earlier in this step.
 
         Task: w3d3.4
         """
@@ -89,10 +90,10 @@ class PreemptNewest(Preemption):
         )
 
     def preempt(self, scheduler: "Scheduler", request: Request, batch: Batch) -> None:
-        """Stop a running request: it leaves the cache, and becomes the first that waits, with the status WAITING.
+        """Stop a running request: it leaves the cache, and becomes the first in `waiting`, with the status WAITING.
 
-        It keeps prompt and output, which are computed anew once there is room. Its chunk, if it has one, is withdrawn
-        from the batch, and its id is appended to `batch.preempted`.
+        The request keeps its prompt and output, whose keys and values are computed again once there is room. Withdraw
+        its chunk, if it has one, from the batch, and append its id to `batch.preempted`.
 
         Task: w3d3.4
         """
@@ -104,12 +105,12 @@ class PreemptNewest(Preemption):
 
 
 class Scheduler:
-    """A scheduler: requests wait in the order in which they came, and run as soon as there is room. A step serves all
-    that run.
+    """A scheduler, in which requests wait in order of arrival and run as soon as there is room. A step serves all
+    running requests.
 
     waiting, running: the requests, the oldest first. max_running: how many may run at the same time.
-    budget: how many tokens a step may have, and which requests get them first (day 2). preemption: what happens if a
-    running request finds no room (day 3).
+    budget: the object that says how many tokens a step may have, and which requests get them first (day 2). preemption:
+    the object that makes room for running requests (day 3).
 
     Raises:
         ValueError: max_running is less than 1, or more than the budget has tokens: then a request that generates would
@@ -136,7 +137,7 @@ class Scheduler:
         self.waiting.append(request)
 
     def remove(self, request: Request) -> None:
-        """Take out a request that is over, or that is not wanted any more. Its room in the cache is free at once."""
+        """Remove a request that is over, or that its client no longer wants. Its room in the cache is free at once."""
         if request in self.running:
             self.running.remove(request)
             self.cache.close(request)
@@ -155,7 +156,7 @@ class Scheduler:
     def begin(self) -> Request | None:
         """Let the oldest waiting request run, if there is one, if fewer than `max_running` run, and if there is room.
 
-        `cache.open` reserves room for all its tokens, or says that there is none. The request moves from the front of
+        `cache.open` reserves room for all tokens of the request, or returns False. The request moves from the front of
         `waiting` to the end of `running`, and gets the status RUNNING. Return it, or None if nothing changed.
 
         Task: w3d1.3
@@ -169,10 +170,10 @@ class Scheduler:
     def schedule(self) -> Batch:
         """Plan the next step, and reserve room for it.
 
-        First, each running request gets a chunk, in the order that `budget.order` gives, of as many pending tokens as
-        `left` allows. `preemption.make_room` reserves room for a chunk; without room there is no chunk. `make_room` is
-        not called for a request for which nothing is left of the budget. Then waiting requests `begin`, each with a
-        chunk, while something is left of the budget. No request begins in a step that preempted one.
+        First, each running request gets a chunk, in the order that `budget.order` gives, with as many of its pending
+        tokens as `left` allows. `preemption.make_room` reserves room for the chunk; if it returns False, there is no
+        chunk. Do not call `make_room` for a request if the budget has no tokens left. Then waiting requests `begin`,
+        each with a chunk, while the budget has tokens left. No request begins in a step that preempted one.
 
         `take` makes a chunk. An empty batch means that there is nothing to do.
 
@@ -189,8 +190,8 @@ class Scheduler:
         return self.budget.num_tokens - batch.num_tokens
 
     def take(self, request: Request, count: int) -> Chunk:
-        """Return a chunk of the next `count` pending tokens of a request. Its last row needs logits if no other is
-        pending."""
+        """Return a chunk of the next `count` pending tokens of a request. The chunk's last row needs logits if no other
+        token is pending."""
         start = request.num_computed_tokens
         tokens = request.tokens[start : start + count]
         return Chunk(request, tokens, start, int(count == request.num_pending), request.pages)

@@ -1,7 +1,7 @@
-"""The files of a hand-in: a folder, a ZIP or a tar archive.
+"""The files of a submission: a folder, a ZIP or a tar archive.
 
-Archives are read where they are. Nothing is unpacked, so a name such as ../../x leads nowhere. What is not a plain file
-is listed, and never opened: opening a FIFO waits for ever, and a link may lead anywhere.
+Archives are read in place. Nothing is unpacked into folders, so a name such as ../../x leads nowhere. Files that are
+not regular are listed but never opened: opening a FIFO waits for ever, and a link may lead anywhere.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from typing import IO, Protocol
 __all__ = ["HandedInFile", "RefusedError", "Tree", "archive_stem", "kind_of", "opened", "tree_of"]
 
 MAX_ENTRIES = 50_000
-MAX_UNPACKED = 2**28  # bytes, of an archive within another, or of a compressed tar
+MAX_UNPACKED = 2**28  # bytes of an archive within another, or of a compressed tar
 CHUNK = 2**16  # bytes that are read at once
 NOT_HANDED_IN = {  # folders of other programs, and of the course itself
     *("__pycache__", "__MACOSX", "node_modules", "site-packages", "venv", "env"),
@@ -41,14 +41,14 @@ KINDS = {
 
 
 class RefusedError(Exception):
-    """A hand-in is refused. Says why."""
+    """The refusal of a submission. The message says why it is refused."""
 
 
 @dataclass(frozen=True)
 class HandedInFile:
-    """A file of a hand-in.
+    """A file of a submission.
 
-    size: in bytes, as far as it is known. odd: what it is, if it is no plain file.
+    size: the number of bytes. odd: the kind of file, such as "a link", if it is not a regular file.
     """
 
     size: int
@@ -66,7 +66,7 @@ Tree = dict[str, HandedInFile]  # path -> file
 
 
 def archive_stem(name: str) -> str | None:
-    """Return an archive's name without its suffix. None: this is no archive."""
+    """Return an archive's name without its suffix. None: the name is not that of an archive."""
     suffix = max((suffix for suffix in SUFFIXES if name.lower().endswith(suffix)), key=len, default=None)
     return name[: -len(suffix)] if suffix else None
 
@@ -77,7 +77,7 @@ def tree_of(path: Path) -> Tree:
 
 
 def opened(stream: IO[bytes]) -> Tree:
-    """Return the files of an archive. Its content says what kind it is, not its name."""
+    """Return the files of an archive. Its content decides which format it has, not its name."""
     magic = stream.read(2)
     stream.seek(0)
     if magic == b"PK":
@@ -86,7 +86,7 @@ def opened(stream: IO[bytes]) -> Tree:
 
 
 def kind_of(mode: int) -> str:
-    """Return the kind of a file that is neither plain nor a folder, by its mode. Otherwise empty."""
+    """Return the kind of a file with this mode, such as "a link", or "" for a regular file or a folder."""
     return KINDS.get(stat.S_IFMT(mode), "")
 
 
@@ -103,7 +103,7 @@ def _collected(entries: Iterator[tuple[str, HandedInFile]]) -> Tree:
 
 
 def _is_handed_in(name: str) -> bool:
-    """Tell whether a file or folder may belong to the package: it is not another program's, and does not lead out."""
+    """Tell whether a file or folder may belong to the package: it is not another program's, hidden, or ".."."""
     return not name.startswith(".") and name not in NOT_HANDED_IN
 
 
@@ -116,7 +116,7 @@ def _walk(folder: Path) -> Iterator[tuple[str, HandedInFile]]:
         raise error
 
     for place, folders, files in os.walk(folder, onerror=stop):
-        folders[:] = filter(_is_handed_in, folders)  # a virtual environment has more files than anyone hands in
+        folders[:] = filter(_is_handed_in, folders)  # so that a virtual environment's many files are not listed
         links = [name for name in folders if Path(place, name).is_symlink()]
         for file in (Path(place, name) for name in [*files, *links]):
             status = file.lstat()
@@ -145,10 +145,10 @@ def _of_zip(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> IO[bytes]:
 def _tar(stream: IO[bytes]) -> Iterator[tuple[str, HandedInFile]]:
     archive = tarfile.TarFile(fileobj=stream)
     for member in archive:
-        if member.size < 0:  # with which some versions of tarfile loop for ever
+        if member.size < 0:  # some versions of tarfile loop for ever on this
             raise RefusedError("the archive is damaged")
         if not member.isdir():
-            kind = "" if member.isreg() else "a link" if member.issym() or member.islnk() else "no plain file"
+            kind = "" if member.isreg() else "a link" if member.issym() or member.islnk() else "not a regular file"
             yield member.name, HandedInFile(member.size, partial(_of_tar, archive, member), kind)
 
 
@@ -168,7 +168,7 @@ def _of_tar(archive: tarfile.TarFile, member: tarfile.TarInfo) -> IO[bytes]:
 
 def _unpacked(stream: Readable) -> IO[bytes]:
     """Copy a stream into a temporary file without a name, which can be read in any order."""
-    file = tempfile.TemporaryFile()  # noqa: SIM115 (who reads it closes it)
+    file = tempfile.TemporaryFile()  # noqa: SIM115 (the reader closes it)
     while chunk := stream.read(CHUNK):
         if file.tell() + len(chunk) > MAX_UNPACKED:
             raise RefusedError(f"expected up to {MAX_UNPACKED // 2**20} MiB unpacked, got more")

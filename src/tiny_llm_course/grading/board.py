@@ -18,9 +18,10 @@ __all__ = ["Board"]
 
 
 class Board:
-    """Keeps each grade that is finished, and shows it.
+    """The display of grades while submissions are graded. It also saves each finished grade.
 
-    prints: the table, a line for each submission, in their order and as soon as may be. A terminal has a counter below.
+    prints: whether to print a table with a line for each submission, in their order and as early as possible. A
+    terminal also shows a counter below the table.
     """
 
     def __init__(self, submissions: list[Submission], kept: KeptGrades, prints: bool):
@@ -28,7 +29,7 @@ class Board:
         self._waiting = list(self._submissions)
         self._done: dict[str, Grade] = {}
         self._problem: OSError | None = None  # why a grade could not be kept
-        if isinstance(sys.stdout, io.TextIOWrapper):  # whose encoding may lack what a name has
+        if isinstance(sys.stdout, io.TextIOWrapper):  # whose encoding may lack characters of a name
             sys.stdout.reconfigure(errors="backslashreplace")
 
     @property

@@ -1,4 +1,4 @@
-"""Handles signals that end a command, like Ctrl-C."""
+"""Lets signals end a command as Ctrl-C does."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SIGNALS = (signal.SIGTERM, signal.SIGHUP)
 def like_ctrl_c() -> Iterator[None]:
     """Let SIGTERM and SIGHUP interrupt the block as Ctrl-C does. The exit code is 128 plus the signal's number.
 
-    What is ignored, as `nohup` ignores SIGHUP, stays ignored.
+    A signal that is ignored, as SIGHUP is under `nohup`, stays ignored.
     """
     came: list[int] = []
 

@@ -1,4 +1,4 @@
-"""`tiny-llm export --student DIR`: a course to hand out, without solutions."""
+"""`tiny-llm export --student DIR`: writes a course to hand out, without solutions."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ from ..ui.command_table import NEED_SOLUTIONS
 
 __all__ = ["export"]
 
-# What a student does not need, or is not to have. Paths from the root; folders end with a slash.
+# Files that a student does not need or must not get. Paths are from the root; folders end with a slash.
 WITHHELD = (
     *("src/tiny_llm_ref/", "scripts/", "tests/repo/", "tests/metal_host/", "tests/train/"),
     "src/tiny_llm_models/training/",
     *(".ci/", ".github/", "AGENTS.md", "CHANGELOG.md", "CONTRIBUTING.md", "docs/", "notebooks/", "progress.txt"),
     "src/tiny_llm_course/grading/handout/",
 )
-EXPERIMENTS = re.compile(r"book/week_\d+/\w+\.py")  # all that a student needs of the book's sources
+EXPERIMENTS = re.compile(r"book/week_\d+/\w+\.py")  # the only sources of the book that a student needs
 HANDOUT = Path(__file__).parent / "handout"  # what students read instead of the course's own README
 TUTOR = "src/tiny_llm/AGENTS.md"  # asks coding assistants to tutor; assistants look for it at the root, too
 
@@ -70,7 +70,7 @@ def _handed_out(name: str) -> bool:
 
 
 def _names() -> list[str]:
-    """Return the course's files: what git has, or, outside of git, all that is not hidden or made."""
+    """Return the paths of the course's files: those that git has or, without git, those that no program made."""
     run = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True)
     if run.returncode == 0 and run.stdout:
         return [name for name in run.stdout.decode().split("\0") if name and (ROOT / name).is_file()]
@@ -91,7 +91,7 @@ def _copy(name: str, target: Path) -> None:
 
 
 def _without_mistakes(catalogue: str) -> str:
-    """Hints stay; a mistake's edits would show the solution."""
+    """Remove the mistakes from a catalogue, because their edits show the solution. Hints stay."""
     parts = re.split(r"(?m)^(?=\[)", catalogue)
     return "".join(part for part in parts if not part.startswith("[[tasks.mistakes]]"))
 
@@ -105,7 +105,7 @@ def _without_commands(project: str) -> str:
 
 
 def _commit(folder: Path) -> None:
-    """A first commit, where there is git, so that students can see what they changed and `update` has a base."""
+    """Make a first commit, if there is git, so that students can see what they changed and `update` has a base."""
     if shutil.which("git") is None:
         return
     git = Git(folder)

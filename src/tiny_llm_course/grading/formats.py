@@ -1,4 +1,4 @@
-"""Grades in the forms that others read: CSV, JUnit XML, and the JSON of Gradescope, GitHub Classroom and Exercism."""
+"""Writes grades for other programs: as CSV, JUnit XML, or JSON for Gradescope, GitHub Classroom and Exercism."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from .protection import told
 
 __all__ = ["EACH", "TOGETHER", "from_json", "legend", "table_line"]
 
-FORMULAS = tuple("=+-@\t\n＝＋－＠")  # as which a spreadsheet may compute a cell that begins so
-COMMAND = re.compile(r"^(\s*)(?=::)|(?<=##)(?=\[)", re.MULTILINE)  # what GitHub obeys in a log
+FORMULAS = tuple("=+-@\t\n＝＋－＠")  # a spreadsheet may compute a cell that begins with one of these
+COMMAND = re.compile(r"^(\s*)(?=::)|(?<=##)(?=\[)", re.MULTILINE)  # where GitHub would find a command in a log
 
 Json = dict[str, Any]
 
 
 def table_line(grade: Grade) -> str:
-    """Points, a sign for each task, with a blank between days, name, and why it could not be tested."""
+    """Return a line of the table: points, a sign for each task (with a space between days), name, and problem."""
     days = groupby(grade.tasks, key=lambda task: (task.task.week, task.task.day))
     marks = " ".join("".join(map(_sign, tasks)) for _, tasks in days)
     problem = f"  {grade.problem.splitlines()[0]}" if grade.problem else ""
@@ -48,7 +48,7 @@ def _table(grades: list[Grade]) -> str:
 
 
 def _csv(grades: list[Grade]) -> str:
-    """Write a row for each submission, a column for each task. Cells that a spreadsheet would compute are made text."""
+    """Write a row for each submission, a column for each task. Cells that a spreadsheet would compute become text."""
     tasks = [task.task for task in grades[0].tasks] if grades else []
     out = io.StringIO()
     writer = csv.writer(out)
@@ -88,10 +88,10 @@ def _json(grades: list[Grade]) -> str:
 
 
 def from_json(text: str) -> list[Grade]:
-    """Read what `grade --format json` wrote.
+    """Read the grades that `grade --format json` wrote.
 
     Raises:
-        ValueError: the text is something else.
+        ValueError: the text contains no such grades.
     """
     content = json.loads(text)
     if not isinstance(content, dict) or not isinstance(content.get("grades"), list):
@@ -100,7 +100,10 @@ def from_json(text: str) -> list[Grade]:
 
 
 def _gradescope(grade: Grade) -> Json:
-    """results.json, https://gradescope-autograders.readthedocs.io/en/latest/specs/"""
+    """Return Gradescope's results.json.
+
+    Source: https://gradescope-autograders.readthedocs.io/en/latest/specs/
+    """
     return {
         "score": grade.points,
         "execution_time": round(grade.seconds),
@@ -120,8 +123,11 @@ def _gradescope(grade: Grade) -> Json:
 
 
 def _classroom(grade: Grade) -> Json:
-    """Write the grade as GitHub Classroom's graders do: in base64, for
-    classroom-resources/autograding-grading-reporter, which prints the messages into the log of a workflow."""
+    """Return the grade in the form of GitHub Classroom's graders.
+
+    classroom-resources/autograding-grading-reporter reads this in base64, and prints the messages into the log of a
+    workflow.
+    """
     return {
         "version": 1,
         "status": _status(grade),
@@ -143,7 +149,10 @@ def _classroom(grade: Grade) -> Json:
 
 
 def _exercism(grade: Grade) -> Json:
-    """results.json of version 3, https://exercism.org/docs/building/tooling/test-runners/interface"""
+    """Return Exercism's results.json, version 3.
+
+    Source: https://exercism.org/docs/building/tooling/test-runners/interface
+    """
     status = "error" if grade.problem and not any(task.total for task in grade.tasks) else _status(grade)
     tests = [
         {
@@ -173,20 +182,20 @@ def _title(task: TaskGrade) -> str:
 
 
 def _explained(task: TaskGrade, grade: Grade) -> str:
-    """Tell the student why a task got no point."""
+    """Return a text that tells the student why a task got no point."""
     if task.outcome == SOLVED:
         return ""
     if not task.message:
         return grade.problem or "not tested"
     passed = f"{task.passed} of {task.total} tests pass. First to fail:"
-    if task.hidden:  # what it asks for is not for students to see
+    if task.hidden:  # students may not see what this test checks
         return f"{passed} a test of your instructor's"
     lines = [f"{passed} {task.test}", task.message]
     mistake = entry_of(task.task).mistake(task.mistake)
     return "\n".join([*lines, mistake.diagnosis["en"]] if mistake else lines)
 
 
-TOGETHER: dict[str, Callable[[list[Grade]], str]] = {  # one file for all
+TOGETHER: dict[str, Callable[[list[Grade]], str]] = {  # one file for all submissions
     "table": _table,
     "csv": _csv,
     "junit": _junit,

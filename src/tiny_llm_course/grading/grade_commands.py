@@ -57,7 +57,7 @@ def grade(
     untrusted: Annotated[bool, typer.Option("--untrusted", help="Refuse to grade without a sandbox.")] = False,
     lang: Lang = None,
 ) -> None:
-    """Grade submissions with the course's own tests: a point for each task of which all tests pass.
+    """Grade submissions with the course's own tests: a point for each task whose tests all pass.
 
     The code of a submission runs in a process of its own, which never sees a score.
 
@@ -114,7 +114,7 @@ def grade_report(
     out: Annotated[Path, typer.Option(metavar="FILE", help="Where to write the page.")] = Path("report.html"),
     lang: Lang = None,
 ) -> None:
-    """Make one page of grades: tasks by students, and the most common mistakes. Beside it the same as CSV."""
+    """Make a page of grades, tasks by students, with the most common mistakes. Write the grades as CSV next to it."""
     with reporting(lang) as words:
         try:
             read = from_json(grades.read_text(encoding="utf-8"))
@@ -152,7 +152,7 @@ def _check(
 
 
 def _file_names(names: list[str]) -> list[str]:
-    """Choose a file for each grade, also where names differ only in what a file's name cannot hold."""
+    """Choose a file name for each grade, even if names differ only in characters that a file name cannot have."""
     files: list[str] = []
     taken: set[str] = set()
     for name in names:

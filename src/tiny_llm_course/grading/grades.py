@@ -1,4 +1,4 @@
-"""Grades: what each submission is worth, task by task, read from the judge alone."""
+"""Grades: the points of each submission, task by task. They come from the judge's process alone."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ __all__ = ["SOLVED", "UNSOLVED", "Grade", "GradingLimits", "TaskGrade", "grade_a
 
 SOLVED, FAILED, UNSOLVED = "solved", "failed", "unsolved"
 _SYSTEM = (errno.ENOSPC, errno.EDQUOT, errno.ENOMEM, errno.EAGAIN, errno.EMFILE, errno.ENFILE)
-TROUBLE = (  # what messages say if the machine may be at fault: a process that is gone or killed, a full disk or memory
+TROUBLE = (  # words in messages if the machine may be at fault: a process is gone or killed, or disk or memory is full
     *("GoneError", "MetalHostError", "MemoryError", "Killed signal"),
     *map(os.strerror, _SYSTEM),
 )
@@ -39,7 +39,7 @@ TROUBLE = (  # what messages say if the machine may be at fault: a process that 
 
 @dataclass(frozen=True)
 class TaskGrade:
-    """A task is worth one point, and the point is given if all its tests pass."""
+    """The grade of one task: one point if all its tests pass, otherwise none."""
 
     task: TaskId
     passed: int
@@ -72,7 +72,7 @@ class Grade:
 
     name: str
     tasks: tuple[TaskGrade, ...]
-    problem: str = ""  # why it could not be tested, or not to the end
+    problem: str = ""  # why the tests did not run or did not end, and which files were not used
     seconds: float = 0.0
     protection: str = ""  # the sandbox of its processes, or NONE; empty if it was not tested
     is_final: bool = True  # False: the machine may be at fault, so another run may give another grade
@@ -86,10 +86,10 @@ class Grade:
 
     @classmethod
     def from_json(cls, entry: dict[str, Any]) -> Grade:
-        """Make a grade of what `as_json` made.
+        """Read a grade from the result of `as_json`.
 
         Raises:
-            ValueError: the entry is something else.
+            ValueError: the entry is not such a result.
         """
         try:
             tasks = tuple(map(TaskGrade.from_json, entry["tasks"]))
@@ -117,7 +117,10 @@ def grade_all(
     jobs: int,
     on_grade: Callable[[Grade], None],
 ) -> list[Grade]:
-    """Grades in the order of the submissions; `on_grade` is called as they come. Ctrl-C ends all processes."""
+    """Grade up to `jobs` submissions at a time, and return the grades in the order of the submissions.
+
+    on_grade: a function that gets each grade as soon as it is finished. Ctrl-C ends all processes.
+    """
     stop = threading.Event()
     with _tests(hidden) as tests, ThreadPoolExecutor(jobs) as pool:
         if hidden is not None:
@@ -140,7 +143,7 @@ def grade_all(
 
 @contextmanager
 def _tests(hidden: Path | None) -> Iterator[Path]:
-    """Provide the folder of the tests: the course's own, or a copy with the instructor's added."""
+    """Provide the folder of the tests: the course's own, or a copy to which the instructor's tests are added."""
     if hidden is None:
         yield ROOT / "tests"
         return
@@ -165,7 +168,7 @@ def _check_hidden(days: list[Day], tests: Path) -> None:
 def _grade_safely(
     submission: Submission, days: list[Day], tests: Path, limits: GradingLimits, stop: threading.Event
 ) -> Grade:
-    """Return the grade, also if something goes wrong: the other submissions have to be graded."""
+    """Return the grade, even if an error occurs, so that the other submissions are graded as well."""
     problem = submission.problem
     if not problem:
         try:
@@ -192,7 +195,7 @@ def _grade(submission: Submission, days: list[Day], tests: Path, limits: Grading
             tests=tests,
             deadline=limits.seconds,
             stop=stop,
-            folder=tests.parent,  # not the current one: a file called pytest.py may have been handed in there
+            folder=tests.parent,  # not the current one, where a submitted pytest.py may be
         )
     tasks = tuple(_task_grade(task, run) for day in days for task in day.tasks)
     unused = replaced(submission.files, Workspace())
@@ -202,12 +205,12 @@ def _grade(submission: Submission, days: list[Day], tests: Path, limits: Grading
 
 
 def _is_final(run: PytestRun) -> bool:
-    """Tell whether the run ended by itself, and no test tells of trouble with the machine."""
+    """Tell whether the run ended by itself, and no test's message hints at trouble with the machine."""
     return not run.problem and not any(trouble in result.message for result in run.results for trouble in TROUBLE)
 
 
 def _lay_out(submission: Submission, package: Path) -> None:
-    """The submitted files; of those that are missing, the stubs."""
+    """Write the package to test: the submitted files, and stubs for files that are missing."""
     workspace = Workspace()
     for stub in code_files(workspace.package):
         path = stub.relative_to(workspace.package)

@@ -1,4 +1,4 @@
-"""One page about a class: who solved what, and which mistakes are common. It needs no other file and no network."""
+"""A page about a class: which tasks each student solved, and which mistakes are common. It works without a network."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ MARKS = {"solved": "✔", "failed": "✘", "unsolved": "·"}
 
 
 def html_report(grades: list[Grade], words: Messages) -> str:
-    """Return the page."""
+    """Return the page, which needs no other file."""
     tasks = [task.task for task in grades[0].tasks] if grades else []
     return f"""<!doctype html>
 <html lang="{words.language}"><head><meta charset="utf-8">
@@ -55,7 +55,7 @@ def _average(grades: list[Grade], words: Messages) -> str:
 
 
 def _protection(grades: list[Grade], words: Messages) -> str:
-    """Name the sandbox in which the submissions ran. Return nothing if the file of grades does not say."""
+    """Return a sentence that names the submissions' sandbox, or "" if the file of grades does not name one."""
     if count := sum(grade.protection == NONE for grade in grades):
         return words("grades_unprotected", count=count)
     used = {grade.protection for grade in grades if grade.protection}

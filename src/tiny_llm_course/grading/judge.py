@@ -1,4 +1,4 @@
-"""The part in pytest of `tiny-llm grade`: with `--submission DIR`, the package under test is in another process."""
+"""The pytest plugin of `tiny-llm grade`: with `--submission DIR`, the package under test runs in another process."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from .processes import Box, uncounted
 from .remote import Connection, GoneError
 from .sandbox import BUBBLEWRAP, NONE, SANDBOX_EXEC
 
-START_SECONDS = 120  # that a new process has for its imports, on a busy machine
-MAX_DEATHS = 3  # of a submission's process; after that its tests fail without a new one
+START_SECONDS = 120  # for the imports of a new process, on a busy machine
+MAX_DEATHS = 3  # so many processes of a submission may end; after that, its tests fail without a new one
 MEMORY = 2**32  # bytes
 PACKAGES = ("given", "given.serving", "kernels", "native", "serving")  # that tests reach through the package under test
 MODULE = "tiny_llm_course.grading.worker"
@@ -55,14 +55,14 @@ def package_of(request: pytest.FixtureRequest) -> RemotePackage | None:
 
 
 class RemotePackage:
-    """`package.attention` is a module of the submission, in its own process; `package.kernels.softmax` likewise.
+    """A package whose modules, such as `package.kernels.softmax`, are the submission's, in its own process.
 
-    begin: starts the test there; is called when the first module is asked for.
+    begin: a function that starts the test there. It is called when the test first asks for a module.
     """
 
     def __init__(self, begin: Callable[[], Connection], name: str = ""):
         self._begin = begin
-        self._name = name  # of a package within the package, with a dot
+        self._name = name  # the name of a package within the package, with a dot
         self._modules: dict[str, Any] = {}
 
     def __getattr__(self, name: str) -> Any:
@@ -73,7 +73,7 @@ class RemotePackage:
         return self._modules[name]
 
     def play(self, scene: str, *arguments: Any) -> Any:
-        """Play a scene of tests/scenes.py in the submission's process, and return what is seen there."""
+        """Play a scene of tests/scenes.py in the submission's process, and return the scene's report."""
         return self._begin().request("scene", scene, arguments)
 
     def _find(self, name: str) -> Any:
@@ -83,7 +83,7 @@ class RemotePackage:
 
 
 class Worker:
-    """The submission's process. When it dies, the next test gets a new one."""
+    """The submission's process. If it dies, the next test gets a new one."""
 
     def __init__(self, config: pytest.Config):
         self._submission = Path(config.getoption("--submission")).resolve()
@@ -97,7 +97,7 @@ class Worker:
         self._metal = MetalRunner(self._submission / "metal", self._sandbox, self._memory)
 
     def begin(self, task: str) -> Connection:
-        """Return the connection, for a test that begins."""
+        """Tell the process that a test of this task begins, and return the connection."""
         connection = self._connected()
         connection.forget()
         device = "gpu" if mx.default_device() == mx.Device(mx.gpu) else "cpu"
@@ -105,7 +105,7 @@ class Worker:
         return connection
 
     def asking(self, name: str, here: Callable[..., Any]) -> Callable[..., Any]:
-        """Ask about MLX's state, for tests: the function is called here and in the process of the code under test."""
+        """Return a function that calls this function of MLX both here and in the process of the code under test."""
 
         def both(*values: Any) -> Any:
             found = here(*values)

@@ -1,4 +1,4 @@
-"""Keeps finished grades, so that an interrupted command can go on where it was."""
+"""Keeps finished grades, so that an interrupted command can continue where it stopped."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ PACKAGES = (  # on which grades depend
 )
 NO_PART = {"repo", "train", "__pycache__", "built"}  # folders on which no grade depends
 LIBRARIES = ("mlx", "numpy", "pytest")
-DAYS = 60  # after the last use, a grade is deleted
+DAYS = 60  # from the last use of a grade until it is deleted
 
 
 class KeptGrades:
-    """The grades in a folder, without names. A file's name is a digest of everything that decides the grade."""
+    """The grades in a folder, without students' names. Each file's name is a digest of all that decides the grade."""
 
     def __init__(self, folder: Path, days: list[Day], hidden: Path | None, limits: GradingLimits):
         self._folder = folder
@@ -48,8 +48,8 @@ class KeptGrades:
         return {name: replace(grade, name=name) for name, grade in grades.items() if grade}
 
     def add(self, submission: Submission, grade: Grade) -> OSError | None:
-        """Keep a grade that is final, if tests were run for it. Returns why that is not possible: a full disk ends no
-        grading."""
+        """Save a grade if it is final and tests were run for it. If that fails, return the error instead of raising it:
+        a full disk should not end the grading."""
         if grade.is_final and any(task.total for task in grade.tasks):
             content = json.dumps(replace(grade, name="").as_json()).encode()
             try:
@@ -59,7 +59,7 @@ class KeptGrades:
         return None
 
     def prune(self) -> None:
-        """Delete grades that were not used for a long time."""
+        """Delete grades that were not used for DAYS days."""
         for file in self._folder.glob("*"):
             with suppress(OSError):
                 if file.stat().st_mtime < time() - DAYS * 24 * 3600:
@@ -82,7 +82,7 @@ class KeptGrades:
 
 
 def _files(hidden: Path | None) -> Iterator[Path]:
-    """Yield the files that decide a grade besides the submission, in a fixed order."""
+    """Yield all files besides the submission's that decide a grade, in a fixed order."""
     for folder in (ROOT / "tests", *(SRC / package for package in PACKAGES)):
         for file in sorted(folder.rglob("*")):
             if file.is_file() and not NO_PART.intersection(file.relative_to(folder).parts):

@@ -1,7 +1,7 @@
-"""Submitted kernels: compiled by the judge's side, since a submission may start no process, and tested in the worker.
+"""Compiles submitted kernels, which the worker cannot do, since a submission may start no process.
 
 A submission decides what the compiler reads and how long it takes. So the compiler runs in the submission's sandbox,
-and its limits hold.
+with the submission's limits.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ from .sandbox import NONE
 
 __all__ = ["compile_submitted", "is_taken", "replaced"]
 
-SECONDS, FILE = 60, 2**26  # of the processor, and bytes: for each kernel
-STEP = 0.2  # seconds between two looks at `stop`
+SECONDS, FILE = 60, 2**26  # processor time in seconds, and the size of a file in bytes, for each kernel
+STEP = 0.2  # seconds between checks of `stop`
 
 
 def is_taken(path: str, workspace: Workspace) -> bool:
-    """Tell whether a submitted file is used, and not the course's own: of what makes kernels run only files with tasks.
+    """Tell whether a submitted file is used. Of the course's files in `kernels`, only those with tasks can be replaced.
 
-    A header that tiny_llm_native has is not used: the compiler would look for it next to the kernel first.
+    A header that tiny_llm_native has is not used, because the compiler would find it before the course's header.
     """
     path = path.casefold()  # on some disks, names that differ in case are one file
     own = workspace.reference / path
@@ -53,19 +53,20 @@ def is_taken(path: str, workspace: Workspace) -> bool:
 
 
 def replaced(files: Mapping[str, bytes], workspace: Workspace) -> list[str]:
-    """The submitted files of which the course uses its own, from tiny_llm_native, and which differ from it."""
+    """Return the submitted files that differ from files of tiny_llm_native, which the course uses instead."""
     own = {path: workspace.native / path.removeprefix("kernels/") for path in files if path.startswith("kernels/")}
     return [path for path, file in own.items() if file.exists() and file.read_bytes() != files[path]]
 
 
 def compile_submitted(package: Path, sandbox: str, memory: int, seconds: float, stop: threading.Event) -> bool:
-    """Compile the kernels in a submission's package that the course asks for. What does not compile, its tests find out
-    again.
+    """Compile the kernels in a submission's package that the course asks for. Errors are ignored here: the tests of a
+    kernel that does not compile report them.
 
-    The course's own kernels, which given code calls, are compiled where they are.
-    memory: bytes. seconds: for all of them. They also end when `stop` is set.
+    The course's own kernels, which given code calls, are compiled in their own folder.
+    memory: the limit of each compiler in bytes. seconds: the time limit for all kernels. Setting `stop` ends the
+    compilers at once.
 
-    Returns whether each compiler ended by itself.
+    Return whether every compiler ended by itself.
     """
     workspace = Workspace()
     mlx_extension.built(package / "kernels").mkdir(parents=True, exist_ok=True)
@@ -80,7 +81,7 @@ def compile_submitted(package: Path, sandbox: str, memory: int, seconds: float, 
 
 
 def _compile(package: Path, file: Path, sandbox: str, memory: int, seconds: float, stop: threading.Event) -> bool:
-    """Compile a kernel as the worker asks for it: errors name the file as it is seen from the package."""
+    """Compile a kernel as the worker would: an error names the file by its path from the package."""
     built = mlx_extension.built(file.parent)
     command = ["-I", "-c", COMPILE, str(SRC), str(file)]
     box = Box(sandbox, package, reads=[package], writes=[built])

@@ -1,4 +1,4 @@
-"""Finds the package tiny_llm among the files of a hand-in."""
+"""Finds the package tiny_llm among the files of a submission."""
 
 from __future__ import annotations
 
@@ -27,11 +27,12 @@ def known() -> frozenset[str]:
 
 
 def package_roots(paths: Iterable[str]) -> list[str]:
-    """Return the folders called tiny_llm that hold files of the package, or else all that do. The best comes first: it
-    is nearest to the top, and in src.
+    """Return the folders called tiny_llm that contain files of the package; if there are none, all folders that do.
+
+    The best folder comes first: the one nearest to the top, and in src.
 
     Raises:
-        RefusedError: two are equally good.
+        RefusedError: two folders are equally good.
     """
     roots = sorted({root for path in paths for root in roots_of(path)}, key=lambda root: (_rank(root), root))
     best = [root for root in roots if _rank(root) == _rank(roots[0])]

@@ -1,7 +1,7 @@
-"""Kernels in Metal of a submission, which may start no process: `python metal.py SOCKET SANDBOX MEMORY` runs them.
+"""Runs a submission's Metal kernels, since it may start no process itself: `python metal.py SOCKET SANDBOX MEMORY`.
 
-A kernel is machine code here, as one in C++ is (kernel_builds.py), so it gets the limits and the sandbox of the
-submission's process.
+Such a kernel is compiled to machine code, like a kernel in C++ (kernel_builds.py), so it gets the limits and the
+sandbox of the submission's process.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ __all__ = ["MetalRunner", "elsewhere"]
 if TYPE_CHECKING:
     from metal_host import Counts
 
-SECONDS = 90  # that a kernel may take, compiled from the start on a busy machine
+SECONDS = 90  # for a kernel, including its compilation on a busy machine
 FILE = 2**26  # bytes
 ARGUMENTS = ("inputs", "output_shapes", "output_dtypes", "grid", "threadgroup", "template")  # of a kernel's call
 
 Answer: TypeAlias = tuple[tuple[Any, ...], str, str]  # results; the error's type and text, if there was one
-Counted: TypeAlias = tuple[tuple[int, ...], dict[str, tuple[int, ...]], dict[str, tuple[int, ...]]]  # Counts' fields
+Counted: TypeAlias = tuple[tuple[int, ...], dict[str, tuple[int, ...]], dict[str, tuple[int, ...]]]  # of Counts
 
 
 class MetalRunner:
-    """The judge's side: the process, from the first kernel on. folder: where compiled kernels are kept."""
+    """The judge's side: a process that runs kernels, started for the first one. folder: where compiled kernels are."""
 
     def __init__(self, folder: Path, sandbox: str, memory: int):
         self._folder = folder
@@ -45,7 +45,7 @@ class MetalRunner:
         self._connection: Connection | None = None
 
     def run(self, *request: Any) -> Answer:
-        """Run what `elsewhere` asks for, on the submission's behalf. If the test counts, return the counts as well."""
+        """Run a kernel call that `elsewhere` sent. If the test counts memory traffic, add that of the kernel."""
         from metal_host.observe import observer
 
         test = observer()
@@ -67,7 +67,7 @@ class MetalRunner:
     def _start(self) -> None:
         self._folder.mkdir(exist_ok=True)
         environment = {"METAL_HOST": "check", "METAL_HOST_CACHE": str(self._folder)}
-        environment["METAL_HOST_SECONDS"] = "2"  # of the processor's time, which tests do not need by far
+        environment["METAL_HOST_SECONDS"] = "2"  # of processor time, far more than the tests need
         if sys.platform == "linux":
             environment["METAL_HOST_RUN"] = shlex.join([sys.executable, "-I", "-S", system_calls.__file__])
         box = Box(self._sandbox, self._folder, writes=[self._folder])
@@ -82,7 +82,7 @@ class MetalRunner:
 
 
 def elsewhere(connection: Connection, on_gpu: Callable[[], bool]) -> Callable[..., Callable[..., Any]]:
-    """Return the submission's side: a metal_kernel that runs in the judge's process, unless a GPU runs it."""
+    """Return the submission's side: a metal_kernel that sends calls to the judge's side, unless a GPU runs them."""
     import metal_host
 
     def metal_kernel(*description: Any) -> Callable[..., Any]:
@@ -117,14 +117,14 @@ def _run(is_counted: bool, description: Any, *request: Any) -> tuple[Answer, Cou
 
 
 def _counts(numbers: Any, buffers: Any, variables: Any) -> Counts:
-    """Read the counts of a process that answers with plain values."""
+    """Make Counts of the plain values that the process answers with."""
     from metal_host import Counts, Traffic
 
     return Counts(*numbers, *({name: Traffic(*one) for name, one in group.items()} for group in (buffers, variables)))
 
 
 def _tuples(value: Any) -> Any:
-    """Put tuples in place of lists: the connection passes tuples on as they are, whatever is in them."""
+    """Replace lists with tuples, because the connection passes tuples on whole, whatever they contain."""
     return tuple(map(_tuples, value)) if isinstance(value, list | tuple) else value
 
 

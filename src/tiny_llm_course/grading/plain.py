@@ -1,4 +1,4 @@
-"""Strangers' texts, made safe for every format: valid Unicode, no control characters, and a bounded length."""
+"""Makes strangers' texts safe for every format: valid Unicode, no control characters, and a bounded length."""
 
 from __future__ import annotations
 
@@ -7,21 +7,21 @@ import re
 __all__ = ["plain", "plain_name"]
 
 LONGEST = 10_000  # characters; with a mistake's diagnosis, in UTF-8, still below the 65,535 bytes that Exercism takes
-LAYOUT = "\n\t"  # allowed in a text, and not in a name
-# Control characters, lone surrogates, what XML cannot hold, and what changes the order or the lines of a text.
+LAYOUT = "\n\t"  # allowed in a text, but not in a name
+# Control characters, lone surrogates, and characters that XML forbids or that change a text's direction or lines.
 UNSAFE = re.compile(r"[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff\ufffe\uffff\ud800-\udfff]")
 SHORT = {"\n": r"\n", "\r": r"\r", "\t": r"\t"}
 
 
 def plain(text: str) -> str:
-    """The text with escapes, such as `\\x1b`, in place of unsafe characters. Lines and tabs stay."""
+    """Return the text with escapes, such as `\\x1b`, in place of unsafe characters. Lines and tabs stay."""
     shown = UNSAFE.sub(lambda found: found[0] if found[0] in LAYOUT else _escape(found[0]), text[: 2 * LONGEST])
     shown = shown[:LONGEST].rstrip()
     return f"{shown}\n... ({len(text):,} characters in all)" if len(text) > LONGEST else shown
 
 
 def plain_name(name: str) -> str:
-    """The name on one line, with escapes in place of unsafe characters. A byte that is not UTF-8 becomes `\\xe9`."""
+    """Return the name on one line, with escapes for unsafe characters and for bytes that are not UTF-8 (`\\xe9`)."""
     return UNSAFE.sub(lambda found: _escape(found[0]), name)
 
 

@@ -24,17 +24,18 @@ from .sandbox import BUBBLEWRAP, wrapped
 __all__ = ["Box", "limit", "uncounted"]
 
 PR_SET_PDEATHSIG = 1
-PATH = "/usr/bin:/bin"  # as most shells search, so that a kernel compiled there is found again, by the compiler's path
+PATH = "/usr/bin:/bin"  # in most shells' order, since a compiled kernel is found again by the path of its compiler
 CPU_SECONDS, FILES, THREADS = 3600, 256, 1024
-RESERVED = 2**36  # bytes of addresses without memory, which checked Metal kernels reserve
-PER_NAMESPACE = [5, 14]  # since this Linux, a limit of processes counts only those of the sandbox
+RESERVED = 2**36  # bytes of address space that checked Metal kernels reserve without using memory
+PER_NAMESPACE = [5, 14]  # from this version of Linux on, a limit of processes counts only those of the sandbox
 
 
 @dataclass(frozen=True)
 class Box:
-    """The sandbox and the folder in which a submission's processes run, without the grader's environment.
+    """The sandbox and the folder in which a submission's processes run, without the grader's environment variables.
 
-    reads, writes: what they see besides Python and the course's own modules, and what of it they may change.
+    reads: the paths that the processes see besides Python and the course's own modules. writes: paths that they see and
+    may change.
     """
 
     sandbox: str
@@ -43,12 +44,12 @@ class Box:
     writes: Sequence[Path] = ()
 
     def run(self, arguments: list[str], environment: dict[str, str], **options: Any) -> subprocess.Popen[bytes]:
-        """Start Python. options: of Popen."""
+        """Start Python in the box. options: further arguments of Popen."""
         place = str(self.folder)
         given = {"PATH": PATH, "HOME": place, "TMPDIR": place, "PYTHONPATH": str(SRC)}
         given |= {"PYTHONDONTWRITEBYTECODE": "1", "PYTHONSAFEPATH": "1"}
         given |= {"MLX_ENABLE_TF32": "0", "HF_HUB_OFFLINE": "1"}
-        if compiler := os.environ.get("CXX"):  # with which kernels are compiled
+        if compiler := os.environ.get("CXX"):  # the compiler of kernels
             given["CXX"] = compiler
         command = wrapped(self.sandbox, [sys.executable, *arguments], self.reads, self.writes)
         options |= dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.DEVNULL)
@@ -57,7 +58,7 @@ class Box:
     def connect(
         self, module: str, arguments: list[str], environment: dict[str, str], patience: float
     ) -> tuple[subprocess.Popen[bytes], Connection]:
-        """Start `python -m module SOCKET SANDBOX arguments`, and connect to it. patience: seconds until its first
+        """Start `python -m module SOCKET SANDBOX arguments`, and connect to it. patience: seconds to wait for its first
         answer."""
         ours, theirs = socket.socketpair()
         ours.settimeout(patience)
@@ -69,7 +70,7 @@ class Box:
 
 @contextmanager
 def uncounted(what: str) -> Iterator[None]:
-    """Stop the test's clock during the block, as while a compiler runs (time_limit.py)."""
+    """Stop the test's clock during the block, as time_limit.py does while a compiler runs."""
     sys.audit("kernel.compiling", what)
     try:
         yield
@@ -78,7 +79,7 @@ def uncounted(what: str) -> Iterator[None]:
 
 
 def limit(sandbox: str, memory: int, file: int) -> None:
-    """Limit this process, and end it with the judge. memory, file: bytes that it may use, and write into a file."""
+    """Limit this process, and let it end with the judge. memory: bytes that it may use. file: bytes of each file."""
     limits = {"CORE": 0, "FSIZE": file, "CPU": CPU_SECONDS, "NOFILE": FILES}
     if sys.platform == "linux":  # macOS does not limit memory
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
@@ -88,6 +89,6 @@ def limit(sandbox: str, memory: int, file: int) -> None:
             limits["NPROC"] = THREADS
     for name, most in limits.items():
         number = getattr(resource, f"RLIMIT_{name}")
-        _, before = resource.getrlimit(number)  # which nobody may raise
+        _, before = resource.getrlimit(number)  # a hard limit cannot be raised
         lowest = most if before == resource.RLIM_INFINITY else min(most, before)
         resource.setrlimit(number, (lowest, lowest))

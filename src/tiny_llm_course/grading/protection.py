@@ -18,8 +18,8 @@ from .sandbox import BUBBLEWRAP, HIDDEN, NONE, PROGRAMS, SANDBOX_EXEC, wrapped
 __all__ = ["Protection", "protection", "told"]
 
 SECONDS = 60  # for a sandbox to start, on a busy machine
-UNSEEN = (SRC / "tiny_llm_ref", SRC / "tiny_llm", ROOT / "tests", *HIDDEN)  # in a sandbox, empty or missing
-SHOWN = 300  # characters of what it says if it does not
+UNSEEN = (SRC / "tiny_llm_ref", SRC / "tiny_llm", ROOT / "tests", *HIDDEN)  # have to be empty or missing in a sandbox
+SHOWN = 300  # characters that are shown of a sandbox's error
 
 PROBE = """
 import os, shutil, sys
@@ -34,7 +34,7 @@ assert not compiler or shutil.which(compiler), f"{compiler} is not in the folder
 
 @dataclass(frozen=True)
 class Protection:
-    """sandbox: its name in sandbox.py. reason: why it is NONE."""
+    """The sandbox that works on this machine. sandbox: its name in sandbox.py. reason: why it is NONE."""
 
     sandbox: str
     reason: Phrase | None = None
@@ -42,7 +42,7 @@ class Protection:
 
 @cache
 def protection() -> Protection:
-    """Start a sandbox once, and look around in it.
+    """Return the sandbox that works on this machine, after starting one and checking which folders it hides.
 
     Raises:
         CommandError: on Linux, the library that filters system calls is missing.
@@ -66,7 +66,7 @@ def told() -> str:
 
 
 def _probe(sandbox: str) -> str:
-    """Try a sandbox, and return what is wrong with it. Empty: it works."""
+    """Try a sandbox, and return the problem with it. Empty: the sandbox works."""
     compiler = os.environ.get("CXX", "").partition(" ")[0]
     command = [sys.executable, "-I", "-S", "-c", PROBE, compiler, *map(str, UNSEEN)]
     try:

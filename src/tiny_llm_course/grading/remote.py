@@ -1,7 +1,8 @@
 """Objects of another process: calls go there, values come back as data, and no object's code crosses over.
 
-Plain values and arrays are copied. Anything else stays where it is and is stood for by a `Proxy`, whose attributes,
-calls and items are asked for over a socket. Both sides may call each other, nested. Nothing is pickled.
+Plain values and arrays are copied. Any other object stays in its process and is represented by a `Proxy`, which asks
+for attributes, calls and items over a socket. While one side waits for an answer, the other side may call it. Nothing
+is pickled.
 """
 
 from __future__ import annotations
@@ -34,19 +35,19 @@ PRIVATE = ("_", "gi_", "cr_", "ag_", "f_", "tb_", "co_")  # attributes that lead
 
 
 class GoneError(Exception):
-    """The other process ended, or did not answer in time, or answered nonsense."""
+    """The failure of the other process: it ended, did not answer in time, or sent an invalid answer."""
 
 
 class ChangedError(Exception):
-    """The other process changed an argument."""
+    """The error of a submission's process that changed an argument."""
 
 
 class RemoteError(Exception):
-    """An error of the other process that is none of Python's own."""
+    """An error in the other process that is not one of Python's built-in exceptions."""
 
 
 class Proxy:
-    """Stands for an object of the other process."""
+    """A stand-in for an object of the other process."""
 
     def __init__(self, connection: Connection, number: int):
         object.__setattr__(self, "_connection", connection)
@@ -88,35 +89,40 @@ class Proxy:
 class Connection:
     """One end of a socket between two processes.
 
-    is_open: whether the other side may have everything. The judge's end is not: modules, classes, frames and private
-    attributes stay out of reach of a submission.
+    is_open: whether the other side may reach every object. The judge's end is not open, so a submission cannot reach
+    modules, classes, frames and private attributes.
     """
 
     def __init__(self, stream: socket.socket, is_open: bool, home: Path | None = None):
         self._stream = stream
         self._is_open = is_open
-        self._home = home  # whose files appear in tracebacks
-        self._objects: list[Any] = []  # that were handed out
+        self._home = home  # the folder whose files appear in tracebacks
+        self._objects: list[Any] = []  # objects that have a proxy on the other side
         self._numbers: dict[int, int] = {}
         self._proxies: dict[int, Proxy] = {}
-        self._borrowed: list[tuple[Any, bytes]] = []  # lists and arrays of the judge's requests, and what they held
+        self._borrowed: list[tuple[Any, bytes]] = []  # lists and arrays of the judge's requests, and their bytes
         self._borrows = False
         self.received = 0  # bytes of arrays that came from the other side
-        self.is_broken = False  # something interrupted an exchange
+        self.is_broken = False  # whether an exchange was interrupted
         self.commands: dict[str, Callable[..., Any]] = {}
 
     def set_patience(self, seconds: float) -> None:
-        """Set how long to wait for an answer."""
+        """Set the number of seconds to wait for an answer."""
         self._stream.settimeout(seconds)
 
     def request(self, operation: str, *values: Any) -> Any:
-        """Ask the other side; meanwhile answer what it asks. Raises what it raises, or GoneError."""
+        """Ask the other side, and return its answer or raise its error. Meanwhile, answer its own requests.
+
+        Raises:
+            GoneError: there is no answer.
+            ChangedError: the other side changed an argument.
+        """
         self.is_broken = True  # until the answer is complete
         self._send("request", (operation, *values))
         while True:
             kind, content, changed = self._receive()
-            self.is_broken = changed and kind == "request"  # which is not going to be answered
-            if changed:  # told, and not made here: an input is not the submission's to change
+            self.is_broken = changed and kind == "request"  # a request that will not be answered
+            if changed:  # only reported, and not repeated here: a submission may not change its inputs
                 raise ChangedError("an argument was changed: `x += y` and `x[...] = y` write into the caller's array")
             if kind == "value":
                 return content
@@ -126,7 +132,7 @@ class Connection:
             self.is_broken = True
 
     def serve(self) -> None:
-        """Answer until the other side is gone."""
+        """Answer requests until the other side is gone."""
         while True:
             try:
                 _, content, _ = self._receive()
@@ -135,7 +141,7 @@ class Connection:
             self._answer(content)
 
     def forget(self) -> None:
-        """A new test begins: what was borrowed for the last one is no longer watched."""
+        """Stop watching the arguments of the last test, since a new test begins."""
         self._borrowed.clear()
 
     def _answer(self, content: tuple[Any, ...]) -> None:
@@ -199,7 +205,7 @@ class Connection:
             raise GoneError(f"the submission's process has ended ({error})") from None
 
     def _receive(self) -> tuple[str, Any, bool]:
-        """Receive a message: its kind, its content, and whether an argument was changed on the other side."""
+        """Receive a message. Return its kind, its content, and whether the other side changed an argument."""
         sizes = struct.unpack(">QQ", self._read(16))
         if sizes[0] > MAX_HEADER or sum(sizes) > MAX_MESSAGE:
             raise GoneError(f"a message of {sizes} bytes, of which {(MAX_HEADER, MAX_MESSAGE)} are allowed")
@@ -231,7 +237,7 @@ class Connection:
         return b"".join(parts)
 
     def _encode(self, value: Any, blobs: list[bytes]) -> Any:
-        """Encode a value as JSON; arrays go into blobs."""
+        """Encode a value as JSON, and append the bytes of arrays to `blobs`."""
         match value:
             case None | bool() | int() | float() | str():
                 return value
@@ -335,7 +341,7 @@ def _error(content: dict[str, Any]) -> Exception:
     kind = ERRORS.get(content["type"])
     try:
         error = kind(content["text"]) if kind else RemoteError(f"{content['type']}: {content['text']}")
-    except TypeError:  # UnicodeDecodeError and the like want more
+    except TypeError:  # UnicodeDecodeError and the like need more arguments
         error = RemoteError(f"{content['type']}: {content['text']}")
     error.frames = content["frames"]  # type: ignore[attr-defined]
     return error

@@ -20,7 +20,7 @@ SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/nix/store", "/h
 DEVICES = ("/dev/null", "/dev/random", "/dev/urandom")  # not /dev/zero: no limit counts memory that is mapped from it
 LINKED = ("/etc/alternatives", "/etc/ld.so.cache")  # where the system's compiler and libraries are looked up
 COURSE = ("tiny_llm_course", "tiny_llm_given", "tiny_llm_models", "tiny_llm_native", "metal_host")
-HIDDEN = (  # folders of these packages: lines of the reference, and kernels that other commands compiled
+HIDDEN = (  # folders of these packages with lines of the reference, or with kernels that other commands compiled
     SRC / "tiny_llm_course" / "catalogue",
     SRC / "metal_host" / "built",
 )
@@ -40,7 +40,7 @@ PROFILE = """
 (allow file-read-data {shown})
 (deny file-read-data {within})
 (allow file-write* (literal "/dev/null") {writes})
-"""  # the last rule that fits decides
+"""  # the last rule that matches decides
 
 
 def wrapped(sandbox: str, command: list[str], reads: Iterable[Path] = (), writes: Iterable[Path] = ()) -> list[str]:
@@ -57,7 +57,7 @@ def wrapped(sandbox: str, command: list[str], reads: Iterable[Path] = (), writes
 
 def _bubblewrap(reads: list[Path], writes: list[Path]) -> list[str]:
     for folder in HIDDEN:
-        folder.mkdir(exist_ok=True)  # where there is none, another command may make it meanwhile
+        folder.mkdir(exist_ok=True)  # otherwise another command may make it while the sandbox runs
     mounts = dict.fromkeys(map(Path, (*SYSTEM, *LINKED)), "--ro-bind-try")
     mounts |= dict.fromkeys([*_python(), *(SRC / name for name in COURSE), *reads], "--ro-bind")
     mounts |= dict.fromkeys([ROOT, *HIDDEN], "--tmpfs")
@@ -65,7 +65,7 @@ def _bubblewrap(reads: list[Path], writes: list[Path]) -> list[str]:
     mounts |= dict.fromkeys(writes, "--bind")
     command = ["bwrap", *(f"--unshare-{name}" for name in NAMESPACES)]
     command += ["--die-with-parent", "--new-session", "--cap-drop", "ALL", "--proc", "/proc"]
-    command += ["--ro-bind", "/proc/sys", "/proc/sys"]  # which root may write even without capabilities
+    command += ["--ro-bind", "/proc/sys", "/proc/sys"]  # root may write there even without capabilities
     for path in sorted(mounts):  # a folder before its files
         places = [path] if mounts[path] == "--tmpfs" else [path, path]
         command += [mounts[path], *map(str, places)]
@@ -75,7 +75,7 @@ def _bubblewrap(reads: list[Path], writes: list[Path]) -> list[str]:
 def _profile(reads: list[Path], writes: list[Path]) -> str:
     shown = [*_python(), *(SRC / name for name in COURSE), *reads, *writes]
     return PROFILE.format(
-        processes="" if writes else "(deny process-fork)",  # which a compiler needs
+        processes="" if writes else "(deny process-fork)",  # a compiler has to fork
         hidden=_subpaths([ROOT]),
         shown=_subpaths(shown),
         within=_subpaths(HIDDEN),

@@ -1,4 +1,4 @@
-"""Finds submissions, as students and learning platforms pack them. Of each only the package's source is taken."""
+"""Finds submissions, however students and platforms pack them, and takes only the package's source from each."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ from .take import MAX_BYTES
 __all__ = ["Submission", "find_submissions"]
 
 TAKE = "tiny_llm_course.grading.take"
-SECONDS = 120  # after which a process that takes a package out of a hand-in is killed
-PLACES = ("src/tiny_llm", "tiny_llm")  # of the package in a folder that is one submission
-LEFT_BY_SYSTEMS = {  # what systems and editors leave in an instructor's folder
+SECONDS = 120  # after which a process that takes a package out of a submission is killed
+PLACES = ("src/tiny_llm", "tiny_llm")  # where the package may be in a folder that is one submission
+LEFT_BY_SYSTEMS = {  # files and folders that systems and editors leave in an instructor's folder
     *(".DS_Store", "Thumbs.db", "desktop.ini", "__MACOSX", "__pycache__", "node_modules"),
     *(".git", ".gitignore", ".gitkeep", ".venv", ".vscode", ".idea", ".ipynb_checkpoints", ".pytest_cache"),
 }
@@ -39,26 +39,28 @@ EXPECTED = "expected a folder, a ZIP or tar archive, or a file of the package su
 
 @dataclass(frozen=True)
 class Submission:
-    """A student's work."""
+    """The files that a student submitted."""
 
-    name: str  # on one line, without anything that could pass for something else
+    name: str  # on one line, with escapes for unsafe characters
     files: dict[str, bytes] = field(default_factory=dict)  # path in the package tiny_llm -> content
-    problem: str = ""  # why there are none
-    note: str = ""  # what was left out
+    problem: str = ""  # why there are no files
+    note: str = ""  # a message about files that were left out
 
     @property
     def digest(self) -> str:
-        """A digest of everything that decides the grade. The name does not."""
+        """Return a digest of everything here that decides the grade, which the name does not."""
         parts = [part for path in sorted(self.files) for part in (path.encode(), self.files[path])]
         parts.append(self.note.encode())
         return hashlib.sha256(b"".join(len(part).to_bytes(8, "big") + part for part in parts)).hexdigest()
 
 
 def find_submissions(paths: list[Path], apart_from: Path | None = None) -> list[Submission]:
-    """Return the submissions in some places: a folder that has the package at its top, an archive or a file is one; of
-    any other folder, each folder and archive in it, and all files that differ only in the name of the module.
+    """Return the submissions at these paths.
 
-    apart_from: a file or folder that was not handed in.
+    An archive, a single file, or a folder with the package at its top is one submission. In any other folder, each
+    folder and each archive is a submission, and so are all files together whose names differ only in the module.
+
+    apart_from: a file or folder that is not a submission.
     """
     with ThreadPoolExecutor(processors()) as pool:
         submissions = [submission for path in paths for submission in _in(path.resolve(), apart_from, pool)]
@@ -67,7 +69,7 @@ def find_submissions(paths: list[Path], apart_from: Path | None = None) -> list[
 
 
 def _unique(names: list[str]) -> Iterator[str]:
-    """Give names that occur more than once a number."""
+    """Yield the names, with a number after each that occurs more than once."""
     taken = {name for name in names if names.count(name) == 1}
     for name in names:
         if names.count(name) > 1:
@@ -88,8 +90,8 @@ def _in(path: Path, apart_from: Path | None, pool: ThreadPoolExecutor) -> Iterat
 
 
 def _is_one(folder: Path) -> bool:
-    """Tell whether a folder is one submission: its package is at the top. If the package's files are at the top, no
-    folders or archives of others may be next to them."""
+    """Tell whether a folder is one submission, with the package at its top. If the package's files themselves are at
+    the top, there may be no other students' folders or archives next to them."""
     if any((folder / place / file).is_file() for place in PLACES for file in known()):
         return True
     if not any((folder / file).is_file() for file in known()):
@@ -99,19 +101,19 @@ def _is_one(folder: Path) -> bool:
 
 
 def _single(entry: Path) -> re.Match[str] | None:
-    """Return the parts of the name of a single file of the package. None: it is something else."""
+    """Return the parts of the name of a single file of the package. None: the entry is something else."""
     return None if entry.is_dir() else _single_name().fullmatch(entry.name)
 
 
 @cache
 def _single_name() -> re.Pattern[str]:
-    """Return names as platforms change them: `lee_123_attention.py`, `attention-2.py`, `attention (1).py`."""
+    """Return a pattern for names as platforms change them: `lee_123_attention.py`, `attention-2.py`."""
     modules = "|".join(sorted({Path(path).stem for path in known()}))
     return re.compile(rf"(?P<student>(.*?[ _-])??)(?P<module>{modules})([ -]?\(?\d+\)?)?(?P<suffix>\.(py|cpp|h|metal))")
 
 
 def _submission(entries: list[Path]) -> Submission:
-    """Take what one student handed in: one entry, or single files."""
+    """Return the submission of one student: a folder, an archive, or one or several files of the package."""
     first = entries[0]
     match = _single(first)
     name = (match["student"].strip(" _-") or first.stem) if match else archive_stem(first.name) or first.name
@@ -123,7 +125,7 @@ def _submission(entries: list[Path]) -> Submission:
 
 
 def _of_files(entries: list[Path]) -> dict[str, bytes]:
-    """Single files, by their paths in the package."""
+    """Return the contents of single files, by their paths in the package."""
     paths = {Path(path).name: path for path in sorted(known(), reverse=True, key=lambda path: path.count("/"))}
     files: dict[str, bytes] = {}
     for entry in entries:
@@ -140,7 +142,7 @@ def _of_files(entries: list[Path]) -> dict[str, bytes]:
 
 
 def _of_hand_in(path: Path) -> tuple[dict[str, bytes], str]:
-    """Return the package's files in a folder or an archive, and what was left out."""
+    """Return the package's files in a folder or an archive, and a note about files that were left out."""
     _check_plain(path)
     if not path.is_dir() and archive_stem(path.name) is None:
         raise RefusedError(EXPECTED)

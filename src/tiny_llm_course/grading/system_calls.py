@@ -33,20 +33,20 @@ open_by_handle_at fanotify_init quotactl swapon swapoff reboot acct syslog vhang
 kexec_load kexec_file_load init_module finit_module delete_module
 sethostname setdomainname settimeofday clock_settime adjtimex clock_adjtime
 setuid setgid setreuid setregid setresuid setresgid setfsuid setfsgid
-"""  # io_uring would do the others' work unseen; the last four lines are for graders who are root
-ABSENT = ("clone3", "openat2")  # a filter cannot read their arguments; libraries then use clone and openat
-NEWER = range(440, 1024)  # than any of these: numbers are the same on all machines, and libraries do without the calls
+"""  # io_uring could do the other calls' work unseen; the last four lines matter if the grader is root
+ABSENT = ("clone3", "openat2")  # a filter cannot read their arguments; libraries use clone and openat instead
+NEWER = range(440, 1024)  # numbers of later calls, the same on all machines; libraries can do without these calls
 CLONE_THREAD = 0x10000
-PR_SET_PDEATHSIG = 1  # with which a process would outlive the judge
+PR_SET_PDEATHSIG = 1  # would let a process outlive the judge
 WRITING = (os.O_WRONLY, os.O_RDWR, os.O_CREAT, os.O_TRUNC)
 UNCOUNTED = (0x21, 0x100)  # kinds of memory that RLIMIT_DATA does not count: shared without a file, and growing down
 SIGNALLING = (8, 10, 15)  # of fcntl: F_SETOWN, F_SETSIG and F_SETOWN_EX; with them, the system signals other processes
 LOCKING = (6, 7, 37, 38, 1024)  # of fcntl: F_SETLK, F_SETLKW, F_OFD_SETLK, F_OFD_SETLKW, F_SETLEASE; others would wait
 OF_FILES = (ord("f"), ord("X"), 0x94)  # kinds of ioctl that change a file or folder which is open for reading
-TO_OTHERS = (0x5412, 0x541C, 0x8901, 0x8902)  # of ioctl: TIOCSTI and TIOCLINUX type, FIOSETOWN and SIOCSPGRP signal
+TO_OTHERS = (0x5412, 0x541C, 0x8901, 0x8902)  # of ioctl: TIOCSTI, TIOCLINUX to type, FIOSETOWN, SIOCSPGRP to signal
 
 WHOLE = 0xFFFFFFFF
-MASKED = (  # call, error, argument, mask, value: the error comes if the masked argument has the value
+MASKED = (  # call, error, argument, mask, value: the call fails with the error if the masked argument has the value
     ("clone", errno.EPERM, 0, CLONE_THREAD, 0),
     ("prctl", errno.EPERM, 0, WHOLE, PR_SET_PDEATHSIG),
     *(("open", errno.EROFS, 1, flag, flag) for flag in WRITING),
@@ -57,7 +57,7 @@ MASKED = (  # call, error, argument, mask, value: the error comes if the masked 
     *(("mmap", errno.EPERM, 3, flags, flags) for flags in UNCOUNTED),
 )
 
-_ALLOW, _ERRNO = 0x7FFF0000, 0x00050000  # of seccomp.h, as the numbers below
+_ALLOW, _ERRNO = 0x7FFF0000, 0x00050000  # from seccomp.h, like the numbers below
 _ALL_THREADS = 4
 _NOT_EQUAL, _MASKED_EQUAL = 1, 7
 
@@ -75,7 +75,7 @@ def library() -> ctypes.CDLL:
     """Return the library that makes the filter.
 
     Raises:
-        OSError: it is not installed, or too old.
+        OSError: the library is not installed, or is too old.
     """
     seccomp = ctypes.CDLL(LIBRARY)
     if seccomp.seccomp_syscall_resolve_name(b"faccessat2") < 0:
@@ -85,10 +85,10 @@ def library() -> ctypes.CDLL:
 
 
 def refuse() -> None:
-    """Refuse these calls to all threads of this process from now on.
+    """Refuse the listed calls to all threads of this process from now on.
 
     Raises:
-        OSError: the system cannot do that.
+        OSError: the system cannot install the filter.
     """
     seccomp = library()
     rules = ctypes.c_void_p(seccomp.seccomp_init(_ALLOW))
@@ -113,7 +113,7 @@ def refuse() -> None:
         add(name, error, argument, _MASKED_EQUAL, mask, value)
     for name in ("kill", "tgkill"):
         add(name, errno.EPERM, 0, _NOT_EQUAL, os.getpid())
-    add("prlimit64", errno.EPERM, 2, _NOT_EQUAL, 0)  # sets a limit
+    add("prlimit64", errno.EPERM, 2, _NOT_EQUAL, 0)  # calls that set a limit
     check(seccomp.seccomp_load(rules))
 
 

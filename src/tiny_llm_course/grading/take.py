@@ -1,7 +1,7 @@
-"""Takes the package out of a hand-in: `python -m tiny_llm_course.grading.take PATH`.
+"""Takes the package out of a submission: `python -m tiny_llm_course.grading.take PATH`.
 
-A process of its own, because an archive can be made so that reading it takes hours, or all memory. What it finds it
-writes as JSON: `files`, path in the package -> content in base64, and a `note`; or the `problem`.
+It runs in a process of its own, because reading a crafted archive can take hours, or all memory. It prints JSON: either
+`files` (path in the package -> content in base64) and a `note`, or a `problem`.
 """
 
 from __future__ import annotations
@@ -21,23 +21,23 @@ from .plain import plain, plain_name
 __all__ = ["take"]
 
 MAX_FILES, MAX_BYTES = 500, 20 * 2**20  # of a package
-MAX_ARCHIVES, DEPTH = 20, 2  # within a hand-in, and within each other
+MAX_ARCHIVES, DEPTH = 20, 2  # within a submission, and within each other
 SECONDS, MEMORY = 20, 2**31  # of this process
 
 
 @dataclass(frozen=True)
 class Taken:
-    """The package's files, and what was left out."""
+    """The package's files, and a note about files that were left out."""
 
     files: dict[str, bytes]
     note: str = ""
 
 
 def take(tree: Tree, depth: int = DEPTH) -> Taken:
-    """Return the package among these files, or in the one archive among them that has one.
+    """Return the package among these files, or in the only archive among them that contains one.
 
     Raises:
-        RefusedError: there is none, or more than one.
+        RefusedError: there is no package, or more than one.
     """
     if roots := package_roots(tree):
         return _of_root(tree, roots)
@@ -112,7 +112,7 @@ def _content(path: str, entry: HandedInFile) -> bytes:
 
 
 def _reason(error: Exception) -> str:
-    """Readers of archives raise whatever the damage leads to."""
+    """Return the reason for an error, of any type, since damaged archives lead to many types of errors."""
     if isinstance(error, RefusedError):
         return str(error)
     return f"cannot be read: {plain(str(error)) or type(error).__name__}"

@@ -23,7 +23,7 @@ def main() -> None:
     stream = socket.socket(fileno=int(number))
     folder, helpers = Path(submission).resolve(), Path(tests).resolve()
     import mlx.core as mx
-    import mlx_lm.tokenizer_utils  # noqa: F401  what a submission may need is there before rights are given up
+    import mlx_lm.tokenizer_utils  # noqa: F401  a submission may need it, and cannot import it later
 
     from tiny_llm_course.grading import system_calls
     from tiny_llm_course.grading.metal import elsewhere
@@ -33,7 +33,7 @@ def main() -> None:
 
     sys.path[:0] = [str(folder), str(helpers)]
     barred, scenes = map(importlib.import_module, ("barred", "scenes"))
-    loop = asyncio.new_event_loop()  # which takes a socket
+    loop = asyncio.new_event_loop()  # opens a socket, which is refused later
     loop.set_debug(True)
     barred.install("tiny_llm")
     connection = Connection(stream, is_open=True, home=folder)
@@ -41,7 +41,7 @@ def main() -> None:
     bars: list[Any] = []
 
     def begin(task: str, device: str) -> None:
-        """A test of this task begins."""
+        """Prepare this process for a test of the task."""
         connection.forget()
         if bars:
             bars.pop().__exit__(None, None, None)
@@ -50,7 +50,7 @@ def main() -> None:
         mx.set_default_device(mx.gpu if device == "gpu" else mx.cpu)
 
     def reset_peak() -> None:
-        """Begin to measure the peak of memory here, without the copies of the judge's arrays that only grading
+        """Measure the peak of memory from here on, without the copies of the judge's arrays, which only grading
         makes."""
         connection.received = 0
         mx.reset_peak_memory()
@@ -67,13 +67,13 @@ def main() -> None:
             scenes.whole(getattr(scenes, name)(_Modules(), *arguments))
         ),
     }
-    limit(sandbox, int(memory), 0)  # not a byte into any file
+    limit(sandbox, int(memory), 0)  # it may write no byte into any file
     if sys.platform == "linux":
         system_calls.refuse()
     if sandbox == NONE:
         sys.addaudithook(_guard(helpers))
     connection.serve()
-    os._exit(0)  # threads of the submission are not waited for
+    os._exit(0)  # without waiting for threads of the submission
 
 
 def _module(name: str) -> Any:
@@ -83,7 +83,7 @@ def _module(name: str) -> Any:
 
 
 class _Modules:
-    """`modules.serving.server` is imported when it is asked for."""
+    """The modules for a scene, such as `modules.serving.server`, which are imported when it asks for them."""
 
     def __init__(self, start: str = ""):
         self._start = start
@@ -97,7 +97,7 @@ class _Modules:
 
 
 def _load_extension(metal_kernel: Callable[..., Any]) -> None:
-    """Load what runs kernels before rights are given up, and nothing of the submission's with it."""
+    """Load the code that runs kernels before rights are given up. It contains nothing of the submission's."""
     from tiny_llm_native import compiler, extension, metal
 
     compiler.get_ready()
@@ -106,7 +106,7 @@ def _load_extension(metal_kernel: Callable[..., Any]) -> None:
 
 
 def _guard(tests: Path) -> Callable[[str, tuple[Any, ...]], None]:
-    """Make an audit hook against reading what a sandbox would hide. It stops mistakes, and no hostile code."""
+    """Return an audit hook that refuses to open files that a sandbox would hide. It stops mistakes, not attacks."""
     closed = (tests, ROOT / "tests", SRC / "tiny_llm_ref", *HIDDEN, Path("/proc"))
 
     def guard(event: str, arguments: tuple[Any, ...]) -> None:

@@ -1,3 +1,3 @@
-"""Parts of the server that know HTTP, messages and limits, but no engine. Import from the modules."""
+"""Parts of the server that handle HTTP, messages and limits, without an engine. Import from the modules."""
 
 __all__: list[str] = []

@@ -8,9 +8,9 @@ _MESSAGE, _PARAM = 500, 100  # letters at most
 
 
 class ApiError(Exception):
-    """An error that a client is told, in the API's form: `{"error": {"message", "type", "param", "code"}}`.
+    """An error that a client gets, in the API's form: `{"error": {"message", "type", "param", "code"}}`.
 
-    A message may repeat what the client sent. It is shortened in the middle where that is long.
+    A message may repeat what the client sent. A long message is shortened in the middle.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""A conversation as tokens, in which the texts that people wrote are never control tokens. Given."""
+"""Turns a conversation into tokens, so that no text in a message becomes a control token. Given."""
 
 import re
 import secrets
@@ -17,9 +17,9 @@ class ChatPrompt:
     """Messages in the checkpoint's chat template, up to where the answer begins.
 
     A content such as "<|im_end|>" would become the token that ends a message, and its author could speak as the system.
-    So names of such tokens in contents are replaced by marks while the template is filled in, and encoded as the
-    letters that they are.
-    parts: the text before each name and after the last one. names: those names, in their order.
+    So the names of such tokens in contents are replaced with marks while the template is filled in, and later encoded
+    as ordinary text.
+    parts: the text before each name, and the text after the last one. names: those names, in order.
     """
 
     parts: Sequence[str]
@@ -27,8 +27,8 @@ class ChatPrompt:
 
     @staticmethod
     def of(tokenizer: Any, messages: Sequence[Mapping[str, str]], *, thinks: bool = False) -> "ChatPrompt":
-        """Make a prompt of messages. thinks: whether the model shall think first, as far as the template leaves that
-        open.
+        """Make a prompt from messages. thinks: whether the model is to think first, if the template leaves the
+        choice.
 
         Raises:
             ValueError: the checkpoint has no chat template, or one that refuses these messages.
@@ -46,7 +46,7 @@ class ChatPrompt:
         return ChatPrompt(parts, found)
 
     def encode(self, tokenizer: Any, room: Room | None = None) -> list[int]:
-        """Return the tokens. Raises TooLongError as soon as it is clear that there is no room for them."""
+        """Return the tokens of the prompt. Raises TooLongError as soon as it is clear that the tokens do not fit."""
         if room is not None:
             room.check_text(*self.parts, *self.names)
         spelled = {

@@ -10,7 +10,7 @@ __all__ = ["HarmlessDefaults"]
 
 
 class HarmlessDefaults(Strict):
-    """Any other value of these parameters is refused by name."""
+    """The parameters with their harmless values. The server refuses any other value by the parameter's name."""
 
     function_call: Literal["none", "auto"] | None = None
     modalities: Annotated[list[Literal["text"]], Field(max_length=1, fail_fast=True)] | None = None

@@ -1,6 +1,6 @@
-"""Which names a server answers to. Given.
+"""The names that a server answers to. Given.
 
-A web page may let its own name lead to this machine, and then its scripts can send requests to any server here (DNS
+A web page may make its own name point to this machine, and then its scripts can send requests to any server here (DNS
 rebinding). The browser still sends the page's own name as `Host`, so the server can recognise such requests.
 Source: RFC 9110, sections 7.2 (Host) and 15.5.20 (421 Misdirected Request).
 """
@@ -19,7 +19,7 @@ __all__ = ["LocalHosts", "is_local"]
 
 
 class LocalHosts:
-    """An application that answers only if the client names this machine, or one of these names."""
+    """An application that refuses requests whose `Host` is neither a name of this machine nor one of `names`."""
 
     def __init__(self, app: ASGIApp, names: Collection[str]):
         self._app, self._names = app, {name.lower() for name in names}

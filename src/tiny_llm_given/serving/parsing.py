@@ -1,4 +1,4 @@
-"""From a body to a request of the protocol, or to an error that names the first thing that is wrong. Given."""
+"""Turns a body into a request of the protocol, or raises an error that names the first mistake in the body. Given."""
 
 import json
 from collections.abc import Sequence
@@ -18,7 +18,7 @@ _UNSUPPORTED = (  # of OpenAI's own
     *("service_tier", "store", "suffix", "tool_choice", "tools", "verbosity", "web_search_options"),
     *("annotations", "include_obfuscation", "name", "refusal", "tool_call_id", "tool_calls"),  # within other objects
 )
-_HARMLESS = {*HarmlessDefaults.model_fields, "include_obfuscation"}  # with some of their values
+_HARMLESS = {*HarmlessDefaults.model_fields, "include_obfuscation"}  # some of their values are accepted
 
 _R = TypeVar("_R", bound=Strict)
 

@@ -1,4 +1,4 @@
-"""How long a refused client should wait. Given."""
+"""The time that a refused client should wait. Given."""
 
 import math
 import time
@@ -7,35 +7,35 @@ from collections.abc import Callable
 __all__ = ["RetryAfter"]
 
 _FIRST = 0.1  # seconds from one request's end to the next one's, before anything is known
-_LONGEST = 60  # seconds: OpenAI's clients ignore a longer one
+_LONGEST = 60  # seconds: OpenAI's clients ignore a longer time
 _ENOUGH = 64  # requests after which old ones count half
 
 
 class RetryAfter:
-    """The seconds that a refused client shall wait: until the clients refused before it have had a place.
+    """An estimate of how long a refused client should wait: until the clients refused before it have been served.
 
-    If all of them came back at once, most would be refused again, and OpenAI's clients try three times only. So each
-    gets a later time than the one before, by the time from one request's end to the next one's. This time is measured
-    while there are requests: `begin` and `end` are called with each. Until one has ended, the next end is expected to
-    take as long as has passed already.
+    If all refused clients came back at once, most would be refused again, and OpenAI's clients try only three times. So
+    each client gets a later time than the one before. The difference is the mean time between the ends of two requests,
+    which is measured while the server has requests: it calls `begin` and `end` for each. Until a request has ended, the
+    time that has passed so far is the estimate.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic):
         self._clock = clock
         self._known = _FIRST  # the last pace that was measured
         self._num_now = self._num_ended = 0
-        self._since = 0.0  # when these began to end
+        self._since = 0.0  # when the measurement of the pace began
         self._last = 0.0  # the time that was given last
 
     def begin(self, count: int = 1) -> None:
-        """Note that the server begins to serve this many requests."""
+        """Record that the server begins to serve this many requests."""
         if self._num_now == 0:
             self._since, self._num_ended = self._clock(), 0
         self._num_now += count
 
     def end(self, count: int = 1, *, were_served: bool = True) -> None:
-        """Note that these requests are over. were_served: False if they were refused at once, which says nothing about
-        pace."""
+        """Record that this many requests are over. were_served: False if they were refused at once, which says nothing
+        about the pace."""
         now = self._clock()
         self._num_now -= count
         if not were_served:
@@ -46,13 +46,13 @@ class RetryAfter:
             self._since, self._num_ended = (self._since + now) / 2, self._num_ended // 2
 
     def seconds(self, count: int = 1) -> int:
-        """Return the seconds for a client that is refused with `count` requests."""
+        """Return how many seconds a client whose `count` requests are refused should wait."""
         now = self._clock()
         self._last = min(max(self._last, now) + count * self._pace(now), now + _LONGEST)
         return max(1, math.ceil(self._last - now))
 
     def _pace(self, now: float) -> float:
-        """Return the seconds from one end to the next."""
+        """Return the seconds from one request's end to the next one's."""
         if self._num_now == 0:
             return self._known
         passed = now - self._since

@@ -5,19 +5,19 @@ from typing import Any
 
 __all__ = ["Room", "TooLongError"]
 
-_BEGINNING = 1 << 16  # letters that are encoded of a long text before all of it
+_BEGINNING = 1 << 16  # of a long text, so many letters are encoded first
 _SHRINKS = {"NoneType": 1, "NFC": 3}  # how many bytes a normaliser makes into one, at most
 
 
 class TooLongError(ValueError):
-    """A prompt has more tokens than there is room for."""
+    """The error raised when a prompt has more tokens than there is room for."""
 
 
 class Room:
-    """The room of a context: it refuses a text that is too long however the tokenizer cuts it up.
+    """The room in a context, which refuses a text that is too long however the tokenizer cuts it up.
 
     max_length: how many tokens a prompt and its answer may have; the answer has at least one. How many bytes a token
-    can stand for is known for tokenizers that work on bytes, as those of Qwen2 and Qwen3 do. For texts that may fit,
+    can stand for is known for tokenizers that work on bytes, such as those of Qwen2 and Qwen3. If a text may fit, its
     beginnings are encoded first, so that a text that is much too long costs little more than one that fits.
     """
 
@@ -47,7 +47,7 @@ class Room:
         return list(encode(text))
 
     def check_tokens(self, count: int) -> None:
-        """Raise TooLongError if there are too many tokens. count: how many there are, or are by now."""
+        """Raise TooLongError if there are too many tokens. count: the number of tokens so far."""
         if count >= self._max_length:
             raise TooLongError(
                 f"expected {self._max_length} tokens at most, of prompt and output, got a prompt of {count} or more"
@@ -55,11 +55,11 @@ class Room:
 
 
 def _longest_token(tokenizer: Any) -> int | None:
-    """Return the length of the longest token in bytes; None where that is no bound."""
+    """Return how many bytes of text a token stands for at most; None if there is no such bound."""
     backend, added = tokenizer.backend_tokenizer, list(tokenizer.added_tokens_decoder.values())
     shrinks = _SHRINKS.get(type(backend.normalizer).__name__)
-    takes_blanks = any(token.lstrip or token.rstrip for token in added)  # as many as there are
+    takes_blanks = any(token.lstrip or token.rstrip for token in added)  # such a token takes all blanks around it
     if shrinks is None or takes_blanks or type(backend.decoder).__name__ != "ByteLevel":
         return None
     names = max((len(str(token).encode()) for token in added), default=0)
-    return shrinks * max(names, *map(len, tokenizer.get_vocab()))  # where a byte is a letter
+    return shrinks * max(names, *map(len, tokenizer.get_vocab()))  # in these names, a letter is a byte

@@ -4,7 +4,8 @@
 namespace tiny_llm {
 namespace {
 
-// For few queries: threads share the keys of each head, and then the results for the parts of a query are joined.
+// Computes attention for few queries: threads share the keys of each head in parts, and then the results for all parts
+// are joined, query by query.
 void attend_split_kv(const Problem& p, const Threads& threads) {
     const int64_t rows = p.group * p.L, parts = (p.S + PART - 1) / PART, all_rows = p.kv_heads * rows;
     std::vector<Sums> found(all_rows * parts);            // row r and part i have index r * parts + i

@@ -37,7 +37,7 @@ def attention_online(
     -> N.. x H_q x L x D. Query head h reads key/value head h // (H_q / H_kv). query, key, value and the result have the
     same float dtype; the arithmetic is float32.
     scale: None means 1/sqrt(D).
-    mask: an additive array; "causal", where the L queries are the last L of S positions; or None. The result of a query
+    mask: an additive array; "causal", for L queries that are the last L of S positions; or None. The result of a query
         that sees no key at all is NaN, as with softmax.
     Source: Milakov and Gimelshein 2018, "Online normalizer calculation for softmax", arXiv:1805.02867.
 

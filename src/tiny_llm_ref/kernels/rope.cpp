@@ -8,7 +8,7 @@
 namespace tiny_llm {
 namespace {
 
-// Sine and cosine of -1/2 to 1/2 turns, right to 1e-7.
+// Sine and cosine of -1/2 to 1/2 turns, accurate to 1e-7.
 void sin_cos(floats turns, floats& sine, floats& cosine) {
     const floats quarters = (turns * 4 + 12582912.f) - 12582912.f;         // to the nearest integer, -2 to 2
     const floats x = (turns - quarters * 0.25f) * 6.28318531f, z = x * x;  // -pi/4 to pi/4

@@ -1,7 +1,7 @@
 // RoPE: a thread turns one pair in a few heads of one token.
 //
-// x and out: B x L x H x D numbers of type T. offsets: B first positions. frequency: for each of the D / 2 pairs, how
-// far it turns from one position to the next, in turns times 2^64. traditional: whether a pair is two neighbours.
+// x and out: B x L x H x D numbers of type T. offsets: B first positions. frequency: for each of the D / 2 pairs, the
+// turns from one position to the next, times 2^64. traditional: whether the numbers of a pair are neighbours.
 
 constant constexpr uint HEADS = 4;                           // per thread: one sine and cosine serve all of them
 constant constexpr float UNIT = 2 * M_PI_F / 4294967296.0f;  // 2^-32 turns, in radians

@@ -5,7 +5,7 @@
 constant constexpr uint MOST_SIMDGROUPS = 32;  // per threadgroup
 
 // Returns four numbers from i on, as float; past the end of the row they are -INFINITY, whose exponential is 0. A
-// thread takes four neighbours at a time, so a simdgroup has 128 neighbours.
+// thread takes four neighbours at a time, so a simdgroup takes 128 numbers in a row.
 template <typename T>
 float4 load4(const device T* row, uint i, uint n) {
     if (i + 4 <= n) return float4(row[i], row[i + 1], row[i + 2], row[i + 3]);

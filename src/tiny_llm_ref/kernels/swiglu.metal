@@ -2,7 +2,7 @@
 //
 // gate, up and out: n numbers of type T.
 
-// Returns four numbers from i on, as float; past the end they are 0. So a simdgroup has 128 neighbours.
+// Returns four numbers from i on, as float; past the end they are 0. A simdgroup takes 128 numbers in a row.
 template <typename T>
 float4 load4(const device T* x, uint i, uint n) {
     if (i + 4 <= n) return float4(x[i], x[i + 1], x[i + 2], x[i + 3]);

@@ -17,12 +17,12 @@ from .sampling_params import SamplingParams
 
 __all__ = ["BatchSampler", "Settings", "penalise", "sample_rows"]
 
-_FIRST = 256  # logits of a row that are looked at first
+_FIRST = 256  # how many of a row's logits the filters look at first
 
 
 @dataclass(frozen=True)
 class Settings:
-    """Sampling parameters of N rows, each an array of N. They mean what they mean in `make_sampler`."""
+    """The sampling parameters of N rows, each an array of N. They have the same meanings as in `make_sampler`."""
 
     temperature: NDArray[np.float32]
     top_k: NDArray[np.int64]
@@ -39,17 +39,17 @@ class Settings:
         )
 
     def keeps_all(self, V: int) -> NDArray[np.bool_]:
-        """Tell, for each row, whether it has no filter: each of the V tokens may be drawn."""
+        """Tell, for each row, whether no filter removes any of the V tokens."""
         keeps: NDArray[np.bool_] = ((self.top_k == 0) | (self.top_k >= V)) & (self.top_p >= 1) & (self.min_p == 0)
         return keeps
 
     def rows(self, which: NDArray[np.intp]) -> "Settings":
-        """Return the parameters of some rows."""
+        """Return the parameters of some rows. which: their indices."""
         return Settings(self.temperature[which], self.top_k[which], self.top_p[which], self.min_p[which])
 
 
 def penalise(logits: Logits, penalties: Sequence[float], texts: Sequence[Sequence[int]]) -> Logits:
-    """Return what `apply_repetition_penalty` returns, for all rows at once, each with its own penalty and text. It is a
+    """Apply the rule of `apply_repetition_penalty` to all rows at once, each with its own penalty and text. Return a
     new array.
 
     Shapes: logits: N x V, penalties: N, texts: N of any length -> N x V.
@@ -64,18 +64,18 @@ def penalise(logits: Logits, penalties: Sequence[float], texts: Sequence[Sequenc
 
 
 def sample_rows(logits: Logits, settings: Settings, chances: NDArray[np.float64], first: int = _FIRST) -> list[int]:
-    """Draw one token for each row, with the probabilities with which a `make_sampler` with the row's settings would
-    draw it.
+    """Draw one token for each row, with the same probabilities as a sampler that `make_sampler` makes of the row's
+    settings.
 
     Sort a row's logits, the largest first; of equal logits, that of the smaller token comes first. Each filter keeps a
-    beginning of this list. Top-k keeps top_k tokens (`apply_top_k` keeps more if logits are equal). Top-p keeps as many
-    of these as it takes for their probabilities, which sum to 1 over the tokens that top-k keeps, to sum to top_p or
-    more. Min-p keeps those that are at least min_p times as likely as the first.
-    Go through the kept tokens in the order of the vocabulary: the drawn one is the first at which the running sum of
-    their probabilities, as a part of the sum over all kept tokens, exceeds the row's chance. Sums are in float64, so
-    that small probabilities count.
+    beginning of this list. Top-k keeps top_k tokens (`apply_top_k` keeps more if logits are equal). Top-p scales the
+    probabilities of these tokens so that they sum to 1, and keeps as many as it takes for a sum of top_p or more. Min-p
+    keeps the tokens that are at least min_p times as likely as the first one.
+    Go through the kept tokens in the order of the vocabulary, and add up their probabilities, scaled so that those of
+    all kept tokens sum to 1. The drawn token is the first at which the sum exceeds the row's chance. Sums are in
+    float64, so that small probabilities count.
     first: the filters look at this many of a row's largest logits first, and at all of them only if others may be kept
-    as well. So the tokens are the same for every `first`. A row that keeps all tokens is not sorted.
+    as well. So the drawn tokens are the same for every `first`. A row that keeps all tokens is not sorted.
     Shapes: logits: N x V, chances: N, from 0 to less than 1 -> N tokens. No temperature is 0.
 
     Task: w3d2.3
@@ -93,7 +93,7 @@ def sample_rows(logits: Logits, settings: Settings, chances: NDArray[np.float64]
 
 
 def _weights(logits: Logits, top: Logits, temperature: NDArray[np.float32] | np.float32) -> Logits:
-    """Return probabilities, except for a factor that all tokens of a row share. top: the row's largest logit."""
+    """Return probabilities, up to a factor that all tokens of a row share. top: the largest logit of each row."""
     with np.errstate(over="ignore"):  # two logits may be farther apart than a float32 can tell
         weights: Logits = np.exp((logits - top) / temperature)
     return weights
@@ -102,14 +102,14 @@ def _weights(logits: Logits, top: Logits, temperature: NDArray[np.float32] | np.
 def _cut(
     logits: Logits, top: Logits, settings: Settings, size: int
 ) -> tuple[Logits, NDArray[np.int64], NDArray[np.bool_]]:
-    """Find where the filters cut each row, as far as its `size` largest logits tell: the smallest logit that is kept,
-    how many are kept, and whether this is certain whatever the others are."""
+    """Find where the filters cut each row, by looking only at its `size` largest logits. Return the smallest logit that
+    is kept, how many are kept, and whether both are certain whatever the other logits are."""
     V, temperature = logits.shape[1], settings.temperature[:, None]
     values = np.sort(np.partition(logits, V - size, axis=-1)[:, V - size :], axis=-1)[:, ::-1]
     weights = _weights(values, top, temperature)
     sums = np.cumsum(weights, axis=-1, dtype=np.float64)
     limits = np.where(settings.top_k > 0, np.minimum(settings.top_k, V), V)
-    totals = np.take_along_axis(sums, np.minimum(limits, size)[:, None] - 1, axis=-1)  # sums of what top-k keeps
+    totals = np.take_along_axis(sums, np.minimum(limits, size)[:, None] - 1, axis=-1)  # of the tokens that top-k keeps
     if len(rows := np.flatnonzero((limits == V) & (settings.top_p < 1))):
         totals[rows, 0] = _weights(logits[rows], top[rows], temperature[rows]).sum(axis=-1, dtype=np.float64)
     most = np.where(settings.top_p[:, None] < 1, settings.top_p[:, None] * totals, np.inf)
@@ -123,8 +123,8 @@ def _cut(
 
 
 def _draw(row: Logits, top: Logits, temperature: np.float32, least: np.float32, count: int, chance: float) -> int:
-    """Return the token that belongs to a chance, among the `count` largest logits of a row, of which `least` is the
-    smallest."""
+    """Return the token that a chance selects among those with the `count` largest logits of a row. least: the smallest
+    of these logits."""
     tokens = np.flatnonzero(row >= least)
     if len(tokens) > count:  # several are equal to the smallest, and the first of these are kept
         tokens = np.delete(tokens, np.flatnonzero(row[tokens] == least)[count - len(tokens) :])
@@ -135,9 +135,9 @@ def _draw(row: Logits, top: Logits, temperature: np.float32, least: np.float32, 
 
 
 class BatchSampler(Decoding):
-    """A `Decoding` that chooses one token for each request, for all of them at once.
+    """A `Decoding` that chooses one token for each request, for all requests at once.
 
-    A request draws each token with one number of its own generator. So it gets the tokens that it gets alone.
+    A request draws each token with one number from its own generator, so its tokens do not depend on the others.
     """
 
     def choose(self, chunks: Sequence[Chunk], logits: mx.array) -> list[Chosen]:
@@ -146,12 +146,12 @@ class BatchSampler(Decoding):
         return [next(chosen) if chunk.num_logits else [] for chunk in chunks]
 
     def next_tokens(self, requests: Sequence[Request], logits: Logits) -> list[Chosen]:
-        """Return the next token of each request, or the exception of its sampling.
+        """Return the next token of each request, or the exception that sampling raised.
 
         Shapes: logits: N x V, for N requests -> N.
         """
         changed = _penalised(biased(logits, requests), requests)
-        tokens: list[int | None] = [  # None: there is none, because the model's logits are not finite
+        tokens: list[int | None] = [  # None: no token, because the model's logits are not finite
             token if np.isfinite(row).all() else None
             for token, row in zip(changed.argmax(axis=-1).tolist(), logits, strict=True)
         ]

@@ -1,4 +1,4 @@
-"""How tokens come from logits. Day 1: one for each request, row by row. Given."""
+"""The choice of tokens from logits: on day 1, one token for each request, row by row. Given."""
 
 from collections.abc import Sequence
 from itertools import accumulate
@@ -15,26 +15,26 @@ from .request import Request
 
 __all__ = ["Chosen", "Decoding", "next_token"]
 
-Chosen: TypeAlias = list[int] | Exception  # a request's next tokens, or why there are none
+Chosen: TypeAlias = list[int] | Exception  # a request's next tokens, or the error that prevented them
 
 
 class Decoding:
-    """A choice of tokens in which each request's own sampler chooses its next token. There are no guesses.
+    """A way to choose tokens. In this class, each request's own sampler chooses its next token, without guesses.
 
     `BatchSampler` (day 2) chooses for all requests at once, `Speculative` (day 6) adds guesses.
     """
 
     def draft(self, batch: Batch, cache: RequestCache, max_length: int) -> Batch:
-        """Return the batch that the scheduler planned, with guesses added, for which room is reserved. This class adds
-        none.
+        """Add guesses to the batch that the scheduler planned, and reserve room for them. Return the new batch. This
+        class adds none.
 
-        max_length: that of the engine.
+        max_length: the engine's max_length.
         """
         return batch
 
     def choose(self, chunks: Sequence[Chunk], logits: mx.array) -> list[Chosen]:
-        """Return, for each chunk, the next tokens of its request, none if it has no logits; or the exception of its
-        sampling.
+        """Return one result for each chunk: the next tokens of its request (an empty list if the chunk has no logits),
+        or the exception that sampling raised.
 
         Shapes: logits: N x V, num_logits rows for each chunk.
         """
@@ -45,7 +45,7 @@ class Decoding:
         ]
 
     def forget(self, request: Request) -> None:
-        """Note that a request is over."""
+        """Forget a request that is over."""
 
 
 def _next_tokens(request: Request, logits: mx.array) -> Chosen:
@@ -61,7 +61,7 @@ def next_token(request: Request, logits: mx.array) -> int:
     Shapes: logits: 1 x V, after all tokens of the request.
 
     Raises:
-        FloatingPointError: as `check_finite` raises it.
+        FloatingPointError: a logit is NaN or infinite.
     """
     check_finite(logits)
     changed = mx.array(biased(rows_of(logits), [request])) if request.params.changes_logits else logits

@@ -1,11 +1,11 @@
-"""Answers that take their time: they are sent piece by piece, and given up when the client has left.
+"""Answers that take a while: the server sends them piece by piece, and gives them up when the client has left.
 
-A response is an ASGI application: a coroutine function that is given three things. scope: what is known of the HTTP
-request. receive: waits for the next message of the client, and returns it; {"type": "http.disconnect"} says that the
-client went away; from then on, `receive` returns it each time. send: sends a message to the client, and waits while
-earlier messages are still on their way. The messages are: first {"type": "http.response.start", "status": ...,
-"headers": [(name, value), ...]}, in bytes; then {"type": "http.response.body", "body": bytes, "more_body": True}, as
-often as there is something to send; at last one with "more_body": False.
+A response is an ASGI application: a coroutine function with three arguments. scope: a description of the HTTP request.
+receive: waits for the client's next message, and returns it; {"type": "http.disconnect"} says that the client went
+away, and from then on, `receive` returns this message each time. send: sends a message to the client, and waits while
+earlier messages are still on their way. The messages to send are: first {"type": "http.response.start",
+"status": ..., "headers": [(name, value), ...]}, with names and values in bytes; then, for each piece of the answer,
+{"type": "http.response.body", "body": bytes, "more_body": True}; at last one such message with "more_body": False.
 Source: "ASGI Specification", HTTP & WebSocket message format, version 2.3, asgi.readthedocs.io.
 """
 
@@ -25,19 +25,20 @@ Send: TypeAlias = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 
 
 class ClientGoneError(Exception):
-    """The client went away, so an answer would have no reader."""
+    """The error raised when the client went away, so that an answer would have no reader."""
 
 
 async def until_gone(receive: Receive, work: Coroutine[Any, Any, _T], timeout: float | None) -> _T:
-    """Return what `work` returns, or raise what it raises.
+    """Return the result of `work`, or raise its exception.
 
-    The work is cancelled when the client goes away, when the time is over, and when the coroutine that waits here is
-    cancelled. It has ended when this function ends. Anything else that the client sends is read and ignored.
-    timeout: seconds; None: as long as the work takes.
+    Cancel the work when the client goes away, when the time limit is reached, and when the coroutine that called this
+    function is cancelled. In each case, the work has ended before this function ends. Read and ignore all other
+    messages from the client.
+    timeout: the time limit in seconds; None means no limit.
 
     Raises:
-        ApiError: the time is over. Its status is 504, its message "the request took too long", its kind "server_error",
-            its code "timeout".
+        ApiError: the time limit is reached. The error's status is 504, its message "the request took too long", its
+            kind "server_error", its code "timeout".
         ClientGoneError: the client went away.
 
     Task: w3d7.3
@@ -60,7 +61,7 @@ async def _gone(receive: Receive) -> None:
 
 
 async def _ended(tasks: Sequence["asyncio.Future[Any]"]) -> None:
-    """Cancel tasks, and wait until they are over."""
+    """Cancel tasks, and wait until all of them have ended."""
     for task in tasks:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)
@@ -69,8 +70,8 @@ async def _ended(tasks: Sequence["asyncio.Future[Any]"]) -> None:
 class EventStream:
     """A response of server-sent events.
 
-    events: the texts of the events, each of one line. timeout: the seconds that the whole response may take; None: as
-    long as it takes.
+    events: a generator of the events' texts, each a single line. timeout: the seconds that the whole response may take;
+    None means no limit.
     Source: WHATWG, "HTML Living Standard", section 9.2, server-sent events.
     """
 
@@ -81,7 +82,7 @@ class EventStream:
 
     @staticmethod
     def encode(event: str) -> bytes:
-        """Return an event as a client gets it: `data: `, the text, and an empty line, in UTF-8.
+        """Return the bytes of an event, in UTF-8: `data: ` and the text on one line, then an empty line.
 
         Task: w3d7.4
         """
@@ -90,11 +91,11 @@ class EventStream:
     async def __call__(self, scope: Any, receive: Receive, send: Send) -> None:
         """Send each event, encoded, as soon as it comes.
 
-        The status, 200, goes out with the first event, or at the end if there was none. Before that, and while `send`
-        still waits to send the status, an ApiError is raised here, and the client gets that error's status. An ApiError
-        that is raised later, also when the time is over, becomes the last event, with its body as JSON. When the client
-        goes away, nothing more is sent. Whatever happens, `events` is then closed before anything else is sent, so that
-        what it holds is free.
+        The status, 200, is sent right before the first event, or at the end if there was no event. This method raises
+        an ApiError that occurs before that, or while `send` is still waiting to send the status: then the client gets
+        the error's status. A later ApiError, including that of the time limit, becomes the last event, with its body as
+        JSON. When the client goes away, nothing more is sent. In all these cases, `events` is closed before anything
+        else is sent, so that it frees whatever it holds.
 
         Task: w3d7.4
         """
@@ -126,8 +127,8 @@ class EventStream:
 
 
 async def merged(sources: Sequence[AsyncGenerator[_T, None]]) -> AsyncGenerator[tuple[int, _T], None]:
-    """Yield what several generators yield, as it comes, each item with the number of its generator. If one generator
-    raises an error, all others end."""
+    """Yield the items of several generators as they come, each with the index of its generator. If one generator raises
+    an error, end all others, and raise the error."""
     found: asyncio.Queue[tuple[int, _T] | BaseException | None] = asyncio.Queue()
 
     async def feed(place: int, source: AsyncGenerator[_T, None]) -> None:

@@ -1,4 +1,4 @@
-"""How long requests wait: for their first token, and from one token to the next."""
+"""The times that requests wait for their first token, and from one token to the next."""
 
 import math
 import time
@@ -15,9 +15,9 @@ __all__ = ["Latencies", "Recorder", "StepRecord", "latencies", "percentile"]
 
 @dataclass(frozen=True)
 class Latencies:
-    """The waits of one request, in the unit of the clock.
+    """The waiting times of one request, in the unit of the clock.
 
-    first: from its arrival to its first token. between: from each token to the next one.
+    first: the time from its arrival to its first token. between: the times from each token to the next one.
     """
 
     first: float
@@ -25,8 +25,8 @@ class Latencies:
 
 
 def latencies(arrival: float, token_times: Sequence[float]) -> Latencies:
-    """Return the waits of a request that arrived at `arrival` and got its tokens, one or more, at these times, in
-    order.
+    """Return the waiting times of a request that arrived at `arrival` and got its tokens, one or more, at
+    `token_times`, in order.
 
     Task: w3d2.2
     """
@@ -35,7 +35,7 @@ def latencies(arrival: float, token_times: Sequence[float]) -> Latencies:
 
 
 def percentile(values: Sequence[float], percent: float) -> float:
-    """Return the smallest of the values that at least `percent` per cent of them do not exceed (nearest rank).
+    """Return the smallest value that at least `percent` per cent of all values do not exceed (nearest rank).
 
     percent: from 0 to 100; 0 gives the smallest value, 100 the largest.
 
@@ -51,7 +51,8 @@ def percentile(values: Sequence[float], percent: float) -> float:
 
 @dataclass(frozen=True)
 class StepRecord:
-    """A step that is over. time: when it ended. tokens: how many were computed of each request in it."""
+    """A step that is over. time: when it ended. tokens: how many tokens of each request it computed, by the request's
+    id."""
 
     time: float
     tokens: dict[str, int]
@@ -59,7 +60,7 @@ class StepRecord:
 
 @dataclass
 class Recorder:
-    """An observer that notes when a request arrived (`arrive`), and when it got each of its tokens."""
+    """An observer that records when a request arrived (`arrive`), and when it got each of its tokens."""
 
     clock: Callable[[], float] = time.perf_counter
     arrivals: dict[str, float] = field(default_factory=dict)
@@ -67,7 +68,7 @@ class Recorder:
     steps: list[StepRecord] = field(default_factory=list)
 
     def arrive(self, request: Request) -> None:
-        """Note that a request arrives now."""
+        """Record that a request arrives now."""
         self.arrivals[request.id] = self.clock()
         self.token_times[request.id] = []
 
@@ -79,10 +80,10 @@ class Recorder:
             times += [now] * (len(request.output) - len(times))
 
     def on_abort(self, engine: Engine, request: Request) -> None:
-        """Do nothing: what was recorded of the request stays."""
+        """Do nothing: the request's records stay."""
 
     def of(self, request: Request) -> Latencies:
-        """Return the waits of a request that `arrive` was called with, and that has a token."""
+        """Return the waiting times of a request that `arrive` was called with, and that has a token."""
         return latencies(self.arrivals[request.id], self.token_times[request.id])
 
 

@@ -1,4 +1,4 @@
-"""A cache in pages: each request holds as many as its tokens need, wherever they are."""
+"""A cache in pages: each request holds as many pages as its tokens need, wherever they are in memory."""
 
 from collections import Counter
 from collections.abc import Callable, Collection, Sequence
@@ -23,8 +23,8 @@ __all__ = ["KernelPagedKVCacheLayer", "PageRows", "PagedKVCache", "PagedKVCacheL
 class PageRows:
     """The pages and positions to which the rows of a step belong.
 
-    positions, pages, places: one of each for every row, T: its position, its page, and its place in that page.
-    spans, tables: one of each for every chunk; a table lists the pages of its request, in the order of positions.
+    positions, pages, places: for each of the T rows, its position, its page, and its place in that page.
+    spans, tables: for each chunk, its span, and a table that lists the pages of its request in the order of positions.
     """
 
     positions: mx.array
@@ -37,7 +37,7 @@ class PageRows:
     def arrays(self) -> tuple[mx.array, mx.array]:
         """Return tables and spans as a kernel needs them (day 4), made once for all layers.
 
-        Shapes: R x W and R x 3, in int32. Tables are as wide as the longest; after the end of a shorter one come zeros.
+        Shapes: -> R x W and R x 3, int32. All tables are as wide as the longest; shorter ones are padded with zeros.
         """
         tables = np.zeros((len(self.tables), max(map(len, self.tables))), np.int32)
         for row, table in zip(tables, self.tables, strict=True):
@@ -61,7 +61,7 @@ class PagedKVCacheLayer:
     def store(self, key: mx.array, value: mx.array, pages: mx.array, places: mx.array) -> None:
         """Write row t's key and value to place places[t] of page pages[t], over anything that was there.
 
-        The first call makes the arrays, of the dtype that key and value have.
+        The first call makes the arrays `keys` and `values`, with the dtypes of key and value.
         Shapes: key and value: T x H_kv x 1 x D, pages and places: T, integers.
 
         Task: w3d3.3
@@ -74,11 +74,10 @@ class PagedKVCacheLayer:
         self.values[pages, :, places] = value[:, :, 0]
 
     def gather(self, table: list[int], length: int) -> tuple[mx.array, mx.array]:
-        """Return the keys and values of a request's first `length` positions, in their order, as copies of what is in
-        its pages.
+        """Return copies of the keys and values of a request's first `length` positions, in order, from its pages.
 
-        table: the request's pages, in the order of its positions; there may be more of them than `length` needs.
-        Shapes: -> twice 1 x H_kv x length x D.
+        table: the request's pages, in the order of its positions; there may be more pages than `length` needs.
+        Shapes: -> keys and values: 1 x H_kv x length x D.
 
         Task: w3d3.3
         """
@@ -90,7 +89,7 @@ class PagedKVCacheLayer:
         return keys, values
 
     def copy_page(self, source: int, target: int) -> None:
-        """Overwrite page `target` with what is in page `source`."""
+        """Copy the keys and values in page `source` to page `target`."""
         for stored in (self.keys, self.values):
             if stored is not None:
                 page = mx.contiguous(stored[source])
@@ -108,7 +107,7 @@ class KernelPagedKVCacheLayer(PagedKVCacheLayer):
     """The layer of day 4: it stores and reads keys and values in place, each by one call of a kernel for all rows of a
     step.
 
-    Where no kernels are built, MLX's operations do the same, and copy as much as a `PagedKVCacheLayer`.
+    If no kernels are built, MLX's operations do the same, and copy as much as a `PagedKVCacheLayer`.
     """
 
     def store(self, key: mx.array, value: mx.array, pages: mx.array, places: mx.array) -> None:
@@ -126,25 +125,25 @@ class KernelPagedKVCacheLayer(PagedKVCacheLayer):
 
 
 class Prefixes:
-    """Keys and values that were computed before, for any request, and are remembered. This class remembers nothing."""
+    """A memory of pages that were computed before, for any request. This class remembers nothing."""
 
     def open(self, cache: "PagedKVCache", stored: Stored) -> bool:
-        """Share the pages that are remembered, and reserve all others, as `RequestCache.open` says."""
+        """Share the remembered pages of a request's text, and reserve all others, as `RequestCache.open` says."""
         return cache.reserve(stored, len(stored.tokens))
 
     def keep(self, stored: Stored) -> None:
-        """Remember what is computed of a request."""
+        """Remember the pages of a request's computed tokens."""
 
     def evict(self, count: int) -> None:
         """Forget, and so free, `count` pages that no request holds, or as many as there are."""
 
     def held(self) -> Sequence[int]:
-        """Return the pages that are remembered. This object is one of the holders of each."""
+        """Return the remembered pages. This object is one of the holders of each of them."""
         return ()
 
 
 class PagedKVCache:
-    """Keys and values of requests, in the pages of a pool. This is a `RequestCache`.
+    """A `RequestCache` that holds keys and values in the pages of a pool.
 
     A page has room for `pool.page_size` positions of one request, in every layer. A request's `pages` are in the order
     of its positions.
@@ -168,11 +167,11 @@ class PagedKVCache:
         return self.prefixes.open(self, stored)
 
     def reserve(self, stored: Stored, count: int) -> bool:
-        """Reserve room for `count` positions beyond the computed ones: take the pages that the request lacks for them
-        from the pool, and append them to those that it has.
+        """Reserve room for `count` positions beyond the computed ones: take the pages that the request lacks from the
+        pool, and append them to its pages.
 
         If fewer pages are free, first ask `prefixes.evict` for the difference. Return False if that is not enough; then
-        the request has the pages that it had before.
+        the request's pages are the same as before.
 
         Task: w3d3.2
         """
@@ -185,8 +184,8 @@ class PagedKVCache:
         return True
 
     def commit(self, stored: Stored, num_computed_tokens: int) -> None:
-        """Count the first num_computed_tokens tokens as computed, and tell `prefixes.keep`. Then give back the pages
-        that not even all tokens of the request need, such as those of rejected guesses.
+        """Count the first num_computed_tokens tokens as computed, and call `prefixes.keep`. Then give back the pages at
+        the end that the request's tokens, computed or not, do not need: those of rejected guesses, for example.
 
         Task: w3d3.2
         """
@@ -206,8 +205,8 @@ class PagedKVCache:
         stored.pages, stored.num_computed_tokens = [], 0
 
     def step(self, chunks: Sequence[Chunk]) -> StepCache:
-        """Return the cache of a step, as `RequestCache` says, with a `PageRows`: it tells where each row belongs, and
-        which pages each chunk's request has.
+        """Return the cache of a step, as `RequestCache` says. Its `PageRows` tells where each row belongs, and which
+        pages the request of each chunk has.
 
         Task: w3d3.3
         """
@@ -221,7 +220,7 @@ class PagedKVCache:
         )
 
     def copy_page(self, source: int, target: int) -> None:
-        """Overwrite page `target` with what is in page `source`, in all layers."""
+        """Copy the keys and values in page `source` to page `target`, in all layers."""
         for layer in self.layers:
             layer.copy_page(source, target)
 

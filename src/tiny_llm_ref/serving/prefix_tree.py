@@ -1,4 +1,4 @@
-"""A tree of pages. It finds a page by the tokens in it and by all tokens before."""
+"""A tree of pages, which finds a page by its own tokens and all tokens before them."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ __all__ = ["Node", "PrefixTree", "common"]
 class Node:
     """A page full of tokens, which follow those of its ancestors. The root has no tokens and no page.
 
-    tokens: exactly those whose keys and values are in the page. children: the nodes that follow this one, by their
-    tokens. last_used: the later the node was used, the greater it is.
+    tokens: exactly the tokens whose keys and values are in the page. children: the nodes that follow this one, by their
+    tokens. last_used: the time of the node's last use, as a number that grows with every use of a node.
     """
 
     def __init__(self, tokens: tuple[int, ...], page: int, parent: Node | None):
@@ -32,10 +32,10 @@ class Node:
 
 
 class PrefixTree:
-    """A tree that finds the pages of a text's beginning. It is one of the holders of each page that it knows.
+    """A tree that finds the pages of a text's beginning. The tree is one of the holders of each page in it.
 
-    A request that holds a page of the tree holds those of all ancestors as well. So a page that only the tree holds has
-    no descendant with another holder.
+    A request that holds a page of the tree also holds the pages of all its ancestors. So if only the tree holds a page,
+    no request holds the page of a descendant.
 
     Source: Zheng et al. 2024, "SGLang: Efficient Execution of Structured Language Model Programs", section 3,
     arXiv:2312.07104.
@@ -48,19 +48,20 @@ class PrefixTree:
         self._by_use: dict[int, Node] = {}  # by page: the least recently used first; some may have been evicted
 
     def touch(self, node: Node) -> None:
-        """Note that a node is used now, later than all others so far."""
+        """Record that a node is used now, later than all others so far."""
         self._time += 1
         node.last_used = self._time
         self._by_use.pop(node.page, None)
         self._by_use[node.page] = node
 
     def match(self, tokens: Sequence[int]) -> tuple[list[int], int]:
-        """Return the pages of the longest known beginning of a text, in order, and how many positions of it they hold.
+        """Return the pages of the longest known beginning of a text, in order, and how many of the text's positions
+        they hold.
 
-        First come whole pages: those that, like all pages before them, have exactly the text's tokens. Then comes one
-        page in part: of the children that could follow, the one with the longest beginning in common with the rest of
-        the text, if that is one token or more. Of this page, only the positions in common count.
-        Each node that is found is touched, parents first. No page gets a new holder.
+        First come whole pages, as long as a child has exactly the next tokens of the text. Then comes one page in part:
+        among the children that could follow, the page of the child whose tokens have the longest beginning in common
+        with the rest of the text, if that is one token or more. Of this page, only the positions in common count.
+        Touch each node that is found, parents first. No page gets a new holder.
 
         Task: w3d5.1
         """
@@ -80,14 +81,14 @@ class PrefixTree:
         return pages, length
 
     def insert(self, tokens: Sequence[int], pages: Sequence[int]) -> list[int]:
-        """Remember the whole pages of a text. Return the pages that their holder is to use from now on: as many as it
-        has.
+        """Remember the whole pages of a text. Return the pages that their holder has to use from now on, as many as
+        there are in `pages`.
 
-        tokens: from the text's beginning; those after the last whole page are ignored. pages: what the holder has, in
-        order, at least one for each whole page; those after the last whole page are returned as they are.
-        A page of tokens that the tree does not know becomes a node, and the tree is one more holder of the page. If the
-        tree knows these tokens on another page, the holder shares the tree's page, and releases its own. Each node on
-        the way is touched, parents first.
+        tokens: the text from its beginning; the tokens after the last whole page are ignored. pages: the holder's
+        pages, in order, at least one for each whole page; the pages after the last whole one are returned as they are.
+        A page whose tokens are new to the tree becomes a node, and the tree becomes one more holder of the page. If the
+        tree knows these tokens on another page, the holder shares the tree's page, and releases its own. Touch each
+        node on the way, parents first.
 
         Task: w3d5.2
         """
@@ -111,11 +112,11 @@ class PrefixTree:
         return sum(self.pool.holders(node.page) == 1 for node in self.root)
 
     def evict(self, count: int) -> int:
-        """Give back `count` pages that only the tree holds, or as many as there are: the least recently used first.
-        Give back none if `count` is 0 or less.
+        """Give back to the pool `count` pages that only the tree holds, or as many as there are: the least recently
+        used first. Give back none if `count` is 0 or less.
 
-        A node goes only while it is a leaf, so that no node loses its ancestors; a parent may go after its last child.
-        Return how many pages are free now that were not before.
+        Remove a node only if it is a leaf, so that no node loses its ancestors; a parent may go after its last child.
+        Return how many pages became free.
 
         Task: w3d5.3
         """
@@ -141,12 +142,12 @@ class PrefixTree:
         return node.parent
 
     def _is_evictable(self, node: Node) -> bool:
-        """Tell whether it is a leaf of the tree, and only the tree holds its page."""
+        """Tell whether a node is a leaf of the tree whose page only the tree holds."""
         is_known = node.parent is not None and node.parent.children.get(node.tokens) is node
         return is_known and not node.children and self.pool.holders(node.page) == 1
 
     def check_integrity(self) -> None:
-        """Raise AssertionError unless each node is where its tokens say, with a page of its own that is held."""
+        """Raise AssertionError unless each node is where its tokens say, and has a page of its own, which is held."""
         nodes = list(self.root)
         pages = [node.page for node in nodes]
         assert len(set(pages)) == len(pages), f"a page is in two nodes: {sorted(pages)}"

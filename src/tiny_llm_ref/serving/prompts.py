@@ -1,4 +1,4 @@
-"""From what clients send to tokens, outside the event loop. Given."""
+"""Turns the texts that clients send into tokens, outside the event loop. Given."""
 
 import asyncio
 import copy
@@ -22,8 +22,9 @@ class Prompts:
     """Workers that parse bodies, fill in the chat template and encode, each in a thread of its own.
 
     A thread does one piece of work after the other. Work that has not begun is dropped when nothing waits for it any
-    more; work that has begun ends soon, because `Room` and `ChatTemplate` limit it. Long texts have a thread and a
-    tokenizer of their own, so that short ones do not wait for them: a tokenizer is used in one thread at a time.
+    more; work that has begun ends soon, because `Room` and `ChatTemplate` limit it. Long texts have a thread of their
+    own, so that short texts do not wait for them, and a tokenizer of their own, because only one thread may use a
+    tokenizer at a time.
     """
 
     def __init__(self, tokenizer: Any, max_length: int):
@@ -40,8 +41,8 @@ class Prompts:
         return await self._in_thread("parse", work)
 
     async def encode(self, prompt: str | Sequence[int]) -> tuple[list[int], str]:
-        """Return a prompt as tokens and as text. Raises TooLongError, and ValueError if a token is none of the
-        model's."""
+        """Return a prompt as tokens and as text. Raises TooLongError, and ValueError if a token is outside the model's
+        vocabulary."""
         name = _encoder_for(len(prompt))
         return await self._in_thread(name, lambda: self._encode(self._encoders[name], prompt))
 
@@ -55,13 +56,13 @@ class Prompts:
         return list(prompt), str(encoder.decode(prompt))
 
     async def encode_chat(self, messages: Sequence[Mapping[str, str]], thinks: bool) -> list[int]:
-        """Return a conversation as tokens. Raises TooLongError, and ValueError if there is no template for it."""
+        """Return a conversation as tokens. Raises TooLongError, and ValueError if no chat template accepts it."""
         made = await self._in_thread("fill-in", lambda: ChatPrompt.of(self._template, messages, thinks=thinks))
         name = _encoder_for(sum(map(len, made.parts)))
         return await self._in_thread(name, lambda: made.encode(self._encoders[name], self._room))
 
     async def thinking(self) -> Thinking:
-        """Return how the checkpoint thinks, for the engine's thread. Raises ValueError where its chat template
+        """Return the checkpoint's `Thinking`, for use in the engine's thread. Raises ValueError if the chat template
         fails."""
         if self._thinking is None:
             return await self._in_thread("fill-in", self._look_at_thinking)
@@ -81,5 +82,5 @@ class Prompts:
 
 
 def _encoder_for(length: int) -> str:
-    """Return the name of the thread that encodes. length: that of a text in letters, or of a prompt in tokens."""
+    """Return the name of the thread that encodes. length: the length of a text in letters, or of a prompt in tokens."""
     return "encode" if length < _LONG else "encode-long"

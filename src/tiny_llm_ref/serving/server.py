@@ -39,14 +39,14 @@ from .responses import Answer, ChatAnswer, CompletionAnswer, Piece, Usage
 __all__ = ["Limits", "ServedModel", "Server"]
 
 _T = TypeVar("_T")
-_LARGE = 1 << 16  # bytes: parsing as many takes a moment, in which no other client is served
+_LARGE = 1 << 16  # bytes: parsing a body of this size in the event loop would make other clients wait
 _Handler: TypeAlias = Callable[[HttpRequest], Coroutine[Any, Any, ASGIApp]]
 
 
 @dataclass(frozen=True)
 class ServedModel:
-    """The model that is served. max_length: tokens of a prompt and what follows. has_drafts: a step checks guesses.
-    sampling: the settings of requests that leave them out; None: OpenAI's defaults.
+    """The model that is served. max_length: how many tokens a prompt and its answer may have. has_drafts: whether steps
+    check guesses. sampling: the settings for requests that do not choose their own; None: OpenAI's defaults.
     """
 
     name: str
@@ -58,9 +58,10 @@ class ServedModel:
 
 @dataclass(frozen=True)
 class Limits:
-    """The limits of clients. max_body: bytes. timeout: seconds that a request may take. api_key: the key that they have
-    to know; None: no key. origins: web pages, other than the server's own, whose scripts may send requests. names: the
-    names, in addition to this machine's local ones, by which clients may call the server; None: any name."""
+    """The limits for clients. max_body: the bytes that a body may have. timeout: the seconds that a request may take.
+    api_key: the key that clients have to send; None: no key. origins: web pages, other than the server's own, whose
+    scripts may send requests. names: the names, in addition to this machine's local ones, by which clients may call the
+    server; None: any name."""
 
     max_body: int = 1 << 20
     timeout: float = 600.0
@@ -70,7 +71,7 @@ class Limits:
 
 
 class Server:
-    """All that is between an HTTP request and its response."""
+    """The endpoints of the server: all steps from an HTTP request to its response."""
 
     def __init__(self, engine: AsyncEngine, model: ServedModel, metrics: Metrics, limits: Limits | None = None):
         self.engine, self.model, self.metrics = engine, model, metrics
@@ -80,7 +81,7 @@ class Server:
         self._retry_after = RetryAfter()
 
     def app(self, more: Sequence[Route] = ()) -> Starlette:
-        """Return the application, with the routes in `more` added to those that clients need. The engine has to run."""
+        """Return the application, with the routes in `more` added to its own. The engine must be running."""
         has_key = self.limits.api_key is not None
         description = describe(self._about_model(), has_key=has_key, defaults=self.model.sampling)
         routes = [
@@ -104,7 +105,7 @@ class Server:
             yield Middleware(CORSMiddleware, allow_origins=origins, allow_methods=["*"], allow_headers=["*"])
 
     def guarded(self, handler: _Handler) -> _Handler:
-        """Return a handler for clients that know the key."""
+        """Return a handler that refuses clients that do not know the key."""
 
         async def guarded(request: HttpRequest) -> ASGIApp:
             key, (scheme, _, given) = self.limits.api_key, request.headers.get("authorization", "").partition(" ")
@@ -157,7 +158,7 @@ class Server:
         return await self.answer(request, body, [(tokens, "")], answer, partial(thinking.thoughts, thinks))
 
     async def read(self, kind: Any, request: HttpRequest) -> Any:
-        """Read what a client asks for, and check it."""
+        """Read and check the body of a client's request."""
         if request.headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
             raise ApiError(415, "Content-Type: expected application/json")  # any web page may send other types unasked
         body, most = bytearray(), self.limits.max_body
@@ -189,8 +190,8 @@ class Server:
         answer: Answer,
         thoughts: Callable[[], Thoughts | None] = lambda: None,
     ) -> ASGIApp:
-        """Serve n choices for each prompt, and answer at once or piece by piece. thoughts: makes the reader of a
-        choice's thinking."""
+        """Serve n choices for each prompt, and answer as a whole or piece by piece. thoughts: a function that makes the
+        reader of a choice's thinking."""
         choices = []
         for tokens, text in prompts:
             max_tokens = self._max_tokens(body, len(tokens))
@@ -212,7 +213,7 @@ class Server:
         return answer.complete(parts, self._usage(choices))
 
     async def events(self, choices: Sequence[Choice], answer: Answer, has_usage: bool) -> AsyncGenerator[str, None]:
-        """Yield what is sent of a stream, each event as JSON, and [DONE] after the last."""
+        """Yield the events of a stream, each as JSON, and [DONE] after the last one."""
         begun: set[int] = set()
         async with aclosing(self.updates(choices)) as updates:
             async for index, update in updates:
@@ -228,7 +229,8 @@ class Server:
         yield "[DONE]"
 
     async def updates(self, choices: Sequence[Choice]) -> AsyncGenerator[tuple[int, Update], None]:
-        """Yield the updates of all choices, as they come. Raises ApiError where one fails or is refused."""
+        """Yield the updates of all choices as they come, each with the index of its choice. Raises ApiError if a choice
+        fails or is refused."""
 
         def make(choice: Choice) -> Request:
             request = choice.make_request(self.model.tokenizer)
@@ -259,7 +261,7 @@ class Server:
             raise refusal(error, partial(self._retry_after.seconds, count)) from None
 
     def _max_tokens(self, body: GenerationRequest, length: int) -> int:
-        """Return the most tokens of the output: what was asked for, or what there is room for."""
+        """Return how many tokens the output may have: as many as the client asked for, or as fit into the context."""
         room = self.model.max_length - length
         wanted = body.max_tokens or body.default_max_tokens or room
         if room < 1 or (wanted > room and (body.max_tokens or isinstance(body, ChatRequest))):
@@ -275,7 +277,7 @@ class Server:
         return sum((choice.usage(self.metrics) for choice in choices), start=Usage())
 
     async def _unless_gone(self, request: HttpRequest, work: Coroutine[Any, Any, _T], param: str | None = None) -> _T:
-        """Return the result of work that precedes the answer. param: the parameter that a ValueError is about.
+        """Return the result of work that comes before the answer. param: the parameter that a ValueError is about.
 
         Raises:
             ApiError: the work raised a ValueError.

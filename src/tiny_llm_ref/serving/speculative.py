@@ -1,4 +1,4 @@
-"""Speculative decoding: several guesses are checked in one step; what comes out is what the model alone would say."""
+"""Speculative decoding: a step checks several guesses, and the tokens have the same distribution as without guesses."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -18,15 +18,14 @@ __all__ = ["Speculative", "accept"]
 
 
 def accept(target: Probabilities, draft: Draft, random: np.random.Generator) -> list[int]:
-    """Return the tokens that come next: the guesses up to the first that is rejected, and one more token of the model's
-    own.
+    """Return the next tokens: the guesses before the first rejected one, and one more token that is drawn here.
 
     Guess i is accepted with probability min(1, p / q), where p and q are its probabilities in row i of target and
-    draft. In place of the first guess that is rejected, a token is drawn from max(target - draft, 0) of that row. If
-    none is rejected, one more token is drawn from the last target row. So the tokens have the distribution that drawing
-    from the target alone has. Guesses without probabilities were certain: their q is 1, and that of every other token
-    is 0.
-    random: one `random.random()` decides on each guess; `draw` needs it as well.
+    draft. In place of the first rejected guess, a token is drawn from max(target - draft, 0) of that row. If no guess
+    is rejected, one more token is drawn from the last row of target. So the tokens have the same distribution as tokens
+    drawn from target alone. Guesses without probabilities were certain: q is 1 for the guess, and 0 for every other
+    token.
+    random: the generator. One `random.random()` decides on each guess; `draw` needs the generator as well.
     Shapes: target: (k + 1) x V, for k guesses -> 1 to k + 1 tokens.
     Source: Leviathan et al. 2023, "Fast Inference from Transformers via Speculative Decoding", section 2.3,
     arXiv:2211.17192.
@@ -45,10 +44,10 @@ def accept(target: Probabilities, draft: Draft, random: np.random.Generator) -> 
 
 
 class Speculative(Decoding):
-    """A `Decoding` that adds guesses to what a step computes, and gets several tokens from a step where they are right.
+    """A `Decoding` that adds guesses to a step's tokens, and gets several tokens from the step if guesses are right.
 
-    Guesses come on top of what a scheduler's budget allows, and so does what the drafter computes.
-    drafter: the object that makes the guesses. num_drafts: how many it makes at most, for each request and step. plain:
+    The scheduler's budget counts neither the guesses nor the tokens that the drafter computes.
+    drafter: the object that makes the guesses. num_drafts: how many guesses a request gets at most in a step. plain:
     the `Decoding` that chooses for chunks without guesses.
     """
 
@@ -58,7 +57,7 @@ class Speculative(Decoding):
         self.plain = Decoding() if plain is None else plain
 
     def draft(self, batch: Batch, cache: RequestCache, max_length: int) -> Batch:
-        """Let the drafter guess for all chunks that have logits, at once, and put the guesses after them."""
+        """Let the drafter guess for all chunks that have logits, at once. Add the guesses to these chunks."""
         requests = [chunk.request for chunk in batch.chunks if chunk.num_logits]
         wanted = [(request, self.wanted(request, max_length)) for request in requests]
         for request, draft in zip(requests, self.drafter.propose(wanted), strict=True):
@@ -70,16 +69,17 @@ class Speculative(Decoding):
         return Batch(chunks, batch.preempted)
 
     def wanted(self, request: Request, max_length: int) -> int:
-        """Return how many guesses are of use: one token comes without any, and max_tokens and max_length are limits."""
+        """Return how many guesses are useful: a step yields one token without guesses, and max_tokens and max_length
+        limit the request."""
         left = request.params.max_tokens - len(request.output)
         return min(self.num_drafts, left - 1, max_length - request.num_tokens - 1)
 
     def with_draft(self, chunk: Chunk, cache: RequestCache) -> Chunk:
-        """Return the chunk with the guesses of `request.draft` after its tokens, and with logits after each of them as
+        """Return the chunk with the guesses of `request.draft` after its tokens, and with logits after each guess as
         well.
 
-        `cache` reserves room for all its tokens, guesses included. Without room, the request has a draft without
-        guesses, and the chunk stays as it is.
+        `cache` reserves room for all tokens of the new chunk, guesses included. If there is no room, the request gets a
+        draft without guesses, and the chunk stays as it is.
 
         Task: w3d6.4
         """
@@ -92,7 +92,7 @@ class Speculative(Decoding):
         return replace(chunk, tokens=[*chunk.tokens, *guesses], num_logits=1 + len(guesses))
 
     def choose(self, chunks: Sequence[Chunk], logits: mx.array) -> list[Chosen]:
-        """Choose by `next_tokens` where there are guesses, and by `plain` for all other chunks together."""
+        """Choose with `next_tokens` for each chunk that has guesses, and with `plain` for all other chunks together."""
         ends = list(accumulate(chunk.num_logits for chunk in chunks))
         others = [i for i, chunk in enumerate(chunks) if chunk.num_logits <= 1]
         rows = mx.array([ends[i] - 1 for i in others if chunks[i].num_logits], mx.int32)
@@ -109,10 +109,10 @@ class Speculative(Decoding):
             return error
 
     def next_tokens(self, chunk: Chunk, logits: mx.array) -> list[int]:
-        """Return the tokens that come next, as `accept` says. The request counts how many were guessed for it, and how
-        many of them were accepted.
+        """Return the next tokens, as `accept` says. Count in the request how many tokens were guessed for it, and how
+        many of these guesses were accepted.
 
-        `probabilities` needs the text before each row: the tokens of the request, and the guesses before the row.
+        `probabilities` needs the tokens so far for each row: for row i, those of the request and the first i guesses.
         Shapes: logits: (k + 1) x V, for the k guesses of `request.draft`.
 
         Task: w3d6.4

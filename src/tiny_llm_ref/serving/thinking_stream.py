@@ -1,4 +1,4 @@
-"""A request's text, and apart from it what the model thinks before. Given."""
+"""A request's text, separated from the thinking that comes before it. Given."""
 
 from collections.abc import Sequence
 
@@ -10,10 +10,10 @@ __all__ = ["ThinkingStream"]
 
 
 class ThinkingStream(TextStream):
-    """A text stream whose `text` is the answer alone. Stop strings are found in the answer alone.
+    """A text stream whose `text` is only the answer. Stop strings count only in the answer.
 
-    thoughts: for each token of the output, the new text of the thinking, or None where the token is the answer's. The
-    list only grows, so that another thread may read what belongs to the tokens that it knows of.
+    thoughts: for each token of the output, the new text of the thinking, or None if the token belongs to the answer.
+    The list only grows, so another thread may read the entries of all tokens that it knows of.
     """
 
     def __init__(self, tokenizer: Decoder, thoughts: Thoughts, stop: Sequence[str] = ()):
