@@ -10,7 +10,7 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from ..base.places import ROOT, SRC
@@ -21,7 +21,7 @@ from ..tasks.syllabus import TaskId, day_of
 from ..ui import Messages, StatusLine, show, signs
 from .machine_report import Found, MachineReport, count_idioms, count_tests, speed_of
 
-__all__ = ["RECORD", "Trial", "gpu_with_metal", "metal_tasks"]
+__all__ = ["RECORD", "Trial", "expression_of", "gpu_with_metal", "metal_tasks"]
 
 RECORD = ROOT / "tests" / "metal_host" / "metal_record.py"
 LAST = 2000  # characters of what a program said before it failed
@@ -45,6 +45,12 @@ def metal_tasks(package: str) -> list[TaskId]:
     files = sorted((SRC / package / "kernels").glob("*.metal"))
     found = {task for file in files for task in regions(file.read_text(encoding="utf-8"), file.name)}
     return sorted(task for task in found if task.week == 2)
+
+
+def expression_of(tasks: Sequence[TaskId], is_on_gpu: bool) -> str:
+    """Return what chooses these tasks' tests with pytest's -k. On a Mac each of them also runs in the emulator."""
+    chosen = " or ".join(f"(test_week_{task.week}_day_{task.day} and test_task_{task.task}_)" for task in tasks)
+    return f"({chosen}) and gpu" if is_on_gpu else chosen
 
 
 class Trial:
@@ -101,10 +107,9 @@ class Trial:
             name = str(run.results[-1].task) if run.results else ""
             self._progress("machine_tests", name, run.finished.total(), run.chosen.total())
 
-        chosen = " or ".join(f"(test_week_2_day_{task.day} and test_task_{task.task}_)" for task in tasks)
-        on_gpu = f"({chosen}) and gpu" if self._has_metal else chosen  # on a Mac each test also runs in the emulator
         part["failures"] = {}
-        run = run_tests(days, self._package, ["-k", on_gpu], note, time_limit=asked_time_limit())
+        arguments = ["-k", expression_of(tasks, self._has_metal)]
+        run = run_tests(days, self._package, arguments, note, time_limit=asked_time_limit())
         note(run)
         if run.interrupted:
             raise KeyboardInterrupt
@@ -114,7 +119,7 @@ class Trial:
 
     def _measure(self) -> None:
         """Measure kernels and a model on the GPU."""
-        part = self._begin("bench")
+        part = self._report.part("bench")
         if not self._has_metal:
             part |= {"left_out": "there is no GPU with Metal", "is_complete": True}
             show(f"  {signs().skipped} {self._words('machine_no_gpu')}", dim=True)
