@@ -65,7 +65,11 @@ def write_report(file: Path | None, checks: Sequence[Found], words: Messages) ->
 def _system() -> str:
     if sys.platform == "darwin":
         return f"macOS {platform.mac_ver()[0]}, {platform.machine()}"
-    return platform.platform()
+    try:
+        name = platform.freedesktop_os_release()["PRETTY_NAME"]
+    except OSError:
+        name = platform.system()
+    return ", ".join(filter(None, [name, " ".join(platform.libc_ver()).strip()]))
 
 
 def _course() -> str:
