@@ -56,7 +56,7 @@ def test_mlx_has_a_range_with_an_end() -> None:
     locked = list(versions(PARSED["pdm.lock"])["mlx"])
     for need in needs:
         assert all(map(need.specifier.contains, locked))
-        assert not need.specifier.contains("0.31.2")
+        assert not need.specifier.contains("0.32.2"), "MLX has another ABI of nanobind before 0.32.3"
         assert not need.specifier.contains("0.33.0")
 
 
@@ -66,10 +66,7 @@ def test_other_versions_are_found() -> None:
     (found,) = differences(PARSED["pdm.lock"], parse_toml(older))
     assert re.fullmatch(r"mlx: [\d.]+ in pdm.lock, 0.32.0\+[\d.]+ in uv.lock", found)
     locked = parse_toml(re.sub(r'(name = "mlx"\nversion = ")[\d.]+', r"\g<1>0.33.1", TEXTS["pdm.lock"]))
-    assert [line.partition(";")[0].partition("<")[0] for line in unmet(requirements(PROJECT), locked)] == [
-        "mlx",
-        "mlx[cpu]",
-    ]
+    assert [re.split("[<>]", line)[0] for line in unmet(requirements(PROJECT), locked)] == ["mlx", "mlx[cpu]"]
     without = {"package": [each for each in PARSED["uv.lock"]["package"] if each["name"] != "rich"]}
     assert unmet(requirements(PROJECT), without) == ["rich>=13: not locked"]
 
