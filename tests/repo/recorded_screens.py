@@ -63,7 +63,8 @@ def prepare(root: Path) -> None:
     module(".bench.roofline").measure_arithmetic = lambda: found
     module(".serve.serving_end").Ending.serve = ends_at_once
     module(".grading.grade_commands").grade_all = graded
-    for name in (".setup.doctor", ".native.mlx_extension"):
+    tried_machine(module(".setup.doctor_report"), module(".setup.machine_trial"))
+    for name in (".setup.doctor", ".setup.machine_trial", ".native.mlx_extension"):
         module(name).subprocess = Programs()
     module(".setup.doctor").build_checked = Once(module(".setup.doctor").build_checked)
     module(".grading.export")._commit = lambda folder: None
@@ -78,6 +79,24 @@ def measured(ladder: dict[str, Any]) -> Iterator[tuple[str, Any]]:
     for name in ("kernels", "model"):
         for row in ladder[name]:
             yield name, row | {"doubt": "busy"}
+
+
+def tried_machine(command: Any, trial: Any) -> None:
+    """What doctor --report finds on a machine where a kernel is wrong and the tests pass."""
+    from tiny_llm_course.pytest_runs.test_run import PytestRun, Result
+    from tiny_llm_course.tasks.syllabus import TaskId
+
+    def take_lines(words: list[str], environment: Any, take: Any) -> str:
+        for found in (2, *({"part": "idioms", "name": name, "right": name == "a"} for name in "ab")):
+            take(json.dumps(found))
+        return ""
+
+    command.RECORD = Path(__file__)
+    trial._take_lines = take_lines
+    trial.ensure_extension = lambda *arguments: None
+    trial.run_tests = lambda *arguments, **options: PytestRun(
+        results=[Result(f"test_{number}", TaskId(2, 2, 5), "passed") for number in range(3)]
+    )
 
 
 class Once:

@@ -27,7 +27,7 @@ from tiny_llm_ref.sampler import greedy
 
 FILES = {
     *("config.json", "generation_config.json", "tokenizer.json", "tokenizer_config.json", "model.safetensors"),
-    *("README.md", "README.ja.md", "evaluation.json", "training.jsonl", "loss.svg"),
+    *("README.md", "README.ja.md", "evaluation.json", "training.jsonl", "loss.svg", "origin.toml"),
 }
 PARAMETERS = {"story": (5e6, 6e6), "story-draft": (0.5e6, 1e6), "story-qwen2": (1e6, 2e6)}
 

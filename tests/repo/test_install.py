@@ -62,7 +62,7 @@ def test_with_the_pdm_of_the_course(environment):
 
 def test_with_uv(environment):
     (environment / "pyvenv.cfg").write_text("home = /usr/bin\nuv = 0.9.1\n")
-    sync = ["uv", "sync", "--inexact", "--no-dev"]
+    sync = ["uv", "sync", "--inexact"]
     assert command_for(["book", "viz"], environment) == [*sync, "--group", "book", "--extra", "viz"]
     pip = ["uv", "pip", "install", "--python", sys.executable]
     assert command_for(["viz"], environment, is_clone=False) == [*pip, "matplotlib>=3.9"]

@@ -183,6 +183,8 @@ PROVOKED = [  # what is typed: which error of errors.toml that is
     ("solution --day x", "wrong_value week_and_day"),
     ("watch", "watch_terminal"),
     ("next --lang fr", "wrong_value one_of"),
+    ("doctor bad.json", "machine_file_alone"),
+    ("doctor --report --json", "exclusive"),
     ("trace --seq 0", "wrong_value at_least"),
     ("trace --heads 7", "wrong_value heads_of_hidden"),
     ("trace --kv-heads 3", "wrong_value divisor_of"),

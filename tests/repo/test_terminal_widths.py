@@ -46,7 +46,7 @@ COMMANDS = {  # of each command, calls that print what there is to see
     "reset": ["reset w0d2.2", "reset w0d1.2"],
     "undo": ["undo"],
     "update": ["update .", "update . --to 9.9.9"],
-    "doctor": ["doctor"],
+    "doctor": ["doctor", "doctor --report {out}/machine.json", "doctor machine.json"],
     "report": ["report w1d1.1 --out {out}", "report w0d1.2"],
     "install": ["install"],
     "main": [*MAIN, "main --bits 3"],

@@ -30,6 +30,7 @@ from tiny_llm_models.training.freedom import Told
 from tiny_llm_models.training.improving import best_settings, write_own_stories
 from tiny_llm_models.training.measure import Effort, measure, settings_of
 from tiny_llm_models.training.muon import orthogonal
+from tiny_llm_models.training.origin import origin_row, read_origin
 from tiny_llm_models.training.recipes import RECIPES, SMOKE, SMOKE_STAGES
 from tiny_llm_models.training.sampling import GREEDY, Sampler, Settings
 from tiny_llm_models.training.trainer import Part, Trainer
@@ -84,12 +85,13 @@ def test_everything_is_made(work: Path, name: str):
     folder = work / "checkpoints" / name
     assert {path.name for path in folder.iterdir()} == {
         *("config.json", "generation_config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json"),
-        *("README.md", "README.ja.md", "loss.svg", "evaluation.json", "training.jsonl"),
+        *("README.md", "README.ja.md", "loss.svg", "evaluation.json", "training.jsonl", "origin.toml"),
     }
     for card in ("README.md", "README.ja.md"):
         text = (folder / card).read_text(encoding="utf-8")
         assert f"# {name}\n" in text
         assert "{" not in text
+        assert origin_row(read_origin(folder), int(card.endswith(".ja.md"))) in text.splitlines()
     figures = json.loads((folder / "evaluation.json").read_text(encoding="utf-8"))
     assert ("agreement" in figures) == (name == "story-draft")
     assert {"temperature", "min_p"} <= json.loads(

@@ -31,13 +31,15 @@ from ..tasks.regions import is_native
 from ..tasks.splice import definitions
 from ..tasks.syllabus import Day, select_days
 from ..tasks.task_code import task_parts
-from ..ui import Lang, Messages, show, styled, terminal_width
+from ..ui import CommandError, Lang, Messages, show, styled, terminal_width
+from .doctor_report import check_report, write_report
 
 __all__ = ["doctor"]
 
 OK, WARNING, ERROR = "ok", "warning", "error"
 STATES = {OK: "green", WARNING: "yellow", ERROR: "red"}
 GIB = 2**30
+REPORTED = {"system", "packages", "mlx", "compiler", "build_tools", "spaces", "memory"}  # the others name folders
 
 MLX = """
 import json, mlx.core as mx
@@ -59,11 +61,26 @@ class Check:
 
 
 def doctor(
+    file: Annotated[
+        Path | None, typer.Argument(metavar="[FILE]", help="With --report: the file to write. Default: one in out/.")
+    ] = None,
+    report: Annotated[
+        bool,
+        typer.Option(
+            "--report",
+            help="Run Metal kernels, week 2's tests of them and, on a Mac, `bench --device gpu` as well (minutes), and "
+            "write all results into a file that you can attach to an issue.",
+        ),
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="As JSON, for scripts and bug reports.")] = False,
     lang: Lang = None,
 ) -> None:
     """Check Python, MLX, compiler, disk, memory, cache, terminal and your files. Exit code 1 if something is broken."""
     with reporting(lang) as words:
+        if report:
+            check_report(as_json)
+        elif file is not None:
+            raise CommandError("machine_file_alone", file=file)
         checks = []
         for check in _checks(words):
             checks.append(check)
@@ -77,7 +94,10 @@ def doctor(
             typer.echo(json.dumps({"checks": [asdict(check) for check in checks], "days": days}, indent=2))
         elif IS_CLONE:
             show(f"  {words('doctor_days')}: {_listed(days, words)}")
-        if any(check.state == ERROR for check in checks):
+        is_broken = any(check.state == ERROR for check in checks)
+        if report:
+            is_broken |= not write_report(file, [asdict(check) for check in checks if check.name in REPORTED], words)
+        if is_broken:
             raise typer.Exit(1)
 
 

@@ -55,7 +55,6 @@ def command_for(parts: list[str], environment: Path = Path(sys.prefix), is_clone
             "uv",
             "sync",
             "--inexact",
-            "--no-dev",
             *(word for pair in zip(kinds, parts, strict=True) for word in pair),
         ]
     if is_clone and (pdm := _pdm(environment)):

@@ -144,7 +144,7 @@ def called() -> str:
         return path
     if "PDM_RUN_CWD" in os.environ:
         return "pdm run"
-    return "uv run --no-dev tiny-llm" if "UV_RUN_RECURSION_DEPTH" in os.environ else "tiny-llm"
+    return "uv run tiny-llm" if "UV_RUN_RECURSION_DEPTH" in os.environ else "tiny-llm"
 
 
 def as_called(text: str) -> str:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -18,6 +20,8 @@ from .. import BUNDLED
 from ..hf_format import write_json
 from ..storyteller.documents import Mix, document
 from .corpus import shards, write_shards
+from .origin import FILE as ORIGIN
+from .origin import commit_of, note_origin, script_of
 from .recipes import RECIPES, SMOKE, SMOKE_STAGES, STAGES, Recipe, Stage, scaled
 from .tokenizer import train_tokenizer
 
@@ -80,6 +84,7 @@ def train(name: Name, work: Work = WORK, out: Out = OUT, share: Share = 1, smoke
     corpus(work, share, smoke)
     stages, out = _stages(share, smoke), _out(out, work, smoke)
     work = _work(work, smoke)
+    note_origin(work / name, script_of(sys.argv[1:]), recipe.seed, commit_of(Path(__file__).parent))
     tokenizer = Tokenizer.from_file(str(work / "tokenizer.json"))
     parts = [Part(stage, shards(work, stages, number)) for number, stage in enumerate(stages)]
     last = [parts.pop()] if recipe.own_stories else []
@@ -95,6 +100,7 @@ def train(name: Name, work: Work = WORK, out: Out = OUT, share: Share = 1, smoke
         _run(f"{name}, with its own stories", trainers[-1])
     write_checkpoint(out / name, recipe, trainers[-1].model, tokenizer)
     (out / name / "training.jsonl").write_text(joined_logs(trainers), encoding="utf-8")
+    shutil.copy(work / name / ORIGIN, out / name)
     console.print(f"{name}: {out / name}")
 
 

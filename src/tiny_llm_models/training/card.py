@@ -9,6 +9,7 @@ from typing import Any
 
 import matplotlib
 
+from .origin import origin_row, read_origin
 from .recipes import CONTEXT, Recipe, Stage
 
 matplotlib.use("svg")
@@ -98,10 +99,11 @@ _Labels = dict[str, tuple[str, str]]
 
 
 def write_card(folder: Path, name: str, recipe: Recipe, stages: Sequence[Stage]) -> None:
-    """Write README.md, README.ja.md and loss.svg from evaluation.json and training.jsonl."""
+    """Write README.md, README.ja.md and loss.svg from evaluation.json, training.jsonl and origin.toml."""
     figures = json.loads((folder / "evaluation.json").read_text(encoding="utf-8"))
     log = (folder / "training.jsonl").read_text(encoding="utf-8")
     steps = [json.loads(line) for line in log.splitlines()]
+    origin = read_origin(folder)
     _draw(steps, name, folder / "loss.svg")
     for language, suffix in enumerate(("", ".ja")):
         template = (Path(__file__).parent / f"card{suffix}.md").read_text(encoding="utf-8")
@@ -120,6 +122,7 @@ def write_card(folder: Path, name: str, recipe: Recipe, stages: Sequence[Stage])
             hours=round(_seconds(steps) / 3600, 1),
             more=_more(recipe, language) + _HISTORY.get(name, ("", ""))[language],
             machine=", ".join(dict.fromkeys(step["machine"] for step in steps)),
+            origin=origin_row(origin, language),
             seed=figures["seed"],
             settings=figures["settings"],
             **tables(figures, language),

@@ -1,0 +1,128 @@
+#!/usr/bin/env python3
+"""Make both locks with the same versions: pdm.lock, and uv.lock, which `uv run` reads. Needs uv (pip install uv).
+
+./course python scripts/locks.py          the newest versions that pyproject.toml allows
+./course python scripts/locks.py --keep   the versions of pdm.lock, after a change of pyproject.toml that allows them
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+from tiny_llm_course.tasks.toml import parse_toml, read_toml
+
+__all__ = ["differences", "foreign_addresses", "requirements", "unmet", "versions"]
+
+ROOT = Path(__file__).resolve().parent.parent
+OLD, NEW = "==3.10.*", ">=3.11"  # PDM locks both on their own, since some packages have left Python 3.10
+PUBLIC = ("https://pypi.org/simple", "https://files.pythonhosted.org/packages/")
+HASH = """
+from pdm.core import Core
+print(Core().create_project(".").pyproject.content_hash())
+"""
+Versions = Mapping[str, Mapping[str, str]]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--keep", action="store_true", help="keep the versions of pdm.lock")
+    if parser.parse_args().keep:
+        keep()
+    else:
+        pdm("lock", "-G", ":all", "--python", OLD)
+        pdm("lock", "-G", ":all", "--append", "--python", NEW)
+    lock_with_uv(versions(read_toml(ROOT / "pdm.lock")))
+    texts = [(ROOT / name).read_text(encoding="utf-8") for name in ("pdm.lock", "uv.lock")]
+    faults = differences(*map(parse_toml, texts)) + [address for text in texts for address in foreign_addresses(text)]
+    if faults:
+        sys.exit("\n".join(["error: the locks cannot be committed:", *faults]))
+
+
+def keep() -> None:
+    """Note in pdm.lock that it fits pyproject.toml."""
+    project, file = read_toml(ROOT / "pyproject.toml"), ROOT / "pdm.lock"
+    if faults := unmet(requirements(project), read_toml(file)):
+        sys.exit("\n".join(["error: pdm.lock does not fit pyproject.toml; run this without --keep", *faults]))
+    command = [str(ROOT / ".venv/pdm/bin/python"), "-c", HASH]
+    found = subprocess.run(command, cwd=ROOT, check=True, stdout=subprocess.PIPE, text=True).stdout.strip()
+    text = re.sub(r'(?<=content_hash = "sha256:)\w+', found, file.read_text(encoding="utf-8"))
+    file.write_text(text, encoding="utf-8")
+
+
+def pdm(*words: str) -> None:
+    subprocess.run([str(ROOT / ".venv/bin/pdm"), *words], cwd=ROOT, check=True)
+
+
+def lock_with_uv(known: Versions) -> None:
+    """Lock with these versions as constraints, then without: uv keeps the versions that its lock has."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        settings = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
+        listed = "".join(f"    {constraint!r},\n" for constraint in constraints(known))
+        constrained = settings.replace("[tool.uv]\n", f"[tool.uv]\nconstraint-dependencies = [\n{listed}]\n")
+        for text in (constrained, settings):
+            (folder / "pyproject.toml").write_text(text, encoding="utf-8")
+            subprocess.run(["uv", "lock", "--no-config"], cwd=folder, check=True)
+        (ROOT / "uv.lock").write_bytes((folder / "uv.lock").read_bytes())
+
+
+def constraints(known: Versions) -> Iterator[str]:
+    for name, markers in known.items():
+        for version, marker in markers.items():
+            of = "<" if 'python_version == "3.10"' in marker else ">="
+            yield f"{name}=={version}" + (f'; python_version {of} "3.11"' if len(markers) > 1 else "")
+
+
+def versions(lock: Mapping[str, Any]) -> dict[str, dict[str, str]]:
+    """The versions of each package in a lock of PDM's or uv's, with the marker that says where it is installed."""
+    found: dict[str, dict[str, str]] = {}
+    for package in lock["package"]:
+        if package.get("source", {}).get("editable") is None:  # which is this course
+            found.setdefault(package["name"], {})[package["version"]] = package.get("marker", "")
+    return found
+
+
+def differences(pdm_lock: Mapping[str, Any], uv_lock: Mapping[str, Any]) -> list[str]:
+    """The packages that both locks have, in other versions."""
+    ours, theirs = versions(pdm_lock), versions(uv_lock)
+    return [
+        f"{name}: {', '.join(ours[name])} in pdm.lock, {', '.join(theirs[name])} in uv.lock"
+        for name in sorted(ours.keys() & theirs.keys())
+        if ours[name].keys() != theirs[name].keys()
+    ]
+
+
+def requirements(project: Mapping[str, Any]) -> list[Requirement]:
+    """All that pyproject.toml asks for: dependencies, extras, groups."""
+    groups = [*project["project"]["optional-dependencies"].values(), *project["dependency-groups"].values()]
+    return [Requirement(text) for texts in (project["project"]["dependencies"], *groups) for text in texts]
+
+
+def unmet(wanted: list[Requirement], lock: Mapping[str, Any]) -> list[str]:
+    """The requirements that a locked version does not fit, or that have none."""
+    known = versions(lock)
+    return [
+        f"{need}: {', '.join(found) or 'not locked'}"
+        for need in wanted
+        if not (found := known.get(canonicalize_name(need.name), {})) or not all(map(need.specifier.contains, found))
+    ]
+
+
+def foreign_addresses(lock: str) -> list[str]:
+    """The addresses that packages come from, other than PyPI's."""
+    found = re.findall(r'(?:url|registry|index|find-links) *= *"([^"]*)"', lock)
+    return sorted({address for address in found if not address.startswith(PUBLIC)})
+
+
+if __name__ == "__main__":
+    main()

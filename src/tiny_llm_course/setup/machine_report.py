@@ -1,0 +1,111 @@
+"""A machine's report: what was tried there and how it went. One file of JSON, whole after each result.
+
+It is in English, and names neither a person nor a folder: others read it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from ..base.whole_files import write_whole
+
+__all__ = ["FORMAT", "Found", "MachineReport", "count_idioms", "count_tests", "has_failed", "head", "speed_of"]
+
+Found = dict[str, Any]
+
+FORMAT = "tiny-llm machine report 1"
+WRONG = ("refused", "mixed")  # parts of the kernels that a compiler should not accept
+FIGURE = "w2d7"  # the stage of the model whose speed the head names
+
+
+class MachineReport:
+    """A report that grows. The file holds all that is known, from the first result on."""
+
+    def __init__(self, file: Path, about: Mapping[str, Any]):
+        self._file = file
+        self.found: Found = {"format": FORMAT, "head": [], "is_complete": False, **about}
+        self.write()
+
+    def part(self, name: str, **about: Any) -> Found:
+        """Begin a part: what its results are added to, each with a call of `write`."""
+        self.found[name] = {**about, "is_complete": False}
+        self.write()
+        part: Found = self.found[name]
+        return part
+
+    def finish(self) -> None:
+        self.found["is_complete"] = True
+        self.write()
+
+    def write(self) -> None:
+        self.found["head"] = list(head(self.found))
+        write_whole(self._file, (json.dumps(self.found, indent=1, ensure_ascii=False) + "\n").encode())
+
+
+def head(found: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the sentences with which a report begins."""
+    versions = ", ".join(f"{name} {version}" for name, version in found["versions"].items())
+    yield f"{found['machine']}; {found['system']}; {versions}; course {found['course']}"
+    gpu = found["gpu"]
+    yield f"GPU with Metal: {gpu['device_name']}" if gpu else "GPU with Metal: none. Metal kernels ran in an emulator."
+    if kernels := found.get("kernels"):
+        yield from _about_kernels(kernels)
+    if tests := found.get("tests"):
+        counts = count_tests(tests)
+        yield f"Tests of Metal kernels: {counts['passed']} of {counts.total()} passed{_end(tests)}"
+    if bench := found.get("bench"):
+        yield _about_bench(bench)
+    if not found["is_complete"]:
+        yield "The report is not complete."
+
+
+def _about_kernels(kernels: Found) -> Iterator[str]:
+    right, count = count_idioms(kernels)
+    yield f"Metal idioms: {right} of {count} compute what NumPy computes{_end(kernels)}"
+    wrong = [each for part in WRONG for each in kernels["results"].get(part, {}).values()]
+    if wrong:
+        refused = sum(not each["accepted"] for each in wrong)
+        yield f"Metal kernels that do not follow the language: {refused} of {len(wrong)} refused by the compiler"
+
+
+def _about_bench(bench: Found) -> str:
+    if reason := bench.get("left_out"):
+        return f"Speeds were not measured: {reason}"
+    speed = speed_of(bench)
+    return f"Decoding on the GPU: {f'{speed:,.0f} tokens/s' if speed else 'not measured'}{_end(bench)}"
+
+
+def _end(part: Found) -> str:
+    return "" if part["is_complete"] else f"; ended early: {part.get('problem') or 'interrupted'}"
+
+
+def count_idioms(kernels: Mapping[str, Any]) -> tuple[int, int]:
+    """Return how many idioms compute what NumPy computes, of how many."""
+    idioms = kernels["results"].get("idioms", {}).values()
+    return sum(bool(each.get("right")) for each in idioms), len(idioms)
+
+
+def count_tests(tests: Mapping[str, Any]) -> Counter[str]:
+    """Count the tests by outcome."""
+    return Counter(outcome for of_task in tests["results"].values() for outcome in of_task.values())
+
+
+def speed_of(bench: Mapping[str, Any]) -> float | None:
+    """Return the tokens per second that the model decodes with all kernels, if that was measured."""
+    rows = {row["stage"]: row for row in bench.get("model", [])}
+    decode: float | None = rows.get(FIGURE, {}).get("decode")
+    return decode
+
+
+def has_failed(found: Mapping[str, Any]) -> bool:
+    """Tell whether a kernel computed something else, a test failed, or a part did not end."""
+    parts = [found[name] for name in ("kernels", "tests", "bench") if name in found]
+    if not found["is_complete"] or not all(part["is_complete"] for part in parts):
+        return True
+    right, count = count_idioms(found["kernels"])
+    counts = count_tests(found["tests"])
+    return right < count or counts["passed"] < counts.total()
