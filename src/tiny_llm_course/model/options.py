@@ -111,7 +111,7 @@ MinP = Annotated[
 RepetitionPenalty = Annotated[
     float | None,
     typer.Option(
-        help="Makes tokens that occurred less likely to come again. Above 0; 1 changes nothing. Default: "
+        help="Makes tokens that occurred less likely to come again. 0.01 to 10; 1 changes nothing. Default: "
         + _default("repetition_penalty")
     ),
 ]
