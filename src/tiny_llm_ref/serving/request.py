@@ -67,6 +67,8 @@ class Request:
     pages: the cache's pages that hold its keys and values, in the order of its positions. A slot is one long page.
     num_computed_tokens: how many of its first tokens are computed: their keys and values are in these pages.
         `RequestCache.commit` moves it forward after a step. Room beyond it is reserved: the next step writes there.
+    num_cached_tokens: how many tokens of its prompt the cache had already when the request first ran (day 5); None
+        before.
     logprobs: the log-probabilities of each chosen token, an end token included, if `params.num_logprobs` asks for them.
     draft: tokens guessed for the step at hand; None: no guesses (day 6). num_drafted, num_accepted: how many tokens
         were guessed so far, and how many of them were accepted.
@@ -99,6 +101,7 @@ class Request:
         self.error: Exception | None = None
         self.pages: list[int] = []
         self.num_computed_tokens = 0
+        self.num_cached_tokens: int | None = None
         self.draft: Draft | None = None
         self.num_drafted = self.num_accepted = 0
 

@@ -1,164 +1,173 @@
-"""What this server answers, in the form of OpenAI's API. Given."""
+"""From the updates of a call's requests to what the client gets. Given."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from functools import cache
 from itertools import chain
 from typing import Any
 
-from .request import FinishReason
+from tiny_llm_given.serving.answers import (
+    ChatAnswer,
+    ChatChoice,
+    ChatChunk,
+    ChatLogprobs,
+    ChatMessage,
+    ChosenToken,
+    CompletionAnswer,
+    CompletionChoice,
+    CompletionChunk,
+    CompletionLogprobs,
+    Delta,
+    DeltaChoice,
+    OutputDetails,
+    PromptDetails,
+    Sent,
+    TokenLogprob,
+    Usage,
+)
+
+from .async_engine import Counts, Update
 from .sampling_params import Logprob, Logprobs
 
-__all__ = ["Answer", "ChatAnswer", "CompletionAnswer", "Piece", "Usage"]
-
-_Json = dict[str, Any]
+__all__ = ["ChatWriter", "CompletionWriter", "Writer", "joined"]
 
 
-@dataclass(frozen=True)
-class Piece:
-    """A piece of a choice, or all of it. thinking: the new text of the thinking; None if there is none. logprobs: those
-    of the text's tokens; None if the client did not ask for them."""
-
-    text: str = ""
-    thinking: str | None = None
-    reason: FinishReason | None = None
-    logprobs: Sequence[Logprobs] | None = None
-
-    @classmethod
-    def joined(cls, pieces: "Sequence[Piece]") -> "Piece":
-        """Join all pieces of a choice."""
-        thinking = [each.thinking for each in pieces if each.thinking is not None]
-        logprobs = [each.logprobs for each in pieces if each.logprobs is not None]
-        return cls(
-            "".join(each.text for each in pieces),
-            "".join(thinking) if thinking else None,
-            next((each.reason for each in pieces if each.reason), None),
-            [*chain.from_iterable(logprobs)] if logprobs else None,
-        )
+def joined(updates: Sequence[Update]) -> Update:
+    """Return all updates of a choice as one."""
+    thinking = [each.thinking for each in updates if each.thinking is not None]
+    logprobs = [each.logprobs for each in updates if each.logprobs is not None]
+    return Update(
+        tuple(chain.from_iterable(each.tokens for each in updates)),
+        "".join(each.text for each in updates),
+        updates[-1].finish_reason,
+        thinking="".join(thinking) if thinking else None,
+        logprobs=[*chain.from_iterable(logprobs)] if logprobs else None,
+        counts=updates[-1].counts,
+    )
 
 
-@dataclass(frozen=True)
-class Usage:
-    """Numbers of tokens. cached: those of the prompt that did not have to be computed. drafted, accepted: guesses.
-    reasoning: those of the output that are thinking."""
-
-    prompt: int = 0
-    output: int = 0
-    cached: int = 0
-    drafted: int = 0
-    accepted: int = 0
-    reasoning: int = 0
-
-    def __add__(self, other: "Usage") -> "Usage":
-        """Add the usage of several choices."""
-        pairs = zip(vars(self).values(), vars(other).values(), strict=True)
-        return Usage(*(one + another for one, another in pairs))
-
-    def as_json(self) -> _Json:
-        details = {"accepted_prediction_tokens": self.accepted, "reasoning_tokens": self.reasoning}
-        details["rejected_prediction_tokens"] = self.drafted - self.accepted
-        return {
-            "prompt_tokens": self.prompt,
-            "completion_tokens": self.output,
-            "total_tokens": self.prompt + self.output,
-            "prompt_tokens_details": {"cached_tokens": self.cached},
-            "completion_tokens_details": details,
-        }
-
-
-class Answer:
-    """The answer to a call: whole, or in chunks. All its parts have the same id, created (seconds since 1970) and
-    model."""
-
-    whole: str
-    chunk: str
+class Writer:
+    """A writer of the answer to a call: whole, or in chunks. All its parts have the same id, created (seconds since
+    1970) and model."""
 
     def __init__(self, id: str, created: int, model: str, tokenizer: Any):
-        self._about = {"id": id, "created": created, "model": model}
+        self._about: dict[str, Any] = {"id": id, "created": created, "model": model}
         self._tokenizer = tokenizer
 
-    def complete(self, choices: Sequence[_Json], usage: Usage) -> _Json:
-        return {**self._about, "object": self.whole, "choices": list(choices), "usage": usage.as_json()}
-
-    def part(self, choices: Sequence[_Json], usage: Usage | None = None) -> _Json:
-        """Return an event of a stream. usage: that of the last event, which has no choices, if the client asked for
-        it."""
-        found = {**self._about, "object": self.chunk, "choices": list(choices)}
-        return found if usage is None else {**found, "usage": usage.as_json()}
-
-    def begin(self, index: int) -> _Json | None:
-        """Return what a choice's stream begins with."""
-        return None
-
-    def choice(self, index: int, piece: Piece) -> _Json:
-        """Return a whole choice."""
+    def answer(self, choices: Sequence[Update]) -> Sent:
+        """Return the whole answer."""
         raise NotImplementedError
 
-    def delta(self, index: int, piece: Piece) -> _Json:
-        """Return what is new of a choice."""
-        return self.choice(index, piece)
+    def begin(self, index: int) -> Sent | None:
+        """Return the event with which a choice's stream begins."""
+        return None
+
+    def chunk(self, index: int, update: Update) -> Sent:
+        """Return an event of a stream, with what is new of a choice."""
+        raise NotImplementedError
+
+    def end(self, counts: Counts) -> Sent:
+        """Return the event after all choices, for a client that asked for the usage."""
+        raise NotImplementedError
 
     def _text(self, token: int) -> str:
         return str(self._tokenizer.decode([token], skip_special_tokens=False))
 
 
-class CompletionAnswer(Answer):
-    whole = chunk = "text_completion"
-
+class CompletionWriter(Writer):
     def __init__(self, *about: Any):
         super().__init__(*about)
+        self._about["object"] = "text_completion"
         self._offsets: Counter[int] = Counter()  # of each choice, in letters
 
-    def choice(self, index: int, piece: Piece) -> _Json:
-        logprobs = None if piece.logprobs is None else self._logprobs(index, piece.logprobs)
-        return {"index": index, "text": piece.text, "finish_reason": piece.reason, "logprobs": logprobs}
+    def answer(self, choices: Sequence[Update]) -> Sent:
+        found = [self._choice(i, each) for i, each in enumerate(choices)]
+        return CompletionAnswer(**self._about, choices=found, usage=_usage(_total(choices)))
 
-    def _logprobs(self, index: int, logprobs: Sequence[Logprobs]) -> Mapping[str, Any]:
+    def chunk(self, index: int, update: Update) -> Sent:
+        return CompletionChunk(**self._about, choices=[self._choice(index, update)])
+
+    def end(self, counts: Counts) -> Sent:
+        return CompletionChunk(**self._about, choices=[], usage=_usage(counts))
+
+    def _choice(self, index: int, update: Update) -> CompletionChoice:
+        logprobs = None if update.logprobs is None else self._logprobs(index, update.logprobs)
+        return CompletionChoice(index=index, text=update.text, finish_reason=update.finish_reason, logprobs=logprobs)
+
+    def _logprobs(self, index: int, logprobs: Sequence[Logprobs]) -> CompletionLogprobs:
         texts, offsets = [self._text(each.chosen.token) for each in logprobs], []
         for text in texts:
             offsets.append(self._offsets[index])
             self._offsets[index] += len(text)
-        return {
-            "tokens": texts,
-            "token_logprobs": [each.chosen.logprob for each in logprobs],
-            "top_logprobs": [{self._text(top.token): top.logprob for top in each.top} for each in logprobs],
-            "text_offset": offsets,
-        }
+        return CompletionLogprobs(
+            tokens=texts,
+            token_logprobs=[each.chosen.logprob for each in logprobs],
+            top_logprobs=[{self._text(top.token): top.logprob for top in each.top} for each in logprobs],
+            text_offset=offsets,
+        )
 
 
-class ChatAnswer(Answer):
-    whole, chunk = "chat.completion", "chat.completion.chunk"
+class ChatWriter(Writer):
+    def answer(self, choices: Sequence[Update]) -> Sent:
+        found = [self._choice(i, each) for i, each in enumerate(choices)]
+        return ChatAnswer(**self._about, object="chat.completion", choices=found, usage=_usage(_total(choices)))
 
-    def choice(self, index: int, piece: Piece) -> _Json:
-        message = {"role": "assistant", "content": piece.text, "refusal": None, **_reasoning(piece)}
-        logprobs = self._logprobs(piece.logprobs)
-        return {"index": index, "message": message, "finish_reason": piece.reason, "logprobs": logprobs}
+    def begin(self, index: int) -> Sent | None:
+        return self._chunk(index, Delta(role="assistant", content=""))
 
-    def begin(self, index: int) -> _Json | None:
-        delta = {"role": "assistant", "content": ""}
-        return {"index": index, "delta": delta, "finish_reason": None, "logprobs": None}
+    def chunk(self, index: int, update: Update) -> Sent:
+        found = ({"content": update.text} if update.text else {}) | _reasoning(update.thinking or None)
+        return self._chunk(index, Delta(**found), update)
 
-    def delta(self, index: int, piece: Piece) -> _Json:
-        delta = {**({"content": piece.text} if piece.text else {}), **(_reasoning(piece) if piece.thinking else {})}
-        logprobs = self._logprobs(piece.logprobs)
-        return {"index": index, "delta": delta, "finish_reason": piece.reason, "logprobs": logprobs}
+    def end(self, counts: Counts) -> Sent:
+        return ChatChunk(**self._about, object="chat.completion.chunk", choices=[], usage=_usage(counts))
 
-    def _logprobs(self, logprobs: Sequence[Logprobs] | None) -> _Json | None:
+    def _chunk(self, index: int, delta: Delta, update: Update | None = None) -> ChatChunk:
+        reason, logprobs = (None, None) if update is None else (update.finish_reason, self._logprobs(update.logprobs))
+        choice = DeltaChoice(index=index, delta=delta, finish_reason=reason, logprobs=logprobs)
+        return ChatChunk(**self._about, object="chat.completion.chunk", choices=[choice])
+
+    def _choice(self, index: int, update: Update) -> ChatChoice:
+        message = ChatMessage(role="assistant", content=update.text, refusal=None, **_reasoning(update.thinking))
+        logprobs = self._logprobs(update.logprobs)
+        return ChatChoice(index=index, message=message, finish_reason=update.finish_reason, logprobs=logprobs)
+
+    def _logprobs(self, logprobs: Sequence[Logprobs] | None) -> ChatLogprobs | None:
         if logprobs is None:
             return None
-        content = [self._entry(each.chosen) | {"top_logprobs": [*map(self._entry, each.top)]} for each in logprobs]
-        return {"content": content, "refusal": None}
+        content = [
+            ChosenToken(**self._entry(each.chosen), top_logprobs=[TokenLogprob(**self._entry(top)) for top in each.top])
+            for each in logprobs
+        ]
+        return ChatLogprobs(content=content, refusal=None)
 
-    def _entry(self, found: Logprob) -> _Json:
+    def _entry(self, found: Logprob) -> dict[str, Any]:
         piece = self._tokenizer.convert_ids_to_tokens(found.token)
         return {"token": self._text(found.token), "logprob": found.logprob, "bytes": _bytes_of(piece)}
 
 
-def _reasoning(piece: Piece) -> _Json:
+def _reasoning(thinking: str | None) -> dict[str, Any]:
     """Return the thinking under the two names that servers and clients know: DeepSeek's, and vLLM's newer one. OpenAI's
     API has no field for it."""
-    return {} if piece.thinking is None else {"reasoning_content": piece.thinking, "reasoning": piece.thinking}
+    return {} if thinking is None else {"reasoning_content": thinking, "reasoning": thinking}
+
+
+def _total(choices: Sequence[Update]) -> Counts:
+    return sum((each.counts for each in choices if each.counts), start=Counts())
+
+
+def _usage(counts: Counts) -> Usage:
+    return Usage(
+        prompt_tokens=counts.prompt,
+        completion_tokens=counts.output,
+        total_tokens=counts.prompt + counts.output,
+        prompt_tokens_details=PromptDetails(cached_tokens=counts.cached),
+        completion_tokens_details=OutputDetails(
+            accepted_prediction_tokens=counts.accepted,
+            rejected_prediction_tokens=counts.drafted - counts.accepted,
+            reasoning_tokens=counts.thinking,
+        ),
+    )
 
 
 def _bytes_of(piece: str) -> list[int] | None:
