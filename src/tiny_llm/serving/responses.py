@@ -6,30 +6,14 @@ from functools import cache
 from itertools import chain
 from typing import Any
 
-from tiny_llm_given.serving.answers import (
-    ChatAnswer,
-    ChatChoice,
-    ChatChunk,
-    ChatLogprobs,
-    ChatMessage,
-    ChosenToken,
-    CompletionAnswer,
-    CompletionChoice,
-    CompletionChunk,
-    CompletionLogprobs,
-    Delta,
-    DeltaChoice,
-    OutputDetails,
-    PromptDetails,
-    Sent,
-    TokenLogprob,
-    Usage,
-)
+from tiny_llm_given.serving.answers import ChatAnswer, ChatChunk, CompletionAnswer, CompletionChunk, Sent
 
 from .async_engine import Counts, Update
 from .sampling_params import Logprob, Logprobs
 
 __all__ = ["ChatWriter", "CompletionWriter", "Writer", "joined"]
+
+_Json = dict[str, Any]
 
 
 def joined(updates: Sequence[Update]) -> Update:
@@ -48,15 +32,19 @@ def joined(updates: Sequence[Update]) -> Update:
 
 class Writer:
     """A writer of the answer to a call: whole, or in chunks. All its parts have the same id, created (seconds since
-    1970) and model."""
+    1970) and model. The models check what is made here."""
+
+    whole: tuple[type[Sent], str]  # the model of the whole answer, and its name in OpenAI's API
+    part: tuple[type[Sent], str]
 
     def __init__(self, id: str, created: int, model: str, tokenizer: Any):
-        self._about: dict[str, Any] = {"id": id, "created": created, "model": model}
+        self._about = {"id": id, "created": created, "model": model}
         self._tokenizer = tokenizer
 
     def answer(self, choices: Sequence[Update]) -> Sent:
         """Return the whole answer."""
-        raise NotImplementedError
+        counts = sum((each.counts for each in choices if each.counts), start=Counts())
+        return self._sent(*self.whole, [self._choice(i, each) for i, each in enumerate(choices)], counts)
 
     def begin(self, index: int) -> Sent | None:
         """Return the event with which a choice's stream begins."""
@@ -64,10 +52,22 @@ class Writer:
 
     def chunk(self, index: int, update: Update) -> Sent:
         """Return an event of a stream, with what is new of a choice."""
-        raise NotImplementedError
+        return self._sent(*self.part, [self._delta(index, update)])
 
     def end(self, counts: Counts) -> Sent:
         """Return the event after all choices, for a client that asked for the usage."""
+        return self._sent(*self.part, [], counts)
+
+    def _sent(self, kind: type[Sent], name: str, choices: Sequence[_Json], counts: Counts | None = None) -> Sent:
+        found = {**self._about, "object": name, "choices": choices}
+        return kind.model_validate(found if counts is None else {**found, "usage": _usage(counts)})
+
+    def _choice(self, index: int, update: Update) -> _Json:
+        """Return a whole choice."""
+        raise NotImplementedError
+
+    def _delta(self, index: int, update: Update) -> _Json:
+        """Return what is new of a choice."""
         raise NotImplementedError
 
     def _text(self, token: int) -> str:
@@ -75,99 +75,79 @@ class Writer:
 
 
 class CompletionWriter(Writer):
+    whole, part = (CompletionAnswer, "text_completion"), (CompletionChunk, "text_completion")
+
     def __init__(self, *about: Any):
         super().__init__(*about)
-        self._about["object"] = "text_completion"
         self._offsets: Counter[int] = Counter()  # of each choice, in letters
 
-    def answer(self, choices: Sequence[Update]) -> Sent:
-        found = [self._choice(i, each) for i, each in enumerate(choices)]
-        return CompletionAnswer(**self._about, choices=found, usage=_usage(_total(choices)))
-
-    def chunk(self, index: int, update: Update) -> Sent:
-        return CompletionChunk(**self._about, choices=[self._choice(index, update)])
-
-    def end(self, counts: Counts) -> Sent:
-        return CompletionChunk(**self._about, choices=[], usage=_usage(counts))
-
-    def _choice(self, index: int, update: Update) -> CompletionChoice:
+    def _choice(self, index: int, update: Update) -> _Json:
         logprobs = None if update.logprobs is None else self._logprobs(index, update.logprobs)
-        return CompletionChoice(index=index, text=update.text, finish_reason=update.finish_reason, logprobs=logprobs)
+        return {"index": index, "text": update.text, "finish_reason": update.finish_reason, "logprobs": logprobs}
 
-    def _logprobs(self, index: int, logprobs: Sequence[Logprobs]) -> CompletionLogprobs:
+    _delta = _choice
+
+    def _logprobs(self, index: int, logprobs: Sequence[Logprobs]) -> _Json:
         texts, offsets = [self._text(each.chosen.token) for each in logprobs], []
         for text in texts:
             offsets.append(self._offsets[index])
             self._offsets[index] += len(text)
-        return CompletionLogprobs(
-            tokens=texts,
-            token_logprobs=[each.chosen.logprob for each in logprobs],
-            top_logprobs=[{self._text(top.token): top.logprob for top in each.top} for each in logprobs],
-            text_offset=offsets,
-        )
+        return {
+            "tokens": texts,
+            "token_logprobs": [each.chosen.logprob for each in logprobs],
+            "top_logprobs": [{self._text(top.token): top.logprob for top in each.top} for each in logprobs],
+            "text_offset": offsets,
+        }
 
 
 class ChatWriter(Writer):
-    def answer(self, choices: Sequence[Update]) -> Sent:
-        found = [self._choice(i, each) for i, each in enumerate(choices)]
-        return ChatAnswer(**self._about, object="chat.completion", choices=found, usage=_usage(_total(choices)))
+    whole, part = (ChatAnswer, "chat.completion"), (ChatChunk, "chat.completion.chunk")
 
     def begin(self, index: int) -> Sent | None:
-        return self._chunk(index, Delta(role="assistant", content=""))
+        delta = {"role": "assistant", "content": ""}
+        return self._sent(*self.part, [{"index": index, "delta": delta, "finish_reason": None, "logprobs": None}])
 
-    def chunk(self, index: int, update: Update) -> Sent:
-        found = ({"content": update.text} if update.text else {}) | _reasoning(update.thinking or None)
-        return self._chunk(index, Delta(**found), update)
-
-    def end(self, counts: Counts) -> Sent:
-        return ChatChunk(**self._about, object="chat.completion.chunk", choices=[], usage=_usage(counts))
-
-    def _chunk(self, index: int, delta: Delta, update: Update | None = None) -> ChatChunk:
-        reason, logprobs = (None, None) if update is None else (update.finish_reason, self._logprobs(update.logprobs))
-        choice = DeltaChoice(index=index, delta=delta, finish_reason=reason, logprobs=logprobs)
-        return ChatChunk(**self._about, object="chat.completion.chunk", choices=[choice])
-
-    def _choice(self, index: int, update: Update) -> ChatChoice:
-        message = ChatMessage(role="assistant", content=update.text, refusal=None, **_reasoning(update.thinking))
+    def _choice(self, index: int, update: Update) -> _Json:
+        message = {"role": "assistant", "content": update.text, "refusal": None, **_reasoning(update.thinking)}
         logprobs = self._logprobs(update.logprobs)
-        return ChatChoice(index=index, message=message, finish_reason=update.finish_reason, logprobs=logprobs)
+        return {"index": index, "message": message, "finish_reason": update.finish_reason, "logprobs": logprobs}
 
-    def _logprobs(self, logprobs: Sequence[Logprobs] | None) -> ChatLogprobs | None:
+    def _delta(self, index: int, update: Update) -> _Json:
+        delta = _reasoning(update.thinking or None)
+        if update.text:
+            delta["content"] = update.text
+        logprobs = self._logprobs(update.logprobs)
+        return {"index": index, "delta": delta, "finish_reason": update.finish_reason, "logprobs": logprobs}
+
+    def _logprobs(self, logprobs: Sequence[Logprobs] | None) -> _Json | None:
         if logprobs is None:
             return None
-        content = [
-            ChosenToken(**self._entry(each.chosen), top_logprobs=[TokenLogprob(**self._entry(top)) for top in each.top])
-            for each in logprobs
-        ]
-        return ChatLogprobs(content=content, refusal=None)
+        content = [self._entry(each.chosen) | {"top_logprobs": [*map(self._entry, each.top)]} for each in logprobs]
+        return {"content": content, "refusal": None}
 
-    def _entry(self, found: Logprob) -> dict[str, Any]:
+    def _entry(self, found: Logprob) -> _Json:
         piece = self._tokenizer.convert_ids_to_tokens(found.token)
         return {"token": self._text(found.token), "logprob": found.logprob, "bytes": _bytes_of(piece)}
 
 
-def _reasoning(thinking: str | None) -> dict[str, Any]:
+def _reasoning(thinking: str | None) -> _Json:
     """Return the thinking under the two names that servers and clients know: DeepSeek's, and vLLM's newer one. OpenAI's
     API has no field for it."""
     return {} if thinking is None else {"reasoning_content": thinking, "reasoning": thinking}
 
 
-def _total(choices: Sequence[Update]) -> Counts:
-    return sum((each.counts for each in choices if each.counts), start=Counts())
-
-
-def _usage(counts: Counts) -> Usage:
-    return Usage(
-        prompt_tokens=counts.prompt,
-        completion_tokens=counts.output,
-        total_tokens=counts.prompt + counts.output,
-        prompt_tokens_details=PromptDetails(cached_tokens=counts.cached),
-        completion_tokens_details=OutputDetails(
-            accepted_prediction_tokens=counts.accepted,
-            rejected_prediction_tokens=counts.drafted - counts.accepted,
-            reasoning_tokens=counts.thinking,
-        ),
-    )
+def _usage(counts: Counts) -> _Json:
+    return {
+        "prompt_tokens": counts.prompt,
+        "completion_tokens": counts.output,
+        "total_tokens": counts.prompt + counts.output,
+        "prompt_tokens_details": {"cached_tokens": counts.cached},
+        "completion_tokens_details": {
+            "accepted_prediction_tokens": counts.accepted,
+            "rejected_prediction_tokens": counts.drafted - counts.accepted,
+            "reasoning_tokens": counts.thinking,
+        },
+    }
 
 
 def _bytes_of(piece: str) -> list[int] | None:
