@@ -51,7 +51,7 @@ class Writer:
         return None
 
     def chunk(self, index: int, update: Update) -> Sent:
-        """Return an event of a stream, with what is new of a choice."""
+        """Return an event of a stream: the news of a choice."""
         return self._sent(*self.part, [self._delta(index, update)])
 
     def end(self, counts: Counts) -> Sent:
@@ -67,7 +67,7 @@ class Writer:
         raise NotImplementedError
 
     def _delta(self, index: int, update: Update) -> _Json:
-        """Return what is new of a choice."""
+        """Return the news of a choice."""
         raise NotImplementedError
 
     def _text(self, token: int) -> str:

@@ -18,8 +18,8 @@ from ..base.reporting import needing
 from ..model.expectations import EXPECTED_STOP, first_wrong
 from ..model.loaded_model import LoadedModel, Wanted
 from ..model.needs import has_cache, needs_of_text, open_stubs
+from ..model.options import COURSE_SAMPLING, MAX_TOKENS, MAX_TOKENS_THINKING
 from ..model.package_protocols import Sampler, Thinking, Thoughts
-from ..model.params import COURSE_SAMPLING, MAX_TOKENS, MAX_TOKENS_THINKING
 from ..tasks.syllabus import TaskId
 from ..ui import CommandError, Messages, left, phrase
 from .shown_thinking import ShownThinking

@@ -10,27 +10,16 @@ from pydantic import BaseModel
 
 __all__ = [
     "ChatAnswer",
-    "ChatChoice",
     "ChatChunk",
-    "ChatLogprobs",
-    "ChatMessage",
-    "ChosenToken",
     "CompletionAnswer",
-    "CompletionChoice",
     "CompletionChunk",
-    "CompletionLogprobs",
-    "Delta",
-    "DeltaChoice",
     "Error",
-    "ErrorDetails",
     "Health",
     "Index",
     "Model",
     "ModelList",
     "OutputDetails",
-    "PromptDetails",
     "Sent",
-    "TokenLogprob",
     "Usage",
 ]
 
@@ -66,6 +55,14 @@ class Usage(Sent):
     completion_tokens_details: OutputDetails | None = None
 
 
+class _Answer(Sent):
+    """An answer or an event of a stream. created: in seconds since 1970, as everywhere."""
+
+    id: str
+    created: int
+    model: str
+
+
 class CompletionLogprobs(Sent):
     """Log-probabilities of the tokens. text_offset: where each begins in the text, in characters."""
 
@@ -84,12 +81,9 @@ class CompletionChoice(Sent):
     logprobs: CompletionLogprobs | None
 
 
-class CompletionChunk(Sent):
+class CompletionChunk(_Answer):
     """An event of a stream. The last one has usage and no choices, if the client asked for it."""
 
-    id: str
-    created: int
-    model: str
     object: Literal["text_completion"]
     choices: list[CompletionChoice]
     usage: Usage | None = None
@@ -157,23 +151,17 @@ class DeltaChoice(Sent):
     logprobs: ChatLogprobs | None
 
 
-class ChatChunk(Sent):
+class ChatChunk(_Answer):
     """An event of a stream. The last one has usage and no choices, if the client asked for it."""
 
-    id: str
-    created: int
-    model: str
     object: Literal["chat.completion.chunk"]
     choices: list[DeltaChoice]
     usage: Usage | None = None
 
 
-class ChatAnswer(Sent):
+class ChatAnswer(_Answer):
     """A whole answer."""
 
-    id: str
-    created: int
-    model: str
     object: Literal["chat.completion"]
     choices: list[ChatChoice]
     usage: Usage
@@ -204,7 +192,7 @@ class Index(Sent):
 
 
 class Model(Sent):
-    """A model. created: in seconds since 1970, as everywhere."""
+    """A model that is served."""
 
     id: str
     object: Literal["model"]
