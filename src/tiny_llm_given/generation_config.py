@@ -1,10 +1,12 @@
 """The settings that a checkpoint's authors recommend for sampling, from its generation_config.json. Given."""
 
-import math
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import TypeAlias
+
+from pydantic import ValidationError
 
 from .checkpoint_files import read_json
+from .serving.parameters import Parameters
 
 __all__ = ["Sampling", "sampling_defaults"]
 
@@ -24,22 +26,12 @@ def sampling_defaults(path: Path) -> Sampling:
     file = path / "generation_config.json"
     contents = read_json(file) if file.exists() else {}
     found = {name: contents[name] for name in _NAMES if contents.get(name) is not None}
-    for name, value in found.items():
-        _check_setting(file, name, value)
+    try:
+        Parameters.model_validate(found)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        problem = f"{first['loc'][0]}: {first['msg']}, got {first['input']!r}"
+        raise ValueError(f"{file}: {problem}; correct it, or delete it") from None
     if contents.get("do_sample") is False:
         found["temperature"] = 0.0
     return found
-
-
-def _check_setting(file: Path, name: str, value: Any) -> None:
-    is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    number = value if is_number else math.nan  # no comparison with NaN holds
-    expected, holds = {
-        "temperature": ("0 or more", 0 <= number < math.inf),
-        "top_k": ("a whole number, 0 or more", number >= 0 and isinstance(value, int)),
-        "top_p": ("more than 0 and at most 1", 0 < number <= 1),
-        "min_p": ("from 0 to 1", 0 <= number <= 1),
-        "repetition_penalty": ("more than 0", 0 < number < math.inf),
-    }[name]
-    if not holds:
-        raise ValueError(f"{file}: {name}: expected {expected}, got {value!r}; correct it, or delete it")

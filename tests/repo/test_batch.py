@@ -19,8 +19,8 @@ from waiting import until
 
 from tiny_llm_course.__main__ import app
 from tiny_llm_course.model.loaded_model import Wanted
-from tiny_llm_course.serve.batch_input import KEYS, read_requests
-from tiny_llm_course.serve.batch_results import Results
+from tiny_llm_course.serve.batch_input import BatchLine, read_requests
+from tiny_llm_course.serve.batch_results import BatchResult, Results
 from tiny_llm_course.serve.serving import Options, kinds_of
 from tiny_llm_course.tasks.syllabus import tasks
 from tiny_llm_course.ui.errors import CommandError
@@ -42,7 +42,7 @@ ENVIRONMENT |= {"HF_HUB_OFFLINE": "1", "TERM": "dumb", "LC_ALL": "C.UTF-8", "TIN
 INTERRUPTED = """
 import os, signal
 from tiny_llm_course.__main__ import main
-from tiny_llm_course.serve.batch_results import Results
+from tiny_llm_course.serve.batch_results import BatchResult, Results
 
 def add(self, result, add=Results.add):
     add(self, result)
@@ -211,7 +211,7 @@ def test_stop_strings_and_what_only_the_engine_can_refuse(checkpoint: Path, tmp_
 
 
 BAD = {
-    '{"prompt": "x", "temp": 1}': "temp: unknown; there are id, prompt, messages, max_tokens",
+    '{"prompt": "x", "temp": 1}': "temp: unknown; there are max_tokens, temperature, top_k",
     '{"prompt": 5}': "prompt: expected a text of one character or more, got 5",
     '{"prompt": ""}': 'prompt: expected a text of one character or more, got ""',
     '{"prompt": "\\ud83e"}': 'prompt: expected a text of one character or more, got "',
@@ -225,19 +225,21 @@ BAD = {
     '{"prompt": "x", "top_k": -1}': "top_k: expected a whole number, 0 or more, got -1",
     '{"prompt": "x", "top_p": 0}': "top_p: expected a number above 0 and at most 1, got 0",
     '{"prompt": "x", "min_p": "0.1"}': 'min_p: expected a number from 0 to 1, got "0.1"',
-    '{"prompt": "x", "repetition_penalty": 0}': "repetition_penalty: expected a number above 0, got 0",
+    '{"prompt": "x", "repetition_penalty": 0}': "repetition_penalty: expected a number from 0.01 to 10, got 0",
     '{"prompt": "x", "seed": 18446744073709551616}': "seed: expected a whole number from 0 to 2**64 - 1, got 1844",
-    '{"prompt": "x", "seed": null}': "seed: expected a whole number from 0 to 2**64 - 1, got null",
-    '{"prompt": "x", "stop": ["a", ""]}': "stop: expected a text, or a list of texts, of one character or more, got [",
-    '{"prompt": "x", "stop_token_ids": [1.5]}': "stop_token_ids: expected a list of whole numbers, got [1.5]",
+    '{"prompt": "x", "stop": ["a", ""]}': "stop: expected a text, or a list of 4 at most, of 1 to 256 ",
+    '{"prompt": "x", "stop": ["a", "b", "c", "d", "e"]}': "stop: expected a text, or a list of 4 at most, of 1 to 256 ",
+    '{"prompt": "x", "stop_token_ids": [1.5]}': "stop_token_ids[0]: expected a whole number, 0 or more, got 1.5",
+    '{"prompt": "x", "stop_token_ids": 5}': "stop_token_ids: expected a list, got 5",
     '{"prompt": "x", "ignore_eos": 1}': "ignore_eos: expected true or false, got 1",
     '{"prompt": "x", "prompt": "y"}': "prompt: given twice",
     '{"prompt": "x", "messages": [{"role": "user", "content": "y"}]}': "expected one of prompt and messages, got both",
     '{"id": "a"}': "expected one of prompt and messages, got both or none",
     '{"messages": []}': "messages: expected a list of one message or more, got []",
-    '{"messages": [{"role": "user"}]}': "messages[0]: expected an object with role and content, and nothing else, got",
-    '{"messages": [{"role": "me", "content": "y"}]}': "messages[0].role: expected one of system, user, assistant, got",
-    '{"messages": [{"role": "user", "content": 1}]}': "messages[0].content: expected a text of one character or more",
+    '{"messages": [{"role": "user"}]}': 'messages[0]: expected an object with role and content, got {"role": "user"}',
+    '{"messages": [{"role": "me", "content": "y"}]}': "messages[0].role: expected one of system, developer, user, as",
+    '{"messages": [{"role": "user", "content": 1}]}': "messages[0].content: expected a text, or a list of text parts",
+    '{"messages": [{"role": "user", "content": "y", "name": "z"}]}': "messages[0].name: unknown; there are role, ",
     '{"id": "first", "prompt": "x"}': "id: expected an id that no other line has, got 'first', which line 1 has, too",
     '["x"]': 'expected a JSON object, got ["x"]',
     '{"prompt": "x"': "expected a JSON object, got something that is not JSON: Expecting ',' delimiter (15)",
@@ -259,9 +261,38 @@ def test_bad_lines_are_named_before_anything_is_computed(line: str, tmp_path: Pa
         assert list(tmp_path.iterdir()) == [file]
 
 
+def test_what_asks_for_nothing(tmp_path: Path) -> None:
+    """As in the server: null, and empty values of names that are not known."""
+    line: dict[str, Any] = {"id": None, "prompt": "x", "messages": None, "seed": None, "stop": None, "tools": []}
+    (found,) = read_requests(write(tmp_path / "in.jsonl", [line]))
+    (plain,) = read_requests(write(tmp_path / "in.jsonl", [{"prompt": "x"}]))
+    assert found == plain
+
+
+def test_messages_as_the_server_takes_them(tmp_path: Path) -> None:
+    parts = [{"type": "text", "text": "2+2"}, {"type": "text", "text": "?"}]
+    messages = [
+        {"role": "developer", "content": "Be brief."},
+        {"role": "user", "content": parts},
+        {"role": "assistant", "content": "", "reasoning_content": "four"},
+    ]
+    (found,) = read_requests(write(tmp_path / "in.jsonl", [{"messages": messages}]))
+    assert found.prompt == [
+        {"role": "system", "content": "Be brief."},
+        {"role": "user", "content": "2+2?"},
+        {"role": "assistant", "content": ""},
+    ]
+
+
+def test_least_numbers(tmp_path: Path) -> None:
+    """Those that are nothing in float32 still mean the likeliest token."""
+    (found,) = read_requests(write(tmp_path / "in.jsonl", [{"prompt": "x", "temperature": 1e-40, "top_p": 5e-324}]))
+    assert (found.params["temperature"], found.params["top_p"]) == (0.0, 1e-6)
+
+
 def test_every_key_is_explained_in_both_languages(tmp_path: Path) -> None:
     for language in LANGUAGES:
-        for key in KEYS:
+        for key in BatchLine.model_fields:
             file = write(tmp_path / "in.jsonl", [{key: {}}])
             with speaking(language):
                 with pytest.raises(CommandError) as caught:
@@ -275,14 +306,14 @@ def test_what_editors_leave_in_a_file(tmp_path: Path) -> None:
     file = tmp_path / "in.jsonl"
     file.write_bytes(b'\xef\xbb\xbf{"prompt": "a\xe2\x80\xa8b"}\r\n{"prompt": "c", "stop": "d"}')
     first, second = read_requests(file)
-    assert (first.prompt, second.prompt, second.params, second.id) == ("a\u2028b", "c", {"stop": ["d"]}, "line-2")
+    assert (first.prompt, second.prompt, second.params["stop"], second.id) == ("a\u2028b", "c", ["d"], "line-2")
     file.write_bytes(b"")
     with pytest.raises(CommandError, match="expected a request on each line, got an empty file"):
         read_requests(file)
 
 
 def result(id: str) -> str:
-    return json.dumps({"id": id, "text": "kept", "finish_reason": "stop", "usage": {}})
+    return json.dumps({"id": id, "text": "kept", "finish_reason": "stop"})
 
 
 @pytest.mark.parametrize("language", LANGUAGES)
@@ -312,7 +343,7 @@ def test_a_whole_last_line_without_its_end_is_kept(tmp_path: Path) -> None:
     out.write_text(result("a"))
     with Results(out, ["a", "b"]) as results:
         assert results.done == {"a"}
-        results.add({"id": "b", "text": "", "finish_reason": "stop"})
+        results.add(BatchResult(id="b", text="", finish_reason="stop"))
     assert results_in(out).keys() == {"a", "b"}
 
 
@@ -427,14 +458,13 @@ def test_ctrl_c_while_a_result_is_written(tmp_path: Path, monkeypatch: pytest.Mo
     """It is written, counts, and stays, and then the command ends."""
     monkeypatch.setattr(os, "fsync", lambda descriptor: signal.raise_signal(signal.SIGINT))
     handler = signal.signal(signal.SIGINT, signal.default_int_handler)
-    result = {"id": "a", "text": "", "finish_reason": "stop"}
     try:
         with pytest.raises(KeyboardInterrupt), Results(tmp_path / "out.jsonl", ["a"]) as results:
-            results.add(result)
+            results.add(BatchResult(id="a", text="", finish_reason="stop"))
     finally:
         signal.signal(signal.SIGINT, handler)
     assert results.done == {"a"}
-    assert json.loads((tmp_path / "out.jsonl").read_text()) == result
+    assert json.loads((tmp_path / "out.jsonl").read_text()) == {"id": "a", "text": "", "finish_reason": "stop"}
 
 
 def test_the_bar_in_a_terminal(checkpoint: Path, tmp_path: Path) -> None:

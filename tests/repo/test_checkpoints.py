@@ -545,19 +545,21 @@ def test_sampling_without_a_generation_config(tmp_path: Path):
 @pytest.mark.parametrize(
     ("name", "value", "expected"),
     [
-        ("temperature", -1, "0 or more, got -1"),
-        ("temperature", "warm", "0 or more, got 'warm'"),
-        ("top_k", 1.5, "a whole number, 0 or more, got 1.5"),
-        ("top_k", True, "a whole number, 0 or more, got True"),
-        ("top_p", 0, "more than 0 and at most 1, got 0"),
-        ("min_p", 2, "from 0 to 1, got 2"),
-        ("repetition_penalty", 0, "more than 0, got 0"),
+        ("temperature", -1, "greater than or equal to 0, got -1"),
+        ("temperature", "warm", "a valid number, got 'warm'"),
+        ("top_k", 1.5, "a valid integer, got 1.5"),
+        ("top_k", True, "a valid integer, got True"),
+        ("top_p", 0, "greater than 0, got 0"),
+        ("min_p", 2, "less than or equal to 1, got 2"),
+        ("repetition_penalty", 0, "greater than or equal to 0.01, got 0"),
     ],
 )
 def test_sampling_that_cannot_be(tmp_path: Path, name: str, value: object, expected: str):
     write("generation_config.json", json.dumps({name: value}).encode())(tmp_path)
     check_error(
-        tmp_path, f"generation_config.json: {name}: expected {expected}; correct it, or delete it", sampling_defaults
+        tmp_path,
+        f"generation_config.json: {name}: Input should be {expected}; correct it, or delete it",
+        sampling_defaults,
     )
 
 

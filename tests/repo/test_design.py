@@ -23,7 +23,7 @@ TOP = ("benches", "book", "docs", "notebooks", "scripts", "src", "tests")
 PATH = re.compile(rf"(?:{'|'.join(TOP)}|\.\w+)(?:/[\w.-]+)+/?")
 ENDS = (".cpp", ".css", ".h", ".html", ".js", ".json", ".metal", ".py", ".sh", ".toml", ".yml")
 PLACEHOLDER = re.compile(r"NAME|_W_")
-ABSENT = {"build/book", "build/site", ".tiny-llm/grades", ".tiny-llm/old"}  # what a build makes, or a learner's clone has
+ABSENT = {"build/book", "build/site", ".tiny-llm/grades", ".tiny-llm/old"}  # made by a build, or in a learner's clone
 
 
 @pytest.fixture

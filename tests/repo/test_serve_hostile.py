@@ -252,7 +252,7 @@ WRONG = {
     "half a character in a message": chat(says(HALF)),
     "half a character in a part": chat(says([{"type": "text", "text": HALF}])),
     "a name with NUL": completion(**{"a\0b": 1}),
-    "a seed of 64 bits": completion(seed=2**63),
+    "a seed of 65 bits": completion(seed=2**64),
     "an image of this machine": chat(says([{"type": "image_url", "image_url": {"url": "file:///etc/passwd"}}])),
     "audio": chat(says([{"type": "input_audio", "input_audio": {"data": "", "format": "wav"}}])),
     "parts in parts": chat(says([[{"type": "text", "text": "a"}]])),

@@ -195,10 +195,10 @@ BAD_VALUES = {
     "--top-k -1": "--top-k: expected a whole number, 0 or more, got -1",
     "--top-p 1.5": "--top-p: expected a number above 0 and at most 1, got 1.5",
     "--min-p 2": "--min-p: expected a number from 0 to 1, got 2.0",
-    "--repetition-penalty 0": "--repetition-penalty: expected a number above 0, got 0.0",
+    "--repetition-penalty 0": "--repetition-penalty: expected a number from 0.01 to 10, got 0.0",
     "--max-tokens -3": "--max-tokens: expected 0 or more, got -3",
     "--seed -1": "--seed: expected a whole number from 0 to 2**64 - 1, got -1",
-    "--stop=": "--stop: expected a text, or a list of texts, of one character or more, got ''",
+    "--stop=": "--stop: expected a text, or a list of 4 at most, of 1 to 256 characters each, got ''",
     "--impl theirs": "--impl: expected one of ref, mine, got 'theirs'",
     "--dtype int8": "--dtype: expected one of float32, bfloat16, float16, got 'int8'",
     "--prompt=": "the prompt: expected some text, got none; give --prompt TEXT or pipe a text in",
@@ -549,4 +549,4 @@ def test_help_explains_every_option() -> None:
     code = "import sys, tiny_llm_course.__main__; print({name.partition('.')[0] for name in sys.modules})"
     imported = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment()).stdout
     assert "typer" in imported
-    assert not re.search("'(mlx|mlx_lm|transformers|numpy)'", imported)
+    assert not re.search("'(mlx|mlx_lm|transformers|numpy|pydantic|tiny_llm_given)'", imported)

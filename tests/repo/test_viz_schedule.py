@@ -95,7 +95,7 @@ def call(*arguments: object) -> str:
 
 
 def test_what_is_recorded(recorded: tuple[RunRecorder, list[Any]]) -> None:
-    data, batches = recorded[0].data(), recorded[1]
+    data, batches = recorded[0].run().model_dump(exclude_none=True), recorded[1]
     steps = data["steps"]
     assert len(steps) == len(batches)
     for step, batch in zip(steps, batches, strict=True):
@@ -244,25 +244,45 @@ WRONG: dict[str, tuple[list[Any], Any, str]] = {
         2.5,
         "steps[3].time: expected no earlier time than that of the step before, got 2.5",
     ),
-    "not a time": (["steps", 1, "time"], "1", 'steps[1].time: expected seconds, 0 or more, got "1"'),
-    "no time": (["steps", 1, "time"], float("nan"), "steps[1].time: expected seconds, 0 or more, got NaN"),
-    "length": (["steps", 0, "chunks", 0, "length"], 0, "steps[0].chunks[0].length: expected a whole number, 1 or more"),
-    "true": (["steps", 0, "chunks", 0, "start"], True, "steps[0].chunks[0].start: expected a whole number, 0 or more"),
+    "not a time": (["steps", 1, "time"], "1", 'steps[1].time: expected a number, 0 or more, got "1"'),
+    "no time": (["steps", 1, "time"], float("nan"), "steps[1].time: expected a number, 0 or more, got NaN"),
+    "length": (
+        ["steps", 0, "chunks", 0, "length"],
+        0,
+        "steps[0].chunks[0].length: expected a whole number from 1 to 2**53",
+    ),
+    "true": (
+        ["steps", 0, "chunks", 0, "start"],
+        True,
+        "steps[0].chunks[0].start: expected a whole number from 0 to 2**53",
+    ),
     "unknown": (["steps", 0, "chunks", 0, "id"], "x", "steps[0].chunks[0].id: expected one of requests, and each once"),
-    "no chunk": (["steps", 0, "chunks", 0], 7, "steps[0].chunks[0].id: expected a text, got null"),
+    "no chunk": (["steps", 0, "chunks", 0], 7, "steps[0].chunks[0]: expected an object, got 7"),
     "no chunks": (["steps", 0, "chunks"], None, "steps[0].chunks: expected a list, got null"),
     "no steps": (["steps"], [], "steps: expected a list of one step or more, got []"),
     "finished": (["steps", 0, "finished"], ["r1"], 'steps[0].finished: expected an object, got ["r1"]'),
     "why": (["steps", 0, "finished"], {"r1": 5}, 'steps[0].finished["r1"]: expected a text, got 5'),
     "preempted": (["steps", 0, "preempted"], [1], "steps[0].preempted[0]: expected a text, got 1"),
-    "waiting": (["steps", 0, "waiting"], -1, "steps[0].waiting: expected a whole number, 0 or more, got -1"),
-    "used": (["steps", 0, "pages_used"], None, "steps[0].pages_used: expected a whole number, 0 or more, got null"),
-    "pages": (["pages", "count"], 0, "pages.count: expected a whole number, 1 or more, got 0"),
+    "waiting": (["steps", 0, "waiting"], -1, "steps[0].waiting: expected a whole number from 0 to 2**53"),
+    "used": (
+        ["steps", 0, "pages_used"],
+        None,
+        "steps[0].pages_used: expected a whole number, 0 or more, got null",
+    ),
+    "pages": (["pages", "count"], 0, "pages.count: expected a whole number from 1 to 2**53"),
     "requests": (["requests"], [], "requests: expected an object, got []"),
-    "prompt": (["requests", "r1", "prompt"], 1.5, 'requests["r1"].prompt: expected a whole number, 0 or more, got 1.5'),
-    "aborted": (["aborted", 0, "step"], "x", 'aborted[0].step: expected a whole number, 0 or more, got "x"'),
+    "prompt": (
+        ["requests", "r1", "prompt"],
+        1.5,
+        'requests["r1"].prompt: expected a whole number from 0 to 2**53',
+    ),
+    "aborted": (["aborted", 0, "step"], "x", "aborted[0].step: expected a whole number from 0 to 2**53"),
     "model": (["model"], 3, "model: expected a text, got 3"),
-    "generated": (["steps", 0, "generated"], 0.5, "steps[0].generated: expected a whole number, 0 or more, got 0.5"),
+    "generated": (
+        ["steps", 0, "generated"],
+        0.5,
+        "steps[0].generated: expected a whole number from 0 to 2**53",
+    ),
     "version": (["version"], 1, "expected a run of version 2, got 1; record it again, or update the course"),
     "format": (["format"], "other", "expected a run that `./course batch --record` wrote, got something else"),
 }

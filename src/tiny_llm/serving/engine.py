@@ -111,8 +111,12 @@ class Engine:
         return touched
 
     def plan(self) -> Batch:
-        """Plan the next step. The cache has reserved room for its tokens, and counts none of them as computed."""
-        return self.decoding.draft(self.scheduler.schedule(), self.scheduler.cache, self.max_length)
+        """Plan what the next step computes. The cache has room for it, and counts nothing of it as computed."""
+        batch = self.scheduler.schedule()
+        for chunk in batch.chunks:
+            if chunk.request.num_cached_tokens is None:
+                chunk.request.num_cached_tokens = chunk.start
+        return self.decoding.draft(batch, self.scheduler.cache, self.max_length)
 
     def settle(self, batch: Batch, logits: mx.array) -> list[Request]:
         """Commit a step: give each request that has logits its next tokens, and count the computed tokens of each

@@ -38,11 +38,12 @@ class Ended:
 
 @dataclass
 class _Progress:
-    """The progress of a request that is being served. arrival: when it arrived. first: when it got its first token.
-    last: when it got its newest token, or when it arrived."""
+    """The progress of a request that is served. arrival: when it came. first: when it had its first token. last: when
+    it came, or had its last token. has_begun: whether its prompt is counted."""
 
     arrival: float
     last: float
+    has_begun: bool = False
     first: float | None = None
     num_output: int = 0
     num_drafted: int = 0
@@ -52,12 +53,10 @@ class _Progress:
 class Metrics:
     """An observer that counts what an engine does. All methods but `text` run in the engine's thread.
 
-    cached: for each request, how many tokens of its prompt did not have to be computed. ended: the requests that ended
-    last, the newest first.
+    ended: the last requests that are over, the newest first.
     """
 
     def __init__(self, clock: Callable[[], float] = perf_counter):
-        self.cached: WeakKeyDictionary[Request, int] = WeakKeyDictionary()
         self.ended: deque[Ended] = deque(maxlen=_MOST_ENDED)
         self._served: WeakKeyDictionary[Request, _Progress] = WeakKeyDictionary()
         self._clock = clock
@@ -90,10 +89,11 @@ class Metrics:
     def on_step(self, engine: Engine, batch: Batch, touched: Sequence[Request]) -> None:
         self._preempted.inc(len(batch.preempted))
         for chunk in batch.chunks:
-            if chunk.request not in self.cached:
-                self.cached[chunk.request] = chunk.start
+            progress = self._served.get(chunk.request)
+            if progress is not None and not progress.has_begun:
+                progress.has_begun = True
                 self._tokens.labels("prompt").inc(len(chunk.request.prompt))
-                self._tokens.labels("cached").inc(chunk.start)
+                self._tokens.labels("cached").inc(chunk.request.num_cached_tokens or 0)
         now = self._clock()
         for request in touched:
             self._advance(request, now)
@@ -121,10 +121,9 @@ class Metrics:
             ("accepted", request.num_accepted - progress.num_accepted),
         ):
             self._tokens.labels(kind).inc(more)
-        first = now if progress.first is None else progress.first
-        self._served[request] = _Progress(
-            progress.arrival, now, first, len(request.output), request.num_drafted, request.num_accepted
-        )
+        progress.last, progress.first = now, now if progress.first is None else progress.first
+        progress.num_output = len(request.output)
+        progress.num_drafted, progress.num_accepted = request.num_drafted, request.num_accepted
 
     def _end(self, request: Request) -> None:
         progress = self._served.pop(request, None)

@@ -1,122 +1,93 @@
-"""The server's answers, in the form of OpenAI's API. Given."""
+"""From the updates of a call's requests to what the client gets. Given."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from functools import cache
 from itertools import chain
 from typing import Any
 
-from .request import FinishReason
+from tiny_llm_given.serving.answers import ChatAnswer, ChatChunk, CompletionAnswer, CompletionChunk, Sent
+
+from .async_engine import Counts, Update
 from .sampling_params import Logprob, Logprobs
 
-__all__ = ["Answer", "ChatAnswer", "CompletionAnswer", "Piece", "Usage"]
+__all__ = ["ChatWriter", "CompletionWriter", "Writer", "joined"]
 
 _Json = dict[str, Any]
 
 
-@dataclass(frozen=True)
-class Piece:
-    """A piece of a choice's answer, or the whole answer. thinking: the new text of the thinking; None if there is none.
-    reason: why the choice is over; None if it goes on. logprobs: the log-probabilities of the text's tokens; None if
-    the client did not ask for them."""
-
-    text: str = ""
-    thinking: str | None = None
-    reason: FinishReason | None = None
-    logprobs: Sequence[Logprobs] | None = None
-
-    @classmethod
-    def joined(cls, pieces: "Sequence[Piece]") -> "Piece":
-        """Join all pieces of a choice into one."""
-        thinking = [each.thinking for each in pieces if each.thinking is not None]
-        logprobs = [each.logprobs for each in pieces if each.logprobs is not None]
-        return cls(
-            "".join(each.text for each in pieces),
-            "".join(thinking) if thinking else None,
-            next((each.reason for each in pieces if each.reason), None),
-            [*chain.from_iterable(logprobs)] if logprobs else None,
-        )
+def joined(updates: Sequence[Update]) -> Update:
+    """Return all updates of a choice as one."""
+    thinking = [each.thinking for each in updates if each.thinking is not None]
+    logprobs = [each.logprobs for each in updates if each.logprobs is not None]
+    return Update(
+        tuple(chain.from_iterable(each.tokens for each in updates)),
+        "".join(each.text for each in updates),
+        updates[-1].finish_reason,
+        thinking="".join(thinking) if thinking else None,
+        logprobs=[*chain.from_iterable(logprobs)] if logprobs else None,
+        counts=updates[-1].counts,
+    )
 
 
-@dataclass(frozen=True)
-class Usage:
-    """The numbers of tokens of a call. cached: how many of the prompt's tokens did not have to be computed. drafted,
-    accepted: how many tokens were guessed, and how many guesses were accepted. reasoning: how many of the output's
-    tokens are thinking."""
+class Writer:
+    """A writer of the answer to a call: whole, or in chunks. All its parts have the same id, created (seconds since
+    1970) and model. The models check what is made here."""
 
-    prompt: int = 0
-    output: int = 0
-    cached: int = 0
-    drafted: int = 0
-    accepted: int = 0
-    reasoning: int = 0
-
-    def __add__(self, other: "Usage") -> "Usage":
-        """Add the usage of several choices."""
-        pairs = zip(vars(self).values(), vars(other).values(), strict=True)
-        return Usage(*(one + another for one, another in pairs))
-
-    def as_json(self) -> _Json:
-        details = {"accepted_prediction_tokens": self.accepted, "reasoning_tokens": self.reasoning}
-        details["rejected_prediction_tokens"] = self.drafted - self.accepted
-        return {
-            "prompt_tokens": self.prompt,
-            "completion_tokens": self.output,
-            "total_tokens": self.prompt + self.output,
-            "prompt_tokens_details": {"cached_tokens": self.cached},
-            "completion_tokens_details": details,
-        }
-
-
-class Answer:
-    """The answer to a call: whole, or in chunks. All its parts have the same id, time (seconds since 1970) and
-    model."""
-
-    whole: str
-    chunk: str
+    whole: tuple[type[Sent], str]  # the model of the whole answer, and its name in OpenAI's API
+    part: tuple[type[Sent], str]
 
     def __init__(self, id: str, created: int, model: str, tokenizer: Any):
         self._about = {"id": id, "created": created, "model": model}
         self._tokenizer = tokenizer
 
-    def complete(self, choices: Sequence[_Json], usage: Usage) -> _Json:
-        return {**self._about, "object": self.whole, "choices": list(choices), "usage": usage.as_json()}
+    def answer(self, choices: Sequence[Update]) -> Sent:
+        """Return the whole answer."""
+        counts = sum((each.counts for each in choices if each.counts), start=Counts())
+        return self._sent(*self.whole, [self._choice(i, each) for i, each in enumerate(choices)], counts)
 
-    def part(self, choices: Sequence[_Json], usage: Usage | None = None) -> _Json:
-        """Return an event of a stream. usage: the usage of the call, for the last event, which has no choices, if the
-        client asked for it."""
-        found = {**self._about, "object": self.chunk, "choices": list(choices)}
-        return found if usage is None else {**found, "usage": usage.as_json()}
-
-    def begin(self, index: int) -> _Json | None:
-        """Return the first part of a choice's stream; None if the stream begins with the text."""
+    def begin(self, index: int) -> Sent | None:
+        """Return the event with which a choice's stream begins."""
         return None
 
-    def choice(self, index: int, piece: Piece) -> _Json:
+    def chunk(self, index: int, update: Update) -> Sent:
+        """Return an event of a stream: the news of a choice."""
+        return self._sent(*self.part, [self._delta(index, update)])
+
+    def end(self, counts: Counts) -> Sent:
+        """Return the event after all choices, for a client that asked for the usage."""
+        return self._sent(*self.part, [], counts)
+
+    def _sent(self, kind: type[Sent], name: str, choices: Sequence[_Json], counts: Counts | None = None) -> Sent:
+        found = {**self._about, "object": name, "choices": choices}
+        return kind.model_validate(found if counts is None else {**found, "usage": _usage(counts)})
+
+    def _choice(self, index: int, update: Update) -> _Json:
         """Return a whole choice."""
         raise NotImplementedError
 
-    def delta(self, index: int, piece: Piece) -> _Json:
-        """Return the part of a stream that adds a piece to a choice."""
-        return self.choice(index, piece)
+    def _delta(self, index: int, update: Update) -> _Json:
+        """Return the news of a choice."""
+        raise NotImplementedError
 
     def _text(self, token: int) -> str:
         return str(self._tokenizer.decode([token], skip_special_tokens=False))
 
 
-class CompletionAnswer(Answer):
-    whole = chunk = "text_completion"
+class CompletionWriter(Writer):
+    whole, part = (CompletionAnswer, "text_completion"), (CompletionChunk, "text_completion")
 
     def __init__(self, *about: Any):
         super().__init__(*about)
         self._offsets: Counter[int] = Counter()  # the length of each choice's text so far, in letters
 
-    def choice(self, index: int, piece: Piece) -> _Json:
-        logprobs = None if piece.logprobs is None else self._logprobs(index, piece.logprobs)
-        return {"index": index, "text": piece.text, "finish_reason": piece.reason, "logprobs": logprobs}
+    def _choice(self, index: int, update: Update) -> _Json:
+        logprobs = None if update.logprobs is None else self._logprobs(index, update.logprobs)
+        return {"index": index, "text": update.text, "finish_reason": update.finish_reason, "logprobs": logprobs}
 
-    def _logprobs(self, index: int, logprobs: Sequence[Logprobs]) -> Mapping[str, Any]:
+    _delta = _choice
+
+    def _logprobs(self, index: int, logprobs: Sequence[Logprobs]) -> _Json:
         texts, offsets = [self._text(each.chosen.token) for each in logprobs], []
         for text in texts:
             offsets.append(self._offsets[index])
@@ -129,22 +100,24 @@ class CompletionAnswer(Answer):
         }
 
 
-class ChatAnswer(Answer):
-    whole, chunk = "chat.completion", "chat.completion.chunk"
+class ChatWriter(Writer):
+    whole, part = (ChatAnswer, "chat.completion"), (ChatChunk, "chat.completion.chunk")
 
-    def choice(self, index: int, piece: Piece) -> _Json:
-        message = {"role": "assistant", "content": piece.text, "refusal": None, **_reasoning(piece)}
-        logprobs = self._logprobs(piece.logprobs)
-        return {"index": index, "message": message, "finish_reason": piece.reason, "logprobs": logprobs}
-
-    def begin(self, index: int) -> _Json | None:
+    def begin(self, index: int) -> Sent | None:
         delta = {"role": "assistant", "content": ""}
-        return {"index": index, "delta": delta, "finish_reason": None, "logprobs": None}
+        return self._sent(*self.part, [{"index": index, "delta": delta, "finish_reason": None, "logprobs": None}])
 
-    def delta(self, index: int, piece: Piece) -> _Json:
-        delta = {**({"content": piece.text} if piece.text else {}), **(_reasoning(piece) if piece.thinking else {})}
-        logprobs = self._logprobs(piece.logprobs)
-        return {"index": index, "delta": delta, "finish_reason": piece.reason, "logprobs": logprobs}
+    def _choice(self, index: int, update: Update) -> _Json:
+        message = {"role": "assistant", "content": update.text, "refusal": None, **_reasoning(update.thinking)}
+        logprobs = self._logprobs(update.logprobs)
+        return {"index": index, "message": message, "finish_reason": update.finish_reason, "logprobs": logprobs}
+
+    def _delta(self, index: int, update: Update) -> _Json:
+        delta = _reasoning(update.thinking or None)
+        if update.text:
+            delta["content"] = update.text
+        logprobs = self._logprobs(update.logprobs)
+        return {"index": index, "delta": delta, "finish_reason": update.finish_reason, "logprobs": logprobs}
 
     def _logprobs(self, logprobs: Sequence[Logprobs] | None) -> _Json | None:
         if logprobs is None:
@@ -157,10 +130,24 @@ class ChatAnswer(Answer):
         return {"token": self._text(found.token), "logprob": found.logprob, "bytes": _bytes_of(piece)}
 
 
-def _reasoning(piece: Piece) -> _Json:
-    """Return the thinking under the two names that servers and clients use: DeepSeek's, and vLLM's newer one. OpenAI's
-    API has no field for thinking."""
-    return {} if piece.thinking is None else {"reasoning_content": piece.thinking, "reasoning": piece.thinking}
+def _reasoning(thinking: str | None) -> _Json:
+    """Return the thinking under the two names that servers and clients know: DeepSeek's, and vLLM's newer one. OpenAI's
+    API has no field for it."""
+    return {} if thinking is None else {"reasoning_content": thinking, "reasoning": thinking}
+
+
+def _usage(counts: Counts) -> _Json:
+    return {
+        "prompt_tokens": counts.prompt,
+        "completion_tokens": counts.output,
+        "total_tokens": counts.prompt + counts.output,
+        "prompt_tokens_details": {"cached_tokens": counts.cached},
+        "completion_tokens_details": {
+            "accepted_prediction_tokens": counts.accepted,
+            "rejected_prediction_tokens": counts.drafted - counts.accepted,
+            "reasoning_tokens": counts.thinking,
+        },
+    }
 
 
 def _bytes_of(piece: str) -> list[int] | None:

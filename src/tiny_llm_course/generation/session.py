@@ -10,11 +10,16 @@ from importlib import import_module
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
+from pydantic import ValidationError
+
+from tiny_llm_given.serving.parameters import Parameters
+
 from ..base.reporting import needing
+from ..model.expectations import EXPECTED_STOP, first_wrong
 from ..model.loaded_model import LoadedModel, Wanted
 from ..model.needs import has_cache, needs_of_text, open_stubs
+from ..model.options import COURSE_SAMPLING, MAX_TOKENS, MAX_TOKENS_THINKING
 from ..model.package_protocols import Sampler, Thinking, Thoughts
-from ..model.params import COURSE_SAMPLING, MAX_TOKENS, MAX_TOKENS_THINKING, PARAMS
 from ..tasks.syllabus import TaskId
 from ..ui import CommandError, Messages, left, phrase
 from .shown_thinking import ShownThinking
@@ -48,11 +53,13 @@ class Settings:
             raise CommandError(
                 "wrong_value", option="--max-tokens", expected=phrase("at_least", least=0), got=self.max_tokens
             )
-        asked = [*self.sampling.items(), *(("stop", stop) for stop in self.stops)]
-        for name, value in asked:
-            if value is not None and not PARAMS[name].holds(value):
-                option = _OPTIONS.get(name, f"--{name.replace('_', '-')}")
-                raise CommandError("wrong_value", option=option, expected=PARAMS[name].expected, got=value)
+        try:
+            Parameters.model_validate({**self.sampling, "stop": self.stops})
+        except ValidationError as error:
+            wrong = first_wrong(Parameters, error, {"stop": EXPECTED_STOP})
+            name = wrong.place.partition("[")[0]
+            option = _OPTIONS.get(name, f"--{name.replace('_', '-')}")
+            raise CommandError("wrong_value", option=option, expected=wrong.expected, got=wrong.got) from None
 
     @property
     def given(self) -> dict[str, Any]:

@@ -10,10 +10,12 @@ from tiny_llm_models import BUNDLED
 
 from ..base.packages import PACKAGES
 from .loaded_model import BITS, DTYPES, LAYERS
-from .params import COURSE_SAMPLING, MAX_TOKENS, MAX_TOKENS_THINKING
 
 __all__ = [
+    "COURSE_SAMPLING",
     "DEFAULT_MODEL",
+    "MAX_TOKENS",
+    "MAX_TOKENS_THINKING",
     "Bits",
     "Dtype",
     "Fast",
@@ -36,6 +38,8 @@ __all__ = [
 ]
 
 DEFAULT_MODEL = "story"
+COURSE_SAMPLING = {"temperature": 0.7, "top_k": 0, "top_p": 1.0, "min_p": 0.0, "repetition_penalty": 1.0}
+MAX_TOKENS, MAX_TOKENS_THINKING = 400, 4096  # where --max-tokens is left out
 
 
 def _default(name: str) -> str:
@@ -112,7 +116,7 @@ MinP = Annotated[
 RepetitionPenalty = Annotated[
     float | None,
     typer.Option(
-        help="Makes tokens that have occurred less likely to occur again. Above 0; 1 changes nothing. Default: "
+        help="Makes tokens that have occurred less likely to occur again. 0.01 to 10; 1 changes nothing. Default: "
         + _default("repetition_penalty")
     ),
 ]

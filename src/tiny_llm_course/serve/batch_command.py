@@ -13,13 +13,15 @@ from typing import Annotated, Any
 
 import typer
 
+from tiny_llm_given.serving.answers import OutputDetails, Usage
+
 from ..base.packages import DEFAULT_IMPL, package_of
 from ..base.reporting import is_learners, reporting
 from ..model.loaded_model import LAYERS, Wanted
 from ..model.options import DEFAULT_MODEL, Bits, Dtype, Fast, Impl, Layers, Model, Threads
 from ..ui import CommandError, Lang, Messages, progress_console, show_note
 from .batch_input import BatchRequest, read_requests
-from .batch_results import Results
+from .batch_results import BatchResult, Results
 from .engine_protocols import Batch, Engine, Observer, Request
 from .run_record import RunRecorder
 from .serving import Options, Serving
@@ -152,7 +154,7 @@ class _Run:
         """Run until each request has a result. show: gets the state after each step."""
         if not self.queue:
             return
-        longest = max(len(tokens) + request.params.get("max_tokens", 256) for request, tokens in self.queue)
+        longest = max(len(tokens) + request.params["max_tokens"] for request, tokens in self.queue)
         self.engine = self.serving.engine(longest, [*observers, self])
         self.start = perf_counter()
         while self.queue or self.engine.has_work:
@@ -201,7 +203,8 @@ class _Run:
                 self._refuse(asked, len(tokens), error)
 
     def _refuse(self, asked: BatchRequest, length: int, error: ValueError) -> None:
-        self.results.add(_result(asked.id, "", "error", length, 0) | {"error": str(error)})
+        usage = _usage(length, 0)
+        self.results.add(BatchResult(id=asked.id, text="", finish_reason="error", usage=usage, error=str(error)))
 
     def _write(self, request: Any) -> None:
         """A result; but what is wrong with the model or with a learner's own code is wrong for all requests, and is
@@ -209,21 +212,23 @@ class _Run:
         if isinstance(request.error, _OF_ALL) or (request.error is not None and is_learners(request.error)):
             raise request.error
         self.ended += len(request.output)
-        result = _result(request.id, request.text.text, request.finish_reason, len(request.prompt), len(request.output))
-        if thinking := "".join(each or "" for each in getattr(request.text, "thoughts", ())):
-            result["reasoning_content"] = thinking
+        usage = _usage(len(request.prompt), len(request.output))
         if self.serving.options.draft is not None:
-            wrong = request.num_drafted - request.num_accepted
-            details = {"accepted_prediction_tokens": request.num_accepted, "rejected_prediction_tokens": wrong}
-            result["usage"]["completion_tokens_details"] = details
+            right, wrong = request.num_accepted, request.num_drafted - request.num_accepted
+            usage.completion_tokens_details = OutputDetails(
+                accepted_prediction_tokens=right, rejected_prediction_tokens=wrong
+            )
+        text, reason = request.text.text, request.finish_reason
+        result = BatchResult(id=request.id, text=text, finish_reason=reason, usage=usage)
+        if thinking := "".join(each or "" for each in getattr(request.text, "thoughts", ())):
+            result.reasoning_content = thinking
         if request.error is not None:
-            result["error"] = f"{type(request.error).__name__}: {request.error}"
+            result.error = f"{type(request.error).__name__}: {request.error}"
         self.results.add(result)
 
 
-def _result(id: str, text: str, reason: str, prompt: int, output: int) -> dict[str, Any]:
-    usage = {"prompt_tokens": prompt, "completion_tokens": output, "total_tokens": prompt + output}
-    return {"id": id, "text": text, "finish_reason": reason, "usage": usage}
+def _usage(prompt: int, output: int) -> Usage:
+    return Usage(prompt_tokens=prompt, completion_tokens=output, total_tokens=prompt + output)
 
 
 @contextmanager

@@ -3,37 +3,47 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ..model.params import PARAMS, Param, is_text
-from ..ui import CommandError, Phrase, one_of, phrase
+from pydantic import ValidationError
 
-__all__ = ["KEYS", "BatchRequest", "Prompt", "read_requests"]
+from tiny_llm_given.serving.parameters import MaxTokens, Messages, Parameters, SomeText, Temperature
+
+from ..model.expectations import EXPECTED_STOP, first_wrong, shown
+from ..ui import CommandError, Phrase, phrase
+
+__all__ = ["BatchLine", "BatchRequest", "Prompt", "read_requests"]
 
 Prompt = str | list[dict[str, str]]
-ROLES = ("system", "user", "assistant")
-SHOWN = 40  # characters of a value that is wrong
+_LONGEST = 40  # characters of an error in JSON
+_KNOWN = {  # what the schema says at too great length
+    "messages": phrase("batch_messages"),
+    "Message": phrase("batch_message"),
+    "content": phrase("batch_content"),
+    "stop": EXPECTED_STOP,
+}
+
+
+class BatchLine(Parameters):
+    """A request on a line: a text to continue, or messages to answer. An id is made where there is none."""
+
+    id: SomeText | None = None
+    prompt: SomeText | None = None
+    messages: Messages | None = None
+    max_tokens: MaxTokens = 256
+    temperature: Temperature = 0.0
 
 
 @dataclass(frozen=True)
 class BatchRequest:
-    """A line. prompt: a text as it is, or messages. params: of `SamplingParams`, as far as they were given."""
+    """A request. prompt: a text as it is, or messages. params: arguments of `SamplingParams`."""
 
     id: str
-    line: int
     prompt: Prompt
     params: Mapping[str, Any]
-
-
-KEYS = {
-    "id": Param(phrase("expects_text"), is_text),
-    "prompt": Param(phrase("expects_text"), is_text),
-    "messages": Param(phrase("batch_messages"), lambda value: isinstance(value, list) and value != []),
-    **PARAMS,
-}
 
 
 def read_requests(file: Path) -> list[BatchRequest]:
@@ -45,14 +55,15 @@ def read_requests(file: Path) -> list[BatchRequest]:
     if not lines:
         raise CommandError("batch_no_requests", file=file)
     requests: dict[str, BatchRequest] = {}
+    numbers: dict[str, int] = {}  # of lines, by id
     for number, line in enumerate(lines, start=1):
         try:
             request = _request(number, line)
             if request.id in requests:
-                raise _LineError(phrase("batch_id_twice", id=request.id, line=requests[request.id].line))
+                raise _LineError(phrase("batch_id_twice", id=request.id, line=numbers[request.id]))
         except _LineError as wrong:
             raise CommandError("batch_line", file=file, line=number, problem=wrong.problem) from None
-        requests[request.id] = request
+        requests[request.id], numbers[request.id] = request, number
     return list(requests.values())
 
 
@@ -65,21 +76,18 @@ class _LineError(Exception):
 
 
 def _request(number: int, line: bytes) -> BatchRequest:
-    entry = _object(line)
-    for key, value in entry.items():
-        if key not in KEYS:
-            raise _LineError(phrase("batch_unknown_key", name=key, known=", ".join(KEYS)))
-        if not KEYS[key].holds(value):
-            raise _wrong(key, KEYS[key].expected, value)
-    if ("prompt" in entry) == ("messages" in entry):
+    try:
+        found = BatchLine.model_validate(_object(line))
+    except ValidationError as error:
+        wrong = first_wrong(BatchLine, error, _KNOWN)
+        if wrong.names:
+            raise _LineError(phrase("batch_unknown_key", name=wrong.place, known=", ".join(wrong.names))) from None
+        got = shown(wrong.got)
+        raise _LineError(phrase("batch_value", name=wrong.place, expected=wrong.expected, got=got)) from None
+    if (found.prompt is None) == (found.messages is None):
         raise _LineError(phrase("batch_prompt_or_messages"))
-    for key, expected, value in _wrong_messages(entry.get("messages", [])):
-        raise _wrong(key, expected, value)
-    params = {key: entry[key] for key in PARAMS if key in entry}
-    if isinstance(params.get("stop"), str):
-        params["stop"] = [params["stop"]]
-    prompt = entry["prompt"] if "prompt" in entry else entry["messages"]
-    return BatchRequest(entry.get("id", f"line-{number}"), number, prompt, params)
+    prompt = found.prompt or [message.as_template() for message in found.messages or ()]
+    return BatchRequest(found.id or f"line-{number}", prompt, found.arguments())
 
 
 def _object(line: bytes) -> dict[str, Any]:
@@ -103,28 +111,7 @@ def _object(line: bytes) -> dict[str, Any]:
     except json.JSONDecodeError as error:
         raise _LineError(phrase("batch_not_json", error=f"{error.msg} ({error.colno})")) from None
     except (ValueError, RecursionError) as error:
-        raise _LineError(phrase("batch_not_json", error=str(error)[:SHOWN])) from None
+        raise _LineError(phrase("batch_not_json", error=str(error)[:_LONGEST])) from None
     if not isinstance(entry, dict):
-        raise _LineError(phrase("batch_not_object", got=_shown(entry)))
+        raise _LineError(phrase("batch_not_object", got=shown(entry)))
     return entry
-
-
-def _wrong_messages(messages: list[Any]) -> Iterator[tuple[str, Phrase, Any]]:
-    """Yield the name of each message that is wrong, what is expected, and what came."""
-    for number, message in enumerate(messages):
-        name = f"messages[{number}]"
-        if not isinstance(message, dict) or message.keys() != {"role", "content"}:
-            yield name, phrase("batch_message"), message
-        elif message["role"] not in ROLES:
-            yield f"{name}.role", one_of(ROLES), message["role"]
-        elif not is_text(message["content"]):
-            yield f"{name}.content", phrase("expects_text"), message["content"]
-
-
-def _wrong(key: str, expected: Phrase, value: object) -> _LineError:
-    return _LineError(phrase("batch_value", name=key, expected=expected, got=_shown(value)))
-
-
-def _shown(value: object) -> str:
-    text = json.dumps(value, ensure_ascii=False).encode("utf-8", "backslashreplace").decode()
-    return text if len(text) <= SHOWN else text[: SHOWN - 1] + "…"

@@ -8,17 +8,31 @@ import os
 import signal
 import stat
 import threading
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+
+from pydantic import BaseModel, ValidationError
+
+from tiny_llm_given.serving.answers import Usage
 
 from ..ui import CommandError, Messages, os_reason, show_note
 
-__all__ = ["Results"]
+__all__ = ["BatchResult", "Results"]
 
 _BEGINNING = b'{"id": "'  # how each line begins
+
+
+class BatchResult(BaseModel):
+    """The result of a request. What has no value is left out."""
+
+    id: str
+    text: str
+    finish_reason: str
+    usage: Usage | None = None
+    reasoning_content: str | None = None
+    error: str | None = None
 
 
 class Results:
@@ -46,9 +60,10 @@ class Results:
             os.close(self._descriptor)
             raise
 
-    def add(self, result: Mapping[str, Any]) -> None:
-        """Write a result. Its first key has to be "id": `_is_cut` recognises a line by its beginning."""
-        line = (json.dumps(result, ensure_ascii=False) + "\n").encode("utf-8", "replace")
+    def add(self, result: BatchResult) -> None:
+        """Write a result. Its first key is "id": `_is_cut` recognises a line by its beginning."""
+        found = result.model_dump(exclude_unset=True)
+        line = (json.dumps(found, ensure_ascii=False) + "\n").encode("utf-8", "replace")
         with _uninterrupted():  # between writing and noting
             try:
                 while line:
@@ -68,9 +83,9 @@ class Results:
             self.path.unlink(missing_ok=True)
         os.close(self._descriptor)
 
-    def _note(self, result: Mapping[str, Any]) -> None:
-        self.done.add(result["id"])
-        self.num_errors += "error" in result
+    def _note(self, result: BatchResult) -> None:
+        self.done.add(result.id)
+        self.num_errors += result.error is not None
 
     def _lock(self) -> None:
         try:
@@ -93,11 +108,12 @@ class Results:
             show_note(Messages()("batch_out_cut", file=self.path))
 
     def _take(self, number: int, line: bytes, ids: set[str]) -> None:
-        result = _result(line)
-        if result is None:
-            raise CommandError("batch_out_no_results", file=self.path, line=number)
-        if result["id"] not in ids:
-            raise CommandError("batch_out_other", file=self.path, line=number, id=result["id"])
+        try:
+            result = BatchResult.model_validate_json(line)
+        except ValidationError:
+            raise CommandError("batch_out_no_results", file=self.path, line=number) from None
+        if result.id not in ids:
+            raise CommandError("batch_out_other", file=self.path, line=number, id=result.id)
         self._note(result)
 
 
@@ -124,14 +140,3 @@ def _is_cut(half: bytes) -> bool:
     except (ValueError, RecursionError):
         return half[: len(_BEGINNING)] == _BEGINNING[: len(half)]
     return False
-
-
-def _result(line: bytes) -> dict[str, Any] | None:
-    """Return the result on a line; None if the line is not a result."""
-    try:
-        result = json.loads(line)
-    except (ValueError, RecursionError):
-        return None
-    if not isinstance(result, dict) or not isinstance(result.get("id"), str):
-        return None
-    return result if {"text", "finish_reason"} <= result.keys() else None

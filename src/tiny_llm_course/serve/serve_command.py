@@ -29,7 +29,7 @@ from .serving_options import Cache, Check, Draft, MaxRunning, NumDrafts, Pages, 
 
 __all__ = ["serve"]
 
-NEEDED = ("starlette", "uvicorn", "pydantic", "prometheus_client")  # the extra `serve`
+NEEDED = ("starlette", "uvicorn", "prometheus_client")  # the extra `serve`
 PAGE = Path(__file__).with_name("serve_page.html")
 SERVER = 7  # the day of week 3
 KEY = "[!-~]([ -~]*[!-~])?"  # clients disagree on how a header holds other letters, and HTTP drops blanks at its ends

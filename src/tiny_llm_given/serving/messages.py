@@ -12,6 +12,7 @@ from pydantic import (
     BaseModel,
     ConfigDict,
     Field,
+    GetJsonSchemaHandler,
     WithJsonSchema,
     field_validator,
     model_validator,
@@ -71,6 +72,17 @@ class Strict(BaseModel):
     @classmethod
     def _only_asked(cls, given: Any) -> Any:
         return cls.asked(given) if isinstance(given, dict) else given
+
+    @classmethod
+    def __get_pydantic_json_schema__(cls, core: Any, handler: GetJsonSchemaHandler) -> dict[str, Any]:
+        """Return a schema that allows null for what may be left out, as `asked` does."""
+        found = handler(core)
+        schema = handler.resolve_ref_schema(found)
+        for name, field in schema["properties"].items():
+            if name not in schema.get("required", []) and {"type": "null"} not in field.get("anyOf", []):
+                about = {key: field.pop(key) for key in ("default", "description") if key in field}
+                schema["properties"][name] = {"anyOf": [*field.get("anyOf", [field]), {"type": "null"}], **about}
+        return found
 
 
 class StreamOptions(Strict):

@@ -5,7 +5,7 @@ import asyncio
 import sys
 import threading
 import time
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass
@@ -15,8 +15,9 @@ from typing import TypeAlias, TypeVar
 
 from .engine import Engine
 from .request import FinishReason, Request
+from .sampling_params import Logprobs
 
-__all__ = ["AsyncEngine", "EngineStoppedError", "Job", "QueueFullError", "Stream", "Update"]
+__all__ = ["AsyncEngine", "Counts", "EngineStoppedError", "Job", "QueueFullError", "Stream", "Update"]
 
 _T = TypeVar("_T")
 Job: TypeAlias = Callable[[Engine], None]
@@ -31,17 +32,42 @@ class EngineStoppedError(RuntimeError):
 
 
 @dataclass(frozen=True)
+class Counts:
+    """Numbers of tokens. cached: those of the prompt that did not have to be computed. drafted, accepted: guesses.
+    thinking: those of the output that are thinking."""
+
+    prompt: int = 0
+    output: int = 0
+    cached: int = 0
+    drafted: int = 0
+    accepted: int = 0
+    thinking: int = 0
+
+    def __add__(self, other: "Counts") -> "Counts":
+        """Add the counts of several requests."""
+        pairs = zip(vars(self).values(), vars(other).values(), strict=True)
+        return Counts(*(one + another for one, another in pairs))
+
+
+@dataclass(frozen=True)
 class Update:
     """An update about a request: its new tokens and text.
 
-    tokens: the new tokens of its output. text: the new text that is certain by now. finish_reason: why the request is
-    over; None before the last update. error: the exception, if the request failed.
+    tokens: the new tokens of its output. text: the new text, as far as it is certain by now. finish_reason: why the
+    request is over; None before the last update. error: what went wrong, if something did.
+
+    The server adds the rest (`Choice.take`). thinking: the new text of the thinking; None if there is none. logprobs:
+    those of the text's tokens; None if the client did not ask for them. counts: all of the request's; None before the
+    last update.
     """
 
     tokens: tuple[int, ...]
     text: str
     finish_reason: FinishReason | None = None
     error: Exception | None = None
+    thinking: str | None = None
+    logprobs: Sequence[Logprobs] | None = None
+    counts: Counts | None = None
 
 
 class Stream:

@@ -5,11 +5,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..thinking import Thoughts
-from .async_engine import Update
-from .metrics import Metrics
+from .async_engine import Counts, Update
 from .protocol import GenerationRequest
 from .request import Request, TextStream
-from .responses import Piece, Usage
 from .sampling_params import Logprobs
 from .thinking_stream import ThinkingStream
 
@@ -48,23 +46,23 @@ class Choice:
         self.request = Request(secrets.token_hex(8), self.tokens, self._params, text)
         return self.request
 
-    def take(self, update: Update) -> Piece:
-        """Return the piece that an update adds to the answer."""
+    def take(self, update: Update) -> Update:
+        """Return an update with all that it adds to the answer."""
         seen = slice(self._num_seen, self._num_seen + len(update.tokens))
         text, self._num_seen, self._echoed = self._echoed + update.text, seen.stop, ""
         thoughts = self._all_thoughts[seen] or [None] * len(update.tokens)
         thinking = [each for each in thoughts if each is not None]
+        logprobs, counts = self._logprobs(seen, thoughts), self._counts() if update.finish_reason else None
         shown = "".join(thinking) if thinking else None
-        return Piece(text, shown, update.finish_reason, self._logprobs(seen, thoughts))
+        return Update(update.tokens, text, update.finish_reason, update.error, shown, logprobs, counts)
 
-    def usage(self, metrics: Metrics) -> Usage:
-        """Return the tokens that this choice adds to its call's usage. There, a prompt counts once, however many
-        choices it has."""
+    def _counts(self) -> Counts:
+        """Count the tokens of a request that is over. Of several choices, the first counts the prompt."""
         request = self.request
         assert request is not None
-        prompt, cached = (len(self.tokens), metrics.cached.get(request, 0)) if self._is_first else (0, 0)
-        reasoning = sum(each is not None for each in self._all_thoughts)
-        return Usage(prompt, len(request.output), cached, request.num_drafted, request.num_accepted, reasoning)
+        prompt, cached = (len(self.tokens), request.num_cached_tokens or 0) if self._is_first else (0, 0)
+        thinking = sum(each is not None for each in self._all_thoughts)
+        return Counts(prompt, len(request.output), cached, request.num_drafted, request.num_accepted, thinking)
 
     @property
     def _all_thoughts(self) -> Sequence[str | None]:

@@ -8,13 +8,7 @@ import re
 from collections.abc import Mapping
 from typing import Annotated, Any, TypeAlias
 
-from pydantic import (
-    AfterValidator,
-    BeforeValidator,
-    Field,
-    WithJsonSchema,
-    model_validator,
-)
+from pydantic import BeforeValidator, Field, model_validator
 
 from tiny_llm_given.serving.defaults import HarmlessDefaults
 from tiny_llm_given.serving.messages import (
@@ -22,13 +16,12 @@ from tiny_llm_given.serving.messages import (
     MOST_NAMES,
     ChatTemplateKwargs,
     Effort,
-    Message,
     ResponseFormat,
     StreamOptions,
-    Strict,
     Text,
     encodable,
 )
+from tiny_llm_given.serving.parameters import MaxTokens, Messages, Parameters, SomeText, TokenId
 
 from .sampling_params import SamplingParams
 
@@ -39,28 +32,11 @@ __all__ = [
 ]
 
 _MOST_CHOICES = 16
-_MOST_STOPS, _LONGEST_STOP = 4, 256  # as many as OpenAI's; characters of each
 _TOKEN_ID = "^[0-9]{1,9}$"  # as a key
-_LEAST = 1e-6  # float32 has no room for scores that are divided by much less
+_Prompt: TypeAlias = SomeText | Annotated[list[TokenId], Field(min_length=1)]
 
 
-def _stop(text: str) -> str:
-    if not text:
-        raise ValueError("expected at least one character, got none")
-    if len(text) > _LONGEST_STOP:
-        raise ValueError(f"expected {_LONGEST_STOP} characters at most, got {len(text)}")
-    return text
-
-
-_Stop: TypeAlias = Annotated[Text, AfterValidator(_stop)]
-_Prompt: TypeAlias = str | list[int]
-
-
-def _listed(stop: Any) -> Any:
-    return [stop] if isinstance(stop, str) else stop
-
-
-def _prompts(prompt: Any) -> list[_Prompt]:
+def _prompts(prompt: Any) -> list[str | list[int]]:
     """Return the prompts of a call: one or several, each a text or its tokens."""
     prompts = [prompt] if _is_prompt(prompt) else prompt
     if isinstance(prompts, list) and len(prompts) > MOST_ITEMS:
@@ -80,43 +56,19 @@ def _is_prompt(value: Any) -> bool:
     return isinstance(value, str) or (isinstance(value, list) and all(_is_token(each) for each in value))
 
 
-_SOME_TEXT = {"type": "string", "minLength": 1}
-_SOME_STOP = {**_SOME_TEXT, "maxLength": _LONGEST_STOP}
-_SOME_TOKENS = {"type": "array", "items": {"type": "integer", "minimum": 0}, "minItems": 1}
-_SOME_PROMPT = (_SOME_TEXT, _SOME_TOKENS)
-_Stops: TypeAlias = Annotated[
-    list[_Stop],
-    Field(max_length=_MOST_STOPS, fail_fast=True),
-    BeforeValidator(_listed),
-    WithJsonSchema({"anyOf": [_SOME_STOP, {"type": "array", "items": _SOME_STOP, "maxItems": _MOST_STOPS}]}),
-]
+_Several: TypeAlias = Annotated[list[_Prompt], Field(min_length=1, max_length=MOST_ITEMS)]
 _Prompts: TypeAlias = Annotated[
-    list[Any],
-    BeforeValidator(_prompts),
-    WithJsonSchema(
-        {
-            "anyOf": [
-                *_SOME_PROMPT,
-                {"type": "array", "items": {"anyOf": [*_SOME_PROMPT]}, "minItems": 1, "maxItems": MOST_ITEMS},
-            ]
-        }
-    ),
+    list[Any],  # `_prompts` looks at each token once
+    BeforeValidator(_prompts, json_schema_input_type=_Prompt | _Several),
 ]
 _Bias: TypeAlias = Annotated[float, Field(ge=-100, le=100)]
 
 
-class GenerationRequest(Strict):
-    """The fields that both kinds of requests have. top_k, min_p, repetition_penalty and ignore_eos are not OpenAI's,
-    but many servers have them. user: whom the client works for; it makes no difference here."""
+class GenerationRequest(Parameters):
+    """The fields that both kinds of requests have. user: whom the client works for; it makes no difference here."""
 
     model: Text
-    max_tokens: int | None = Field(None, ge=1, description="Of each choice.")
     n: int = Field(1, ge=1, le=_MOST_CHOICES)
-    temperature: float = Field(1.0, ge=0, le=2)
-    top_p: float = Field(1.0, gt=0, le=1)
-    top_k: int = Field(0, ge=0)
-    min_p: float = Field(0.0, ge=0, le=1)
-    repetition_penalty: float = Field(1.0, ge=0.01, le=10)
     presence_penalty: float = Field(0.0, ge=-2, le=2)
     frequency_penalty: float = Field(0.0, ge=-2, le=2)
     logit_bias: dict[str, _Bias] = Field(
@@ -125,11 +77,8 @@ class GenerationRequest(Strict):
         json_schema_extra={"propertyNames": {"pattern": _TOKEN_ID}},
         description="By token ids.",
     )
-    seed: int | None = Field(None, ge=0, lt=2**63)
-    stop: _Stops = Field(default_factory=list)
     stream: bool = False
     stream_options: StreamOptions | None = Field(None, description="With stream only.")
-    ignore_eos: bool = False
     user: Text | None = None
 
     @model_validator(mode="after")
@@ -160,22 +109,15 @@ class GenerationRequest(Strict):
         return self.stream_options is not None and self.stream_options.include_usage
 
     def sampling(self, max_tokens: int, choice: int = 0) -> SamplingParams:
-        """Return the sampling of one of the n choices. Each draws with a seed of its own."""
-        return SamplingParams(
-            max_tokens=max_tokens,
-            temperature=self.temperature if self.temperature >= _LEAST else 0.0,
-            top_k=self.top_k,
-            top_p=max(self.top_p, _LEAST),
-            min_p=self.min_p,
-            repetition_penalty=self.repetition_penalty,
-            seed=None if self.seed is None else self.seed + choice,
-            stop=self.stop,
-            ignore_eos=self.ignore_eos,
-            logit_bias=tuple(self.biases.items()),
-            presence_penalty=self.presence_penalty,
-            frequency_penalty=self.frequency_penalty,
-            num_logprobs=self.num_logprobs,
-        )
+        """Return the sampling of one of the n choices."""
+        more = {
+            "max_tokens": max_tokens,
+            "logit_bias": tuple(self.biases.items()),
+            "presence_penalty": self.presence_penalty,
+            "frequency_penalty": self.frequency_penalty,
+            "num_logprobs": self.num_logprobs,
+        }
+        return SamplingParams(**self.arguments(choice) | more)
 
     @property
     def changes_logits(self) -> bool:
@@ -215,8 +157,8 @@ class CompletionRequest(GenerationRequest):
 class ChatRequest(GenerationRequest, HarmlessDefaults):
     """A conversation that the model answers."""
 
-    messages: Annotated[list[Message], Field(min_length=1, max_length=MOST_ITEMS, fail_fast=True)]
-    max_completion_tokens: int | None = Field(None, ge=1, description="max_tokens is its old name.")
+    messages: Messages
+    max_completion_tokens: MaxTokens | None = Field(None, description="max_tokens is its old name.")
     logprobs: bool = False
     top_logprobs: int | None = Field(None, ge=0, le=20, description="With logprobs only.")
     response_format: ResponseFormat | None = None

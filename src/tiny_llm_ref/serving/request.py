@@ -67,8 +67,9 @@ class Request:
     it may have), "abort" (its client no longer wants it), "error" (`error` is the exception); None until it is over.
     pages: the cache's pages that hold its keys and values, in the order of its positions. A slot is one long page.
     num_computed_tokens: how many of its first tokens are computed: their keys and values are in these pages.
-        `RequestCache.commit` sets this number after a step. Positions beyond it are reserved: the next step writes
-        there.
+        `RequestCache.commit` moves it forward after a step. Room beyond it is reserved: the next step writes there.
+    num_cached_tokens: how many tokens of its prompt the cache had already when the request first ran (day 5); None
+        before.
     logprobs: the log-probabilities of each chosen token, an end token included, if `params.num_logprobs` asks for them.
     draft: the guesses for the current step; None: no guesses (day 6). num_drafted, num_accepted: how many tokens were
         guessed so far, and how many of these guesses were accepted.
@@ -101,6 +102,7 @@ class Request:
         self.error: Exception | None = None
         self.pages: list[int] = []
         self.num_computed_tokens = 0
+        self.num_cached_tokens: int | None = None
         self.draft: Draft | None = None
         self.num_drafted = self.num_accepted = 0
 

@@ -1,6 +1,5 @@
 """An OpenAI-compatible server: HTTP on one side, an `AsyncEngine` on the other."""
 
-import json
 import secrets
 import time
 from collections.abc import AsyncGenerator, Callable, Collection, Coroutine, Iterator, Sequence
@@ -18,6 +17,7 @@ from starlette.routing import Route
 from starlette.types import ASGIApp
 
 from tiny_llm_given.generation_config import Sampling
+from tiny_llm_given.serving.answers import Health, Model, ModelList, Sent
 from tiny_llm_given.serving.api_error import ApiError
 from tiny_llm_given.serving.hosts import LocalHosts
 from tiny_llm_given.serving.parsing import parse
@@ -25,7 +25,7 @@ from tiny_llm_given.serving.retry_after import RetryAfter
 from tiny_llm_given.serving.room import TooLongError
 
 from ..thinking import Thoughts
-from .async_engine import AsyncEngine, EngineStoppedError, QueueFullError, Update
+from .async_engine import AsyncEngine, Counts, EngineStoppedError, QueueFullError, Update
 from .choices import Choice
 from .event_stream import EventStream, merged, until_gone
 from .handlers import HANDLERS, refusal
@@ -34,7 +34,7 @@ from .openapi import describe, index
 from .prompts import Prompts
 from .protocol import ChatRequest, CompletionRequest, GenerationRequest
 from .request import Request
-from .responses import Answer, ChatAnswer, CompletionAnswer, Piece, Usage
+from .responses import ChatWriter, CompletionWriter, Writer, joined
 
 __all__ = ["Limits", "ServedModel", "Server"]
 
@@ -83,11 +83,11 @@ class Server:
     def app(self, more: Sequence[Route] = ()) -> Starlette:
         """Return the application, with the routes in `more` added to its own. The engine must be running."""
         has_key = self.limits.api_key is not None
-        description = describe(self._about_model(), has_key=has_key, defaults=self.model.sampling)
+        description = describe(has_key=has_key, defaults=self.model.sampling)
         routes = [
             Route("/health", self.health),
             Route("/openapi.json", JSONResponse(description), methods=["GET"]),
-            Route("/v1", JSONResponse(index(description)), methods=["GET"]),
+            Route("/v1", _response(index(description)), methods=["GET"]),
             Route("/metrics", self.guarded(self.show_metrics)),
             Route("/v1/models", self.guarded(self.models)),
             Route("/v1/models/{name:path}", self.guarded(self.one_model)),
@@ -123,23 +123,23 @@ class Server:
 
     async def health(self, request: HttpRequest) -> Response:
         is_well = not self.engine.is_stopping
-        return JSONResponse({"status": "ok" if is_well else "stopping"}, 200 if is_well else 503)
+        return _response(Health(status="ok" if is_well else "stopping"), 200 if is_well else 503)
 
     async def show_metrics(self, request: HttpRequest) -> Response:
         return PlainTextResponse(self.metrics.text(), media_type="text/plain; version=0.0.4")
 
     async def models(self, request: HttpRequest) -> Response:
-        return JSONResponse({"object": "list", "data": [self._about_model()]})
+        return _response(ModelList(object="list", data=[self._about_model()]))
 
     async def one_model(self, request: HttpRequest) -> Response:
         self._check_model(request.path_params["name"])
-        return JSONResponse(self._about_model())
+        return _response(self._about_model())
 
     async def complete(self, request: HttpRequest) -> ASGIApp:
         body = await self.read(CompletionRequest, request)
         prompts = await self._unless_gone(request, self._encoded(body.prompt), "prompt")
-        answer = CompletionAnswer("cmpl-" + secrets.token_hex(12), int(time.time()), body.model, self.model.tokenizer)
-        return await self.answer(request, body, prompts, answer)
+        writer = CompletionWriter("cmpl-" + secrets.token_hex(12), int(time.time()), body.model, self.model.tokenizer)
+        return await self.answer(request, body, prompts, writer)
 
     async def _encoded(self, prompts: Sequence[str | list[int]]) -> list[tuple[list[int], str]]:
         return [await self._prompts.encode(prompt) for prompt in prompts]
@@ -154,8 +154,8 @@ class Server:
         except ValueError as error:
             raise ApiError(400, f"{name}: {error}", param=name) from None
         tokens = await self._unless_gone(request, self._prompts.encode_chat(messages, thinks), "messages")
-        answer = ChatAnswer("chatcmpl-" + secrets.token_hex(12), int(time.time()), body.model, self.model.tokenizer)
-        return await self.answer(request, body, [(tokens, "")], answer, partial(thinking.thoughts, thinks))
+        writer = ChatWriter("chatcmpl-" + secrets.token_hex(12), int(time.time()), body.model, self.model.tokenizer)
+        return await self.answer(request, body, [(tokens, "")], writer, partial(thinking.thoughts, thinks))
 
     async def read(self, kind: Any, request: HttpRequest) -> Any:
         """Read and check the body of a client's request."""
@@ -187,7 +187,7 @@ class Server:
         request: HttpRequest,
         body: GenerationRequest,
         prompts: Sequence[tuple[list[int], str]],
-        answer: Answer,
+        writer: Writer,
         thoughts: Callable[[], Thoughts | None] = lambda: None,
     ) -> ASGIApp:
         """Serve n choices for each prompt, and answer as a whole or piece by piece. thoughts: a function that makes the
@@ -199,33 +199,32 @@ class Server:
             choices += [Choice(tokens, echoed, body, i, max_tokens, thoughts()) for i in range(body.n)]
         self._admit(len(choices))
         if body.stream:
-            return EventStream(self.events(choices, answer, body.has_usage), self.limits.timeout)
-        found = await until_gone(request.receive, self.collect(choices, answer), self.limits.timeout)
-        return JSONResponse(found)
+            return EventStream(self.events(choices, writer, body.has_usage), self.limits.timeout)
+        return _response(await until_gone(request.receive, self.collect(choices, writer), self.limits.timeout))
 
-    async def collect(self, choices: Sequence[Choice], answer: Answer) -> dict[str, Any]:
+    async def collect(self, choices: Sequence[Choice], writer: Writer) -> Sent:
         """Return the whole answer."""
-        pieces: list[list[Piece]] = [[] for _ in choices]
+        found: list[list[Update]] = [[] for _ in choices]
         async with aclosing(self.updates(choices)) as updates:
             async for index, update in updates:
-                pieces[index].append(choices[index].take(update))
-        parts = [answer.choice(i, Piece.joined(each)) for i, each in enumerate(pieces)]
-        return answer.complete(parts, self._usage(choices))
+                found[index].append(update)
+        return writer.answer([joined(each) for each in found])
 
-    async def events(self, choices: Sequence[Choice], answer: Answer, has_usage: bool) -> AsyncGenerator[str, None]:
-        """Yield the events of a stream, each as JSON, and [DONE] after the last one."""
-        begun: set[int] = set()
+    async def events(self, choices: Sequence[Choice], writer: Writer, has_usage: bool) -> AsyncGenerator[str, None]:
+        """Yield what is sent of a stream, each event as JSON, and [DONE] after the last."""
+        begun, counts = set[int](), Counts()
         async with aclosing(self.updates(choices)) as updates:
             async for index, update in updates:
-                piece = choices[index].take(update)
                 if index not in begun:
                     begun.add(index)
-                    if (first := answer.begin(index)) is not None:
-                        yield json.dumps(answer.part([first]))
-                if update.tokens or piece.text or piece.reason:
-                    yield json.dumps(answer.part([answer.delta(index, piece)]))
+                    if (first := writer.begin(index)) is not None:
+                        yield first.as_json()
+                if update.tokens or update.text or update.finish_reason:
+                    yield writer.chunk(index, update).as_json()
+                if update.counts is not None:
+                    counts += update.counts
         if has_usage:
-            yield json.dumps(answer.part([], self._usage(choices)))
+            yield writer.end(counts).as_json()
         yield "[DONE]"
 
     async def updates(self, choices: Sequence[Choice]) -> AsyncGenerator[tuple[int, Update], None]:
@@ -247,7 +246,7 @@ class Server:
                         raise ApiError(500, f"the request failed: {update.error}", kind="server_error")
                     if update.finish_reason == "abort":
                         raise EngineStoppedError("expected a running server, got one that ends: ask again later")
-                    yield index, update
+                    yield index, choices[index].take(update)
         except (QueueFullError, EngineStoppedError, ValueError) as error:
             were_served = False
             raise refusal(error, partial(self._retry_after.seconds, len(choices))) from None
@@ -273,9 +272,6 @@ class Server:
             )
         return min(wanted, room)
 
-    def _usage(self, choices: Sequence[Choice]) -> Usage:
-        return sum((choice.usage(self.metrics) for choice in choices), start=Usage())
-
     async def _unless_gone(self, request: HttpRequest, work: Coroutine[Any, Any, _T], param: str | None = None) -> _T:
         """Return the result of work that comes before the answer. param: the parameter that a ValueError is about.
 
@@ -296,5 +292,9 @@ class Server:
                 404, f"model: expected {self.model.name!r}, got {name!r}", param="model", code="model_not_found"
             )
 
-    def _about_model(self) -> dict[str, Any]:
-        return {"id": self.model.name, "object": "model", "created": self._created, "owned_by": "tiny-llm"}
+    def _about_model(self) -> Model:
+        return Model(id=self.model.name, object="model", created=self._created, owned_by="tiny-llm")
+
+
+def _response(answer: Sent, status: int = 200) -> Response:
+    return Response(answer.as_json(), status, media_type="application/json")

@@ -1,0 +1,109 @@
+"""Says in both languages what a value should have been, by the schema of the pydantic model that refused it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from pydantic import BaseModel, ValidationError
+
+from tiny_llm_given.serving.parameters import LONGEST_STOP, MOST_STOPS
+
+from ..ui import Phrase, one_of, phrase
+
+__all__ = ["EXPECTED_STOP", "WrongValue", "first_wrong", "shown"]
+
+EXPECTED_STOP = phrase("expects_stop", most=MOST_STOPS, longest=LONGEST_STOP)
+_Schema = dict[str, Any]
+_SHOWN = 40  # characters of a value that is wrong
+_KINDS = {
+    "string": phrase("expects_any_text"),
+    "boolean": phrase("expects_bool"),
+    "array": phrase("expects_list"),
+    "object": phrase("expects_object"),
+}
+
+
+class WrongValue(NamedTuple):
+    """A value that a model refused. place: where it is, as in `steps[3].time`. names: if its name is unknown, the names
+    that its object may have; otherwise none."""
+
+    place: str
+    expected: Phrase
+    got: object
+    names: Sequence[str] = ()
+
+
+def first_wrong(kind: type[BaseModel], error: ValidationError, known: Mapping[str, Phrase] | None = None) -> WrongValue:
+    """Return the first value that is wrong. known: what is expected of fields of these names and of their items, and of
+    objects of these classes, where the schema alone says too little."""
+    first = error.errors(include_url=False, include_context=False)[0]
+    walk = _Walk(kind.model_json_schema(), known or {})
+    for part in first["loc"]:
+        if first["type"] == "extra_forbidden" and part == first["loc"][-1]:
+            names = [*walk.schema["properties"]]
+            return WrongValue(f"{walk.place}.{part}".lstrip("."), one_of(names), first["input"], names)
+        if not walk.enter(part):
+            break
+    got = None if first["type"] == "missing" else first["input"]
+    return WrongValue(walk.place, walk.expected or _expected(walk.schema), got)
+
+
+def shown(value: object) -> str:
+    """Return a value as JSON has it, shortened if it is long."""
+    text = json.dumps(value, ensure_ascii=False).encode("utf-8", "backslashreplace").decode()
+    return text if len(text) <= _SHOWN else text[: _SHOWN - 1] + "…"
+
+
+class _Walk:
+    """The way from a model's schema to that of a value. expected: what is expected there, if its name is known."""
+
+    def __init__(self, schema: _Schema, known: Mapping[str, Phrase]):
+        self.schema, self.place = schema, ""
+        self.expected: Phrase | None = None
+        self._definitions, self._known = schema.get("$defs", {}), known
+
+    def enter(self, part: int | str) -> bool:
+        """Go on to an item or a field. Return False for the name of a union's branch, which ends the way."""
+        fields, others = self.schema.get("properties", {}), self.schema.get("additionalProperties")
+        if isinstance(part, int) and "items" in self.schema:
+            inner, place = self.schema["items"], f"{self.place}[{part}]"
+        elif part in fields:
+            inner, place = fields[part], f"{self.place}.{part}".lstrip(".")
+            self.expected = self._known.get(str(part))
+        elif isinstance(others, dict):
+            inner, place = others, f"{self.place}[{shown(part)}]"
+        else:
+            return False
+        self.schema, self.place = self._resolved(inner), place
+        if "properties" in self.schema:
+            self.expected = self._known.get(self.schema["title"])
+        return True
+
+    def _resolved(self, schema: _Schema) -> _Schema:
+        """Return what a reference refers to, and what may be instead of null."""
+        if "$ref" in schema:
+            return self._resolved(self._definitions[schema["$ref"].rpartition("/")[2]])
+        choices = [each for each in schema.get("anyOf", ()) if each != {"type": "null"}]
+        return self._resolved(choices[0]) if len(choices) == 1 else schema
+
+
+def _expected(schema: _Schema) -> Phrase:
+    """Say what values a schema allows."""
+    if "enum" in schema:
+        return one_of(schema["enum"])
+    if "minLength" in schema:
+        return phrase("expects_text")
+    least, most = schema.get("minimum"), schema.get("maximum")
+    if schema["type"] == "integer":
+        if (end := schema.get("exclusiveMaximum")) is None:
+            return phrase("expects_whole", least=least)
+        return phrase("expects_whole_to", least=least, most=f"2**{end.bit_length() - 1} - 1")
+    if schema["type"] != "number":
+        return _KINDS[schema["type"]]
+    if "exclusiveMinimum" in schema:
+        return phrase("expects_number_above", above=schema["exclusiveMinimum"], most=most)
+    if most is None:
+        return phrase("expects_number", least=least)
+    return phrase("expects_number_to", least=least, most=most)

@@ -1,0 +1,79 @@
+"""The file of a recorded run: `batch --record` writes it, and `viz schedule` reads it."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from tiny_llm_given.serving.messages import Text
+
+__all__ = ["FORMAT", "VERSION", "RunAbort", "RunChunk", "RunFile", "RunPages", "RunRequest", "RunStep"]
+
+FORMAT: Literal["tiny-llm run"] = "tiny-llm run"
+VERSION: Literal[2] = 2
+_END = 2**53  # up to which JavaScript counts
+Count = Annotated[int, Field(ge=0, lt=_END)]
+Size = Annotated[int, Field(ge=1, lt=_END)]
+Seconds = Annotated[float, Field(ge=0)]  # since the recorder was made
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(strict=True, allow_inf_nan=False)
+
+
+class RunChunk(_Part):
+    """The tokens of one request that a step computed: positions `start` to `start + length`. scored: how many of them
+    got logits."""
+
+    id: Text
+    start: Count
+    length: Size
+    scored: Count
+
+
+class RunStep(_Part):
+    """A step. time: when it was over. generated: how many tokens outputs got. preempted: before anything was computed.
+    finished: why each request is over that ended with the step. pages_used, pages_kept: None if the cache has none."""
+
+    time: Seconds
+    chunks: list[RunChunk]
+    generated: Count
+    preempted: list[Text]
+    finished: dict[str, Text]
+    running: Count
+    waiting: Count
+    pages_used: Count | None = None
+    pages_kept: Count | None = None
+
+
+class RunPages(_Part):
+    count: Size
+    size: Size
+
+
+class RunRequest(_Part):
+    prompt: Count  # tokens
+
+
+class RunAbort(_Part):
+    """A request that was aborted after so many steps."""
+
+    id: Text
+    time: Seconds = 0.0
+    step: Count
+
+
+class RunFile(_Part):
+    """A whole run. model, cache, max_running, token_budget: how it was started. requests: by id."""
+
+    format: Literal["tiny-llm run"] = FORMAT
+    version: Literal[2] = VERSION
+    model: Text
+    cache: Text
+    max_running: Count | None = None
+    token_budget: Count | None = None
+    pages: RunPages | None = None
+    requests: dict[str, RunRequest]
+    steps: Annotated[list[RunStep], Field(min_length=1)]
+    aborted: list[RunAbort]

@@ -1,0 +1,205 @@
+"""What the server sends, in the form of OpenAI's API. Given.
+
+No other place says which fields an answer has: the server builds these objects, and `/openapi.json` describes them.
+Source: "OpenAI API reference", completions and chat completions, platform.openai.com/docs/api-reference.
+"""
+
+from typing import Literal
+
+from pydantic import BaseModel
+
+__all__ = [
+    "ChatAnswer",
+    "ChatChunk",
+    "CompletionAnswer",
+    "CompletionChunk",
+    "Error",
+    "Health",
+    "Index",
+    "Model",
+    "ModelList",
+    "OutputDetails",
+    "Sent",
+    "Usage",
+]
+
+
+class Sent(BaseModel):
+    """An object that is sent. A field that has a default is left out where it was not set."""
+
+    def as_json(self) -> str:
+        return self.model_dump_json(exclude_unset=True)
+
+
+class PromptDetails(Sent):
+    """The tokens of prompts that did not have to be computed."""
+
+    cached_tokens: int
+
+
+class OutputDetails(Sent):
+    """The tokens of outputs: guesses that were right or wrong (`--draft`), and those of the thinking."""
+
+    accepted_prediction_tokens: int
+    rejected_prediction_tokens: int
+    reasoning_tokens: int = 0
+
+
+class Usage(Sent):
+    """Numbers of tokens, of all choices together. A prompt counts once."""
+
+    prompt_tokens: int
+    completion_tokens: int
+    total_tokens: int
+    prompt_tokens_details: PromptDetails | None = None
+    completion_tokens_details: OutputDetails | None = None
+
+
+class _Answer(Sent):
+    """An answer or an event of a stream. created: in seconds since 1970, as everywhere."""
+
+    id: str
+    created: int
+    model: str
+
+
+class CompletionLogprobs(Sent):
+    """Log-probabilities of the tokens. text_offset: where each begins in the text, in characters."""
+
+    tokens: list[str]
+    token_logprobs: list[float]
+    top_logprobs: list[dict[str, float]]
+    text_offset: list[int]
+
+
+class CompletionChoice(Sent):
+    """A text, or a piece of one. finish_reason: stop or length; null while there is more to come."""
+
+    index: int
+    text: str
+    finish_reason: str | None
+    logprobs: CompletionLogprobs | None
+
+
+class CompletionChunk(_Answer):
+    """An event of a stream. The last one has usage and no choices, if the client asked for it."""
+
+    object: Literal["text_completion"]
+    choices: list[CompletionChoice]
+    usage: Usage | None = None
+
+
+class CompletionAnswer(CompletionChunk):
+    """A whole answer."""
+
+    usage: Usage
+
+
+class TokenLogprob(Sent):
+    """A token and its log-probability. bytes: null if the token's name does not tell them."""
+
+    token: str
+    logprob: float
+    bytes: list[int] | None
+
+
+class ChosenToken(TokenLogprob):
+    """A token of the answer, and the likeliest tokens at its place."""
+
+    top_logprobs: list[TokenLogprob]
+
+
+class ChatLogprobs(Sent):
+    content: list[ChosenToken]
+    refusal: None
+
+
+class ChatMessage(Sent):
+    """An answer. The thinking has the two names that clients know, and is left out where there is none."""
+
+    role: Literal["assistant"]
+    content: str
+    refusal: None
+    reasoning_content: str = ""
+    reasoning: str = ""
+
+
+class ChatChoice(Sent):
+    """An answer. finish_reason: stop or length."""
+
+    index: int
+    message: ChatMessage
+    finish_reason: str | None
+    logprobs: ChatLogprobs | None
+
+
+class Delta(Sent):
+    """What is new of an answer. Its parts are left out where there is nothing new of them."""
+
+    role: Literal["assistant"] = "assistant"
+    content: str = ""
+    reasoning_content: str = ""
+    reasoning: str = ""
+
+
+class DeltaChoice(Sent):
+    """A piece of an answer. finish_reason: stop or length; null while there is more to come."""
+
+    index: int
+    delta: Delta
+    finish_reason: str | None
+    logprobs: ChatLogprobs | None
+
+
+class ChatChunk(_Answer):
+    """An event of a stream. The last one has usage and no choices, if the client asked for it."""
+
+    object: Literal["chat.completion.chunk"]
+    choices: list[DeltaChoice]
+    usage: Usage | None = None
+
+
+class ChatAnswer(_Answer):
+    """A whole answer."""
+
+    object: Literal["chat.completion"]
+    choices: list[ChatChoice]
+    usage: Usage
+
+
+class ErrorDetails(Sent):
+    """The place and the kind of an error. param: the parameter that is wrong."""
+
+    message: str
+    type: str
+    param: str | None
+    code: str | None
+
+
+class Error(Sent):
+    """An error, as `ApiError.body` has it."""
+
+    error: ErrorDetails
+
+
+class Health(Sent):
+    status: Literal["ok", "stopping"]
+
+
+class Index(Sent):
+    message: str
+    endpoints: list[str]
+
+
+class Model(Sent):
+    """A model that is served."""
+
+    id: str
+    object: Literal["model"]
+    created: int
+    owned_by: str
+
+
+class ModelList(Sent):
+    object: Literal["list"]
+    data: list[Model]
