@@ -70,8 +70,8 @@ class Usage:
 
 
 class Answer:
-    """The answer to a call: whole, or in chunks. All its parts have the same id, time (seconds since 1970) and
-    model."""
+    """The answer to a call: whole, or in chunks. All its parts have the same id, creation time (in seconds since 1970)
+    and model."""
 
     whole: str
     chunk: str
