@@ -50,7 +50,7 @@ class Part(NamedTuple):
     after: str  # as it was reported
 
 
-def main(file: Annotated[Path, typer.Argument(metavar="REPORT", help="What `./course report` wrote.")]) -> None:
+def main(file: Annotated[Path, typer.Argument(metavar="REPORT", help="A file that `./course report` wrote.")]) -> None:
     try:
         reported = read(file.read_text(encoding="utf-8"))
         sources = {path: merged(path, code) for path, code in reported.code.items()}
@@ -76,7 +76,7 @@ def merged(path: str, code: str) -> str:
 
 
 def both(reference: str, code: str) -> list[str]:
-    """Return the functions and constants that both texts have, but no classes. They may be given or tasks."""
+    """Return the functions and constants that both texts have, given ones included, but no classes."""
     names = definitions(reference)
     classes = {name.rpartition(".")[0] for name in names}
     return [name for name in definitions(code) if name in names and name not in classes]

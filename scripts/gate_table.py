@@ -74,7 +74,7 @@ def unit_of(test: str) -> str:
 
 
 def select(names: list[str], without: list[str]) -> list[Gate]:
-    """Return the gates with these names, or all gates if there are no names, but without some.
+    """Return the gates with these names (or all gates, if there are no names), except those in `without`.
 
     Raises:
         GateError: there is no such gate.

@@ -1,9 +1,9 @@
 """Run a checkpoint on fixed prompts, and record its answers, its speed, the machine, and whether mlx-lm agrees.
 
 The result is a JSON file, which you can put into an issue. If necessary,
-`./course python scripts/record_checkpoint.py Qwen/Qwen3-0.6B` downloads the model. It answers each prompt with the
-likeliest tokens, and once more with thinking if the chat template can turn that on. mlx-lm then reads the same tokens.
-If it finds almost all of them likeliest, too, the course has read the checkpoint correctly.
+`./course python scripts/record_checkpoint.py Qwen/Qwen3-0.6B` downloads the model. The model answers each prompt with
+the likeliest tokens, and once more with thinking if the chat template can turn thinking on. mlx-lm then reads the same
+tokens. If almost all of these are mlx-lm's likeliest tokens, too, the course has read the checkpoint correctly.
 """
 
 import gc

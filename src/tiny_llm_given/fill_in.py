@@ -51,7 +51,7 @@ def _to_json(
 
 
 class _RefusedError(Exception):
-    """The error raised when the template refuses these messages."""
+    """The error raised when the template refuses a conversation."""
 
 
 def _raise(message: str) -> None:

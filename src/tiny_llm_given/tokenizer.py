@@ -12,7 +12,7 @@ from .checkpoint_files import read_json
 __all__ = ["load_tokenizer"]
 
 _MOST_ADDED, _LONGEST_ADDED = 20_000, 1_000  # tokens added to the vocabulary, and letters of one
-_MOST_BYTES = 4_000_000  # of the small files, the longest of which lists the added tokens once more
+_MOST_BYTES = 4_000_000  # of each small file; the longest of them lists the added tokens once more
 _SMALL = ("tokenizer_config.json", "special_tokens_map.json", "added_tokens.json", "chat_template.jinja")
 _HELLO = [{"role": "user", "content": "Hello"}]
 
@@ -40,8 +40,8 @@ def load_tokenizer(path: Path, vocab_size: int) -> Any:
 
 
 def _check_files(path: Path) -> None:
-    """Check that a tokenizer's files are not too large. Added tokens become one search for all of them: building this
-    search takes a second for each million letters."""
+    """Check that a tokenizer's files are not too large. A tokenizer searches for all added tokens at once, and building
+    this search takes a second for each million letters."""
     file = path / "tokenizer.json"
     added = read_json(file).get("added_tokens") or []
     if not isinstance(added, list) or len(added) > _MOST_ADDED:

@@ -1,6 +1,6 @@
 """Turns a section of a Metal file into an operation on MLX arrays, which runs on a GPU, or without one in metal_host.
 
-A body is a section `KERNEL(name) { ... }` of kernels/NAME.metal. Everything outside the sections is its header. MLX
+A body is a section `KERNEL(name) { ... }` of kernels/NAME.metal. Everything outside the sections is the header. MLX
 writes the function around a body. It declares inputs, outputs, template arguments, shapes such as `x_shape`, and thread
 attributes such as `thread_index_in_simdgroup`.
 """

@@ -187,8 +187,8 @@ class StreamingDetokenizer:
 class StopStrings:
     """A filter that cuts a text, which comes in pieces, before the first stop string in it.
 
-    The first stop string is the one that is complete first; of several that are complete with the same character, it
-    is the one that begins first. Text that may be the beginning of a stop string is held back until more text decides.
+    The first stop string is the one that is complete first; of several that the same character completes, it is the
+    one that begins first. Text that may be the beginning of a stop string is held back until more text decides.
     The results of `add` and `finish`, joined, are the text before the first stop string, or the whole text if there is
     none. `found` says whether a stop string was found.
 

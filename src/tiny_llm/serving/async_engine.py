@@ -232,7 +232,7 @@ class AsyncEngine:
         """Check that `count` more requests may come.
 
         Raises:
-            EngineStoppedError: the engine `is_stopping`.
+            EngineStoppedError: the engine is stopping (`is_stopping`).
             QueueFullError: there would be more than max_requests requests at the same time.
 
         Task: w3d7.2

@@ -102,7 +102,7 @@ class PagedKVCacheLayer:
 
 
 class KernelPagedKVCacheLayer(PagedKVCacheLayer):
-    """The layer of day 4: it stores and reads keys and values in place, each by one call of a kernel for all rows of a
+    """The layer of day 4, which stores and reads keys and values in place, each with one kernel call for all rows of a
     step.
 
     If no kernels are built, MLX's operations do the same, and copy as much as a `PagedKVCacheLayer`.

@@ -58,7 +58,7 @@ class ServedModel:
 
 @dataclass(frozen=True)
 class Limits:
-    """The limits for clients. max_body: the bytes that a body may have. timeout: the seconds that a request may take.
+    """The limits for clients. max_body: how many bytes a body may have. timeout: how many seconds a request may take.
     api_key: the key that clients have to send; None: no key. origins: web pages, other than the server's own, whose
     scripts may send requests. names: the names, in addition to this machine's local ones, by which clients may call the
     server; None: any name."""

@@ -18,7 +18,7 @@ Frames: TypeAlias = Sequence[Frame]  # the frames of a traceback, innermost last
 
 
 def of(error: BaseException, frames: Frames, task: str) -> Advice | None:
-    """Return advice on an error. None: there is nothing to add to the error's message.
+    """Return advice on an error, or None if there is nothing to add to the error's message.
 
     frames: the frames of the traceback in the package under test. Empty if the test itself raised the error.
     task: the id of the task whose test failed with the error.
@@ -111,7 +111,7 @@ def _transposed(error: BaseException, frames: Frames) -> Iterator[tuple[str, Any
 
 
 def _numpy_in_mlx(error: BaseException, frames: Frames, task: str) -> Advice | None:
-    """Explain that an MLX function got a NumPy array. The message, which nanobind writes, ends with the given types."""
+    """Explain that an MLX function got a NumPy array. The error is nanobind's, and ends with the arguments' types."""
     if not isinstance(error, TypeError) or "incompatible function arguments" not in str(error):
         return None
     function, _, rest = str(error).partition("(")
@@ -156,7 +156,7 @@ def _line(frames: Frames) -> str:
 
 
 def _in_package(error: BaseException, frames: Frames) -> list[FrameType]:
-    """Return Python's own objects for these frames, which have the variables."""
+    """Return Python's frame objects for these frames, since only they have the variables."""
     files = {frame["file"] for frame in frames}
     return [frame for frame, _ in traceback.walk_tb(error.__traceback__) if frame.f_code.co_filename in files]
 

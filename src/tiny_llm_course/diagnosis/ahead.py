@@ -50,7 +50,7 @@ def compile_ahead(day: Day, test: str = "") -> None:
             return
         file.seek(0)
         if file.read() != _digest(day):
-            _start(day, test, file.fileno())  # which keeps the lock
+            _start(day, test, file.fileno())  # the process keeps the lock
 
 
 def _start(day: Day, test: str, note: int) -> None:

@@ -39,7 +39,7 @@ class _Array(ctypes.Structure):
 
 
 class CheckedKernel:
-    """A kernel of a checked library. It has the call of `Kernel` in extension.py, but runs at once and in this thread.
+    """A kernel of a checked library. It is called like `Kernel` in extension.py, but runs at once and in this thread.
 
     report: the descriptor to which the library writes a fault that stops the kernel.
     """

@@ -1,4 +1,4 @@
-"""Mutants: copies of the reference, each with one mistake of the catalogue, and each a package with its own name."""
+"""Mutants: copies of the reference, each with one mistake of the catalogue and with a package name of its own."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ QUICK = "-O1"  # takes half as long to compile as -O3
 
 
 class CatalogueError(Exception):
-    """An error in the catalogue: the edits of a mistake do not fit the reference. The message is for the author."""
+    """An error in the catalogue: the edits of a mistake do not fit the reference. Its author reads the message."""
 
 
 def mutant_sources(reference: Path, task: TaskId, mistake: Mistake) -> dict[str, str]:
@@ -69,7 +69,7 @@ def _sources(reference: Path) -> dict[str, str]:
 
 @cache
 def _code(reference: Path, task: TaskId) -> list[tuple[str, str]]:
-    """Return path and code of each of the task's functions, helpers and regions."""
+    """Return the path and the code of each of the task's functions, helpers and regions."""
     code_by_path: list[tuple[str, str]] = []
     for path, source in _sources(reference).items():
         if is_native(path):
@@ -114,9 +114,9 @@ def compile_mistakes(
 
 
 def done_in_time(work: Callable[[Each], object], of: Sequence[Each], seconds: float | None) -> list[Each]:
-    """Call `work` with each item, on all processors. Return the items whose call has ended after so many seconds.
+    """Call `work` with each item, on all processors. Return the items whose calls ended within so many seconds.
 
-    A call that raises an error does not count. Without a limit (None), the error is raised here.
+    A call that raises an error does not count. If there is no limit (None), its error is raised here.
     """
     pool = ThreadPoolExecutor(os.cpu_count())
     each_of = {pool.submit(work, each): each for each in of}
@@ -129,7 +129,7 @@ def done_in_time(work: Callable[[Each], object], of: Sequence[Each], seconds: fl
 
 
 def _native_files(reference: Path, task: TaskId, mistake: Mistake) -> dict[str, Path]:
-    """Write the C++ and Metal files that a mistake changes, and those that include one, into the mistake's own folder.
+    """Write the C++ and Metal files that a mistake changes, and the files that include these, into a folder of its own.
 
     Return the written files by name. The folder is next to the reference's compiled libraries.
     """

@@ -1,4 +1,4 @@
-"""Names a learner's mistake: the one in the catalogue with which the tests give the learner's results."""
+"""Names a learner's mistake: the one in the catalogue that gives the same test results as the learner's code."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ MAX_SECONDS = 5.0  # for replays of the first test that fails
 class Diagnosis(Generic[Test]):
     """The diagnosis of one task. `add` takes the task's tests in the order in which they ran.
 
-    replay: a function that runs a test on the reference, with a mistake built in or (None) unchanged. It is not called
-        before a test fails. If the unchanged reference fails in the same way, the machine is at fault, and no mistake
-        is named.
+    replay: a function that runs a test on the reference, with a mistake built in or, for None, unchanged. It is not
+        called before a test fails. If the unchanged reference fails in the same way, the machine is at fault, and no
+        mistake is named.
     ready: a function that takes the first failing test, and returns the mistakes that can be replayed without a long
         wait for a compiler.
     """

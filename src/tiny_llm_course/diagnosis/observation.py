@@ -22,7 +22,7 @@ class ChangedArgumentError(AssertionError):
 class Observation:
     """A run of a test: the values that were compared, and the error that ended it, if any."""
 
-    values: list[tuple[np.ndarray, str, float]] = field(default_factory=list)  # in float64, dtype, tolerance
+    values: list[tuple[np.ndarray, str, float]] = field(default_factory=list)  # values in float64, dtype, tolerance
     error: BaseException | None = None
 
     @property
@@ -84,7 +84,7 @@ def _observations() -> list[Observation]:
 def observe(function: Callable[..., Any], arguments: dict[str, Any]) -> Observation:
     """Run a test, and return an observation that contains the error that it raised, if any.
 
-    KeyboardInterrupt and SystemExit are raised here as well.
+    KeyboardInterrupt and SystemExit are not kept: they end the run of tests.
     """
     with recording() as observation:
         try:

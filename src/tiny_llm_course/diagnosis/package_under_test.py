@@ -61,7 +61,7 @@ def test_of(item: pytest.Function) -> Test:
 
 
 def ready(task: TaskId, mistakes: Sequence[Mistake], seconds: float | None, test: Test) -> list[Mistake]:
-    """Return the mistakes with which a test can run at once: those compiled earlier, or now within so many seconds.
+    """Return the mistakes with which a test can run at once, because they are compiled after so many seconds.
 
     Mistakes in Metal are compiled by running the test, because only its calls say for which types to compile.
     """
@@ -71,7 +71,7 @@ def ready(task: TaskId, mistakes: Sequence[Mistake], seconds: float | None, test
 
 
 def replay(test: Test, task: TaskId, mistake: Mistake | None) -> Observation:
-    """Run a test with the reference as the package under test: with a mistake built in, or (None) unchanged."""
+    """Run a test with the reference as the package under test, with a mistake built in or, for None, unchanged."""
     function, arguments = test
     name = mutant_package(REFERENCE, task, mistake) if mistake else REFERENCE.name
     token = _is_replayed.set(True)

@@ -69,7 +69,7 @@ def show_second_look(failure: Result, done: PytestRun, words: Messages) -> bool:
 
 def second_look(failure: Result, package: str, source: Path) -> tuple[list[Warned], list[Finding]]:
     """Run a failed test once more, with a checked build of its kernel. Return the compiler's warnings about the tasks'
-    regions, and the findings. If this compiler cannot make a checked build, only the source text is searched.
+    regions, and the findings. Without a checked build, which not every compiler can make, only the text is searched.
 
     Raises:
         StubError: the file's markers are damaged.
@@ -91,7 +91,7 @@ def second_look(failure: Result, package: str, source: Path) -> tuple[list[Warne
 
 
 def _source_of(task: TaskId, package: str) -> Path | None:
-    """Return the file of C++ in which a task is written."""
+    """Return the C++ file in which a task is written, or None if there is none."""
     folder = ROOT / "src" / package / "kernels"
     marker = re.compile(rf"^\s*// task {re.escape(str(task))} begin", re.MULTILINE)
     files = [*sorted(folder.glob("*.cpp")), *sorted(folder.glob("*.h"))]

@@ -66,7 +66,7 @@ Tree = dict[str, HandedInFile]  # path -> file
 
 
 def archive_stem(name: str) -> str | None:
-    """Return an archive's name without its suffix. None: the name is not that of an archive."""
+    """Return an archive's name without its suffix, or None for any other name."""
     suffix = max((suffix for suffix in SUFFIXES if name.lower().endswith(suffix)), key=len, default=None)
     return name[: -len(suffix)] if suffix else None
 
@@ -77,7 +77,7 @@ def tree_of(path: Path) -> Tree:
 
 
 def opened(stream: IO[bytes]) -> Tree:
-    """Return the files of an archive. Its content decides which format it has, not its name."""
+    """Return the files of an archive. The content decides the format, not the name."""
     magic = stream.read(2)
     stream.seek(0)
     if magic == b"PK":
@@ -103,7 +103,7 @@ def _collected(entries: Iterator[tuple[str, HandedInFile]]) -> Tree:
 
 
 def _is_handed_in(name: str) -> bool:
-    """Tell whether a file or folder may belong to the package: it is not another program's, hidden, or ".."."""
+    """Tell whether a file or folder may belong to the package. Hidden ones, ".." and other programs' may not."""
     return not name.startswith(".") and name not in NOT_HANDED_IN
 
 

@@ -39,10 +39,10 @@ def grade(
     week: Annotated[str | None, typer.Option(metavar="N", help="Only this week. Default: all.")] = None,
     day: Annotated[str | None, typer.Option(metavar="N", help="Only this day of the week. Default: all.")] = None,
     form: Annotated[
-        str, typer.Option("--format", metavar="NAME", help=f"{', '.join(FORMATS)}. The last three: a file each.")
+        str, typer.Option("--format", metavar="NAME", help=f"{', '.join(FORMATS)}. The last three: a file for each.")
     ] = "table",
     out: Annotated[
-        Path | None, typer.Option(metavar="PATH", help="Where to write: a file, or a folder for a file each.")
+        Path | None, typer.Option(metavar="PATH", help="The file to write, or the folder for a file for each.")
     ] = None,
     hidden: Annotated[
         Path | None, typer.Option(metavar="DIR", help="Folder with more tests, marked with tasks.")
@@ -110,7 +110,7 @@ def _write(grades: list[Grade], form: str, out: Path | None, words: Messages) ->
 
 
 def grade_report(
-    grades: Annotated[Path, typer.Argument(metavar="GRADES", help="What `grade --format json --out GRADES` wrote.")],
+    grades: Annotated[Path, typer.Argument(metavar="GRADES", help="The file from `grade --format json --out GRADES`.")],
     out: Annotated[Path, typer.Option(metavar="FILE", help="Where to write the page.")] = Path("report.html"),
     lang: Lang = None,
 ) -> None:

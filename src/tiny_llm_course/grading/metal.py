@@ -35,7 +35,7 @@ Counted: TypeAlias = tuple[tuple[int, ...], dict[str, tuple[int, ...]], dict[str
 
 
 class MetalRunner:
-    """The judge's side: a process that runs kernels, started for the first one. folder: where compiled kernels are."""
+    """The judge's side: a process that runs kernels, started for the first one. folder: that of compiled kernels."""
 
     def __init__(self, folder: Path, sandbox: str, memory: int):
         self._folder = folder
@@ -117,7 +117,7 @@ def _run(is_counted: bool, description: Any, *request: Any) -> tuple[Answer, Cou
 
 
 def _counts(numbers: Any, buffers: Any, variables: Any) -> Counts:
-    """Make Counts of the plain values that the process answers with."""
+    """Turn the plain values in the process's answer into Counts."""
     from metal_host import Counts, Traffic
 
     return Counts(*numbers, *({name: Traffic(*one) for name, one in group.items()} for group in (buffers, variables)))

@@ -79,7 +79,10 @@ def uncounted(what: str) -> Iterator[None]:
 
 
 def limit(sandbox: str, memory: int, file: int) -> None:
-    """Limit this process, and let it end with the judge. memory: bytes that it may use. file: bytes of each file."""
+    """Limit this process, and let it end with the judge.
+
+    memory: bytes that it may use. file: bytes that it may write into a file.
+    """
     limits = {"CORE": 0, "FSIZE": file, "CPU": CPU_SECONDS, "NOFILE": FILES}
     if sys.platform == "linux":  # macOS does not limit memory
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)

@@ -66,7 +66,7 @@ def told() -> str:
 
 
 def _probe(sandbox: str) -> str:
-    """Try a sandbox, and return the problem with it. Empty: the sandbox works."""
+    """Try a sandbox, and return the problem with it, or "" if it works."""
     compiler = os.environ.get("CXX", "").partition(" ")[0]
     command = [sys.executable, "-I", "-S", "-c", PROBE, compiler, *map(str, UNSEEN)]
     try:

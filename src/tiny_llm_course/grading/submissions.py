@@ -58,7 +58,7 @@ def find_submissions(paths: list[Path], apart_from: Path | None = None) -> list[
     """Return the submissions at these paths.
 
     An archive, a single file, or a folder with the package at its top is one submission. In any other folder, each
-    folder and each archive is a submission, and so are all files together whose names differ only in the module.
+    folder and each archive is a submission, and single files whose names differ only in the module are one, too.
 
     apart_from: a file or folder that is not a submission.
     """
@@ -101,7 +101,7 @@ def _is_one(folder: Path) -> bool:
 
 
 def _single(entry: Path) -> re.Match[str] | None:
-    """Return the parts of the name of a single file of the package. None: the entry is something else."""
+    """Return the parts of the name of a single file of the package, or None for any other entry."""
     return None if entry.is_dir() else _single_name().fullmatch(entry.name)
 
 

@@ -118,7 +118,7 @@ def refuse() -> None:
 
 
 def _number(seccomp: ctypes.CDLL, name: str) -> int:
-    """Return the number of a system call. Below -1: this kind of machine has no such call, and needs no rule."""
+    """Return the number of a system call. It is below -1 if this kind of machine has no such call and needs no rule."""
     number = int(seccomp.seccomp_syscall_resolve_name(name.encode()))
     if number == -1:
         raise OSError(errno.ENOSYS, f"{LIBRARY} does not know the system call {name}")

@@ -97,7 +97,7 @@ class _Modules:
 
 
 def _load_extension(metal_kernel: Callable[..., Any]) -> None:
-    """Load the code that runs kernels before rights are given up. It contains nothing of the submission's."""
+    """Load the code that runs kernels before rights are given up. None of the submission's code is loaded."""
     from tiny_llm_native import compiler, extension, metal
 
     compiler.get_ready()

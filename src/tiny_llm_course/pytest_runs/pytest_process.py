@@ -58,7 +58,7 @@ class PytestProcess:
             os.close(write)
 
     def events(self) -> list[dict[str, Any]] | None:
-        """Wait for data, and return the events that are complete. None: the process has closed the pipe."""
+        """Wait for data, and return the events that are complete, or None if the process has closed the pipe."""
         data = os.read(self.descriptor, 65536)
         if not data:
             return None
@@ -88,11 +88,11 @@ class PytestProcess:
     def end(self, problem: str) -> tuple[str, dict[str, Any] | None]:
         """End the process and all processes that it started.
 
-        problem: the reason to kill it now. Empty: it has written its last event, and gets a few seconds to end by
-        itself. If all tests are over, it may fail to, because threads that never end keep Python from ending.
+        problem: the reason to kill it now, or "" if the process has written its last event. In that case, it gets a few
+        seconds to end by itself. It may fail to end if all tests are over, because threads that never end keep Python
+        from ending.
 
-        Return a message about what went wrong ("": nothing did), and a description of the test that was running (None:
-        no test was).
+        Return the problem ("" if there was none), and a description of the test that was running (None if no test was).
         """
         self.was_killed = bool(problem)
         has_ended = False

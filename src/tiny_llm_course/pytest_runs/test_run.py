@@ -35,7 +35,7 @@ __all__ = [
 Advice: TypeAlias = tuple[str, dict[str, str]]  # a key of messages.toml, and the values for its placeholders
 
 TESTS = ROOT / "tests"
-HIDDEN = "test_hidden_"  # the names of files with an instructor's own tests begin so
+HIDDEN = "test_hidden_"  # the prefix of the names of files with an instructor's own tests
 TIME_LIMIT = 30  # seconds for each test, compiling aside; the slowest test takes two on a slow machine
 GRACE = 5  # seconds between the end of a test's time limit and the end of its process
 COMPILING = 600  # seconds after which a compiler or a starting process counts as hung
@@ -222,7 +222,7 @@ def _listen(
     """Add the processes' events to the run. End each process after its last event, and remove it from the list.
 
     Raises:
-        TimeoutError: the caller has to end all processes, for the reason that the error's message gives.
+        TimeoutError: the caller has to end all processes. The message gives the reason.
     """
     while processes:
         ready, _, _ = select.select([process.descriptor for process in processes], [], [], 0.5)

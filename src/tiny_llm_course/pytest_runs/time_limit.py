@@ -18,7 +18,7 @@ _TIMERS = {"ITIMER_REAL": "SIGALRM", "ITIMER_PROF": "SIGPROF"}
 
 
 class TimedOut(BaseException):
-    """The end of a test that exceeded the time limit, which the message gives.
+    """The error of a test that exceeded its time limit, which is the message.
 
     It is a BaseException, so that a learner's `except Exception` does not catch it.
     """

@@ -92,7 +92,7 @@ def _versions() -> Iterator[str]:
 
 
 def _commit() -> str:
-    """Return the last commit that changed the commands, since learners do not change these. "": git is missing."""
+    """Return the last commit that changed the commands, which learners do not change, or "" if git is missing."""
     if shutil.which("git") is None:
         return ""
     command = ["git", "log", "-1", "--format=%h", "--", "src/tiny_llm_course"]

@@ -1,1 +1,1 @@
-"""Tests of a learner's code: `tiny-llm test` and `watch`, and the course's plugin of pytest."""
+"""Tests of a learner's code: `tiny-llm test` and `watch`, and the course's pytest plugin."""

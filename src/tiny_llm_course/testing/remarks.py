@@ -22,7 +22,7 @@ __all__ = ["Remark", "remarks", "remarks_on", "show_remarks"]
 
 @dataclass(frozen=True)
 class Remark:
-    """A remark on some tasks. It applies to a task if nothing that the learner wrote for it matches `expects`."""
+    """A remark on some tasks. It applies to a task if none of the learner's code for the task matches `expects`."""
 
     tasks: tuple[TaskId, ...]
     expects: re.Pattern[str]
@@ -39,7 +39,7 @@ def remarks() -> list[Remark]:
 
 
 def show_remarks(done: PytestRun, words: Messages) -> None:
-    """Show the remarks that apply to the tasks that a run of the learner's code solved."""
+    """Show the remarks on the tasks that a run of the learner's code has solved."""
     if done.package != PACKAGES["mine"]:
         return
     workspace = Workspace()

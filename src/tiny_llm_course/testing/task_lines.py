@@ -17,7 +17,7 @@ class TaskLines:
     A terminal also shows how many tests have ended. If several days are tested at the same time, a line waits until
     all lines before it are printed.
 
-    workspace: the one that knows which tasks have a stub. None: the reference is tested, which has no stubs.
+    workspace: the learner's workspace, or None if the reference is tested, which has no stubs.
     """
 
     def __init__(self, days: list[Day], workspace: Workspace | None, words: Messages):

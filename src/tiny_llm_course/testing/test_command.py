@@ -37,16 +37,16 @@ def run(
     day: Annotated[str | None, typer.Option(metavar="N", help="Only this day of the week. Default: all.")] = None,
     impl: Annotated[
         str,
-        typer.Option(metavar="|".join(PACKAGES), help="Whose code is tested: the reference, or yours in src/tiny_llm."),
+        typer.Option(metavar="|".join(PACKAGES), help="The code to test: the reference, or yours in src/tiny_llm."),
     ] = "mine",
     every: Annotated[bool, typer.Option("--all", help="Show every failure, not only the first.")] = False,
     lang: Lang = None,
 ) -> None:
-    """Test the course, a week, a day or a task, and show the first thing to mend.
+    """Test the course, a week, a day or a task, and show the first problem to fix.
 
     One task: ./course test w1d1.1, or ./course test --week 1 --day 1 -- -k task_1. One day: ./course test w1d1
     Any other option goes to pytest, whose own output is then shown: -v, -x, --lf, --pdb, --junitxml=FILE, ...
-    A test may take 30 seconds, compiling aside. A slow machine can have more: TINY_LLM_TIME_LIMIT=90 ./course test
+    A test may take 30 seconds, compiling aside. For a slow machine, set more: TINY_LLM_TIME_LIMIT=90 ./course test
     """
     with reporting(lang) as words:
         package = package_of(impl)

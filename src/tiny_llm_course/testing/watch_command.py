@@ -90,7 +90,7 @@ class _Watch:
             case "saved" | "r":
                 self._test()
             case "n":
-                if self._task == self._tested:  # otherwise the test solved it, and moved on to the next one
+                if self._task == self._tested:  # otherwise it was solved, and `_test` moved on
                     self._task = _after(self._task, workspace)
                 self._test()
             case "h":
@@ -195,7 +195,7 @@ def _times(folders: list[Path]) -> dict[Path, tuple[int, int]]:
 
 
 def _after(task: Task, workspace: Workspace) -> Task:
-    """Return the first open task after this one, else the one that `next` names. If all are done, return this one."""
+    """Return the first open task after this one, else the one that `next` names. If all tasks are done, return this."""
     later = (other for other in workspace.open_tasks() if other.id > task.id)
     return next(later, None) or workspace.next_task() or task
 

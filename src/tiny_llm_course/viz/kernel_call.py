@@ -122,7 +122,7 @@ class _Recorder:
         self.calls += 1
         if self.calls == self._number:
             self._look_at(call)
-        return call.run()  # as the script wants it, which may itself be counting or tracing
+        return call.run()  # with the script's own settings: it may be counting or tracing, too
 
     def _is_kernels(self, error: BaseException | None) -> bool:
         """Tell whether an error is the kernel's own, or was raised while that error was being handled."""
@@ -162,7 +162,7 @@ class _Recorder:
 
 
 class _ScriptError(CommandError):
-    """An error that a script raised. Its message keeps its own line breaks."""
+    """The error of a script. The message that it shows keeps its line breaks."""
 
     def __str__(self) -> str:
         return Messages()(self.key, **self.values)

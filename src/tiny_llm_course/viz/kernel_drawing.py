@@ -19,7 +19,7 @@ from .svg import Sheet, text_width
 __all__ = ["draw_kernel", "title_of"]
 
 INK, DIM, PALE, BAND, RED = "#1b1d22", "#5d6470", "#c4c9d1", "#f3f4f6", "#d00000"
-COLOURS = ("#0072b2", "#00795a", "#8f6400", "#7b4fae", "#b0437f", "#5f7000", "#007785", "#5a5fd6")  # with white text
+COLOURS = ("#0072b2", "#00795a", "#8f6400", "#7b4fae", "#b0437f", "#5f7000", "#007785", "#5a5fd6")  # under white text
 ROW, BOX, LINE = 25.0, 18.0, 15.0
 _RACE = {"fill": "none", "stroke": RED, "stroke_width": 2.5, "stroke_linejoin": "round"}
 
@@ -171,7 +171,7 @@ class _Drawing:
             )
 
     def _wait(self, wait: Wait) -> None:
-        """Draw a line across the columns of the waiting threads, whole for a barrier, else one for each simdgroup."""
+        """Draw a line across the columns of the waiting threads: a single one for a barrier, else one per simdgroup."""
         waiting, y = set(wait.threads), self._y + ROW / 2
 
         def piece(column: Column) -> tuple[bool, int]:

@@ -62,8 +62,8 @@ class KernelStep:
 def steps_of(call: Call) -> list[KernelStep]:
     """Return the steps of the traced threadgroup.
 
-    Each simdgroup's operations are counted from the last barrier. Operations with the same number are in one step, even
-    if they belong to different simdgroups, although nothing orders these.
+    Each simdgroup's operations are counted from the last barrier. Operations with the same number are in one step,
+    although nothing orders the operations of different simdgroups.
     """
     accesses: dict[tuple[int, int], dict[int, list[Event]]] = {}  # by earlier barriers and operations; by thread
     waits: dict[tuple[int, int], list[Event]] = {}
@@ -122,7 +122,7 @@ def racing(call: Call) -> list[Event]:
 
 
 def _access_of(party: Party, events: Sequence[Event], other: Sequence[Event]) -> list[Event]:
-    """Return the last access of this thread at the line of the race that conflicts with the other thread's, if any."""
+    """Return the last access of this party, at the line that the error names, that conflicts with the other party's."""
     for event in reversed(events):
         is_there = not party.line or (event.file, event.line) == (party.file, party.line)
         if event.thread == party.thread and event.kind != "wait" and is_there and all(_meet(event, e) for e in other):
@@ -146,7 +146,7 @@ def index_text(call: Call, events: Iterable[Event]) -> str:
 
 
 def folded(items: Sequence[_T], most: int, is_wanted: Callable[[_T], bool]) -> list[_T | list[_T]]:
-    """Keep up to `most` items (the first ones and the last), and all wanted ones. Lists hold the items in between."""
+    """Return up to `most` items (the first ones and the last) and all wanted ones, with lists of the items between."""
     if len(items) <= most:
         return list(items)
     shown = {*range(most - 2), len(items) - 1, *(i for i, item in enumerate(items) if is_wanted(item))}

@@ -17,7 +17,7 @@ _SIGNS = {" ": "␣", "\u3000": "␣", "\n": "⏎", "\t": "\\t"}
 def token_bytes(entry: str | None, token: int) -> bytes:
     """Return the bytes of a vocabulary entry of a byte-level BPE, in which each letter represents a byte.
 
-    An entry with any other letter is a special token, whose text is the entry itself. None: the id has no entry.
+    An entry with any other letter is a special token, whose text is the entry itself. entry: None if the id has none.
     """
     if entry is None:
         return f"#{token}".encode()

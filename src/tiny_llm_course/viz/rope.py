@@ -44,7 +44,7 @@ def show_rope(output: Output, impl: str, dims: int, base: float, positions: int)
 
 
 def _read_off(impl: str, dims: int, base: float, positions: int) -> Turns:
-    """Return how far the package's RoPE turns each pair at each position: it turns (1, 0) into (cos, sin)."""
+    """Return the turns of each pair at each position, read off the package's RoPE: (1, 0) becomes (cos, sin)."""
     rope = import_module(f"{package_of(impl)}.positional_encoding").RoPE(dims, positions, base)
     pairs = mx.repeat(mx.array([1.0, 0.0]), dims // 2)  # all first numbers, then all second ones, as in checkpoints
     turned = np.array(rope(mx.broadcast_to(pairs, (1, positions, 1, dims))))[0, :, 0]  # positions, dims

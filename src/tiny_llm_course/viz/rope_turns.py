@@ -1,4 +1,4 @@
-"""How far RoPE turns each pair of numbers at each position."""
+"""The angles by which RoPE turns each pair of numbers at each position."""
 
 from __future__ import annotations
 

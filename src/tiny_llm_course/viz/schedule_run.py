@@ -36,7 +36,7 @@ class Work:
 class RequestEvent:
     """An event of a request, which was preempted, finished or aborted.
 
-    lane: None if the request was not running. why: the reason why it finished.
+    lane: None if the request was not running. why: the reason for which it finished.
     """
 
     id: str
@@ -79,7 +79,7 @@ class Span:
 class RecordedRun:
     """The steps and requests of a recorded run.
 
-    pages: the number of pages in the pool. None: the cache has no pages. prompts: the number of tokens in each
+    pages: the number of pages in the pool, or None if the cache has no pages. prompts: the number of tokens in each
     request's prompt. lanes: the largest number of requests that ran at the same time. late: requests that were aborted
     after the last step.
     """
@@ -195,7 +195,7 @@ class _Layout:
         return [RequestEvent(id, self._leave(id, number), "abort") for id in ids]
 
     def _leave(self, id: str, number: int) -> int | None:
-        """Free the lane that a request had until this step, and return it. None: the request was not running."""
+        """Free the lane that a request had until this step, and return it, or None if the request was not running."""
         if id not in self._lanes:
             return None
         lane, first = self._lanes.pop(id)

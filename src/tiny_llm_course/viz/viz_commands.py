@@ -24,7 +24,7 @@ app = typer.Typer(
 )
 
 Prompt = Annotated[
-    str | None, typer.Option(metavar="TEXT", help="What the model reads, as it is. Default: an example.")
+    str | None, typer.Option(metavar="TEXT", help="The text, without a chat template. Default: an example.")
 ]
 
 
@@ -66,8 +66,8 @@ def rope(
 
 @app.command(cls=Command)
 def mask(
-    queries: Annotated[int, typer.Option(metavar="L", help="The queries are the last of the positions.")] = 5,
-    keys: Annotated[int, typer.Option(metavar="S", help="How many positions there are.")] = 8,
+    queries: Annotated[int, typer.Option(metavar="L", help="Number of queries, which have the last positions.")] = 5,
+    keys: Annotated[int, typer.Option(metavar="S", help="Number of keys, one for each position.")] = 8,
     lengths: Annotated[
         str, typer.Option(metavar="N,N", help="How many of the keys are tokens, not padding, in each row of a batch.")
     ] = "3,5",

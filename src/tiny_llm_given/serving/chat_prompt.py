@@ -64,7 +64,7 @@ class ChatPrompt:
 
 
 def encode_chat(tokenizer: Any, messages: Sequence[Mapping[str, str]], *, thinks: bool = False) -> list[int]:
-    """Return the tokens of a `ChatPrompt`. Raises as `ChatPrompt.of` does."""
+    """Return the tokens of a `ChatPrompt`. Raises the same errors as `ChatPrompt.of`."""
     return ChatPrompt.of(tokenizer, messages, thinks=thinks).encode(tokenizer)
 
 

@@ -5,7 +5,7 @@ from typing import Any
 
 __all__ = ["Room", "TooLongError"]
 
-_BEGINNING = 1 << 16  # of a long text, so many letters are encoded first
+_BEGINNING = 1 << 16  # so many letters of a long text are encoded first
 _SHRINKS = {"NoneType": 1, "NFC": 3}  # how many bytes a normaliser makes into one, at most
 
 

@@ -111,9 +111,9 @@ def flash_attention_metal(
 ) -> mx.array:
     """Compute the same as `flash_attention` on a GPU, or in metal_host if there is none.
 
-    For up to 8 queries, simdgroups share the keys in parts, and a second pass joins the results of these parts. More
-    queries are computed in blocks. The kernel copies nothing of a view into a longer cache, nor of any other view in
-    which N.. and heads are spaced like a single axis. For heads of more than 256 numbers, MLX's own operations run.
+    For up to 8 queries, each simdgroup takes a part of the keys, and a second pass joins the results of these parts.
+    More queries are computed in blocks. The kernel copies nothing of a view into a longer cache, nor of any other view
+    in which N.. and heads are spaced like a single axis. For heads of more than 256 numbers, MLX's own operations run.
     """
     _check_inputs(query, key, value, mask)
     few = query.shape[-2] <= _FEW_IN_METAL

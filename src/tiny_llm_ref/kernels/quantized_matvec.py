@@ -31,7 +31,7 @@ def quantized_matvec_scalar(
     """Return x W^T, with W packed by `quantize`: one weight at a time, on one thread.
 
     Shapes: x: N.. x I, packed: O x (I * bits / 32) uint32, scales and biases: O x (I / group_size) -> N.. x O.
-    The result has the dtype of x; the arithmetic is float32. scales and biases share a dtype, which may be another one.
+    The result has the dtype of x; the arithmetic is float32. scales and biases share a dtype, which may differ from it.
 
     Raises:
         ValueError: a shape or dtype is not as above, or `quantize` does not take these bits or this group_size.

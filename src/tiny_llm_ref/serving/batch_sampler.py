@@ -94,7 +94,7 @@ def sample_rows(logits: Logits, settings: Settings, chances: NDArray[np.float64]
 
 def _weights(logits: Logits, top: Logits, temperature: NDArray[np.float32] | np.float32) -> Logits:
     """Return probabilities, up to a factor that all tokens of a row share. top: the largest logit of each row."""
-    with np.errstate(over="ignore"):  # two logits may be farther apart than a float32 can tell
+    with np.errstate(over="ignore"):  # the difference of two logits may overflow in float32
         weights: Logits = np.exp((logits - top) / temperature)
     return weights
 

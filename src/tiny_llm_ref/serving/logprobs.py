@@ -52,7 +52,7 @@ def note_logprobs(logits: Logits, requests: Sequence[Request], tokens: Sequence[
     for row, request, token in zip(logits, requests, tokens, strict=True):
         if token is None or request.params.num_logprobs is None:
             continue
-        with np.errstate(over="ignore"):  # two logits may be farther apart than a float32 can tell
+        with np.errstate(over="ignore"):  # the difference of two logits may overflow in float32
             found = row - row.max()
         found = np.maximum(found - np.log(np.exp(found).sum()), _LEAST)
         top = [Logprob(each, float(found[each])) for each in _likeliest(found, request.params.num_logprobs)]

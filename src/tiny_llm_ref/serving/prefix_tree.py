@@ -59,8 +59,8 @@ class PrefixTree:
         they hold.
 
         First come whole pages, as long as a child has exactly the next tokens of the text. Then comes one page in part:
-        among the children that could follow, the page of the child whose tokens have the longest beginning in common
-        with the rest of the text, if that is one token or more. Of this page, only the positions in common count.
+        that of the next child whose tokens have the longest beginning in common with the rest of the text, one token or
+        more. Of this page, only the positions in common count.
         Touch each node that is found, parents first. No page gets a new holder.
 
         Task: w3d5.1
