@@ -83,7 +83,7 @@ def compile_submitted(package: Path, sandbox: str, memory: int, seconds: float, 
 def _compile(package: Path, file: Path, sandbox: str, memory: int, seconds: float, stop: threading.Event) -> bool:
     """Compile a kernel as the worker would: an error names the file by its path from the package."""
     built = mlx_extension.built(file.parent)
-    command = ["-I", "-c", COMPILE, str(SRC), str(file)]
+    command = ["-I", "-c", COMPILE, str(SRC), "{}", str(file)]
     box = Box(sandbox, package, reads=[package], writes=[built])
     process = box.run(command, {"TMPDIR": str(built)}, preexec_fn=partial(_limit, memory), start_new_session=True)
     end = monotonic() + min(SECONDS, seconds)
