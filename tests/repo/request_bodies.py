@@ -79,7 +79,7 @@ class Described:
                 body["max_completion_tokens"] = draw(st.sampled_from([body["max_tokens"], body["max_tokens"], None, 5]))
             for _ in range(draw(st.sampled_from([0, 0, 1, 2]))):
                 _change(draw, body, other)
-            return dict(body)
+            return body
 
         return drawn()
 
@@ -157,15 +157,16 @@ def _parts(found: Any) -> Iterator[Schema]:
 
 def _change(draw: Any, body: dict[str, Any], other: st.SearchStrategy[Any]) -> None:
     """Change one place: take out what is there, put something else there, or add something."""
+    new = copy.deepcopy(draw(other))  # the same list may be drawn again
     place = draw(st.sampled_from([*_holders(body)]))
     if isinstance(place, list):
-        place.insert(draw(st.integers(0, len(place))), draw(other))
+        place.insert(draw(st.integers(0, len(place))), new)
         return
     name = draw(st.sampled_from([*place]) | st.text(max_size=8)) if place else draw(st.text(max_size=8))
     if name in place and draw(st.booleans()):
         del place[name]
     else:
-        place[name] = draw(other)
+        place[name] = new
 
 
 def _holders(found: Any) -> Iterator[Any]:
