@@ -211,7 +211,7 @@ def test_stop_strings_and_what_only_the_engine_can_refuse(checkpoint: Path, tmp_
 
 
 BAD = {
-    '{"prompt": "x", "temp": 1}': "temp: unknown; there are max_tokens, temperature, top_k",
+    '{"prompt": "x", "temp": 1}': "temp: unknown key; the known keys are max_tokens, temperature, top_k",
     '{"prompt": 5}': "prompt: expected a text of one character or more, got 5",
     '{"prompt": ""}': 'prompt: expected a text of one character or more, got ""',
     '{"prompt": "\\ud83e"}': 'prompt: expected a text of one character or more, got "',
@@ -239,8 +239,8 @@ BAD = {
     '{"messages": [{"role": "user"}]}': 'messages[0]: expected an object with role and content, got {"role": "user"}',
     '{"messages": [{"role": "me", "content": "y"}]}': "messages[0].role: expected one of system, developer, user, as",
     '{"messages": [{"role": "user", "content": 1}]}': "messages[0].content: expected a text, or a list of text parts",
-    '{"messages": [{"role": "user", "content": "y", "name": "z"}]}': "messages[0].name: unknown; there are role, ",
-    '{"id": "first", "prompt": "x"}': "id: expected an id that no other line has, got 'first', which line 1 has, too",
+    '{"messages": [{"role": "user", "content": "y", "name": "z"}]}': "messages[0].name: unknown key; the known keys are role, ",
+    '{"id": "first", "prompt": "x"}': "id: expected an id that no other line has, but line 1 has 'first', too",
     '["x"]': 'expected a JSON object, got ["x"]',
     '{"prompt": "x"': "expected a JSON object, got something that is not JSON: Expecting ',' delimiter (15)",
     "[" * 100_000: "expected a JSON object, got something that is not JSON: ",
@@ -348,8 +348,8 @@ def test_a_whole_last_line_without_its_end_is_kept(tmp_path: Path) -> None:
 
 
 FOREIGN = {
-    result("z") + "\n": "{out}:1 is the result of other requests: these have no 'z'. Give another file by --out",
-    result("a") + "\n" + result("z"): "{out}:2 is the result of other requests",
+    result("z") + "\n": "{out}:1 is the result of another run: its request 'z' is not among these requests.",
+    result("a") + "\n" + result("z"): "{out}:2 is the result of another run",
     '{"id": "a", "prompt": "x"}\n': "{out}:1 is not a result of a batch, so nothing is added",
     '{"id": "a", "prompt": "x"}': "{out}:1 is not a result of a batch",
     '{\n  "id": "a"\n}\n': "{out}:1 is not a result of a batch",
@@ -374,7 +374,7 @@ def test_places_that_do_not_work(tmp_path: Path) -> None:
     places = {
         f"--out {file}": "requests, --out and --record: expected different files, got one of them twice",
         f"--out {tmp_path / 'o'} --record {tmp_path}/./o": "requests, --out and --record: expected different files",
-        f"--out {tmp_path}": f"--out: expected a file, to which lines can be added, got {tmp_path}",
+        f"--out {tmp_path}": f"--out: expected a file to which lines can be added, got {tmp_path}",
         f"--out {tmp_path}/no/o": f"{tmp_path}/no/o: expected a file in a folder that exists",
         "--max-running 0": "--max-running: expected 1 or more, got 0",
         "--pages 0": "--pages: expected 1 or more, got 0",
@@ -486,7 +486,7 @@ def clone(tmp_path_factory: pytest.TempPathFactory) -> Clone:
 
 WRITTEN = {  # up to which day of week 3, and what is said then
     0: "error: --cache slots: this is not written yet. First: w3d1.1 (src/tiny",
-    1: "note: w3d2.1 is not written yet, so that each prompt is computed in one step",
+    1: "note: w3d2.1 is not written yet, so each prompt is computed in one step",
     2: "note: not written yet, so requests are served with the cache slots: pages (w3d3.1), ",
     3: "note: not written yet, so requests are served with the cache pages: ",
 }
@@ -536,7 +536,7 @@ def test_what_requests_need_is_counted(command: str, days: set[int], clone: Clon
     given = [str(write(tmp_path / "in.jsonl", MIXED[:1]))] if command == "batch" else ["--port", "0"]
     last = clone.run(command, *given, "--impl", "mine").stderr.splitlines()[-1]
     assert "First: w1d1.1 (src/tiny_llm/attention.py:" in last
-    assert last.endswith(f"; still to be written for this: {count}")
+    assert last.endswith(f"; tasks still to be written: {count}")
 
 
 def test_a_learners_error_is_shown_and_becomes_no_result(clone: Clone, checkpoint: Path, tmp_path: Path) -> None:

@@ -93,13 +93,13 @@ def test_no_compiler(clone):
     said = refused(clone.run("build-ext", PATH="/nowhere"))
     assert said.startswith("error: kernels need a C++ compiler: no working compiler was found. Try: ")
     said = refused(clone.run("build-ext", CXX="nosuch -O2"))
-    assert said.endswith("the environment's CXX names nosuch -O2, which does not work. Try: unset CXX\n")
+    assert said.endswith("the environment variable CXX names nosuch -O2, which does not work. Try: unset CXX\n")
 
 
 def test_a_compiler_that_is_too_old(clone, tmp_path):
     outdate(clone, mlx="0.1")
     said = refused(clone.run("build-ext", CXX=old_compiler(tmp_path)))
-    assert "g++ 9.5.0 does not compile C++20 with 16-bit floats, as GCC 12, Clang 16 and newer ones do" in said
+    assert "g++ 9.5.0 does not compile C++20 with 16-bit floats; you need GCC 12, Clang 16 or newer" in said
     assert "(kernel.h:70: error: _Float16 does not name a type). Try: " in said
 
 

@@ -63,7 +63,7 @@ def test_another_abi_of_nanobind(clone, monkeypatch):
     outdate(clone, mlx="0.1")
     before, told = made(clone), []
     monkeypatch.setattr(mlx_extension, "_run_cmake", made_with_another_nanobind)
-    with pytest.raises(CommandError, match="does not fit MLX") as error:
+    with pytest.raises(CommandError, match="does not match MLX") as error:
         mlx_extension.build(built(clone).parent, Messages("en"), told.append)
     said = str(error.value)
     assert "MLX was built with another ABI of nanobind (MLX 0.32.3 and later: nanobind 3). To install" in said

@@ -78,7 +78,7 @@ print(code, output)
     screen = terminal.wait_for("Linking']")
     shown = re.findall(r"MLX extension: [^(]+", screen)
     assert list(dict.fromkeys(shown)) == [
-        "MLX extension: CMake looks at the compiler ",
+        "MLX extension: CMake checks the compiler ",
         "MLX extension: step 2 of 14 ",
         "MLX extension: step 14 of 14 ",
     ]

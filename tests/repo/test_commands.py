@@ -69,10 +69,10 @@ def test_options_of_pytest_come_after_two_dashes():
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("nxt", "error: there is no command 'nxt'; did you mean next? `./course --help` lists all\n"),
-        ("w1d1.1", "error: there is no command 'w1d1.1'; `./course --help` lists all\n"),
-        ("../bin/python", "error: there is no command '../bin/python'; `./course --help` lists all\n"),
-        ("", "error: there is no command ''; `./course --help` lists all\n"),
+        ("nxt", "error: there is no command 'nxt'; did you mean next? `./course --help` lists all commands\n"),
+        ("w1d1.1", "error: there is no command 'w1d1.1'; `./course --help` lists all commands\n"),
+        ("../bin/python", "error: there is no command '../bin/python'; `./course --help` lists all commands\n"),
+        ("", "error: there is no command ''; `./course --help` lists all commands\n"),
     ],
 )
 def test_an_unknown_name(name, message):

@@ -117,7 +117,7 @@ def test_kernels_as_far_as_they_are_written(tmp_path):
     run = clone.run(*GENERATE, "--impl", "mine", "--bits", "8", "--layers", "kernels", TINY_LLM_KERNELS="")
     assert (run.returncode, run.stdout) == (0, ANSWER), run.stderr
     missing = "quantized_matvec, rms_norm, rope, quantized_matmul, attention"
-    assert f"note: kernels not written yet, so plain layers do their work: {missing}" in run.stderr
+    assert f"note: these kernels are not written yet, so plain layers do their work: {missing}" in run.stderr
 
 
 def test_the_loop_of_an_engine_ends():

@@ -77,7 +77,7 @@ def edit(clone: Clone, name: str, old: str, new: str) -> int:
 def assert_differs(run: subprocess.CompletedProcess[str], expected: str) -> int:
     """The token from which on a text is told to be another than the reference's; how both go on was told, too."""
     told = re.search(
-        r"the reference from token (\d+) on: yours goes on with '(.+)', the r.*'s with '(.+)'\.",
+        r"the reference from token (\d+) on: your text continues with '(.+)', the r.*'s with '(.+)'\.",
         run.stderr,
     )
     assert told, run.stderr
@@ -131,7 +131,7 @@ def test_whose_code_ran(clone: Clone, expected: str) -> None:
 def test_on_stubs_everything_is_the_references(options: list[str], clone: Clone) -> None:
     run = clone.run("main", "--impl", "mine", "--fill", *TEXT, *options)
     assert run.stdout == clone.run("main", *TEXT, *options).stdout
-    assert "None is yours yet: ./course next" in run.stderr
+    assert "None of them is yours yet: ./course next" in run.stderr
     assert "not written" not in run.stderr
 
 
@@ -160,7 +160,7 @@ def test_an_error_of_the_learners_is_explained(clone: Clone) -> None:
     run = clone.run("main", "--impl", "mine", "--fill", *TEXT)
     assert run.returncode == 1
     assert run.stderr.startswith("error: the reference's code failed at src/tiny_llm_ref/attention.py:")
-    assert "on what your code had made: ValueError: [reshape]" in run.stderr
+    assert "on the results of your code: ValueError: [reshape]" in run.stderr
     assert "Traceback" not in run.stderr
     edit(clone, "basics.py", "def linear(", "def linear((")
     run = clone.run("main", "--impl", "mine", "--fill", *TEXT)
@@ -184,7 +184,7 @@ def test_what_cannot_be_filled_in(clone: Clone, tmp_path: Path) -> None:
     run = clone.run("main", "--impl", "mine", "--fill", *TEXT)
     (tmp_path / "kept").rename(away)
     assert (run.returncode, run.stdout) == (1, "")
-    assert run.stderr.startswith("error: --fill: expected a course with the reference")
+    assert run.stderr.startswith("error: --fill runs the reference where your code is missing")
 
 
 def module_of(text: str, name: str, folder: Path) -> Any:
@@ -295,6 +295,7 @@ def test_ends_of_texts_are_compared() -> None:
     assert compared(wanted, prompt, tokens[:-1], has_ended=False) == Compared(len(tokens) - 1)
     early = compared(wanted, prompt, tokens[:-1], has_ended=True)
     assert early == Compared(len(tokens) - 1, "", tokenizer.decode(tokens[-1:]))
-    assert f"yours goes on with its end, the reference's with {early.theirs!r}." in early.told(Messages("en"))
+    told = early.told(Messages("en"))
+    assert f"your text continues with the end of the text, the reference's with {early.theirs!r}." in told
     late = compared(wanted, prompt, [*tokens, tokens[0]], has_ended=False)
     assert late == Compared(len(tokens), tokenizer.decode(tokens[:1]), "")

@@ -114,7 +114,7 @@ def test_a_failure(without_serve, monkeypatch, program, reason):
     installing(monkeypatch, program)
     run = call("install", "serve")
     assert run.exit_code == 1
-    assert f"failed ({reason}); its output above says why" in run.stderr
+    assert f"failed ({reason}); the output above says why" in run.stderr
     assert not (without_serve / "options").exists()
 
 

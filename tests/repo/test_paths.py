@@ -59,7 +59,7 @@ def test_next_follows_the_path_until_it_is_told_otherwise(clone):
     assert clone.run("next").stdout.splitlines()[-1] == f"{LEFT_OUT} (6)"
     assert clone.run("progress").stdout.splitlines()[-1] == "Core path: 2 of 21 tasks done"
     said = clone.run("next", "--path", "all").stdout
-    assert said.startswith("You are on the whole course now: 23 days, about 51 hours.")
+    assert said.startswith("You are following the whole course now: 23 days, about 51 hours.")
     assert "(w1d2.1)" in said
     assert "first: " not in clone.run("next").stdout
     assert "path" not in (clone.root / "progress.txt").read_text()

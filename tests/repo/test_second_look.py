@@ -111,7 +111,7 @@ FAULTS = {  # task, test, edits; what is said, and at which line of code
         "w2d4.1",
         "test_task_1_product",
         {"(i % per_word * bits)": "(i * bits)"},
-        "  a shift by 32 bits, which is more than 'unsigned int' has, or less than 0",
+        "  a shift by 32 bits: the number must be 0 or more, and less than the number of bits in 'unsigned int'",
         "      const uint32_t level = packed[i / per_word] >> (i * bits) & mask;",
     ),
     "precedence": (

@@ -404,7 +404,7 @@ def test_chat_forgets_the_oldest_turns(checkpoint: Path) -> None:
     assert (code, stdout != b"") == (0, True)
     first, second, refusal, forgets, last = stderr.splitlines()
     assert first.startswith(f"{200 + OVERHEAD} tokens in, 2 out")
-    assert refusal == "Your message has 619 tokens, and the context has 512: say it in fewer words."
+    assert refusal == "Your message has 619 tokens, but the context holds only 512: shorten the message."
     assert forgets == "The context of 512 tokens is full, so the oldest 1 of 2 turns were forgotten."
     assert int(second.split()[0]) > 400 > int(last.split()[0])
 

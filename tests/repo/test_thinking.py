@@ -100,7 +100,7 @@ def test_no_room_for_an_answer(made: Maker, template: str, options: list[str], a
     assert (code, stdout) == (0, "")
     assert stderr.startswith("thinking:\nTwo and\ntwo")
     assert "\nanswer:" not in stderr
-    reached = "--max-tokens reached before the answer: the model was still thinking; give --max-tokens 4096"
+    reached = "--max-tokens reached before the answer: the model was still thinking; use --max-tokens 4096"
     assert f"{reached}{advice}\n" in stderr
 
 

@@ -20,7 +20,7 @@ def test_the_example_of_the_book():
     assert "scores = query key^T  32 x 8 x 100 x 100                 491,520,000   10,240,000  O(L² E)\n" in shown
     assert "query = x Wq^T            32 x 100 x 768     589,824   3,774,873,600    9,830,400  O(L E²)\n" in shown
     assert "Scores are divided by sqrt(96) = 9.8." in shown
-    assert "Products with weights grow with L = 100 tokens, the steps on scores with L²" in shown
+    assert "Products with weights grow with L = 100 tokens, and the steps on scores with L²" in shown
 
 
 def test_shapes_are_those_of_the_layer(monkeypatch):

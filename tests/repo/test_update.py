@@ -136,7 +136,7 @@ def test_a_region_that_moves_to_a_header(course, clone):
     commit(course, "newer")
     result = clone.run("update")
     assert result.returncode == 0, result.stderr
-    moved = f"w2d2.3 moved from src/tiny_llm/{name} to src/tiny_llm/{header}, with what you wrote for it"
+    moved = f"w2d2.3 moved from src/tiny_llm/{name} to src/tiny_llm/{header}, with your code for it"
     assert moved in result.stdout
     assert regions(clone.file(header).read_text(), header)[task] == regions(mine, name)[task]
     merged = clone.file(name).read_text()
@@ -390,7 +390,7 @@ def test_a_task_that_moves_to_another_file(course, clone, target):
     )
     result = clone.run("update")
     assert result.returncode == 0, result.stderr
-    moved = f"causal_mask moved from src/tiny_llm/attention.py to src/tiny_llm/{target}.py, with what you wrote for it"
+    moved = f"causal_mask moved from src/tiny_llm/attention.py to src/tiny_llm/{target}.py, with your code for it"
     assert moved in result.stdout
     assert "def causal_mask" not in clone.file("attention.py").read_text()
     assert clone.file("attention.py").read_text().startswith("# my notes\n")

@@ -156,11 +156,11 @@ def test_the_command(course, tmp_path):
     shown = result.stdout
     assert "w1d4.2 asks for something else now, so it is open again." in shown
     kept = clone.root / ".tiny-llm/old/w1d4.2.py"
-    assert "What you wrote for it is in .tiny-llm/old/w1d4.2.py." in " ".join(shown.split())
+    assert "Your code for it is in .tiny-llm/old/w1d4.2.py." in " ".join(shown.split())
     body = "return self.down_proj(silu(self.gate_proj(x)) * self.up_proj(x))"
     assert body in kept.read_text()
-    assert shown.index("what you wrote in src/tiny_llm/mlp.py:") < shown.index(body)
-    assert shown.index(body) < shown.index("what the task asks for now, in src/tiny_llm/mlp.py:")
+    assert shown.index("your code in src/tiny_llm/mlp.py:") < shown.index(body)
+    assert shown.index(body) < shown.index("the task's new stub, in src/tiny_llm/mlp.py:")
     assert "w1d7.4 asks for a little more now, so it is open again. Your code for it was kept;" in " ".join(
         shown.split()
     )

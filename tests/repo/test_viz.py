@@ -300,7 +300,7 @@ BAD = {
     "attention --head 6": "--head: expected 0 to 5, since the model has 6, got 6",
     "attention --prompt=": "the prompt: expected some text, got none",
     f"attention --prompt {'x' * 513}": "--prompt: expected at most 512 tokens, this model's context, got 513",
-    f"attention --prompt {'x' * 129}": "--prompt: expected at most 128 tokens, to be shown on a page, got 129",
+    f"attention --prompt {'x' * 129}": "--prompt: expected at most 128 tokens, the most that a page shows, got 129",
     "attention --prompt \udcff": "the text: expected UTF-8, got other bytes",
     "attention --model nowhere": "--model: no checkpoint directory 'nowhere'",
     "attention --impl theirs": "--impl: expected one of ref, mine, got 'theirs'",

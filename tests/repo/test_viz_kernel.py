@@ -148,7 +148,7 @@ def test_a_race_with_another_threadgroup(tmp_path: Path) -> None:
 def test_an_error_elsewhere_says_how_to_see_it(tmp_path: Path) -> None:
     body = "uint i = thread_position_in_grid.x; out[i] = x[i + (i == 40 ? 100 : 0)];"
     text, svg = drawn(written(tmp_path, f'run("far", "{body}", 64, 32)'), tmp_path, "--lang", "en")
-    assert "It is in another threadgroup, which this shows: --threadgroup 1,0,0" in text
+    assert "The error is in another threadgroup. To show that one: --threadgroup 1,0,0" in text
     assert "×" not in texts_in(svg)
     _, svg = drawn(tmp_path / "script.py", tmp_path, "--threadgroup", "1,0,0")
     assert texts_in(svg).count("×") == 1
@@ -224,7 +224,9 @@ def test_the_last_threadgroup_is_smaller(tmp_path: Path) -> None:
     assert (call.threads, call.threadgroups, len(call.events)) == (8, (2, 1, 1), 8)
     result = invoke(script, "--threadgroup", "2,0,0")
     assert result.exit_code == 2
-    assert result.stderr == "error: --threadgroup: expected 0,0,0 to 1,0,0, those of kernel edge, got 2,0,0\n"
+    assert (
+        result.stderr == "error: --threadgroup: expected 0,0,0 to 1,0,0, the threadgroups of kernel edge, got 2,0,0\n"
+    )
 
 
 def test_more_than_a_page_holds(tmp_path: Path) -> None:
@@ -304,7 +306,7 @@ WRONG = {
     "run('a', 'out[t] = x[t];', 4, 2048)": (1, "error: {script}:7: ValueError: Thread group size (2048) is greater"),
     "print(1)": (
         2,
-        "error: {script}: expected a script that calls a kernel made by metal_host.metal_kernel, and it called none",
+        "error: {script} called no kernel made by metal_host.metal_kernel; give a script that calls one",
     ),
 }
 

@@ -242,7 +242,7 @@ WRONG: dict[str, tuple[list[Any], Any, str]] = {
     "time": (
         ["steps", 3, "time"],
         2.5,
-        "steps[3].time: expected no earlier time than that of the step before, got 2.5",
+        "steps[3].time: expected a time that is not before that of the previous step, got 2.5",
     ),
     "not a time": (["steps", 1, "time"], "1", 'steps[1].time: expected a number, 0 or more, got "1"'),
     "no time": (["steps", 1, "time"], float("nan"), "steps[1].time: expected a number, 0 or more, got NaN"),
@@ -256,7 +256,7 @@ WRONG: dict[str, tuple[list[Any], Any, str]] = {
         True,
         "steps[0].chunks[0].start: expected a whole number from 0 to 2**53",
     ),
-    "unknown": (["steps", 0, "chunks", 0, "id"], "x", "steps[0].chunks[0].id: expected one of requests, and each once"),
+    "unknown": (["steps", 0, "chunks", 0, "id"], "x", "steps[0].chunks[0].id: expected an id from requests, at"),
     "no chunk": (["steps", 0, "chunks", 0], 7, "steps[0].chunks[0]: expected an object, got 7"),
     "no chunks": (["steps", 0, "chunks"], None, "steps[0].chunks: expected a list, got null"),
     "no steps": (["steps"], [], "steps: expected a list of one step or more, got []"),
