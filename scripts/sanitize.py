@@ -47,7 +47,7 @@ def record(file: Path, words: list[str]) -> None:
 
 
 def check(kind: str, flags: list[str], folder: Path) -> bool:
-    """Compile the program with these flags, and run it. Return whether it found no fault."""
+    """Compile the program with these flags, and run it. Return True if it finds no fault."""
     sources = [Path(__file__).with_suffix(".cpp"), *KERNELS.glob("*.cpp"), *NATIVE.rglob("*.cpp")]
     sources = [source for source in sources if source.name != "mlx_extension.cpp"]
 

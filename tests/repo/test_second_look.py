@@ -184,7 +184,7 @@ FAULTS = {  # task, test, edits; what is said, and at which line of code
         "w2d4.1",
         "test_task_1_product",
         {"total += x[i]": "__builtin_trap();\ntotal += x[i]"},
-        "  the kernel stops here: the compiler took this line to be unreachable, or an index is out of bounds",
+        "  the kernel stops here: the compiler considered this line unreachable, or an index is out of bounds",
         "      __builtin_trap();",
     ),
     "the stack": (

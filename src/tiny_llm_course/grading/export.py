@@ -40,7 +40,7 @@ def export(
     ],
     lang: Lang = None,
 ) -> None:
-    """Write a course to hand out: stubs, tests, commands; without the reference, mistakes and maintainers' files."""
+    """Write a course to hand out: stubs, tests and commands, without the reference, mistakes and maintainers' files."""
     with reporting(lang) as words:
         workspace = Workspace()
         if student.exists() and (not student.is_dir() or any(student.iterdir())):

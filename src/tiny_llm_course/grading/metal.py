@@ -1,4 +1,4 @@
-"""Runs a submission's Metal kernels, since it may start no process itself: `python metal.py SOCKET SANDBOX MEMORY`.
+"""Runs the Metal kernels of a submission, which may start no process itself: `metal.py SOCKET SANDBOX MEMORY`.
 
 Such a kernel is compiled to machine code, like a kernel in C++ (kernel_builds.py), so it gets the limits and the
 sandbox of the submission's process.

@@ -34,7 +34,7 @@ assert not compiler or shutil.which(compiler), f"{compiler} is not in the folder
 
 @dataclass(frozen=True)
 class Protection:
-    """The sandbox that works on this machine. sandbox: its name in sandbox.py. reason: why it is NONE."""
+    """The sandbox that works on this machine. sandbox: its name in sandbox.py. reason: why there is NONE, if so."""
 
     sandbox: str
     reason: Phrase | None = None

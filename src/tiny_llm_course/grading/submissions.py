@@ -48,7 +48,7 @@ class Submission:
 
     @property
     def digest(self) -> str:
-        """Return a digest of everything here that decides the grade, which the name does not."""
+        """Return a digest of the files and the note, which decide the grade. The name does not."""
         parts = [part for path in sorted(self.files) for part in (path.encode(), self.files[path])]
         parts.append(self.note.encode())
         return hashlib.sha256(b"".join(len(part).to_bytes(8, "big") + part for part in parts)).hexdigest()

@@ -18,7 +18,7 @@ _TIMERS = {"ITIMER_REAL": "SIGALRM", "ITIMER_PROF": "SIGPROF"}
 
 
 class TimedOut(BaseException):
-    """The error of a test that exceeded its time limit, which is the message.
+    """The error of a test that exceeded its time limit. The message is the limit that it exceeded.
 
     It is a BaseException, so that a learner's `except Exception` does not catch it.
     """

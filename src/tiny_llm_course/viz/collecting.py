@@ -39,7 +39,7 @@ class _Layer:
         return self._layer.attend(query, key, value, scale)
 
     def _read_off(self, query: mx.array, key: mx.array, scale: float | None) -> mx.array:
-        """Compute the weights with the layer's own attention: if values are unit vectors, their average is the weights.
+        """Compute the weights with the layer's own attention: with unit vectors as values, its output is the weights.
 
         Shapes: query: B x H_q x L x D, key: B x H_kv x S x D -> B x H_q x L x S.
         """
