@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from tiny_llm_given.serving.parameters import MOST_STOPS
 from tiny_llm_models import BUNDLED
 
 from ..base.packages import PACKAGES
@@ -126,7 +127,7 @@ Seed = Annotated[
 ]
 Stop = Annotated[
     list[str] | None,
-    typer.Option(metavar="TEXT", help="End before this text. May be given several times. Default: none."),
+    typer.Option(metavar="TEXT", help=f"End before this text. May be given {MOST_STOPS} times at most. Default: none."),
 ]
 Impl = Annotated[
     str, typer.Option(metavar="|".join(PACKAGES), help="Whose code runs: the reference, or yours in src/tiny_llm.")
