@@ -27,7 +27,7 @@ class Bench(CourseDirective):
 
     def run(self) -> list[nodes.Node]:
         name = self.arguments[0]
-        names = ("ahead", "arithmetic", "compile", "model", "peers", "profile", "story")
+        names = ("ahead", "compile", "model", "peers", "profile", "story")
         tables = {each: getattr(self, each) for each in names}
         file, rows = self.of_week_3(*TABLES[name]) if name in TABLES else tables.get(name, self.kernel)()
         if not rows[1:]:
@@ -111,16 +111,6 @@ class Bench(CourseDirective):
         for row in self.read(file)["loops"]:
             times = [f"{1e3 * row[of]:.2f} ms" for of in ("generate", "generate_ahead", "python")]
             rows.append([self.word(row["model"]), *times])
-        return file, rows
-
-    def arithmetic(self) -> tuple[Path, list[list[str]]]:
-        file = RESULTS / "arithmetic.json"
-        columns = ("arithmetic", "error_few", "error_many", "perplexity_en", "perplexity_ja", "right_en", "right_ja")
-        rows = [[self.word(column) for column in columns]]
-        for name, row in self.read(file)["arithmetic"].items():
-            errors = [f"{100 * row['error'][rows_of_x]:.2g} %" for rows_of_x in ("few", "many")]
-            perplexities = [f"{value:.3f}" for value in row["perplexity"].values()]
-            rows.append([name, *errors, *perplexities, *(f"{100 * value:.1f} %" for value in row["right"].values())])
         return file, rows
 
     def compile(self) -> tuple[Path, list[list[str]]]:
