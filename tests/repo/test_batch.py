@@ -239,7 +239,7 @@ BAD = {
     '{"messages": [{"role": "user"}]}': 'messages[0]: expected an object with role and content, got {"role": "user"}',
     '{"messages": [{"role": "me", "content": "y"}]}': "messages[0].role: expected one of system, developer, user, as",
     '{"messages": [{"role": "user", "content": 1}]}': "messages[0].content: expected a text, or a list of text parts",
-    '{"messages": [{"role": "user", "content": "y", "name": "z"}]}': "messages[0].name: unknown key; the known keys are",
+    '{"messages": [{"role": "user", "content": "y", "name": "z"}]}': "messages[0].name: unknown key; the",
     '{"id": "first", "prompt": "x"}': "id: expected an id that no other line has, but line 1 has 'first', too",
     '["x"]': 'expected a JSON object, got ["x"]',
     '{"prompt": "x"': "expected a JSON object, got something that is not JSON: Expecting ',' delimiter (15)",
