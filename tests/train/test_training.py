@@ -62,10 +62,10 @@ def device() -> None:
 def work(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Where everything was made, in two runs, the first of which was killed."""
     work = tmp_path_factory.mktemp("work")
-    killed = subprocess.run([sys.executable, "-c", KILLED, str(work)], timeout=600)
+    killed = subprocess.run([sys.executable, "-c", KILLED, str(work)], timeout=3600)
     assert killed.returncode == -signal.SIGKILL
     assert torch.load(work / "smoke" / "story" / "checkpoint.pt")["step"] == 3
-    subprocess.run([*PIPELINE, "all", "--smoke", "--work", str(work)], check=True, timeout=600)
+    subprocess.run([*PIPELINE, "all", "--smoke", "--work", str(work)], check=True, timeout=3600)
     return work / "smoke"
 
 
@@ -104,7 +104,7 @@ def test_everything_is_made(work: Path, name: str):
 def test_what_is_made_is_not_made_again(work: Path):
     files = sorted((work / "checkpoints").glob("*/evaluation.json"))
     before = [file.stat().st_mtime_ns for file in files]
-    subprocess.run([*PIPELINE, "all", "--smoke", "--work", str(work.parent)], check=True, timeout=600)
+    subprocess.run([*PIPELINE, "all", "--smoke", "--work", str(work.parent)], check=True, timeout=3600)
     assert [file.stat().st_mtime_ns for file in files] == before
 
 
