@@ -66,7 +66,7 @@ def _errors(lines: list[str], texts: Mapping[str, str]) -> Iterator[tuple[str, i
 
 
 def _noted(lines: list[str], texts: Mapping[str, str]) -> tuple[str, int] | None:
-    """Find the kernel's line that caused an error in another file by using a template or a macro.
+    """Find the line of the kernel whose use of a template or macro caused an error in another file.
 
     The compiler names this line in a note after the error.
     """

@@ -68,7 +68,7 @@ using namespace metal;
 
 
 def texts_of(name: str, header: str, source: str) -> dict[str, str]:
-    """Return body and header of a kernel, by the file names that messages give them."""
+    """Return a kernel's body and header, keyed by the file names that messages use for them."""
     plain = re.sub(r"[^\w.-]", "_", name)
     return {f"{plain}.metal": source, f"{plain}.header.metal": header}
 

@@ -103,7 +103,8 @@ def store_pages(
     """Return `keys` and `values` with row t's key and value written to place places[t] of page pages[t].
 
     Assign the results to the variables that held `keys` and `values`: if nothing else refers to these arrays, the
-    results take over their memory, and only the places of the rows are written. No two rows have the same place.
+    results take over their memory, and only the places of the rows are written. No two rows may have the same page and
+    place.
     Shapes: keys and values: P x H_kv x page_size x D, key and value: T x H_kv x D, pages and places: T, int32. All
     others have the same float dtype.
 

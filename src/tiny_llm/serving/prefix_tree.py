@@ -110,7 +110,8 @@ class PrefixTree:
         )
 
     def check_integrity(self) -> None:
-        """Raise AssertionError unless each node is where its tokens say, and has a page of its own, which is held."""
+        """Raise AssertionError unless each node is its parent's child under its own tokens, and has a held page that no
+        other node has."""
         nodes = list(self.root)
         pages = [node.page for node in nodes]
         assert len(set(pages)) == len(pages), f"a page is in two nodes: {sorted(pages)}"

@@ -68,7 +68,7 @@ class Preemption:
 
 
 class PreemptNewest(Preemption):
-    """A `Preemption` for a cache in pages: if there is no room, the newest running request loses its pages, and waits
+    """A `Preemption` for a paged cache: if there is no room, the newest running request loses its pages, and waits
     for room again.
 
     Source: Kwon et al. 2023, "Efficient Memory Management for Large Language Model Serving with PagedAttention",

@@ -42,7 +42,7 @@ def bench(
     ] = None,
     lang: Lang = None,
 ) -> None:
-    """Measure your kernels of week 2, beside MLX's operations and the course's fastest. Takes some minutes."""
+    """Time your kernels of week 2, and compare them with MLX's and the course's fastest. Takes some minutes."""
     with reporting(lang) as words:
         package = package_of(impl)
         if device not in ("cpu", "gpu"):

@@ -133,7 +133,7 @@ class Reply:
 
     @property
     def _num_thinking(self) -> int:
-        """Return the number of tokens of the thinking."""
+        """Return the number of thinking tokens."""
         return self.thoughts.count if self.thoughts else 0
 
     @property

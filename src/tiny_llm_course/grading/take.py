@@ -112,7 +112,7 @@ def _content(path: str, entry: HandedInFile) -> bytes:
 
 
 def _reason(error: Exception) -> str:
-    """Return the reason for an error of any type, since a damaged archive can raise many types."""
+    """Return why a submission cannot be read. The error may be of any type: reading a damaged archive raises many."""
     if isinstance(error, RefusedError):
         return str(error)
     return f"cannot be read: {plain(str(error)) or type(error).__name__}"

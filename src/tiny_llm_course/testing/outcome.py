@@ -23,7 +23,7 @@ A_LINE = re.compile(r'\.(py|cpp|h|metal)(:|", line )\d')  # a file and a line nu
 
 
 def compile_rest(done: PytestRun) -> None:
-    """Compile, in the background, the known mistakes that the run had no time to try on each task's first failure."""
+    """For each task's first failure, compile in the background the known mistakes that the run had no time to try."""
     for task in done.left:
         failed = next(result.test for result in done.of(task) if result.outcome == "failed")
         compile_ahead(day_of(task), failed)

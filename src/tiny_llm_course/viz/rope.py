@@ -1,4 +1,4 @@
-"""`tiny-llm viz rope`: how RoPE turns pairs of numbers with the position, and how that changes a dot product."""
+"""`tiny-llm viz rope`: how RoPE rotates pairs of numbers by position, and how that changes a dot product."""
 
 from __future__ import annotations
 

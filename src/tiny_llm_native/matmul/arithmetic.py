@@ -2,8 +2,8 @@
 
 `exact`, the default, is the faster of float32 and bfloat16. `fast` may be int8 as well, which rounds activations to 8
 bits. TINY_LLM_ARITHMETIC in the environment names one of these, or the arithmetic itself. Which arithmetic is fastest
-differs from processor to processor, and between few rows and many. So it is measured once (arithmetic_speeds.py), and
-the speeds are kept next to what is compiled. This module needs no MLX.
+differs from processor to processor, and between few rows and many. So arithmetic_speeds.py measures the speeds once,
+and keeps them next to the compiled kernels. This module needs no MLX.
 """
 
 import json
@@ -123,7 +123,7 @@ def flags(choice: Choice | None = None) -> tuple[str, ...]:
 
 
 def remembered() -> Speeds | None:
-    """Return the speeds that were measured with this processor, this compiler and these kernels, if they were."""
+    """Return the speeds measured with this processor, compiler and kernels, or None if there are none."""
     try:
         kept = json.loads(_KEPT.read_text(encoding="utf-8"))
         return Speeds(**kept["speeds"]) if kept["kernels"] == library_of(PACKED).stem else None
