@@ -17,7 +17,7 @@ GOLDEN = Path(__file__).with_name("messages.txt")
 @pytest.fixture(autouse=True)
 def checked(monkeypatch):
     monkeypatch.setenv("METAL_HOST", "check")
-    monkeypatch.setenv("METAL_HOST_SECONDS", "20" if "METAL_HOST_RUN" in os.environ else "2")  # qemu is slow
+    monkeypatch.setenv("METAL_HOST_SECONDS", "60")  # a loop is found by its steps, on a slow processor, too
 
 
 def run(name, broken, **more):
@@ -34,7 +34,9 @@ def golden():
 
 
 @pytest.mark.parametrize("name", BROKEN)
-def test_broken_kernel_is_named(name):
+def test_broken_kernel_is_named(name, monkeypatch):
+    if BROKEN[name].kind == "time":
+        monkeypatch.setenv("METAL_HOST_SECONDS", "2")
     with pytest.raises(MetalKernelError) as found:
         run(name, BROKEN[name])
     assert found.value.kind == BROKEN[name].kind, str(found.value)
@@ -42,7 +44,7 @@ def test_broken_kernel_is_named(name):
         messages = golden() | {f"# {name}": str(found.value)}
         ordered = [f"# {key}" for key in BROKEN if f"# {key}" in messages]
         GOLDEN.write_text("\n\n".join(f"{key}\n{messages[key]}" for key in ordered) + "\n", encoding="utf-8")
-    expected = golden()[f"# {name}"].replace(" 2 seconds ", f" {os.environ['METAL_HOST_SECONDS']} seconds ")
+    expected = golden()[f"# {name}"]
     said = str(found.value).replace("-1431655766", "-16843010")  # what clang puts where nothing was set, and g++
     if name == "too_deep":  # compilers differ in which of the function's lines first touches its stack
         assert said.splitlines()[0] == expected.splitlines()[0]
