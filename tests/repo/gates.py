@@ -33,6 +33,7 @@ Definition: TypeAlias = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
 LAYERS = {
     "tiny_llm_native": """
     __init__
+    includes
     arguments compiler fallback
     extension
     argmax metal roofline
@@ -40,12 +41,12 @@ LAYERS = {
 """,
     "tiny_llm_given": """
     __init__
+    serving
     chat_template checkpoint_files fill_in finite linears
     formats
     config_check
     config
     generation_config tokenizer weights
-    serving
 """,
     "tiny_llm_ref": """
     __init__

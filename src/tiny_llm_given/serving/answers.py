@@ -10,16 +10,27 @@ from pydantic import BaseModel
 
 __all__ = [
     "ChatAnswer",
+    "ChatChoice",
     "ChatChunk",
+    "ChatLogprobs",
+    "ChatMessage",
+    "ChosenToken",
     "CompletionAnswer",
+    "CompletionChoice",
     "CompletionChunk",
+    "CompletionLogprobs",
+    "Delta",
+    "DeltaChoice",
     "Error",
+    "ErrorDetails",
     "Health",
     "Index",
     "Model",
     "ModelList",
     "OutputDetails",
+    "PromptDetails",
     "Sent",
+    "TokenLogprob",
     "Usage",
 ]
 

@@ -34,7 +34,7 @@ __all__ = [
 
 VARIABLE = "TINY_LLM_ARITHMETIC"
 NAMES = ("float32", "bfloat16", "int8")
-PACKED = Path(__file__).with_name("packed.cpp")
+PACKED = Path(__file__).parent / "packed.cpp"
 _ALLOWED = {"exact": NAMES[:2], "fast": NAMES} | {name: (name,) for name in NAMES}
 _KEPT = PACKED.parent / BUILT / "arithmetic.json"
 _MARGIN = 1.05  # an arithmetic that is less than 5 % faster than one before it in NAMES is not worth its error
