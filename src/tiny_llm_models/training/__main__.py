@@ -46,6 +46,7 @@ Name = Annotated[str, typer.Argument(metavar="|".join(BUNDLED))]
 WORK = Path("build/models")
 OUT = Path(__file__).parents[1]
 TOKENIZER_DOCUMENTS, SMOKE_TOKENIZER_DOCUMENTS = 6000, 240
+SMOKE_TEXT_TOKENS = 24  # that a model adds to a text, at most
 
 
 @app.command()
@@ -95,7 +96,7 @@ def train(name: Name, work: Work = WORK, out: Out = OUT, share: Share = 1, smoke
         write_checkpoint(trained, recipe, trainers[-1].model, tokenizer)
         if not own.exists():
             with console.status(name) as status:
-                write_own_stories(trained, own, recipe.own_stories, status.update)
+                write_own_stories(trained, own, recipe.own_stories, status.update, _text_tokens(smoke))
         trainers.append(Trainer(recipe, [Part(part.stage, [*part.paths, own])], work / f"{name}-last", start=trained))
         _run(f"{name}, with its own stories", trainers[-1])
     write_checkpoint(out / name, recipe, trainers[-1].model, tokenizer)
@@ -115,7 +116,12 @@ def defaults(name: Name, work: Work = WORK, out: Out = OUT, stories: int = 100, 
     found = json.loads(file.read_text(encoding="utf-8")) if file.exists() else {}
     if found.get("weights") != weights_of(folder):
         with console.status(name) as status:
-            tried = try_settings(folder, 2 if smoke else stories, lambda text: status.update(f"{name}: {text}"))
+            tried = try_settings(
+                folder,
+                2 if smoke else stories,
+                lambda text: status.update(f"{name}: {text}"),
+                _text_tokens(smoke),
+            )
         found = {"weights": weights_of(folder), "tried": tried}
         file.parent.mkdir(exist_ok=True)
         write_json(file, found)
@@ -132,7 +138,7 @@ def evaluate(name: Name, work: Work = WORK, out: Out = OUT, share: Share = 1, sm
     corpus(work, share, smoke)
     stages, out = _stages(share, smoke), _out(out, work, smoke)
     paths = [path for number in range(len(stages)) for path in shards(_work(work, smoke), stages, number)]
-    effort = Effort(*[4] * 7) if smoke else Effort()
+    effort = Effort(*[4] * 7, tokens=_text_tokens(smoke)) if smoke else Effort()
     with console.status(name) as status:
         figures = measure(
             out / name, _teacher(recipe, out), paths, effort, lambda text: status.update(f"{name}: {text}")
@@ -164,6 +170,13 @@ def everything(work: Work = WORK, out: Out = OUT, share: Share = 1, smoke: Smoke
         if not file.exists() or json.loads(file.read_text(encoding="utf-8"))["weights"] != weights_of(folder):
             evaluate(name, work, out, share, smoke)
         card(name, work, out, share, smoke)
+
+
+def _text_tokens(smoke: bool) -> int:
+    """Return the number of tokens that a model may add to a text."""
+    from .sampling import LIMIT  # needs PyTorch
+
+    return SMOKE_TEXT_TOKENS if smoke else LIMIT
 
 
 def _run(name: str, trainer: Trainer) -> None:

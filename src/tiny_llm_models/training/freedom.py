@@ -18,12 +18,11 @@ from ..storyteller import Lexicon, tell
 from ..storyteller.reading import Reading, read
 from ..storyteller.requests import fulfils, request
 from .answers import share
-from .sampling import Sampler, Settings
+from .sampling import LIMIT, Sampler, Settings
 
 __all__ = ["Told", "copies", "distinct", "free_prompts", "openings", "report", "requests", "tell_stories"]
 
 TALE = {"english": "Once upon a time", "japanese": "むかしむかし"}
-LIMIT = 400  # tokens
 _BASE = 0x9E3779B97F4A7C15  # the base of the polynomial that hashes runs of tokens
 
 

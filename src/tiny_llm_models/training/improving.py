@@ -14,7 +14,7 @@ from . import freedom
 from .answers import share
 from .corpus import write_shard
 from .encoding import Encoder
-from .sampling import Sampler, Settings
+from .sampling import LIMIT, Sampler, Settings
 
 __all__ = ["best_settings", "try_settings", "write_own_stories"]
 
@@ -25,12 +25,13 @@ _SEED = 2  # differs from the evaluation's seed
 _WIDE = Settings(1.0, min_p=0.02)  # for stories to train on; diverse, because the checker removes faulty ones
 
 
-def try_settings(folder: Path, stories: int, report: Callable[[str], Any]) -> list[dict[str, Any]]:
+def try_settings(folder: Path, stories: int, report: Callable[[str], Any], tokens: int = LIMIT) -> list[dict[str, Any]]:
     """Measure, for each setting in a grid, the share of faultless stories, and how much the stories differ.
 
-    stories: how many are sampled per language. Every setting gets the same prompts.
+    stories: how many are sampled per language, each with at most this many new tokens. Every setting gets the same
+    prompts.
     """
-    sampler, tried = Sampler(folder), list[dict[str, Any]]()
+    sampler, tried = Sampler(folder, most=tokens), list[dict[str, Any]]()
     for temperature, min_p in product(TEMPERATURES, MIN_PS):
         report(f"temperature {temperature}, min-p {min_p}")
         right, bigrams, plots = list[bool](), list[float](), list[float]()
@@ -66,12 +67,15 @@ def best_settings(tried: list[dict[str, Any]]) -> dict[str, float]:
     return {key: chosen[key] for key in ("temperature", "min_p")}
 
 
-def write_own_stories(folder: Path, path: Path, stories: int, report: Callable[[str], Any]) -> None:
+def write_own_stories(
+    folder: Path, path: Path, stories: int, report: Callable[[str], Any], tokens: int = LIMIT
+) -> None:
     """Sample stories, and write those that the checker accepts into a shard.
 
-    folder: the checkpoint. path: the shard. stories: how many are sampled per language.
+    folder: the checkpoint. path: the shard. stories: how many are sampled per language, each with at most this many new
+    tokens.
     """
-    sampler, kept = Sampler(folder), list[Document]()
+    sampler, kept = Sampler(folder, most=tokens), list[Document]()
     for language in LANGUAGES:
         report(f"own stories, {language}")
         words = lexicon(language)

@@ -22,7 +22,7 @@ from ..storyteller import LANGUAGES, lexicon
 from . import freedom
 from .answers import answers, share, written
 from .checkpoint import weights_of
-from .sampling import GREEDY, Sampler, Settings, load_model
+from .sampling import GREEDY, LIMIT, Sampler, Settings, load_model
 
 __all__ = ["Effort", "measure", "settings_of"]
 
@@ -42,6 +42,7 @@ class Effort:
     special: int = 200  # per length: questions of the kind "content", and as many without an answer
     texts: int = 200  # held-out stories for perplexity and agreement
     samples: int = 20  # stories that the card shows
+    tokens: int = LIMIT  # that the model adds to a text, at most
 
 
 def measure(
@@ -53,7 +54,8 @@ def measure(
     training: the shards of the training text, which are searched for copies.
     report: is called with the name of each step when it begins.
     """
-    sampler, in_4_bit, settings = Sampler(folder), Sampler(folder, 4), settings_of(folder)
+    sampler, in_4_bit = Sampler(folder, most=effort.tokens), Sampler(folder, 4, effort.tokens)
+    settings = settings_of(folder)
     figures: dict[str, Any] = {
         "weights": weights_of(folder),
         "parameters": sampler.model.num_parameters(),

@@ -15,8 +15,9 @@ from transformers import AutoModelForCausalLM, DynamicCache
 
 from ..hf_format import END, TURN_END
 
-__all__ = ["GREEDY", "Sampler", "Settings", "load_model"]
+__all__ = ["GREEDY", "LIMIT", "Sampler", "Settings", "load_model"]
 
+LIMIT = 400  # tokens that a model adds to a text, at most
 _BATCH_TOKENS = {"cpu": 24_000, "cuda": 400_000}  # in a batch's prompts and continuations
 _COMPACT = 0.8  # finished texts leave the batch when less than this share of its texts is unfinished
 
@@ -54,22 +55,27 @@ def load_model(folder: Path, bits: int | None = None, group_size: int = 64) -> A
 
 
 class Sampler:
-    """A model that continues texts. folder: the checkpoint. bits: as in `load_model`."""
+    """A model that continues texts.
 
-    def __init__(self, folder: Path, bits: int | None = None):
+    folder: the checkpoint. bits: as in `load_model`. most: no text grows by more tokens than this.
+    """
+
+    def __init__(self, folder: Path, bits: int | None = None, most: int = LIMIT):
         self.model = load_model(folder, bits)
+        self.most = most
         self.tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
         self._stops = torch.tensor([self.tokenizer.token_to_id(token) for token in (END, TURN_END)])
         self._stops = self._stops.to(self.model.device)
 
     def continued(
-        self, prompts: Sequence[str], settings: Settings, limit: int = 400, seed: int = 0
+        self, prompts: Sequence[str], settings: Settings, limit: int = LIMIT, seed: int = 0
     ) -> list[tuple[str, bool]]:
-        """Continue each prompt by at most `limit` tokens.
+        """Continue each prompt by at most `limit` tokens, and by no more than the sampler's `most`.
 
         Returns:
             For each prompt, the text that the model writes, and whether the model ended it with an end token.
         """
+        limit = min(limit, self.most)
         tokens = [encoding.ids for encoding in self.tokenizer.encode_batch(list(prompts))]
         generator = torch.Generator(self.model.device).manual_seed(seed)
         order = sorted(range(len(tokens)), key=lambda i: len(tokens[i]))
