@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 from gate_table import ROOT, Gate, gate_of, select, unit_of
+from passed_gates import FILE, digest, has_passed, keep, sample
 from xdist.scheduler import LoadScopeScheduling
 
 TIMES = ROOT / "build" / "check" / "times.json"
@@ -37,7 +38,22 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> GateScheduli
 
 
 @pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out most units of the gates that have passed before, and order the rest."""
+    if os.environ["TINY_LLM_CHECK_ALL"] == "0":
+        _leave_out(config, items)
+    _order(items)
+
+
+def _leave_out(config: pytest.Config, items: list[pytest.Item]) -> None:
+    for gate in filter(has_passed, _chosen()):
+        units = {unit_of(item.nodeid) for item in items if gate_of(item.nodeid) == gate}
+        left = units - sample(gate, units, os.environ["TINY_LLM_CHECK_SEED"]) if units else set()
+        config.hook.pytest_deselected(items=[item for item in items if unit_of(item.nodeid) in left])
+        items[:] = [item for item in items if unit_of(item.nodeid) not in left]
+
+
+def _order(items: list[pytest.Item]) -> None:
     """Order tests by gate. Within a gate, tests of changed days come first, then the units that took longest."""
     chosen = {name: place for place, name in enumerate(os.environ["TINY_LLM_CHECK_GATES"].split())}
     days = set(re.findall(r"week_(\d+)[_/]d(?:ay_)?(\d+)", os.environ["TINY_LLM_CHECK_CHANGED"]))
@@ -60,10 +76,18 @@ def pytest_report_teststatus(report: pytest.TestReport) -> tuple[str, str, str] 
     return ("passed", "", "") if report.passed and report.when == "call" else None
 
 
+def _chosen() -> list[Gate]:
+    return select(os.environ["TINY_LLM_CHECK_GATES"].split(), [])
+
+
 class _Report:
     """The results of the gates, in the process to which the workers report."""
 
     def __init__(self) -> None:
+        self._digests = {gate: digest(gate) for gate in _chosen() if gate.remember}  # before something changes
+        trusts = os.environ["TINY_LLM_CHECK_ALL"] == "0"
+        self._known = {gate for gate in self._digests if trusts and has_passed(gate)}
+        self._skipped: set[Gate | None] = set()
         self._start = monotonic()
         self._before = _read_times()
         self._seconds: Counter[str] = Counter()  # by test
@@ -83,6 +107,8 @@ class _Report:
         if report.failed:
             self._failed.add(gate)
             _say(f"FAILED {test}")
+        if report.skipped:
+            self._skipped.add(gate)
         if report.when == "teardown":
             self._left[gate] -= 1
             if gate and self._left[gate] == 0:
@@ -90,9 +116,8 @@ class _Report:
                 _say(f"[{monotonic() - self._start:4.0f} s, {done:3d} %] {self._row(gate)}")
 
     def pytest_terminal_summary(self, terminalreporter: Any) -> None:
-        names = os.environ["TINY_LLM_CHECK_GATES"].split()
         terminalreporter.section("gates")
-        for gate in select(names, []):
+        for gate in _chosen():
             terminalreporter.line(self._row(gate))
         terminalreporter.line(f"{sum(self._seconds.values()):.0f} s of tests in {monotonic() - self._start:.0f} s")
         terminalreporter.section(f"the {SLOWEST} slowest tests")
@@ -100,9 +125,17 @@ class _Report:
             terminalreporter.line(f"{seconds:7.1f} s  {test}")
         if failed := [gate.name for gate in self._failed if gate]:
             terminalreporter.line(f"failed: {', '.join(failed)}", red=True)
+        if os.environ["TINY_LLM_CHECK_WHOLE"] == "1" and keep(self._passed()):
+            terminalreporter.line(f"commit {FILE.relative_to(ROOT)}: it says which gates need not run again")
         TIMES.parent.mkdir(parents=True, exist_ok=True)
         kept = self._before | {test: round(seconds, 2) for test, seconds in self._seconds.items()}
         TIMES.write_text(json.dumps(kept, indent=0, sort_keys=True), encoding="utf-8")
+
+    def _passed(self) -> dict[Gate, str]:
+        """Return the digests of the remembered gates of which every test ran and passed."""
+        other = self._known | self._failed | self._skipped
+        ended = {gate for gate, left in self._left.items() if left == 0}
+        return {gate: found for gate, found in self._digests.items() if gate in ended - other}
 
     def _row(self, gate: Gate) -> str:
         seconds, before = (
@@ -110,6 +143,7 @@ class _Report:
             for times in (self._seconds, self._before)
         )
         state = "FAILED" if gate in self._failed else "not finished" if self._left[gate] else "ok"
+        state = "known" if state == "ok" and gate in self._known else state
         row = f"{gate.name:<10} {state:<7} {seconds:6.1f} s   budget {gate.budget:4g} s"
         row += f"   last time {before:6.1f} s" if before else ""
         return row + ("   over its budget" if seconds > gate.budget else "")

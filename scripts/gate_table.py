@@ -29,6 +29,7 @@ class Gate:
     inputs: tuple[str, ...]
     budget: float  # seconds of one worker
     unit: str = "file"  # the tests that one worker runs in a row: "test", "file" or "gate"
+    remember: bool = False  # that it has passed: passed_gates.py
 
     def paths(self) -> list[str]:
         """Return pytest's arguments for the gate's tests."""
@@ -55,9 +56,9 @@ def _paths_of(gate: Gate) -> list[str]:
 
 @cache
 def all_gates() -> tuple[Gate, ...]:
-    entries = read_toml(ROOT / "scripts/gates.toml")["gates"]
     return tuple(
-        Gate(e["name"], tuple(e["tests"]), tuple(e["inputs"]), e["budget"], e.get("unit", "file")) for e in entries
+        Gate(**{key: tuple(value) if isinstance(value, list) else value for key, value in entry.items()})
+        for entry in read_toml(ROOT / "scripts/gates.toml")["gates"]
     )
 
 

@@ -14,6 +14,8 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path.append(str(ROOT / "scripts"))
 
 import gate_table  # noqa: E402
+import passed_gates  # noqa: E402
+from fingerprint import with_imports  # noqa: E402
 
 GATES = """
 [[gates]]
@@ -52,7 +54,7 @@ def small(tmp_path):
     for name, text in FILES.items():
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(text)
-    for name in ("check", "gate_table.py", "gate_report.py"):
+    for name in ("check", "gate_table.py", "gate_report.py", "passed_gates.py"):
         shutil.copy(ROOT / "scripts" / name, tmp_path / "scripts")
     for command in (["init", "-q"], ["add", "-A"], ["commit", "-qm", "Begin"]):
         subprocess.run(["git", "-c", "user.name=a", "-c", "user.email=a@b", *command], cwd=tmp_path, check=True)
@@ -91,6 +93,15 @@ def test_every_gate_has_tests_and_inputs():
         for pattern in gate.inputs:
             alone = gate_table.Gate("one", (), (pattern,), 1)
             assert alone.depends_on(files), f"{gate.name}: nothing is called {pattern}"
+
+
+@pytest.mark.parametrize("gate", [gate for gate in gate_table.all_gates() if gate.remember], ids=lambda gate: gate.name)
+def test_a_remembered_gate_lists_all_that_its_tests_import(gate):
+    """And the locked versions: otherwise it would be trusted after a change that can break it."""
+    files = {ROOT / path.partition("::")[0] for path in gate.paths()} | {ROOT / "tests/repo/conftest.py"}
+    needed = {str(file.relative_to(ROOT)) for file in with_imports(ROOT, files)} | {"pdm.lock", "pyproject.toml"}
+    assert len(needed) > 10
+    assert sorted(path for path in needed if not gate.depends_on([path])) == []
 
 
 def test_all_gates_and_what_they_took(small):
@@ -150,3 +161,89 @@ def test_what_does_not_exist(small):
     assert (run.returncode, run.stderr) == (2, "error: there is no gate 'quik'; there are quick, slow\n")
     run = check(small, "--since", "v9")
     assert (run.returncode, run.stderr) == (2, "error: --since v9: git knows no such revision\n")
+
+
+# ------------------------------------------------------------------------------------------- gates that are remembered
+
+PASSED = "tests/repo/verdicts/gates.toml"
+COMMIT = f"commit {PASSED}: it says which gates need not run again"
+
+
+@pytest.fixture
+def remembered(small):
+    """The same repository, which remembers that the gate "quick" has passed. Its three tests are units of their own."""
+    file = small / "scripts/gates.toml"
+    file.write_text(file.read_text().replace("budget = 50", 'budget = 50\nunit = "test"\nremember = true'))
+    return small
+
+
+def ran(run):
+    """The number of tests."""
+    return int(re.search(r"(\d+) passed", run.stdout)[1])
+
+
+def test_a_gate_that_has_passed_runs_a_twentieth_of_its_units(remembered):
+    """As long as its inputs stay the same: "quick" has three units, and "slow", which is not remembered, two tests."""
+    first = check(remembered)
+    (remembered / "src/x.py").write_text("x = 2\n")
+    second = check(remembered)
+    assert (ran(first), ran(second), ran(check(remembered, "--all"))) == (5, 3, 5)
+    assert COMMIT in first.stdout
+    assert COMMIT not in second.stdout
+    assert re.search(r"^quick +known ", second.stdout, re.MULTILINE)
+    assert re.search(r"^slow +ok ", second.stdout, re.MULTILINE)
+    (remembered / "book/x.md").write_text("more")
+    third = check(remembered)
+    assert ran(third) == 5
+    assert COMMIT in third.stdout
+
+
+def test_each_unit_is_drawn_at_some_time():
+    quick = gate_table.Gate("quick", (), (), 1)
+    drawn = [passed_gates.sample(quick, map(str, range(60)), str(seed)) for seed in range(200)]
+    assert {len(units) for units in drawn} == {3}
+    assert set().union(*drawn) == {*map(str, range(60))}
+    assert drawn[7] == passed_gates.sample(quick, map(str, reversed(range(60))), "7")
+    assert len(passed_gates.sample(quick, "ab", "7")) == 1
+
+
+def test_every_byte_of_the_inputs_counts(small, monkeypatch):
+    monkeypatch.setattr(passed_gates, "ROOT", small)
+    monkeypatch.setattr(passed_gates, "FILE", small / PASSED)
+    quick = gate_table.Gate("quick", ("tests/test_quick.py",), ("book/*", "tests/repo/*"), 1)
+
+    def digest():
+        passed_gates._files.cache_clear(), passed_gates._digest_of.cache_clear()
+        return passed_gates.digest(quick)
+
+    found = [digest()]
+    for change in (
+        lambda: (small / "book/x.md").write_text("a space \n"),
+        lambda: (small / "book/new.md").write_text(""),
+        lambda: (small / "book/new.md").rename(small / "book/other.md"),
+        lambda: (small / "book/x.md").unlink(),
+        lambda: (small / "tests/test_quick.py").write_text("# a comment\n"),
+    ):
+        change()
+        found.append(digest())
+    assert len({*found}) == len(found)
+    (small / "src/x.py").write_text("x = 2\n")
+    (small / PASSED).parent.mkdir(parents=True)
+    (small / PASSED).write_text("")
+    assert digest() == found[-1]
+
+
+@pytest.mark.parametrize(
+    ("body", "options"),
+    [
+        ("assert n != 1", []),
+        ("if n == 1: pytest.skip('no tool for this')", []),
+        ("pass", ["--", "-k", "0 or 1"]),
+        ("pass", ["--", "-x"]),
+    ],
+)
+def test_a_run_in_which_a_test_is_missing_is_not_remembered(remembered, body, options):
+    head = "import pytest\n\n@pytest.mark.parametrize('n', range(3))\n"
+    (remembered / "tests/test_quick.py").write_text(f"{head}def test_quick(n):\n    {body}\n")
+    assert COMMIT not in check(remembered, *options).stdout
+    assert not (remembered / PASSED).exists()
