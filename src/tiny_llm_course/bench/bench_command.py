@@ -1,4 +1,4 @@
-"""The command: measures, shows tables, writes a file."""
+"""The command `bench`: measures, shows tables, and writes a file."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Builds a file of kernels for a second look: with checks, with warnings, or with variables that begin as 0."""
+"""Builds a file of kernels for a second look: with checks, with warnings, or with variables that start as 0."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from metal_host.toolchain import compiler_command, for_this_processor, run_in_en
 __all__ = ["REQUEST", "SECONDS", "BuildError", "Warned", "build_checked", "build_set", "can_name_lines", "warnings_in"]
 
 REQUEST = "TINY_LLM_SECOND_LOOK"  # the variable that tells checked_run.py what to do
-SECONDS = 5  # of computing that a kernel call may take in a checked run; the longest takes a tenth of a second
+SECONDS = 5  # processor time that a kernel call may take in a checked run; the longest takes 0.1 s
 RUNTIME = Path(__file__).with_name("checked.cpp")
 FAULTS = "bounds,shift,integer-divide-by-zero,signed-integer-overflow,return,unreachable"
 CHECKED = (
@@ -23,16 +23,16 @@ CHECKED = (
     "-g",
     "-fno-omit-frame-pointer",
     "-fno-optimize-sibling-calls",
-    "-fno-finite-loops",  # an endless loop stays endless
+    "-fno-finite-loops",  # keeps an endless loop endless
     "-fstack-protector-all",
-    "-ftrivial-auto-var-init=pattern",  # no variable is 0 by chance
+    "-ftrivial-auto-var-init=pattern",  # so that no variable is 0 by chance
     f"-fsanitize={FAULTS}",
     f"-fno-sanitize-recover={FAULTS}",
     "-D_GLIBCXX_ASSERTIONS",
     "-D_LIBCPP_HARDENING_MODE=_LIBCPP_HARDENING_MODE_FAST",
 )
-WARNING = ("-O2", "-Wall", "-Wextra", "-Wno-sign-compare")  # the compiler finds more when it optimises
-SET = ("-O0", "-shared")  # if it optimises, GCC 12 sets a loop's variables only once
+WARNING = ("-O2", "-Wall", "-Wextra", "-Wno-sign-compare")  # the compiler finds more problems when it optimises
+SET = ("-O0", "-shared")  # -O0, since an optimising GCC 12 sets a loop's variables only once
 
 
 class BuildError(Exception):
