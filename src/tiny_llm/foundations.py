@@ -75,13 +75,13 @@ def additive_attention(
 def attention_heatmap(
     weights: mx.array, queries: Sequence[str] | None = None, keys: Sequence[str] | None = None
 ) -> str:
-    """Draw the weights as text: a line for each query, a number for each key, and a darker sign for a larger number.
+    """Draw the weights as text: one line per query, with one number per key, and a darker sign before a larger number.
 
     Shapes: weights: L x S, none below 0.
-    queries, keys: names of the lines and of the columns; by default, their numbers.
+    queries, keys: names of the lines and of the columns; by default, their indices.
 
     Raises:
-        ValueError: weights is not a matrix, or the number of names differs from that of the lines or columns.
+        ValueError: weights is not a matrix, or there are not as many names as lines or columns.
     """
     _check_names(weights, queries, keys)
     L, S = weights.shape
@@ -147,7 +147,7 @@ def multi_head_attention(
     w_output: mx.array,
     mask: mx.array | None = None,
 ) -> mx.array:
-    """Compute all heads, one after the other, join their outputs end to end, and project the result once more.
+    """Compute all heads, one after the other, join their outputs end to end, and project the joined outputs.
 
     Shapes: query: B x L x E, key and value: B x S x E, w_output: E x (sum of the heads' d_v), mask: broadcastable to
     B x H x L x S -> B x L x E. The dtype is kept.
@@ -198,7 +198,7 @@ def additive_mask(keep: mx.array, hidden: float = -math.inf, dtype: mx.Dtype = m
 
     Shapes: keep: any -> the same. The result has the dtype `dtype`.
     hidden: -inf, or a large negative number such as -1e9. With -1e9, a query that sees no key at all gets an average
-    of values instead of NaN. In float16, -1e9 is -inf, too.
+    of values instead of NaN. In float16, -1e9 overflows to -inf.
 
     Task: w0d2.4
     """
@@ -210,15 +210,15 @@ def additive_mask(keep: mx.array, hidden: float = -math.inf, dtype: mx.Dtype = m
 
 
 def dropout(x: mx.array, rate: float, training: bool = False) -> mx.array:
-    """Set each number to 0 with probability `rate` in training, and divide all others by 1 - rate.
+    """In training, set each number to 0 with probability `rate`, and divide the other numbers by 1 - rate.
 
     At inference, return x as it is.
     Shapes: x: any -> the same. The dtype is kept.
-    rate: a probability, from 0 to less than 1. The draws are random.
-    Source: Srivastava et al. 2014, "Dropout", JMLR 15. Unlike the paper, all frameworks divide in training.
+    rate: a probability, from 0 to less than 1. Chance decides on each number separately.
+    Source: Srivastava et al. 2014, "Dropout", JMLR 15. The paper multiplies at inference instead; frameworks do not.
 
     Raises:
-        ValueError: rate is out of range. `_check_rate` below raises this error.
+        ValueError: rate is out of range. `_check_rate` (given) raises this error.
 
     Task: w0d2.5
     """

@@ -28,7 +28,7 @@ def quantize(weight: mx.array, group_size: int = 64, bits: int = 4) -> tuple[mx.
 
     Raises:
         ValueError: bits is not 2, 4 or 8; group_size is not 32, 64 or 128, or does not divide I.
-            `_check_quantization` below raises it.
+            `_check_quantization` (given) raises this error.
 
     Task: w2d3.1
     """
@@ -60,7 +60,7 @@ def dequantize(packed: mx.array, scales: mx.array, biases: mx.array, group_size:
 
     Raises:
         ValueError: `quantize` does not take these bits or this group_size, packed is not uint32, or the shapes do not
-            match. `_check_packed` below raises it.
+            match. `_check_packed` (given) raises this error.
 
     Task: w2d3.2
     """
@@ -129,7 +129,7 @@ class QuantizedEmbedding:
         return dequantize(packed, scales, biases, self.group_size, self.bits)
 
     def as_linear(self, x: mx.array) -> mx.array:
-        """Use the same table as the output layer, like a `QuantizedLinear` without bias.
+        """Use the table as the weight of the output layer, like a `QuantizedLinear` without bias.
 
         Shapes: x: N.. x E -> N.. x V.
 
@@ -158,7 +158,7 @@ def quantize_model(model: CausalLM, group_size: int = 64, bits: int = 4) -> None
 
 
 def _places(model: CausalLM) -> Iterator[tuple[object, str]]:
-    """Yield, for each layer of a model, the object and the name of the attribute that hold the layer."""
+    """Yield, for each layer of a model, the object that holds the layer and the name of its attribute for the layer."""
     for block in model.layers:
         yield from ((block.self_attn, f"{part}_proj") for part in "qkvo")
         yield from ((block.mlp, f"{part}_proj") for part in ("gate", "up", "down"))
