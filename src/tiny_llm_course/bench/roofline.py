@@ -37,7 +37,7 @@ def roofline(
     out: Out = OUT,
     lang: Lang = None,
 ) -> None:
-    """Measure how fast this machine reads memory and multiplies, and what that means for a model."""
+    """Measure how fast this machine reads memory and multiplies, and show how fast a model can run on it."""
     with reporting(lang) as words:
         package = package_of(impl)
         if bits <= 0:

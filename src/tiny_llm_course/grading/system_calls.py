@@ -43,7 +43,7 @@ UNCOUNTED = (0x21, 0x100)  # kinds of memory that RLIMIT_DATA does not count: sh
 SIGNALLING = (8, 10, 15)  # of fcntl: F_SETOWN, F_SETSIG and F_SETOWN_EX, which let the system signal other processes
 LOCKING = (6, 7, 37, 38, 1024)  # of fcntl: F_SETLK, F_SETLKW, F_OFD_SETLK, F_OFD_SETLKW, F_SETLEASE, which block others
 OF_FILES = (ord("f"), ord("X"), 0x94)  # kinds of ioctl that change a file or folder opened for reading
-TO_OTHERS = (0x5412, 0x541C, 0x8901, 0x8902)  # of ioctl: TIOCSTI, TIOCLINUX to type, FIOSETOWN, SIOCSPGRP to signal
+TO_OTHERS = (0x5412, 0x541C, 0x8901, 0x8902)  # of ioctl: TIOCSTI and TIOCLINUX type; FIOSETOWN and SIOCSPGRP signal
 
 WHOLE = 0xFFFFFFFF
 MASKED = (  # call, error, argument, mask, value: the call fails with the error if the masked argument has the value

@@ -50,7 +50,7 @@ def build_checked(source: Path, headers: Path, folder: Path) -> tuple[Path, str]
     compiler's warnings.
 
     Raises:
-        BuildError: there is no compiler, or it does not know one of our options, or the file has an error.
+        BuildError: there is no compiler, the compiler does not know one of our options, or the file has an error.
     """
     compiler = _compiler(headers)
     kernel, runtime, library = (folder / name for name in ("kernel.o", "runtime.o", "checked.so"))
@@ -61,10 +61,10 @@ def build_checked(source: Path, headers: Path, folder: Path) -> tuple[Path, str]
             pool.submit(_run, [*compiler, *WARNING, "-c", str(source), "-o", str(folder / "warned.o")]),
         ]
         said = [run.result() for run in runs]
-    # so that the library calls its own `operator new`, not the process's
+    # make the library call its own `operator new`, not the process's
     own = () if sys.platform == "darwin" else ("-Wl,-Bsymbolic", "-Wl,-z,defs")
     _run([*compiler, "-shared", *own, str(kernel), str(runtime), "-o", str(library)])
-    if sys.platform == "darwin":  # line numbers are in the object file, which is deleted
+    if sys.platform == "darwin":  # needed since the line numbers are in the object file, which is deleted
         _run(["xcrun", "dsymutil", str(library), "-o", f"{library}.dSYM"])
     return library, said[2]
 
@@ -75,7 +75,8 @@ def can_name_lines() -> bool:
 
 
 def build_set(source: Path, headers: Path, folder: Path) -> tuple[Path, Path]:
-    """Build a library in which each local variable begins as 0, and another one in which it begins as a strange number.
+    """Build a library in which each local variable starts as 0, and another one in which it starts as an unlikely
+    number.
 
     Raises the same errors as `build_checked`.
     """
@@ -91,7 +92,7 @@ def build_set(source: Path, headers: Path, folder: Path) -> tuple[Path, Path]:
 
 
 def _compiler(headers: Path) -> list[str]:
-    from tiny_llm_native.compiler import KERNEL_FLAGS  # here, so that an error there breaks few commands
+    from tiny_llm_native.compiler import KERNEL_FLAGS  # imported here, so that an error in it breaks few commands
 
     command = compiler_command()
     if not command:
@@ -110,9 +111,9 @@ def _run(command: list[str]) -> str:
 
 
 def warnings_in(said: str, source: Path, region: list[int]) -> list[Warned]:
-    """Return the compiler's warnings about the lines `region` of a file, each once, however many types a template has.
+    """Return the compiler's warnings about the lines `region` of a file, each once, even if a template has many types.
 
-    A warning about inlined code counts for the line in the region that calls this code.
+    A warning about inlined code counts for the line in the region that calls the inlined code.
     """
     warnings: dict[Warned, None] = {}
     for text, places in _warnings(said.splitlines()):
@@ -123,10 +124,10 @@ def warnings_in(said: str, source: Path, region: list[int]) -> list[Warned]:
 
 
 def _warnings(lines: list[str]) -> Iterator[tuple[str, list[tuple[str, int]]]]:
-    """Yield each warning with its places: its own, the calls that were inlined, and the declaration."""
+    """Yield each warning with its places: the warning's line, the calls that were inlined, and the declaration."""
     from tiny_llm_native.compiler import plain
 
-    led: list[tuple[str, int]] = []  # places that come before the warning in the output
+    led: list[tuple[str, int]] = []  # places that precede the warning in the output
     current: tuple[str, list[tuple[str, int]]] | None = None
     for text in lines:
         inlined = re.search(r"inlined from .* at (.+?):(\d+):\d+", text)

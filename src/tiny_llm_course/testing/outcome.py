@@ -101,7 +101,7 @@ def _show_stub(stub: Result, stubs: dict[TaskId, CodePlace], words: Messages) ->
     """Show where the learner still has to write code."""
     task = open_task_of(stub)
     show(f"NotImplementedError: {stub.stub['message'].partition('. ')[0]}.", fg="yellow")
-    # for a stub in C++ or Metal, a Python file raises the error, so `stubs` comes first
+    # look in `stubs` first, because a Python file raises the error of a stub in C++ or Metal
     location = stubs.get(task) or CodePlace(Path(stub.stub["file"]), stub.stub["line"])
     place = f"{os.path.relpath(location.file)}:{location.line}"
     show(words("run_stub", place=place, task=task, command=task.test_command).strip("\n"))

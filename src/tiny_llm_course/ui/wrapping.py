@@ -1,4 +1,4 @@
-"""Breaks lines between words, and between any two Japanese characters except where a line may not begin or end."""
+"""Breaks lines between words, and between two Japanese characters if a line may end and begin there."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ _COLOURS = re.compile(r"\x1b\[[\d;]*m")
 
 
 def units(text: str) -> list[str]:
-    """Split a text into the parts that stay whole: words with the blanks before them, Japanese characters with their
-    punctuation, and ends of lines. Joined, the parts are the text."""
+    """Split a text into the parts that must not be broken: words with the blanks before them, Japanese characters with
+    their punctuation, and ends of lines. Joined, the parts are the text."""
     return [match[0] for match in _UNIT.finditer(text) if match[0]]
 
 
