@@ -119,12 +119,14 @@ def test_ctrl_c_keeps_what_was_measured(stopped):
     assert found["is_complete"] is False
     assert found["limits"]["bandwidth"] > 0
     assert run.stdout.count(" 1,000.0 µs ") == 4
-    assert "incomplete (is_complete is false in it)" in run.stderr
+    assert "with only a part of the results (is_complete: false)" in run.stderr
 
 
 def test_ctrl_c_says_how_to_go_on(stopped, monkeypatch, tmp_path):
     run, _ = stopped
-    said = re.search(r"Stopped. The figures measured so far \(4\) are kept. To measure the rest: .*?(bench .*)", run.stderr)
+    said = re.search(
+        r"Stopped. The figures measured so far \(4\) are kept. To measure the rest: .*?(bench .*)", run.stderr
+    )
     assert said, run.stderr
     command = said[1]
     assert command == "bench --impl ref --smoke --only rope --only swiglu"
