@@ -10,7 +10,7 @@ _HEADERS = Path(__file__).parent
 
 
 def with_included(source: Path, folders: Iterable[Path] = ()) -> list[Path]:
-    """Return a file, and those that it includes from its own folder, from this one and from further folders."""
+    """Return a file, and all files that it includes from its own folder, this module's folder and further folders."""
     searched = [_HEADERS, *folders]
     found = [source]
     for file in found:  # which grows
