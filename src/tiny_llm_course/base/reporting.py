@@ -52,8 +52,8 @@ def reporting(language: str | None = None) -> Iterator[Messages]:
     """Turn the exceptions of a command into lines on stderr and an exit code.
 
     Errors in `tiny_llm` are explained to the learner, who wrote that package. Other programming errors are raised
-    again. language: the value of --lang, the language of the command's messages and errors. None: the locale's
-    language.
+    again.
+    language: the value of --lang, the language of the command's messages and errors. None: the locale's language.
     """
     is_known = language in (None, *LANGUAGES)
     with speaking(language if is_known else None) as words, _reported():

@@ -30,8 +30,8 @@ def units(text: str) -> list[str]:
 
 
 def hanging(line: str, width: int, hang: int) -> str:
-    """Break a line into as many lines as it needs, and indent all but the first by `hang` columns. A word that is too
-    long stays whole.
+    """Break a line into lines of at most `width` columns, and indent all but the first by `hang` columns. A word that
+    is too long stays whole.
 
     A wide gap in the right half of the line, as before a comment, is narrowed first.
     """
@@ -53,6 +53,6 @@ def columns(text: str) -> int:
     text = _COLOURS.sub("", text) if "\x1b" in text else text
     if text.isascii():
         return len(text)
-    from rich.cells import cell_len  # here, so that commands without tables start sooner
+    from rich.cells import cell_len  # imported here, so that commands without tables start sooner
 
     return cell_len(text)
