@@ -7,7 +7,7 @@ python benches/speculative.py --smoke    a few tokens; nothing is written
 text itself (n-grams), and without guesses. Runs with and without guesses take turns, and the best of several rounds
 counts. "stories" continues stories from their first words. "a text twice" continues a story that is followed by its own
 beginning, so the model copies the text. "chances": Qwen3-0.6B's shape with random weights, and guesses that are right
-with a given chance and cost no time. This shows how much checking guesses can gain. The model itself makes these
+with a given chance and cost no time. These runs show how much speed guesses can gain. The model itself makes these
 guesses, its time is not counted, and some guesses are replaced by wrong ones. "steps": the time of a step in
 Qwen3-0.6B's shape, for each number of requests and of guesses. All weights have 4 bits, and kernels are tuned.
 """
@@ -123,7 +123,7 @@ class Pairs:
 
 
 class Told(ModelDrafter):
-    """Guesses by the model itself, each of which stays right with a given chance. Their seconds are counted
+    """Guesses by the model itself, each of which stays right with a given chance. The seconds for guessing are counted
     separately."""
 
     def __init__(self, chance: float, *args: Any):

@@ -47,8 +47,8 @@ class Habit:
     words: int | None
 
     def may_be_in(self, sentences: list[Sentence]) -> bool:
-        """Tell whether any of these sentences can have the habit. This is faster than checking each sentence, and most
-        files have few habits."""
+        """Tell whether any of these sentences can have the habit. One search of all sentences is faster than checking
+        each sentence, and most files have few habits."""
         return self.pattern is None or bool(self.pattern.search("\n".join(one.masked for one in sentences)))
 
     def is_in(self, sentence: Sentence) -> bool:

@@ -127,7 +127,8 @@ def _installed() -> dict[str, str]:
 
 
 def changes(locked: Mapping[str, set[str]], now: Mapping[str, str]) -> list[tuple[str, str, str]]:
-    """Return the packages whose version is not a locked one: name, locked, installed. Those in FIRST come first."""
+    """Return the packages whose version is not a locked one: name, locked, installed. The packages in FIRST come
+    first."""
     rows = [
         (name, " or ".join(sorted(old)), now[name])
         for name, old in locked.items()

@@ -1,6 +1,6 @@
 """Compare the reference with Hugging Face Transformers, and record the results of Transformers.
 
-This script is for maintainers. It needs torch and transformers, in a virtual environment of its own:
+This script is for maintainers, and needs torch and transformers, in a virtual environment of its own:
 
     python3 -m venv ../hf
     ../hf/bin/pip install torch==2.13.0 transformers "mlx[cpu]" mlx-lm

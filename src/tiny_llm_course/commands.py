@@ -38,7 +38,7 @@ def names() -> list[str]:
 
 
 class Commands(Group):
-    """The group of all commands. It finds them in the tables of command_table.py."""
+    """The group of all commands, which are listed in the tables of command_table.py."""
 
     def list_commands(self, ctx: Any) -> list[str]:
         return names()

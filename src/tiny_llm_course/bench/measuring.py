@@ -117,8 +117,8 @@ class ModelShares:
         self._costs, self._limits = import_module(f"{package}.costs"), limits
 
     def of(self, stage: str, speeds: Row) -> Row:
-        """Return the shares for a prompt (prefill) and the next token (decode). They are None if `model_cost` is a
-        stub."""
+        """Return the shares for a prompt (prefill) and the next token (decode). The shares are None if `model_cost` is
+        a stub."""
         length, weight = speeds["prompt"], bytes_per_weight(stage)
         machine = self._costs.Machine(self._limits.arithmetic, self._limits.best["bandwidth"])
         shares: Row = {"prefill_limit": None, "decode_limit": None}

@@ -26,7 +26,7 @@ LEAST_SECONDS = 0.2  # in a shorter time, the system's counters, in ticks of 10 
 
 class Counters(NamedTuple):
     """Seconds up to now. wall: by the clock. all: of work by the processors for all programs; None if the system does
-    not tell. own: of work by the processors for this process.
+    not count it. own: of work by the processors for this process.
     """
 
     wall: float

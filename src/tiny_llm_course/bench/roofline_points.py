@@ -45,7 +45,7 @@ class Costs(Protocol):
 
 @dataclass(frozen=True)
 class Point:
-    """A pass over a model: what it costs, and the speed at which it would run if nothing else took time."""
+    """A pass over a model: its cost, and the speed at which the pass would run if nothing else took time."""
 
     name: str  # in messages.toml, after "roofline_"
     L: int

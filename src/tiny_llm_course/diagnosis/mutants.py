@@ -36,11 +36,12 @@ QUICK = "-O1"  # takes half as long to compile as -O3
 
 
 class CatalogueError(Exception):
-    """An error in the catalogue: the edits of a mistake do not fit the reference. Its author reads the message."""
+    """An error in the catalogue: the edits of a mistake do not fit the reference. The catalogue's author reads the
+    message."""
 
 
 def mutant_sources(reference: Path, task: TaskId, mistake: Mistake) -> dict[str, str]:
-    """Return the new text of each file that a mistake changes, by path in the package.
+    """Return the new text of each file that a mistake changes, keyed by path in the package.
 
     Raises:
         CatalogueError: the text that an edit replaces does not occur exactly once in the task's code.

@@ -1,4 +1,4 @@
-"""Writes a page about a class: the tasks that each student solved, and common mistakes. It needs no network."""
+"""Writes a page about a class: the tasks that each student solved, and common mistakes. The page needs no network."""
 
 from __future__ import annotations
 

@@ -57,7 +57,7 @@ def package_of(request: pytest.FixtureRequest) -> RemotePackage | None:
 class RemotePackage:
     """A package whose modules, such as `package.kernels.softmax`, are the submission's, in the submission's process.
 
-    begin: a function that starts the test in that process. It is called when the test first asks for a module.
+    begin: a function that starts the test in that process, and is called when the test first asks for a module.
     """
 
     def __init__(self, begin: Callable[[], Connection], name: str = ""):

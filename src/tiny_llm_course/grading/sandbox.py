@@ -1,7 +1,7 @@
 """Runs commands in a sandbox of the operating system: bubblewrap on Linux, sandbox-exec on macOS.
 
-A sandboxed process sees Python, a compiler and the course's own modules, all read-only. It sees no reference, no
-test, no other submission, no other process and no network.
+A sandboxed process sees Python, a compiler and the course's own modules, all read-only. The process sees no reference,
+no test, no other submission, no other process and no network.
 """
 
 from __future__ import annotations

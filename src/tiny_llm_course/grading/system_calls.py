@@ -1,7 +1,7 @@
 """`refuse` filters the system calls of a submission's code on Linux, whether in Python or in machine code.
 
-The code may compute, start threads and read files. It may not start processes, touch other processes, change files or
-use the network. The filter stays in force if the process executes another program.
+The code may compute, start threads and read files. The code may not start processes, touch other processes, change
+files or use the network. The filter stays in force if the process executes another program.
 
 `python -I -S system_calls.py PROGRAM` runs a program with the filter.
 """
@@ -57,7 +57,7 @@ MASKED = (  # call, error, argument, mask, value: the call fails with the error 
     *(("mmap", errno.EPERM, 3, flags, flags) for flags in UNCOUNTED),
 )
 
-_ALLOW, _ERRNO = 0x7FFF0000, 0x00050000  # from seccomp.h, like the numbers below
+_ALLOW, _ERRNO = 0x7FFF0000, 0x00050000  # from seccomp.h, like the numbers in the next lines
 _ALL_THREADS = 4
 _NOT_EQUAL, _MASKED_EQUAL = 1, 7
 
@@ -118,7 +118,8 @@ def refuse() -> None:
 
 
 def _number(seccomp: ctypes.CDLL, name: str) -> int:
-    """Return a system call's number. It is less than -1 if this kind of machine lacks the call and needs no rule."""
+    """Return a system call's number. The number is less than -1 if this kind of machine lacks the call and needs no
+    rule."""
     number = int(seccomp.seccomp_syscall_resolve_name(name.encode()))
     if number == -1:
         raise OSError(errno.ENOSYS, f"{LIBRARY} does not know the system call {name}")

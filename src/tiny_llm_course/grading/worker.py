@@ -83,7 +83,7 @@ def _module(name: str) -> Any:
 
 
 class _Modules:
-    """The modules for a scene, such as `modules.serving.server`. They are imported when the scene asks for them."""
+    """The modules for a scene, such as `modules.serving.server`. A module is imported when the scene asks for it."""
 
     def __init__(self, start: str = ""):
         self._start = start
@@ -106,7 +106,8 @@ def _load_extension(metal_kernel: Callable[..., Any]) -> None:
 
 
 def _guard(tests: Path) -> Callable[[str, tuple[Any, ...]], None]:
-    """Return an audit hook that refuses to open files that a sandbox would hide. It stops mistakes, not attacks."""
+    """Return an audit hook that refuses to open files that a sandbox would hide. The hook stops mistakes, not
+    attacks."""
     closed = (tests, ROOT / "tests", SRC / "tiny_llm_ref", *HIDDEN, Path("/proc"))
 
     def guard(event: str, arguments: tuple[Any, ...]) -> None:

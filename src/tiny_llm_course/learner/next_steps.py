@@ -56,7 +56,7 @@ def chosen_task(text: str | None, workspace: Workspace) -> Task | None:
 
 
 def show_next(workspace: Workspace, words: Messages, task: Task | None = None) -> None:
-    """Show what to do next, in a few lines: this task if it is open, or else the next open one."""
+    """Show what to do next, in a few lines: this task if it is open, otherwise the next open task."""
     if task is None or workspace.state(task.id) is not None:
         task = workspace.next_task()
     if task is None:

@@ -249,7 +249,7 @@ def asked_time_limit() -> float:
     """Return the time limit of a test in seconds: TINY_LLM_TIME_LIMIT from the environment, or the default.
 
     Raises:
-        CommandError: TINY_LLM_TIME_LIMIT is not a number above 0.
+        CommandError: TINY_LLM_TIME_LIMIT is not a number greater than 0.
     """
     from ..ui import CommandError, phrase  # imported here, since tests load this module and need no messages
 

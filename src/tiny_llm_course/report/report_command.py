@@ -81,7 +81,7 @@ def write_new(folder: Path, task: TaskId, text: str) -> Path:
 
 
 def _versions() -> Iterator[str]:
-    """Yield the versions that a test's result can depend on. None of them identifies a person."""
+    """Yield the versions on which a test's result can depend. No version identifies a person."""
     known = about("", "tiny-llm", "mlx", "numpy")
     if commit := _commit():
         yield f"course: commit {commit}"

@@ -36,7 +36,7 @@ class BatchResult(BaseModel):
 
 
 class Results:
-    """The results in a file, including those of an earlier run. This is a context manager.
+    """The results in a file, including those of an earlier run. Use it as a context manager.
 
     When `add` returns, its line is on the disk. After a crash, only the last line can be incomplete; it is then
     removed. done: the ids that have a result. num_errors: how many of these results are errors.

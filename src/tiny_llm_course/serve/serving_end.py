@@ -55,7 +55,7 @@ class Ending:
         show_note(self._words("serve_answered" if self._num_running and not cut else "serve_stopped"))
 
     def _watch(self) -> None:
-        """Handle signals. This runs in a thread of its own, so that it works even while the loop is busy."""
+        """Handle signals, in a thread of its own, so that signals work even while the loop is busy."""
         self._next_signal()
         self._num_running = self._engine.num_requests
         if self._num_running:

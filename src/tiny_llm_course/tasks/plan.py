@@ -1,6 +1,6 @@
 """The hours that each day takes, and the paths through the course: `hours` and `core` in syllabus.toml.
 
-This is a module of its own because tests read syllabus.py, and no test depends on hours.
+Hours have a module of their own, because tests read syllabus.py, and no test depends on hours.
 """
 
 from __future__ import annotations

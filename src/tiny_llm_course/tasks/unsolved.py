@@ -1,4 +1,5 @@
-"""Finds the tasks of a package that are still stubs. This only reads the source, and does not import or run it."""
+"""Finds the tasks of a package that are still stubs. The module only reads source files, and does not import or run
+them."""
 
 from __future__ import annotations
 

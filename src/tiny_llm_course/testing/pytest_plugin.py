@@ -40,7 +40,7 @@ Failed = pytest.fail.Exception
 
 
 class Unsolved(Failed):  # type: ignore[misc, valid-type]
-    """The failure of a test that reached a stub. It has no traceback, which would add nothing to the message."""
+    """The failure of a test that reached a stub. There is no traceback, which would add nothing to the message."""
 
     def __init__(self, error: NotImplementedError):
         super().__init__(f"NotImplementedError: {error}", pytrace=False)
@@ -49,7 +49,7 @@ class Unsolved(Failed):  # type: ignore[misc, valid-type]
 
 
 class Hung(Failed):  # type: ignore[misc, valid-type]
-    """The failure of a test that took too long. Its traceback leads to the line that was running."""
+    """The failure of a test that took too long. The traceback ends at the line that was running."""
 
 
 class NotRun(Failed):  # type: ignore[misc, valid-type]

@@ -90,7 +90,7 @@ def _solve(copy: Path, chosen: Sequence[TaskId]) -> bool:
 
 @contextmanager
 def _copy(root: Path, files: Mapping[Path, bytes | None]) -> Iterator[Path]:
-    """Yield a copy of the clone in which these files are changed. It exists while the block runs."""
+    """Yield a copy of the clone in which these files are changed. The copy exists while the block runs."""
     with tempfile.TemporaryDirectory(prefix="tiny-llm-update-") as folder:
         copy = Path(folder).resolve()
         for part in PARTS:

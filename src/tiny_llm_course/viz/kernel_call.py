@@ -29,8 +29,8 @@ class Call:
     """A kernel call, and a trace of one of its threadgroups.
 
     of: the number of kernel calls that the script made. at: the position of the threadgroup in the grid. texts: the
-    lines of the kernel's source, by file name. spaces: "device" or "constant" for each buffer; everything else is in
-    threadgroup memory. about: the buffers that describe an input, such as x_shape. error: the error that ended the
+    lines of the kernel's source, keyed by file name. spaces: "device" or "constant" for each buffer; everything else is
+    in threadgroup memory. about: the buffers that describe an input, such as x_shape. error: the error that ended the
     call. counts: the counts of all threadgroups, if no error ended the call.
     """
 
@@ -71,7 +71,7 @@ class Call:
 def call_in(script: Path, number: int, at: Sizes) -> tuple[Call, CommandError | None]:
     """Run a script as `python FILE` would, and trace its kernel call with this number, counted from 1.
 
-    Return the call, and the error of the script, if there is one and it is not the kernel's.
+    Return the call, and the script's error, or None if there is none or the kernel raised it.
 
     Raises:
         CommandError: the script cannot run, or makes too few kernel calls, or the kernel has no such threadgroup.

@@ -28,7 +28,7 @@ class Sizes:
     """The sizes of an attention layer and its input.
 
     Raises:
-        CommandError: a size is below 1, or H_q is not a multiple of H_kv.
+        CommandError: a size is less than 1, or H_q is not a multiple of H_kv.
     """
 
     B: int

@@ -52,7 +52,7 @@ class Trainer:
     """The training of one model, which continues from the training's last checkpoint.
 
     folder: the folder of checkpoint.pt and log.jsonl.
-    start: a checkpoint folder with the weights from which the training starts. None: it starts from new weights.
+    start: a checkpoint folder with the weights from which the training starts. None: new weights.
     teacher: a checkpoint folder of another model, whose predictions give half of the loss. The text gives the other
     half.
 
