@@ -1,4 +1,4 @@
-"""`metal_kernel`: MLX's own on a machine with Metal, and the same function on the CPU elsewhere."""
+"""`metal_kernel`: MLX's own function on a machine with Metal, and the same function on the CPU elsewhere."""
 
 import os
 from collections.abc import Callable, Sequence
@@ -43,14 +43,14 @@ def metal_kernel(
 
     - `plain`: always on the CPU.
     - `check`: always on the CPU, with a check of every memory access, barrier and operation of a simdgroup.
-    - `off`: always by `mx.fast.metal_kernel`.
+    - `off`: always with `mx.fast.metal_kernel`.
 
     On the CPU, a call computes its results before it returns, so it does not work within mx.compile or mx.vmap. If an
     input is a view that is not copied (`ensure_row_contiguous=False`), a checked kernel may read its elements, but not
     the memory between them.
 
     Raises:
-        MetalCompileError: the source does not compile. The call of the kernel raises it.
+        MetalCompileError: the source does not compile. The call of the kernel raises this error.
         MetalKernelError: a check failed, or the kernel crashed or ran too long.
     """
     if not output_names:

@@ -32,7 +32,7 @@ class Buffer:
     """A buffer of a kernel.
 
     origin: the byte to which the kernel's pointer points.
-    gaps: for an input that is a view, whether each byte is between elements.
+    gaps: for an input that is a view, a flag for each byte, which is 1 between elements.
     copied: how many bytes were copied because the input was not row-contiguous.
     """
 
