@@ -107,7 +107,8 @@ def scheduler(model: Any, length: int, budget: int | None) -> Scheduler:
 
 
 def request(model: Any, id: str, length: int) -> Request:
-    """Return a request that generates for as long as the engine runs. Its id decides its prompt of `length` tokens."""
+    """Return a request that generates as long as the engine runs. The prompt's `length` tokens depend only on the
+    id."""
     mx.random.seed(sum(id.encode()))
     prompt = mx.random.randint(0, min(model.config.vocab_size, 250), (length,)).tolist()
     return Request(id, prompt, SamplingParams(max_tokens=10_000, ignore_eos=True))

@@ -7,10 +7,10 @@ Both servers load the same folder: the bundled model, in bfloat16, the fastest f
 bits, as `mlx_lm convert` writes it. Prompts are 64 tokens of held-out stories, no two alike. Each request asks for 32
 tokens, drawn greedily. A client sends a request when its previous request has finished. Both servers have answered some
 requests before, and take turns on the same requests, so that other programs slow down both alike. Figures are of all
-rounds together. mlx-lm runs with its default settings: it computes up to 8 prompts and 32 outputs at once. Because it
-is slow on a CPU in 4 bits, it then runs only one round, with one request per client, but at least four requests.
-Clients are threads of this process, which measure the time to the first text that arrives, and from one text to the
-next. A client that cannot connect tries again. The time for retries counts, and so does their number.
+rounds together. mlx-lm runs with its default settings: it computes up to 8 prompts and 32 outputs at once. With 4 bits,
+mlx-lm is slow on a CPU, so it runs only one round, with one request per client, but at least four requests. Clients are
+threads of this process, which measure the time to the first text that arrives, and from one text to the next. A client
+that cannot connect tries again. The time for retries counts, and so does their number.
 
 Then `tiny-llm serve` alone answers 500 requests of random lengths from 64 clients. In one request of five, the client
 disconnects in the middle of the stream. All figures are of the other requests.

@@ -45,7 +45,7 @@ def main() -> None:
 
 
 def draw_all(module: str, book: Path) -> None:
-    """Call the functions of a module. Each draws into pyplot's current figure, or returns an SVG, or one for each
+    """Call the functions of a module. Each function draws into pyplot's current figure, or returns one SVG or one per
     language."""
     plt.rcParams.update(import_module("style").STYLE)
     for draw in import_module(module).PICTURES:

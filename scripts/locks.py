@@ -109,7 +109,7 @@ def requirements(project: Mapping[str, Any]) -> list[Requirement]:
 
 
 def unmet(wanted: list[Requirement], lock: Mapping[str, Any]) -> list[str]:
-    """Return a line for each requirement that no locked version, or not every locked version, meets."""
+    """Return a line for each requirement that is not locked, or that a locked version does not meet."""
     known = versions(lock)
     return [
         f"{need}: {', '.join(found) or 'not locked'}"

@@ -28,7 +28,7 @@ class MachineLimits:
         self.doubt: str | None = None
 
     def measure(self) -> None:
-        """Measure the limits again. Call this shortly before measuring what is compared with them."""
+        """Measure the limits again. Call this shortly before measuring a figure that is compared with the limits."""
         measured, self.doubt = self._quiet.measure(self._measure, _larger, self._slower)
         self.best = _larger(self.best, measured)
 

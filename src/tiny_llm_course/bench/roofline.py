@@ -1,4 +1,4 @@
-"""`tiny-llm roofline`: the limits of this machine, and where a model's prefill and decode are under them."""
+"""`tiny-llm roofline`: the limits of this machine, and the speeds that they allow a model's prefill and decode."""
 
 from __future__ import annotations
 

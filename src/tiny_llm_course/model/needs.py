@@ -59,8 +59,8 @@ def _tasks(days: list[Day]) -> set[TaskId]:
 
 
 def is_written(kernel: str, stubs: list[Stub]) -> bool:
-    """Tell whether a kernel is written, so that none of the stubs belongs to the kernel or to a header that it
-    includes. A stub in Metal does not count, because the CPU's kernel runs instead."""
+    """Tell whether a kernel is written: no stub belongs to the kernel or to a header that it includes. A stub in Metal
+    does not count, because the CPU's kernel runs instead."""
     from tiny_llm_native.includes import with_included
 
     files = {stub.file for stub in stubs if stub.file.parent.name == "kernels" and stub.file.suffix != ".metal"}

@@ -36,7 +36,7 @@ Advice: TypeAlias = tuple[str, dict[str, str]]  # a key of messages.toml, and th
 
 TESTS = ROOT / "tests"
 HIDDEN = "test_hidden_"  # the prefix of the names of files with an instructor's own tests
-TIME_LIMIT = 30  # seconds for each test, without compiling; the slowest test takes 2 s on a slow machine
+TIME_LIMIT = 30  # seconds for each test, plus compiling; the slowest test takes 2 s on a slow machine
 GRACE = 5  # seconds between the end of a test's time limit and the end of its process
 COMPILING = 600  # seconds after which a compiler or a starting process counts as hung
 WORST = ("crash", "hang", "changed")  # kinds of failures that are shown before others, in this order
@@ -183,7 +183,7 @@ def run_tests(
     """Run tests in up to `jobs` processes, each with a share of the files.
 
     on_event: a function that is called with the run so far after each new event.
-    time_limit: seconds that a test may take, without compiling.
+    time_limit: seconds that a test may take, not counting compilation.
     deadline: seconds after which all processes are killed. Setting `stop` kills them at once.
     folder: the working directory of the processes. None: the current directory.
     """

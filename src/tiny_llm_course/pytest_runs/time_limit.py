@@ -18,7 +18,7 @@ _TIMERS = {"ITIMER_REAL": "SIGALRM", "ITIMER_PROF": "SIGPROF"}
 
 
 class TimedOut(BaseException):
-    """The error of a test that exceeded its time limit. The message is the exceeded limit.
+    """The error of a test that exceeded its time limit. The error's message is the limit.
 
     The class is a BaseException, so that a learner's `except Exception` does not catch the error.
     """

@@ -60,8 +60,8 @@ class RunRecorder:
         self._aborted.append(RunAbort(id=request.id, time=self._now(), step=len(self._steps)))
 
     def _new_tokens(self, touched: Sequence[Request]) -> int:
-        """Return the number of tokens that a step generated. Counting the tokens of chunks would not give it, because
-        an output's last token is in no chunk, and wrong guesses are in some chunks."""
+        """Return the number of tokens that a step generated. Counting the tokens of chunks would not give this number,
+        because an output's last token is in no chunk, and wrong guesses are in some chunks."""
         before = sum(self._generated.get(request.id, 0) for request in touched)
         self._generated |= {request.id: len(request.output) for request in touched}
         return sum(self._generated[request.id] for request in touched) - before

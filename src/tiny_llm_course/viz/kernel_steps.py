@@ -123,8 +123,7 @@ def racing(call: Call) -> list[Event]:
 
 
 def _access_of(party: Party, events: Sequence[Event], other: Sequence[Event]) -> list[Event]:
-    """Return this party's last access at the line that the error names that conflicts with an access of the other
-    party."""
+    """Find, at the line that the error names, this party's last access that conflicts with one by the other party."""
     for event in reversed(events):
         is_there = not party.line or (event.file, event.line) == (party.file, party.line)
         if event.thread == party.thread and event.kind != "wait" and is_there and all(_meet(event, e) for e in other):
