@@ -93,7 +93,7 @@ def _is_qualified(tokens: Sequence[Token], i: int) -> bool:
 
 
 def _pointer(tokens: Sequence[Token], i: int) -> _Pointer | None:
-    """Read `device T* name` or `(device T*)` whose address space is at i; `const` may come before it."""
+    """Read `device T* name` or `(device T*)` whose address space is at i; `const` may precede the address space."""
     space, start = tokens[i].text, i
     while start and tokens[start - 1].text in QUALIFIERS:
         start -= 1

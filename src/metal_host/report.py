@@ -97,7 +97,7 @@ class _Reader(Mapping[str, str]):
         return next(iter(places), "no line of the kernel belongs to this code")
 
     def _calls(self, prefix: str) -> list[Place] | None:
-        """Return the lines of the kernel that led to an access, the innermost first; None if no tool can find them."""
+        """Return the lines of the kernel that led to an access, the innermost first; None if no tool finds lines."""
         codes = self[f"{prefix}code"]
         if codes not in self._known:
             calls = calls_of(self._program, codes.split(), self._texts, self._tools)

@@ -1,7 +1,7 @@
 """Translation of a kernel's Metal source to C++ that the machine's compiler accepts.
 
 The headers in include/ define nearly all of the language, and rewrite.py does the part that no header can do. A second
-text has real address spaces, so that clang can check them (spaces.py).
+text has real address spaces, which clang can check (spaces.py).
 """
 
 import re

@@ -1,7 +1,7 @@
 """The machine's C++ compilers: how to find and run them, how to run their programs, and which machine they target.
 
-Kernels in C++ (`tiny_llm_native`), the MLX extension and second looks (`tiny_llm_course`) use this module, too. It does
-not need MLX.
+Kernels in C++ (`tiny_llm_native`), the MLX extension and second looks (`tiny_llm_course`) use this module, too. The
+module does not need MLX.
 """
 
 import os

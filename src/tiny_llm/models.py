@@ -49,8 +49,8 @@ def load_model(path: Path, dtype: mx.Dtype | None = None) -> CausalLM:
 
 
 def load_quantized(name_or_path: str | Path) -> tuple[CausalLM, Any]:
-    """Return a model that mlx-lm quantised, and its tokenizer. The model's weights stay packed; `load` would make them
-    dense.
+    """Return a model that mlx-lm quantised, and its tokenizer. The model's weights stay packed; `load` would make the
+    weights dense.
 
     Raises:
         FileNotFoundError: as in `load`.
@@ -70,7 +70,7 @@ def load_quantized_model(path: Path) -> CausalLM:
 def build_model(config: ModelConfig, weights: Mapping[str, mx.array]) -> CausalLM:
     """Build a model from its weights.
 
-    weights: the arrays that `weights.expected_shapes(config)` names, dense or as `load_quantized_weights` returns them.
+    weights: the arrays that `weights.expected_shapes(config)` names, dense or in the form of `load_quantized_weights`.
     """
     parts = _Parts(config, weights)
     return CausalLM(

@@ -1,6 +1,6 @@
 """A checkpoint's chat template, filled in by a process of its own. Given.
 
-A chat template is a program that comes with a checkpoint. It may run forever, or use all memory. So its process has
+A chat template is a program that comes with a checkpoint, and may run forever or use all memory. So its process has
 limits: at a limit, the process ends, and the server goes on.
 """
 

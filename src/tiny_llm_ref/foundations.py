@@ -27,8 +27,8 @@ def softmax(x: mx.array, axis: int = -1) -> mx.array:
     """Divide exp(x) by its sum along one axis, for numbers of any size.
 
     Shapes: x: any -> the same. The dtype is kept.
-    x: -inf gets the weight 0; a row that contains only -inf has no softmax and gives NaN. Large numbers, such as 1000,
-    do not overflow.
+    x: -inf becomes the weight 0; a row that contains only -inf has no softmax and becomes NaN. Large numbers, such as
+    1000, do not overflow.
 
     Task: w0d1.1
     """
@@ -119,7 +119,7 @@ def attention_head(
     w_value: mx.array,
     mask: mx.array | None = None,
 ) -> tuple[mx.array, mx.array]:
-    """Project queries, keys and values, each with a matrix of its own, and compute their attention: one head.
+    """Compute one head: project queries, keys and values, each with a matrix of its own, and attend.
 
     Shapes: query: N.. x L x E, key and value: N.. x S x E, w_query and w_key: d_k x E, w_value: d_v x E,
     mask: broadcastable to N.. x L x S -> output N.. x L x d_v and weights N.. x L x S. The dtype is kept.
@@ -142,7 +142,7 @@ def multi_head_attention(
 
     Shapes: query: B x L x E, key and value: B x S x E, w_output: E x (sum of the heads' d_v), mask: broadcastable to
     B x H x L x S -> B x L x E. The dtype is kept.
-    heads: w_query, w_key and w_value of each head, as `attention_head` takes them. H is the number of heads.
+    heads: for each head, the arguments w_query, w_key and w_value of `attention_head`. H is the number of heads.
     mask: an array of the query's dtype. Head h uses index h of the mask's third axis from the end. If that axis has
     size 1 or is missing, all heads use the same mask.
     Source: Vaswani et al. 2017, section 3.2.2, arXiv:1706.03762.

@@ -61,7 +61,7 @@ class Qwen2Attention:
 
 
 class TransformerBlock:
-    """A transformer block: attention, then the MLP. Each of them reads the residual stream through a norm, and adds its
+    """A transformer block: attention, then the MLP. Each part reads the residual stream through a norm, and adds its
     result to the stream."""
 
     def __init__(

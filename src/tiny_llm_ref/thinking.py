@@ -39,8 +39,8 @@ class Thinking:
         return self.always or bool(wanted)
 
     def thoughts(self, thinks: bool) -> "Thoughts":
-        """Return a reader for one answer. thinks: the `enable_thinking` with which `apply_chat_template` made the
-        prompt."""
+        """Return a reader for one answer. thinks: the value of `enable_thinking` with which `apply_chat_template` made
+        the prompt."""
         return Thoughts(self._tokenizer, self._opens[thinks])
 
     def _prompt(self, thinks: bool) -> str:

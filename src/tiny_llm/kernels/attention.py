@@ -63,8 +63,8 @@ def flash_attention(
     """Compute grouped attention with a kernel, with the same result as `attention_online`.
 
     Many queries are computed in blocks; for a few queries, as in decoding, threads share the keys.
-    The kernel reads keys and values where they are: it copies nothing of a view into a longer cache, and reads nothing
-    past the last key. If the mask is an array, which generation never passes, MLX's own operations run instead. If the
+    The kernel reads keys and values in place: it copies nothing of a view into a longer cache, and reads nothing past
+    the last key. If the mask is an array, which generation never passes, MLX's own operations run instead. If the
     default device is a GPU and `flash_attention_metal` is written, that op runs instead.
     Source: Dao et al. 2022, "FlashAttention", arXiv:2205.14135; Dao et al. 2023, "Flash-Decoding for long-context
     inference".

@@ -34,8 +34,8 @@ def propose_by_ngram(tokens: Sequence[int], count: int, longest: int = 3) -> lis
 
     Look up the last `longest` tokens first. If they did not occur earlier, look up one token fewer, and so on, down to
     one. If they occurred in several places, the latest place before the end counts, even if it overlaps with the end.
-    The guess is the `count` tokens after that place, or as many as there are. It is empty if even the last token did
-    not occur earlier, or if `count` is 0.
+    The guess is the `count` tokens after that place, or as many as there are. The guess is empty if even the last
+    token did not occur earlier, or if `count` is 0.
     Source: Saxena 2023, "Prompt Lookup Decoding".
 
     Task: w3d6.2
@@ -84,8 +84,8 @@ class ModelDrafter:
         self.copies: dict[Request, _Copy] = {}
 
     def propose(self, wanted: Sequence[tuple[Request, int]]) -> list[Draft]:
-        """Return a draft for each request: up to as many guesses as are wanted, drawn with the request's own parameters
-        and `random`, and the probabilities that they were drawn from.
+        """Return a draft for each request: at most as many guesses as are wanted, drawn with the request's parameters
+        and `random`, and the probabilities from which the guesses were drawn.
 
         `take` returns the chunk from which a request's next guess comes: at first all of the request's tokens that the
         model has not run on, later the previous guess. One pass of the model gives one guess to each request that wants

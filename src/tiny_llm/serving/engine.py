@@ -140,7 +140,7 @@ class Engine:
         )
 
     def leave(self, request: Request) -> None:
-        """Remove a request that is over from scheduler and decoding. Its room in the cache is free at once."""
+        """Remove a request that is over from scheduler and decoding, and so free its room in the cache."""
         self.scheduler.remove(request)
         self.decoding.forget(request)
 

@@ -85,7 +85,7 @@ class EventStream:
         an ApiError that occurs earlier, or while `send` is still waiting to send the status, so that the client gets
         the error's status. A later ApiError, including that of the time limit, becomes the last event, with its body as
         JSON. When the client goes away, nothing more is sent. In all these cases, `events` is closed before anything
-        else is sent, so that the generator frees whatever it holds.
+        else is sent, so that the generator frees all that it holds.
 
         Task: w3d7.4
         """

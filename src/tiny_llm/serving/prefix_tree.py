@@ -56,7 +56,7 @@ class PrefixTree:
 
     def match(self, tokens: Sequence[int]) -> tuple[list[int], int]:
         """Return the pages of the longest known beginning of a text, in order, and how many of the text's positions
-        they hold.
+        these pages hold.
 
         First come whole pages, as long as a child has exactly the next tokens of the text. Then comes one page in part:
         that of the next child whose tokens have the longest beginning in common with the rest of the text, one token or

@@ -96,7 +96,7 @@ class CompletionAnswer(CompletionChunk):
 
 
 class TokenLogprob(Sent):
-    """A token and its log-probability. bytes: the token's bytes; null if its name does not tell them."""
+    """A token and its log-probability. bytes: the token's bytes; null if they do not follow from its name."""
 
     token: str
     logprob: float

@@ -1,4 +1,4 @@
-"""Objects within a request, as OpenAI's API and servers of open models have them. Given.
+"""Objects within a request, in the form of OpenAI's API and of servers of open models. Given.
 
 Every list has a longest length, and is checked only up to the first wrong item, so a list of a million wrong items
 costs no more time than a list with one wrong item.
@@ -64,7 +64,7 @@ class Strict(BaseModel):
 
     @classmethod
     def asked(cls, given: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the fields that ask for something: drop null, and empty values of unknown names."""
+        """Return the fields without those that ask for nothing: null, and empty values under unknown names."""
         known = cls.model_fields.keys() | _EMPTY_ASKS
         return {name: v for name, v in given.items() if v is not None and (name in known or v not in ("", [], {}))}
 

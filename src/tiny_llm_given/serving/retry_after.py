@@ -34,8 +34,8 @@ class RetryAfter:
         self._num_now += count
 
     def end(self, count: int = 1, *, were_served: bool = True) -> None:
-        """Record that this many requests are over. were_served: False if they were refused at once, which says nothing
-        about the pace."""
+        """Record that this many requests are over. were_served: False if the requests were refused at once, so that
+        their end says nothing about the pace."""
         now = self._clock()
         self._num_now -= count
         if not were_served:

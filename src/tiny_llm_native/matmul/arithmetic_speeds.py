@@ -21,11 +21,11 @@ _SCALES = 0x3C003C00  # two scales or biases in bfloat16
 
 def measure() -> Speeds:
     """Measure each number type that this processor has instructions for, and remember the speeds. Measuring takes a
-    second; compiling the kernels before that takes some more.
+    second; compiling the kernels first takes some seconds more.
 
     Raises:
         CompileError: the kernels do not even compile for float32.
-        KernelError: there is no MLX extension to run them.
+        KernelError: there is no MLX extension to run the kernels.
     """
     speeds, runs = Speeds(threads()), {}
     for name in candidates():

@@ -1,4 +1,4 @@
-"""Paged attention: the rows of many requests attend to keys and values where they are, in the pages of a pool."""
+"""Paged attention: the rows of many requests attend to keys and values in place, in the pages of a pool."""
 
 import math
 from pathlib import Path

@@ -25,7 +25,7 @@ class Latencies:
 
 
 def latencies(arrival: float, token_times: Sequence[float]) -> Latencies:
-    """Return the waiting times of a request that arrived at `arrival` and got its tokens, one or more, at
+    """Return the waiting times of a request that arrived at `arrival`, and whose tokens, one or more, came at
     `token_times`, in order.
 
     Task: w3d2.2

@@ -11,7 +11,7 @@ class OutOfPagesError(RuntimeError):
 
 
 class PagePool:
-    """A pool of pages. It counts the holders of each page, and knows nothing about a page's content.
+    """A pool of pages, which counts the holders of each page, and knows nothing about a page's content.
 
     num_pages: the number of pages, which are numbered 0 to num_pages - 1. page_size: the number of positions in a page.
     """

@@ -35,9 +35,9 @@ class PageRows:
 
     @cached_property
     def arrays(self) -> tuple[mx.array, mx.array]:
-        """Return tables and spans as a kernel needs them (day 4), made once for all layers.
+        """Return tables and spans in the form that a kernel needs (day 4), made once for all layers.
 
-        Shapes: -> R x W and R x 3, int32. All tables are as wide as the longest; shorter ones are padded with zeros.
+        Shapes: -> R x W and R x 3, int32. All tables are as wide as the longest; zeros fill up shorter tables.
         """
         tables = np.zeros((len(self.tables), max(map(len, self.tables))), np.int32)
         for row, table in zip(tables, self.tables, strict=True):
@@ -104,8 +104,8 @@ class PagedKVCacheLayer:
 
 
 class KernelPagedKVCacheLayer(PagedKVCacheLayer):
-    """The layer of day 4, which stores and reads keys and values in place, each with one kernel call for all rows of a
-    step.
+    """The layer of day 4, which stores and reads keys and values in place: one kernel call stores all rows of a step,
+    and one reads.
 
     If no kernels are built, MLX's operations do the same, and copy as much as a `PagedKVCacheLayer`.
     """

@@ -50,8 +50,8 @@ class PrefixCache(Prefixes):
         """Put a request's pages that are full of computed tokens into the tree, unless the tree knows them. The request
         then has the pages that `insert` returns.
 
-        The last of these full pages shows whether the tree knows them: if the request is the only holder of this page,
-        the tree does not.
+        The last full page shows whether the tree knows all of them: if the request is the only holder of this page, the
+        tree does not.
 
         Task: w3d5.4
         """

@@ -21,7 +21,7 @@ class Budget:
     num_tokens = sys.maxsize
 
     def order(self, running: Sequence[Request]) -> list[Request]:
-        """Return the running requests in the order in which they get their tokens, as a new list."""
+        """Return the running requests, as a new list, in the order in which the budget gives them tokens."""
         return list(running)
 
 
@@ -106,8 +106,8 @@ class Scheduler:
     running requests.
 
     waiting, running: the requests, the oldest first. max_running: how many requests may run at the same time.
-    budget: the object that says how many tokens a step may have, and which requests get them first (day 2). preemption:
-    the object that makes room for running requests (day 3).
+    budget: the object that limits the tokens of a step, and orders the requests that share these tokens (day 2).
+    preemption: the object that makes room for running requests (day 3).
 
     Raises:
         ValueError: max_running is less than 1, or more than the budget has tokens: then a request that generates would
@@ -134,7 +134,7 @@ class Scheduler:
         self.waiting.append(request)
 
     def remove(self, request: Request) -> None:
-        """Remove a request that is over, or that its client no longer wants. Its room in the cache is free at once."""
+        """Remove a request that is over, or that its client no longer wants, and free its room in the cache."""
         if request in self.running:
             self.running.remove(request)
             self.cache.close(request)

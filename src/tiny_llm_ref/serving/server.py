@@ -98,7 +98,7 @@ class Server:
         return Starlette(routes=routes, middleware=list(self._middleware()), exception_handlers=HANDLERS)
 
     def _middleware(self) -> Iterator[Middleware]:
-        """Yield the layers that a request passes before the routes."""
+        """Yield the layers through which a request passes on its way to the routes."""
         if self.limits.names is not None:
             yield Middleware(LocalHosts, names=self.limits.names)
         if origins := list(self.limits.origins):
