@@ -37,7 +37,7 @@ def metal_kernel(
     atomic_outputs: bool = False,
     compile_options: object | None = None,
 ) -> Callable[..., list[mx.array]]:
-    """Make a kernel as `mx.fast.metal_kernel` does. On a machine without Metal, the kernel runs on the CPU.
+    """Make a kernel, like `mx.fast.metal_kernel`. On a machine without Metal, the kernel runs on the CPU.
 
     MLX's documentation explains the arguments. The environment variable METAL_HOST chooses where kernels run:
 

@@ -207,7 +207,7 @@ def counting() -> Iterator[Counts]:
 def tracing(threadgroup: tuple[int, int, int] = (0, 0, 0)) -> Iterator[Trace]:
     """Record every access and wait of one threadgroup, in each kernel that this thread calls in the block.
 
-    The kernels run as in `counting`. A thread runs until it waits, so the order of events differs from a GPU's, where
+    The kernels run as in `counting`. A thread runs until it waits, so the order of events differs from a GPU, where
     threads run at the same time. If a call ends in an error, its events end at the error. Each call keeps at most
     100,000 events.
     """

@@ -1,6 +1,6 @@
 """Translation of a kernel's Metal source to C++ that the machine's compiler accepts.
 
-The headers in include/ define nearly all of the language, and rewrite.py does the part that no header can do. A second
+The headers in include/ define nearly all of the language, and rewrite.py rewrites what no header can define. A second
 text has real address spaces, which clang can check (spaces.py).
 """
 

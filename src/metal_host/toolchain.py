@@ -69,8 +69,8 @@ class Toolchain:
 
     @property
     def linking(self) -> tuple[str, ...]:
-        """Return the linker's options: fixed addresses for code, and gold if installed, which links in a third of the
-        time."""
+        """Return the linker's options: fixed addresses for code, and the linker gold, if installed, because it takes a
+        third of the time."""
         if sys.platform == "darwin":
             return ()
         has_gold = not self.is_clang and self._is_at_home and shutil.which("ld.gold")
@@ -165,7 +165,7 @@ def run_in_english(command: Sequence[str]) -> "subprocess.CompletedProcess[str]"
 
 
 def run_tool(command: Sequence[str]) -> "subprocess.CompletedProcess[str]":
-    """Run a compiler as `run_in_english` does.
+    """Run a compiler, like `run_in_english`.
 
     Raises:
         MetalHostError: there is no such program.

@@ -42,8 +42,8 @@ class Machine:
 def model_cost(config: ModelConfig, L: int, S: int, bytes_per_weight: float = 2) -> Cost:
     """Count the cost of one pass over L new tokens, which attend causally to S positions, including their own.
 
-    `operations` counts the multiplications and additions of all matrix products: those of the linear layers for each
-    token, those of attention (two) for each pair of a query and a visible position, the output layer's for one token.
+    `operations` counts the multiplications and additions of all matrix products: of the linear layers for each token,
+    of attention (two products) for each query and each visible position, and of the output layer for the last token.
     `bytes` counts each weight matrix once, including the output layer's, at bytes_per_weight bytes per number; and in
     each layer the keys and values of S positions, at 2 bytes per number. Activations, norms, biases and the rows that
     the embedding looks up are left out, because they are small.

@@ -151,7 +151,7 @@ class StreamingDetokenizer:
         )
 
     def finish(self) -> str:
-        """Return the text that was held back, including broken characters. Call it after the last token."""
+        """Return the text that was held back, including broken characters. Call this after the last token."""
         raise NotImplementedError(
             "Week 1 Day 6 Task 2: StreamingDetokenizer.finish is yours to write. "
             "Chapter: Generating text. "

@@ -44,7 +44,7 @@ _STALE = 3600  # seconds after which no process is still about to load a library
 
 
 class CompileError(RuntimeError):
-    """A kernel's file does not compile: the first errors, with file and line."""
+    """An error in a kernel's file: the compiler's first errors, with file and line."""
 
 
 def compile_kernels(source: Path, flags: Sequence[str] = (), built: Path | None = None) -> Path:
@@ -53,7 +53,7 @@ def compile_kernels(source: Path, flags: Sequence[str] = (), built: Path | None 
     flags: further flags for the compiler. built: the library's folder; None means the folder next to the file.
 
     Raises:
-        CompileError: there is no compiler, or it finds an error.
+        CompileError: there is no compiler, or the compiler finds an error.
     """
     _check_headers(source)
     library = library_of(source, flags, built)

@@ -1,4 +1,4 @@
-"""The files that a file of C++ includes. This module imports none of our modules, so it works even if they do not."""
+"""The files that a file of C++ includes. This module imports none of our modules, so it works even if those do not."""
 
 import re
 from collections.abc import Iterable

@@ -177,7 +177,7 @@ class StreamingDetokenizer:
         return new
 
     def finish(self) -> str:
-        """Return the text that was held back, including broken characters. Call it after the last token."""
+        """Return the text that was held back, including broken characters. Call this after the last token."""
         return self._decode()[self._shown :]
 
     def _decode(self) -> str:

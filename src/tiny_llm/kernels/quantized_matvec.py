@@ -64,7 +64,7 @@ def quantized_matvec_metal(
     x: mx.array, packed: mx.array, scales: mx.array, biases: mx.array, group_size: int = 64, bits: int = 4
 ) -> mx.array:
     """Compute the same as `quantized_matvec_scalar` on a GPU, or in metal_host if there is none. A simdgroup multiplies
-    a few rows of W.
+    a few rows of W by a row of x.
     """
     tile = (1, _ROWS * _SIMDGROUPS)
     return product_metal(_METAL, _METAL_TASK, x, packed, scales, biases, group_size, bits, tile, 32 * _SIMDGROUPS)

@@ -47,7 +47,7 @@ class Choice:
         return self.request
 
     def take(self, update: Update) -> Update:
-        """Return an update with all its fields: echoed text, thinking, log-probabilities and counts are added."""
+        """Return an update with all its fields filled in: echoed text, thinking, log-probabilities and counts."""
         seen = slice(self._num_seen, self._num_seen + len(update.tokens))
         text, self._num_seen, self._echoed = self._echoed + update.text, seen.stop, ""
         thoughts = self._all_thoughts[seen] or [None] * len(update.tokens)

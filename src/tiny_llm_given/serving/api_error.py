@@ -1,4 +1,4 @@
-"""The error that a client gets when it cannot be served."""
+"""The error that a client gets instead of an answer."""
 
 from collections.abc import Mapping
 

@@ -1,4 +1,4 @@
-"""The names that a server answers to. Given.
+"""The names to which a server answers. Given.
 
 A web page may make its own name point to this machine, so that its scripts can send requests to any server here (DNS
 rebinding). The browser still sends the page's own name as `Host`, so the server can recognise such requests.

@@ -53,7 +53,7 @@ class Speeds:
     """The measured speeds, keyed by number type.
 
     few: bytes of the weight per second, with one row. many: operations per second, with 64 rows. problems: why the
-    kernels do not compile for a number type that the processor has instructions for.
+    kernels do not compile for a number type for which the processor has instructions.
     """
 
     threads: int
@@ -95,7 +95,7 @@ def _fastest(speeds: dict[str, float], allowed: tuple[str, ...]) -> str:
 
 
 def candidates(wanted: str = "fast") -> tuple[str, ...]:
-    """Return the number types that `wanted` allows and that this processor has instructions for.
+    """Return the number types that `wanted` allows, and for which this processor has instructions.
 
     Raises:
         ValueError: there is no such number type.
@@ -110,7 +110,7 @@ def candidates(wanted: str = "fast") -> tuple[str, ...]:
 
 @cache
 def _instructions() -> list[str]:
-    """Return the number types (BFLOAT16, INT8) for which instructions.h finds instructions of this processor."""
+    """Return the number types (BFLOAT16, INT8) that instructions.h finds on this processor."""
     return re.findall(r"(?m)^#define TINY_LLM_HAS_(\w+)", macros_of(PACKED.with_name("instructions.h")))
 
 

@@ -20,7 +20,7 @@ _SCALES = 0x3C003C00  # two scales or biases in bfloat16
 
 
 def measure() -> Speeds:
-    """Measure each number type that this processor has instructions for, and remember the speeds. Measuring takes a
+    """Measure each number type for which this processor has instructions, and remember the speeds. Measuring takes a
     second; compiling the kernels first takes some seconds more.
 
     Raises:

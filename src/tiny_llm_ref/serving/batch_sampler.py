@@ -74,8 +74,8 @@ def sample_rows(logits: Logits, settings: Settings, chances: NDArray[np.float64]
     Go through the kept tokens in the order of the vocabulary, and add up their probabilities, scaled so that those of
     all kept tokens sum to 1. The drawn token is the first at which the sum exceeds the row's chance. Sums are in
     float64, so that small probabilities count.
-    first: how many of a row's largest logits the filters look at first. They look at the other logits only if more
-    tokens may be kept. So the drawn tokens are the same for every `first`. A row that keeps all tokens is not sorted.
+    first: how many of a row's largest logits the filters look at first. If more tokens may be kept, the filters look at
+    all logits, so the drawn tokens are the same for every `first`. A row that keeps all tokens is not sorted.
     Shapes: logits: N x V, chances: N, from 0 to less than 1 -> N tokens. No temperature is 0.
 
     Task: w3d2.3

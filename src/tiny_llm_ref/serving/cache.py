@@ -49,8 +49,8 @@ class RequestCache(Protocol):
         """
 
     def reserve(self, stored: Stored, count: int) -> bool:
-        """Reserve room for `count` positions beyond the computed ones. Return False if there is no room; then nothing
-        has changed."""
+        """Reserve room for `count` positions beyond the computed positions. Return False if there is no room; then
+        nothing has changed."""
 
     def commit(self, stored: Stored, num_computed_tokens: int) -> None:
         """Count the first num_computed_tokens tokens as computed. Free the room that no token of the request

@@ -105,7 +105,7 @@ class PagedKVCacheLayer:
 
 class KernelPagedKVCacheLayer(PagedKVCacheLayer):
     """The layer of day 4, which stores and reads keys and values in place: one kernel call stores all rows of a step,
-    and one reads.
+    and another one attends.
 
     If no kernels are built, MLX's operations do the same, and copy as much as a `PagedKVCacheLayer`.
     """
@@ -167,8 +167,8 @@ class PagedKVCache:
         return self.prefixes.open(self, stored)
 
     def reserve(self, stored: Stored, count: int) -> bool:
-        """Reserve room for `count` positions beyond the computed ones: take the pages that the request lacks from the
-        pool, and append them to its pages.
+        """Reserve room for `count` positions beyond the computed positions: take from the pool the pages that the
+        request lacks, and append them to the request's pages.
 
         If too few pages are free, first let `prefixes.evict` free the missing ones. Return False if there are still too
         few; then the request's pages have not changed.

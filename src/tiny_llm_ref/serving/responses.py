@@ -47,7 +47,7 @@ class Writer:
         return self._sent(*self.whole, [self._choice(i, each) for i, each in enumerate(choices)], counts)
 
     def begin(self, index: int) -> Sent | None:
-        """Return the event with which a choice's stream begins; None if it needs none."""
+        """Return the event with which a choice's stream begins, or None."""
         return None
 
     def chunk(self, index: int, update: Update) -> Sent:
